@@ -1,0 +1,160 @@
+"""Raw driver functions: `noexcept nogil`, and they return a CUresult.
+
+Call them as `with nogil: check(cuStreamCreate(...))` with `check` from `cudadrv._errors`. A module
+that calls them says `bind_driver(&cudadrv_table)` once, when it is imported.
+"""
+
+cdef extern from "cudadrv/driver.h" nogil:
+    ctypedef enum CUresult:
+        CUDA_SUCCESS
+        CUDA_ERROR_INVALID_VALUE
+        CUDA_ERROR_OUT_OF_MEMORY
+        CUDA_ERROR_NOT_INITIALIZED
+        CUDA_ERROR_DEINITIALIZED
+        CUDA_ERROR_NO_DEVICE
+        CUDA_ERROR_NOT_READY
+        CUDA_ERROR_NOT_SUPPORTED
+
+    ctypedef int CUdevice
+    ctypedef unsigned long long CUdeviceptr
+    ctypedef struct CUctx_st:
+        pass
+    ctypedef CUctx_st *CUcontext
+    ctypedef struct CUstream_st:
+        pass
+    ctypedef CUstream_st *CUstream
+    ctypedef struct CUevent_st:
+        pass
+    ctypedef CUevent_st *CUevent
+    ctypedef struct CUuuid:
+        char bytes[16]
+    ctypedef enum CUdevice_attribute:
+        CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
+        CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
+    ctypedef enum CUpointer_attribute:
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+        CU_POINTER_ATTRIBUTE_IS_MANAGED
+        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    ctypedef enum CUstreamCaptureStatus:
+        CU_STREAM_CAPTURE_STATUS_NONE
+    ctypedef enum CUstreamCaptureMode:
+        CU_STREAM_CAPTURE_MODE_RELAXED
+
+    enum:
+        CUDA_VERSION
+        CU_STREAM_DEFAULT
+        CU_STREAM_NON_BLOCKING
+        CU_EVENT_DEFAULT
+        CU_EVENT_BLOCKING_SYNC
+        CU_EVENT_DISABLE_TIMING
+        CU_MEMHOSTALLOC_PORTABLE
+        CU_MEMHOSTALLOC_DEVICEMAP
+        CU_MEMHOSTALLOC_WRITECOMBINED
+        CU_MEM_ATTACH_GLOBAL
+        CU_MEMORYTYPE_HOST
+        CU_MEMORYTYPE_DEVICE
+
+    CUstream CU_STREAM_LEGACY
+    CUstream CU_STREAM_PER_THREAD
+
+    ctypedef struct cudadrv_driver:
+        bint forked
+    cudadrv_driver *cudadrv_table
+
+    # library
+    CUresult cuInit "cudadrv_cuInit"(unsigned int flags)
+    CUresult cuDriverGetVersion "cudadrv_cuDriverGetVersion"(int *version)
+    CUresult cuGetErrorName "cudadrv_cuGetErrorName"(CUresult status, const char **text)
+    CUresult cuGetErrorString "cudadrv_cuGetErrorString"(CUresult status, const char **text)
+
+    # devices
+    CUresult cuDeviceGet "cudadrv_cuDeviceGet"(CUdevice *device, int ordinal)
+    CUresult cuDeviceGetCount "cudadrv_cuDeviceGetCount"(int *count)
+    CUresult cuDeviceGetName "cudadrv_cuDeviceGetName"(char *name, int size, CUdevice device)
+    CUresult cuDeviceGetUuid "cudadrv_cuDeviceGetUuid"(CUuuid *uuid, CUdevice device)
+    CUresult cuDeviceTotalMem "cudadrv_cuDeviceTotalMem"(size_t *bytes, CUdevice device)
+    CUresult cuDeviceGetAttribute "cudadrv_cuDeviceGetAttribute"(
+        int *value, CUdevice_attribute attribute, CUdevice device)
+    CUresult cuDevicePrimaryCtxRetain "cudadrv_cuDevicePrimaryCtxRetain"(
+        CUcontext *context, CUdevice device)
+    CUresult cuDevicePrimaryCtxRelease "cudadrv_cuDevicePrimaryCtxRelease"(CUdevice device)
+
+    # contexts
+    CUresult cuCtxCreate "cudadrv_cuCtxCreate"(
+        CUcontext *context, unsigned int flags, CUdevice device)
+    CUresult cuCtxDestroy "cudadrv_cuCtxDestroy"(CUcontext context)
+    CUresult cuCtxGetCurrent "cudadrv_cuCtxGetCurrent"(CUcontext *context)
+    CUresult cuCtxSetCurrent "cudadrv_cuCtxSetCurrent"(CUcontext context)
+    CUresult cuCtxPushCurrent "cudadrv_cuCtxPushCurrent"(CUcontext context)
+    CUresult cuCtxPopCurrent "cudadrv_cuCtxPopCurrent"(CUcontext *context)
+    CUresult cuCtxSynchronize "cudadrv_cuCtxSynchronize"()
+    CUresult cuCtxGetStreamPriorityRange "cudadrv_cuCtxGetStreamPriorityRange"(
+        int *least, int *greatest)
+    CUresult cuThreadExchangeStreamCaptureMode "cudadrv_cuThreadExchangeStreamCaptureMode"(
+        CUstreamCaptureMode *mode)
+
+    # streams
+    CUresult cuStreamCreateWithPriority "cudadrv_cuStreamCreateWithPriority"(
+        CUstream *stream, unsigned int flags, int priority)
+    CUresult cuStreamDestroy "cudadrv_cuStreamDestroy"(CUstream stream)
+    CUresult cuStreamSynchronize "cudadrv_cuStreamSynchronize"(CUstream stream)
+    CUresult cuStreamQuery "cudadrv_cuStreamQuery"(CUstream stream)
+    CUresult cuStreamWaitEvent "cudadrv_cuStreamWaitEvent"(
+        CUstream stream, CUevent event, unsigned int flags)
+    CUresult cuStreamGetFlags "cudadrv_cuStreamGetFlags"(CUstream stream, unsigned int *flags)
+    CUresult cuStreamGetPriority "cudadrv_cuStreamGetPriority"(CUstream stream, int *priority)
+    CUresult cuStreamGetCtx "cudadrv_cuStreamGetCtx"(CUstream stream, CUcontext *context)
+    CUresult cuStreamGetId "cudadrv_cuStreamGetId"(CUstream stream, unsigned long long *id)
+    CUresult cuStreamIsCapturing "cudadrv_cuStreamIsCapturing"(
+        CUstream stream, CUstreamCaptureStatus *status)
+
+    # events
+    CUresult cuEventCreate "cudadrv_cuEventCreate"(CUevent *event, unsigned int flags)
+    CUresult cuEventDestroy "cudadrv_cuEventDestroy"(CUevent event)
+    CUresult cuEventRecord "cudadrv_cuEventRecord"(CUevent event, CUstream stream)
+    CUresult cuEventQuery "cudadrv_cuEventQuery"(CUevent event)
+    CUresult cuEventSynchronize "cudadrv_cuEventSynchronize"(CUevent event)
+    CUresult cuEventElapsedTime "cudadrv_cuEventElapsedTime"(
+        float *milliseconds, CUevent start, CUevent end)
+
+    # memory
+    CUresult cuMemGetInfo "cudadrv_cuMemGetInfo"(size_t *available, size_t *total)
+    CUresult cuMemAlloc "cudadrv_cuMemAlloc"(CUdeviceptr *address, size_t nbytes)
+    CUresult cuMemFree "cudadrv_cuMemFree"(CUdeviceptr address)
+    CUresult cuMemAllocAsync "cudadrv_cuMemAllocAsync"(
+        CUdeviceptr *address, size_t nbytes, CUstream stream)
+    CUresult cuMemFreeAsync "cudadrv_cuMemFreeAsync"(CUdeviceptr address, CUstream stream)
+    CUresult cuMemHostAlloc "cudadrv_cuMemHostAlloc"(
+        void **address, size_t nbytes, unsigned int flags)
+    CUresult cuMemFreeHost "cudadrv_cuMemFreeHost"(void *address)
+    CUresult cuMemAllocManaged "cudadrv_cuMemAllocManaged"(
+        CUdeviceptr *address, size_t nbytes, unsigned int flags)
+    CUresult cuPointerGetAttribute "cudadrv_cuPointerGetAttribute"(
+        void *value, CUpointer_attribute attribute, CUdeviceptr address)
+
+    # copies
+    CUresult cuMemcpyAsync "cudadrv_cuMemcpyAsync"(
+        CUdeviceptr target, CUdeviceptr source, size_t nbytes, CUstream stream)
+    CUresult cuMemcpyHtoDAsync "cudadrv_cuMemcpyHtoDAsync"(
+        CUdeviceptr target, const void *source, size_t nbytes, CUstream stream)
+    CUresult cuMemcpyDtoHAsync "cudadrv_cuMemcpyDtoHAsync"(
+        void *target, CUdeviceptr source, size_t nbytes, CUstream stream)
+    CUresult cuMemcpyDtoDAsync "cudadrv_cuMemcpyDtoDAsync"(
+        CUdeviceptr target, CUdeviceptr source, size_t nbytes, CUstream stream)
+
+    # fills
+    CUresult cuMemsetD8Async "cudadrv_cuMemsetD8Async"(
+        CUdeviceptr target, unsigned char value, size_t count, CUstream stream)
+    CUresult cuMemsetD16Async "cudadrv_cuMemsetD16Async"(
+        CUdeviceptr target, unsigned short value, size_t count, CUstream stream)
+    CUresult cuMemsetD32Async "cudadrv_cuMemsetD32Async"(
+        CUdeviceptr target, unsigned int value, size_t count, CUstream stream)
+    CUresult cuMemsetD2D32Async "cudadrv_cuMemsetD2D32Async"(
+        CUdeviceptr target, size_t pitch, unsigned int value, size_t width, size_t height,
+        CUstream stream)
+
+
+cdef void bind_driver(cudadrv_driver **table) noexcept
+cdef const char *last_failure() noexcept nogil

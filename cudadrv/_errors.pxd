@@ -1,0 +1,25 @@
+"""From a CUresult to an exception: `with nogil: check(cuStreamCreate(...))`."""
+
+from cudadrv._driver cimport CUresult, CUDA_SUCCESS, CUDA_ERROR_NOT_READY
+
+
+cdef int raise_status(CUresult status) except -1 with gil
+cdef void report(CUresult status) noexcept with gil
+cdef bint is_sticky(CUresult status) noexcept nogil
+cdef int refuse_if_forked() except -1
+
+
+cdef inline int check(CUresult status) except -1 nogil:
+    """Raise the exception of a failed driver call. Call it in the thread that made the call."""
+    if status == CUDA_SUCCESS:
+        return 0
+    return raise_status(status)
+
+
+cdef inline int is_ready(CUresult status) except -1 nogil:
+    """Whether a query answered that the work is complete; other failures raise."""
+    if status == CUDA_SUCCESS:
+        return 1
+    if status == CUDA_ERROR_NOT_READY:
+        return 0
+    return raise_status(status)

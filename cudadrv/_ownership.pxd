@@ -1,0 +1,146 @@
+"""The ownership engine (include/cudadrv/ownership.h) for Cython, and the process's one instance."""
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+
+
+cdef extern from "<pthread.h>" nogil:
+    ctypedef struct pthread_mutex_t:
+        pass
+    int pthread_mutex_init(pthread_mutex_t *mutex, const void *attributes)
+    int pthread_mutex_destroy(pthread_mutex_t *mutex)
+    int pthread_mutex_lock(pthread_mutex_t *mutex)
+    int pthread_mutex_trylock(pthread_mutex_t *mutex)
+    int pthread_mutex_unlock(pthread_mutex_t *mutex)
+
+
+cdef extern from "cudadrv/ownership.h" nogil:
+    enum:
+        OWN_READ
+        OWN_WRITE
+        OWN_SHARED
+        OWN_NON_BLOCKING
+        OWN_BLOCKING
+        OWN_LEGACY
+        OWN_OPEN
+        OWN_CLOSED
+        OWN_RETIRED
+        OWN_STRICT
+        OWN_WAIT
+        OWN_UNCHECKED
+        OWN_OK
+        OWN_BORROWED
+        OWN_EXPORTED
+        OWN_MUST_WAIT
+        OWN_MEMORY_CLOSED
+        OWN_STREAM_CLOSED
+        OWN_NO_MEMORY
+
+    ctypedef struct own_clock:
+        uint64_t references
+        uint32_t size
+        uint64_t *seq
+    ctypedef struct own_snapshot:
+        own_clock *clock
+        uint64_t seq
+        uint32_t slot
+    ctypedef struct own_epoch:
+        uint64_t seq
+        uint32_t slot
+        uint32_t site
+        uint16_t operation
+        uint8_t mode
+    ctypedef struct own_memory:
+        uint64_t nbytes
+        uint32_t count
+        uint8_t closed
+        uint8_t managed
+    ctypedef struct own_export:
+        own_memory *memory
+    ctypedef struct own_domain:
+        uint8_t host_excluded
+    ctypedef struct own_stream:
+        pthread_mutex_t *issue
+        own_domain *domain
+        uint64_t seq
+        uint64_t settled
+        uint64_t number
+        uint32_t slot
+        uint8_t order
+        uint8_t state
+    ctypedef struct own_event:
+        pthread_mutex_t issue
+        own_snapshot snapshot
+        uint8_t recorded
+    ctypedef struct own_engine:
+        uint32_t size
+    ctypedef struct own_operation:
+        uint64_t seq
+        uint32_t site
+        uint16_t operation
+    ctypedef struct own_access:
+        own_memory *memory
+        uint64_t start
+        uint64_t stop
+        uint8_t mode
+        uint8_t policy
+    ctypedef struct own_conflict:
+        uint32_t access
+        own_epoch epoch
+        uint32_t site
+        uint64_t number
+        uint8_t order
+    ctypedef struct own_request:
+        own_stream *stream
+        own_access *accesses
+        uint32_t count
+        uint32_t site
+        uint16_t operation
+        own_snapshot issued
+        own_conflict conflict
+    ctypedef struct own_borrow:
+        own_epoch epoch
+        uint64_t start
+        uint64_t stop
+        uint64_t number
+        uint8_t order
+    ctypedef struct own_suspect:
+        own_operation operation
+        uint64_t number
+        uint64_t earlier
+        uint8_t order
+
+    void own_engine_prepare(own_engine *engine)
+    void own_lock_both(pthread_mutex_t *a, pthread_mutex_t *b)
+    void own_unlock_both(pthread_mutex_t *a, pthread_mutex_t *b)
+    void own_domain_open(own_engine *engine, own_domain *domain, bint host_excluded)
+    own_stream *own_stream_open(own_engine *engine, own_domain *domain, int order)
+    bint own_stream_known(own_engine *engine, const own_stream *stream)
+    void own_stream_close(own_engine *engine, own_stream *stream)
+    void own_stream_release(own_engine *engine, own_stream *stream)
+    bint own_use(own_engine *engine, own_stream *stream)
+    void own_snapshot_take(own_engine *engine, const own_stream *stream, own_snapshot *snapshot)
+    void own_snapshot_copy(own_engine *engine, const own_snapshot *source, own_snapshot *target)
+    void own_snapshot_drop(own_engine *engine, own_snapshot *snapshot)
+    void own_record(own_engine *engine, const own_stream *stream, own_event *event)
+    bint own_join(own_engine *engine, own_stream *stream, const own_snapshot *news)
+    void own_join_host(own_engine *engine, const own_snapshot *news)
+    bint own_known(own_engine *engine, uint32_t slot, uint64_t seq)
+    void own_memory_prepare(own_memory *memory, uint64_t nbytes)
+    void own_memory_clear(own_memory *memory)
+    int own_memory_free(
+        own_engine *engine, own_memory *memory, bint close, own_conflict *conflict)
+    int own_begin(own_engine *engine, own_request *request)
+    void own_settle(own_engine *engine, own_request *request)
+    void own_undo(own_engine *engine, own_request *request)
+    int own_export_open(
+        own_engine *engine, const own_access *access, uint32_t site, own_export *view,
+        own_conflict *conflict)
+    void own_export_close(own_engine *engine, own_export *view)
+    uint32_t own_borrows(
+        own_engine *engine, own_memory *memory, uint64_t start, uint64_t stop,
+        own_borrow *borrows, uint32_t fit)
+    uint32_t own_suspects(
+        own_engine *engine, const own_domain *domain, own_suspect *suspects, uint32_t fit)
+
+
+cdef own_engine *engine

@@ -1,0 +1,285 @@
+/* Borrowing: may this operation, or the host, use these bytes now? */
+
+#ifndef CUDADRV_BORROW_H
+#define CUDADRV_BORROW_H
+
+#include "engine.h"
+#include "ranges.h"
+
+enum own_policy { OWN_STRICT, OWN_WAIT, OWN_UNCHECKED };
+
+enum own_answer {
+    OWN_OK,
+    OWN_BORROWED,  /* an operation that is not ordered before this one uses the bytes */
+    OWN_EXPORTED,  /* a host view of the bytes is alive */
+    OWN_MUST_WAIT, /* as OWN_BORROWED, and the policy says to wait for the stream */
+    OWN_MEMORY_CLOSED,
+    OWN_STREAM_CLOSED,
+    OWN_NO_MEMORY
+};
+
+/* A live host view. The caller keeps it; the engine links it into its memory. */
+typedef struct own_export {
+    own_memory *memory;
+    struct own_export *next;
+    struct own_export *next_managed;
+    uint64_t start, stop;
+    uint32_t site;
+    uint8_t exclusive;
+} own_export;
+
+/* Bytes that one operation uses, and, once it has begun, how to take that back. */
+typedef struct own_access {
+    own_memory *memory;
+    uint64_t start, stop;
+    uint8_t mode;
+    uint8_t policy;
+    uint8_t undo; /* whether `saved` holds what the bytes' only range held before */
+    uint8_t undo_count;
+    own_epoch saved[OWN_FEW];
+} own_access;
+
+/* Why the answer was no: the other side. */
+typedef struct own_conflict {
+    uint32_t access; /* index of the access that was refused */
+    own_epoch epoch; /* the operation in the way, or */
+    uint32_t site;   /* where the view in the way was made */
+    uint64_t number; /* of the operation's stream, */
+    uint8_t order;   /* and what kind of stream it is */
+} own_conflict;
+
+typedef struct own_request {
+    own_stream *stream;
+    own_access *accesses;
+    uint32_t count;
+    uint32_t site;
+    uint16_t operation;
+    own_clock *before;   /* the stream's clock before the operation */
+    own_snapshot issued; /* for a token; the caller drops it */
+    own_conflict conflict;
+} own_request;
+
+static inline int own_in_view_(const own_engine *engine, const own_stream *stream,
+                               const own_clock *view, const own_epoch *epoch) {
+    return (stream && epoch->slot == stream->slot && epoch->seq <= stream->seq) ||
+           own_known_(engine, epoch->slot, epoch->seq) ||
+           own_clock_at(view, epoch->slot) >= epoch->seq;
+}
+
+static inline void own_blame_(const own_engine *engine, own_conflict *conflict,
+                              const own_epoch *epoch) {
+    const own_stream *stream = engine->slots[epoch->slot].stream;
+    conflict->epoch = *epoch;
+    conflict->number = stream ? stream->number : 0;
+    conflict->order = stream ? stream->order : OWN_NON_BLOCKING;
+}
+
+/* Whether the bytes are free of unordered operations that conflict. `stream` NULL: for the host. */
+static inline int own_check_epochs_(const own_engine *engine, const own_stream *stream,
+                                    const own_clock *view, const own_access *access,
+                                    own_conflict *conflict) {
+    own_memory *memory = access->memory;
+    if (access->policy == OWN_UNCHECKED || access->mode == OWN_SHARED) {
+        return OWN_OK;
+    }
+    uint32_t i = own_range_find(memory, access->start);
+    for (; i < memory->count && memory->ranges[i].start < access->stop; i++) {
+        const own_epoch *epochs = own_epochs(&memory->ranges[i]);
+        for (uint32_t k = 0; k < memory->ranges[i].count; k++) {
+            if ((access->mode == OWN_WRITE ? epochs[k].mode != OWN_SHARED
+                                           : epochs[k].mode == OWN_WRITE) &&
+                !own_in_view_(engine, stream, view, &epochs[k])) {
+                own_blame_(engine, conflict, &epochs[k]);
+                return access->policy == OWN_WAIT ? OWN_MUST_WAIT : OWN_BORROWED;
+            }
+        }
+    }
+    return OWN_OK;
+}
+
+static inline int own_check_exports_(const own_access *access, own_conflict *conflict) {
+    for (const own_export *view = access->memory->exports; view; view = view->next) {
+        if (view->start < access->stop && access->start < view->stop &&
+            (view->exclusive || access->mode == OWN_WRITE) && access->mode != OWN_SHARED) {
+            conflict->site = view->site;
+            return OWN_EXPORTED;
+        }
+    }
+    return OWN_OK;
+}
+
+/* Checks everything that cannot be waited for first: a refusal must come before anything is done.
+ */
+static inline int own_check_(const own_engine *engine, own_request *request,
+                             const own_clock *view) {
+    int answer = OWN_OK;
+    if (request->stream->state != OWN_OPEN) {
+        return OWN_STREAM_CLOSED;
+    }
+    if (request->stream->domain->host_excluded && engine->managed) {
+        request->conflict = (own_conflict){.site = engine->managed->site};
+        return OWN_EXPORTED;
+    }
+    for (uint32_t i = 0; i < request->count; i++) {
+        const own_access *access = &request->accesses[i];
+        own_conflict conflict = {.access = i};
+        int found = access->memory->closed ? OWN_MEMORY_CLOSED : OWN_OK;
+        if (found == OWN_OK && access->start < access->stop) {
+            found = own_check_exports_(access, &conflict);
+            if (found == OWN_OK) {
+                found = own_check_epochs_(engine, request->stream, view, access, &conflict);
+            }
+        }
+        if (found != OWN_OK && (answer == OWN_OK || answer == OWN_MUST_WAIT)) {
+            answer = found;
+            request->conflict = conflict;
+        }
+    }
+    return answer;
+}
+
+static inline int own_reserve_(const own_access *access) {
+    own_memory *memory = access->memory;
+    if (access->start >= access->stop) {
+        return 1;
+    }
+    if (!own_range_cut(memory, access->start) || !own_range_cut(memory, access->stop)) {
+        return 0;
+    }
+    uint32_t i = own_range_find(memory, access->start);
+    for (; i < memory->count && memory->ranges[i].start < access->stop; i++) {
+        if (!own_range_reserve(&memory->ranges[i])) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Drops the epochs that the new one stands for. A later operation that is ordered after the new one
+ * is ordered after everything in its view; a read leaves the writes, which later reads ask for. */
+static inline void own_replace_(const own_engine *engine, const own_stream *stream,
+                                const own_clock *view, own_range *range, const own_epoch *epoch) {
+    own_epoch *epochs = own_epochs(range);
+    uint32_t kept = 0;
+    for (uint32_t k = 0; k < range->count; k++) {
+        int stands_for = epoch->mode == OWN_WRITE || epochs[k].mode == epoch->mode;
+        if (!(own_known_(engine, epochs[k].slot, epochs[k].seq) ||
+              (stands_for && own_in_view_(engine, stream, view, &epochs[k])))) {
+            epochs[kept++] = epochs[k];
+        }
+    }
+    epochs[kept] = *epoch;
+    range->count = kept + 1;
+}
+
+static inline void own_commit_(const own_engine *engine, const own_request *request,
+                               const own_clock *view, own_access *access) {
+    own_memory *memory = access->memory;
+    own_epoch epoch = {request->issued.seq, request->issued.slot, request->site, request->operation,
+                       access->mode};
+    access->undo = 0;
+    if (access->start >= access->stop) {
+        return;
+    }
+    uint32_t first = own_range_find(memory, access->start), last = first;
+    own_range *range = &memory->ranges[first];
+    if (own_range_stop(memory, first) == access->stop && range->count <= OWN_FEW) {
+        access->undo = 1;
+        access->undo_count = (uint8_t)range->count;
+        memcpy(access->saved, own_epochs(range), range->count * sizeof *access->saved);
+    }
+    for (; last < memory->count && memory->ranges[last].start < access->stop; last++) {
+        own_replace_(engine, request->stream, view, &memory->ranges[last], &epoch);
+    }
+    if (memory->count > 1) {
+        own_ranges_join(memory, first, last - 1);
+    }
+}
+
+/* Checks an operation and, if it may go on, borrows its bytes for it. The stream's issue lock is
+ * held until own_settle or own_undo. Anything but OWN_OK has changed nothing. */
+static inline int own_begin(own_engine *engine, own_request *request) {
+    own_stream *stream = request->stream;
+    own_clock *view;
+    own_lock(engine);
+    if (!own_view_(stream, &view)) {
+        own_unlock(engine);
+        return OWN_NO_MEMORY;
+    }
+    int answer = own_check_(engine, request, view);
+    for (uint32_t i = 0; answer == OWN_OK && i < request->count; i++) {
+        answer = own_reserve_(&request->accesses[i]) ? OWN_OK : OWN_NO_MEMORY;
+    }
+    if (answer == OWN_OK) {
+        request->before = own_clock_share(stream->clock);
+        request->issued.clock = own_clock_share(view);
+        request->issued.slot = stream->slot;
+        request->issued.seq = stream->seq + 1;
+        for (uint32_t i = 0; i < request->count; i++) {
+            own_commit_(engine, request, view, &request->accesses[i]);
+        }
+        own_use_(stream, view);
+        own_operation *recent = &stream->recent[++stream->seq % OWN_RECENT];
+        *recent = (own_operation){stream->seq, request->site, request->operation};
+    } else {
+        own_clock_drop(view);
+    }
+    own_unlock(engine);
+    return answer;
+}
+
+/* The driver has the operation. */
+static inline void own_settle(own_engine *engine, own_request *request) {
+    own_lock(engine);
+    request->stream->settled = request->issued.seq;
+    own_clock_drop(request->before);
+    own_unlock(engine);
+}
+
+/* Whether the bytes are still in one piece and used as own_commit_ left them. */
+static inline int own_undoable_(const own_access *access, const own_snapshot *issued) {
+    own_memory *memory = access->memory;
+    uint32_t i = own_range_find(memory, access->start);
+    own_range *range = &memory->ranges[i];
+    const own_epoch *last = own_epochs(range) + range->count - 1;
+    return access->undo && range->start == access->start && range->count &&
+           own_range_stop(memory, i) == access->stop && last->seq == issued->seq &&
+           last->slot == issued->slot;
+}
+
+/* The driver has refused the operation, at its first call: everything is as before. Bytes that are
+ * cut into several ranges, or that another thread has borrowed meanwhile, stay borrowed as if it
+ * had been queued. */
+static inline void own_undo(own_engine *engine, own_request *request) {
+    own_stream *stream = request->stream;
+    int all = 1;
+    own_lock(engine);
+    for (uint32_t i = 0; i < request->count; i++) {
+        own_access *access = &request->accesses[i];
+        if (access->start >= access->stop) {
+            continue;
+        }
+        if (!own_undoable_(access, &request->issued)) {
+            all = 0;
+            continue;
+        }
+        uint32_t index = own_range_find(access->memory, access->start);
+        own_range *range = &access->memory->ranges[index];
+        memcpy(own_epochs(range), access->saved, access->undo_count * sizeof *access->saved);
+        range->count = access->undo_count;
+        own_ranges_join(access->memory, index, index);
+    }
+    if (all) {
+        stream->seq--;
+    } else {
+        stream->settled = stream->seq;
+    }
+    own_clock_drop(stream->clock);
+    stream->clock = request->before;
+    stream->legacy_seen = 0; /* what was joined for this operation is joined again for the next */
+    own_clock_drop(request->issued.clock);
+    request->issued.clock = NULL;
+    own_unlock(engine);
+}
+
+#endif

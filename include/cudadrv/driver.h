@@ -1,0 +1,46 @@
+/* The driver layer in C: one table of function pointers, and one wrapper for each.
+ *
+ * A wrapper is named cudadrv_ and the function's name in cuda.h. It calls through the table and,
+ * when the call fails, notes its name, so that an error can say which call it was; success costs
+ * nothing.
+ *
+ * The table lives in the extension module cudadrv._driver. Every other module that calls the driver
+ * points its own `cudadrv_table` there when it is imported (see bind_driver in
+ * cudadrv/_driver.pxd). */
+
+#ifndef CUDADRV_DRIVER_H
+#define CUDADRV_DRIVER_H
+
+#include <cuda.h>
+
+#if CUDA_VERSION < 12000
+#error "cudadrv needs the cuda.h of CUDA 12.0 or newer"
+#endif
+
+#define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
+    typedef CUresult(CUDAAPI *cudadrv_pointer_##name) parameters;
+#include "driver_functions.h"
+#undef CUDADRV_FUNCTION
+
+typedef struct cudadrv_driver {
+    void (*note_failure)(const char *call); /* remembers the call for this thread's next check() */
+    int forked;                             /* this process is a fork of the one that loaded it */
+#define CUDADRV_FUNCTION(name, abi, parameters, arguments) cudadrv_pointer_##name call_##name;
+#include "driver_functions.h"
+#undef CUDADRV_FUNCTION
+} cudadrv_driver;
+
+static cudadrv_driver *cudadrv_table;
+
+#define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
+    static inline CUresult cudadrv_##name parameters {                                             \
+        CUresult answer = cudadrv_table->call_##name arguments;                                    \
+        if (__builtin_expect(answer != CUDA_SUCCESS, 0)) {                                         \
+            cudadrv_table->note_failure(#name);                                                    \
+        }                                                                                          \
+        return answer;                                                                             \
+    }
+#include "driver_functions.h"
+#undef CUDADRV_FUNCTION
+
+#endif

@@ -1,0 +1,88 @@
+/* The one list of driver functions that cudadrv calls.
+ *
+ * CUDADRV_FUNCTION(name, abi, parameters, arguments)
+ *
+ *   name        the function's name in cuda.h, without ABI suffix
+ *   abi         the CUDA version whose signature is meant (12080 is 12.8), which is also the first
+ *               driver version that has it. Toolkits rename functions (`cuMemPrefetchAsync` means
+ *               `_v2` since 13.0), so the loader asks for exactly this one
+ *   parameters  its parameters, with names
+ *   arguments   the same names, to pass them on
+ *
+ * The call table, the loader and the wrappers all come from this list: include it with
+ * CUDADRV_FUNCTION defined. To call a new function, add its line here and its declaration in
+ * cudadrv/_driver.pxd. */
+
+/* clang-format off */
+
+/* library */
+CUDADRV_FUNCTION(cuInit, 2000, (unsigned int flags), (flags))
+CUDADRV_FUNCTION(cuDriverGetVersion, 2020, (int *version), (version))
+CUDADRV_FUNCTION(cuGetErrorName, 6000, (CUresult status, const char **text), (status, text))
+CUDADRV_FUNCTION(cuGetErrorString, 6000, (CUresult status, const char **text), (status, text))
+
+/* devices */
+CUDADRV_FUNCTION(cuDeviceGet, 2000, (CUdevice *device, int ordinal), (device, ordinal))
+CUDADRV_FUNCTION(cuDeviceGetCount, 2000, (int *count), (count))
+CUDADRV_FUNCTION(cuDeviceGetName, 2000, (char *name, int size, CUdevice device), (name, size, device))
+CUDADRV_FUNCTION(cuDeviceGetUuid, 11040, (CUuuid *uuid, CUdevice device), (uuid, device))
+CUDADRV_FUNCTION(cuDeviceTotalMem, 3020, (size_t *bytes, CUdevice device), (bytes, device))
+CUDADRV_FUNCTION(cuDeviceGetAttribute, 2000, (int *value, CUdevice_attribute attribute, CUdevice device), (value, attribute, device))
+CUDADRV_FUNCTION(cuDevicePrimaryCtxRetain, 7000, (CUcontext *context, CUdevice device), (context, device))
+CUDADRV_FUNCTION(cuDevicePrimaryCtxRelease, 11000, (CUdevice device), (device))
+
+/* contexts */
+CUDADRV_FUNCTION(cuCtxCreate, 3020, (CUcontext *context, unsigned int flags, CUdevice device), (context, flags, device))
+CUDADRV_FUNCTION(cuCtxDestroy, 4000, (CUcontext context), (context))
+CUDADRV_FUNCTION(cuCtxGetCurrent, 4000, (CUcontext *context), (context))
+CUDADRV_FUNCTION(cuCtxSetCurrent, 4000, (CUcontext context), (context))
+CUDADRV_FUNCTION(cuCtxPushCurrent, 4000, (CUcontext context), (context))
+CUDADRV_FUNCTION(cuCtxPopCurrent, 4000, (CUcontext *context), (context))
+CUDADRV_FUNCTION(cuCtxSynchronize, 2000, (void), ())
+CUDADRV_FUNCTION(cuCtxGetStreamPriorityRange, 5050, (int *least, int *greatest), (least, greatest))
+CUDADRV_FUNCTION(cuThreadExchangeStreamCaptureMode, 10010, (CUstreamCaptureMode *mode), (mode))
+
+/* streams */
+CUDADRV_FUNCTION(cuStreamCreateWithPriority, 5050, (CUstream *stream, unsigned int flags, int priority), (stream, flags, priority))
+CUDADRV_FUNCTION(cuStreamDestroy, 4000, (CUstream stream), (stream))
+CUDADRV_FUNCTION(cuStreamSynchronize, 2000, (CUstream stream), (stream))
+CUDADRV_FUNCTION(cuStreamQuery, 2000, (CUstream stream), (stream))
+CUDADRV_FUNCTION(cuStreamWaitEvent, 3020, (CUstream stream, CUevent event, unsigned int flags), (stream, event, flags))
+CUDADRV_FUNCTION(cuStreamGetFlags, 5050, (CUstream stream, unsigned int *flags), (stream, flags))
+CUDADRV_FUNCTION(cuStreamGetPriority, 5050, (CUstream stream, int *priority), (stream, priority))
+CUDADRV_FUNCTION(cuStreamGetCtx, 9020, (CUstream stream, CUcontext *context), (stream, context))
+CUDADRV_FUNCTION(cuStreamGetId, 12000, (CUstream stream, unsigned long long *id), (stream, id))
+CUDADRV_FUNCTION(cuStreamIsCapturing, 10000, (CUstream stream, CUstreamCaptureStatus *status), (stream, status))
+
+/* events */
+CUDADRV_FUNCTION(cuEventCreate, 2000, (CUevent *event, unsigned int flags), (event, flags))
+CUDADRV_FUNCTION(cuEventDestroy, 4000, (CUevent event), (event))
+CUDADRV_FUNCTION(cuEventRecord, 2000, (CUevent event, CUstream stream), (event, stream))
+CUDADRV_FUNCTION(cuEventQuery, 2000, (CUevent event), (event))
+CUDADRV_FUNCTION(cuEventSynchronize, 2000, (CUevent event), (event))
+CUDADRV_FUNCTION(cuEventElapsedTime, 2000, (float *milliseconds, CUevent start, CUevent end), (milliseconds, start, end))
+
+/* memory */
+CUDADRV_FUNCTION(cuMemGetInfo, 3020, (size_t *available, size_t *total), (available, total))
+CUDADRV_FUNCTION(cuMemAlloc, 3020, (CUdeviceptr *address, size_t bytes), (address, bytes))
+CUDADRV_FUNCTION(cuMemFree, 3020, (CUdeviceptr address), (address))
+CUDADRV_FUNCTION(cuMemAllocAsync, 11020, (CUdeviceptr *address, size_t bytes, CUstream stream), (address, bytes, stream))
+CUDADRV_FUNCTION(cuMemFreeAsync, 11020, (CUdeviceptr address, CUstream stream), (address, stream))
+CUDADRV_FUNCTION(cuMemHostAlloc, 2020, (void **address, size_t bytes, unsigned int flags), (address, bytes, flags))
+CUDADRV_FUNCTION(cuMemFreeHost, 2000, (void *address), (address))
+CUDADRV_FUNCTION(cuMemAllocManaged, 6000, (CUdeviceptr *address, size_t bytes, unsigned int flags), (address, bytes, flags))
+CUDADRV_FUNCTION(cuPointerGetAttribute, 4000, (void *value, CUpointer_attribute attribute, CUdeviceptr address), (value, attribute, address))
+
+/* copies */
+CUDADRV_FUNCTION(cuMemcpyAsync, 4000, (CUdeviceptr target, CUdeviceptr source, size_t bytes, CUstream stream), (target, source, bytes, stream))
+CUDADRV_FUNCTION(cuMemcpyHtoDAsync, 3020, (CUdeviceptr target, const void *source, size_t bytes, CUstream stream), (target, source, bytes, stream))
+CUDADRV_FUNCTION(cuMemcpyDtoHAsync, 3020, (void *target, CUdeviceptr source, size_t bytes, CUstream stream), (target, source, bytes, stream))
+CUDADRV_FUNCTION(cuMemcpyDtoDAsync, 3020, (CUdeviceptr target, CUdeviceptr source, size_t bytes, CUstream stream), (target, source, bytes, stream))
+
+/* fills */
+CUDADRV_FUNCTION(cuMemsetD8Async, 3020, (CUdeviceptr target, unsigned char value, size_t count, CUstream stream), (target, value, count, stream))
+CUDADRV_FUNCTION(cuMemsetD16Async, 3020, (CUdeviceptr target, unsigned short value, size_t count, CUstream stream), (target, value, count, stream))
+CUDADRV_FUNCTION(cuMemsetD32Async, 3020, (CUdeviceptr target, unsigned int value, size_t count, CUstream stream), (target, value, count, stream))
+CUDADRV_FUNCTION(cuMemsetD2D32Async, 3020, (CUdeviceptr target, size_t pitch, unsigned int value, size_t width, size_t height, CUstream stream), (target, pitch, value, width, height, stream))
+
+/* clang-format on */

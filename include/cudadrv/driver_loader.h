@@ -1,0 +1,101 @@
+/* Opens a libcuda.so.1 and fills the call table. Included by cudadrv._driver alone. */
+
+#ifndef CUDADRV_DRIVER_LOADER_H
+#define CUDADRV_DRIVER_LOADER_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* dlinfo */
+#endif
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <stddef.h>
+
+#include "driver.h"
+
+typedef CUresult(CUDAAPI *cudadrv_get_address)(const char *name, void **address, int version,
+                                               cuuint64_t flags,
+                                               CUdriverProcAddressQueryResult *found);
+
+static __thread const char *cudadrv_last_failure = "the driver";
+
+static void cudadrv_note_failure(const char *call) { cudadrv_last_failure = call; }
+
+/* Stands in the table for a function that the driver does not have: never a call through NULL. The
+ * stand-ins are called with the arguments of any function, which is harmless where the caller
+ * cleans up, as in every calling convention that CUDA supports on Linux. */
+static CUresult CUDAAPI cudadrv_not_supported(void) { return CUDA_ERROR_NOT_SUPPORTED; }
+
+/* Stands in the table before a driver is loaded, and in a forked child, where a driver call can
+ * crash. */
+static CUresult CUDAAPI cudadrv_not_initialized(void) { return CUDA_ERROR_NOT_INITIALIZED; }
+
+typedef CUresult(CUDAAPI *cudadrv_stand_in)(void);
+
+static void cudadrv_fill_table(cudadrv_driver *table, cudadrv_stand_in stand_in) {
+#define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
+    table->call_##name = (cudadrv_pointer_##name)(void *)stand_in;
+#include "driver_functions.h"
+#undef CUDADRV_FUNCTION
+}
+
+static void cudadrv_enter_child(void) {
+    cudadrv_table->forked = 1;
+    cudadrv_fill_table(cudadrv_table, cudadrv_not_initialized);
+}
+
+static void cudadrv_prepare_table(cudadrv_driver *table) {
+    cudadrv_table = table;
+    table->note_failure = cudadrv_note_failure;
+    cudadrv_fill_table(table, cudadrv_not_initialized);
+    pthread_atfork(NULL, NULL, cudadrv_enter_child);
+}
+
+static void *cudadrv_find(cudadrv_get_address get_address, const char *name, int abi) {
+    CUdriverProcAddressQueryResult found;
+    void *address = NULL;
+    CUresult status = get_address(name, &address, abi, 0, &found);
+    return status == CUDA_SUCCESS && address ? address : (void *)cudadrv_not_supported;
+}
+
+/* Fills the table from an opened library. False: it has no cuGetProcAddress of CUDA 12. */
+static int cudadrv_load_table(cudadrv_driver *table, void *library) {
+    cudadrv_get_address get_address = (cudadrv_get_address)dlsym(library, "cuGetProcAddress_v2");
+    if (!get_address) {
+        return 0;
+    }
+#define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
+    table->call_##name = (cudadrv_pointer_##name)cudadrv_find(get_address, #name, abi);
+#include "driver_functions.h"
+#undef CUDADRV_FUNCTION
+    return 1;
+}
+
+/* Names of the functions that the loaded driver does not have: the next one at or after *index. */
+static const char *cudadrv_next_missing(const cudadrv_driver *table, size_t *index) {
+    static const struct {
+        const char *name;
+        size_t offset;
+    } functions[] = {
+#define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
+    {#name, offsetof(cudadrv_driver, call_##name)},
+#include "driver_functions.h"
+#undef CUDADRV_FUNCTION
+    };
+    while (*index < sizeof functions / sizeof *functions) {
+        size_t i = (*index)++;
+        if (*(void *const *)((const char *)table + functions[i].offset) ==
+            (void *)cudadrv_not_supported) {
+            return functions[i].name;
+        }
+    }
+    return NULL;
+}
+
+/* The path that the dynamic linker chose, or NULL. */
+static const char *cudadrv_library_path(void *library) {
+    struct link_map *map = NULL;
+    return dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map ? map->l_name : NULL;
+}
+
+#endif

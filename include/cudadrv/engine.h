@@ -1,0 +1,365 @@
+/* What is known to be finished: streams, their clocks, and the host's clock.
+ *
+ * Streams sit in slots. A slot's operations are numbered on and on, also when another stream takes
+ * over the slot, so an old epoch can never be mistaken for a new one.
+ *
+ * Locks: `issue` of a stream is held from the check of an operation until the driver has it, and is
+ * taken by the callers (never while holding the GIL or the engine's lock). The engine's own lock
+ * guards everything else here, is held for a few instructions, and never across a driver call. */
+
+#ifndef CUDADRV_ENGINE_H
+#define CUDADRV_ENGINE_H
+
+#include <pthread.h>
+
+#include "clock.h"
+
+enum own_order { OWN_NON_BLOCKING, OWN_BLOCKING, OWN_LEGACY };
+enum own_state { OWN_OPEN, OWN_CLOSED, OWN_RETIRED }; /* closed: may have unfinished work */
+enum { OWN_RECENT = 32 };
+
+typedef struct own_operation {
+    uint64_t seq;
+    uint32_t site;
+    uint16_t operation;
+} own_operation;
+
+struct own_stream;
+struct own_export;
+
+/* A context: the streams between which the default stream's rules hold. */
+typedef struct own_domain {
+    struct own_stream *streams; /* that are not retired */
+    struct own_stream *legacy;
+    pthread_mutex_t blocking_issue; /* the issue lock of the legacy and of all blocking streams */
+    struct own_domain *next;
+    uint8_t host_excluded; /* no host access to managed memory while any work is in flight */
+} own_domain;
+
+typedef struct own_stream {
+    pthread_mutex_t own_issue;
+    pthread_mutex_t *issue;
+    own_domain *domain;
+    own_clock *clock;     /* what it has waited for */
+    uint64_t seq;         /* operations checked in, continuing those of the slot */
+    uint64_t settled;     /* of these, the ones that the driver has */
+    uint64_t legacy_seen; /* `uses` of the legacy stream that this one is ordered after */
+    uint64_t uses;        /* operations, records and waits */
+    uint64_t number;      /* for people: "Stream 3" */
+    uint32_t slot;
+    uint8_t order;
+    uint8_t state;
+    uint8_t orphaned; /* nobody refers to it: free it when it retires */
+    struct own_stream *next;
+    own_operation recent[OWN_RECENT];
+} own_stream;
+
+typedef struct own_event {
+    pthread_mutex_t issue;
+    own_snapshot snapshot;
+    uint8_t recorded;
+} own_event;
+
+typedef struct own_slot {
+    own_stream *stream;
+    uint64_t seq;  /* the last operation of the streams that had it before */
+    uint64_t done; /* the host's clock: known to be complete up to here */
+} own_slot;
+
+typedef struct own_engine {
+    pthread_mutex_t lock;
+    own_slot *slots;
+    uint32_t size;
+    uint64_t streams; /* ever opened */
+    own_domain *domains;
+    struct own_export *managed; /* live host views of managed memory */
+} own_engine;
+
+static inline void own_engine_prepare(own_engine *engine) {
+    memset(engine, 0, sizeof *engine);
+    pthread_mutex_init(&engine->lock, NULL);
+}
+
+static inline void own_lock(own_engine *engine) { pthread_mutex_lock(&engine->lock); }
+static inline void own_unlock(own_engine *engine) { pthread_mutex_unlock(&engine->lock); }
+
+/* Both locks, in the order of their addresses; they may be the same one. */
+static inline void own_lock_both(pthread_mutex_t *a, pthread_mutex_t *b) {
+    pthread_mutex_t *first = a < b ? a : b, *second = a < b ? b : a;
+    pthread_mutex_lock(first);
+    if (second != first) {
+        pthread_mutex_lock(second);
+    }
+}
+
+static inline void own_unlock_both(pthread_mutex_t *a, pthread_mutex_t *b) {
+    pthread_mutex_unlock(a);
+    if (b != a) {
+        pthread_mutex_unlock(b);
+    }
+}
+
+/* ---- domains and streams ---- */
+
+static inline void own_domain_open(own_engine *engine, own_domain *domain, int host_excluded) {
+    memset(domain, 0, sizeof *domain);
+    pthread_mutex_init(&domain->blocking_issue, NULL);
+    domain->host_excluded = (uint8_t)host_excluded;
+    own_lock(engine);
+    domain->next = engine->domains;
+    engine->domains = domain;
+    own_unlock(engine);
+}
+
+static inline void own_stream_free_(own_stream *stream) {
+    pthread_mutex_destroy(&stream->own_issue);
+    free(stream);
+}
+
+/* A closed stream whose work is known to be complete gives its slot back. */
+static inline void own_retire_(own_engine *engine, own_stream *stream) {
+    own_slot *slot = &engine->slots[stream->slot];
+    own_stream **link = &stream->domain->streams;
+    while (*link != stream) {
+        link = &(*link)->next;
+    }
+    *link = stream->next;
+    slot->seq = stream->seq;
+    slot->stream = NULL;
+    own_clock_drop(stream->clock);
+    stream->clock = NULL;
+    stream->state = OWN_RETIRED;
+    if (stream->orphaned) {
+        own_stream_free_(stream);
+    }
+}
+
+static inline void own_retire_finished_(own_engine *engine) {
+    for (uint32_t i = 0; i < engine->size; i++) {
+        own_stream *stream = engine->slots[i].stream;
+        if (stream && stream->state == OWN_CLOSED && engine->slots[i].done >= stream->seq) {
+            own_retire_(engine, stream);
+        }
+    }
+}
+
+static inline int own_free_slot_(own_engine *engine, uint32_t *index) {
+    own_retire_finished_(engine);
+    for (*index = 0; *index < engine->size; ++*index) {
+        if (!engine->slots[*index].stream) {
+            return 1;
+        }
+    }
+    uint32_t size = engine->size ? 2 * engine->size : 8;
+    own_slot *slots = realloc(engine->slots, size * sizeof *slots);
+    if (!slots) {
+        return 0;
+    }
+    memset(slots + engine->size, 0, (size - engine->size) * sizeof *slots);
+    engine->slots = slots;
+    engine->size = size;
+    return 1;
+}
+
+/* A new stream, or NULL when there is no memory. */
+static inline own_stream *own_stream_open(own_engine *engine, own_domain *domain, int order) {
+    own_stream *stream = calloc(1, sizeof *stream);
+    if (!stream) {
+        return NULL;
+    }
+    own_lock(engine);
+    if (!own_free_slot_(engine, &stream->slot)) {
+        own_unlock(engine);
+        free(stream);
+        return NULL;
+    }
+    pthread_mutex_init(&stream->own_issue, NULL);
+    stream->issue = order == OWN_NON_BLOCKING ? &stream->own_issue : &domain->blocking_issue;
+    stream->domain = domain;
+    stream->order = (uint8_t)order;
+    stream->number = ++engine->streams;
+    stream->seq = stream->settled = engine->slots[stream->slot].seq;
+    stream->next = domain->streams;
+    domain->streams = stream;
+    engine->slots[stream->slot].stream = stream;
+    if (order == OWN_LEGACY) {
+        domain->legacy = stream;
+    }
+    own_unlock(engine);
+    return stream;
+}
+
+static inline int own_known_(const own_engine *engine, uint32_t slot, uint64_t seq) {
+    return engine->slots[slot].done >= seq;
+}
+
+/* Whether the host knows that all of the stream's work is complete. */
+static inline int own_stream_known(own_engine *engine, const own_stream *stream) {
+    own_lock(engine);
+    int known = stream->state == OWN_RETIRED || own_known_(engine, stream->slot, stream->seq);
+    own_unlock(engine);
+    return known;
+}
+
+/* No more operations. Its unfinished ones stay known until the host knows that they are complete.
+ */
+static inline void own_stream_close(own_engine *engine, own_stream *stream) {
+    own_lock(engine);
+    stream->state = OWN_CLOSED;
+    if (stream->domain->legacy == stream) {
+        stream->domain->legacy = NULL;
+    }
+    if (own_known_(engine, stream->slot, stream->seq)) {
+        own_retire_(engine, stream);
+    }
+    own_unlock(engine);
+}
+
+/* The last reference to a closed stream is gone. */
+static inline void own_stream_release(own_engine *engine, own_stream *stream) {
+    own_lock(engine);
+    if (stream->state == OWN_RETIRED) {
+        own_stream_free_(stream);
+    } else {
+        stream->orphaned = 1;
+    }
+    own_unlock(engine);
+}
+
+/* ---- clocks ---- */
+
+static inline void own_snapshot_of_(const own_stream *stream, own_snapshot *snapshot) {
+    snapshot->clock = own_clock_share(stream->clock);
+    snapshot->slot = stream->slot;
+    snapshot->seq = stream->settled;
+}
+
+static inline void own_snapshot_drop(own_engine *engine, own_snapshot *snapshot) {
+    if (snapshot->clock) {
+        own_lock(engine);
+        own_clock_drop(snapshot->clock);
+        own_unlock(engine);
+        snapshot->clock = NULL;
+    }
+}
+
+static inline int own_join_(own_stream *stream, const own_snapshot *news) {
+    own_clock *joined;
+    if (!own_clock_join(stream->clock, news, &joined)) {
+        return 0;
+    }
+    own_clock_drop(stream->clock);
+    stream->clock = joined;
+    return 1;
+}
+
+/* The stream's clock with what the default stream's rules order before its next operation. The
+ * caller owns it, and installs it only when the driver has that operation: until then nothing has
+ * waited. Gives 0 without memory. */
+static inline int own_view_(const own_stream *stream, own_clock **view) {
+    const own_stream *legacy = stream->domain->legacy;
+    own_clock *clock = own_clock_share(stream->clock);
+    const own_stream *other = NULL;
+    if (stream->order == OWN_LEGACY) {
+        other = stream->domain->streams;
+    } else if (stream->order == OWN_BLOCKING && legacy && stream->legacy_seen < legacy->uses) {
+        other = legacy;
+    }
+    while (other) {
+        if (other->order != OWN_NON_BLOCKING && other != stream) {
+            own_snapshot news = {other->clock, other->settled, other->slot};
+            own_clock *joined;
+            int ok = own_clock_join(clock, &news, &joined);
+            own_clock_drop(clock);
+            if (!ok) {
+                return 0;
+            }
+            clock = joined;
+        }
+        other = stream->order == OWN_LEGACY ? other->next : NULL;
+    }
+    *view = clock;
+    return 1;
+}
+
+/* The driver has an operation of the stream that was checked with this view, which is given away.
+ */
+static inline void own_use_(own_stream *stream, own_clock *view) {
+    own_clock_drop(stream->clock);
+    stream->clock = view;
+    stream->uses++;
+    if (stream->domain->legacy) {
+        stream->legacy_seen = stream->domain->legacy->uses;
+    }
+}
+
+/* The driver has recorded an event on the stream, or made it wait, and its issue lock is held.
+ * Gives 0 without memory: then less is known than could be. */
+static inline int own_use(own_engine *engine, own_stream *stream) {
+    own_clock *view;
+    own_lock(engine);
+    int ok = own_view_(stream, &view);
+    if (ok) {
+        own_use_(stream, view);
+    }
+    own_unlock(engine);
+    return ok;
+}
+
+/* The stream's work that the driver has by now. */
+static inline void own_snapshot_take(own_engine *engine, const own_stream *stream,
+                                     own_snapshot *snapshot) {
+    own_lock(engine);
+    own_snapshot_of_(stream, snapshot);
+    own_unlock(engine);
+}
+
+/* The driver has recorded the event on the stream; both issue locks are held. */
+static inline void own_record(own_engine *engine, const own_stream *stream, own_event *event) {
+    own_lock(engine);
+    own_clock_drop(event->snapshot.clock);
+    own_snapshot_of_(stream, &event->snapshot);
+    event->recorded = 1;
+    own_unlock(engine);
+}
+
+static inline void own_snapshot_copy(own_engine *engine, const own_snapshot *from,
+                                     own_snapshot *to) {
+    own_lock(engine);
+    *to = *from;
+    own_clock_share(to->clock);
+    own_unlock(engine);
+}
+
+/* The stream waits for what the snapshot stands for. Gives 0, and changes nothing, without memory:
+ * then the driver may wait, and nobody relies on it. */
+static inline int own_join(own_engine *engine, own_stream *stream, const own_snapshot *news) {
+    own_lock(engine);
+    int ok = own_join_(stream, news);
+    own_unlock(engine);
+    return ok;
+}
+
+/* The host has seen that what the snapshot stands for is complete. */
+static inline void own_join_host(own_engine *engine, const own_snapshot *news) {
+    own_lock(engine);
+    for (uint32_t i = 0; news->clock && i < news->clock->size; i++) {
+        if (engine->slots[i].done < news->clock->seq[i]) {
+            engine->slots[i].done = news->clock->seq[i];
+        }
+    }
+    if (engine->slots[news->slot].done < news->seq) {
+        engine->slots[news->slot].done = news->seq;
+    }
+    own_unlock(engine);
+}
+
+/* Whether the host knows that operation `seq` of the slot is complete. */
+static inline int own_known(own_engine *engine, uint32_t slot, uint64_t seq) {
+    own_lock(engine);
+    int known = own_known_(engine, slot, seq);
+    own_unlock(engine);
+    return known;
+}
+
+#endif

@@ -1,0 +1,17 @@
+/* The ownership engine. It knows no CUDA and no Python: streams are slots with numbered operations,
+ * memory is a number of bytes, and the callers say what the driver and the program did.
+ *
+ *   clock.h   what is known to be finished
+ *   ranges.h  who uses which bytes
+ *   engine.h  streams, events and the host, and what one learns from another
+ *   borrow.h  whether an operation may begin
+ *   host.h    whether the host may look
+ *
+ * Functions whose names end in _ expect the engine's lock to be held. */
+
+#ifndef CUDADRV_OWNERSHIP_H
+#define CUDADRV_OWNERSHIP_H
+
+#include "host.h"
+
+#endif

@@ -1,0 +1,197 @@
+/* Who uses which bytes of an allocation.
+ *
+ * An allocation is cut into ranges. Each range holds the epochs of the operations that may still
+ * use it: at most one read and one write of each stream. Ranges are cut where an operation begins
+ * or ends, and joined again where neighbours hold the same epochs. */
+
+#ifndef CUDADRV_RANGES_H
+#define CUDADRV_RANGES_H
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum own_mode {
+    OWN_READ,  /* shares with other reads */
+    OWN_WRITE, /* excludes everything */
+    OWN_SHARED /* ordered by the user: excludes nothing, but the memory must outlive it */
+};
+
+/* One operation's use of a range. */
+typedef struct own_epoch {
+    uint64_t seq;
+    uint32_t slot;
+    uint32_t site;
+    uint16_t operation;
+    uint8_t mode;
+} own_epoch;
+
+enum { OWN_FEW = 2 }; /* epochs that a range holds without an allocation: a write and a read */
+
+typedef struct own_range {
+    uint64_t start; /* it ends where the next one starts */
+    uint32_t count;
+    uint32_t capacity; /* 0: the epochs are in `few` */
+    union {
+        own_epoch few[OWN_FEW];
+        own_epoch *many;
+    };
+} own_range;
+
+struct own_export;
+
+/* The state of one allocation. It is never moved: `ranges` may point into it. */
+typedef struct own_memory {
+    uint64_t nbytes;
+    own_range *ranges; /* sorted; the first starts at 0 */
+    uint32_t count;
+    uint32_t capacity;
+    own_range one; /* the usual case: no cut */
+    struct own_export *exports;
+    uint8_t closed;
+    uint8_t managed; /* the rules for managed memory apply */
+} own_memory;
+
+static inline own_epoch *own_epochs(own_range *range) {
+    return range->capacity ? range->many : range->few;
+}
+
+static inline uint64_t own_range_stop(const own_memory *memory, uint32_t index) {
+    return index + 1 < memory->count ? memory->ranges[index + 1].start : memory->nbytes;
+}
+
+static inline void own_memory_prepare(own_memory *memory, uint64_t nbytes) {
+    memset(memory, 0, sizeof *memory);
+    memory->nbytes = nbytes;
+    memory->ranges = &memory->one;
+    memory->count = memory->capacity = 1;
+}
+
+static inline void own_memory_clear(own_memory *memory) {
+    for (uint32_t i = 0; i < memory->count; i++) {
+        if (memory->ranges[i].capacity) {
+            free(memory->ranges[i].many);
+        }
+    }
+    if (memory->ranges != &memory->one) {
+        free(memory->ranges);
+    }
+}
+
+/* The index of the range that holds the byte at `at`. */
+static inline uint32_t own_range_find(const own_memory *memory, uint64_t at) {
+    uint32_t low = 0, high = memory->count;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (memory->ranges[middle].start <= at) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* Makes room for one more epoch. Gives 0 when there is no memory. */
+static inline int own_range_reserve(own_range *range) {
+    uint32_t capacity = range->capacity ? range->capacity : OWN_FEW;
+    if (range->count < capacity) {
+        return 1;
+    }
+    own_epoch *many = malloc(2 * capacity * sizeof *many);
+    if (!many) {
+        return 0;
+    }
+    memcpy(many, own_epochs(range), range->count * sizeof *many);
+    if (range->capacity) {
+        free(range->many);
+    }
+    range->many = many;
+    range->capacity = 2 * capacity;
+    return 1;
+}
+
+static inline int own_ranges_reserve(own_memory *memory) {
+    if (memory->count < memory->capacity) {
+        return 1;
+    }
+    uint32_t capacity = 2 * memory->capacity + 2;
+    own_range *ranges = malloc(capacity * sizeof *ranges);
+    if (!ranges) {
+        return 0;
+    }
+    memcpy(ranges, memory->ranges, memory->count * sizeof *ranges);
+    if (memory->ranges != &memory->one) {
+        free(memory->ranges);
+    }
+    memory->ranges = ranges;
+    memory->capacity = capacity;
+    return 1;
+}
+
+/* Makes `at` a boundary. Changes nothing that a check could see. Gives 0 when there is no memory.
+ */
+static inline int own_range_cut(own_memory *memory, uint64_t at) {
+    if (at == 0 || at >= memory->nbytes) {
+        return 1;
+    }
+    uint32_t index = own_range_find(memory, at);
+    if (memory->ranges[index].start == at) {
+        return 1;
+    }
+    if (!own_ranges_reserve(memory)) {
+        return 0;
+    }
+    own_range *left = &memory->ranges[index];
+    own_range right = *left;
+    right.start = at;
+    if (left->capacity) {
+        right.many = malloc(left->capacity * sizeof *right.many);
+        if (!right.many) {
+            return 0;
+        }
+        memcpy(right.many, left->many, left->count * sizeof *right.many);
+    }
+    memmove(left + 2, left + 1, (memory->count - index - 1) * sizeof *left);
+    left[1] = right;
+    memory->count++;
+    return 1;
+}
+
+static inline int own_range_same(own_range *a, own_range *b) {
+    if (a->count != b->count) {
+        return 0;
+    }
+    const own_epoch *x = own_epochs(a), *y = own_epochs(b);
+    for (uint32_t i = 0; i < a->count; i++) {
+        if (x[i].seq != y[i].seq || x[i].slot != y[i].slot || x[i].mode != y[i].mode) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Joins equal neighbours among the ranges first-1 .. last+1. */
+static inline void own_ranges_join(own_memory *memory, uint32_t first, uint32_t last) {
+    uint32_t from = first ? first - 1 : 0;
+    uint32_t end = last + 2 < memory->count ? last + 2 : memory->count;
+    uint32_t kept = from;
+    for (uint32_t i = from + 1; i < end; i++) {
+        own_range *range = &memory->ranges[i];
+        if (own_range_same(&memory->ranges[kept], range)) {
+            if (range->capacity) {
+                free(range->many);
+            }
+        } else {
+            memory->ranges[++kept] = *range;
+        }
+    }
+    uint32_t gone = end - (kept + 1);
+    if (gone) {
+        memmove(&memory->ranges[kept + 1], &memory->ranges[end],
+                (memory->count - end) * sizeof *memory->ranges);
+        memory->count -= gone;
+    }
+}
+
+#endif

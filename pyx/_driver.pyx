@@ -1,0 +1,78 @@
+"""The driver layer: the call table, opened at run time, never linked.
+
+Nothing here decides which library is opened (`cudadrv._library` does), checks a status
+(`cudadrv._errors` does) or raises a CUDA error.
+"""
+
+import os
+
+from cudadrv._driver cimport CUDA_VERSION, cudadrv_driver, cudadrv_table
+
+
+cdef extern from "cudadrv/driver_loader.h":
+    """
+    static cudadrv_driver cudadrv_the_table;
+    """
+    cudadrv_driver cudadrv_the_table
+    const char *cudadrv_last_failure
+    void cudadrv_prepare_table(cudadrv_driver *table)
+    bint cudadrv_load_table(cudadrv_driver *table, void *library)
+    const char *cudadrv_next_missing(const cudadrv_driver *table, size_t *index)
+    const char *cudadrv_library_path(void *library)
+
+
+cdef extern from "<dlfcn.h>":
+    int RTLD_NOW
+    int RTLD_LOCAL
+    void *dlopen(const char *path, int mode) nogil
+    void *dlsym(void *library, const char *name)
+    const char *dlerror()
+
+
+cudadrv_prepare_table(&cudadrv_the_table)
+
+
+cdef void bind_driver(cudadrv_driver **table) noexcept:
+    """Point a module's table at the one that this module fills."""
+    table[0] = &cudadrv_the_table
+
+
+cdef const char *last_failure() noexcept nogil:
+    """The name of the driver function that failed last in this thread."""
+    return cudadrv_last_failure
+
+
+def open_driver(str name not None):
+    """Open a libcuda.so.1 and fill the call table from it; return its path.
+
+    Raises OSError, with the dynamic linker's words, when it cannot be opened, and when it is not
+    the driver of CUDA 12.0 or newer. The table is then as before.
+    """
+    cdef bytes path = os.fsencode(name)
+    cdef const char *c_path = path
+    cdef void *library
+    with nogil:
+        library = dlopen(c_path, RTLD_NOW | RTLD_LOCAL)
+    if library is NULL:
+        raise OSError(os.fsdecode(dlerror()))
+    if not cudadrv_load_table(cudadrv_table, library):
+        raise OSError(f"{name}: no cuGetProcAddress_v2, so not a CUDA driver of 12.0 or newer")
+    cdef const char *found = cudadrv_library_path(library)
+    return os.fsdecode(found) if found is not NULL else name
+
+
+def missing_functions():
+    """Names of the functions that cudadrv knows and the opened driver does not have."""
+    cdef size_t index = 0
+    cdef const char *name
+    names = []
+    while True:
+        name = cudadrv_next_missing(cudadrv_table, &index)
+        if name is NULL:
+            return tuple(names)
+        names.append(name.decode())
+
+
+def header_version():
+    """The CUDA_VERSION of the cuda.h that this was compiled with, such as 13000."""
+    return CUDA_VERSION

@@ -1,0 +1,246 @@
+"""The ownership layer: the process's engine, and the same engine for tests.
+
+The engine itself is C (include/cudadrv/ownership.h). The classes here run a private one without any
+CUDA, so that its rules can be tested alone; the library's own streams and buffers do not use them.
+"""
+
+from libc.stdlib cimport free, malloc
+
+cimport cython
+
+cdef own_engine _the_engine
+own_engine_prepare(&_the_engine)
+engine = &_the_engine
+
+ORDERS = {"non_blocking": OWN_NON_BLOCKING, "blocking": OWN_BLOCKING, "legacy": OWN_LEGACY}
+MODES = {"read": OWN_READ, "write": OWN_WRITE, "shared": OWN_SHARED}
+POLICIES = {"strict": OWN_STRICT, "wait": OWN_WAIT, "unchecked": OWN_UNCHECKED}
+ANSWERS = {
+    OWN_OK: "ok", OWN_BORROWED: "borrowed", OWN_EXPORTED: "exported", OWN_MUST_WAIT: "must_wait",
+    OWN_MEMORY_CLOSED: "memory_closed", OWN_STREAM_CLOSED: "stream_closed",
+}
+cdef enum:
+    MOST_ACCESSES = 8
+
+
+@cython.final
+cdef class Engine:
+    """An ownership engine of its own, with as many contexts, streams and memories as asked for."""
+
+    cdef own_engine engine
+
+    def __cinit__(self):
+        own_engine_prepare(&self.engine)
+
+    @property
+    def slots(self):
+        """How many stream slots there are: state that must not grow without bound."""
+        return self.engine.size
+
+
+@cython.final
+cdef class Domain:
+    """A context of an `Engine`."""
+
+    cdef readonly Engine engine
+    cdef own_domain domain
+
+    def __cinit__(self, Engine engine not None, bint host_excluded=False):
+        self.engine = engine
+        own_domain_open(&engine.engine, &self.domain, host_excluded)
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class StreamState:
+    """A stream of a `Domain`: its operations, what it waited for, what the host knows of it."""
+
+    cdef readonly Domain domain
+    cdef own_stream *stream
+
+    def __cinit__(self, Domain domain not None, order="non_blocking"):
+        self.domain = domain
+        self.stream = own_stream_open(&domain.engine.engine, &domain.domain, ORDERS[order])
+        if self.stream is NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        if self.stream is not NULL:
+            self.close()
+            own_stream_release(&self.domain.engine.engine, self.stream)
+
+    @property
+    def slot(self):
+        return self.stream.slot
+
+    @property
+    def known(self):
+        """Whether the host knows that everything is complete."""
+        return own_stream_known(&self.domain.engine.engine, self.stream)
+
+    def close(self):
+        if self.stream.state == OWN_OPEN:
+            own_stream_close(&self.domain.engine.engine, self.stream)
+
+    def snapshot(self, record=False):
+        """What stands for the work so far; with `record`, as an event recorded now does."""
+        cdef Snapshot snapshot = Snapshot.__new__(Snapshot, self.domain.engine)
+        if record and not own_use(&self.domain.engine.engine, self.stream):
+            raise MemoryError()
+        own_snapshot_take(&self.domain.engine.engine, self.stream, &snapshot.snapshot)
+        return snapshot
+
+    def wait(self, Snapshot snapshot not None):
+        """Order everything that follows after what the snapshot stands for."""
+        cdef own_engine *engine = &self.domain.engine.engine
+        if not (own_use(engine, self.stream)
+                and own_join(engine, self.stream, &snapshot.snapshot)):
+            raise MemoryError()
+
+    def issue(self, *accesses, policy="strict", driver_fails=False, site=0):
+        """Begin an operation on ``(memory, start, stop, mode)`` accesses and let the driver have it.
+
+        Gives ``("ok", snapshot)``, or the reason of the refusal and the site in the way.
+        """
+        cdef own_engine *engine = &self.domain.engine.engine
+        cdef own_access borrowed[MOST_ACCESSES]
+        cdef own_request request
+        cdef Snapshot issued
+        if len(accesses) > MOST_ACCESSES:
+            raise ValueError(f"at most {MOST_ACCESSES} accesses, not {len(accesses)}")
+        for i, (memory, start, stop, mode) in enumerate(accesses):
+            fill_access(&borrowed[i], memory, start, stop, mode, policy)
+        request.stream = self.stream
+        request.accesses = borrowed
+        request.count = <uint32_t>len(accesses)
+        request.site = site
+        request.operation = 0
+        answer = own_begin(engine, &request)
+        if answer == OWN_OK:
+            if driver_fails:
+                own_undo(engine, &request)
+                return "driver_failed", None
+            own_settle(engine, &request)
+            issued = Snapshot.__new__(Snapshot, self.domain.engine)
+            issued.snapshot = request.issued
+            return "ok", issued
+        if answer == OWN_NO_MEMORY:
+            raise MemoryError()
+        return ANSWERS[answer], blamed(answer, &request.conflict)
+
+
+cdef object blamed(int answer, own_conflict *conflict):
+    if answer == OWN_EXPORTED:
+        return conflict.site
+    if answer in (OWN_BORROWED, OWN_MUST_WAIT):
+        return conflict.epoch.site
+    return None
+
+
+cdef int fill_access(
+    own_access *access, MemoryState memory, start, stop, mode, policy
+) except -1:
+    if not 0 <= start <= stop <= memory.memory.nbytes:
+        raise ValueError(f"{start}:{stop} is not within {memory.memory.nbytes} bytes")
+    access.memory = memory.memory
+    access.start = start
+    access.stop = stop
+    access.mode = MODES[mode]
+    access.policy = POLICIES[policy]
+    return 0
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Snapshot:
+    """What an event or a token stands for."""
+
+    cdef readonly Engine engine
+    cdef own_snapshot snapshot
+
+    def __cinit__(self, Engine engine not None):
+        self.engine = engine
+        self.snapshot.clock = NULL
+
+    def __dealloc__(self):
+        own_snapshot_drop(&self.engine.engine, &self.snapshot)
+
+    def join_host(self):
+        """The host has seen that it is complete."""
+        own_join_host(&self.engine.engine, &self.snapshot)
+
+    @property
+    def known(self):
+        """Whether the host knows that its last operation is complete."""
+        return own_known(&self.engine.engine, self.snapshot.slot, self.snapshot.seq)
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class MemoryState:
+    """An allocation of some bytes."""
+
+    cdef readonly Engine engine
+    cdef own_memory *memory
+
+    def __cinit__(self, Engine engine not None, uint64_t nbytes, bint managed=False):
+        self.engine = engine
+        self.memory = <own_memory *>malloc(sizeof(own_memory))
+        if self.memory is NULL:
+            raise MemoryError()
+        own_memory_prepare(self.memory, nbytes)
+        self.memory.managed = managed
+
+    def __dealloc__(self):
+        if self.memory is not NULL:
+            own_memory_clear(self.memory)
+            free(self.memory)
+
+    @property
+    def ranges(self):
+        """How many ranges it is cut into."""
+        return self.memory.count
+
+    def borrows(self, start=0, stop=None):
+        """The GPU uses not known to be complete: tuples of slot, seq, mode, start, stop."""
+        cdef own_borrow found[64]
+        cdef uint32_t i
+        cdef uint64_t end = self.memory.nbytes if stop is None else stop
+        count = own_borrows(&self.engine.engine, self.memory, start, end, found, 64)
+        names = {value: name for name, value in MODES.items()}
+        return [(found[i].epoch.slot, found[i].epoch.seq, names[found[i].epoch.mode],
+                 found[i].start, found[i].stop) for i in range(min(count, 64))]
+
+    def export(self, start, stop, mode, policy="strict", site=0):
+        """Borrow bytes for the host: ``("ok", view)`` or the reason and the site in the way."""
+        cdef own_access access
+        cdef own_conflict conflict
+        cdef View view = View.__new__(View)
+        fill_access(&access, self, start, stop, mode, policy)
+        answer = own_export_open(&self.engine.engine, &access, site, &view.view, &conflict)
+        if answer == OWN_OK:
+            view.memory = self
+            return "ok", view
+        return ANSWERS[answer], blamed(answer, &conflict)
+
+    def close(self):
+        """Close it if nobody uses it: ``"ok"`` or the reason."""
+        cdef own_conflict conflict
+        return ANSWERS[own_memory_free(&self.engine.engine, self.memory, True, &conflict)]
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class View:
+    """A host borrow; it lasts until `close` or until the object dies."""
+
+    cdef MemoryState memory
+    cdef own_export view
+
+    def __dealloc__(self):
+        self.close()
+
+    def close(self):
+        if self.memory is not None:
+            own_export_close(&self.memory.engine.engine, &self.view)
+            self.memory = None

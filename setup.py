@@ -1,0 +1,173 @@
+"""Build of the extension modules. All that can be said without code is in pyproject.toml."""
+
+import os
+import re
+import shutil
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
+from setuptools.modified import newer_group
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # PEP 517 leaves it out
+from cuda_header import HeaderError, find_cuda_header
+
+GENERATED = Path("build/cython")
+HEADERS = sorted(map(str, Path("include/cudadrv").glob("*.h")))
+SOFTDRIVER = sorted(map(str, Path("softdriver").rglob("*.cpp")))
+SOFTDRIVER_HEADERS = sorted(map(str, Path("softdriver").rglob("*.h")))
+BUILD_FILES = ["setup.py", "cuda_header.py"]
+CPUS = len(os.sched_getaffinity(0))
+
+# -O level: the user's when CFLAGS has one, else the same whatever Python was built with.
+OPTIMIZE = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O2"]
+# Cython emits helpers that a module may not need; other warnings stay on.
+C_FLAGS = [*OPTIMIZE, "-pthread", "-fvisibility=hidden", "-Wall", "-Wno-unused-function"]
+# The software driver exports cu* like libcuda.so.1, and must call its own even beside that one.
+CXX_FLAGS = [*OPTIMIZE, "-std=c++17", "-pthread", "-fvisibility=hidden", "-Wall", "-Wextra"]
+CXX_LINK_FLAGS = ["-Wl,-Bsymbolic", "-pthread"]
+
+DIRECTIVES = {
+    "language_level": 3,
+    "binding": True,
+    "embedsignature": False,
+    "auto_pickle": False,
+    "autotestdict": False,
+}
+
+
+def extensions() -> list[Extension]:
+    found = [
+        Extension(
+            f"cudadrv.{pyx.stem}",
+            [str(pyx)],
+            include_dirs=["include"],
+            depends=HEADERS + BUILD_FILES,
+            extra_compile_args=C_FLAGS,
+            extra_link_args=["-pthread"],
+        )
+        for pyx in sorted(Path("pyx").glob("_*.pyx"))
+    ]
+    if SOFTDRIVER:
+        found.append(
+            Extension(
+                "cudadrv._softdriver",
+                SOFTDRIVER,
+                language="c++",
+                include_dirs=["include", "softdriver"],
+                depends=HEADERS + SOFTDRIVER_HEADERS + BUILD_FILES,
+                extra_compile_args=CXX_FLAGS,
+                extra_link_args=CXX_LINK_FLAGS,
+            )
+        )
+    return found
+
+
+def declarations(module: str, found: frozenset[str] = frozenset()) -> frozenset[str]:
+    """A module's .pxd and all that it cimports (any that it names: one too many does no harm)."""
+    pxd = Path("cudadrv", module + ".pxd")
+    if str(pxd) not in found and pxd.exists():
+        found |= {str(pxd)}
+        for named in re.findall(r"\b_\w+", pxd.read_text(encoding="utf-8")):
+            found = declarations(named, found)
+    return found
+
+
+class BuildExtensions(build_ext):
+    """Finds cuda.h and runs Cython only when something is really built, and builds in parallel."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        if self.parallel is None:
+            self.parallel = CPUS
+
+    def build_extensions(self) -> None:
+        if self.editable_mode:
+            # Its temporary folder would compile everything again at each install.
+            self.build_temp = f"build/temp.{self.plat_name}-{sys.implementation.cache_tag}"
+        self._use_cuda_header()
+        self._cythonize()
+        compile_all = self.compiler.compile
+        with ThreadPoolExecutor(int(self.parallel)) as pool:
+
+            def compile_each(sources, output_dir=None, depends=(), **options):
+                # distutils compiles the files of one extension in turn, and all of them each time.
+                def compile_one(source):
+                    (target,) = self.compiler.object_filenames([source], output_dir=output_dir)
+                    if self.force or newer_group([source, *depends], target):
+                        compile_all([source], output_dir=output_dir, **options)
+                    return target
+
+                return list(pool.map(compile_one, sources))
+
+            self.compiler.compile = compile_each
+            super().build_extensions()
+
+    def _use_cuda_header(self) -> None:
+        try:
+            header = find_cuda_header()
+        except HeaderError as error:
+            sys.exit(f"\ncudadrv cannot be built: {error}\n")
+        print(f"cudadrv: building with {header}", flush=True)
+        for extension in self.extensions:
+            extension.include_dirs.append(str(header.folder))
+        # Another toolkit's header is often older than our object files: mtimes would not tell.
+        used = Path(self.build_temp, "cuda_version.txt")
+        if used.exists() and used.read_text() != str(header.version):
+            self.force = True
+        used.parent.mkdir(parents=True, exist_ok=True)
+        used.write_text(str(header.version))
+
+    def _cythonize(self) -> None:
+        from Cython.Build import cythonize
+
+        ours = [ext for ext in self.extensions if ext.sources[0].endswith(".pyx")]
+        for extension in ours:
+            # Cython looks for a module's own .pxd only beside its .pyx: see to it here.
+            pyx = Path(extension.sources[0])
+            generated = GENERATED / pyx.with_suffix(".c")
+            if newer_group(sorted(declarations(pyx.stem)), str(generated)):
+                generated.unlink(missing_ok=True)
+        translated = cythonize(
+            ours,
+            build_dir=str(GENERATED),
+            include_path=["."],
+            compiler_directives=DIRECTIVES,
+            nthreads=int(self.parallel),
+            force=self.force,
+            quiet=self.verbose == 0,
+        )
+        sources = {extension.name: extension.sources for extension in translated}
+        for extension in ours:
+            extension.sources = sources[extension.name]
+
+
+class BuildPackage(build_py):
+    """Ships include/cudadrv/*.h as cudadrv/include/cudadrv/*.h."""
+
+    def _headers(self) -> dict[str, str]:
+        target = Path(self.build_lib, "cudadrv", "include", "cudadrv")
+        return {str(target / Path(header).name): header for header in HEADERS}
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            for target, header in self._headers().items():
+                Path(target).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(header, target)
+
+    def get_outputs(self, include_bytecode: bool = True) -> list[str]:
+        return [*super().get_outputs(include_bytecode), *self._headers()]
+
+    def get_output_mapping(self) -> dict[str, str]:
+        return {**super().get_output_mapping(), **self._headers()}
+
+
+if __name__ == "__main__":
+    setup(
+        ext_modules=extensions(),
+        cmdclass={"build_ext": BuildExtensions, "build_py": BuildPackage},
+    )

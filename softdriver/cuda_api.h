@@ -1,0 +1,24 @@
+#pragma once
+
+// cuda.h with every ABI version declared and no renaming macros left, so that each function here is
+// defined under exactly the name that it is exported by, and checked against its prototype.
+#define __CUDA_API_VERSION_INTERNAL
+#pragma GCC visibility push(default)
+#include <cuda.h>
+
+// What older headers than the newest supported lack. Only the binary interface matters.
+#if CUDA_VERSION < 12030
+struct CUgraphEdgeData;
+#endif
+#if CUDA_VERSION < 12050
+struct CUctxCreateParams;
+#endif
+extern "C" {
+CUresult CUDAAPI cuCtxCreate_v4(CUcontext *, CUctxCreateParams *, unsigned int, CUdevice);
+CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice *, CUcontext);
+CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext);
+CUresult CUDAAPI cuEventElapsedTime_v2(float *, CUevent, CUevent);
+CUresult CUDAAPI cuStreamGetDevice(CUstream, CUdevice *);
+CUresult CUDAAPI cuStreamGetDevice_ptsz(CUstream, CUdevice *);
+}
+#pragma GCC visibility pop

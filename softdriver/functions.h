@@ -1,0 +1,50 @@
+#pragma once
+
+#include "cuda_api.h"
+
+#include <atomic>
+#include <cstdint>
+
+namespace soft {
+
+// Every exported function, from functions.def.
+enum class Function {
+#define SOFT_FUNCTION(base, version, symbol, variant, needs, callback) symbol,
+#include "functions.def"
+#undef SOFT_FUNCTION
+    Count
+};
+
+constexpr int function_count = static_cast<int>(Function::Count);
+
+// What must hold before a function is entered.
+enum class Needs {
+    Nothing,  // works before cuInit
+    Init,     // cuInit has been called
+    Current,  // there is a current context that has not been destroyed
+    Usable,   // as Current, and the context has met no sticky error
+    Optional, // no context is needed, but if there is one it must be usable
+};
+
+enum class Callback { Refused, Allowed };
+
+struct FunctionInfo {
+    const char *base;
+    int version;
+    const char *symbol;
+    Needs needs;
+    Callback callback;
+    void *plain;      // its default stream is the legacy one
+    void *per_thread; // its default stream is the per-thread one; the same where it has none
+};
+
+extern const FunctionInfo function_table[function_count];
+
+inline const FunctionInfo &info(Function function) {
+    return function_table[static_cast<int>(function)];
+}
+
+// By exported name; Function::Count if there is none.
+Function find_function(const char *symbol);
+
+} // namespace soft

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace soft {
+
+struct Stream;
+
+using Clock = std::chrono::steady_clock;
+
+// Bytes that an operation touches: rows of `bytes` bytes, `pitch` apart.
+struct Range {
+    uintptr_t begin;
+    size_t bytes;
+    size_t pitch = 0;
+    size_t rows = 1;
+};
+
+enum class Progress { Queued, Running, Done };
+
+// One piece of work in a stream. It may run when it is first in its stream, all that it waits for
+// is done, and its condition holds. The action runs outside the state lock.
+struct Operation {
+    uint64_t number = 0; // order of issue, over all streams
+    Progress progress = Progress::Queued;
+    bool on_worker = false; // host functions run on a driver thread, never on a caller's
+    bool released = false;  // a worker may take it whatever the schedule
+    std::shared_ptr<Stream> stream;
+    std::vector<std::shared_ptr<Operation>> waits;
+    std::vector<Range> reads, writes;
+    std::function<bool()> condition;
+    std::function<void()> action;
+    Clock::time_point finished;
+
+    bool done() const { return progress == Progress::Done; }
+};
+
+using OperationPtr = std::shared_ptr<Operation>;
+
+} // namespace soft

@@ -1,0 +1,94 @@
+"""What is in the sdist and in the wheel, and that the wheel works away from its sources."""
+
+import subprocess
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.slow
+
+
+def sources(*patterns: str) -> set[str]:
+    return {
+        str(path.relative_to(ROOT))
+        for pattern in patterns
+        for path in ROOT.glob(pattern)
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+@pytest.fixture(scope="module")
+def packed(sdist) -> set[str]:
+    with tarfile.open(sdist) as archive:
+        return {name.partition("/")[2] for name in archive.getnames()}
+
+
+@pytest.fixture(scope="module")
+def shipped(wheel) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+def test_sdist_has_everything(packed):
+    expected = sources(
+        "pyx/*.pyx",
+        "include/cudadrv/*.h",
+        "softdriver/**/*",
+        "cudadrv/*.py",
+        "cudadrv/*.pxd",
+        "cudadrv/*.pyi",
+        "tests/**/*",
+        "docs/**/*",
+        "benchmarks/**/*",
+        "examples/**/*",
+        "tools/**/*",
+    ) | {"setup.py", "cuda_header.py", "pyproject.toml", "Makefile", "LICENSE", "README.md"}
+    assert expected - packed == set()
+    assert "cudadrv/py.typed" in packed
+
+
+def test_sdist_has_nothing_built(packed):
+    assert [name for name in packed if name.startswith(("build/", "cudadrv/include"))] == []
+    assert [name for name in packed if name.endswith((".so", ".o", ".pyc"))] == []
+
+
+def test_wheel_has_the_package_and_nothing_else(shipped):
+    modules = {Path(name).stem for name in sources("pyx/_*.pyx")} | {"_softdriver"}
+    binaries = {name for name in shipped if name.endswith(".so")}
+    assert {Path(name).name.partition(".")[0] for name in binaries} == modules
+    headers = {f"cudadrv/{name}" for name in sources("include/cudadrv/*.h")}
+    published = sources("cudadrv/*.py", "cudadrv/*.pxd", "cudadrv/*.pyi") | {"cudadrv/py.typed"}
+    metadata = {name for name in shipped if ".dist-info/" in name}
+    assert shipped - binaries - metadata == headers | published
+
+
+def test_wheel_carries_its_license(shipped):
+    assert any(name.endswith("licenses/LICENSE") for name in shipped)
+
+
+def test_nothing_links_to_the_driver(wheel, tmp_path):
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    for binary in tmp_path.glob("cudadrv/*.so"):
+        command = ["readelf", "--dynamic", binary]
+        linked = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        assert "libcuda" not in linked, binary.name
+
+
+def test_headers_are_where_it_says(python, tmp_path):
+    code = (
+        "import pathlib, cudadrv\n"
+        "headers = pathlib.Path(cudadrv.get_include(), 'cudadrv')\n"
+        "print(*sorted(path.name for path in headers.glob('*.h')))"
+    )
+    expected = sorted(Path(name).name for name in sources("include/cudadrv/*.h"))
+    assert python(tmp_path, "-W", "error", "-c", code).split() == expected
+
+
+def test_wheel_is_what_is_imported(installed, tmp_path):
+    where = [installed, "-c", "import cudadrv; print(cudadrv.__file__)"]
+    printed = subprocess.run(where, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    assert Path(printed.strip()).is_relative_to(installed.parents[1])
