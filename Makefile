@@ -85,8 +85,9 @@ build/lint/%.c: pyx/%.pyx $(wildcard cudadrv/*.pxd) $(VENV)/build.stamp
 	$(VENV)/bin/cython -3 -Wextra -Werror -I . --module-name cudadrv.$* -o $@ $<
 
 # Everything again, on each Python found and with the header of each major version of CUDA.
-MATRIX_PYTHONS ?= $(call usable,python3.11 python3.12 python3.13 \
-    $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/3.1[123].*/bin/python))
+PYENV = $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions
+MATRIX_PYTHONS ?= $(foreach version,3.11 3.12 3.13,$(firstword \
+    $(call usable,python$(version) $(wildcard $(PYENV)/$(version).*/bin/python))))
 MATRIX_HEADERS ?= nvidia-cuda-runtime-cu12==12.9.* nvidia-cuda-runtime==13.*
 
 matrix: $(VENV)/venv.stamp

@@ -18,7 +18,9 @@ from cuda_header import HeaderError, find_cuda_header
 GENERATED = Path("build/cython")
 HEADERS = sorted(map(str, Path("include/cudadrv").glob("*.h")))
 SOFTDRIVER = sorted(map(str, Path("softdriver").rglob("*.cpp")))
-SOFTDRIVER_HEADERS = sorted(map(str, Path("softdriver").rglob("*.h")))
+SOFTDRIVER_HEADERS = sorted(
+    str(path) for path in Path("softdriver").rglob("*.*") if path.suffix != ".cpp"
+)
 BUILD_FILES = ["setup.py", "cuda_header.py"]
 CPUS = len(os.sched_getaffinity(0))
 
@@ -57,8 +59,8 @@ def extensions() -> list[Extension]:
                 "cudadrv._softdriver",
                 SOFTDRIVER,
                 language="c++",
-                include_dirs=["include", "softdriver"],
-                depends=HEADERS + SOFTDRIVER_HEADERS + BUILD_FILES,
+                include_dirs=["softdriver"],  # and not include/: it knows nothing of cudadrv
+                depends=SOFTDRIVER_HEADERS + BUILD_FILES,
                 extra_compile_args=CXX_FLAGS,
                 extra_link_args=CXX_LINK_FLAGS,
             )

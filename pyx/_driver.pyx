@@ -29,6 +29,11 @@ cdef extern from "<dlfcn.h>":
     const char *dlerror()
 
 
+ctypedef const char *(*explain_function)() noexcept
+
+cdef explain_function _explain = NULL
+cdef bint _software = False
+
 cudadrv_prepare_table(&cudadrv_the_table)
 
 
@@ -48,6 +53,7 @@ def open_driver(str name not None):
     Raises OSError, with the dynamic linker's words, when it cannot be opened, and when it is not
     the driver of CUDA 12.0 or newer. The table is then as before.
     """
+    global _explain, _software
     cdef bytes path = os.fsencode(name)
     cdef const char *c_path = path
     cdef void *library
@@ -57,8 +63,21 @@ def open_driver(str name not None):
         raise OSError(os.fsdecode(dlerror()))
     if not cudadrv_load_table(cudadrv_table, library):
         raise OSError(f"{name}: no cuGetProcAddress_v2, so not a CUDA driver of 12.0 or newer")
+    _explain = <explain_function>dlsym(library, b"cudadrvSoftError")
+    _software = dlsym(library, b"cudadrvSoftVersion") is not NULL
     cdef const char *found = cudadrv_library_path(library)
     return os.fsdecode(found) if found is not NULL else name
+
+
+def is_software():
+    """Whether the opened driver says that it is cudadrv's software driver."""
+    return _software
+
+
+def explanation():
+    """What the opened driver can say, beyond its status, about why it does not start; or ''."""
+    cdef const char *text = _explain() if _explain is not NULL else NULL
+    return text.decode(errors="replace") if text is not NULL else ""
 
 
 def missing_functions():

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Lowest first. A module may import from its own layer and from those above it in this table.
 LAYERS = {
     "driver": ["_driver", "_status", "_attributes"],
-    "errors": ["_errors"],
+    "errors": ["_errors", "_library"],
     "ownership": ["_site", "_ownership"],
     "handles": ["_device", "_context", "_event", "_stream"],
     "buffers": ["_device_buffer", "_locked_buffer", "_unified_buffer"],
@@ -80,6 +80,18 @@ def test_module_has_declarations_and_types(module):
     if module not in WITHOUT:
         assert (ROOT / "cudadrv" / f"{module}.pxd").exists()
         assert (ROOT / "cudadrv" / f"{module}.pyi").exists()
+
+
+def test_ownership_core_knows_no_cuda_and_no_python():
+    """Its headers can be compiled and tested alone."""
+    todo, reached = ["ownership.h"], set()
+    while todo:
+        header = todo.pop()
+        reached.add(header)
+        text = (ROOT / "include" / "cudadrv" / header).read_text(encoding="utf-8")
+        assert not re.search(r"#\s*include\s*<(cuda|Python)\w*\.h>", text), header
+        todo += set(re.findall(r'#\s*include\s*"([\w.]+)"', text)) - reached
+    assert "engine.h" in reached
 
 
 @pytest.mark.parametrize(

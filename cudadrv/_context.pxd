@@ -1,0 +1,53 @@
+"""Context: where streams, events and memory of a device live."""
+
+from cudadrv._device cimport Device
+from cudadrv._driver cimport (
+    CUcontext, CUDA_SUCCESS, CUresult, cuCtxGetCurrent, cuCtxPopCurrent, cuCtxPushCurrent,
+    cuCtxSetCurrent,
+)
+from cudadrv._ownership cimport own_domain
+
+
+cdef class Context:
+    cdef readonly Device device
+    cdef readonly bint primary
+    cdef CUcontext handle
+    cdef own_domain *domain     # outlives the object: streams that still have work refer to it
+    cdef object policy          # None, or this context's ordering
+    cdef int lost               # the sticky status, or 0
+    cdef object streams         # WeakSet of its live Streams
+    cdef list ghosts            # farewell Events of closed streams with work that may be unfinished
+    cdef public object internal  # the Stream of blocking calls that name none, once there is one
+    cdef public object legacy   # its legacy default Stream, once there is one
+    cdef object __weakref__
+
+    cdef int usable(self) except -1
+    cdef int check(self, CUresult status) except -1 nogil
+    cdef int raise_failure(self, CUresult status) except -1 with gil
+
+
+cdef Context default_context()
+
+
+cdef inline CUresult enter_context(CUcontext wanted, bint *pushed) noexcept nogil:
+    """Make a context current for the calls that follow, up to `leave_context`.
+
+    A thread that has none gets it for good, as in the runtime API. Where another library has made
+    another one current, that one comes back.
+    """
+    cdef CUcontext current = NULL
+    pushed[0] = False
+    cdef CUresult status = cuCtxGetCurrent(&current)
+    if status != CUDA_SUCCESS or current == wanted:
+        return status
+    if current is NULL:
+        return cuCtxSetCurrent(wanted)
+    status = cuCtxPushCurrent(wanted)
+    pushed[0] = status == CUDA_SUCCESS
+    return status
+
+
+cdef inline void leave_context(bint pushed) noexcept nogil:
+    cdef CUcontext ours
+    if pushed:
+        cuCtxPopCurrent(&ours)

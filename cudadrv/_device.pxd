@@ -1,0 +1,11 @@
+"""Device: one GPU, by ordinal."""
+
+from cudadrv._driver cimport CUdevice
+
+
+cdef class Device:
+    cdef readonly int ordinal
+    cdef CUdevice handle
+    cdef object __weakref__
+
+    cdef int attribute_value(self, int attribute) except? -1

@@ -1,0 +1,191 @@
+"""Context: the primary context of a device, or one of your own, and which one is the default."""
+
+import weakref
+from contextvars import ContextVar
+
+from libc.stdlib cimport calloc, free, malloc
+
+cimport cython
+
+from cudadrv._driver cimport (
+    CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, CUDA_SUCCESS, CUresult, bind_driver,
+    cudadrv_table, cuCtxCreate, cuCtxDestroy, cuCtxPopCurrent, cuCtxPushCurrent, cuCtxSynchronize,
+    cuDevicePrimaryCtxRetain, last_failure,
+)
+from cudadrv._errors cimport check, is_sticky, raise_status, refuse_if_forked, report
+from cudadrv._operation_names cimport operation_name, stream_name
+from cudadrv._ownership cimport engine, own_domain_open, own_suspect, own_suspects
+from cudadrv._policy cimport policy_name
+from cudadrv._site cimport place
+
+from cudadrv._errors import ContextLostError, OwnershipError
+from cudadrv._status import CUresult as Status
+
+bind_driver(&cudadrv_table)
+
+_primary = {}  # Context by ordinal, kept until the process ends
+_current = ContextVar("cudadrv.context", default=None)  # (context, what it was before)
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Context:
+    """A driver context: the home of streams, events and memory of one device.
+
+    There is no need to make one: ``Device(0).context`` is the primary context, which cudadrv shares
+    with the CUDA runtime and other libraries. ``with context:`` makes it current for this thread,
+    and the default for new objects. Calls on objects of a context work whatever is current: they
+    switch to it and back.
+    """
+
+    def __cinit__(self):
+        self.lost = 0
+        self.streams = weakref.WeakSet()
+        self.ghosts = []
+
+    def __init__(self):
+        raise TypeError("use Device(...).context, or Context.create(device)")
+
+    @staticmethod
+    def create(Device device not None):
+        """Create a context of your own on a device, without making it current.
+
+        It ends with `close`, or with the last object that refers to it.
+
+        Driver function: cuCtxCreate.
+        """
+        cdef Context context = _new_context(device)
+        with nogil:
+            check(cuCtxCreate(&context.handle, 0, device.handle))
+            check(cuCtxPopCurrent(&popped))
+        return context
+
+    def __dealloc__(self):
+        if self.handle is not NULL and not self.primary and not self.lost:
+            with nogil:
+                status = cuCtxDestroy(self.handle)
+            report(status)
+
+    @property
+    def ordering(self):
+        """The policy of its buffers that have none of their own: see `cudadrv.ordering`."""
+        return self.policy
+
+    @ordering.setter
+    def ordering(self, value):
+        self.policy = policy_name(value)
+
+    def synchronize(self):
+        """Block until all work of the context is complete, other libraries' included.
+
+        Its streams' work up to this call counts as complete from then on.
+
+        Driver functions: cuEventRecord, cuEventQuery, cuCtxSynchronize.
+        """
+        cdef bint pushed
+        cdef CUresult status
+        self.usable()
+        waits = [stream.waitable() for stream in list(self.streams) if not stream.closed]
+        waits += self.ghosts
+        for work in waits:
+            work.synchronize()
+        with nogil:
+            status = enter_context(self.handle, &pushed)
+            if status == CUDA_SUCCESS:
+                status = cuCtxSynchronize()
+                leave_context(pushed)
+            self.check(status)
+
+    def __enter__(self):
+        """Make it current for this thread, and the default for new objects."""
+        self.usable()
+        with nogil:
+            self.check(cuCtxPushCurrent(self.handle))
+        _current.set((self, _current.get()))
+        return self
+
+    def __exit__(self, *exception):
+        current = _current.get()
+        if current is None or current[0] is not self:
+            raise RuntimeError("`with` blocks of contexts and devices must end in reverse order")
+        _current.set(current[1])
+        with nogil:
+            self.check(cuCtxPopCurrent(&popped))
+
+    def __repr__(self):
+        kind = "primary" if self.primary else "created"
+        return f"<Context {kind}, device {self.device.ordinal}>"
+
+    cdef int usable(self) except -1:
+        """Refuse before any driver call if the context or this process cannot go on."""
+        refuse_if_forked()
+        if self.lost:
+            raise ContextLostError(
+                self.lost, "cudadrv", "The context was lost by an earlier error; this process"
+                                      " cannot use the device any more.")
+        return 0
+
+    cdef int check(self, CUresult status) except -1 nogil:
+        """As `check`; a sticky error also marks the context as lost."""
+        if status == CUDA_SUCCESS:
+            return 0
+        return self.raise_failure(status)
+
+    cdef int raise_failure(self, CUresult status) except -1 with gil:
+        if not is_sticky(status):
+            return raise_status(status)
+        self.lost = status
+        suspects = _suspects(self.domain)
+        detail = "The context is lost. Operations that were not known to be complete:\n" \
+                 + ("\n".join(f"  {suspect}" for suspect in suspects) or "  none of cudadrv's")
+        raise ContextLostError(<int>status, last_failure().decode(), detail, suspects)
+
+
+cdef Context _new_context(Device device):
+    cdef Context context = Context.__new__(Context)
+    context.device = device
+    context.domain = <own_domain *>calloc(1, sizeof(own_domain))
+    if context.domain is NULL:
+        raise MemoryError()
+    excluded = not device.attribute_value(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)
+    own_domain_open(engine, context.domain, excluded)
+    return context
+
+
+def primary_context(Device device not None):
+    """The primary context of a device (cuDevicePrimaryCtxRetain)."""
+    cdef Context context = _primary.get(device.ordinal)
+    if context is None:
+        context = _new_context(device)
+        context.primary = True
+        with nogil:
+            check(cuDevicePrimaryCtxRetain(&context.handle, device.handle))
+        context = _primary.setdefault(device.ordinal, context)
+    return context
+
+
+cdef Context default_context():
+    """The context of the innermost ``with device`` or ``with context``, else that of device 0."""
+    current = _current.get()
+    return primary_context(Device(0)) if current is None else current[0]
+
+
+cdef tuple _suspects(own_domain *domain):
+    cdef own_suspect *found
+    cdef uint32_t i
+    count = own_suspects(engine, domain, NULL, 0)
+    found = <own_suspect *>malloc((count + 1) * sizeof(own_suspect))
+    if found is NULL:
+        raise MemoryError()
+    try:
+        count = min(count, own_suspects(engine, domain, found, count))
+        return tuple([_suspect(&found[i]) for i in range(count)])
+    finally:
+        free(found)
+
+
+cdef str _suspect(own_suspect *found):
+    earlier = f" (and {found.earlier} before those listed)" if found.earlier else ""
+    return f"{operation_name(found.operation.operation)} on" \
+           f" {stream_name(found.number, found.order)}{earlier}," \
+           f" queued at {place(found.operation.site)}"

@@ -1,0 +1,138 @@
+"""The library: which libcuda.so.1 is used, chosen by CUDADRV_DRIVER and opened on first use."""
+
+import importlib.util
+import logging
+import os
+import threading
+from typing import NamedTuple
+
+from cudadrv._driver cimport (
+    CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table, cuDeviceGetCount, cuDriverGetVersion,
+    cuInit, last_failure,
+)
+from cudadrv._errors cimport check, refuse_if_forked
+
+from cudadrv._driver import explanation, is_software, open_driver
+from cudadrv._errors import DriverNotFoundError
+from cudadrv._status import CUresult as Status
+
+bind_driver(&cudadrv_table)
+
+SYSTEM_LIBRARY = "libcuda.so.1"
+USE_SOFTWARE = "To run without a GPU, use the software driver: CUDADRV_DRIVER=software"
+
+cdef bint _ready = False
+_opening = threading.RLock()
+_path = None
+_log = logging.getLogger("cudadrv")
+
+
+class DriverInfo(NamedTuple):
+    """The driver in use: see `driver_info`."""
+
+    name: str
+    path: str
+    version: tuple
+    is_software: bool
+
+
+def driver_info():
+    """Say which driver is used, loading it on first use.
+
+    Returns
+    -------
+    DriverInfo
+        ``name``, ``path`` of the library, ``version`` as ``(major, minor)`` of the newest CUDA that
+        it supports, and ``is_software``.
+
+    Raises
+    ------
+    DriverNotFoundError
+        No driver can be loaded, or it has no usable device.
+    ValueError
+        ``CUDADRV_DRIVER`` is not one of the values it can have.
+
+    Driver functions: cuInit, cuDriverGetVersion.
+    """
+    cdef int version
+    ensure_driver()
+    with nogil:
+        check(cuDriverGetVersion(&version))
+    name = "cudadrv software driver" if is_software() else "CUDA driver"
+    return DriverInfo(name, _path, (version // 1000, version % 1000 // 10), is_software())
+
+
+cdef int ensure_driver() except -1:
+    """Load the driver unless that is done; nearly free when it is."""
+    if not _ready:
+        _open()
+    return refuse_if_forked()
+
+
+def _open():
+    global _ready, _path
+    refuse_if_forked()
+    with _opening:
+        if _ready:
+            return
+        _path = _choose()
+        _start()
+        _ready = True
+
+
+def _choose():
+    choice = os.environ.get("CUDADRV_DRIVER", "auto")
+    if choice == "auto":
+        try:
+            return open_driver(SYSTEM_LIBRARY)
+        except OSError as reason:
+            _log.warning("%s; using the software driver (not a GPU)", reason)
+            return _load(software_path())
+    if choice == "cuda":
+        return _load(SYSTEM_LIBRARY)
+    if choice == "software":
+        return _load(software_path())
+    if os.sep in choice:
+        return _load(choice)
+    raise ValueError(
+        f"CUDADRV_DRIVER={choice!r} is not one of 'auto', 'cuda', 'software', or the path of a "
+        f"{SYSTEM_LIBRARY} (with at least one {os.sep!r} in it)"
+    )
+
+
+def software_path():
+    """The path of the software driver that is installed with this package."""
+    spec = importlib.util.find_spec("cudadrv._softdriver")
+    if spec is None or spec.origin is None:
+        raise DriverNotFoundError(
+            Status.CUDA_ERROR_FILE_NOT_FOUND, "find_spec",
+            "This installation of cudadrv was built without its software driver.")
+    return spec.origin
+
+
+def _load(path):
+    try:
+        return open_driver(path)
+    except OSError as reason:
+        raise DriverNotFoundError(
+            Status.CUDA_ERROR_SHARED_OBJECT_INIT_FAILED, "dlopen",
+            f"{reason}\nInstall the NVIDIA driver, or point CUDADRV_DRIVER to a {SYSTEM_LIBRARY}."
+            f"\n{USE_SOFTWARE}") from None
+
+
+def _start():
+    cdef CUresult status
+    cdef int count = 0
+    with nogil:
+        status = cuInit(0)
+        if status == CUDA_SUCCESS:
+            status = cuDeviceGetCount(&count)
+    if status == CUDA_SUCCESS and count > 0:
+        return
+    call, code = last_failure().decode(), <int>status
+    if status == CUDA_SUCCESS:
+        call, code = "cuDeviceGetCount", Status.CUDA_ERROR_NO_DEVICE
+    raise DriverNotFoundError(
+        code, call,
+        "\n".join(filter(None, (f"{_path} was loaded, but has no usable device.", explanation(),
+                                USE_SOFTWARE))))

@@ -1,0 +1,64 @@
+"""Waiting for an event without the GIL, in a way that Ctrl-C and other signals interrupt.
+
+The driver's own waits cannot be interrupted, so this one asks again and again: without a pause at
+first, then with pauses that grow with the time waited, so that a long wait costs little.
+"""
+
+from cpython.exc cimport PyErr_CheckSignals
+
+from cudadrv._driver cimport (
+    CUDA_ERROR_NOT_READY, CUevent, CUresult, bind_driver, cudadrv_table, cuEventQuery,
+)
+
+bind_driver(&cudadrv_table)
+
+
+cdef extern from *:
+    """
+    #include <time.h>
+
+    static int64_t wait_now(void) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    }
+
+    static void wait_pause(int64_t nanoseconds) {
+        struct timespec pause = {0, (long)nanoseconds};
+        nanosleep(&pause, NULL);
+    }
+    """
+    ctypedef long long int64_t
+    int64_t wait_now() noexcept nogil
+    void wait_pause(int64_t nanoseconds) noexcept nogil
+
+
+cdef enum:
+    SPIN_NS = 100_000           # ask without a pause for this long
+    SIGNALS_NS = 5_000_000      # look for signals this often
+    LONGEST_PAUSE_NS = 500_000
+
+
+cdef CUresult wait_for_event(CUevent event) except *:
+    """Wait; give the last answer of cuEventQuery. Raises what a signal handler raises."""
+    cdef CUresult status
+    cdef int64_t start = wait_now()
+    while True:
+        with nogil:
+            status = _ask(event, start)
+        if status != CUDA_ERROR_NOT_READY:
+            return status
+        PyErr_CheckSignals()
+
+
+cdef CUresult _ask(CUevent event, int64_t start) noexcept nogil:
+    cdef int64_t entered = wait_now()
+    cdef int64_t now = entered
+    cdef CUresult status
+    while True:
+        status = cuEventQuery(event)
+        if status != CUDA_ERROR_NOT_READY or now - entered > SIGNALS_NS:
+            return status
+        if now - start > SPIN_NS:
+            wait_pause(min((now - start) // 32, <int64_t>LONGEST_PAUSE_NS))
+        now = wait_now()

@@ -1,0 +1,130 @@
+#include "call.h"
+
+#include "state.h"
+
+#include <atomic>
+#include <pthread.h>
+
+namespace soft {
+
+thread_local bool in_callback = false;
+
+namespace {
+
+std::atomic<bool> forked{false};
+std::atomic<uint64_t> call_counts[function_count];
+std::atomic<uint64_t> call_total{0};
+
+thread_local ThreadState *current_thread = nullptr;
+pthread_key_t thread_key;
+
+// A thread ends: its per-thread streams go, as soon as their work is done.
+void forget_thread(void *pointer) {
+    auto *thread = static_cast<ThreadState *>(pointer);
+    if (forked)
+        return;
+    Lock lock(state().mutex);
+    for (const auto &entry : state().contexts)
+        entry.second->per_thread.erase(thread);
+    for (const auto &capture : state().captures)
+        if (capture->thread == thread)
+            capture->thread = nullptr;
+    current_thread = nullptr;
+    delete thread;
+}
+
+// Runs when the library is loaded.
+[[gnu::constructor]] void prepare_process() {
+    pthread_key_create(&thread_key, forget_thread);
+    pthread_atfork(nullptr, nullptr, [] { forked = true; });
+}
+
+// The status that a fault imposes on this call, if one does.
+CUresult strike(Function function) {
+    auto &faults = state().settings.faults;
+    for (size_t i = 0; i < faults.size(); i++) {
+        Fault &fault = faults[i];
+        if (fault.function != function || ++fault.seen != fault.nth)
+            continue;
+        CUresult status = fault.status;
+        faults.erase(faults.begin() + i);
+        return status;
+    }
+    return CUDA_SUCCESS;
+}
+
+bool is_sticky(CUresult status) {
+    return status == CUDA_ERROR_ILLEGAL_ADDRESS || status == CUDA_ERROR_LAUNCH_TIMEOUT ||
+           status == CUDA_ERROR_ASSERT || status == CUDA_ERROR_ECC_UNCORRECTABLE ||
+           (status >= CUDA_ERROR_HARDWARE_STACK_ERROR && status <= CUDA_ERROR_LAUNCH_FAILED);
+}
+
+} // namespace
+
+ThreadState &thread_state() {
+    if (!current_thread) {
+        current_thread = new ThreadState;
+        pthread_setspecific(thread_key, current_thread);
+    }
+    return *current_thread;
+}
+
+uint64_t calls_of(Function function) { return call_counts[static_cast<int>(function)]; }
+uint64_t all_calls() { return call_total; }
+
+CUresult context_status(const Context *context) {
+    if (!context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!context->alive)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return context->device->sticky;
+}
+
+Call::Call(Function function, bool per_thread) : per_thread(per_thread) {
+    refused = enter(info(function), function);
+}
+
+CUresult Call::enter(const FunctionInfo &function, Function number) {
+    // A forked child has no workers and perhaps a mutex that nobody will ever unlock.
+    if (forked.load(std::memory_order_relaxed))
+        return CUDA_ERROR_NOT_INITIALIZED;
+    call_counts[static_cast<int>(number)].fetch_add(1, std::memory_order_relaxed);
+    call_total.fetch_add(1, std::memory_order_relaxed);
+    if (in_callback && function.callback == Callback::Refused)
+        return CUDA_ERROR_NOT_PERMITTED;
+    State &driver = state();
+    lock = Lock(driver.mutex);
+    thread = &thread_state();
+    CUresult fault = driver.settings.faults.empty() ? CUDA_SUCCESS : strike(number);
+    if (!thread->contexts.empty())
+        context = thread->contexts.back();
+    if (fault != CUDA_SUCCESS) {
+        if (is_sticky(fault) && context)
+            lose_device(*context->device, fault);
+        return fault;
+    }
+    if (function.needs == Needs::Nothing)
+        return CUDA_SUCCESS;
+    if (!driver.initialised)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (driver.settings.schedule == Schedule::Random && !in_callback)
+        driver.scheduler.step(lock);
+    return check_context(function.needs);
+}
+
+CUresult Call::check_context(Needs needs) const {
+    switch (needs) {
+    case Needs::Current:
+        if (!context)
+            return CUDA_ERROR_INVALID_CONTEXT;
+        return context->alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    case Needs::Usable:
+        return context_status(context.get());
+    case Needs::Optional:
+        return context ? context_status(context.get()) : CUDA_SUCCESS;
+    default:
+        return CUDA_SUCCESS;
+    }
+}
+
+} // namespace soft

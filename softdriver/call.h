@@ -1,0 +1,80 @@
+#pragma once
+
+#include "context.h"
+#include "functions.h"
+#include "signal.h"
+
+#include <new>
+#include <utility>
+#include <vector>
+
+namespace soft {
+
+// What the driver keeps for each thread of the program.
+struct ThreadState {
+    std::vector<ContextPtr> contexts; // the last one is current
+    CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+};
+
+ThreadState &thread_state();
+
+// True on a driver thread while it runs a host function.
+extern thread_local bool in_callback;
+
+// One call of an exported function: counts it, lets faults strike, refuses it where it may not be
+// made, gives the random schedule its turn, and holds the state lock for the body.
+class Call {
+  public:
+    Call(Function function, bool per_thread);
+
+    CUresult refused = CUDA_SUCCESS; // if set, the body is not entered
+    Lock lock;
+    const bool per_thread; // whether the default stream is the per-thread one
+    ThreadState *thread = nullptr;
+    ContextPtr context; // the current one, possibly null or destroyed
+
+  private:
+    CUresult enter(const FunctionInfo &function, Function number);
+    CUresult check_context(Needs needs) const;
+};
+
+// The status of a call that needs this context, if it is to touch its device.
+CUresult context_status(const Context *context);
+
+uint64_t calls_of(Function function);
+uint64_t all_calls();
+
+template <class Body, class... Arguments>
+CUresult enter(Function function, bool per_thread, Body body, Arguments... arguments) noexcept {
+    try {
+        Call call(function, per_thread);
+        return call.refused ? call.refused : body(call, arguments...);
+    } catch (const std::bad_alloc &) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+}
+
+} // namespace soft
+
+#define SOFT_UNPACK(...) __VA_ARGS__
+
+// Defines an exported function; the body that follows also has `Call &call`.
+#define SOFT_API(symbol, parameters, arguments)                                                    \
+    static CUresult symbol##_body(Call &call, SOFT_UNPACK parameters);                             \
+    extern "C" CUresult CUDAAPI symbol parameters {                                                \
+        return enter(Function::symbol, false, symbol##_body, SOFT_UNPACK arguments);               \
+    }                                                                                              \
+    static CUresult symbol##_body([[maybe_unused]] Call &call, SOFT_UNPACK parameters)
+
+// The same with a second symbol, whose default stream is the calling thread's own.
+#define SOFT_API_TWICE(symbol, suffix, parameters, arguments)                                      \
+    static CUresult symbol##_body(Call &call, SOFT_UNPACK parameters);                             \
+    extern "C" CUresult CUDAAPI symbol##suffix parameters {                                        \
+        return enter(Function::symbol, true, symbol##_body, SOFT_UNPACK arguments);                \
+    }                                                                                              \
+    SOFT_API(symbol, parameters, arguments)
+
+#define SOFT_STREAM_API(symbol, parameters, arguments)                                             \
+    SOFT_API_TWICE(symbol, _ptsz, parameters, arguments)
+#define SOFT_DEFAULT_API(symbol, parameters, arguments)                                            \
+    SOFT_API_TWICE(symbol, _ptds, parameters, arguments)

@@ -1,0 +1,222 @@
+#include "state.h"
+
+#include <algorithm>
+
+// Stream capture: what is submitted is only counted and remembered with its dependencies.
+
+namespace soft {
+namespace {
+
+// True if every node is before, or one of, the nodes that the origin stream ends in.
+bool joined(const Capture &capture) {
+    std::set<size_t> reached;
+    std::vector<size_t> todo(capture.origin->capture_tail.begin(),
+                             capture.origin->capture_tail.end());
+    while (!todo.empty()) {
+        size_t node = todo.back();
+        todo.pop_back();
+        if (reached.insert(node).second)
+            todo.insert(todo.end(), capture.nodes[node].begin(), capture.nodes[node].end());
+    }
+    return reached.size() == capture.nodes.size();
+}
+
+void join(Stream &stream, const CapturePtr &capture) {
+    if (!stream.capture) {
+        stream.capture = capture;
+        capture->streams.push_back(stream.shared_from_this());
+    }
+}
+
+// Whether a capture forbids this thread calls that might synchronize.
+bool protects_itself(const Capture &capture, const ThreadState &thread) {
+    bool own = capture.thread == &thread && capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+    switch (thread.capture_mode) {
+    case CU_STREAM_CAPTURE_MODE_GLOBAL:
+        return own || capture.mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    case CU_STREAM_CAPTURE_MODE_THREAD_LOCAL:
+        return own;
+    default:
+        return false;
+    }
+}
+
+} // namespace
+
+void invalidate(Capture &capture) { capture.valid = false; }
+
+void free_capture_memory(Capture &capture) {
+    for (uintptr_t address : capture.memory)
+        if (Allocation *allocation = find_allocation(address))
+            free_allocation(*allocation);
+    capture.memory.clear();
+}
+
+bool end_capture(Capture &capture) {
+    bool complete = joined(capture);
+    std::vector<StreamPtr> streams = std::move(capture.streams);
+    for (const auto &stream : streams) {
+        stream->capture_tail.clear();
+        if (stream->destroyed)
+            state().streams.erase(reinterpret_cast<uintptr_t>(stream->handle));
+    }
+    capture.live = false;
+    capture.origin = nullptr;
+    auto &captures = state().captures;
+    captures.erase(std::find_if(captures.begin(), captures.end(),
+                                [&](auto &other) { return other.get() == &capture; }));
+    // The last references may go here, so nothing of the capture is used after this.
+    for (const auto &stream : streams)
+        stream->capture = nullptr;
+    return complete;
+}
+
+CUresult capture_node(Stream &stream) {
+    Capture &capture = *stream.capture;
+    if (!capture.valid)
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    capture.nodes.push_back(stream.capture_tail);
+    stream.capture_tail = {capture.nodes.size() - 1};
+    return CUDA_SUCCESS;
+}
+
+CUresult refuse_captured(Stream &stream) {
+    if (stream.kind == StreamKind::Legacy)
+        return refuse_implicit(*stream.owner);
+    if (!stream.capture)
+        return CUDA_SUCCESS;
+    invalidate(*stream.capture);
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+CUresult refuse_captured(const Context &context) {
+    CUresult status = CUDA_SUCCESS;
+    for (const auto &capture : state().captures)
+        if (capture->origin->owner == &context) {
+            invalidate(*capture);
+            status = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        }
+    return status;
+}
+
+CUresult refuse_unsafe(const ThreadState &thread) {
+    CUresult status = CUDA_SUCCESS;
+    for (const auto &capture : state().captures)
+        if (protects_itself(*capture, thread)) {
+            invalidate(*capture);
+            status = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        }
+    return status;
+}
+
+CUresult refuse_implicit(const Context &context) {
+    CUresult status = CUDA_SUCCESS;
+    for (const auto &capture : state().captures)
+        for (const auto &stream : capture->streams)
+            if (stream->owner == &context && stream->blocking()) {
+                invalidate(*capture);
+                status = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+            }
+    return status;
+}
+
+CUresult capture_record(Stream &stream, Event &event) {
+    if (!stream.capture->valid)
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    event.capture = stream.capture;
+    event.capture_tail = stream.capture_tail;
+    event.recorded = nullptr;
+    return CUDA_SUCCESS;
+}
+
+// A wait that involves a capture: of a captured event, or by a captured stream.
+CUresult capture_wait(Stream &stream, const Event &event) {
+    if (!event.capture) {
+        if (!event.recorded)
+            return CUDA_SUCCESS;
+        invalidate(*stream.capture);
+        return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    }
+    Capture &capture = *event.capture;
+    if (!capture.live)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!capture.valid || (stream.capture && !stream.capture->valid))
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (stream.kind == StreamKind::Legacy) {
+        invalidate(capture);
+        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    }
+    if (stream.capture && stream.capture != event.capture) {
+        invalidate(capture);
+        invalidate(*stream.capture);
+        return CUDA_ERROR_STREAM_CAPTURE_MERGE;
+    }
+    join(stream, event.capture);
+    stream.capture_tail.insert(event.capture_tail.begin(), event.capture_tail.end());
+    return CUDA_SUCCESS;
+}
+
+CUresult refuse_captured(Event &event) {
+    if (!event.capture)
+        return CUDA_SUCCESS;
+    if (!event.capture->live || !event.capture->valid)
+        return CUDA_ERROR_INVALID_VALUE;
+    invalidate(*event.capture);
+    return CUDA_ERROR_CAPTURED_EVENT;
+}
+
+SOFT_STREAM_API(cuStreamBeginCapture_v2, (CUstream handle, CUstreamCaptureMode mode),
+                (handle, mode)) {
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    if (mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (stream->kind == StreamKind::Legacy)
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (stream->capture)
+        return CUDA_ERROR_ILLEGAL_STATE;
+    auto capture = std::make_shared<Capture>();
+    capture->id = state().new_id();
+    capture->mode = mode;
+    capture->thread = call.thread;
+    capture->origin = stream.get();
+    join(*stream, capture);
+    state().captures.push_back(std::move(capture));
+    return CUDA_SUCCESS;
+}
+
+SOFT_STREAM_API(cuStreamEndCapture, (CUstream handle, CUgraph *graph), (handle, graph)) {
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    if (!graph)
+        return CUDA_ERROR_INVALID_VALUE;
+    *graph = nullptr;
+    CapturePtr capture = stream->capture;
+    if (!capture)
+        return CUDA_ERROR_ILLEGAL_STATE;
+    if (capture->origin != stream.get())
+        return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != call.thread)
+        return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    bool complete = end_capture(*capture);
+    if (!capture->valid || !complete) {
+        free_capture_memory(*capture);
+        return capture->valid ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
+                              : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    }
+    *graph = reinterpret_cast<CUgraph>(state().graphs.insert(capture, state().reuse()));
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuGraphDestroy, (CUgraph handle), (handle)) {
+    CapturePtr graph = state().graphs.find(reinterpret_cast<uintptr_t>(handle));
+    if (!graph)
+        return CUDA_ERROR_INVALID_VALUE;
+    free_capture_memory(*graph);
+    state().graphs.erase(reinterpret_cast<uintptr_t>(handle));
+    return CUDA_SUCCESS;
+}
+
+} // namespace soft

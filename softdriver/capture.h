@@ -1,0 +1,48 @@
+#pragma once
+
+#include "stream.h"
+
+#include <vector>
+
+namespace soft {
+
+struct Event;
+
+// A capture and, once it has ended, the graph that came of it.
+struct Capture {
+    uint64_t id = 0;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    const ThreadState *thread = nullptr;
+    Stream *origin = nullptr;
+    std::vector<StreamPtr> streams;
+    std::vector<std::set<size_t>> nodes; // each with the nodes that it depends on
+    std::vector<uintptr_t> memory;       // allocated inside; lives as long as the graph
+    bool live = true;
+    bool valid = true;
+};
+
+using CapturePtr = std::shared_ptr<Capture>;
+
+// Adds a node behind a capturing stream's work.
+CUresult capture_node(Stream &stream);
+void invalidate(Capture &capture);
+// The error of a call that no capture allows on this stream (query, synchronize), which it
+// invalidates; CUDA_SUCCESS if the stream is not captured.
+CUresult refuse_captured(Stream &stream);
+// The same for everything captured in a context.
+CUresult refuse_captured(const Context &context);
+// The error of a call that might synchronize (allocation, free, waiting for something else), for
+// the captures that protect themselves against it.
+CUresult refuse_unsafe(const ThreadState &thread);
+// The error of legacy-stream work while a blocking stream of the context is captured.
+CUresult refuse_implicit(const Context &context);
+
+// Takes the capture off its streams; false if work in one of them was not joined to the origin.
+bool end_capture(Capture &capture);
+
+CUresult capture_record(Stream &stream, Event &event);
+CUresult capture_wait(Stream &stream, const Event &event);
+CUresult refuse_captured(Event &event);
+void free_capture_memory(Capture &capture);
+
+} // namespace soft

@@ -1,0 +1,75 @@
+#include "state.h"
+
+// What a program can ask about captures.
+
+namespace soft {
+namespace {
+
+CUstreamCaptureStatus capture_status(const Stream &stream) {
+    if (!stream.capture)
+        return CU_STREAM_CAPTURE_STATUS_NONE;
+    return stream.capture->valid ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                 : CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+}
+
+CUresult capture_info(Call &call, CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id) {
+    StreamPtr stream;
+    if (CUresult problem = resolve_stream(call, handle, stream))
+        return problem;
+    if (!status)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (stream->kind == StreamKind::Legacy)
+        for (const auto &capture : state().captures)
+            for (const auto &captured : capture->streams)
+                if (captured->owner == stream->owner && captured->blocking())
+                    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    *status = capture_status(*stream);
+    if (id && stream->capture)
+        *id = stream->capture->id;
+    return CUDA_SUCCESS;
+}
+
+} // namespace
+
+SOFT_STREAM_API(cuStreamIsCapturing, (CUstream handle, CUstreamCaptureStatus *status),
+                (handle, status)) {
+    return capture_info(call, handle, status, nullptr);
+}
+
+SOFT_STREAM_API(cuStreamGetCaptureInfo,
+                (CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id),
+                (handle, status, id)) {
+    return capture_info(call, handle, status, id);
+}
+
+SOFT_STREAM_API(cuStreamGetCaptureInfo_v2,
+                (CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+                 const CUgraphNode **dependencies, size_t *count),
+                (handle, status, id, graph, dependencies, count)) {
+    // There are no graphs yet: no graph and no nodes are shown.
+    if (graph)
+        *graph = nullptr;
+    if (dependencies)
+        *dependencies = nullptr;
+    if (count)
+        *count = 0;
+    return capture_info(call, handle, status, id);
+}
+
+SOFT_STREAM_API(cuStreamGetCaptureInfo_v3,
+                (CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+                 const CUgraphNode **dependencies, const CUgraphEdgeData **edges, size_t *count),
+                (handle, status, id, graph, dependencies, edges, count)) {
+    if (edges)
+        *edges = nullptr;
+    return cuStreamGetCaptureInfo_v2_body(call, handle, status, id, graph, dependencies, count);
+}
+
+SOFT_API(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode), (mode)) {
+    if (!mode || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+        return CUDA_ERROR_INVALID_VALUE;
+    std::swap(*mode, call.thread->capture_mode);
+    return CUDA_SUCCESS;
+}
+
+} // namespace soft

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "arena.h"
+#include "cuda_api.h"
+
+#include <memory>
+
+namespace soft {
+
+struct Context;
+
+struct Device {
+    explicit Device(int number) : ordinal(number) {}
+
+    const int ordinal;
+    Arena arena;
+    size_t used = 0;                  // bytes of capacity taken by device memory
+    CUresult sticky = CUDA_SUCCESS;   // a fault that no reset cures
+    std::shared_ptr<Context> primary; // null while nobody retains it
+    unsigned primary_retains = 0;
+    unsigned primary_flags = 0;
+};
+
+// The device with this ordinal, or null.
+Device *find_device(CUdevice ordinal);
+
+} // namespace soft

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "context.h"
+#include "operation.h"
+
+#include <set>
+
+namespace soft {
+
+struct Capture;
+
+struct Event {
+    CUevent handle = nullptr;
+    std::weak_ptr<Context> context;
+    Context *owner = nullptr;
+    unsigned flags = 0;
+    int patience = 0;
+    OperationPtr recorded; // the latest record, or null
+    std::shared_ptr<Capture> capture;
+    std::set<size_t> capture_tail;
+};
+
+using EventPtr = std::shared_ptr<Event>;
+
+} // namespace soft

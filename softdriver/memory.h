@@ -1,0 +1,58 @@
+#pragma once
+
+#include "context.h"
+
+namespace soft {
+
+enum class MemoryKind { Device, Async, Host, Managed, Registered };
+
+struct Allocation {
+    uintptr_t begin = 0;
+    size_t bytes = 0;
+    MemoryKind kind = MemoryKind::Device;
+    char *host = nullptr; // where its bytes really are
+    Device *device = nullptr;
+    Context *owner = nullptr; // for comparison only
+    CUcontext context = nullptr;
+    unsigned flags = 0;
+    uint64_t id = 0;
+    bool captured = false; // belongs to a graph
+
+    bool on_device() const { return kind == MemoryKind::Device || kind == MemoryKind::Async; }
+    bool host_readable() const { return !on_device(); }
+    // The host addressed it without the driver knowing: a copy to or from it is a host copy.
+    bool page_locked() const {
+        return kind == MemoryKind::Host || kind == MemoryKind::Registered;
+    }
+};
+
+// The live allocation that an address lies in, or null.
+Allocation *find_allocation(uintptr_t address);
+// The same, if all of the range lies in it.
+Allocation *find_range(uintptr_t begin, size_t bytes);
+// True for addresses that can be no host memory of the program's own.
+bool never_host_memory(uintptr_t address);
+inline char *host_address(const Allocation &allocation, uintptr_t address) {
+    return allocation.host + (address - allocation.begin);
+}
+
+CUresult allocate_device(const Context &context, size_t bytes, MemoryKind kind,
+                         Allocation *&result);
+CUresult allocate_host(const Context &context, size_t bytes, MemoryKind kind, unsigned flags,
+                       Allocation *&result);
+// Forgets the allocation and gives its memory back.
+void free_allocation(Allocation &allocation);
+// Frees all that belongs to a context.
+void free_context_memory(const Context &context);
+// Forgets the allocation; its memory stays until the Remains are given back.
+struct Remains {
+    MemoryKind kind;
+    Device *device;
+    uintptr_t begin;
+    char *host;
+    size_t bytes;
+};
+Remains forget_allocation(Allocation &allocation);
+void give_back(const Remains &remains);
+
+} // namespace soft

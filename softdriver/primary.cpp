@@ -1,0 +1,67 @@
+#include "state.h"
+
+// Primary contexts: one a device, shared by all who retain it.
+
+namespace soft {
+
+SOFT_API(cuDevicePrimaryCtxRetain, (CUcontext * handle, CUdevice ordinal), (handle, ordinal)) {
+    Device *device = find_device(ordinal);
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!handle)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (device->sticky)
+        return device->sticky;
+    if (!device->primary)
+        device->primary = create_context(*device, device->primary_flags, true);
+    device->primary_retains++;
+    *handle = device->primary->handle;
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuDevicePrimaryCtxRelease_v2, (CUdevice ordinal), (ordinal)) {
+    Device *device = find_device(ordinal);
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!device->primary_retains)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (--device->primary_retains == 0 && device->primary)
+        destroy_context(call.lock, ContextPtr(device->primary));
+    return CUDA_SUCCESS;
+}
+
+// Destroys the context under its users; they still have to release it.
+SOFT_API(cuDevicePrimaryCtxReset_v2, (CUdevice ordinal), (ordinal)) {
+    Device *device = find_device(ordinal);
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (device->primary)
+        destroy_context(call.lock, ContextPtr(device->primary));
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuDevicePrimaryCtxGetState, (CUdevice ordinal, unsigned *flags, int *active),
+         (ordinal, flags, active)) {
+    Device *device = find_device(ordinal);
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!flags || !active)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = device->primary_flags;
+    *active = device->primary != nullptr;
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuDevicePrimaryCtxSetFlags_v2, (CUdevice ordinal, unsigned flags), (ordinal, flags)) {
+    Device *device = find_device(ordinal);
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (flags & ~unsigned(CU_CTX_FLAGS_MASK))
+        return CUDA_ERROR_INVALID_VALUE;
+    device->primary_flags = flags;
+    if (device->primary)
+        device->primary->flags = flags;
+    return CUDA_SUCCESS;
+}
+
+} // namespace soft

@@ -1,0 +1,231 @@
+#include "schedule.h"
+
+#include "state.h"
+
+#include <algorithm>
+
+namespace soft {
+namespace {
+
+bool all_done(const std::vector<OperationPtr> &targets) {
+    return std::all_of(targets.begin(), targets.end(), [](auto &target) { return target->done(); });
+}
+
+} // namespace
+
+void Scheduler::enqueue(OperationPtr operation) {
+    Stream &stream = *operation->stream;
+    operation->number = state().next_operation++;
+    if (stream.queue.empty()) {
+        stream.busy_index = busy_.size();
+        busy_.push_back(&stream);
+    }
+    if (operation->condition)
+        conditions_++;
+    stream.queue.push_back(std::move(operation));
+    pending_++;
+    if (state().settings.schedule == Schedule::Eager)
+        wake_worker();
+}
+
+bool Scheduler::ready(Operation &operation) {
+    if (operation.progress != Progress::Queued)
+        return false;
+    for (const auto &wait : operation.waits)
+        if (!wait->done())
+            return false;
+    return !operation.condition || operation.condition();
+}
+
+OperationPtr Scheduler::pick(Reach reach, bool for_worker) {
+    bool random = state().settings.schedule == Schedule::Random;
+    OperationPtr best;
+    uint64_t candidates = 0;
+    for (Stream *stream : busy_) {
+        const OperationPtr &first = stream->queue.front();
+        if (reach == Reach::Released && !first->released)
+            continue;
+        if (reach == Reach::Required && first->number > stream->required)
+            continue;
+        if (!for_worker && first->released)
+            continue;
+        if (!ready(*first))
+            continue;
+        candidates++;
+        if (random ? state().random.below(candidates) == 0 : !best || first->number < best->number)
+            best = first;
+    }
+    return best;
+}
+
+void Scheduler::perform(Lock &lock, const OperationPtr &operation) {
+    if (!operation->on_worker)
+        return run(lock, operation);
+    operation->released = true;
+    wake_worker();
+}
+
+void Scheduler::run(Lock &lock, const OperationPtr &operation) {
+    operation->progress = Progress::Running;
+    if (operation->action) {
+        lock.unlock();
+        operation->action();
+        lock.lock();
+    }
+    complete(*operation);
+}
+
+void Scheduler::complete(Operation &operation) {
+    operation.finished = Clock::now();
+    operation.progress = Progress::Done;
+    operation.waits.clear();
+    operation.action = nullptr;
+    if (operation.condition)
+        conditions_--;
+    operation.condition = nullptr;
+    pending_--;
+    StreamPtr stream = std::move(operation.stream);
+    auto &queue = stream->queue;
+    queue.erase(std::find_if(queue.begin(), queue.end(),
+                             [&](auto &queued) { return queued.get() == &operation; }));
+    if (stream->queue.empty()) {
+        busy_.back()->busy_index = stream->busy_index;
+        busy_[stream->busy_index] = busy_.back();
+        busy_.pop_back();
+    }
+    if (waiting_)
+        progress_.notify_all();
+    if (!busy_.empty() && state().settings.schedule == Schedule::Eager)
+        wake_worker();
+}
+
+void Scheduler::pause(Lock &lock, long microseconds) {
+    waiting_++;
+    progress_.wait_for(lock, microseconds);
+    waiting_--;
+}
+
+// Marks all that must run before the target is done.
+void Scheduler::demand(const OperationPtr &target) {
+    std::vector<Operation *> todo{target.get()};
+    while (!todo.empty()) {
+        Operation *operation = todo.back();
+        todo.pop_back();
+        if (operation->done())
+            continue;
+        Stream &stream = *operation->stream;
+        uint64_t before = stream.required;
+        if (before >= operation->number)
+            continue;
+        stream.required = operation->number;
+        for (const auto &queued : stream.queue) {
+            if (queued->number > operation->number)
+                break;
+            if (queued->number > before)
+                for (const auto &wait : queued->waits)
+                    todo.push_back(wait.get());
+        }
+    }
+}
+
+void Scheduler::finish(Lock &lock, const std::vector<OperationPtr> &targets) {
+    for (const auto &target : targets)
+        demand(target);
+    Backoff backoff;
+    while (!all_done(targets)) {
+        // What is stalled may wait for a flag that any other work will set.
+        OperationPtr next = pick(Reach::Required, false);
+        if (!next && backoff.slept())
+            next = pick(Reach::Everything, false);
+        if (next) {
+            perform(lock, next);
+            continue;
+        }
+        pause(lock, backoff.next());
+    }
+}
+
+bool Scheduler::advance(Lock &lock, const std::vector<OperationPtr> &targets) {
+    for (const auto &target : targets)
+        demand(target);
+    while (!all_done(targets)) {
+        OperationPtr next = pick(Reach::Required, false);
+        if (!next)
+            return false;
+        perform(lock, next);
+    }
+    return true;
+}
+
+bool Scheduler::poll(Lock &lock, const std::vector<OperationPtr> &targets, int &patience) {
+    if (all_done(targets)) {
+        patience = 0;
+        return true;
+    }
+    if (state().settings.schedule == Schedule::Eager || in_callback)
+        return false;
+    if (patience == 0)
+        patience = 2 + static_cast<int>(state().random.below(4));
+    if (patience > 1) {
+        patience--;
+        return false;
+    }
+    return advance(lock, targets);
+}
+
+void Scheduler::step(Lock &lock) {
+    for (uint64_t count = state().random.below(4); count > 0; count--) {
+        OperationPtr next = pick(Reach::Everything, false);
+        if (!next)
+            return;
+        perform(lock, next);
+    }
+}
+
+void Scheduler::drain(Lock &lock) {
+    auto on_its_way = [&] {
+        return std::any_of(busy_.begin(), busy_.end(), [](Stream *stream) {
+            const Operation &first = *stream->queue.front();
+            return first.released || first.progress == Progress::Running;
+        });
+    };
+    for (;;) {
+        if (OperationPtr next = pick(Reach::Everything, false)) {
+            perform(lock, next);
+        } else if (on_its_way()) {
+            pause(lock, 1000);
+        } else {
+            return;
+        }
+    }
+}
+
+void Scheduler::drop(const std::function<bool(const Stream &)> &chosen) {
+    std::vector<OperationPtr> dropped;
+    for (Stream *stream : busy_)
+        if (chosen(*stream))
+            for (const auto &operation : stream->queue)
+                if (operation->progress == Progress::Queued)
+                    dropped.push_back(operation);
+    for (const auto &operation : dropped)
+        complete(*operation);
+}
+
+void Scheduler::settle(Lock &lock, const std::function<bool(const Stream &)> &chosen) {
+    auto running = [&] {
+        return std::any_of(busy_.begin(), busy_.end(), [&](Stream *stream) {
+            return chosen(*stream) && stream->queue.front()->progress == Progress::Running;
+        });
+    };
+    Backoff backoff;
+    while (running()) {
+        pause(lock, backoff.next());
+    }
+}
+
+void Scheduler::reconsider() {
+    generation_++;
+    work_.notify_all();
+}
+
+} // namespace soft

@@ -1,0 +1,46 @@
+#pragma once
+
+#include "capture.h"
+#include "event.h"
+#include "handles.h"
+#include "memory.h"
+#include "schedule.h"
+#include "settings.h"
+
+#include <map>
+#include <mutex>
+
+namespace soft {
+
+// Everything that the driver knows, under one mutex. It is never destroyed: workers and late
+// destructors of the program may still use it while the process exits.
+struct State {
+    State();
+
+    std::mutex mutex;
+    Settings settings;
+    std::string environment_error;
+    bool initialised = false;
+    Random random;
+    std::vector<std::unique_ptr<Device>> devices;
+    HandleTable<Context> contexts{0x5c0000001000};
+    HandleTable<Stream> streams{0x5c1000001000};
+    HandleTable<Event> events{0x5c2000001000};
+    HandleTable<Capture> graphs{0x5c3000001000};
+    std::vector<CapturePtr> captures; // those that have not ended
+    std::map<uintptr_t, Allocation> allocations;
+    uint64_t live_allocations[5] = {}; // by MemoryKind
+    uint64_t live_bytes = 0;
+    uint64_t next_id = 16;
+    uint64_t next_operation = 1;
+    Scheduler scheduler;
+
+    uint64_t new_id() { return next_id++; }
+    // For handle tables: handle values are reused under the random schedule.
+    Random *reuse() { return settings.schedule == Schedule::Random ? &random : nullptr; }
+    void create_devices();
+};
+
+State &state();
+
+} // namespace soft
