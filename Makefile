@@ -75,7 +75,7 @@ CXX_FILES = $(shell find include softdriver -name '*.h' -o -name '*.cpp')
 lint: build $(VENV)/lint.stamp $(PYX:pyx/%.pyx=build/lint/%.c)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	PATH="$(abspath $(VENV))/bin:$$PATH" cython-lint pyx cudadrv
+	PATH="$(abspath $(VENV))/bin:$$PATH" cython-lint pyx cudadrv tests
 	$(VENV)/bin/clang-format --dry-run -Werror $(CXX_FILES)
 	$(PY) -m mypy
 	$(PY) -m mypy.stubtest cudadrv --allowlist tools/stubtest_allow.txt

@@ -21,16 +21,18 @@ SOFTDRIVER = sorted(map(str, Path("softdriver").rglob("*.cpp")))
 SOFTDRIVER_HEADERS = sorted(
     str(path) for path in Path("softdriver").rglob("*.*") if path.suffix != ".cpp"
 )
+EXPORTS = "tools/softdriver_exports.map"
 BUILD_FILES = ["setup.py", "cuda_header.py"]
 CPUS = len(os.sched_getaffinity(0))
 
-# -O level: the user's when CFLAGS has one, else the same whatever Python was built with.
-OPTIMIZE = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O2"]
+# Instead of what Python was built with (often -O3 -g: slower to build, and many times the size),
+# unless CFLAGS says otherwise.
+DEFAULTS = [flag for flag in ("-O2", "-g0") if flag[:2] not in os.environ.get("CFLAGS", "")]
 # Cython emits helpers that a module may not need; other warnings stay on.
-C_FLAGS = [*OPTIMIZE, "-pthread", "-fvisibility=hidden", "-Wall", "-Wno-unused-function"]
+C_FLAGS = [*DEFAULTS, "-pthread", "-fvisibility=hidden", "-Wall", "-Wno-unused-function"]
 # The software driver exports cu* like libcuda.so.1, and must call its own even beside that one.
-CXX_FLAGS = [*OPTIMIZE, "-std=c++17", "-pthread", "-fvisibility=hidden", "-Wall", "-Wextra"]
-CXX_LINK_FLAGS = ["-Wl,-Bsymbolic", "-pthread"]
+CXX_FLAGS = [*DEFAULTS, "-std=c++17", "-pthread", "-fvisibility=hidden", "-Wall", "-Wextra"]
+CXX_LINK_FLAGS = ["-Wl,-Bsymbolic", f"-Wl,--version-script={EXPORTS}", "-pthread"]
 
 DIRECTIVES = {
     "language_level": 3,
@@ -47,7 +49,7 @@ def extensions() -> list[Extension]:
             f"cudadrv.{pyx.stem}",
             [str(pyx)],
             include_dirs=["include"],
-            depends=HEADERS + BUILD_FILES,
+            depends=[*HEADERS, *BUILD_FILES],
             extra_compile_args=C_FLAGS,
             extra_link_args=["-pthread"],
         )
@@ -59,8 +61,8 @@ def extensions() -> list[Extension]:
                 "cudadrv._softdriver",
                 SOFTDRIVER,
                 language="c++",
-                include_dirs=["softdriver"],  # and not include/: it knows nothing of cudadrv
-                depends=SOFTDRIVER_HEADERS + BUILD_FILES,
+                # No include_dirs: it knows nothing of cudadrv, and must not hide system headers.
+                depends=[*SOFTDRIVER_HEADERS, EXPORTS, *BUILD_FILES],
                 extra_compile_args=CXX_FLAGS,
                 extra_link_args=CXX_LINK_FLAGS,
             )
@@ -114,14 +116,14 @@ class BuildExtensions(build_ext):
         except HeaderError as error:
             sys.exit(f"\ncudadrv cannot be built: {error}\n")
         print(f"cudadrv: building with {header}", flush=True)
+        # Another toolkit's header is often older than our objects: its time would not tell.
+        used = Path(self.build_temp, "cuda_version.txt")
+        if not used.exists() or used.read_text() != str(header.version):
+            used.parent.mkdir(parents=True, exist_ok=True)
+            used.write_text(str(header.version))
         for extension in self.extensions:
             extension.include_dirs.append(str(header.folder))
-        # Another toolkit's header is often older than our object files: mtimes would not tell.
-        used = Path(self.build_temp, "cuda_version.txt")
-        if used.exists() and used.read_text() != str(header.version):
-            self.force = True
-        used.parent.mkdir(parents=True, exist_ok=True)
-        used.write_text(str(header.version))
+            extension.depends.append(str(used))
 
     def _cythonize(self) -> None:
         from Cython.Build import cythonize

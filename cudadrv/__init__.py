@@ -1,0 +1,85 @@
+"""cudadrv: the CUDA driver API with ownership.
+
+Streams, events and buffers that know who uses them: a copy or a launch that is not ordered after a
+conflicting one is refused with an exception, before anything reaches the driver.
+
+Importing this loads no driver and touches no device.
+"""
+
+from pathlib import Path
+
+from cudadrv._buffer import Buffer
+from cudadrv._context import Context
+from cudadrv._device import Device
+from cudadrv._device_buffer import DeviceBuffer
+from cudadrv._errors import (
+    BufferBorrowedError,
+    BufferClosedError,
+    BufferExportedError,
+    ContextLostError,
+    CudaError,
+    CudaNotFoundError,
+    CudaOutOfMemoryError,
+    CudaWarning,
+    DriverNotFoundError,
+    EventNotRecordedError,
+    ForkedError,
+    OwnershipError,
+)
+from cudadrv._event import Event
+from cudadrv._host_buffer import HostBuffer
+from cudadrv._library import DriverInfo, driver_info
+from cudadrv._locked_buffer import LockedBuffer
+from cudadrv._memory import LiveBuffer, live_buffers, memory_report
+from cudadrv._policy import ordering
+from cudadrv._release import reap
+from cudadrv._report import Borrow
+from cudadrv._status import CUresult
+from cudadrv._stream import Stream
+from cudadrv._token import Token
+from cudadrv._unified_buffer import UnifiedBuffer
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Borrow",
+    "Buffer",
+    "BufferBorrowedError",
+    "BufferClosedError",
+    "BufferExportedError",
+    "CUresult",
+    "Context",
+    "ContextLostError",
+    "CudaError",
+    "CudaNotFoundError",
+    "CudaOutOfMemoryError",
+    "CudaWarning",
+    "Device",
+    "DeviceBuffer",
+    "DriverInfo",
+    "DriverNotFoundError",
+    "Event",
+    "EventNotRecordedError",
+    "ForkedError",
+    "HostBuffer",
+    "LiveBuffer",
+    "LockedBuffer",
+    "OwnershipError",
+    "Stream",
+    "Token",
+    "UnifiedBuffer",
+    "__version__",
+    "driver_info",
+    "get_include",
+    "live_buffers",
+    "memory_report",
+    "ordering",
+    "reap",
+]
+
+
+def get_include() -> str:
+    """The folder of cudadrv's C headers, for extension modules that ``cimport`` it."""
+    package = Path(__file__).resolve().parent
+    installed = package / "include"
+    return str(installed if installed.is_dir() else package.parent / "include")

@@ -11,14 +11,15 @@ from cudadrv._ownership cimport own_domain
 cdef class Context:
     cdef readonly Device device
     cdef readonly bint primary
-    cdef CUcontext handle
+    cdef CUcontext raw
     cdef own_domain *domain     # outlives the object: streams that still have work refer to it
     cdef object policy          # None, or this context's ordering
     cdef int lost               # the sticky status, or 0
     cdef object streams         # WeakSet of its live Streams
     cdef list ghosts            # farewell Events of closed streams with work that may be unfinished
-    cdef public object internal  # the Stream of blocking calls that name none, once there is one
-    cdef public object legacy   # its legacy default Stream, once there is one
+    cdef list stages            # idle page-locked blocks for ordinary memory: see _staging.pyx
+    cdef object internal  # the Stream of blocking calls that name none, once there is one
+    cdef object legacy   # its legacy default Stream, once there is one
     cdef object __weakref__
 
     cdef int usable(self) except -1
@@ -27,6 +28,7 @@ cdef class Context:
 
 
 cdef Context default_context()
+cdef list contexts()
 
 
 cdef inline CUresult enter_context(CUcontext wanted, bint *pushed) noexcept nogil:
@@ -48,6 +50,6 @@ cdef inline CUresult enter_context(CUcontext wanted, bint *pushed) noexcept nogi
 
 
 cdef inline void leave_context(bint pushed) noexcept nogil:
-    cdef CUcontext ours
+    cdef CUcontext ours = NULL
     if pushed:
         cuCtxPopCurrent(&ours)

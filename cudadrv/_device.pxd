@@ -5,7 +5,7 @@ from cudadrv._driver cimport CUdevice
 
 cdef class Device:
     cdef readonly int ordinal
-    cdef CUdevice handle
+    cdef CUdevice raw
     cdef object __weakref__
 
     cdef int attribute_value(self, int attribute) except? -1

@@ -8,9 +8,9 @@ from libc.stdlib cimport calloc, free, malloc
 cimport cython
 
 from cudadrv._driver cimport (
-    CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, CUDA_SUCCESS, CUresult, bind_driver,
-    cudadrv_table, cuCtxCreate, cuCtxDestroy, cuCtxPopCurrent, cuCtxPushCurrent, cuCtxSynchronize,
-    cuDevicePrimaryCtxRetain, last_failure,
+    CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, CUcontext, CUDA_SUCCESS, CUresult, bind_driver,
+    cudadrv_table, cuCtxCreate, cuCtxDestroy, cuCtxGetStreamPriorityRange, cuCtxPopCurrent,
+    cuCtxPushCurrent, cuCtxSynchronize, cuDevicePrimaryCtxRetain, last_failure,
 )
 from cudadrv._errors cimport check, is_sticky, raise_status, refuse_if_forked, report
 from cudadrv._operation_names cimport operation_name, stream_name
@@ -24,6 +24,7 @@ from cudadrv._status import CUresult as Status
 bind_driver(&cudadrv_table)
 
 _primary = {}  # Context by ordinal, kept until the process ends
+_all = weakref.WeakSet()
 _current = ContextVar("cudadrv.context", default=None)  # (context, what it was before)
 
 
@@ -42,6 +43,7 @@ cdef class Context:
         self.lost = 0
         self.streams = weakref.WeakSet()
         self.ghosts = []
+        self.stages = []
 
     def __init__(self):
         raise TypeError("use Device(...).context, or Context.create(device)")
@@ -55,15 +57,16 @@ cdef class Context:
         Driver function: cuCtxCreate.
         """
         cdef Context context = _new_context(device)
+        cdef CUcontext popped = NULL
         with nogil:
-            check(cuCtxCreate(&context.handle, 0, device.handle))
+            check(cuCtxCreate(&context.raw, 0, device.raw))
             check(cuCtxPopCurrent(&popped))
         return context
 
     def __dealloc__(self):
-        if self.handle is not NULL and not self.primary and not self.lost:
+        if self.raw is not NULL and not self.primary and not self.lost:
             with nogil:
-                status = cuCtxDestroy(self.handle)
+                status = cuCtxDestroy(self.raw)
             report(status)
 
     @property
@@ -75,6 +78,25 @@ cdef class Context:
     def ordering(self, value):
         self.policy = policy_name(value)
 
+    @property
+    def priority_range(self):
+        """The priorities that its streams can have, ``(greatest, least)``, such as ``(-5, 0)``.
+
+        Driver function: cuCtxGetStreamPriorityRange.
+        """
+        cdef int least = 0
+        cdef int greatest = 0
+        cdef CUresult status
+        cdef bint pushed = False
+        self.usable()
+        with nogil:
+            status = enter_context(self.raw, &pushed)
+            if status == CUDA_SUCCESS:
+                status = cuCtxGetStreamPriorityRange(&least, &greatest)
+                leave_context(pushed)
+            self.check(status)
+        return greatest, least
+
     def synchronize(self):
         """Block until all work of the context is complete, other libraries' included.
 
@@ -82,7 +104,7 @@ cdef class Context:
 
         Driver functions: cuEventRecord, cuEventQuery, cuCtxSynchronize.
         """
-        cdef bint pushed
+        cdef bint pushed = False
         cdef CUresult status
         self.usable()
         waits = [stream.waitable() for stream in list(self.streams) if not stream.closed]
@@ -90,7 +112,7 @@ cdef class Context:
         for work in waits:
             work.synchronize()
         with nogil:
-            status = enter_context(self.handle, &pushed)
+            status = enter_context(self.raw, &pushed)
             if status == CUDA_SUCCESS:
                 status = cuCtxSynchronize()
                 leave_context(pushed)
@@ -100,11 +122,12 @@ cdef class Context:
         """Make it current for this thread, and the default for new objects."""
         self.usable()
         with nogil:
-            self.check(cuCtxPushCurrent(self.handle))
+            self.check(cuCtxPushCurrent(self.raw))
         _current.set((self, _current.get()))
         return self
 
     def __exit__(self, *exception):
+        cdef CUcontext popped = NULL
         current = _current.get()
         if current is None or current[0] is not self:
             raise RuntimeError("`with` blocks of contexts and devices must end in reverse order")
@@ -149,6 +172,7 @@ cdef Context _new_context(Device device):
         raise MemoryError()
     excluded = not device.attribute_value(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)
     own_domain_open(engine, context.domain, excluded)
+    _all.add(context)
     return context
 
 
@@ -159,7 +183,7 @@ def primary_context(Device device not None):
         context = _new_context(device)
         context.primary = True
         with nogil:
-            check(cuDevicePrimaryCtxRetain(&context.handle, device.handle))
+            check(cuDevicePrimaryCtxRetain(&context.raw, device.raw))
         context = _primary.setdefault(device.ordinal, context)
     return context
 
@@ -170,9 +194,13 @@ cdef Context default_context():
     return primary_context(Device(0)) if current is None else current[0]
 
 
+cdef list contexts():
+    """All contexts that are in use."""
+    return list(_all)
+
+
 cdef tuple _suspects(own_domain *domain):
     cdef own_suspect *found
-    cdef uint32_t i
     count = own_suspects(engine, domain, NULL, 0)
     found = <own_suspect *>malloc((count + 1) * sizeof(own_suspect))
     if found is NULL:

@@ -50,12 +50,12 @@ cdef class Device:
             raise ValueError(f"there is no device {wanted}: this machine has {count}, from 0")
         self.ordinal = index = wanted
         with nogil:
-            check(cuDeviceGet(&self.handle, index))
+            check(cuDeviceGet(&self.raw, index))
 
     @staticmethod
     def count():
         """The number of devices (cuDeviceGetCount)."""
-        cdef int count
+        cdef int count = 0
         ensure_driver()
         with nogil:
             check(cuDeviceGetCount(&count))
@@ -66,7 +66,7 @@ cdef class Device:
         """The device's name (cuDeviceGetName)."""
         cdef char[256] name
         with nogil:
-            check(cuDeviceGetName(name, sizeof(name), self.handle))
+            check(cuDeviceGetName(name, sizeof(name), self.raw))
         return name.decode(errors="replace")
 
     @property
@@ -74,7 +74,7 @@ cdef class Device:
         """The device's identity across processes, as `uuid.UUID` (cuDeviceGetUuid)."""
         cdef CUuuid found
         with nogil:
-            check(cuDeviceGetUuid(&found, self.handle))
+            check(cuDeviceGetUuid(&found, self.raw))
         return uuid.UUID(bytes=found.bytes[:16])
 
     @property
@@ -86,9 +86,9 @@ cdef class Device:
     @property
     def total_memory(self):
         """Memory of the device in bytes (cuDeviceTotalMem)."""
-        cdef size_t nbytes
+        cdef size_t nbytes = 0
         with nogil:
-            check(cuDeviceTotalMem(&nbytes, self.handle))
+            check(cuDeviceTotalMem(&nbytes, self.raw))
         return nbytes
 
     def attribute(self, str name not None):
@@ -121,9 +121,9 @@ cdef class Device:
         return self.attribute_value(number)
 
     cdef int attribute_value(self, int attribute) except? -1:
-        cdef int value
+        cdef int value = 0
         with nogil:
-            check(cuDeviceGetAttribute(&value, <CUdevice_attribute>attribute, self.handle))
+            check(cuDeviceGetAttribute(&value, <CUdevice_attribute>attribute, self.raw))
         return value
 
     @property

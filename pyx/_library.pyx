@@ -54,7 +54,7 @@ def driver_info():
 
     Driver functions: cuInit, cuDriverGetVersion.
     """
-    cdef int version
+    cdef int version = 0
     ensure_driver()
     with nogil:
         check(cuDriverGetVersion(&version))

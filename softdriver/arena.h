@@ -29,6 +29,9 @@ class Arena {
 
   private:
     uintptr_t find_gap(size_t bytes);
+    void fill(uintptr_t address, size_t bytes);
+    // The pages that only this range touches.
+    void own_pages(uintptr_t address, size_t bytes, uintptr_t &begin, uintptr_t &end) const;
 
     uintptr_t begin_ = 0;
     size_t bytes_ = 0;

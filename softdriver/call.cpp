@@ -69,6 +69,8 @@ ThreadState &thread_state() {
     return *current_thread;
 }
 
+bool in_forked_child() { return forked.load(std::memory_order_relaxed); }
+
 uint64_t calls_of(Function function) { return call_counts[static_cast<int>(function)]; }
 uint64_t all_calls() { return call_total; }
 
@@ -93,7 +95,8 @@ CUresult Call::enter(const FunctionInfo &function, Function number) {
     if (in_callback && function.callback == Callback::Refused)
         return CUDA_ERROR_NOT_PERMITTED;
     State &driver = state();
-    lock = Lock(driver.mutex);
+    lock = Lock(driver.mutex, std::defer_lock);
+    acquire(lock);
     thread = &thread_state();
     CUresult fault = driver.settings.faults.empty() ? CUDA_SUCCESS : strike(number);
     if (!thread->contexts.empty())

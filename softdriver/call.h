@@ -2,9 +2,10 @@
 
 #include "context.h"
 #include "functions.h"
-#include "signal.h"
+#include "waiting.h"
 
 #include <new>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,12 @@ class Call {
 // The status of a call that needs this context, if it is to touch its device.
 CUresult context_status(const Context *context);
 
+// True in a child of the process that loaded the library: nothing works there, no lock is taken.
+bool in_forked_child();
+
+// Why the last cuInit or configuration on this thread failed.
+extern thread_local std::string last_error;
+
 uint64_t calls_of(Function function);
 uint64_t all_calls();
 
@@ -61,7 +68,7 @@ CUresult enter(Function function, bool per_thread, Body body, Arguments... argum
 // Defines an exported function; the body that follows also has `Call &call`.
 #define SOFT_API(symbol, parameters, arguments)                                                    \
     static CUresult symbol##_body(Call &call, SOFT_UNPACK parameters);                             \
-    extern "C" CUresult CUDAAPI symbol parameters {                                                \
+    SOFT_EXPORT CUresult CUDAAPI symbol parameters {                                                \
         return enter(Function::symbol, false, symbol##_body, SOFT_UNPACK arguments);               \
     }                                                                                              \
     static CUresult symbol##_body([[maybe_unused]] Call &call, SOFT_UNPACK parameters)
@@ -69,7 +76,7 @@ CUresult enter(Function function, bool per_thread, Body body, Arguments... argum
 // The same with a second symbol, whose default stream is the calling thread's own.
 #define SOFT_API_TWICE(symbol, suffix, parameters, arguments)                                      \
     static CUresult symbol##_body(Call &call, SOFT_UNPACK parameters);                             \
-    extern "C" CUresult CUDAAPI symbol##suffix parameters {                                        \
+    SOFT_EXPORT CUresult CUDAAPI symbol##suffix parameters {                                        \
         return enter(Function::symbol, true, symbol##_body, SOFT_UNPACK arguments);                \
     }                                                                                              \
     SOFT_API(symbol, parameters, arguments)

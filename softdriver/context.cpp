@@ -223,7 +223,7 @@ SOFT_API(cuCtxSynchronize_v2, (CUcontext handle), (handle)) {
     return synchronize(call, named_or_current(call, handle));
 }
 
-extern "C" CUresult CUDAAPI cuCtxSynchronize(void) {
+SOFT_EXPORT CUresult CUDAAPI cuCtxSynchronize(void) {
     return enter(Function::cuCtxSynchronize, false,
                  [](Call &call) { return synchronize(call, call.context); });
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "device.h"
-#include "signal.h"
+#include "waiting.h"
 
 #include <cstdint>
 #include <map>

@@ -1,15 +1,13 @@
 #pragma once
 
 // The functions that steer this driver. They are no part of the CUDA driver API.
-#pragma GCC visibility push(default)
-extern "C" {
-int cudadrvSoftConfigure(const char *settings);
-const char *cudadrvSoftError(void);
-unsigned long long cudadrvSoftCount(const char *kind);
-unsigned long long cudadrvSoftCalls(const char *function);
-int cudadrvSoftDrain(void);
-unsigned long long cudadrvSoftPending(void);
-int cudadrvSoftReset(void);
-const char *cudadrvSoftVersion(void);
-}
-#pragma GCC visibility pop
+#include "cuda_api.h"
+
+SOFT_EXPORT int cudadrvSoftConfigure(const char *settings);
+SOFT_EXPORT const char *cudadrvSoftError(void);
+SOFT_EXPORT unsigned long long cudadrvSoftCount(const char *kind);
+SOFT_EXPORT unsigned long long cudadrvSoftCalls(const char *function);
+SOFT_EXPORT int cudadrvSoftDrain(void);
+SOFT_EXPORT unsigned long long cudadrvSoftPending(void);
+SOFT_EXPORT int cudadrvSoftReset(void);
+SOFT_EXPORT const char *cudadrvSoftVersion(void);

@@ -3,7 +3,6 @@
 // cuda.h with every ABI version declared and no renaming macros left, so that each function here is
 // defined under exactly the name that it is exported by, and checked against its prototype.
 #define __CUDA_API_VERSION_INTERNAL
-#pragma GCC visibility push(default)
 #include <cuda.h>
 
 // What older headers than the newest supported lack. Only the binary interface matters.
@@ -21,4 +20,5 @@ CUresult CUDAAPI cuEventElapsedTime_v2(float *, CUevent, CUevent);
 CUresult CUDAAPI cuStreamGetDevice(CUstream, CUdevice *);
 CUresult CUDAAPI cuStreamGetDevice_ptsz(CUstream, CUdevice *);
 }
-#pragma GCC visibility pop
+
+#define SOFT_EXPORT extern "C" __attribute__((visibility("default")))

@@ -16,7 +16,8 @@ bool all_done(const std::vector<OperationPtr> &targets) {
 void Scheduler::enqueue(OperationPtr operation) {
     Stream &stream = *operation->stream;
     operation->number = state().next_operation++;
-    if (stream.queue.empty()) {
+    bool first = stream.queue.empty();
+    if (first) {
         stream.busy_index = busy_.size();
         busy_.push_back(&stream);
     }
@@ -24,7 +25,8 @@ void Scheduler::enqueue(OperationPtr operation) {
         conditions_++;
     stream.queue.push_back(std::move(operation));
     pending_++;
-    if (state().settings.schedule == Schedule::Eager)
+    // Behind other work there is nothing to wake for: who finishes that looks further.
+    if (first && state().settings.schedule == Schedule::Eager)
         wake_worker();
 }
 
@@ -55,14 +57,17 @@ OperationPtr Scheduler::pick(Reach reach, bool for_worker) {
         if (random ? state().random.below(candidates) == 0 : !best || first->number < best->number)
             best = first;
     }
+    several_ = candidates > 1;
     return best;
 }
 
 void Scheduler::perform(Lock &lock, const OperationPtr &operation) {
-    if (!operation->on_worker)
-        return run(lock, operation);
-    operation->released = true;
-    wake_worker();
+    if (operation->on_worker)
+        operation->released = true;
+    else
+        run(lock, operation);
+    if (operation->released || (!busy_.empty() && state().settings.schedule == Schedule::Eager))
+        wake_worker();
 }
 
 void Scheduler::run(Lock &lock, const OperationPtr &operation) {
@@ -70,7 +75,7 @@ void Scheduler::run(Lock &lock, const OperationPtr &operation) {
     if (operation->action) {
         lock.unlock();
         operation->action();
-        lock.lock();
+        acquire(lock);
     }
     complete(*operation);
 }
@@ -95,8 +100,6 @@ void Scheduler::complete(Operation &operation) {
     }
     if (waiting_)
         progress_.notify_all();
-    if (!busy_.empty() && state().settings.schedule == Schedule::Eager)
-        wake_worker();
 }
 
 void Scheduler::pause(Lock &lock, long microseconds) {
@@ -162,7 +165,7 @@ bool Scheduler::poll(Lock &lock, const std::vector<OperationPtr> &targets, int &
         patience = 0;
         return true;
     }
-    if (state().settings.schedule == Schedule::Eager || in_callback)
+    if (in_callback)
         return false;
     if (patience == 0)
         patience = 2 + static_cast<int>(state().random.below(4));

@@ -3,7 +3,7 @@
 #include "capture.h"
 #include "event.h"
 #include "handles.h"
-#include "memory.h"
+#include "allocation.h"
 #include "schedule.h"
 #include "settings.h"
 

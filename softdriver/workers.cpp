@@ -12,12 +12,6 @@ namespace {
 constexpr int worker_count = 4;
 constexpr int spins = 500; // some microseconds: a client that issues steadily never pays a wake-up
 
-void pause() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
-
 } // namespace
 
 void Scheduler::start_workers() {
@@ -58,7 +52,7 @@ void Scheduler::work() {
         bool eager = state().settings.schedule == Schedule::Eager;
         if (OperationPtr next = pick(eager ? Reach::Everything : Reach::Released, true)) {
             searching_--;
-            if (busy_.size() > 1)
+            if (several_)
                 wake_worker();
             in_callback = next->on_worker;
             run(lock, next);
@@ -70,8 +64,8 @@ void Scheduler::work() {
         uint64_t seen = generation_.load(std::memory_order_relaxed);
         lock.unlock();
         for (int i = 0; i < spins && generation_.load(std::memory_order_relaxed) == seen; i++)
-            pause();
-        lock.lock();
+            relax();
+        acquire(lock);
         if (generation_.load(std::memory_order_relaxed) != seen)
             continue;
         searching_--;

@@ -323,6 +323,16 @@ static inline void own_record(own_engine *engine, const own_stream *stream, own_
     own_unlock(engine);
 }
 
+/* As own_record, for a point of the stream's work that is already past. */
+static inline void own_record_as(own_engine *engine, const own_snapshot *as_of, own_event *event) {
+    own_lock(engine);
+    own_clock_drop(event->snapshot.clock);
+    event->snapshot = *as_of;
+    own_clock_share(as_of->clock);
+    event->recorded = 1;
+    own_unlock(engine);
+}
+
 static inline void own_snapshot_copy(own_engine *engine, const own_snapshot *from,
                                      own_snapshot *to) {
     own_lock(engine);
@@ -358,6 +368,17 @@ static inline void own_join_host(own_engine *engine, const own_snapshot *news) {
 static inline int own_known(own_engine *engine, uint32_t slot, uint64_t seq) {
     own_lock(engine);
     int known = own_known_(engine, slot, seq);
+    own_unlock(engine);
+    return known;
+}
+
+/* Whether the host knows that everything that the snapshot stands for is complete. */
+static inline int own_snapshot_known(own_engine *engine, const own_snapshot *snapshot) {
+    own_lock(engine);
+    int known = own_known_(engine, snapshot->slot, snapshot->seq);
+    for (uint32_t i = 0; known && snapshot->clock && i < snapshot->clock->size; i++) {
+        known = own_known_(engine, i, snapshot->clock->seq[i]);
+    }
     own_unlock(engine);
     return known;
 }

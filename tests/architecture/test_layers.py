@@ -11,9 +11,12 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYERS = {
     "driver": ["_driver", "_status", "_attributes"],
     "errors": ["_errors", "_library"],
-    "ownership": ["_site", "_ownership"],
-    "handles": ["_device", "_context", "_event", "_stream"],
-    "buffers": ["_device_buffer", "_locked_buffer", "_unified_buffer"],
+    "ownership": ["_site", "_ownership", "_policy", "_operation_names"],
+    "handles": ["_wait", "_device", "_context", "_event", "_ghost", "_stream"],
+    "buffers": [
+        *("_operation", "_token", "_await", "_refusal", "_release", "_memory"),
+        *("_device_buffer", "_locked_buffer", "_unified_buffer"),
+    ],
     "launch": ["_module", "_kernel"],
 }
 LEVEL = {module: level for level, layer in enumerate(LAYERS.values()) for module in layer}

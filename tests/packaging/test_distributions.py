@@ -69,13 +69,29 @@ def test_wheel_carries_its_license(shipped):
     assert any(name.endswith("licenses/LICENSE") for name in shipped)
 
 
-def test_nothing_links_to_the_driver(wheel, tmp_path):
+@pytest.fixture(scope="module")
+def unpacked(wheel, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("unpacked")
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path)
-    for binary in tmp_path.glob("cudadrv/*.so"):
-        command = ["readelf", "--dynamic", binary]
-        linked = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        assert "libcuda" not in linked, binary.name
+        archive.extractall(folder)
+    return folder / "cudadrv"
+
+
+def output(*command: str | Path) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def test_nothing_links_to_the_driver(unpacked):
+    for binary in unpacked.glob("*.so"):
+        assert "libcuda" not in output("readelf", "--dynamic", binary), binary.name
+
+
+def test_software_driver_exports_the_driver_api_alone(unpacked):
+    (library,) = unpacked.glob("_softdriver.*.so")
+    listed = output("nm", "--dynamic", "--defined-only", library)
+    exported = {line.split()[-1] for line in listed.splitlines()}
+    assert "cuInit" in exported
+    assert {name for name in exported if not name.startswith("cu")} == {"PyInit__softdriver"}
 
 
 def test_headers_are_where_it_says(python, tmp_path):
@@ -88,7 +104,6 @@ def test_headers_are_where_it_says(python, tmp_path):
     assert python(tmp_path, "-W", "error", "-c", code).split() == expected
 
 
-def test_wheel_is_what_is_imported(installed, tmp_path):
-    where = [installed, "-c", "import cudadrv; print(cudadrv.__file__)"]
-    printed = subprocess.run(where, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+def test_wheel_is_what_is_imported(installed):
+    printed = output(installed, "-I", "-c", "import cudadrv; print(cudadrv.__file__)")
     assert Path(printed.strip()).is_relative_to(installed.parents[1])

@@ -40,6 +40,7 @@ CUresult allocate_device(const Context &context, size_t bytes, MemoryKind kind,
                          Allocation *&result);
 CUresult allocate_host(const Context &context, size_t bytes, MemoryKind kind, unsigned flags,
                        Allocation *&result);
+void register_host(const Context &context, void *address, size_t bytes, unsigned flags);
 // Forgets the allocation and gives its memory back.
 void free_allocation(Allocation &allocation);
 // Frees all that belongs to a context.

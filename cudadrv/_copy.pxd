@@ -1,0 +1,26 @@
+"""Copies between buffers."""
+
+from cudadrv._driver cimport CUdeviceptr
+from cudadrv._operation cimport Operation
+from cudadrv._ownership cimport own_access
+from cudadrv._region cimport Region
+from cudadrv._stream cimport Stream
+from cudadrv._token cimport Token
+
+
+cdef struct Copy:
+    CUdeviceptr target
+    CUdeviceptr source
+    size_t nbytes
+    bint target_is_host
+    bint source_is_host
+
+
+cdef void copy_operation(
+    Operation *operation, int name, Copy *copy, own_access *accesses, int count) noexcept
+cdef Stream copy_stream(object stream, Region target, Region source)
+cdef Token copy_between(int name, Region target, Region source, Stream stream)
+cdef int finish(Operation *operation, Stream stream) except -1
+cdef Stream required_stream(object stream, Region region, str method)
+cdef int refuse_other_device(Region region, Stream stream) except -1
+cdef int refuse_other_dtype(Region region, object dtype, str other) except -1

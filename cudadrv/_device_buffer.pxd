@@ -1,0 +1,7 @@
+"""DeviceBuffer: memory of a device."""
+
+from cudadrv._buffer cimport Buffer
+
+
+cdef class DeviceBuffer(Buffer):
+    pass

@@ -1,0 +1,30 @@
+"""Event: a point in a stream's work, and the base of everything that can be waited for."""
+
+from cudadrv._context cimport Context
+from cudadrv._driver cimport CUevent, CUresult
+from cudadrv._ownership cimport own_event, own_snapshot
+
+
+cdef class Waitable:
+    cdef object __weakref__
+
+    cdef bint is_known(self) except -1
+    cdef Event event_of(self)
+
+
+cdef class Event(Waitable):
+    cdef readonly Context context   # the event dies with it
+    cdef readonly bint timing
+    cdef CUevent raw                # NULL once destroyed
+    cdef own_event state
+    cdef bint closing               # destroyed when the last of the waiters is back
+    cdef int waiters
+    cdef bint lent                  # the handle is that of `lender`, which outlives this
+    cdef Event lender
+
+    cdef int refuse_unrecorded(self, str what) except -1
+    cdef int observe(self, own_snapshot *snapshot) except -1
+    cdef CUresult ask(self, bint wait) except *
+
+
+cdef Event new_event(Context context, unsigned int flags)

@@ -1,0 +1,8 @@
+"""Fills: one value in every item of a buffer."""
+
+from cudadrv._region cimport Region
+from cudadrv._stream cimport Stream
+from cudadrv._token cimport Token
+
+cdef object item_bytes(object value, object dtype)
+cdef Token fill_region(int name, Region region, bytes item, Stream stream)

@@ -1,0 +1,12 @@
+"""Ghosts: streams that end while their work may be unfinished."""
+
+from cudadrv._context cimport Context
+from cudadrv._driver cimport CUstream
+from cudadrv._ownership cimport own_stream
+
+cdef void drop_stream(
+    Context context, CUstream handle, own_stream *order, bint ours, unsigned long thread
+) noexcept
+cdef int bury_stream(Context context, CUstream handle, own_stream *order, bint ours) except -1
+cdef int bury_orphans() except -1
+cdef int make_room(Context context) except -1

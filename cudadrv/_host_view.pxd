@@ -1,0 +1,13 @@
+"""HostView: the array of a ``with buffer.read()`` or ``with buffer.write()`` block."""
+
+from libc.stdint cimport uint32_t
+
+from cudadrv._host_buffer cimport HostBuffer
+
+
+cdef class HostView:
+    cdef HostBuffer buffer
+    cdef object exporter    # the buffer, or its read-only export
+    cdef uint32_t site
+    cdef object hidden      # the array over the export: plain views of `array` refer to it
+    cdef object array       # what the block was given

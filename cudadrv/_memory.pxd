@@ -1,0 +1,32 @@
+"""Memory: one allocation, and what the engine knows of it."""
+
+from libc.stdint cimport uint32_t
+
+from cudadrv._context cimport Context
+from cudadrv._driver cimport CUdeviceptr
+from cudadrv._ownership cimport own_memory
+from cudadrv._release cimport MemoryKind
+from cudadrv._stream cimport Stream
+
+
+cdef class Memory:
+    cdef Context context        # the memory dies with it
+    cdef own_memory *state      # outlives the object while the memory waits to be freed
+    cdef CUdeviceptr address    # 0 for an empty buffer
+    cdef size_t nbytes
+    cdef MemoryKind kind
+    cdef Stream stream          # of stream-ordered memory: the one it was allocated on
+    cdef object owner           # keeps foreign memory alive
+    cdef str label              # class and name of the buffer that it was made for
+    cdef uint32_t site          # where it was made
+    cdef void *newer            # neighbours in the list of live memory: see live_memory
+    cdef void *older
+
+    cdef int close(self, Stream stream) except -1
+    cdef int give_away(self) except -1
+
+
+cdef Memory allocate(
+    MemoryKind kind, Context context, size_t nbytes, unsigned int flags, Stream stream, str label)
+cdef Memory adopt(
+    MemoryKind kind, Context context, CUdeviceptr address, size_t nbytes, object owner, str label)

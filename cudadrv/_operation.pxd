@@ -1,0 +1,26 @@
+"""Operation: the one way in which work reaches a stream."""
+
+from cudadrv._driver cimport CUresult, CUstream
+from cudadrv._ownership cimport own_access, own_request
+from cudadrv._stream cimport Stream
+
+# Makes the driver calls of one operation. Sets *queued once the driver has accepted one of them.
+ctypedef CUresult (*driver_call)(
+    void *arguments, CUstream stream, bint *queued) noexcept nogil
+
+
+cdef struct Operation:
+    own_request request
+    driver_call call
+    void *arguments
+
+
+# Reasons of `issue` below the driver's statuses and those of Stream.enter.
+cdef enum:
+    REFUSED = -100  # minus the engine's answer
+
+
+cdef void prepare(
+    Operation *operation, int name, own_access *accesses, int count, driver_call call,
+    void *arguments) noexcept
+cdef int issue(Operation *operation, Stream stream) except? -1

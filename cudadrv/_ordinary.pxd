@@ -1,0 +1,6 @@
+"""Ordinary host memory: what copies accept besides buffers."""
+
+from cudadrv._region cimport Region
+
+cdef object array_of(object source, Region target)
+cdef object target_array(object target, Region source)

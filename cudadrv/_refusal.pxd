@@ -1,0 +1,12 @@
+"""Refusal: the exceptions that say who holds a buffer, since when, and what to do."""
+
+from cudadrv._operation cimport Operation
+from cudadrv._ownership cimport own_conflict
+from cudadrv._stream cimport Stream
+
+cdef int refuse_operation(
+    Operation *operation, int reason, Stream stream, tuple targets) except -1
+cdef int refuse_host(
+    int answer, own_conflict *conflict, bint writes, str target) except -1
+cdef int refuse_close(int answer, own_conflict *conflict, str target) except -1
+cdef int refuse_closed(str target) except -1

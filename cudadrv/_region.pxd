@@ -1,0 +1,42 @@
+"""Region: some items of an allocation, and how they are borrowed."""
+
+from libc.stdint cimport uint32_t, uint8_t
+
+from cudadrv._context cimport Context
+from cudadrv._driver cimport CUdeviceptr
+from cudadrv._memory cimport Memory
+from cudadrv._ownership cimport own_access
+from cudadrv._release cimport MemoryKind
+from cudadrv._stream cimport Stream
+
+
+cdef class Region:
+    cdef Memory memory              # shared with the parts and the whole
+    cdef size_t start               # offset in the memory, in bytes
+    cdef readonly size_t nbytes
+    cdef readonly Py_ssize_t count
+    cdef readonly Py_ssize_t itemsize
+    cdef readonly object dtype
+    cdef readonly str name
+    cdef object policy
+    cdef bint part                  # not the whole: it cannot be closed
+    cdef MemoryKind kind            # of the class
+    cdef bint host_side             # page-locked memory: the host's side of a copy
+    cdef bint moved
+    cdef uint32_t moved_at
+    cdef object __weakref__
+
+    cdef int allocate(
+        self, object count, object dtype, Context context, Stream stream, unsigned int flags,
+        object name) except -1
+    cdef int adopt(
+        self, object address, object count, object dtype, Context context, object name,
+        object owner, bint ours) except -1
+    cdef int usable(self) except -1
+    cdef CUdeviceptr pointer(self) noexcept
+    cdef int borrow(self, own_access *access, int mode) except -1
+    cdef str describe(self)
+    cdef Region share(self, size_t start, Py_ssize_t count, object dtype)
+
+
+cdef object checked_dtype(object dtype)

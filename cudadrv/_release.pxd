@@ -1,0 +1,21 @@
+"""Release: giving memory back to the driver when that can block nobody."""
+
+from cudadrv._context cimport Context
+from cudadrv._driver cimport CUdeviceptr, CUresult
+from cudadrv._ownership cimport own_memory
+from cudadrv._stream cimport Stream
+
+
+cdef enum MemoryKind:
+    DEVICE
+    STREAM_ORDERED
+    LOCKED
+    UNIFIED
+    FOREIGN
+
+
+cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil
+cdef void release_later(
+    MemoryKind kind, CUdeviceptr address, own_memory *state, Context context) noexcept
+cdef int drain(bint may_block) except -1
+cdef Stream internal_stream(Context context)

@@ -1,0 +1,6 @@
+"""Report: who uses a buffer."""
+
+from cudadrv._region cimport Region
+
+cdef tuple borrows_of(Region region)
+cdef str explain_region(Region region)

@@ -1,0 +1,21 @@
+"""Token: one operation that was queued."""
+
+from libc.stdint cimport uint16_t, uint32_t
+
+from cudadrv._event cimport Event, Waitable
+from cudadrv._operation cimport Operation
+from cudadrv._ownership cimport own_snapshot
+from cudadrv._stream cimport Stream
+
+
+cdef class Token(Waitable):
+    cdef readonly Stream stream
+    cdef readonly tuple reads
+    cdef readonly tuple writes
+    cdef own_snapshot snapshot
+    cdef uint32_t site_number
+    cdef uint16_t operation
+    cdef Event event    # recorded when somebody first asks
+
+
+cdef Token new_token(Operation *operation, Stream stream, tuple reads, tuple writes)

@@ -1,0 +1,7 @@
+"""UnifiedBuffer: managed memory."""
+
+from cudadrv._host_buffer cimport HostBuffer
+
+
+cdef class UnifiedBuffer(HostBuffer):
+    pass

@@ -1,0 +1,127 @@
+"""Copies between buffers of any kinds: checks, the driver call, the token."""
+
+from cudadrv._context cimport Context
+from cudadrv._driver cimport (
+    CU_EVENT_DISABLE_TIMING, CUresult, CUstream, bind_driver, cudadrv_table, cuMemcpyAsync,
+    cuMemcpyDtoDAsync, cuMemcpyDtoHAsync, cuMemcpyHtoDAsync,
+)
+from cudadrv._event cimport Event, new_event
+from cudadrv._operation cimport Operation, issue, prepare
+from cudadrv._ownership cimport (
+    OWN_READ, OWN_WRITE, engine, own_access, own_join_host, own_snapshot_drop,
+)
+from cudadrv._refusal cimport refuse_operation
+from cudadrv._region cimport Region
+from cudadrv._stream cimport Stream, stream_for
+from cudadrv._token cimport Token, new_token
+
+bind_driver(&cudadrv_table)
+
+
+cdef CUresult _copy_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    cdef Copy *copy = <Copy *>arguments
+    if copy.source_is_host:
+        if copy.target_is_host:
+            return cuMemcpyAsync(copy.target, copy.source, copy.nbytes, stream)
+        return cuMemcpyHtoDAsync(copy.target, <void *><size_t>copy.source, copy.nbytes, stream)
+    if copy.target_is_host:
+        return cuMemcpyDtoHAsync(<void *><size_t>copy.target, copy.source, copy.nbytes, stream)
+    return cuMemcpyDtoDAsync(copy.target, copy.source, copy.nbytes, stream)
+
+
+cdef void copy_operation(
+    Operation *operation, int name, Copy *copy, own_access *accesses, int count
+) noexcept:
+    prepare(operation, name, accesses, count, _copy_call, copy)
+
+
+cdef Token copy_between(int name, Region target, Region source, Stream stream):
+    """Queue a copy of a whole buffer to another one."""
+    cdef Operation operation
+    cdef own_access accesses[2]
+    cdef Copy copy
+    _check_pair(target, source)
+    refuse_other_device(target, stream)
+    refuse_other_device(source, stream)
+    target.borrow(&accesses[0], OWN_WRITE)
+    source.borrow(&accesses[1], OWN_READ)
+    copy.target = target.pointer()
+    copy.source = source.pointer()
+    copy.nbytes = target.nbytes
+    copy.target_is_host = target.host_side
+    copy.source_is_host = source.host_side
+    copy_operation(&operation, name, &copy, accesses, 2)
+    if copy.nbytes == 0 or copy.target == copy.source:
+        stream.usable()
+        return _nothing(&operation, stream, target, source)
+    reason = issue(&operation, stream)
+    if reason:
+        refuse_operation(&operation, reason, stream, (target.describe(), source.describe()))
+    return new_token(&operation, stream, (source,), (target,))
+
+
+cdef Token _nothing(Operation *operation, Stream stream, Region target, Region source):
+    """The token of an operation that has nothing to do: complete from the start."""
+    operation.request.issued.clock = NULL
+    operation.request.issued.slot = stream.order.slot
+    operation.request.issued.seq = 0
+    return new_token(operation, stream, (source,), (target,))
+
+
+cdef int finish(Operation *operation, Stream stream) except -1:
+    """Wait for an operation that was issued; the host then knows that it is complete."""
+    cdef Event event
+    try:
+        event = stream.record_event(
+            new_event(stream.context, CU_EVENT_DISABLE_TIMING), &operation.request.issued)
+        event.observe(&operation.request.issued)
+    finally:
+        own_snapshot_drop(engine, &operation.request.issued)
+    return 0
+
+
+cdef Stream copy_stream(object stream, Region target, Region source):
+    """The stream of a copy: the argument, else the current one of the device's side, else None."""
+    return stream_for(stream, (source if target.host_side else target).memory.context)
+
+
+cdef Stream required_stream(object stream, Region region, str method):
+    """The stream of an asynchronous method: the argument, else the current one."""
+    found = stream_for(stream, region.memory.context)
+    if found is None:
+        raise TypeError(
+            f"{method} needs a stream: pass one, or call it inside a `with stream:` block")
+    return found
+
+
+cdef int refuse_other_device(Region region, Stream stream) except -1:
+    """Page-locked memory goes with every device; other memory only with streams of its context."""
+    if not region.host_side and region.memory.context is not stream.context:
+        raise ValueError(
+            f"{region.describe()} is on device {region.memory.context.device.ordinal}, and"
+            f" {stream!r} belongs to another context; use a stream of the buffer's device, and a"
+            " LockedBuffer to get from one device to another")
+    return 0
+
+
+cdef int refuse_other_dtype(Region region, object dtype, str other) except -1:
+    if region.dtype is not dtype and region.dtype != dtype:
+        raise TypeError(
+            f"{region.describe()} and {other} have different dtypes; nothing is converted. Reinterpret"
+            f" the bytes with view({str(dtype)!r}), or convert the data first")
+    return 0
+
+
+cdef int _check_pair(Region target, Region source) except -1:
+    target.usable()
+    source.usable()
+    refuse_other_dtype(target, source.dtype, source.describe())
+    if target.count != source.count:
+        raise ValueError(f"{target.describe()} has {target.count} items, and {source.describe()}"
+                         f" {source.count}; copy between parts of the same size: buffer[a:b]")
+    if target.memory is source.memory and target.start != source.start \
+            and target.start < source.start + source.nbytes \
+            and source.start < target.start + target.nbytes:
+        raise ValueError(f"{target.describe()} and {source.describe()} overlap; a copy needs"
+                         " disjoint parts of a buffer")
+    return 0

@@ -1,0 +1,56 @@
+"""DeviceBuffer: memory of a device, which the host cannot see."""
+
+cimport cython
+
+from cudadrv._buffer cimport Buffer, buffer_context
+from cudadrv._release cimport DEVICE
+from cudadrv._stream cimport Stream
+
+
+@cython.final
+cdef class DeviceBuffer(Buffer):
+    """Memory of a device. The host reaches it by copies only.
+
+    Parameters
+    ----------
+    count : int
+        Number of items; 0 makes an empty buffer without memory.
+    dtype : dtype-like, optional
+        Any NumPy dtype of a fixed size without objects; bytes unless given.
+    stream : Stream, optional
+        Allocate stream-ordered memory after this stream's work: a write on the stream, so other
+        streams must be ordered after it. Such memory comes from the driver's pool.
+    device : Device, optional
+        Default: that of the stream, else the current one.
+    name : str, optional
+        For messages.
+
+    The contents are undefined at first. Allocation may block as the driver does, and orders nothing.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A count, dtype, stream or name that cannot be.
+    CudaOutOfMemoryError
+        The message lists the live buffers by line.
+
+    Driver functions: cuMemAlloc, or cuMemAllocAsync.
+    """
+
+    stream_ordered = True
+
+    def __cinit__(self):
+        self.kind = DEVICE
+
+    def __init__(self, count, dtype="u1", *, Stream stream=None, device=None, name=None):
+        context = stream.context if stream is not None else buffer_context(device)
+        if device is not None and context.device != device:
+            raise ValueError(f"{stream!r} is not a stream of {device!r}")
+        self.allocate(count, dtype, context, stream, 0, name)
+
+    def __iter__(self):
+        raise TypeError("the host cannot read a DeviceBuffer; copy it: buffer.copy_to(array)")
+
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError("a DeviceBuffer is no array: the host cannot read it. Copy it to one:"
+                        " buffer.copy_to(numpy.empty(buffer.count, buffer.dtype))")

@@ -1,0 +1,249 @@
+"""Event: a point in a stream's work that streams and the host can wait for."""
+
+cimport cython
+
+from cudadrv._context cimport Context, default_context, enter_context, leave_context
+from cudadrv._driver cimport (
+    CU_EVENT_BLOCKING_SYNC, CU_EVENT_DEFAULT, CU_EVENT_DISABLE_TIMING, CUDA_ERROR_NOT_READY,
+    CUDA_SUCCESS, CUevent, CUresult, bind_driver, cudadrv_table, cuEventCreate, cuEventDestroy,
+    cuEventElapsedTime, cuEventQuery,
+)
+from cudadrv._errors cimport report
+from cudadrv._ownership cimport (
+    engine, own_join_host, own_snapshot, own_snapshot_copy, own_snapshot_drop, own_snapshot_known,
+    pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock,
+)
+from cudadrv._wait cimport wait_for_event
+
+from cudadrv._errors import EventNotRecordedError
+
+bind_driver(&cudadrv_table)
+
+
+cdef class Waitable:
+    """Something that a stream or the host can wait for: an `Event` or a `Token`."""
+
+    def __init__(self):
+        raise TypeError("Waitable is the base of Event and Token")
+
+    cdef bint is_known(self) except -1:
+        """Whether the host knows that it is complete. Asks nobody."""
+        raise NotImplementedError
+
+    cdef Event event_of(self):
+        """The event to wait for."""
+        raise NotImplementedError
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Event(Waitable):
+    """A point in a stream's work.
+
+    ``stream.record(event)`` sets it; recording it again moves it, and waits made before keep the
+    old point. It is usually made by ``stream.record()``.
+
+    Parameters
+    ----------
+    timing : bool, optional
+        Whether `elapsed_ms` can use it. Events without timing are faster.
+    blocking_sync : bool, optional
+        Whether other users of the handle sleep in cuEventSynchronize. cudadrv's own waits sleep in
+        any case when they are long.
+    device : Device, optional
+        Whose primary context it belongs to; default: the current one.
+
+    Driver function: cuEventCreate.
+    """
+
+    def __cinit__(self):
+        pthread_mutex_init(&self.state.issue, NULL)
+
+    def __init__(self, *, bint timing=False, bint blocking_sync=False, device=None):
+        cdef Context context = default_context() if device is None else device.context
+        _create(self, context, (CU_EVENT_DEFAULT if timing else CU_EVENT_DISABLE_TIMING)
+                | (CU_EVENT_BLOCKING_SYNC if blocking_sync else 0))
+
+    def __dealloc__(self):
+        with nogil:
+            report(_destroy(self))
+        own_snapshot_drop(engine, &self.state.snapshot)
+        pthread_mutex_destroy(&self.state.issue)
+
+    @property
+    def handle(self):
+        """The CUevent, as an int."""
+        return <size_t>self.raw
+
+    @property
+    def closed(self):
+        return self.raw is NULL or self.closing
+
+    def close(self):
+        """Destroy it; work that waits for it still does. Closing twice does nothing.
+
+        Driver function: cuEventDestroy.
+        """
+        cdef CUresult status
+        if self.raw is NULL or self.closing:
+            return
+        self.closing = True
+        if not self.waiters:
+            with nogil:
+                status = _destroy(self)
+                self.context.check(status)
+
+    @property
+    def done(self):
+        """Whether the work before it is complete; does not block.
+
+        True counts as an observation, like `synchronize`.
+
+        Raises EventNotRecordedError if it was never recorded, and ValueError if it is closed.
+
+        Driver function: cuEventQuery.
+        """
+        cdef own_snapshot snapshot
+        cdef CUresult status
+        self.refuse_unrecorded("asked for")
+        own_snapshot_copy(engine, &self.state.snapshot, &snapshot)
+        try:
+            if own_snapshot_known(engine, &snapshot):
+                return True
+            status = self.ask(wait=False)
+            if status == CUDA_ERROR_NOT_READY:
+                return False
+            self.context.check(status)
+            own_join_host(engine, &snapshot)
+            return True
+        finally:
+            own_snapshot_drop(engine, &snapshot)
+
+    def synchronize(self):
+        """Block until the work before it is complete, as recorded at the time of this call.
+
+        From then on the host may use what that work used. Signals such as Ctrl-C interrupt it.
+
+        Raises EventNotRecordedError if it was never recorded, and ValueError if it is closed.
+
+        Driver function: cuEventQuery, repeatedly.
+        """
+        cdef own_snapshot snapshot
+        self.refuse_unrecorded("waited for")
+        own_snapshot_copy(engine, &self.state.snapshot, &snapshot)
+        try:
+            self.observe(&snapshot)
+        finally:
+            own_snapshot_drop(engine, &snapshot)
+
+    def elapsed_ms(self, Event start not None):
+        """Milliseconds from another event to this one, as the device measured them.
+
+        Both need ``timing=True`` and must be complete.
+
+        Raises
+        ------
+        EventNotRecordedError
+            One of them was never recorded.
+        ValueError
+            One of them is closed or has no timing.
+        CudaError
+            One of them is not complete (CUDA_ERROR_NOT_READY): synchronize first.
+
+        Driver function: cuEventElapsedTime.
+        """
+        cdef float milliseconds = 0
+        cdef CUresult status
+        cdef bint pushed = False
+        for event in (start, self):
+            (<Event>event).refuse_unrecorded("timed")
+            if not (<Event>event).timing:
+                raise ValueError("elapsed_ms needs events with timing=True")
+        with nogil:
+            status = enter_context(self.context.raw, &pushed)
+            if status == CUDA_SUCCESS:
+                status = cuEventElapsedTime(&milliseconds, start.raw, self.raw)
+                leave_context(pushed)
+            self.context.check(status)
+        return milliseconds
+
+    def __repr__(self):
+        if self.closed:
+            return "<Event closed>"
+        state = "recorded" if self.state.recorded else "not recorded"
+        return f"<Event{' with timing' if self.timing else ''} {state}>"
+
+    cdef bint is_known(self) except -1:
+        self.refuse_unrecorded("waited for")
+        return own_snapshot_known(engine, &self.state.snapshot)
+
+    cdef Event event_of(self):
+        self.refuse_unrecorded("waited for")
+        return self
+
+    cdef int refuse_unrecorded(self, str what) except -1:
+        self.context.usable()
+        if self.closed:
+            raise ValueError(f"the event that is to be {what} is closed")
+        if not self.state.recorded:
+            raise EventNotRecordedError(
+                f"the event that is to be {what} was never recorded, and the driver would count it "
+                "as complete. Record it first: stream.record(event)")
+        return 0
+
+    cdef int observe(self, own_snapshot *snapshot) except -1:
+        """Wait until the driver's event is complete; the host then knows the snapshot."""
+        if not own_snapshot_known(engine, snapshot):
+            self.context.check(self.ask(wait=True))
+            own_join_host(engine, snapshot)
+        return 0
+
+    cdef CUresult ask(self, bint wait) except *:
+        """Query the driver's event, which lives until the last thread that asks is back."""
+        cdef CUresult status
+        self.waiters += 1
+        try:
+            if wait:
+                status = wait_for_event(self.raw)
+            else:
+                with nogil:
+                    status = cuEventQuery(self.raw)
+        finally:
+            self.waiters -= 1
+            if self.closing and not self.waiters:
+                with nogil:
+                    report(_destroy(self))
+        return status
+
+
+cdef Event new_event(Context context, unsigned int flags):
+    """An event of a context, not recorded."""
+    cdef Event event = Event.__new__(Event)
+    _create(event, context, flags)
+    return event
+
+
+cdef int _create(Event event, Context context, unsigned int flags) except -1:
+    cdef CUresult status
+    cdef bint pushed = False
+    context.usable()
+    event.context = context
+    event.timing = not flags & CU_EVENT_DISABLE_TIMING
+    with nogil:
+        status = enter_context(context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = cuEventCreate(&event.raw, flags)
+            leave_context(pushed)
+        context.check(status)
+    return 0
+
+
+cdef CUresult _destroy(Event event) noexcept nogil:
+    """Destroy the driver's event once; nothing to do for a lent handle or where no call may be made."""
+    cdef CUevent handle
+    pthread_mutex_lock(&event.state.issue)
+    handle, event.raw = event.raw, NULL
+    pthread_mutex_unlock(&event.state.issue)
+    if handle is NULL or event.lent or event.context.lost or cudadrv_table.forked:
+        return CUDA_SUCCESS
+    return cuEventDestroy(handle)

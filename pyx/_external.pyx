@@ -1,0 +1,50 @@
+"""Memory that comes from elsewhere, by address: is it what the caller says?"""
+
+from cudadrv._context cimport Context, enter_context, leave_context
+from cudadrv._driver cimport (
+    CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+    CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUdeviceptr, CUDA_SUCCESS, CUresult, bind_driver,
+    cudadrv_table, cuPointerGetAttribute,
+)
+from cudadrv._release cimport DEVICE, LOCKED, UNIFIED, MemoryKind
+
+bind_driver(&cudadrv_table)
+
+
+cdef int check_external(
+    Context context, MemoryKind kind, CUdeviceptr address, size_t nbytes, str label
+) except -1:
+    """Refuse an address that the driver does not know as memory of this kind."""
+    if nbytes == 0:
+        return 0
+    found = _kind_of(context, address)
+    if found != kind:
+        words = {DEVICE: "device", LOCKED: "page-locked host", UNIFIED: "managed",
+                 -1: "none of the driver's"}
+        raise ValueError(f"{address:#x} is not {words[kind]} memory, which a {label} needs: it is"
+                         f" {words[found]} memory")
+    return 0
+
+
+cdef int _kind_of(Context context, CUdeviceptr address) except -2:
+    """DEVICE, LOCKED or UNIFIED; -1 for memory that the driver does not know."""
+    cdef unsigned int memory_type = 0
+    cdef int managed = 0
+    cdef CUresult status
+    cdef bint pushed = False
+    context.usable()
+    with nogil:
+        status = enter_context(context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = cuPointerGetAttribute(
+                &memory_type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)
+            if status == CUDA_SUCCESS:
+                status = cuPointerGetAttribute(
+                    &managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address)
+            leave_context(pushed)
+    if status != CUDA_SUCCESS:
+        return -1
+    if managed & 1:
+        return UNIFIED
+    return LOCKED if memory_type == CU_MEMORYTYPE_HOST else DEVICE \
+        if memory_type == CU_MEMORYTYPE_DEVICE else -1

@@ -1,0 +1,99 @@
+"""Fills: one value in every item of a buffer."""
+
+import numpy as np
+
+from libc.stdint cimport uint16_t, uint32_t, uint8_t
+from libc.string cimport memcpy
+
+from cudadrv._copy cimport refuse_other_device
+from cudadrv._driver cimport (
+    CUdeviceptr, CUDA_SUCCESS, CUresult, CUstream, bind_driver, cudadrv_table, cuMemsetD2D32Async,
+    cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async,
+)
+from cudadrv._operation cimport Operation, issue, prepare
+from cudadrv._ownership cimport OWN_WRITE, own_access
+from cudadrv._refusal cimport refuse_operation
+from cudadrv._region cimport Region
+from cudadrv._stream cimport Stream
+from cudadrv._token cimport Token, new_token
+
+bind_driver(&cudadrv_table)
+
+
+cdef struct Fill:
+    CUdeviceptr target
+    size_t count
+    size_t itemsize
+    unsigned char[8] item
+
+
+cdef object item_bytes(object value, object dtype):
+    """The bytes of one item, refusing a value that the dtype cannot hold."""
+    item = np.empty((), dtype)
+    if isinstance(value, (int, np.integer)) and not isinstance(value, np.bool_):
+        try:
+            item[...] = int(value)
+        except OverflowError:
+            raise ValueError(f"{value!r} does not fit into an item of dtype {dtype}") from None
+    elif dtype.names is not None:
+        item[...] = value
+    else:
+        given = np.asarray(value)
+        if given.shape:
+            raise ValueError(f"fill takes one value, not an array of shape {given.shape}")
+        np.copyto(item, given, casting="same_kind")
+    return item.tobytes()
+
+
+cdef CUresult _fill_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    cdef Fill *fill = <Fill *>arguments
+    cdef CUresult status
+    cdef uint16_t half = 0
+    cdef uint32_t low = 0
+    cdef uint32_t high = 0
+    if fill.itemsize == 1:
+        return cuMemsetD8Async(fill.target, fill.item[0], fill.count, stream)
+    if fill.itemsize == 2:
+        memcpy(&half, fill.item, 2)
+        return cuMemsetD16Async(fill.target, half, fill.count, stream)
+    memcpy(&low, fill.item, 4)
+    if fill.itemsize == 4:
+        return cuMemsetD32Async(fill.target, low, fill.count, stream)
+    memcpy(&high, &fill.item[4], 4)
+    if low == high:
+        return cuMemsetD32Async(fill.target, low, 2 * fill.count, stream)
+    # The driver has no fill of 8 bytes: all lower halves as one column of a matrix, then the upper.
+    status = cuMemsetD2D32Async(fill.target, 8, low, 1, fill.count, stream)
+    if status == CUDA_SUCCESS:
+        queued[0] = True
+        status = cuMemsetD2D32Async(fill.target + 4, 8, high, 1, fill.count, stream)
+    return status
+
+
+cdef Token fill_region(int name, Region region, bytes item, Stream stream):
+    """Queue a fill of a whole buffer."""
+    cdef Operation operation
+    cdef own_access access
+    cdef Fill fill
+    region.usable()
+    refuse_other_device(region, stream)
+    if region.itemsize not in (1, 2, 4, 8):
+        raise TypeError(
+            f"items of dtype {region.dtype} have {region.itemsize} bytes, and the device fills items"
+            " of 1, 2, 4 or 8. Copy from an array instead: copy_from(numpy.full(count, value, dtype))")
+    region.borrow(&access, OWN_WRITE)
+    fill.target = region.pointer()
+    fill.count = region.count
+    fill.itemsize = region.itemsize
+    memcpy(fill.item, <const char *>item, len(item))
+    prepare(&operation, name, &access, 1, _fill_call, &fill)
+    if region.nbytes == 0:
+        stream.usable()
+        operation.request.issued.clock = NULL
+        operation.request.issued.slot = stream.order.slot
+        operation.request.issued.seq = 0
+        return new_token(&operation, stream, (), (region,))
+    reason = issue(&operation, stream)
+    if reason:
+        refuse_operation(&operation, reason, stream, (region.describe(),))
+    return new_token(&operation, stream, (), (region,))

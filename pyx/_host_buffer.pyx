@@ -1,0 +1,257 @@
+"""HostBuffer: what LockedBuffer and UnifiedBuffer add: the host can see their bytes.
+
+Every way to the bytes is a borrow for as long as it can be used, and every borrow is an export of the
+memory that the engine knows (`open_view`).
+"""
+
+import operator
+
+import numpy as np
+
+cimport cython
+from cpython.buffer cimport (
+    PyBUF_FORMAT, PyBUF_ND, PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release,
+    PyObject_GetBuffer,
+)
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from cudadrv._buffer cimport Buffer
+from cudadrv._foreign cimport work_of_slot
+from cudadrv._ownership cimport (
+    OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_WRITE, engine, own_access, own_conflict, own_export,
+    own_export_close, own_export_open,
+)
+from cudadrv._refusal cimport refuse_host
+from cudadrv._site cimport here
+
+
+cdef struct Exported:
+    own_export view
+    Py_ssize_t shape
+    Py_ssize_t stride
+
+
+cdef class HostBuffer(Buffer):
+    """A buffer whose bytes the host can read and write: `LockedBuffer` or `UnifiedBuffer`.
+
+    The buffer protocol works: ``memoryview(buffer)`` and ``numpy.asarray(buffer)`` borrow it for as
+    long as the result lives. Consumers ask for read-only memory even when they will write, so such a
+    view excludes all GPU work; that of ``buffer.readonly()`` excludes only GPU writes.
+    """
+
+    # ---- items and slices: borrowed while the call runs ----
+
+    def __getitem__(self, key):
+        """``buffer[i]``: an item, copied to the host. ``buffer[a:b]``: a part of the buffer.
+
+        Raises BufferBorrowedError for an item that unfinished GPU work may write.
+        """
+        if isinstance(key, slice):
+            return Buffer.__getitem__(self, key)
+        return (<HostBuffer>self._item(key)).to_numpy()[0]
+
+    def __setitem__(self, key, value):
+        """``buffer[i] = value`` and ``buffer[a:b] = array``, with NumPy's casting and broadcasting.
+
+        Raises BufferBorrowedError for items that unfinished GPU work may use.
+        """
+        cdef HostBuffer part
+        part = Buffer.__getitem__(self, key) if isinstance(key, slice) else self._item(key)
+        if isinstance(value, Buffer):
+            raise TypeError("copy between buffers with copy_from: buffer[a:b].copy_from(source)")
+        # All conversion comes before the borrow: it can run other code.
+        if not (isinstance(value, np.ndarray) and value.dtype == part.dtype
+                and value.shape == (part.count,)):
+            items = np.empty(part.count, part.dtype)
+            items[...] = value
+            value = items
+        part.copy_in_on_host(value)
+
+    def to_numpy(self):
+        """The items, copied into a new array of shape ``(count,)``.
+
+        Raises BufferBorrowedError while unfinished GPU work may write them.
+        """
+        self.usable()
+        array = np.empty(self.count, self.dtype)
+        self.copy_out_on_host(array)
+        return array
+
+    # ---- views: borrowed while they live ----
+
+    def read(self):
+        """``with buffer.read() as array:`` a read-only array, for the length of the block.
+
+        GPU work may read meanwhile. At the end the array is emptied; if something else still
+        refers to the memory, leaving raises BufferExportedError, and the buffer stays borrowed until
+        that is gone.
+
+        Raises BufferBorrowedError while unfinished GPU work may write it.
+        """
+        from cudadrv._host_view import host_view
+        return host_view(self, self.readonly())
+
+    def write(self):
+        """``with buffer.write() as array:`` a writable array, for the length of the block.
+
+        As `read`, and no GPU work may use the buffer meanwhile.
+        """
+        from cudadrv._host_view import host_view
+        self.usable()
+        return host_view(self, self)
+
+    def readonly(self):
+        """An object that exports the same bytes read-only, and so shares them with GPU reads."""
+        self.usable()
+        return ReadOnly(self)
+
+    def __array__(self, dtype=None, copy=None):
+        """``numpy.asarray(buffer)``: an array over the bytes, which borrows them while it lives.
+
+        NumPy comes here when the buffer protocol refuses, and would otherwise copy item by item.
+        """
+        return array_over(self, memoryview(self), dtype, copy)
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        self.export(view, flags, False, self)
+
+    def __releasebuffer__(self, Py_buffer *view):
+        _release(view)
+
+    cdef int export(self, Py_buffer *view, int flags, bint shared, object exporter) except -1:
+        """Fill in a view for the buffer protocol, and borrow for it."""
+        self.usable()
+        cdef Exported *exported = <Exported *>malloc(sizeof(Exported))
+        if exported is NULL:
+            raise MemoryError()
+        try:
+            self.open_view(&exported.view, not shared)
+        except BaseException:
+            free(exported)
+            raise
+        typed = self.item_format() != b""
+        exported.stride = self.itemsize if typed else 1
+        exported.shape = self.count if typed else self.nbytes
+        view.buf = <void *><size_t>self.pointer()
+        view.obj = exporter
+        view.len = self.nbytes
+        view.itemsize = exported.stride
+        view.readonly = shared
+        view.ndim = 1
+        view.format = <char *>(self.format if typed else b"B") if flags & PyBUF_FORMAT else NULL
+        view.shape = &exported.shape if flags & PyBUF_ND else NULL
+        view.strides = &exported.stride if flags & PyBUF_STRIDES == PyBUF_STRIDES else NULL
+        view.suboffsets = NULL
+        view.internal = exported
+        return 0
+
+    def item_format(self):
+        """How the buffer protocol spells the dtype; b"" where it cannot, and bytes are exported."""
+        if self.format is None:
+            try:
+                self.format = memoryview(np.empty(0, self.dtype)).format.encode()
+            except (ValueError, BufferError):
+                self.format = b""
+        return self.format
+
+    # ---- borrowing for the host ----
+
+    cdef int open_view(self, own_export *view, bint writes) except -1:
+        """Borrow all bytes for the host, waiting for the GPU if the policy says so, or raise."""
+        cdef own_access access
+        cdef own_conflict conflict
+        self.borrow(&access, OWN_WRITE if writes else OWN_READ)
+        while True:
+            answer = own_export_open(engine, &access, here(), view, &conflict)
+            if answer == OWN_OK:
+                return 0
+            work = work_of_slot(conflict.epoch.slot) if answer == OWN_MUST_WAIT else None
+            if work is None:
+                return refuse_host(answer, &conflict, writes, self.describe())
+            work.synchronize()
+
+    cdef bint fill_on_host(self, bytes item) except -1:
+        items = np.frombuffer(item, self.dtype)
+        return self.copy_in_on_host(np.broadcast_to(items, self.count))
+
+    cdef bint copy_in_on_host(self, array) except -1:
+        return _copy(self, array, True)
+
+    cdef bint copy_out_on_host(self, array) except -1:
+        return _copy(self, array, False)
+
+    def _item(self, key):
+        try:
+            index = operator.index(key)
+        except TypeError:
+            raise TypeError(f"indices are integers or slices, not {type(key).__name__}") from None
+        if not -self.count <= index < self.count:
+            raise IndexError(f"item {index} of {self.count}")
+        index %= self.count
+        return Buffer.__getitem__(self, slice(index, index + 1))
+
+
+cdef bint _copy(HostBuffer buffer, array, bint inward) except -1:
+    """Copy between a buffer and an array on the host. Both have the same number of bytes."""
+    cdef Py_buffer view
+    cdef own_export export
+    cdef void *ours = <void *><size_t>buffer.pointer()
+    if buffer.nbytes == 0:
+        return True
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    PyObject_GetBuffer(flat, &view, PyBUF_SIMPLE if inward else PyBUF_WRITABLE)
+    try:
+        buffer.open_view(&export, inward)
+        with nogil:
+            if inward:
+                memcpy(ours, view.buf, view.len)
+            else:
+                memcpy(view.buf, ours, view.len)
+        own_export_close(engine, &export)
+    finally:
+        PyBuffer_Release(&view)
+    return True
+
+
+cdef void _release(Py_buffer *view) noexcept:
+    cdef Exported *exported = <Exported *>view.internal
+    own_export_close(engine, &exported.view)
+    free(exported)
+
+
+def array_over(HostBuffer buffer, view, dtype=None, copy=None):
+    """The array that ``__array__`` of a buffer gives, over a memoryview of it."""
+    if dtype is not None and np.dtype(dtype) != buffer.dtype:
+        if copy is False:
+            raise ValueError(f"the items are {buffer.dtype}: other ones need a copy")
+        return buffer.to_numpy().astype(dtype)
+    array = np.asarray(view)
+    if array.dtype != buffer.dtype:
+        array = array.view(buffer.dtype)
+    return array.copy() if copy else array
+
+
+@cython.final
+cdef class ReadOnly:
+    """What ``buffer.readonly()`` gives: the same bytes, exported shared and read-only."""
+
+    cdef HostBuffer buffer
+
+    def __cinit__(self, HostBuffer buffer not None):
+        self.buffer = buffer
+
+    def __array__(self, dtype=None, copy=None):
+        """``numpy.asarray(buffer.readonly())``: a read-only array over the bytes."""
+        return array_over(self.buffer, memoryview(self), dtype, copy)
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        if flags & PyBUF_WRITABLE:
+            raise BufferError("this export is read-only; export the buffer itself to write")
+        self.buffer.export(view, flags, True, self)
+
+    def __releasebuffer__(self, Py_buffer *view):
+        _release(view)
+
+    def __repr__(self):
+        return f"<read-only export of {self.buffer!r}>"

@@ -1,0 +1,273 @@
+"""Memory: one allocation. Buffers and their parts share it; it goes when the last of them does."""
+
+from collections import Counter
+from typing import NamedTuple
+
+cimport cython
+from libc.stdlib cimport calloc
+
+from cudadrv._context cimport Context, enter_context, leave_context
+from cudadrv._driver cimport (
+    CU_MEM_ATTACH_GLOBAL, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CUdeviceptr, CUresult, CUstream,
+    bind_driver, cudadrv_table, cuMemAlloc, cuMemAllocAsync, cuMemAllocManaged, cuMemFreeAsync,
+    cuMemHostAlloc, last_failure,
+)
+from cudadrv._operation cimport Operation, issue, prepare
+from cudadrv._operation_names cimport ALLOCATION, RELEASE
+from cudadrv._ownership cimport (
+    OWN_BORROWED, OWN_OK, OWN_STRICT, OWN_WRITE, engine, own_access, own_conflict, own_memory,
+    own_memory_free, own_memory_prepare, own_snapshot_drop,
+)
+from cudadrv._refusal cimport refuse_close, refuse_operation
+from cudadrv._release cimport (
+    DEVICE, FOREIGN, LOCKED, STREAM_ORDERED, UNIFIED, MemoryKind, drain, free_memory,
+    internal_stream, release_later,
+)
+from cudadrv._site cimport here, place
+from cudadrv._stream cimport Stream
+
+from cudadrv._errors import CudaOutOfMemoryError
+
+bind_driver(&cudadrv_table)
+
+cdef tuple KINDS = ("device", "stream-ordered", "page-locked", "managed", "foreign")
+cdef void *_newest = NULL  # head of the list of live memory
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Memory:
+    """One allocation: internal to the buffers."""
+
+    def __dealloc__(self):
+        if self.state is not NULL:
+            _unlist(self)
+            release_later(self.kind, self.address, self.state, self.context)
+
+    cdef int close(self, Stream stream) except -1:
+        """Free it now, or raise. May block, as the driver does."""
+        cdef own_conflict conflict
+        cdef CUdeviceptr address = self.address
+        cdef CUresult status = CUDA_SUCCESS
+        cdef bint pushed = False
+        if self.kind == STREAM_ORDERED and address != 0 and not self.context.lost:
+            return _close_on(self, stream)
+        answer = own_memory_free(engine, self.state, True, &conflict)
+        if answer == OWN_BORROWED and self.context.lost:
+            self.state.closed = True
+        elif answer != OWN_OK:
+            refuse_close(answer, &conflict, self.label)
+        _unlist(self)
+        self.address = 0
+        if address == 0 or self.kind == FOREIGN or self.context.lost:
+            return 0
+        with nogil:
+            status = enter_context(self.context.raw, &pushed)
+            if status == CUDA_SUCCESS:
+                status = free_memory(self.kind, address)
+                leave_context(pushed)
+            self.context.check(status)
+        return 0
+
+    cdef int give_away(self) except -1:
+        """Close it without freeing it, or raise."""
+        cdef own_conflict conflict
+        answer = own_memory_free(engine, self.state, True, &conflict)
+        if answer != OWN_OK:
+            refuse_close(answer, &conflict, self.label)
+        _unlist(self)
+        self.address = 0
+        return 0
+
+
+cdef Memory allocate(
+    MemoryKind kind, Context context, size_t nbytes, unsigned int flags, Stream stream, str label
+):
+    """Allocate, after giving back what has died; without bytes, no driver call is made."""
+    cdef Memory memory = _new_memory(kind, context, nbytes, label)
+    cdef CUresult status
+    memory.stream = stream
+    drain(False)
+    context.usable()
+    if nbytes == 0:
+        return memory
+    status = _call(memory, flags)
+    if status == CUDA_ERROR_OUT_OF_MEMORY:
+        drain(True)
+        status = _call(memory, flags)
+    if status == CUDA_ERROR_OUT_OF_MEMORY:
+        raise CudaOutOfMemoryError(
+            <int>status, last_failure().decode(),
+            f"{nbytes} bytes were asked for {label}. {memory_report()}")
+    context.check(status)
+    _list(memory)
+    return memory
+
+
+cdef Memory adopt(
+    MemoryKind kind, Context context, CUdeviceptr address, size_t nbytes, object owner, str label
+):
+    """Memory that somebody else allocated."""
+    cdef Memory memory = _new_memory(kind, context, nbytes, label)
+    memory.address = address
+    memory.owner = owner
+    _list(memory)
+    return memory
+
+
+cdef Memory _new_memory(MemoryKind kind, Context context, size_t nbytes, str label):
+    cdef Memory memory = Memory.__new__(Memory)
+    memory.context = context
+    memory.kind = kind
+    memory.nbytes = nbytes
+    memory.label = label
+    memory.site = here()
+    memory.state = <own_memory *>calloc(1, sizeof(own_memory))
+    if memory.state is NULL:
+        raise MemoryError()
+    own_memory_prepare(memory.state, nbytes)
+    memory.state.managed = kind == UNIFIED
+    return memory
+
+
+cdef CUresult _call(Memory memory, unsigned int flags) except *:
+    cdef CUresult status
+    cdef bint pushed = False
+    if memory.kind == STREAM_ORDERED:
+        return _allocate_on(memory)
+    with nogil:
+        status = enter_context(memory.context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            if memory.kind == DEVICE:
+                status = cuMemAlloc(&memory.address, memory.nbytes)
+            elif memory.kind == LOCKED:
+                status = cuMemHostAlloc(<void **>&memory.address, memory.nbytes, flags)
+            else:
+                status = cuMemAllocManaged(
+                    &memory.address, memory.nbytes, CU_MEM_ATTACH_GLOBAL)
+            leave_context(pushed)
+    return status
+
+
+# ---- stream-ordered memory: allocating and freeing it are writes on a stream ----
+
+cdef struct StreamOrdered:
+    CUdeviceptr address
+    own_memory *state
+
+
+cdef CUresult _allocate_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    cdef StreamOrdered *memory = <StreamOrdered *>arguments
+    return cuMemAllocAsync(&memory.address, memory.state.nbytes, stream)
+
+
+cdef CUresult _free_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    cdef StreamOrdered *memory = <StreamOrdered *>arguments
+    cdef CUresult status = cuMemFreeAsync(memory.address, stream)
+    if status == CUDA_SUCCESS:
+        memory.state.closed = True  # before the issue lock goes: nobody can use it after the free
+    return status
+
+
+cdef int _write_on(
+    Memory memory, Stream stream, int name, StreamOrdered *ordered, bint free
+) except? -1:
+    """Issue the call as a write of the whole memory: 0, or the driver's status."""
+    cdef Operation operation
+    cdef own_access access
+    access.memory = memory.state
+    access.start = 0
+    access.stop = memory.nbytes
+    access.mode = OWN_WRITE
+    access.policy = OWN_STRICT
+    prepare(&operation, name, &access, 1, _free_call if free else _allocate_call, ordered)
+    reason = issue(&operation, stream)
+    if reason == 0:
+        own_snapshot_drop(engine, &operation.request.issued)
+    elif reason != CUDA_ERROR_OUT_OF_MEMORY:
+        refuse_operation(&operation, reason, stream, (memory.label,))
+    return reason
+
+
+cdef CUresult _allocate_on(Memory memory) except *:
+    cdef StreamOrdered ordered = StreamOrdered(0, memory.state)
+    status = _write_on(memory, memory.stream, ALLOCATION, &ordered, False)
+    memory.address = ordered.address
+    return <CUresult>status
+
+
+cdef int _close_on(Memory memory, Stream stream) except -1:
+    cdef StreamOrdered ordered = StreamOrdered(memory.address, memory.state)
+    if stream is None:
+        stream = memory.stream
+        if stream.closed:  # then the host must know that its users are done
+            stream = internal_stream(memory.context)
+    _write_on(memory, stream, RELEASE, &ordered, True)
+    _unlist(memory)
+    memory.address = 0
+    return 0
+
+
+# ---- what is alive ----
+
+class LiveBuffer(NamedTuple):
+    """A buffer whose memory is allocated: see `live_buffers`."""
+
+    kind: str
+    label: str
+    nbytes: int
+    device: int
+    site: str
+
+
+cdef void _list(Memory memory) noexcept:
+    global _newest
+    memory.older = _newest
+    if _newest is not NULL:
+        (<Memory>_newest).newer = <void *>memory
+    _newest = <void *>memory
+
+
+cdef void _unlist(Memory memory) noexcept:
+    global _newest
+    if memory.newer is NULL and memory.older is NULL and _newest is not <void *>memory:
+        return
+    if memory.newer is not NULL:
+        (<Memory>memory.newer).older = memory.older
+    else:
+        _newest = memory.older
+    if memory.older is not NULL:
+        (<Memory>memory.older).newer = memory.newer
+    memory.newer = memory.older = NULL
+
+
+def live_buffers():
+    """List the buffers that hold memory, newest first.
+
+    Returns
+    -------
+    list of LiveBuffer
+        ``kind`` of memory, ``label`` (class and name), ``nbytes``, ``device`` ordinal, and ``site``:
+        the line that made it. Parts of a buffer are not listed.
+    """
+    cdef void *each = _newest
+    found = []
+    while each is not NULL:
+        memory = <Memory>each
+        found.append(LiveBuffer(KINDS[memory.kind], memory.label, memory.nbytes,
+                                memory.context.device.ordinal, place(memory.site)))
+        each = memory.older
+    return found
+
+
+def memory_report():
+    """Say in text which lines hold how much memory, the largest first."""
+    count, nbytes = Counter(), Counter()
+    for buffer in live_buffers():
+        what = f"{buffer.kind}, made at {buffer.site}"
+        count[what] += 1
+        nbytes[what] += buffer.nbytes
+    if not count:
+        return "No buffer of this process is alive."
+    lines = [f"  {size} bytes in {count[what]} {what}" for what, size in nbytes.most_common(20)]
+    return f"Live buffers hold {sum(nbytes.values())} bytes:\n" + "\n".join(lines)

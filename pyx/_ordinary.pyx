@@ -1,0 +1,45 @@
+"""Ordinary host memory: arrays, bytes and other objects with the buffer protocol, as arrays."""
+
+import numpy as np
+
+from cudadrv._copy cimport refuse_other_dtype
+from cudadrv._region cimport Region
+
+
+cdef object array_of(object source, Region target):
+    """A C-contiguous array of the source's items, if they fit the target."""
+    array = _as_array(source)
+    _check(array, target)
+    return np.ascontiguousarray(array)
+
+
+cdef object target_array(object target, Region source):
+    """The target as an array whose memory can be written as it is."""
+    array = _as_array(target)
+    _check(array, source)
+    if not array.flags.writeable:
+        raise ValueError("copy_to needs an array that is writable, and this one is read-only")
+    if not array.flags.c_contiguous:
+        raise ValueError("copy_to needs a C-contiguous array; copy to a contiguous one and assign"
+                         " that: strided[...] = contiguous")
+    return array
+
+
+cdef object _as_array(object ordinary):
+    if isinstance(ordinary, np.ndarray):
+        return ordinary
+    try:
+        return np.asarray(memoryview(ordinary))
+    except TypeError:
+        raise TypeError(
+            f"{type(ordinary).__name__} is neither a buffer of this library nor an object with the"
+            " buffer protocol; make an array of it first: numpy.asarray(..., dtype)") from None
+
+
+cdef int _check(object array, Region region) except -1:
+    refuse_other_dtype(region, array.dtype, f"the array of shape {array.shape} ({array.dtype})")
+    if array.size != region.count:
+        raise ValueError(f"{region.describe()} has {region.count} items, and the array of shape"
+                         f" {array.shape} has {array.size}; copy between parts of the same size:"
+                         " buffer[a:b]")
+    return 0

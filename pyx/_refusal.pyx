@@ -1,0 +1,96 @@
+"""Refusal: the exceptions that say who holds a buffer, since when, and what to do.
+
+Every message has the same four parts: what was wanted, who is in the way and from which line, that
+nothing orders the two, and the way out.
+"""
+
+from cudadrv._operation cimport REFUSED, Operation
+from cudadrv._operation_names cimport operation_name, stream_name
+from cudadrv._ownership cimport (
+    OWN_EXPORTED, OWN_MEMORY_CLOSED, OWN_NO_MEMORY, OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE,
+    own_conflict,
+)
+from cudadrv._site cimport place
+from cudadrv._stream cimport STREAM_IS_CLOSED, Stream
+
+from cudadrv._errors import BufferBorrowedError, BufferClosedError, BufferExportedError
+
+cdef str WAIT_ON_HOST = "stream.synchronize(), token.wait(), or event.synchronize() on an event" \
+                        " recorded after it"
+cdef str WAIT_ON_STREAM = "stream.wait(...) of that stream, of its token, or of an event recorded" \
+                          " after it"
+cdef str END_VIEW = "leave its `with` block, delete the array that refers to it, or call release()" \
+                    " on the memoryview"
+
+
+cdef int refuse_operation(
+    Operation *operation, int reason, Stream stream, tuple targets
+) except -1:
+    """Raise for a reason of `issue`; `targets` describes the buffers of the operation's accesses."""
+    cdef own_conflict *conflict = &operation.request.conflict
+    if reason > REFUSED:
+        return stream.refuse(reason)
+    answer = REFUSED - reason
+    if answer == OWN_STREAM_CLOSED:
+        return stream.refuse(STREAM_IS_CLOSED)
+    if answer == OWN_NO_MEMORY:
+        raise MemoryError("no host memory to note who uses the buffer")
+    target = targets[conflict.access]
+    if answer == OWN_MEMORY_CLOSED:
+        return refuse_closed(target)
+    verb = _verb(operation.request.accesses[conflict.access].mode)
+    wanted = f"cannot {verb} {target} by {operation_name(operation.request.operation)} on" \
+             f" {stream_name(stream.order.number, stream.order.order)}"
+    if answer == OWN_EXPORTED:
+        raise BufferExportedError(f"{wanted}:\n{_view(conflict)}")
+    raise BufferBorrowedError(
+        f"{wanted}:\n{_user(conflict)}\n"
+        "  and nothing orders this operation after it.\n"
+        f"  Order it with: {WAIT_ON_STREAM}; or wait for it on the host with\n"
+        f"  {WAIT_ON_HOST}.")
+
+
+cdef int refuse_host(
+    int answer, own_conflict *conflict, bint writes, str target
+) except -1:
+    """Raise for a host access that the engine refused."""
+    if answer == OWN_MEMORY_CLOSED:
+        return refuse_closed(target)
+    raise BufferBorrowedError(
+        f"cannot {'write' if writes else 'read'} {target} from the host:\n{_user(conflict)}\n"
+        "  and nothing orders this access after it.\n"
+        f"  Release it with: {WAIT_ON_HOST}.")
+
+
+cdef int refuse_close(int answer, own_conflict *conflict, str target) except -1:
+    """Raise for memory that somebody still uses."""
+    if answer == OWN_EXPORTED:
+        raise BufferExportedError(f"cannot close {target}:\n{_view(conflict)}")
+    raise BufferBorrowedError(
+        f"cannot close {target}:\n{_user(conflict)}\n"
+        "  and that is not known to be complete.\n"
+        f"  Release it with: {WAIT_ON_HOST}.\n"
+        "  Or drop the last reference instead: its memory then outlives the work.")
+
+
+cdef int refuse_closed(str target) except -1:
+    raise BufferClosedError(f"{target} is closed; its memory is no longer there")
+
+
+cdef str _verb(int mode):
+    return "read" if mode == OWN_READ else "write" if mode == OWN_WRITE else "use"
+
+
+cdef str _user(own_conflict *conflict):
+    """The operation in the way."""
+    mode = conflict.epoch.mode
+    doing = "read" if mode == OWN_READ else "written" if mode == OWN_WRITE else "used"
+    return f"  it is being {doing} by {operation_name(conflict.epoch.operation)} on" \
+           f" {stream_name(conflict.number, conflict.order)}," \
+           f" queued at {place(conflict.epoch.site)},"
+
+
+cdef str _view(own_conflict *conflict):
+    """The host view in the way."""
+    return f"  a host view of it is alive, made at {place(conflict.site)}.\n" \
+           f"  Release it: {END_VIEW}."

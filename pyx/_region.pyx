@@ -1,0 +1,168 @@
+"""Region: some items of an allocation. What all buffers are underneath."""
+
+import operator
+
+import numpy as np
+
+from cudadrv._context cimport Context
+from cudadrv._driver cimport CUdeviceptr
+from cudadrv._external cimport check_external
+from cudadrv._memory cimport Memory, adopt, allocate
+from cudadrv._ownership cimport own_access
+from cudadrv._policy cimport policy_name, policy_of
+from cudadrv._refusal cimport refuse_closed
+from cudadrv._release cimport FOREIGN, STREAM_ORDERED, UNIFIED
+from cudadrv._site cimport place
+from cudadrv._stream cimport Stream
+
+from cudadrv._errors import BufferClosedError
+
+
+cdef class Region:
+    """Items of one dtype in an allocation: the base of `Buffer`."""
+
+    def __len__(self):
+        return self.count
+
+    @property
+    def address(self):
+        """The first byte's address, as an int. What is done with it is not seen here.
+
+        The same number works on the device, and for `LockedBuffer` and `UnifiedBuffer` on the host.
+        """
+        self.usable()
+        return self.pointer()
+
+    @property
+    def context(self):
+        return self.memory.context
+
+    @property
+    def device(self):
+        return self.memory.context.device
+
+    @property
+    def closed(self):
+        """Whether it was closed or moved."""
+        return self.moved or bool(self.memory.state.closed)
+
+    @property
+    def ordering(self):
+        """This buffer's own policy, or None: see `cudadrv.ordering`. Parts made later inherit it."""
+        return self.policy
+
+    @ordering.setter
+    def ordering(self, value):
+        self.policy = policy_name(value)
+
+    cdef int allocate(
+        self, object count, object dtype, Context context, Stream stream, unsigned int flags,
+        object name
+    ) except -1:
+        """Be the whole of new memory."""
+        dtype = checked_dtype(dtype)
+        number = _checked_count(count, dtype)
+        label = _checked_label(self, name)
+        kind = STREAM_ORDERED if stream is not None else self.kind
+        memory = allocate(kind, context, number * dtype.itemsize, flags, stream, label)
+        return _fill_in(self, memory, number, dtype, name)
+
+    cdef int adopt(
+        self, object address, object count, object dtype, Context context, object name,
+        object owner, bint ours
+    ) except -1:
+        """Be the whole of memory that exists, and free it in the end if it is `ours`."""
+        dtype = checked_dtype(dtype)
+        number = _checked_count(count, dtype)
+        label = _checked_label(self, name)
+        first = operator.index(address)
+        check_external(context, self.kind, first, number * dtype.itemsize, label)
+        memory = adopt(self.kind if ours else FOREIGN, context, first, number * dtype.itemsize,
+                       owner, label)
+        memory.state.managed = self.kind == UNIFIED
+        return _fill_in(self, memory, number, dtype, name)
+
+    cdef int usable(self) except -1:
+        """Refuse a closed or moved buffer, a lost context, a forked process."""
+        self.memory.context.usable()
+        if self.moved:
+            raise BufferClosedError(
+                f"{self.describe()} was moved at {place(self.moved_at)}; use what that call returned")
+        if self.memory.state.closed:
+            refuse_closed(self.describe())
+        return 0
+
+    cdef CUdeviceptr pointer(self) noexcept:
+        return self.memory.address + self.start if self.memory.address else 0
+
+    cdef int borrow(self, own_access *access, int mode) except -1:
+        """Fill in the access of an operation that uses all of it."""
+        access.memory = self.memory.state
+        access.start = self.start
+        access.stop = self.start + self.nbytes
+        access.mode = mode
+        access.policy = policy_of(self.policy, self.memory.context.policy)
+        return 0
+
+    cdef str describe(self):
+        """As in messages: ``LockedBuffer 'frames'[0:4096] (float32)``."""
+        name = f" {self.name!r}" if self.name is not None else ""
+        first = self.start // self.itemsize if self.start % self.itemsize == 0 else None
+        where = f"[{first}:{first + self.count}]" if first is not None \
+            else f"[{self.start}:{self.start + self.nbytes} bytes]"
+        return f"{type(self).__name__}{name}{where} ({self.dtype})"
+
+    cdef Region share(self, size_t start, Py_ssize_t count, object dtype):
+        """Another buffer of the same class over part of the same memory."""
+        cdef Region region = type(self).__new__(type(self))
+        _fill_in(region, self.memory, count, dtype, self.name)
+        region.start = start
+        region.policy = self.policy
+        region.part = True
+        return region
+
+
+cdef int _fill_in(Region region, Memory memory, Py_ssize_t count, object dtype, str name) except -1:
+    region.memory = memory
+    region.count = count
+    region.dtype = dtype
+    region.itemsize = dtype.itemsize
+    region.nbytes = <size_t>count * <size_t>region.itemsize
+    region.name = name
+    return 0
+
+
+cdef object checked_dtype(object dtype):
+    """The NumPy dtype, if items of it can live in a buffer."""
+    checked = np.dtype(dtype)
+    if checked.hasobject or checked.kind == "T":
+        raise TypeError(f"dtype {checked} holds Python objects, which no device can use; choose one "
+                        "of a fixed size without objects")
+    if checked.itemsize == 0:
+        raise ValueError(f"dtype {checked} has items of 0 bytes; give it a size, such as 'S8'")
+    if checked.subdtype is not None:
+        raise ValueError(f"dtype {checked} is an array of items; use {checked.base} and multiply the"
+                         " count, or wrap it in a structured dtype")
+    return checked
+
+
+cdef Py_ssize_t _checked_count(object count, object dtype) except -1:
+    """The number of items, if there can be so many."""
+    try:
+        number = operator.index(count)
+    except TypeError:
+        raise TypeError(f"count must be an integer, not {count!r}") from None
+    if number < 0:
+        raise ValueError(f"count must not be negative, and is {number}")
+    if number * dtype.itemsize >= 1 << 63:
+        raise ValueError(f"count is {number}: no memory has {number} items of {dtype.itemsize} bytes")
+    return number
+
+
+cdef str _checked_label(Region region, object name):
+    """Class and name, for messages."""
+    if name is None:
+        return type(region).__name__
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a str, not {type(name).__name__}")
+    return f"{type(region).__name__} {name!r}"

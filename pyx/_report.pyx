@@ -1,0 +1,71 @@
+"""Report: who uses a buffer, for `borrows` and `explain`."""
+
+from typing import NamedTuple
+
+from libc.stdlib cimport free, malloc
+
+from cudadrv._operation_names cimport operation_name, stream_name
+from cudadrv._ownership cimport OWN_READ, OWN_WRITE, engine, own_borrow, own_borrows
+from cudadrv._region cimport Region
+from cudadrv._site cimport place
+
+
+class Borrow(NamedTuple):
+    """One GPU use of a buffer that is not known to be complete.
+
+    ``mode`` is "read", "write" or "shared"; ``stream`` is the stream's name as messages show it;
+    ``operation`` and ``site`` say what queued it and where; ``start`` and ``stop`` are bytes of the
+    buffer.
+    """
+
+    mode: str
+    stream: str
+    operation: str
+    site: str
+    start: int
+    stop: int
+
+
+cdef tuple borrows_of(Region region):
+    cdef own_borrow *found
+    cdef size_t end = region.start + region.nbytes
+    cdef unsigned int count
+    cdef unsigned int i
+    if region.nbytes == 0:
+        return ()
+    count = own_borrows(engine, region.memory.state, region.start, end, NULL, 0)
+    if count == 0:
+        return ()
+    found = <own_borrow *>malloc(count * sizeof(own_borrow))
+    if found is NULL:
+        raise MemoryError()
+    try:
+        count = min(
+            count, own_borrows(engine, region.memory.state, region.start, end, found, count))
+        borrows = []
+        for i in range(count):
+            borrows.append(_borrow(&found[i], region.start))
+        return tuple(borrows)
+    finally:
+        free(found)
+
+
+cdef object _borrow(own_borrow *found, size_t start):
+    mode = found.epoch.mode
+    return Borrow(
+        "read" if mode == OWN_READ else "write" if mode == OWN_WRITE else "shared",
+        stream_name(found.number, found.order), operation_name(found.epoch.operation),
+        place(found.epoch.site), found.start - start, found.stop - start)
+
+
+cdef str explain_region(Region region):
+    borrows = borrows_of(region)
+    if not borrows:
+        return f"{region.describe()} is free: no GPU work that uses it may be unfinished."
+    lines = [f"{region.describe()} is in use:"]
+    for each in borrows:
+        lines.append(f"  bytes {each.start}:{each.stop}: {each.mode} by {each.operation} on"
+                     f" {each.stream}, queued at {each.site}")
+    lines.append("Release it with: stream.synchronize(), token.wait(), or event.synchronize() on an"
+                 " event recorded after it.")
+    return "\n".join(lines)

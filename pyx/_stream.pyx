@@ -1,0 +1,414 @@
+"""Stream: a queue of work, and the current one of a `with` block."""
+
+import threading
+from contextvars import ContextVar
+
+cimport cython
+
+from cudadrv._context cimport Context, default_context, enter_context, leave_context
+from cudadrv._driver cimport (
+    CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_DEFAULT, CU_STREAM_LEGACY,
+    CU_STREAM_NON_BLOCKING, CU_STREAM_PER_THREAD, CUDA_ERROR_NOT_READY, CUDA_SUCCESS,
+    CUresult, CUstream, CUstreamCaptureStatus, bind_driver, cudadrv_table,
+    cuEventRecord, cuStreamCreateWithPriority, 
+    cuStreamGetPriority, cuStreamIsCapturing, cuStreamQuery, cuStreamWaitEvent,
+)
+from cudadrv._event cimport Event, Waitable, new_event
+from cudadrv._ghost cimport bury_stream, drop_stream, make_room
+from cudadrv._operation_names cimport stream_name
+from cudadrv._ownership cimport (
+    OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, OWN_OPEN, engine, own_join, own_join_host,
+    own_lock_both, own_record, own_record_as, own_snapshot, own_snapshot_drop, own_snapshot_take,
+    own_stream_close, own_stream_open, own_unlock_both, own_use, pthread_mutex_lock,
+    pthread_mutex_unlock,
+)
+
+from cudadrv._errors import OwnershipError
+
+bind_driver(&cudadrv_table)
+
+_after_wait = None  # what a synchronization does besides: it may release memory
+_current = ContextVar("cudadrv.stream", default=None)  # (stream, what it was before)
+_per_thread = threading.local()
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Stream:
+    """A queue of work, which runs in order.
+
+    Work of different streams is ordered by events (`record`, `wait`) and by nothing else, apart from
+    the rules of the default streams. Inside ``with stream:`` it is the current stream of its
+    context, for calls that name none.
+
+    Parameters
+    ----------
+    blocking : bool, optional
+        Whether it is ordered with the context's legacy default stream (CU_STREAM_DEFAULT). Streams
+        are not (CU_STREAM_NON_BLOCKING) unless asked.
+    priority : int, optional
+        Lower numbers run first; see `Context.priority_range`.
+    device : Device, optional
+        Whose primary context it belongs to; default: the current one.
+
+    Raises
+    ------
+    ValueError
+        The device has no such priority.
+
+    Driver function: cuStreamCreateWithPriority.
+    """
+
+    def __init__(self, *, bint blocking=False, int priority=0, device=None):
+        cdef Context context = default_context() if device is None else device.context
+        cdef unsigned int flags = CU_STREAM_DEFAULT if blocking else CU_STREAM_NON_BLOCKING
+        if priority:
+            greatest, least = context.priority_range
+            if not greatest <= priority <= least:
+                raise ValueError(
+                    f"priority is {priority}, and must be from {greatest} (runs first) to {least}")
+        make_room(context)
+        cdef CUresult status
+        cdef bint pushed = False
+        with nogil:
+            status = enter_context(context.raw, &pushed)
+            if status == CUDA_SUCCESS:
+                status = cuStreamCreateWithPriority(&self.raw, flags, priority)
+                leave_context(pushed)
+            context.check(status)
+        self.ours = True
+        _open(self, context, OWN_BLOCKING if blocking else OWN_NON_BLOCKING)
+
+    @staticmethod
+    def legacy(*, device=None):
+        """The legacy default stream of a context (CU_STREAM_LEGACY).
+
+        Work on it runs after all earlier work of the context's blocking streams, and their later
+        work after it. Non-blocking streams are not ordered with it.
+        """
+        cdef Context context = default_context() if device is None else device.context
+        if context.legacy is None:
+            context.legacy = wrap_stream(context, CU_STREAM_LEGACY, OWN_LEGACY, None)
+        return context.legacy
+
+    @staticmethod
+    def per_thread(*, device=None):
+        """The default stream of this thread (CU_STREAM_PER_THREAD), a blocking stream.
+
+        Each thread has its own. Using one, or a token of it, in another thread is a ValueError: the
+        driver would take it for that thread's own.
+        """
+        cdef Context context = default_context() if device is None else device.context
+        cdef Stream stream
+        streams = _per_thread.__dict__.setdefault("streams", {})
+        if context not in streams:
+            stream = wrap_stream(context, CU_STREAM_PER_THREAD, OWN_BLOCKING, None)
+            stream.thread = threading.get_ident()
+            streams[context] = stream
+        return streams[context]
+
+    @staticmethod
+    def from_handle(handle, owner=None):
+        """Use a stream of another library, by its CUstream as an int. It is never destroyed here.
+
+        The same stream gives the same object while one is alive. Work that the other library
+        queues on it is not seen: hand memory over with an event or a synchronization.
+
+        Parameters
+        ----------
+        handle : int
+            0 and 1 are the legacy default stream, 2 is this thread's default stream.
+        owner : object, optional
+            Kept alive with the result.
+
+        Driver functions: cuStreamGetCtx, cuStreamGetFlags.
+        """
+        from cudadrv._foreign import stream_from_handle
+        return stream_from_handle(handle, owner)
+
+    def __dealloc__(self):
+        if self.order is not NULL:
+            drop_stream(self.context, self.raw, self.order, self.ours, self.thread)
+
+    @property
+    def device(self):
+        return self.context.device
+
+    @property
+    def blocking(self):
+        """Whether it is ordered with the legacy default stream."""
+        return self.order.order != OWN_NON_BLOCKING
+
+    @property
+    def priority(self):
+        """Lower numbers run first (cuStreamGetPriority)."""
+        cdef int priority = 0
+        cdef CUresult status
+        self.usable()
+        with nogil:
+            status = cuStreamGetPriority(self.raw, &priority)
+            self.context.check(status)
+        return priority
+
+    @property
+    def handle(self):
+        """The CUstream, as an int, for other libraries. What they queue is not seen here."""
+        self.usable()
+        self.exposed = True
+        return <size_t>self.raw
+
+    def __int__(self):
+        return self.handle
+
+    def __cuda_stream__(self):
+        """The protocol by which other libraries take a stream: ``(version, handle)``."""
+        return 0, self.handle
+
+    @property
+    def closed(self):
+        return self.order.state != OWN_OPEN
+
+    @property
+    def done(self):
+        """Whether all its work is complete; does not block.
+
+        True counts as an observation, like `synchronize`.
+
+        Driver function: cuStreamQuery.
+        """
+        cdef own_snapshot snapshot
+        cdef bint pushed = False
+        cdef int reason
+        self.usable()
+        own_snapshot_take(engine, self.order, &snapshot)
+        try:
+            with nogil:
+                pthread_mutex_lock(self.order.issue)
+                reason = self.enter(&pushed)
+                if reason == 0:
+                    reason = cuStreamQuery(self.raw)
+                    leave_context(pushed)
+                pthread_mutex_unlock(self.order.issue)
+            if reason == CUDA_ERROR_NOT_READY:
+                return False
+            if reason:
+                self.refuse(reason)
+            own_join_host(engine, &snapshot)
+            return True
+        finally:
+            own_snapshot_drop(engine, &snapshot)
+
+    def synchronize(self):
+        """Block until all work queued up to this call is complete.
+
+        From then on the host may use what that work used. Signals such as Ctrl-C interrupt it.
+
+        Driver functions: cuStreamQuery, then cuEventRecord and cuEventQuery.
+        """
+        if not self.done:
+            self.waitable().synchronize()
+        if _after_wait is not None:
+            _after_wait()
+
+    def waitable(self):
+        """An event recorded now, of the library's own."""
+        return self.record_event(new_event(self.context, CU_EVENT_DISABLE_TIMING))
+
+    def record(self, Event event=None):
+        """Record an event after the work queued so far; return it.
+
+        Without one, a new event without timing is made. Does not block.
+
+        Raises ValueError if the event is closed or of another context.
+
+        Driver function: cuEventRecord.
+        """
+        if event is None:
+            return self.waitable()
+        event.context.usable()
+        if event.context is not self.context:
+            raise ValueError(f"the event is of {event.context!r}, and {self!r} of another context")
+        return self.record_event(event)
+
+    def wait(self, work not None):
+        """Let all later work of this stream run after something. Does not block the host.
+
+        Parameters
+        ----------
+        work : Event, Token or Stream
+            An event as it is recorded now; recording it again later changes nothing here. A token's
+            operation. Another stream's work queued so far.
+
+        Raises
+        ------
+        EventNotRecordedError
+            The event was never recorded: the driver would not wait.
+        TypeError, ValueError
+            It is something else; it is closed.
+
+        Driver functions: cuStreamWaitEvent, and cuEventRecord for a token or a stream.
+        """
+        if isinstance(work, Stream):
+            self.usable()
+            self.wait_for((<Stream>work).waitable())
+        elif isinstance(work, Waitable):
+            self.usable()
+            if not (<Waitable>work).is_known():
+                self.wait_for((<Waitable>work).event_of())
+        else:
+            raise TypeError(
+                f"a stream waits for an Event, a Token or a Stream, not {type(work).__name__}")
+
+    def close(self):
+        """Destroy it without waiting; queued work still runs, and keeps its borrows.
+
+        Closing twice does nothing. A default stream cannot be closed (ValueError), and closing a
+        foreign one only ends its use here.
+
+        Driver functions: cuEventRecord, cuStreamDestroy.
+        """
+        if self.closed:
+            return
+        if self is self.context.legacy or self.thread:
+            raise ValueError("a default stream lives as long as its context; it cannot be closed")
+        if self.context.lost:
+            own_stream_close(engine, self.order)
+            return
+        self.usable()
+        bury_stream(self.context, self.raw, self.order, self.ours)
+
+    def __enter__(self):
+        """Make it the current stream of its context, for calls that name none."""
+        self.usable()
+        _current.set((self, _current.get()))
+        return self
+
+    def __exit__(self, *exception):
+        current = _current.get()
+        if current is None or current[0] is not self:
+            raise RuntimeError("`with stream` blocks must end in reverse order")
+        _current.set(current[1])
+
+    def __repr__(self):
+        name = stream_name(self.order.number, self.order.order)
+        if self.thread:
+            name = f"per-thread default {name}"
+        return f"<{name}{', closed' if self.closed else ''}, device {self.context.device.ordinal}>"
+
+    cdef int usable(self) except -1:
+        """Refuse before any driver call."""
+        if self.context is None:
+            raise TypeError("this Stream was never initialized")
+        self.context.usable()
+        if self.order.state != OWN_OPEN:
+            self.refuse(STREAM_IS_CLOSED)
+        if self.thread and self.thread != threading.get_ident():
+            raise ValueError(
+                f"{self!r} belongs to another thread; in this one the driver would take it for this"
+                " thread's own. Use Stream.per_thread() here, or a stream of your own.")
+        return 0
+
+    cdef int enter(self, bint *pushed) except? -1 nogil:
+        """Begin a driver call on it, with its issue lock held: 0, or why not."""
+        cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
+        cdef CUresult status
+        if self.order.state != OWN_OPEN:
+            return STREAM_IS_CLOSED
+        status = enter_context(self.context.raw, pushed)
+        if status == CUDA_SUCCESS and self.exposed:
+            status = cuStreamIsCapturing(self.raw, &capture)
+            if status == CUDA_SUCCESS and capture == CU_STREAM_CAPTURE_STATUS_NONE:
+                return 0
+            leave_context(pushed[0])
+            return STREAM_IS_CAPTURING if status == CUDA_SUCCESS else status
+        return status
+
+    cdef int refuse(self, int reason) except -1:
+        """Raise for what `enter` or the driver answered."""
+        if reason == STREAM_IS_CLOSED:
+            raise ValueError(f"{stream_name(self.order.number, self.order.order)} is closed")
+        if reason == STREAM_IS_CAPTURING:
+            raise OwnershipError(
+                f"{self!r} is capturing a graph, begun by another library; cudadrv cannot yet take"
+                " part in a capture. End it first.")
+        return self.context.raise_failure(<CUresult>reason)
+
+    cdef Event record_event(self, Event event, own_snapshot *as_of=NULL):
+        """Record an event; it stands for all work so far, or for the earlier point `as_of`."""
+        cdef bint pushed = False
+        cdef int reason
+        self.usable()
+        with nogil:
+            own_lock_both(self.order.issue, &event.state.issue)
+            reason = self.enter(&pushed)
+            if reason == 0:
+                reason = cuEventRecord(event.raw, self.raw)
+                if reason == 0 and as_of is not NULL:
+                    own_record_as(engine, as_of, &event.state)
+                elif reason == 0 and own_use(engine, self.order):
+                    own_record(engine, self.order, &event.state)
+                leave_context(pushed)
+            own_unlock_both(self.order.issue, &event.state.issue)
+        if reason:
+            self.refuse(reason)
+        return event
+
+    cdef int wait_for(self, Event event) except -1:
+        cdef bint pushed = False
+        cdef int reason
+        cdef bint joined = True
+        with nogil:
+            own_lock_both(self.order.issue, &event.state.issue)
+            reason = self.enter(&pushed)
+            if reason == 0:
+                reason = cuStreamWaitEvent(self.raw, event.raw, 0)
+                if reason == 0:
+                    joined = own_use(engine, self.order) \
+                        and own_join(engine, self.order, &event.state.snapshot)
+                leave_context(pushed)
+            own_unlock_both(self.order.issue, &event.state.issue)
+        if reason:
+            self.refuse(reason)
+        if not joined:
+            raise MemoryError("no memory to note what the stream waits for; it does wait")
+        return 0
+
+
+def call_after_wait(function):
+    """Let every `Stream.synchronize` end with a call of this function."""
+    global _after_wait
+    _after_wait = function
+
+
+cdef Stream stream_for(object stream, Context context):
+    """The stream of a call: the argument, else the context's current one, else None."""
+    if stream is not None:
+        if not isinstance(stream, Stream):
+            raise TypeError(f"stream must be a Stream, not {type(stream).__name__}")
+        return stream
+    current = _current.get()
+    while current is not None:
+        if (<Stream>current[0]).context is context:
+            return current[0]
+        current = current[1]
+    return None
+
+
+cdef int _open(Stream stream, Context context, int order) except -1:
+    stream.context = context
+    stream.order = own_stream_open(engine, context.domain, order)
+    if stream.order is NULL:
+        raise MemoryError()
+    context.streams.add(stream)
+    return 0
+
+
+cdef Stream wrap_stream(Context context, CUstream handle, int order, object owner):
+    """A stream that is not ours to destroy."""
+    cdef Stream stream = Stream.__new__(Stream)
+    context.usable()
+    stream.raw = handle
+    stream.exposed = True
+    stream.owner = owner
+    _open(stream, context, order)
+    return stream

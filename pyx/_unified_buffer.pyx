@@ -1,0 +1,45 @@
+"""UnifiedBuffer: managed memory."""
+
+cimport cython
+
+from cudadrv._buffer cimport buffer_context
+from cudadrv._host_buffer cimport HostBuffer
+from cudadrv._release cimport UNIFIED
+
+
+@cython.final
+cdef class UnifiedBuffer(HostBuffer):
+    """Managed memory: one address for the host and the device, moved by the driver on demand.
+
+    The host reads and writes it like an array, while no GPU work uses it; an access that would race
+    with the GPU is an error, never a slow surprise. On devices where the attribute
+    ``concurrent_managed_access`` is 0, any unfinished work excludes the host.
+
+    Parameters
+    ----------
+    count : int
+        Number of items; 0 makes an empty buffer without memory.
+    dtype : dtype-like, optional
+        Any NumPy dtype of a fixed size without objects; bytes unless given.
+    device : Device, optional
+        In whose primary context it is allocated; default: the current one.
+    name : str, optional
+        For messages.
+
+    The contents are undefined at first.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A count, dtype or name that cannot be.
+    CudaOutOfMemoryError
+        The message lists the live buffers by line.
+
+    Driver function: cuMemAllocManaged.
+    """
+
+    def __cinit__(self):
+        self.kind = UNIFIED
+
+    def __init__(self, count, dtype="u1", *, device=None, name=None):
+        self.allocate(count, dtype, buffer_context(device), None, 0, name)

@@ -1,0 +1,146 @@
+#include "allocation.h"
+
+#include "state.h"
+
+#include <cstring>
+#include <sys/mman.h>
+#include <unistd.h>
+
+// Allocations of all kinds: the table of what is alive, and where its bytes are.
+
+namespace soft {
+namespace {
+
+constexpr uintptr_t lowest_host_address = 65536;
+
+size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+size_t capacity_of(size_t bytes) { return round_up(bytes, 512); }
+
+bool exceeds_machine(size_t bytes) {
+    static const size_t machine = size_t(sysconf(_SC_PHYS_PAGES)) * size_t(sysconf(_SC_PAGESIZE));
+    return bytes > machine;
+}
+
+Allocation &add(const Context &context, uintptr_t begin, char *host, size_t bytes,
+                MemoryKind kind) {
+    State &driver = state();
+    Allocation &allocation = driver.allocations[begin];
+    allocation.begin = begin;
+    allocation.bytes = bytes;
+    allocation.kind = kind;
+    allocation.host = host;
+    allocation.device = context.device;
+    allocation.owner = const_cast<Context *>(&context);
+    allocation.context = context.handle;
+    allocation.id = driver.new_id();
+    driver.live_allocations[static_cast<int>(kind)]++;
+    if (kind != MemoryKind::Registered)
+        driver.live_bytes += bytes;
+    return allocation;
+}
+
+} // namespace
+
+Allocation *find_allocation(uintptr_t address) {
+    auto &allocations = state().allocations;
+    auto next = allocations.upper_bound(address);
+    if (next == allocations.begin())
+        return nullptr;
+    Allocation &candidate = std::prev(next)->second;
+    return address - candidate.begin < candidate.bytes ? &candidate : nullptr;
+}
+
+Allocation *find_range(uintptr_t begin, size_t bytes) {
+    Allocation *allocation = find_allocation(begin);
+    return allocation && bytes <= allocation->bytes - (begin - allocation->begin) ? allocation
+                                                                                  : nullptr;
+}
+
+bool never_host_memory(uintptr_t address) {
+    if (address < lowest_host_address)
+        return true;
+    for (const auto &device : state().devices)
+        if (device->arena.contains(address))
+            return true;
+    return false;
+}
+
+CUresult allocate_device(const Context &context, size_t bytes, MemoryKind kind,
+                         Allocation *&result) {
+    State &driver = state();
+    Device &device = *context.device;
+    size_t capacity = driver.settings.memory;
+    if (bytes > capacity || device.used + capacity_of(bytes) > capacity)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!device.arena.reserved() && !device.arena.reserve(capacity))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    uintptr_t address = device.arena.allocate(bytes);
+    if (!address)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    device.used += capacity_of(bytes);
+    result = &add(context, address, device.arena.alias(address), bytes, kind);
+    return CUDA_SUCCESS;
+}
+
+CUresult allocate_host(const Context &context, size_t bytes, MemoryKind kind, unsigned flags,
+                       Allocation *&result) {
+    if (exceeds_machine(bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    void *address =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (address == MAP_FAILED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    std::memset(address, fresh_memory, bytes);
+    result = &add(context, reinterpret_cast<uintptr_t>(address), static_cast<char *>(address),
+                  bytes, kind);
+    result->flags = flags;
+    return CUDA_SUCCESS;
+}
+
+void register_host(const Context &context, void *address, size_t bytes, unsigned flags) {
+    Allocation &allocation = add(context, reinterpret_cast<uintptr_t>(address),
+                                 static_cast<char *>(address), bytes, MemoryKind::Registered);
+    allocation.flags = flags;
+}
+
+Remains forget_allocation(Allocation &allocation) {
+    State &driver = state();
+    Remains remains{allocation.kind, allocation.device, allocation.begin, allocation.host,
+                    allocation.bytes};
+    if (allocation.on_device())
+        allocation.device->used -= capacity_of(allocation.bytes);
+    driver.live_allocations[static_cast<int>(allocation.kind)]--;
+    if (allocation.kind != MemoryKind::Registered)
+        driver.live_bytes -= allocation.bytes;
+    driver.allocations.erase(remains.begin);
+    return remains;
+}
+
+void give_back(const Remains &remains) {
+    switch (remains.kind) {
+    case MemoryKind::Device:
+    case MemoryKind::Async:
+        remains.device->arena.release(remains.begin);
+        remains.device->arena.discard(remains.begin, remains.bytes);
+        break;
+    case MemoryKind::Host:
+    case MemoryKind::Managed:
+        munmap(remains.host, remains.bytes);
+        break;
+    case MemoryKind::Registered:
+        break;
+    }
+}
+
+void free_allocation(Allocation &allocation) { give_back(forget_allocation(allocation)); }
+
+void free_context_memory(const Context &context) {
+    std::vector<Allocation *> owned;
+    for (auto &entry : state().allocations)
+        if (entry.second.owner == &context)
+            owned.push_back(&entry.second);
+    for (Allocation *allocation : owned)
+        free_allocation(*allocation);
+}
+
+} // namespace soft

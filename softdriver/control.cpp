@@ -1,0 +1,157 @@
+#include "control.h"
+
+#include "state.h"
+
+#include <cstring>
+
+namespace soft {
+
+thread_local std::string last_error;
+
+namespace {
+
+constexpr const char *version_text = "0.1.0";
+
+bool context_alive() {
+    return state().contexts.size() != 0;
+}
+
+int fail(const std::string &why) {
+    last_error = why;
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+int configure(const char *text) {
+    State &driver = state();
+    Settings before = driver.settings, after = before;
+    std::string problem = apply_settings(text, after);
+    if (!problem.empty())
+        return fail(problem);
+    bool hardware = after.devices != before.devices ||
+                    after.concurrent_managed != before.concurrent_managed;
+    if (hardware && context_alive())
+        return fail("devices and concurrent_managed cannot change while a context is alive");
+    driver.settings = after;
+    bool seeded = std::strstr(text ? text : "", "seed=") || after.schedule != before.schedule;
+    if (seeded)
+        driver.random = Random(after.seed);
+    if (driver.initialised && after.devices != before.devices)
+        driver.create_devices();
+    driver.scheduler.reconsider();
+    last_error.clear();
+    return CUDA_SUCCESS;
+}
+
+uint64_t primary_retains() {
+    uint64_t retains = 0;
+    for (const auto &device : state().devices)
+        retains += device->primary_retains;
+    return retains;
+}
+
+uint64_t created_contexts() {
+    uint64_t created = 0;
+    for (const auto &entry : state().contexts)
+        created += !entry.second->primary;
+    return created;
+}
+
+uint64_t count(const char *kind) {
+    static const char *const memory_kinds[] = {"device", "async", "host", "managed", "registered"};
+    State &driver = state();
+    for (size_t i = 0; i < std::size(memory_kinds); i++)
+        if (!std::strcmp(kind, memory_kinds[i]))
+            return driver.live_allocations[i];
+    if (!std::strcmp(kind, "streams"))
+        return driver.streams.size();
+    if (!std::strcmp(kind, "events"))
+        return driver.events.size();
+    if (!std::strcmp(kind, "graphs"))
+        return driver.graphs.size();
+    if (!std::strcmp(kind, "contexts"))
+        return created_contexts();
+    if (!std::strcmp(kind, "primary"))
+        return primary_retains();
+    if (!std::strcmp(kind, "bytes"))
+        return driver.live_bytes;
+    last_error = std::string("unknown kind '") + kind + "'";
+    return ~uint64_t(0);
+}
+
+// Everything goes, sticky errors too: the driver as after cuInit. Threads keep no context.
+void reset(Lock &lock) {
+    State &driver = state();
+    auto everything = [](const Stream &) { return true; };
+    driver.scheduler.drop(everything);
+    driver.scheduler.settle(lock, everything);
+    std::vector<ContextPtr> contexts;
+    for (const auto &entry : driver.contexts)
+        contexts.push_back(entry.second);
+    for (const auto &context : contexts)
+        destroy_context(lock, context);
+    std::vector<uintptr_t> graphs;
+    for (const auto &entry : driver.graphs)
+        graphs.push_back(entry.first);
+    for (uintptr_t graph : graphs)
+        driver.graphs.erase(graph);
+    for (const auto &device : driver.devices) {
+        device->sticky = CUDA_SUCCESS;
+        device->primary_retains = 0;
+        device->primary_flags = 0;
+    }
+    driver.settings.faults.clear();
+    thread_state().contexts.clear();
+}
+
+} // namespace
+} // namespace soft
+
+using namespace soft;
+
+extern "C" int cudadrvSoftConfigure(const char *settings) {
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    Lock lock(state().mutex);
+    return configure(settings);
+}
+
+extern "C" const char *cudadrvSoftError(void) { return last_error.c_str(); }
+
+extern "C" unsigned long long cudadrvSoftCount(const char *kind) {
+    if (in_forked_child() || !kind)
+        return ~0ull;
+    Lock lock(state().mutex);
+    return count(kind);
+}
+
+extern "C" unsigned long long cudadrvSoftCalls(const char *function) {
+    if (!function || !*function)
+        return all_calls();
+    Function found = find_function(function);
+    return found == Function::Count ? 0 : calls_of(found);
+}
+
+extern "C" int cudadrvSoftDrain(void) {
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    Lock lock(state().mutex);
+    state().scheduler.drain(lock);
+    return CUDA_SUCCESS;
+}
+
+extern "C" unsigned long long cudadrvSoftPending(void) {
+    if (in_forked_child())
+        return 0;
+    Lock lock(state().mutex);
+    return state().scheduler.pending();
+}
+
+extern "C" int cudadrvSoftReset(void) {
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    Lock lock(state().mutex);
+    reset(lock);
+    return CUDA_SUCCESS;
+}
+
+extern "C" const char *cudadrvSoftVersion(void) { return version_text; }

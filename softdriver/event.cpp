@@ -1,0 +1,124 @@
+#include "event.h"
+
+#include "state.h"
+
+namespace soft {
+namespace {
+
+CUresult find_event(CUevent handle, EventPtr &event) {
+    event = state().events.find(reinterpret_cast<uintptr_t>(handle));
+    return event ? context_status(event->owner) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+std::vector<OperationPtr> event_targets(const Event &event) {
+    if (!event.recorded)
+        return {};
+    return {event.recorded};
+}
+
+} // namespace
+
+SOFT_API(cuEventCreate, (CUevent * handle, unsigned flags), (handle, flags)) {
+    constexpr unsigned known =
+        CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+    bool interprocess = flags & CU_EVENT_INTERPROCESS;
+    if (!handle || (flags & ~known) || (interprocess && !(flags & CU_EVENT_DISABLE_TIMING)))
+        return CUDA_ERROR_INVALID_VALUE;
+    auto event = std::make_shared<Event>();
+    event->context = call.context;
+    event->owner = call.context.get();
+    event->flags = flags;
+    event->handle = reinterpret_cast<CUevent>(state().events.insert(event, state().reuse()));
+    *handle = event->handle;
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuEventDestroy_v2, (CUevent handle), (handle)) {
+    EventPtr event;
+    CUresult status = find_event(handle, event);
+    if (!event)
+        return handle ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_HANDLE;
+    if (status == CUDA_SUCCESS)
+        state().events.erase(reinterpret_cast<uintptr_t>(handle));
+    return status;
+}
+
+SOFT_STREAM_API(cuEventRecord, (CUevent handle, CUstream stream_handle), (handle, stream_handle)) {
+    EventPtr event;
+    StreamPtr stream;
+    if (CUresult status = find_event(handle, event))
+        return status;
+    if (CUresult status = resolve_stream(call, stream_handle, stream))
+        return status;
+    if (stream->owner != event->owner)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (stream->capture)
+        return capture_record(*stream, *event);
+    auto operation = std::make_shared<Operation>();
+    OperationPtr queued;
+    if (CUresult status = submit(*stream, std::move(operation), &queued))
+        return status;
+    event->recorded = std::move(queued);
+    event->capture = nullptr;
+    event->patience = 0;
+    return CUDA_SUCCESS;
+}
+
+SOFT_STREAM_API(cuEventRecordWithFlags, (CUevent handle, CUstream stream, unsigned flags),
+                (handle, stream, flags)) {
+    if (flags & ~unsigned(CU_EVENT_RECORD_EXTERNAL))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuEventRecord_body(call, handle, stream);
+}
+
+SOFT_API(cuEventQuery, (CUevent handle), (handle)) {
+    EventPtr event;
+    if (CUresult status = find_event(handle, event))
+        return status;
+    if (CUresult status = refuse_captured(*event))
+        return status;
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
+    bool done = state().scheduler.poll(call.lock, event_targets(*event), event->patience);
+    return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+SOFT_API(cuEventSynchronize, (CUevent handle), (handle)) {
+    EventPtr event;
+    if (CUresult status = find_event(handle, event))
+        return status;
+    if (CUresult status = refuse_captured(*event))
+        return status;
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
+    ContextPtr context = event->context.lock();
+    state().scheduler.finish(call.lock, event_targets(*event));
+    return context_status(context.get());
+}
+
+SOFT_API(cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end),
+         (milliseconds, start, end)) {
+    EventPtr events[2];
+    if (CUresult status = find_event(start, events[0]))
+        return status;
+    if (CUresult status = find_event(end, events[1]))
+        return status;
+    if (!milliseconds)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (const EventPtr &event : events)
+        if (!event->recorded || (event->flags & CU_EVENT_DISABLE_TIMING))
+            return CUDA_ERROR_INVALID_HANDLE;
+    OperationPtr first = events[0]->recorded, last = events[1]->recorded;
+    if (!state().scheduler.poll(call.lock, {first, last}, events[1]->patience))
+        return CUDA_ERROR_NOT_READY;
+    *milliseconds = std::chrono::duration<float, std::milli>(last->finished - first->finished)
+                        .count();
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuEventElapsedTime_v2, (float *milliseconds, CUevent start, CUevent end),
+         (milliseconds, start, end)) {
+    return cuEventElapsedTime_body(call, milliseconds, start, end);
+}
+
+} // namespace soft

@@ -1,0 +1,113 @@
+#include "state.h"
+
+// Page-locked memory: the driver's own, and the program's own when registered.
+
+namespace soft {
+namespace {
+
+constexpr unsigned alloc_flags =
+    CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+constexpr unsigned register_flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+                                    CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
+
+Allocation *find_locked(void *address) {
+    Allocation *allocation = find_allocation(reinterpret_cast<uintptr_t>(address));
+    return allocation && allocation->page_locked() ? allocation : nullptr;
+}
+
+// The page-locked allocation of a kind that begins at an address, or null.
+Allocation *find_start(void *address, MemoryKind kind) {
+    Allocation *allocation = find_locked(address);
+    bool starts = allocation && allocation->kind == kind && allocation->host == address;
+    return starts ? allocation : nullptr;
+}
+
+bool overlaps(uintptr_t begin, size_t bytes) {
+    auto &allocations = state().allocations;
+    auto next = allocations.lower_bound(begin);
+    return find_allocation(begin) || (next != allocations.end() && next->first - begin < bytes);
+}
+
+// Frees after waiting for the whole device, as all frees of memory that the host can touch do.
+CUresult remove(Call &call, void *address, MemoryKind kind, CUresult unknown) {
+    Allocation *allocation = find_start(address, kind);
+    if (!allocation)
+        return unknown;
+    if (CUresult status = context_status(allocation->owner))
+        return status;
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
+    Device *device = allocation->device;
+    state().scheduler.finish(call.lock, device_targets(*device));
+    if (device->sticky)
+        return device->sticky;
+    allocation = find_start(address, kind);
+    if (!allocation)
+        return unknown;
+    free_allocation(*allocation);
+    return CUDA_SUCCESS;
+}
+
+} // namespace
+
+SOFT_API(cuMemHostAlloc, (void **address, size_t bytes, unsigned flags), (address, bytes, flags)) {
+    if (!address || (flags & ~alloc_flags))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
+    *address = nullptr;
+    if (!bytes)
+        return CUDA_SUCCESS;
+    Allocation *allocation = nullptr;
+    if (CUresult status = allocate_host(*call.context, bytes, MemoryKind::Host, flags, allocation))
+        return status;
+    *address = allocation->host;
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuMemAllocHost_v2, (void **address, size_t bytes), (address, bytes)) {
+    return cuMemHostAlloc_body(call, address, bytes, 0);
+}
+
+SOFT_API(cuMemFreeHost, (void *address), (address)) {
+    if (!address)
+        return CUDA_SUCCESS;
+    return remove(call, address, MemoryKind::Host, CUDA_ERROR_INVALID_VALUE);
+}
+
+SOFT_API(cuMemHostRegister_v2, (void *address, size_t bytes, unsigned flags),
+         (address, bytes, flags)) {
+    auto begin = reinterpret_cast<uintptr_t>(address);
+    if (never_host_memory(begin) || !bytes || begin + bytes < begin || (flags & ~register_flags))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
+    if (overlaps(begin, bytes))
+        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    register_host(*call.context, address, bytes, flags);
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuMemHostUnregister, (void *address), (address)) {
+    if (!address)
+        return CUDA_ERROR_INVALID_VALUE;
+    return remove(call, address, MemoryKind::Registered, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+}
+
+SOFT_API(cuMemHostGetDevicePointer_v2, (CUdeviceptr * result, void *address, unsigned flags),
+         (result, address, flags)) {
+    if (!result || flags || !find_locked(address))
+        return CUDA_ERROR_INVALID_VALUE;
+    *result = reinterpret_cast<uintptr_t>(address);
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuMemHostGetFlags, (unsigned *flags, void *address), (flags, address)) {
+    const Allocation *allocation = find_locked(address);
+    if (!flags || !allocation || allocation->kind != MemoryKind::Host)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = allocation->flags | CU_MEMHOSTALLOC_DEVICEMAP;
+    return CUDA_SUCCESS;
+}
+
+} // namespace soft

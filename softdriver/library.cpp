@@ -1,0 +1,42 @@
+#include "state.h"
+
+#include <dlfcn.h>
+
+namespace soft {
+namespace {
+
+constexpr int driver_version = 13000;
+
+// The workers never end, so the library must never be unloaded under them.
+void stay_loaded() {
+    Dl_info self;
+    if (dladdr(reinterpret_cast<void *>(&stay_loaded), &self) && self.dli_fname)
+        dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
+} // namespace
+
+SOFT_API(cuInit, (unsigned flags), (flags)) {
+    State &driver = state();
+    if (flags || !driver.environment_error.empty()) {
+        last_error = driver.environment_error;
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (driver.initialised)
+        return CUDA_SUCCESS;
+    if (!driver.settings.devices)
+        return CUDA_ERROR_NO_DEVICE;
+    stay_loaded();
+    driver.create_devices();
+    driver.initialised = true;
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuDriverGetVersion, (int *version), (version)) {
+    if (!version)
+        return CUDA_ERROR_INVALID_VALUE;
+    *version = driver_version;
+    return CUDA_SUCCESS;
+}
+
+} // namespace soft

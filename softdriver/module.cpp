@@ -1,0 +1,21 @@
+// The library is built as a Python extension module, so that wheels can carry it; it is opened by
+// its path, as any driver library. Nothing else here knows of Python, and what this needs of it
+// is weak: a program without Python can load the library too.
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+extern "C" PyObject *PyModuleDef_Init(PyModuleDef *) __attribute__((weak));
+
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                                 "cudadrv._softdriver",
+                                 "The software driver: a libcuda in software, opened by its path.",
+                                 0,
+                                 nullptr,
+                                 nullptr,
+                                 nullptr,
+                                 nullptr,
+                                 nullptr};
+
+PyMODINIT_FUNC PyInit__softdriver(void) {
+    return PyModuleDef_Init(&definition);
+}

@@ -1,0 +1,176 @@
+#include "stream.h"
+
+#include "state.h"
+
+#include <algorithm>
+
+namespace soft {
+
+StreamPtr create_stream(const ContextPtr &context, StreamKind kind, unsigned flags, int priority) {
+    auto stream = std::make_shared<Stream>();
+    stream->id = state().new_id();
+    stream->kind = kind;
+    stream->context = context;
+    stream->owner = context.get();
+    stream->flags = flags;
+    stream->priority = std::clamp(priority, greatest_priority, least_priority);
+    return stream;
+}
+
+StreamPtr default_stream(Call &call, const ContextPtr &context, bool per_thread) {
+    if (!per_thread)
+        return context->legacy;
+    StreamPtr &stream = context->per_thread[call.thread];
+    if (!stream)
+        stream = create_stream(context, StreamKind::PerThread, CU_STREAM_DEFAULT, 0);
+    return stream;
+}
+
+CUresult resolve_stream(Call &call, CUstream handle, StreamPtr &stream) {
+    if (!handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
+        if (CUresult status = context_status(call.context.get()))
+            return status;
+        bool per_thread = handle ? handle == CU_STREAM_PER_THREAD : call.per_thread;
+        stream = default_stream(call, call.context, per_thread);
+        return CUDA_SUCCESS;
+    }
+    stream = state().streams.find(reinterpret_cast<uintptr_t>(handle));
+    return stream ? context_status(stream->owner) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+namespace {
+
+// The legacy stream is ordered after the blocking streams of its context, and they after it.
+void order_with_legacy(const Stream &stream, Operation &operation) {
+    if (stream.kind == StreamKind::Legacy) {
+        for (const Stream *other : state().scheduler.busy())
+            if (other != &stream && other->owner == stream.owner && other->blocking())
+                operation.waits.push_back(other->queue.back());
+    } else if (stream.blocking()) {
+        const StreamPtr &legacy = stream.owner->legacy;
+        if (!legacy->idle())
+            operation.waits.push_back(legacy->queue.back());
+    }
+}
+
+} // namespace
+
+CUresult submit(Stream &stream, OperationPtr operation, OperationPtr *queued) {
+    if (stream.capture)
+        return capture_node(stream);
+    if (stream.kind == StreamKind::Legacy)
+        if (CUresult status = refuse_implicit(*stream.owner))
+            return status;
+    operation->stream = stream.shared_from_this();
+    order_with_legacy(stream, *operation);
+    if (queued)
+        *queued = operation;
+    state().scheduler.enqueue(std::move(operation));
+    return CUDA_SUCCESS;
+}
+
+std::vector<OperationPtr> stream_targets(const Stream &stream) {
+    std::vector<OperationPtr> targets;
+    if (!stream.idle())
+        targets.push_back(stream.queue.back());
+    if (stream.kind == StreamKind::Legacy)
+        for (const Stream *other : state().scheduler.busy())
+            if (other != &stream && other->owner == stream.owner && other->blocking())
+                targets.push_back(other->queue.back());
+    return targets;
+}
+
+std::vector<OperationPtr> context_targets(const Context &context) {
+    std::vector<OperationPtr> targets;
+    for (const Stream *stream : state().scheduler.busy())
+        if (stream->owner == &context)
+            targets.push_back(stream->queue.back());
+    return targets;
+}
+
+std::vector<OperationPtr> device_targets(const Device &device) {
+    std::vector<OperationPtr> targets;
+    for (const Stream *stream : state().scheduler.busy())
+        if (stream->owner->device == &device)
+            targets.push_back(stream->queue.back());
+    return targets;
+}
+
+SOFT_API(cuStreamCreateWithPriority, (CUstream * handle, unsigned flags, int priority),
+         (handle, flags, priority)) {
+    if (!handle || (flags & ~unsigned(CU_STREAM_NON_BLOCKING)))
+        return CUDA_ERROR_INVALID_VALUE;
+    StreamPtr stream = create_stream(call.context, StreamKind::Created, flags, priority);
+    stream->handle = reinterpret_cast<CUstream>(state().streams.insert(stream, state().reuse()));
+    *handle = stream->handle;
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuStreamCreate, (CUstream * handle, unsigned flags), (handle, flags)) {
+    return cuStreamCreateWithPriority_body(call, handle, flags, 0);
+}
+
+// Returns at once: queued work keeps its stream and still runs.
+SOFT_API(cuStreamDestroy_v2, (CUstream handle), (handle)) {
+    StreamPtr stream = state().streams.find(reinterpret_cast<uintptr_t>(handle));
+    if (!stream || stream->destroyed)
+        return handle && reinterpret_cast<uintptr_t>(handle) > 2 ? CUDA_ERROR_INVALID_CONTEXT
+                                                                 : CUDA_ERROR_INVALID_HANDLE;
+    if (CUresult status = context_status(stream->owner))
+        return status;
+    if (stream->capture)
+        stream->destroyed = true; // goes when the capture ends
+    else
+        state().streams.erase(reinterpret_cast<uintptr_t>(handle));
+    return CUDA_SUCCESS;
+}
+
+SOFT_STREAM_API(cuStreamSynchronize, (CUstream handle), (handle)) {
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    if (CUresult status = refuse_captured(*stream))
+        return status;
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
+    ContextPtr context = stream->context.lock();
+    state().scheduler.finish(call.lock, stream_targets(*stream));
+    return context_status(context.get());
+}
+
+SOFT_STREAM_API(cuStreamQuery, (CUstream handle), (handle)) {
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    if (CUresult status = refuse_captured(*stream))
+        return status;
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
+    bool done = state().scheduler.poll(call.lock, stream_targets(*stream), stream->patience);
+    return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+SOFT_STREAM_API(cuStreamWaitEvent, (CUstream handle, CUevent event_handle, unsigned flags),
+                (handle, event_handle, flags)) {
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    EventPtr event = state().events.find(reinterpret_cast<uintptr_t>(event_handle));
+    if (!event)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (flags & ~unsigned(CU_EVENT_WAIT_EXTERNAL))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (stream->capture || event->capture)
+        return capture_wait(*stream, *event);
+    if (stream->kind == StreamKind::Legacy)
+        if (CUresult status = refuse_implicit(*stream->owner))
+            return status;
+    // A snapshot: what the event stands for now. Never recorded counts as complete.
+    if (!event->recorded || event->recorded->done())
+        return CUDA_SUCCESS;
+    auto operation = std::make_shared<Operation>();
+    operation->waits.push_back(event->recorded);
+    return submit(*stream, std::move(operation));
+}
+
+} // namespace soft

@@ -1,0 +1,42 @@
+#include "state.h"
+
+// What a program can ask about streams.
+
+namespace soft {
+namespace {
+
+template <class Value, class Read>
+CUresult read_stream(Call &call, CUstream handle, Value *value, Read read) {
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    if (!value)
+        return CUDA_ERROR_INVALID_VALUE;
+    *value = read(*stream);
+    return CUDA_SUCCESS;
+}
+
+} // namespace
+
+SOFT_STREAM_API(cuStreamGetFlags, (CUstream handle, unsigned *flags), (handle, flags)) {
+    return read_stream(call, handle, flags, [](Stream &stream) { return stream.flags; });
+}
+
+SOFT_STREAM_API(cuStreamGetPriority, (CUstream handle, int *priority), (handle, priority)) {
+    return read_stream(call, handle, priority, [](Stream &stream) { return stream.priority; });
+}
+
+SOFT_STREAM_API(cuStreamGetId, (CUstream handle, unsigned long long *id), (handle, id)) {
+    return read_stream(call, handle, id, [](Stream &stream) { return stream.id; });
+}
+
+SOFT_STREAM_API(cuStreamGetCtx, (CUstream handle, CUcontext *context), (handle, context)) {
+    return read_stream(call, handle, context, [](Stream &stream) { return stream.owner->handle; });
+}
+
+SOFT_STREAM_API(cuStreamGetDevice, (CUstream handle, CUdevice *device), (handle, device)) {
+    return read_stream(call, handle, device,
+                       [](Stream &stream) { return stream.owner->device->ordinal; });
+}
+
+} // namespace soft

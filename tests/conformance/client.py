@@ -1,0 +1,248 @@
+"""A small client of the CUDA driver API, by ctypes: raw calls, and cleaning up after a test."""
+
+import ctypes
+import threading
+import time
+
+SUCCESS = 0
+INVALID_VALUE = 1
+OUT_OF_MEMORY = 2
+NOT_INITIALIZED = 3
+INVALID_DEVICE = 101
+INVALID_CONTEXT = 201
+INVALID_HANDLE = 400
+ILLEGAL_STATE = 401
+NOT_READY = 600
+ILLEGAL_ADDRESS = 700
+CONTEXT_IS_DESTROYED = 709
+ALREADY_REGISTERED = 712
+NOT_REGISTERED = 713
+NOT_PERMITTED = 800
+CAPTURE_UNSUPPORTED = 900
+CAPTURE_INVALIDATED = 901
+CAPTURE_UNJOINED = 904
+CAPTURE_ISOLATION = 905
+CAPTURE_IMPLICIT = 906
+CAPTURED_EVENT = 907
+
+LEGACY, PER_THREAD = 1, 2
+NON_BLOCKING = 1
+DISABLE_TIMING = 2
+GEQ = 0
+
+HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+_TYPES = {
+    "i": ctypes.c_int,
+    "u": ctypes.c_uint,
+    "z": ctypes.c_size_t,
+    "p": ctypes.c_void_p,  # pointers and handles
+    "d": ctypes.c_uint64,  # device addresses
+    "q": ctypes.c_uint64,
+    "b": ctypes.c_ubyte,
+    "h": ctypes.c_ushort,
+    "s": ctypes.c_char_p,
+}
+
+_SIGNATURES = """
+cuInit u|cuDriverGetVersion p|cuGetErrorName ip|cuGetErrorString ip|cuGetProcAddress_v2 spiqp
+cuDeviceGet pi|cuDeviceGetCount p|cuDeviceGetName pii|cuDeviceTotalMem_v2 pi|cuDeviceGetAttribute pii
+cuDeviceGetUuid_v2 pi|cuDevicePrimaryCtxRetain pi|cuDevicePrimaryCtxRelease_v2 i
+cuDevicePrimaryCtxReset_v2 i|cuDevicePrimaryCtxGetState ipp
+cuCtxCreate_v2 pui|cuCtxDestroy_v2 p|cuCtxSetCurrent p|cuCtxGetCurrent p|cuCtxPushCurrent_v2 p
+cuCtxPopCurrent_v2 p|cuCtxGetDevice p|cuCtxSynchronize |cuCtxGetStreamPriorityRange pp|cuCtxGetId pp
+cuMemGetInfo_v2 pp|cuMemAlloc_v2 pz|cuMemFree_v2 d|cuMemAllocAsync pzp|cuMemFreeAsync dp
+cuMemHostAlloc pzu|cuMemAllocHost_v2 pz|cuMemFreeHost p|cuMemAllocManaged pzu
+cuMemHostRegister_v2 pzu|cuMemHostUnregister p|cuMemHostGetDevicePointer_v2 ppu|cuMemHostGetFlags pp
+cuMemGetAddressRange_v2 ppd|cuPointerGetAttribute pid|cuPointerGetAttributes uppd
+cuMemPrefetchAsync dzip
+cuMemcpy ddz|cuMemcpyAsync ddzp|cuMemcpyHtoD_v2 dpz|cuMemcpyDtoH_v2 pdz|cuMemcpyDtoD_v2 ddz
+cuMemcpyHtoDAsync_v2 dpzp|cuMemcpyDtoHAsync_v2 pdzp|cuMemcpyDtoDAsync_v2 ddzp
+cuMemsetD8_v2 dbz|cuMemsetD16_v2 dhz|cuMemsetD32_v2 duz|cuMemsetD2D8_v2 dzbzz|cuMemsetD2D32_v2 dzuzz
+cuMemsetD8Async dbzp|cuMemsetD16Async dhzp|cuMemsetD32Async duzp|cuMemsetD2D32Async dzuzzp
+cuStreamCreate pu|cuStreamCreateWithPriority pui|cuStreamDestroy_v2 p|cuStreamSynchronize p
+cuStreamQuery p|cuStreamQuery_ptsz p|cuStreamWaitEvent ppu|cuStreamGetFlags pp|cuStreamGetPriority pp
+cuStreamGetId pp|cuStreamGetCtx pp|cuStreamIsCapturing pp|cuStreamBeginCapture_v2 pi
+cuStreamEndCapture pp|cuGraphDestroy p|cuThreadExchangeStreamCaptureMode p
+cuStreamWaitValue32_v2 pduu|cuStreamWriteValue32_v2 pduu|cuLaunchHostFunc ppp
+cuEventCreate pu|cuEventDestroy_v2 p|cuEventRecord pp|cuEventQuery p|cuEventSynchronize p
+cuEventElapsedTime ppp
+"""
+
+COUNTED = [
+    "device",
+    "async",
+    "host",
+    "managed",
+    "registered",
+    "streams",
+    "events",
+    "graphs",
+    "contexts",
+    "primary",
+    "bytes",
+]
+
+
+class Library:
+    """A driver library: ``library(name, ...)`` is the status of a call."""
+
+    primary = None
+
+    def __init__(self, path):
+        self.path = path
+        self._lib = ctypes.CDLL(path)
+        for entry in _SIGNATURES.replace("\n", "|").split("|"):
+            if entry:
+                name, types = entry.split(" ")
+                getattr(self._lib, name).argtypes = [_TYPES[letter] for letter in types]
+        self.software = hasattr(self._lib, "cudadrvSoftConfigure")
+        if self.software:
+            for name in ("Count", "Calls", "Pending"):
+                getattr(self._lib, f"cudadrvSoft{name}").restype = ctypes.c_ulonglong
+            self._lib.cudadrvSoftError.restype = ctypes.c_char_p
+
+    def __call__(self, name, *arguments):
+        return getattr(self._lib, name)(*arguments)
+
+    def ok(self, name, *arguments):
+        status = self(name, *arguments)
+        assert status == SUCCESS, f"{name} returned {status}"
+
+    # Only on the software driver:
+
+    def configure(self, settings):
+        status = self._lib.cudadrvSoftConfigure(settings.encode())
+        assert status == SUCCESS, self.error()
+
+    def error(self):
+        return self._lib.cudadrvSoftError().decode()
+
+    def count(self, kind):
+        return self._lib.cudadrvSoftCount(kind.encode())
+
+    def calls(self, name=""):
+        return self._lib.cudadrvSoftCalls(name.encode())
+
+    def pending(self):
+        return self._lib.cudadrvSoftPending()
+
+    def counts(self):
+        return {kind: self.count(kind) for kind in COUNTED} if self.software else {}
+
+
+class Client:
+    """Makes streams, events and memory in the primary context, and frees them when closed."""
+
+    def __init__(self, lib):
+        self.lib = lib
+        self.call = lib
+        self.ok = lib.ok
+        self._undo = []
+        self._gates = []
+
+    def __enter__(self):
+        self.ok("cuCtxSetCurrent", self.lib.primary)
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def close(self):
+        for gate in self._gates:
+            gate.open()
+        self._gates.clear()
+        while self._undo:
+            name, *arguments = self._undo.pop()
+            self.call(name, *arguments)
+
+    def forget(self, name, value):
+        """The test has undone this itself."""
+        self._undo.remove((name, value))
+
+    def _make(self, undo, kind, name, *arguments):
+        handle = kind()
+        self.ok(name, ctypes.byref(handle), *arguments)
+        self._undo.append((undo, handle.value))
+        return handle.value
+
+    def stream(self, flags=NON_BLOCKING):
+        return self._make("cuStreamDestroy_v2", ctypes.c_void_p, "cuStreamCreate", flags)
+
+    def event(self, flags=0):
+        return self._make("cuEventDestroy_v2", ctypes.c_void_p, "cuEventCreate", flags)
+
+    def device(self, size):
+        return self._make("cuMemFree_v2", ctypes.c_uint64, "cuMemAlloc_v2", size)
+
+    def managed(self, size):
+        return self._make("cuMemFree_v2", ctypes.c_uint64, "cuMemAllocManaged", size, 1)
+
+    def host(self, size, fill=0):
+        address = self._make("cuMemFreeHost", ctypes.c_void_p, "cuMemHostAlloc", size, 0)
+        ctypes.memset(address, fill, size)
+        return address
+
+    def gate(self):
+        gate = Gate(self)
+        self._gates.append(gate)
+        return gate
+
+    def read(self, address, size):
+        """The bytes of device memory, after everything queued."""
+        self.ok("cuCtxSynchronize")
+        data = ctypes.create_string_buffer(size)
+        self.ok("cuMemcpyDtoH_v2", data, address, size)
+        return data.raw
+
+    def write(self, address, data):
+        self.ok("cuMemcpyHtoD_v2", address, data, len(data))
+        self.ok("cuCtxSynchronize")
+
+    def finish(self, stream):
+        """Polls until the stream is idle."""
+        return poll(lambda: self.call("cuStreamQuery", stream))
+
+
+class Gate:
+    """Keeps streams busy until it is opened: they wait for a word of page-locked memory."""
+
+    def __init__(self, client):
+        self._client = client
+        self._address = client.host(4)
+        self._word = ctypes.c_uint32.from_address(self._address)
+
+    def hold(self, stream):
+        self._client.ok("cuStreamWaitValue32_v2", stream, self._address, 1, GEQ)
+        return self
+
+    def open(self):
+        self._word.value = 1
+
+
+def poll(query, seconds=5.0):
+    """Repeats a query until it is not NOT_READY."""
+    end = time.monotonic() + seconds
+    while (status := query()) == NOT_READY:
+        assert time.monotonic() < end, "polling did not end"
+        time.sleep(0.0002)
+    return status
+
+
+def blocks(client, gate, name, *arguments):
+    """Calls in another thread; whether the call returns only once the gate has been opened."""
+    result = []
+
+    def run():
+        client.ok("cuCtxSetCurrent", client.lib.primary)
+        result.append(client.call(name, *arguments))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(0.05)
+    blocked = thread.is_alive()
+    gate.open()
+    thread.join(10)
+    assert not thread.is_alive(), f"{name} did not return"
+    assert result == [SUCCESS], f"{name} returned {result}"
+    return blocked

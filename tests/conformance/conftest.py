@@ -1,0 +1,75 @@
+"""Fixtures for tests that talk to a driver library directly, through ctypes.
+
+The same tests run on the software driver and, with ``--driver=cuda``, on a real one.
+"""
+
+import ctypes
+import os
+
+import pytest
+
+from .client import Client, Library
+
+SCHEDULES = ["eager", "lazy", "random"]
+
+
+def _kind(config):
+    return config.getoption("--driver", default="software")
+
+
+def _path(config):
+    path = os.environ.get("CUDADRV_TEST_LIBRARY")
+    if path:
+        return path
+    if _kind(config) == "cuda":
+        return "libcuda.so.1"
+    import cudadrv._softdriver
+
+    return cudadrv._softdriver.__file__
+
+
+@pytest.fixture(scope="session")
+def library_path(pytestconfig):
+    return _path(pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def lib(library_path):
+    """The driver library, initialised, with the primary context of device 0 kept alive."""
+    library = Library(library_path)
+    library.ok("cuInit", 0)
+    context = ctypes.c_void_p()
+    library.ok("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+    library.primary = context.value
+    yield library
+    library.ok("cuDevicePrimaryCtxRelease_v2", 0)
+
+
+@pytest.fixture
+def software(lib):
+    """The library, if it is the software driver."""
+    if not lib.software:
+        pytest.skip("about the software driver only")
+    return lib
+
+
+@pytest.fixture(params=SCHEDULES)
+def schedule(request, lib):
+    """Each schedule of the software driver in turn; a real driver has its own, and runs once."""
+    if not lib.software:
+        if request.param != SCHEDULES[0]:
+            pytest.skip("schedules are the software driver's")
+        return None
+    return request.param
+
+
+@pytest.fixture
+def client(lib, schedule):
+    """A client of the driver that gives back what its test made, and finds leaks."""
+    if lib.software:
+        lib.configure(f"schedule={schedule},seed=1,fault=none")
+    with Client(lib) as client:
+        before = lib.counts()
+        yield client
+        client.close()
+        assert lib.counts() == before

@@ -1,0 +1,209 @@
+"""What only the software driver has: schedules, faults, counts, capacity."""
+
+import ctypes
+import itertools
+
+import pytest
+
+from .client import NOT_READY, OUT_OF_MEMORY, SUCCESS, Client
+
+pytestmark = pytest.mark.software_only
+
+
+@pytest.fixture
+def settings(software):
+    yield software.configure
+    software.configure("schedule=eager,seed=1,memory=1GiB,fault=none")
+
+
+def test_lazy_runs_nothing_unasked(software, settings):
+    settings("schedule=lazy")
+    with Client(software) as client:
+        first, second, target = client.stream(), client.stream(), client.device(64)
+        client.ok("cuMemsetD8Async", target, 1, 64, first)
+        client.ok("cuMemsetD8Async", target, 2, 64, second)
+        assert software.pending() == 2
+        client.ok("cuStreamSynchronize", second)
+        assert software.pending() == 1
+        client.ok("cuStreamSynchronize", first)
+        assert software.pending() == 0
+
+
+def test_lazy_follows_event_waits(software, settings):
+    settings("schedule=lazy")
+    with Client(software) as client:
+        first, second, third = client.stream(), client.stream(), client.stream()
+        event, target = client.event(), client.device(64)
+        client.ok("cuMemsetD8Async", target, 1, 64, first)
+        client.ok("cuEventRecord", event, first)
+        client.ok("cuMemsetD8Async", target, 1, 64, first)
+        client.ok("cuMemsetD8Async", target, 1, 64, third)
+        client.ok("cuStreamWaitEvent", second, event, 0)
+        client.ok("cuStreamSynchronize", second)
+        assert software.pending() == 2
+
+
+@pytest.mark.parametrize("schedule", ["lazy", "random"])
+@pytest.mark.parametrize("seed", range(5))
+def test_polling_ends(software, settings, schedule, seed):
+    settings(f"schedule={schedule},seed={seed}")
+    with Client(software) as client:
+        stream, event, target = client.stream(), client.event(), client.device(64)
+        for name, handle in (("cuStreamQuery", stream), ("cuEventQuery", event)):
+            client.ok("cuMemsetD8Async", target, 1, 64, stream)
+            client.ok("cuEventRecord", event, stream)
+            answers = [client.call(name, handle) for _ in range(5)]
+            assert answers[-1] == SUCCESS
+            assert set(answers) <= {SUCCESS, NOT_READY}
+        client.ok("cuCtxSynchronize")
+
+
+def order_of_execution(software, seed):
+    """Three streams append their number to a list, one host-visible byte at a time."""
+    software.configure(f"schedule=random,seed={seed}")
+    with Client(software) as client:
+        streams = [client.stream() for _ in range(3)]
+        cell, log = client.device(64), client.host(64)
+        for step, stream in itertools.product(range(6), range(3)):
+            client.ok("cuMemsetD8Async", cell, 10 * step + stream, 1, streams[stream])
+            client.ok("cuMemcpyDtoHAsync_v2", log + 3 * step + stream, cell, 1, streams[stream])
+        client.ok("cuCtxSynchronize")
+        return ctypes.string_at(log, 18)
+
+
+def test_random_is_replayable(software, settings):
+    first = [order_of_execution(software, seed) for seed in range(8)]
+    again = [order_of_execution(software, seed) for seed in range(8)]
+    assert first == again
+    assert len(set(first)) > 1
+
+
+def test_drain(software, settings):
+    settings("schedule=lazy")
+    with Client(software) as client:
+        stream, target = client.stream(), client.device(64)
+        client.ok("cuMemsetD8Async", target, 1, 64, stream)
+        assert software.pending() == 1
+        software("cudadrvSoftDrain")
+        assert software.pending() == 0
+
+
+def test_fault_strikes_once(software, settings):
+    with Client(software) as client:
+        client.device(64)
+        settings("fault=cuMemAlloc_v2:2:2,fault=cuEventCreate:1:999")
+        client.device(64)
+        address = ctypes.c_uint64()
+        assert client.call("cuMemAlloc_v2", ctypes.byref(address), 64) == OUT_OF_MEMORY
+        assert client.call("cuEventCreate", ctypes.byref(address), 0) == 999
+        client.device(64)
+        client.event()
+
+
+def test_faults_can_be_cleared(software, settings):
+    settings("fault=cuMemAlloc_v2:1:2")
+    settings("fault=none")
+    with Client(software) as client:
+        client.device(64)
+
+
+def test_bad_settings_change_nothing(software, settings):
+    status = software("cudadrvSoftConfigure", b"memory=16MiB,schedule=sometimes")
+    assert status != SUCCESS
+    assert "schedule" in software.error()
+    with Client(software) as client:
+        client.device(32 << 20)
+
+
+def test_capacity(software, settings):
+    settings("memory=8MiB")
+    with Client(software) as client:
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        first = client.device(5 << 20)
+        address = ctypes.c_uint64()
+        assert client.call("cuMemAlloc_v2", ctypes.byref(address), 5 << 20) == OUT_OF_MEMORY
+        client.ok("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        assert (free.value, total.value) == (3 << 20, 8 << 20)
+        client.forget("cuMemFree_v2", first)
+        client.ok("cuMemFree_v2", first)
+        client.device(5 << 20)
+
+
+@pytest.mark.parametrize("size", [64, 1 << 20, 20 << 20])
+def test_fresh_memory_is_not_zero(software, settings, size):
+    with Client(software) as client:
+        for _ in range(3):
+            address = client.device(size)
+            assert client.read(address, size) == b"\xcd" * size
+            client.ok("cuMemsetD8_v2", address, 0, size)
+            client.forget("cuMemFree_v2", address)
+            client.ok("cuMemFree_v2", address)
+
+
+def test_addresses_are_not_reused(software, settings):
+    with Client(software) as client:
+        seen = set()
+        for _ in range(1000):
+            address = client.device(4096)
+            assert address not in seen
+            seen.add(address)
+            client.forget("cuMemFree_v2", address)
+            client.ok("cuMemFree_v2", address)
+
+
+def test_addresses_come_back_in_the_end(software, settings):
+    settings("memory=64MiB")
+    with Client(software) as client:
+        client.device(4096)
+        for _ in range(1200):
+            address = client.device(63 << 20)
+            client.forget("cuMemFree_v2", address)
+            client.ok("cuMemFree_v2", address)
+
+
+def test_stream_handles_are_reused_under_random(software, settings):
+    settings("schedule=random")
+    with Client(software) as client:
+        handles = []
+        for _ in range(20):
+            stream = client.stream()
+            handles.append(stream)
+            client.forget("cuStreamDestroy_v2", stream)
+            client.ok("cuStreamDestroy_v2", stream)
+        assert len(set(handles)) < len(handles)
+
+
+def test_counts(software, settings):
+    before = software.counts()
+    with Client(software) as client:
+        client.device(100), client.host(100), client.managed(100), client.stream(), client.event()
+        after = software.counts()
+    assert {kind: after[kind] - before[kind] for kind in after} == {
+        "device": 1,
+        "async": 0,
+        "host": 1,
+        "managed": 1,
+        "registered": 0,
+        "streams": 1,
+        "events": 1,
+        "graphs": 0,
+        "contexts": 0,
+        "primary": 0,
+        "bytes": 300,
+    }
+    assert software.counts() == before
+
+
+def test_calls_are_counted(software, settings):
+    before, total = software.calls("cuStreamQuery"), software.calls()
+    with Client(software) as client:
+        client.call("cuStreamQuery", None)
+        client.call("cuStreamQuery_ptsz", None)
+    assert software.calls("cuStreamQuery") == before + 2
+    assert software.calls() >= total + 3
+
+
+def test_name_says_what_it_is(software):
+    name = ctypes.create_string_buffer(100)
+    software.ok("cuDeviceGetName", name, 100, 0)
+    assert b"not a GPU" in name.value

@@ -1,0 +1,25 @@
+"""An engine for each test, and the way to the modules beside the tests."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from cudadrv._ownership import Domain, Engine, MemoryState, StreamState
+
+
+@pytest.fixture
+def domain():
+    return Domain(Engine())
+
+
+@pytest.fixture
+def memory(domain):
+    return MemoryState(domain.engine, 8)
+
+
+@pytest.fixture
+def streams(domain):
+    return [StreamState(domain) for _ in range(3)]

@@ -1,0 +1,168 @@
+"""Runs a program on the engine and on the oracle at once, and compares every answer."""
+
+from dataclasses import dataclass
+from itertools import count
+
+import oracle as model
+
+from cudadrv import _ownership as real
+
+
+class Disagreement(AssertionError):
+    """The engine and the oracle answered differently."""
+
+
+@dataclass(eq=False)
+class Both:
+    """An engine's object and the oracle's for the same thing."""
+
+    real: object
+    model: object
+
+
+class Pair:
+    """Each method is one step of a program: it gives the answer, and what was made, if anything."""
+
+    def __init__(self):
+        self.engine = real.Engine()
+        self.oracle = model.Oracle()
+        self.domains = []  # an engine's domains must live as long as it does
+        self.memories = []
+        self.sites = count(1)
+
+    def agree(self, what, got, expected):
+        if got != expected:
+            raise Disagreement(f"{what}: the engine says {got!r}, the oracle {expected!r}")
+
+    def agree_answer(self, what, got, blamed, expected):
+        self.agree(what, got, expected.answer)
+        if expected.blamed and blamed not in expected.blamed:
+            raise Disagreement(f"{what}: blames {blamed}, not one of {set(expected.blamed)}")
+
+    def open_domain(self, host_excluded=False):
+        made = real.Domain(self.engine, host_excluded)
+        self.domains.append(Both(made, self.oracle.open_domain(host_excluded)))
+        return self.domains[-1]
+
+    def open_stream(self, domain, kind="non_blocking"):
+        made = real.StreamState(domain.real, kind)
+        return Both(made, self.oracle.open_stream(domain.model, kind))
+
+    def open_memory(self, nbytes, managed=False):
+        made = real.MemoryState(self.engine, nbytes, managed)
+        self.memories.append(Both(made, self.oracle.open_memory(nbytes, managed)))
+        return self.memories[-1]
+
+    def snapshot(self, stream, record=True):
+        made = stream.real.snapshot(record)
+        return Both(made, self.oracle.snapshot(stream.model, record))
+
+    def wait(self, stream, snapshot):
+        stream.real.wait(snapshot.real)
+        self.oracle.wait(stream.model, snapshot.model)
+
+    def synchronize(self, snapshot):
+        snapshot.real.join_host()
+        self.oracle.synchronize(snapshot.model)
+        self.agree("known", snapshot.real.known, True)
+
+    def close_stream(self, stream):
+        stream.real.close()
+        self.oracle.close_stream(stream.model)
+
+    def issue(self, stream, accesses, policy="strict"):
+        """Gives ("ok", token) or (reason, None)."""
+        site = next(self.sites)
+        expected = self.oracle.judge(stream.model, modelled(accesses), policy)
+        answer, what = stream.real.issue(*realized(accesses), policy=policy, site=site)
+        self.agree_answer("operation", answer, what, expected)
+        if answer != "ok":
+            return answer, None
+        return "ok", Both(what, self.oracle.issue(stream.model, modelled(accesses), site))
+
+    def fail(self, stream, accesses, policy="strict"):
+        """An operation that the driver refuses, if the engine does not.
+
+        It leaves everything as before. Where that is too much to remember, what it borrows may stay
+        borrowed, which the engine is asked for.
+        """
+        site = next(self.sites)
+        expected = self.oracle.judge(stream.model, modelled(accesses), policy)
+        before = [uses_by_byte(memory) for memory in self.memories]
+        exact = all(remembers(memory, start, stop) for memory, start, stop, _ in accesses)
+        answer, what = stream.real.issue(
+            *realized(accesses), policy=policy, site=site, driver_fails=True
+        )
+        if answer != "driver_failed":
+            self.agree_answer("failing operation", answer, what, expected)
+            return answer
+        self.agree("failing operation", "ok", expected.answer)
+        after = [uses_by_byte(memory) for memory in self.memories]
+        old = {use[:2] for uses in before for held in uses for use in held}
+        kept = [
+            (memory.model, byte, byte + 1, use[2])
+            for memory, uses in zip(self.memories, after, strict=True)
+            for byte, held in enumerate(uses)
+            for use in held
+            if use[:2] not in old
+        ]
+        if exact or not kept:
+            self.agree("uses after a failure", after, before)
+        claimed = {
+            (memory.model, byte)
+            for memory, start, stop, _ in accesses
+            for byte in range(start, stop)
+        }
+        self.agree("bytes borrowed by a failure", {use[:2] for use in kept} <= claimed, True)
+        self.oracle.fail(stream.model, kept, site)
+        return answer
+
+    def export(self, memory, start, stop, mode, policy="strict"):
+        site = next(self.sites)
+        expected = self.oracle.judge_export(memory.model, start, stop, mode, policy)
+        answer, what = memory.real.export(start, stop, mode, policy=policy, site=site)
+        self.agree_answer("host access", answer, what, expected)
+        if answer != "ok":
+            return answer, None
+        return "ok", Both(what, self.oracle.export(memory.model, start, stop, mode, site))
+
+    def close_export(self, memory, view):
+        view.real.close()
+        self.oracle.close_export(memory.model, view.model)
+
+    def close_memory(self, memory):
+        answer = memory.real.close()
+        self.agree("closing memory", answer, self.oracle.close_memory(memory.model))
+        return answer
+
+    def compare(self, streams=()):
+        """The states, as far as they can be asked for."""
+        for memory in self.memories:
+            uses = uses_by_byte(memory)
+            got = {byte for byte, held in enumerate(uses) if held}
+            self.agree("borrowed bytes", got, self.oracle.borrowed_bytes(memory.model))
+        for stream in streams:
+            known = self.oracle.stream_known(stream.model)
+            self.agree("stream known", stream.real.known, known)
+
+
+def realized(accesses):
+    return [(memory.real, *rest) for memory, *rest in accesses]
+
+
+def modelled(accesses):
+    return [(memory.model, *rest) for memory, *rest in accesses]
+
+
+def uses_by_byte(memory):
+    """For each byte the uses that the engine still holds, whatever ranges it is cut into."""
+    return [
+        {use[:3] for use in memory.real.borrows(byte, byte + 1)}
+        for byte in range(memory.model.nbytes)
+    ]
+
+
+def remembers(memory, start, stop):
+    """Whether the engine certainly can undo this: one range, of which few uses were ever made."""
+    whole = start == 0 and stop == memory.model.nbytes and memory.real.ranges == 1
+    return whole and len(memory.model.accesses) <= 2

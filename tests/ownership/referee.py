@@ -1,0 +1,232 @@
+"""Random programs for the engine and the oracle, side by side.
+
+    python tests/ownership/referee.py --operations 1000000 --seed 1
+
+Many short programs rather than a long one: what goes wrong needs few streams and few steps, and the
+oracle's searches grow with a program.
+"""
+
+import argparse
+import random
+import sys
+import time
+
+from pair import Disagreement, Pair
+
+CUTS = (0, 1, 3, 4, 6, 8)
+NBYTES = CUTS[-1]
+LONGEST = 70
+KINDS = ("non_blocking", "blocking", "legacy")
+
+
+class Program:
+    """One random program; `run` does its steps and remembers them, to be printed if they fail."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.pair = Pair()
+        self.domains = [
+            self.pair.open_domain(host_excluded=self.random.random() < 0.15)
+            for _ in range(self.random.choice((1, 1, 2)))
+        ]
+        self.streams, self.memories, self.snapshots, self.views = [], [], [], []
+        self.legacy = set()  # domains that have their legacy stream
+        self.default_streams = self.random.random() < 0.5
+        self.answers = {}
+        self.log = []
+        for _ in range(self.random.randint(1, 4)):
+            self.open_stream()
+        for _ in range(self.random.randint(1, 2)):
+            self.open_memory()
+        steps = {
+            self.issue: 40,
+            self.record: 12,
+            self.wait: 14,
+            self.synchronize: 7,
+            self.export: 6,
+            self.close_export: 5,
+            self.fail: 4,
+            self.open_stream: 2,
+            self.close_stream: 2,
+            self.close_memory: 1,
+            self.open_memory: 0.5,
+        }
+        self.steps, self.weights = list(steps), list(steps.values())
+
+    def run(self, steps):
+        for step in self.random.choices(self.steps, self.weights, k=steps):
+            step()
+            if self.random.random() < 0.2:
+                self.pair.compare(self.streams)
+        self.pair.compare(self.streams)
+
+    def note(self, *what):
+        self.log.append(what)
+
+    def pick(self, things):
+        """One of them, more often a recent one, which is more likely still to matter."""
+        at = min(self.random.randrange(len(things)), self.random.randrange(len(things)))
+        return things[-1 - at]
+
+    # ---- steps ----
+
+    def open_stream(self):
+        domain = self.random.choice(self.domains)
+        kind = self.random.choice(KINDS) if self.default_streams else "non_blocking"
+        if kind == "legacy":
+            if domain in self.legacy:
+                return
+            self.legacy.add(domain)
+        self.streams.append(self.pair.open_stream(domain, kind))
+        self.note("open stream", len(self.streams) - 1, kind, self.domains.index(domain))
+
+    def open_memory(self):
+        managed = self.random.random() < 0.3
+        self.memories.append(self.pair.open_memory(NBYTES, managed))
+        self.note("open memory", len(self.memories) - 1, "managed" if managed else "")
+
+    def close_stream(self):
+        """A legacy stream lives as long as its context."""
+        stream = self.pick(self.streams)
+        if stream.model.kind == "legacy" or not stream.model.open:
+            return
+        self.note("close stream", self.streams.index(stream))
+        self.pair.close_stream(stream)
+        if self.random.random() < 0.3:
+            self.try_closed(stream)
+        self.streams.remove(stream)  # the last reference, unless the program has no other
+        if not self.streams:
+            self.streams.append(self.pair.open_stream(self.domains[0]))
+
+    def try_closed(self, stream):
+        answer, _ = self.pair.issue(stream, self.accesses())
+        assert answer == "stream_closed"
+
+    def accesses(self, overlapping=True):
+        """Of one operation. Accesses of the same mode may overlap, others not."""
+        count = self.random.choice((0, 1, 1, 1, 1, 1, 1, 2, 2, 3))
+        found = []
+        for _ in range(count):
+            start, stop = sorted(self.random.choices(CUTS, k=2))
+            if self.random.random() < 0.3:
+                start, stop = 0, NBYTES
+            mode = self.random.choice(("read", "read", "write", "write", "write", "shared"))
+            access = (self.pick(self.memories), start, stop, mode)
+            if not any(clash(access, other, overlapping) for other in found):
+                found.append(access)
+        return found
+
+    def policy(self):
+        return self.random.choice(("strict",) * 5 + ("wait", "unchecked"))
+
+    def issue(self):
+        stream, accesses, policy = self.pick(self.streams), self.accesses(), self.policy()
+        self.note("issue", self.streams.index(stream), self.told(accesses), policy)
+        answer, token = self.pair.issue(stream, accesses, policy)
+        self.answers[answer] = self.answers.get(answer, 0) + 1
+        if token and self.random.random() < 0.3:
+            self.snapshots.append(token)
+            self.note("  keep the token as snapshot", len(self.snapshots) - 1)
+
+    def fail(self):
+        stream, accesses, policy = self.pick(self.streams), self.accesses(False), self.policy()
+        self.note("issue, driver fails", self.streams.index(stream), self.told(accesses), policy)
+        self.pair.fail(stream, accesses, policy)
+
+    def told(self, accesses):
+        return [(self.memories.index(memory), *rest) for memory, *rest in accesses]
+
+    def record(self):
+        stream, record = self.pick(self.streams), self.random.random() < 0.8
+        self.note("record" if record else "snapshot", self.streams.index(stream))
+        self.snapshots.append(self.pair.snapshot(stream, record))
+
+    def wait(self):
+        if self.snapshots:
+            stream, snapshot = self.pick(self.streams), self.pick(self.snapshots)
+            self.note("wait", self.streams.index(stream), self.snapshots.index(snapshot))
+            self.pair.wait(stream, snapshot)
+
+    def synchronize(self):
+        if self.snapshots:
+            snapshot = self.pick(self.snapshots)
+            self.note("synchronize", self.snapshots.index(snapshot))
+            self.pair.synchronize(snapshot)
+
+    def export(self):
+        start, stop = sorted(self.random.choices(CUTS, k=2))
+        memory, mode = self.pick(self.memories), self.random.choice(("read", "write"))
+        policy = self.policy()
+        self.note("export", self.memories.index(memory), start, stop, mode, policy)
+        answer, view = self.pair.export(memory, start, stop, mode, policy)
+        self.answers["host " + answer] = self.answers.get("host " + answer, 0) + 1
+        if answer == "ok":
+            self.views.append((memory, view))
+
+    def close_export(self):
+        if self.views:
+            at = self.random.randrange(len(self.views))
+            self.note("close export", at)
+            self.pair.close_export(*self.views.pop(at))
+
+    def close_memory(self):
+        memory = self.pick(self.memories)
+        self.note("close memory", self.memories.index(memory))
+        if self.pair.close_memory(memory) == "ok":
+            self.open_memory()
+
+
+def clash(access, other, overlapping):
+    """Whether one operation cannot have both: the library refuses it before it asks the engine."""
+    memory, start, stop, mode = access
+    memory2, start2, stop2, mode2 = other
+    return (
+        memory is memory2
+        and start < stop2
+        and start2 < stop
+        and not (overlapping and mode == mode2)
+    )
+
+
+def run(seed):
+    """Runs one program; gives its number of steps and the answers, or raises Disagreement."""
+    program = Program(seed)
+    steps = program.random.randint(5, LONGEST)
+    try:
+        program.run(steps)
+    except Disagreement as error:
+        lines = [f"{error}", f"program {seed!r}:", *map(repr, program.log)]
+        raise Disagreement("\n  ".join(lines)) from None
+    return steps, program.answers
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--operations", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--show", type=int, default=1, help="disagreements to print")
+    options = parser.parse_args()
+    operations = programs = disagreements = 0
+    answers = {}
+    begin = time.perf_counter()
+    while operations < options.operations:
+        programs += 1
+        try:
+            steps, found = run(f"{options.seed}.{programs}")
+        except Disagreement as error:
+            disagreements += 1
+            steps, found = LONGEST // 2, {}
+            if disagreements <= options.show:
+                print(error, end="\n\n")
+        operations += steps
+        for answer, count in found.items():
+            answers[answer] = answers.get(answer, 0) + count
+    seconds = time.perf_counter() - begin
+    print(f"{operations} operations in {programs} programs, {operations / seconds:.0f} per second")
+    print(", ".join(f"{answer}: {count}" for answer, count in sorted(answers.items())))
+    print(f"{disagreements} disagreements")
+    return 1 if disagreements else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,171 @@
+"""The clock table of the contract: what each call makes known, and to whom."""
+
+from calls import host, read, record, synchronize, write
+
+from cudadrv._ownership import Domain, Engine, MemoryState, StreamState
+
+
+def test_one_stream_is_in_order(streams, memory):
+    for mode in ("write", "read", "write", "write", "read", "read"):
+        assert streams[0].issue((memory, 0, 8, mode))[0] == "ok"
+
+
+def test_two_streams_are_not_ordered(streams, memory):
+    assert write(streams[0], memory) == "ok"
+    assert write(streams[1], memory) == "borrowed"
+    assert read(streams[1], memory) == "borrowed"
+    assert host(memory, "read") == "borrowed"
+
+
+def test_a_wait_orders(streams, memory):
+    write(streams[0], memory)
+    streams[1].wait(record(streams[0]))
+    assert write(streams[1], memory) == "ok"
+    assert write(streams[0], memory) == "borrowed", "a wait orders in one direction only"
+
+
+def test_a_wait_is_transitive(streams, memory):
+    write(streams[0], memory)
+    streams[1].wait(record(streams[0]))
+    streams[2].wait(record(streams[1]))
+    assert write(streams[2], memory) == "ok"
+
+
+def test_waiting_for_a_token_covers_its_operation_and_what_came_before(streams, memory):
+    other = MemoryState(memory.engine, 8)
+    write(streams[0], memory)
+    _, token = streams[0].issue((other, 0, 8, "write"))
+    streams[1].wait(token)
+    assert write(streams[1], memory) == "ok"
+    assert write(streams[1], other) == "ok"
+
+
+def test_a_snapshot_does_not_cover_later_work(streams, memory):
+    event = record(streams[0])
+    write(streams[0], memory)
+    streams[1].wait(event)
+    assert write(streams[1], memory) == "borrowed"
+    event.join_host()
+    assert host(memory) == "borrowed"
+
+
+def test_recording_again_does_not_change_earlier_waits(streams, memory):
+    event = record(streams[0])
+    streams[1].wait(event)
+    write(streams[0], memory)
+    event = record(streams[0])  # the same event, recorded again
+    assert write(streams[1], memory) == "borrowed"
+    streams[1].wait(event)
+    assert write(streams[1], memory) == "ok"
+
+
+def test_what_a_stream_learns_later_does_not_reach_its_old_snapshots(streams, memory):
+    first, second, third = streams
+    event = record(second)
+    second.wait(record(second))  # so that it has a clock to share
+    write(first, memory)
+    shared = record(second)
+    second.wait(record(first))
+    third.wait(event)
+    third.wait(shared)
+    assert write(third, memory) == "borrowed"
+
+
+def test_synchronizing_tells_the_host_and_all_streams(streams, memory):
+    write(streams[0], memory)
+    synchronize(streams[0])
+    assert host(memory) == "ok"
+    assert write(streams[1], memory) == "ok"
+
+
+def test_synchronizing_tells_the_host_what_the_stream_had_waited_for(streams, memory):
+    write(streams[0], memory)
+    streams[1].wait(record(streams[0]))
+    synchronize(streams[1])
+    assert host(memory) == "ok"
+    assert streams[0].known
+
+
+def test_a_snapshot_waited_for_late_says_only_what_it_said_then(streams, memory):
+    early = record(streams[1])
+    write(streams[0], memory)
+    streams[1].wait(record(streams[0]))
+    early.join_host()
+    assert host(memory) == "borrowed"
+
+
+def test_the_host_does_not_forget(streams, memory):
+    """An old snapshot that is joined late takes nothing back."""
+    old = record(streams[0])
+    write(streams[0], memory)
+    synchronize(streams[0])
+    old.join_host()
+    assert host(memory) == "ok"
+    assert streams[0].known
+
+
+def test_known_is_exactly_what_was_observed(streams, memory):
+    _, first = streams[0].issue((memory, 0, 8, "write"))
+    _, second = streams[0].issue((memory, 0, 8, "write"))
+    first.join_host()
+    assert (first.known, second.known, streams[0].known) == (True, False, False)
+    second.join_host()
+    assert streams[0].known
+
+
+def test_a_stream_that_never_worked_is_known(streams):
+    assert streams[0].known
+    record(streams[0]).join_host()
+    assert streams[0].known
+
+
+def test_operations_without_memory_count_as_work(streams):
+    _, token = streams[0].issue()
+    assert not streams[0].known
+    token.join_host()
+    assert streams[0].known
+
+
+def test_asking_changes_nothing(streams, memory):
+    """The engine never learns by being asked, only by what the program observed."""
+    write(streams[0], memory)
+    for _ in range(3):
+        assert not streams[0].known
+        assert len(memory.borrows()) == 1
+        assert host(memory) == "borrowed"
+        assert memory.close() == "borrowed"
+
+
+def test_engines_are_independent():
+    """Two of them give the same slots and numbers, and know nothing of each other."""
+    answers = []
+    engines = [Engine(), Engine()]
+    domains = [Domain(engine) for engine in engines]
+    for engine, domain in zip(engines, domains, strict=True):
+        memory, first, second = MemoryState(engine, 8), StreamState(domain), StreamState(domain)
+        answers.append([write(first, memory), write(second, memory), first.slot, second.slot])
+        synchronize(first)
+        answers[-1] += [first.known, engine.slots]
+    assert answers[0] == answers[1]
+    assert answers[0][:2] == ["ok", "borrowed"]
+
+
+def test_a_refused_call_changes_nothing(streams, memory):
+    write(streams[0], memory, 0, 4)
+    before, known = memory.borrows(), streams[1].known
+    ranges = memory.ranges
+    assert write(streams[1], memory, 2, 8) == "borrowed"
+    assert write(streams[1], memory, 2, 8, policy="wait") == "must_wait"
+    assert host(memory) == "borrowed"
+    assert (memory.borrows(), memory.ranges, streams[1].known) == (before, ranges, known)
+    assert write(streams[1], memory, 4, 8) == "ok"
+    assert [use[1] for use in memory.borrows(4, 8)] == [1], "no sequence number was used up"
+
+
+def test_a_refused_access_refuses_the_whole_operation(streams, memory):
+    other = MemoryState(memory.engine, 8)
+    write(streams[0], memory)
+    answer, _ = streams[1].issue((other, 0, 8, "write"), (memory, 0, 8, "read"))
+    assert answer == "borrowed"
+    assert other.borrows() == []
+    assert write(streams[2], other) == "ok"

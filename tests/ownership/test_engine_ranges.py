@@ -1,0 +1,158 @@
+"""Borrows are by range of bytes: disjoint ranges do not conflict, and cuts leave no trace."""
+
+import pytest
+from calls import after, host, read, synchronize, write
+
+from cudadrv._ownership import MemoryState
+
+
+def test_halves_on_two_streams(streams, memory):
+    assert write(streams[0], memory, 0, 4) == "ok"
+    assert write(streams[1], memory, 4, 8) == "ok"
+    assert write(streams[2], memory, 3, 4) == "borrowed"
+    assert write(streams[2], memory, 4, 5) == "borrowed"
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "answer"),
+    [
+        (0, 2, "ok"),  # ends where it begins
+        (6, 8, "ok"),  # begins where it ends
+        (0, 3, "borrowed"),
+        (5, 8, "borrowed"),
+        (2, 6, "borrowed"),  # the same bytes
+        (3, 5, "borrowed"),  # inside
+        (0, 8, "borrowed"),  # around
+        (2, 3, "borrowed"),
+        (5, 6, "borrowed"),
+        (4, 4, "ok"),  # no bytes at all
+    ],
+)
+@pytest.mark.parametrize("by", ["gpu", "host", "gpu under a view"])
+def test_what_overlaps(streams, memory, start, stop, answer, by):
+    if by == "gpu under a view":
+        _, view = memory.export(2, 6, "write")
+        expected = "exported" if answer == "borrowed" else answer
+        assert write(streams[1], memory, start, stop) == expected
+        view.close()
+        return
+    write(streams[0], memory, 2, 6)
+    if by == "host":
+        assert host(memory, "write", start, stop) == answer
+    else:
+        assert write(streams[1], memory, start, stop) == answer
+
+
+def test_no_bytes_borrow_nothing(streams, memory):
+    write(streams[0], memory)
+    assert write(streams[1], memory, 4, 4) == "ok"
+    assert write(streams[1], memory, 8, 8) == "ok"
+    assert (memory.ranges, len(memory.borrows())) == (1, 1)
+    assert not streams[1].known, "it is an operation all the same"
+
+
+def test_memory_of_no_bytes(streams, memory):
+    empty = MemoryState(memory.engine, 0)
+    assert write(streams[0], empty, 0, 0) == "ok"
+    assert write(streams[1], empty, 0, 0) == "ok"
+    assert host(empty, "write", 0, 0) == "ok"
+    assert empty.borrows() == []
+    assert empty.close() == "ok"
+
+
+def test_ranges_are_cut_where_uses_begin_and_end(streams, memory):
+    write(streams[0], memory, 2, 6)
+    assert memory.ranges == 3
+    assert memory.borrows() == [(streams[0].slot, 1, "write", 2, 6)]
+    assert memory.borrows(3, 4) == [(streams[0].slot, 1, "write", 3, 4)]
+    assert memory.borrows(0, 2) == []
+
+
+def test_a_whole_write_makes_one_range_again(streams, memory):
+    for start in range(8):
+        write(streams[0], memory, start, start + 1)
+    assert memory.ranges == 8
+    write(streams[0], memory)
+    assert memory.ranges == 1
+    assert len(memory.borrows()) == 1
+
+
+def test_a_whole_write_makes_one_range_of_what_several_streams_had(streams, memory):
+    for at, stream in enumerate(streams):
+        write(stream, memory, 2 * at, 2 * at + 2)
+        read(stream, memory, 2 * at, 2 * at + 1)
+    after(streams[0], *streams[1:])
+    assert write(streams[0], memory) == "ok"
+    assert memory.ranges == 1
+
+
+def test_equal_neighbours_are_joined(streams, memory):
+    streams[0].issue((memory, 0, 4, "write"), (memory, 4, 8, "write"))
+    assert memory.ranges == 1
+    assert memory.borrows() == [(streams[0].slot, 1, "write", 0, 8)]
+
+
+def test_a_cut_keeps_all_uses_on_both_sides(streams, memory):
+    """With more uses than a range holds by itself."""
+    for stream in streams:
+        read(stream, memory)
+    read(streams[0], memory, 3, 5)
+    assert memory.ranges == 3
+    for start in (0, 3, 5):
+        assert len(memory.borrows(start, start + 1)) == 3
+    after(streams[0], streams[1])
+    assert write(streams[0], memory, 5, 8) == "borrowed"
+    assert write(streams[0], memory, 0, 1) == "borrowed"
+    after(streams[0], streams[2])
+    assert write(streams[0], memory) == "ok"
+    assert memory.ranges == 1
+
+
+def test_known_uses_go_when_the_bytes_are_used_again(streams, memory):
+    for stream in streams:
+        read(stream, memory)
+    synchronize(*streams)
+    assert memory.borrows() == []
+    read(streams[0], memory)
+    assert memory.borrows() == [(streams[0].slot, 2, "read", 0, 8)]
+
+
+def test_many_ranges(streams, domain):
+    """More than are made room for at once."""
+    large = MemoryState(domain.engine, 10_000)
+    for start in range(0, 10_000, 2):
+        assert write(streams[start // 2 % 2], large, start, start + 1) == "ok"
+    assert large.ranges == 10_000
+    assert write(streams[2], large, 1, 2) == "ok"
+    assert write(streams[2], large, 4_000, 4_001) == "borrowed"
+    after(streams[2], streams[0])
+    assert write(streams[2], large, 0, 10_000) == "borrowed"
+    after(streams[2], streams[1])
+    assert write(streams[2], large, 0, 10_000) == "ok"
+    assert large.ranges == 1
+
+
+def test_a_million_operations_ordered_by_events_alone_need_no_more_state(streams, memory):
+    """Nobody ever synchronizes with the host."""
+    producer, consumer, _ = streams
+    item = (memory, 0, 8, "write"), (memory, 0, 8, "read")
+    for _ in range(250_000):
+        producer.issue(item[0])
+        consumer.wait(producer.snapshot(True))
+        answer, token = consumer.issue(item[1])
+        producer.wait(token)
+    assert answer == "ok"
+    assert memory.ranges == 1
+    assert len(memory.borrows()) == 2
+    assert memory.engine.slots == 8
+
+
+def test_sub_ranges_for_ever_need_no_more_state(streams, memory):
+    for turn in range(20_000):
+        stream, other = streams[turn % 2], streams[1 - turn % 2]
+        after(stream, other)
+        start = turn * 7 % 8
+        assert stream.issue((memory, start, min(8, start + turn % 5), "write"))[0] == "ok"
+        assert stream.issue((memory, start // 2, 8, "read"))[0] == "ok"
+    assert memory.ranges <= 8
+    assert all(len(memory.borrows(byte, byte + 1)) <= 4 for byte in range(8))
