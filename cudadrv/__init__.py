@@ -32,7 +32,7 @@ from cudadrv._library import DriverInfo, driver_info
 from cudadrv._locked_buffer import LockedBuffer
 from cudadrv._memory import LiveBuffer, live_buffers, memory_report
 from cudadrv._policy import ordering
-from cudadrv._release import reap
+from cudadrv._reap import reap
 from cudadrv._report import Borrow
 from cudadrv._status import CUresult
 from cudadrv._stream import Stream

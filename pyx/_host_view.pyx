@@ -39,7 +39,7 @@ cdef class HostView:
         # Ours and that of the block's variable; ours and that of the array.
         kept = Py_REFCNT(<PyObject *>self.array) > 2
         escaped = Py_REFCNT(<PyObject *>self.hidden) > 2
-        if not (kept or escaped):
+        if not kept:  # else a memoryview of it could still point to the memory
             _revoke(self.array)
         self.array = self.hidden = None
         if kept or escaped:

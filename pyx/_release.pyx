@@ -100,17 +100,6 @@ cdef int drain(bint may_block) except -1:
     return 0
 
 
-def reap():
-    """Free the memory of buffers that have died, waiting for its users as needed.
-
-    Buffers that die while the GPU may use them, or while freeing could block, are kept until the GPU
-    is idle. This waits instead. ``close()`` a buffer to free it at a point that you choose.
-
-    Driver functions: cuEventRecord, cuEventQuery, cuMemFree, cuMemFreeHost, cuMemFreeAsync.
-    """
-    drain(True)
-
-
 def _drain_idle():
     drain(False)
 

@@ -115,6 +115,12 @@ cdef int _give_stage(Stage stage) except -1:
     return 0
 
 
+cdef int drop_idle_stages(Context context) except -1:
+    """Let go of the stages that the GPU does not use."""
+    context.stages = [stage for stage in context.stages if not (<Stage>stage).is_free()]
+    return 0
+
+
 cdef int _queue(
     Operation *operation, int name, Region region, size_t offset, size_t nbytes, bint whole,
     Stage stage, Stream stream

@@ -75,7 +75,8 @@ class Memory:
 
 
 def overlap(a, b):
-    return a.start < b.stop and b.start < a.stop
+    """Whether they have a byte in common; no bytes have none, wherever they are."""
+    return max(a.start, b.start) < min(a.stop, b.stop)
 
 
 def conflict(mode, other):

@@ -136,7 +136,7 @@ def test_a_million_operations_ordered_by_events_alone_need_no_more_state(streams
     """Nobody ever synchronizes with the host."""
     producer, consumer, _ = streams
     item = (memory, 0, 8, "write"), (memory, 0, 8, "read")
-    for _ in range(250_000):
+    for _ in range(500_000):
         producer.issue(item[0])
         consumer.wait(producer.snapshot(True))
         answer, token = consumer.issue(item[1])

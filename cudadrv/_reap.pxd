@@ -1,0 +1,1 @@
+"""Reap: give back everything that is not used any more."""

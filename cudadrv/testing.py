@@ -1,0 +1,60 @@
+"""Control of the software driver, for tests of programs that use cudadrv.
+
+Everything here needs the software driver (``CUDADRV_DRIVER=software``), and says so when another one
+is loaded. The settings are those of the environment variable ``CUDADRV_SOFTWARE``.
+"""
+
+import ctypes
+from functools import cache
+
+from cudadrv._library import driver_info
+
+KINDS = ("device", "async", "host", "managed", "registered", "streams", "events", "contexts")
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    info = driver_info()
+    if not info.is_software:
+        raise RuntimeError(
+            f"cudadrv.testing controls the software driver, and {info.path} is a real one; "
+            "set CUDADRV_DRIVER=software before the first use"
+        )
+    library = ctypes.CDLL(info.path)
+    library.cudadrvSoftConfigure.argtypes = [ctypes.c_char_p]
+    library.cudadrvSoftError.restype = ctypes.c_char_p
+    library.cudadrvSoftCount.argtypes = [ctypes.c_char_p]
+    library.cudadrvSoftCount.restype = ctypes.c_ulonglong
+    library.cudadrvSoftCalls.argtypes = [ctypes.c_char_p]
+    library.cudadrvSoftCalls.restype = ctypes.c_ulonglong
+    library.cudadrvSoftPending.restype = ctypes.c_ulonglong
+    return library
+
+
+def configure(settings: str) -> None:
+    """Change settings at run time, such as ``"schedule=random,seed=7"`` or a ``fault=``.
+
+    Raises ValueError, with the software driver's words, for a setting that cannot be.
+    """
+    if _library().cudadrvSoftConfigure(settings.encode()):
+        raise ValueError(_library().cudadrvSoftError().decode())
+
+
+def live_objects() -> dict[str, int]:
+    """How many objects of each kind the driver has: what a program has not given back."""
+    return {kind: _library().cudadrvSoftCount(kind.encode()) for kind in KINDS}
+
+
+def calls(function: str = "") -> int:
+    """How often a driver function was called, by its exported name; all functions without one."""
+    return int(_library().cudadrvSoftCalls(function.encode()))
+
+
+def pending() -> int:
+    """How many queued operations have not run yet."""
+    return int(_library().cudadrvSoftPending())
+
+
+def drain() -> None:
+    """Run everything that can run."""
+    _library().cudadrvSoftDrain()

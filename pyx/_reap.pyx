@@ -1,0 +1,25 @@
+"""Reap: give back everything that is not used any more."""
+
+from cudadrv._context cimport Context, contexts
+from cudadrv._ghost cimport make_room
+from cudadrv._library cimport ensure_driver
+from cudadrv._release cimport drain
+from cudadrv._staging cimport drop_idle_stages
+
+
+def reap():
+    """Free the memory of buffers that have died, waiting for its users as needed.
+
+    Buffers that die while the GPU may use them, or while freeing could block, are kept until the GPU
+    is idle; this waits instead. Idle page-locked memory of the library's own is freed too.
+    ``close()`` a buffer to free it at a point that you choose.
+
+    Driver functions: cuEventRecord, cuEventQuery, cuMemFree, cuMemFreeHost, cuMemFreeAsync.
+    """
+    cdef Context context
+    ensure_driver()
+    for context in contexts():
+        if not context.lost:
+            make_room(context)
+            drop_idle_stages(context)
+    drain(True)

@@ -1,0 +1,160 @@
+"""Two drivers, one suite: which driver the tests run on, under which schedules, and that none leaks."""
+
+import ctypes
+import gc
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+SCHEDULES = ("eager", "lazy", "random")
+HERE = Path(__file__).parent
+# These need no driver, or start their own.
+WITHOUT_DRIVER = ("architecture", "conformance", "docs", "ownership", "packaging", "typing")
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--driver",
+        choices=("software", "cuda"),
+        default="software",
+        help="run on the software driver (default) or on the system's libcuda.so.1",
+    )
+
+
+def pytest_configure(config):
+    os.environ["CUDADRV_DRIVER"] = config.getoption("--driver")
+    os.environ.pop("CUDADRV_SOFTWARE", None)
+
+
+def pytest_collection_modifyitems(config, items):
+    real = config.getoption("--driver") == "cuda"
+    absent = "software_only" if real else "gpu"
+    skip = pytest.mark.skip(reason=f"{absent}: not on the {'real' if real else 'software'} driver")
+    for item in items:
+        if item.get_closest_marker(absent):
+            if absent == "gpu" and os.environ.get("CUDADRV_REQUIRE_GPU") == "1":
+                pytest.exit("CUDADRV_REQUIRE_GPU=1 and the driver is the software driver", 1)
+            item.add_marker(skip)
+
+
+def pytest_generate_tests(metafunc):
+    folder = Path(metafunc.module.__file__).relative_to(HERE).parts[0]
+    if folder not in WITHOUT_DRIVER:
+        metafunc.fixturenames.append("driver")
+        real = metafunc.config.getoption("--driver") == "cuda"
+        metafunc.parametrize("driver", ["cuda"] if real else SCHEDULES, indirect=True)
+
+
+@pytest.fixture
+def driver(request) -> Iterator[str]:
+    """The driver, in a clean state: the name of its schedule, or "cuda". Fails a test that leaks."""
+    import cudadrv as cu
+
+    device = cu.Device(0)
+    _warm(device)
+    if request.param == "cuda":
+        before = len(cu.live_buffers())
+        yield request.param
+        _settle(device)
+        assert len(cu.live_buffers()) == before, f"leaked: {cu.memory_report()}"
+        return
+
+    from cudadrv import testing
+
+    testing.configure(f"schedule={request.param},seed=7,fault=none")
+    before = testing.live_objects()
+    yield request.param
+    testing.configure("fault=none")
+    if not request.node.get_closest_marker("leaks"):
+        _settle(device)
+        after = testing.live_objects()
+        assert after == before, f"leaked: {before} became {after}. {cu.memory_report()}"
+
+
+def _warm(device) -> None:
+    """Make what a context keeps for ever: its stream for blocking calls."""
+    import cudadrv as cu
+
+    if not getattr(_warm, "done", False):
+        cu.DeviceBuffer(1).fill(0)
+        _settle(device)
+        _warm.done = True
+
+
+def _settle(device) -> None:
+    import cudadrv as cu
+
+    gc.collect()
+    device.synchronize()
+    cu.reap()
+
+
+class Gate:
+    """Holds streams until it is opened: they wait for the host to write a flag."""
+
+    def __init__(self):
+        import cudadrv as cu
+
+        self.flag = cu.LockedBuffer.zeros(1, "u4", name="gate")
+        self.library = ctypes.CDLL(cu.driver_info().path)
+        self.wait = self.library.cuStreamWaitValue32_v2
+        self.wait.argtypes = [ctypes.c_void_p, ctypes.c_ulonglong, ctypes.c_uint, ctypes.c_uint]
+
+    def hold(self, stream) -> None:
+        """Let later work of the stream wait until `open`. The engine does not see it."""
+        with stream.device:
+            status = self.wait(stream.handle, self.flag.address, 1, 0)
+        assert status == 0, f"cuStreamWaitValue32: {status}"
+
+    def open(self) -> None:
+        self.flag[0] = 1
+
+
+@pytest.fixture
+def gate(driver) -> Iterator[Gate]:
+    """Something that holds streams; opened at the end in any case."""
+    gate = Gate()
+    yield gate
+    gate.open()
+
+
+@pytest.fixture
+def stream(driver):
+    import cudadrv as cu
+
+    stream = cu.Stream()
+    yield stream
+    if not stream.closed:
+        stream.synchronize()
+        stream.close()
+
+
+@pytest.fixture
+def other(driver):
+    """A second stream."""
+    import cudadrv as cu
+
+    stream = cu.Stream()
+    yield stream
+    if not stream.closed:
+        stream.synchronize()
+        stream.close()
+
+
+@contextmanager
+def no_driver_calls(*functions: str):
+    """Inside, none of these driver functions may be called (software driver only)."""
+    from cudadrv import testing
+
+    before = [testing.calls(name) for name in functions]
+    yield
+    assert [testing.calls(name) for name in functions] == before
+
+
+@pytest.fixture
+def unchanged():
+    """A context manager that fails if the driver was called inside it."""
+    return no_driver_calls

@@ -1,0 +1,242 @@
+"""The default streams' rules; streams that close with unfinished work; slots."""
+
+import pytest
+from calls import after, host, read, record, synchronize, write
+
+from cudadrv._ownership import Domain, MemoryState, StreamState
+
+
+@pytest.fixture
+def legacy(domain):
+    return StreamState(domain, "legacy")
+
+
+@pytest.fixture
+def blocking(domain):
+    return [StreamState(domain, "blocking") for _ in range(2)]
+
+
+# ---- the legacy default stream and the blocking streams ----
+
+
+def test_legacy_work_comes_after_all_blocking_streams(legacy, blocking, domain):
+    memories = [MemoryState(domain.engine, 8) for _ in blocking]
+    for stream, memory in zip(blocking, memories, strict=True):
+        write(stream, memory)
+    assert legacy.issue(*((memory, 0, 8, "write") for memory in memories))[0] == "ok"
+
+
+def test_blocking_streams_come_after_legacy_work(legacy, blocking, memory):
+    write(legacy, memory)
+    assert read(blocking[0], memory) == "ok"
+    assert read(blocking[1], memory) == "ok"
+    assert write(legacy, memory) == "ok"
+
+
+def test_blocking_streams_are_ordered_by_legacy_work_between(legacy, blocking, memory):
+    write(blocking[0], memory)
+    assert write(blocking[1], memory) == "borrowed"
+    legacy.issue()
+    assert write(blocking[1], memory) == "ok"
+
+
+def test_they_are_ordered_by_legacy_work_of_any_kind(legacy, blocking, domain):
+    """A record and a wait are work too, and on either side."""
+    event = record(StreamState(domain))
+    for use in (lambda: record(legacy), lambda: legacy.wait(event)):
+        memory = MemoryState(domain.engine, 8)
+        write(blocking[0], memory)
+        use()
+        assert write(blocking[1], memory) == "ok"
+
+
+def test_a_recorded_legacy_event_covers_the_blocking_streams(legacy, blocking, memory):
+    write(blocking[0], memory)
+    record(legacy).join_host()
+    assert host(memory) == "ok"
+
+
+def test_a_token_covers_what_its_operation_came_after(legacy, blocking, memory):
+    write(blocking[0], memory)
+    _, token = legacy.issue()
+    token.join_host()
+    assert host(memory) == "ok"
+
+
+def test_blocking_streams_come_after_what_legacy_waited_for(legacy, blocking, streams, memory):
+    write(streams[0], memory)
+    after(legacy, streams[0])
+    assert write(blocking[0], memory) == "ok"
+
+
+def test_blocking_streams_are_not_ordered_without_legacy_work(legacy, blocking, memory):
+    write(blocking[0], memory)
+    assert write(blocking[1], memory) == "borrowed"
+    assert legacy.known
+
+
+def test_earlier_legacy_work_orders_nothing_later(legacy, blocking, memory):
+    legacy.issue()
+    write(blocking[0], memory)
+    assert write(blocking[1], memory) == "borrowed"
+
+
+def test_legacy_work_orders_again_each_time(legacy, blocking, memory):
+    for turn in range(6):
+        assert write(blocking[turn % 2], memory) == "ok"
+        assert write(blocking[1 - turn % 2], memory) == "borrowed"
+        legacy.issue()
+
+
+def test_non_blocking_streams_are_not_ordered_with_legacy(legacy, streams, memory):
+    write(streams[0], memory)
+    assert write(legacy, memory) == "borrowed"
+    other = MemoryState(memory.engine, 8)
+    write(legacy, other)
+    assert write(streams[0], other) == "borrowed"
+
+
+def test_the_rules_hold_within_one_context(legacy, domain, memory):
+    elsewhere = StreamState(Domain(domain.engine), "blocking")
+    write(elsewhere, memory)
+    assert write(legacy, memory) == "borrowed"
+    other = MemoryState(memory.engine, 8)
+    write(legacy, other)
+    assert write(elsewhere, other) == "borrowed"
+
+
+def test_a_refused_legacy_operation_orders_nothing(legacy, blocking, streams, memory):
+    other = MemoryState(memory.engine, 8)
+    write(streams[0], other)
+    write(blocking[0], memory)
+    assert write(legacy, other) == "borrowed"
+    assert write(blocking[1], memory) == "borrowed"
+
+
+def test_a_refused_blocking_operation_has_not_waited(legacy, blocking, streams, memory):
+    """The driver has seen nothing of it, so its stream is not after the legacy work yet."""
+    other = MemoryState(memory.engine, 8)
+    write(streams[0], other)
+    write(legacy, memory)
+    assert write(blocking[0], other) == "borrowed"
+    synchronize(blocking[0])
+    assert host(memory) == "borrowed"
+    assert write(blocking[0], memory) == "ok", "but its next operation is"
+
+
+def test_a_closed_blocking_stream_is_not_among_those_that_exist(legacy, blocking, memory):
+    """Its handle is destroyed; that the driver waits for its work is documented nowhere."""
+    write(blocking[0], memory)
+    blocking[0].close()
+    assert write(legacy, memory) == "borrowed"
+
+
+# ---- closed streams ----
+
+
+def test_a_closed_stream_takes_no_work(streams, memory):
+    streams[0].close()
+    assert streams[0].issue((memory, 0, 8, "write")) == ("stream_closed", None)
+    assert streams[0].issue(policy="unchecked") == ("stream_closed", None)
+    streams[0].close()  # once more does nothing
+
+
+def test_closing_orders_nothing(streams, memory):
+    write(streams[0], memory)
+    streams[0].close()
+    assert write(streams[1], memory) == "borrowed"
+    assert host(memory) == "borrowed"
+    assert memory.close() == "borrowed"
+
+
+def test_the_work_of_a_closed_stream_stays_until_it_is_known(domain, streams, memory):
+    write(streams[0], memory)
+    event = record(streams[0])
+    slot = streams[0].slot
+    streams[0].close()
+    del streams[0]
+    opened = StreamState(domain)
+    assert opened.slot != slot
+    assert write(opened, memory) == "borrowed"
+    opened.wait(event)
+    assert write(opened, memory) == "ok"
+    assert StreamState(domain).slot != slot, "only the host's knowledge ends it"
+    event.join_host()
+    assert StreamState(domain).slot == slot
+
+
+def test_dropping_a_stream_closes_it(domain, memory):
+    stream = StreamState(domain)
+    write(stream, memory)
+    event = record(stream)
+    del stream
+    assert host(memory) == "borrowed"
+    event.join_host()
+    assert host(memory) == "ok"
+
+
+def test_a_slot_is_used_again_without_mistaking_old_work_for_new(domain, memory):
+    first = StreamState(domain)
+    for _ in range(5):
+        write(first, memory)
+    old = record(first)
+    synchronize(first)
+    slot = first.slot
+    first.close()
+    second = StreamState(domain)
+    other = StreamState(domain)
+    assert second.slot == slot
+    assert second.known
+    write(second, memory)
+    assert not second.known
+    other.wait(old)
+    assert write(other, memory) == "borrowed"
+    old.join_host()
+    assert host(memory) == "borrowed"
+
+
+def test_a_new_stream_knows_nothing_of_its_slots_waits(domain, streams, memory):
+    """What the stream before it in the slot had waited for is not its own."""
+    first = StreamState(domain)
+    write(streams[0], memory)
+    after(first, streams[0])
+    slot = first.slot
+    first.close()
+    second = StreamState(domain)
+    assert second.slot == slot
+    assert write(second, memory) == "borrowed"
+
+
+def test_ten_thousand_streams_need_no_more_slots(domain, memory):
+    for _ in range(10_000):
+        stream = StreamState(domain)
+        assert write(stream, memory) == "ok"
+        synchronize(stream)
+        stream.close()
+    assert domain.engine.slots == 8
+    assert memory.ranges == 1
+    assert len(memory.borrows()) == 0
+
+
+def test_ten_thousand_streams_whose_work_is_known_late_need_few_slots(domain, memory):
+    """Each is closed with unfinished work, and known when the next one's is."""
+    token = None
+    for _ in range(10_000):
+        stream = StreamState(domain)
+        if token:
+            stream.wait(token)
+        _, token = stream.issue((memory, 0, 8, "write"))
+        if stream.slot >= 6:
+            token.join_host()
+    assert domain.engine.slots == 8
+
+
+def test_more_streams_than_slots(domain, memory):
+    many = [StreamState(domain) for _ in range(100)]
+    assert len({stream.slot for stream in many}) == 100
+    for stream in many:
+        assert read(stream, memory) == "ok"
+    after(many[0], *many[1:])
+    assert write(many[0], memory) == "ok"
+    synchronize(many[0])
+    assert all(stream.known for stream in many)
