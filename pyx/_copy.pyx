@@ -115,7 +115,8 @@ cdef int refuse_other_dtype(Region region, object dtype, str other) except -1:
 cdef int _check_pair(Region target, Region source) except -1:
     target.usable()
     source.usable()
-    refuse_other_dtype(target, source.dtype, source.describe())
+    if target.dtype is not source.dtype and target.dtype != source.dtype:
+        refuse_other_dtype(target, source.dtype, source.describe())
     if target.count != source.count:
         raise ValueError(f"{target.describe()} has {target.count} items, and {source.describe()}"
                          f" {source.count}; copy between parts of the same size: buffer[a:b]")

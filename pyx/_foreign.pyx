@@ -1,5 +1,7 @@
 """Streams that are named by something else than their object: a handle, or a slot of the engine."""
 
+from threading import get_ident
+
 from cudadrv._context cimport Context, contexts, default_context
 from cudadrv._driver cimport (
     CU_STREAM_NON_BLOCKING, CUcontext, CUDA_SUCCESS, CUresult, CUstream, bind_driver, cudadrv_table,
@@ -39,15 +41,17 @@ def stream_from_handle(size_t number, owner):
 
 
 cdef Waitable work_of_slot(unsigned int slot):
-    """Something to wait for that covers all work of a stream slot of any context."""
+    """Something to wait for that covers all work of a stream slot; None if there is nothing."""
     cdef Stream stream
     cdef Event ghost
     bury_orphans()
     for context in contexts():
         for stream in list((<Context>context).streams):
-            if not stream.closed and stream.order.slot == slot:
-                return stream.waitable()
+            if stream.order.slot == slot and not stream.closed:
+                # Another thread's default stream cannot be named in this one.
+                return stream.waitable() if stream.thread in (0, get_ident()) else None
         for ghost in (<Context>context).ghosts:
-            if ghost.state.snapshot.slot == slot:
+            # The slot of one that is known may belong to another stream by now.
+            if ghost.state.snapshot.slot == slot and not ghost.is_known():
                 return ghost
     return None
