@@ -110,6 +110,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint8_t order
 
     void own_engine_prepare(own_engine *engine)
+    void own_survive_fork(own_engine *engine)
     void own_lock_both(pthread_mutex_t *a, pthread_mutex_t *b)
     void own_unlock_both(pthread_mutex_t *a, pthread_mutex_t *b)
     void own_domain_open(own_engine *engine, own_domain *domain, bint host_excluded)

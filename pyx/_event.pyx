@@ -241,9 +241,11 @@ cdef int _create(Event event, Context context, unsigned int flags) except -1:
 cdef CUresult _destroy(Event event) noexcept nogil:
     """Destroy the driver's event once; nothing to do for a lent handle or where no call may be made."""
     cdef CUevent handle
+    if cudadrv_table.forked:  # its lock may be held by a thread that does not exist here
+        return CUDA_SUCCESS
     pthread_mutex_lock(&event.state.issue)
     handle, event.raw = event.raw, NULL
     pthread_mutex_unlock(&event.state.issue)
-    if handle is NULL or event.lent or event.context.lost or cudadrv_table.forked:
+    if handle is NULL or event.lent or event.context.lost:
         return CUDA_SUCCESS
     return cuEventDestroy(handle)

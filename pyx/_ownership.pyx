@@ -10,6 +10,7 @@ cimport cython
 
 cdef own_engine _the_engine
 own_engine_prepare(&_the_engine)
+own_survive_fork(&_the_engine)
 engine = &_the_engine
 
 ORDERS = {"non_blocking": OWN_NON_BLOCKING, "blocking": OWN_BLOCKING, "legacy": OWN_LEGACY}
