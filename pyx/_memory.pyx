@@ -12,6 +12,7 @@ from cudadrv._driver cimport (
     bind_driver, cudadrv_table, cuMemAlloc, cuMemAllocAsync, cuMemAllocManaged, cuMemFreeAsync,
     cuMemHostAlloc, last_failure,
 )
+from cudadrv._errors cimport refuse_if_forked
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._operation_names cimport ALLOCATION, RELEASE
 from cudadrv._ownership cimport (
@@ -50,6 +51,7 @@ cdef class Memory:
         cdef CUdeviceptr address = self.address
         cdef CUresult status = CUDA_SUCCESS
         cdef bint pushed = False
+        refuse_if_forked()
         if self.kind == STREAM_ORDERED and address != 0 and not self.context.lost:
             return _close_on(self, stream)
         answer = own_memory_free(engine, self.state, True, &conflict)
