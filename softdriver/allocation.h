@@ -21,9 +21,7 @@ struct Allocation {
     bool on_device() const { return kind == MemoryKind::Device || kind == MemoryKind::Async; }
     bool host_readable() const { return !on_device(); }
     // The host addressed it without the driver knowing: a copy to or from it is a host copy.
-    bool page_locked() const {
-        return kind == MemoryKind::Host || kind == MemoryKind::Registered;
-    }
+    bool page_locked() const { return kind == MemoryKind::Host || kind == MemoryKind::Registered; }
 };
 
 // The live allocation that an address lies in, or null.

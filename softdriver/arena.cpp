@@ -37,8 +37,8 @@ void keep_private(char *alias, size_t bytes) {
 }
 
 char *map(size_t bytes, int protection) {
-    void *address = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                         -1, 0);
+    void *address =
+        mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return address == MAP_FAILED ? nullptr : static_cast<char *>(address);
 }
 
@@ -108,8 +108,8 @@ void Arena::fill(uintptr_t address, size_t bytes) {
         begin = end = address;
     for (uintptr_t at = begin; at < end; at += pattern_bytes) {
         size_t length = std::min(pattern_bytes, size_t(end - at));
-        if (mmap(alias(at), length, access, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
-                 pattern_file(), 0) == MAP_FAILED) {
+        if (mmap(alias(at), length, access, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, pattern_file(),
+                 0) == MAP_FAILED) {
             end = at;
             break;
         }

@@ -118,9 +118,7 @@ CUresult Call::enter(const FunctionInfo &function, Function number) {
 CUresult Call::check_context(Needs needs) const {
     switch (needs) {
     case Needs::Current:
-        if (!context)
-            return CUDA_ERROR_INVALID_CONTEXT;
-        return context->alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+        return context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
     case Needs::Usable:
         return context_status(context.get());
     case Needs::Optional:

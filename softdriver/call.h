@@ -68,7 +68,7 @@ CUresult enter(Function function, bool per_thread, Body body, Arguments... argum
 // Defines an exported function; the body that follows also has `Call &call`.
 #define SOFT_API(symbol, parameters, arguments)                                                    \
     static CUresult symbol##_body(Call &call, SOFT_UNPACK parameters);                             \
-    SOFT_EXPORT CUresult CUDAAPI symbol parameters {                                                \
+    SOFT_EXPORT CUresult CUDAAPI symbol parameters {                                               \
         return enter(Function::symbol, false, symbol##_body, SOFT_UNPACK arguments);               \
     }                                                                                              \
     static CUresult symbol##_body([[maybe_unused]] Call &call, SOFT_UNPACK parameters)
@@ -76,7 +76,7 @@ CUresult enter(Function function, bool per_thread, Body body, Arguments... argum
 // The same with a second symbol, whose default stream is the calling thread's own.
 #define SOFT_API_TWICE(symbol, suffix, parameters, arguments)                                      \
     static CUresult symbol##_body(Call &call, SOFT_UNPACK parameters);                             \
-    SOFT_EXPORT CUresult CUDAAPI symbol##suffix parameters {                                        \
+    SOFT_EXPORT CUresult CUDAAPI symbol##suffix parameters {                                       \
         return enter(Function::symbol, true, symbol##_body, SOFT_UNPACK arguments);                \
     }                                                                                              \
     SOFT_API(symbol, parameters, arguments)

@@ -138,8 +138,11 @@ CUresult capture_wait(Stream &stream, const Event &event) {
         return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
     }
     Capture &capture = *event.capture;
-    if (!capture.live)
+    if (!capture.live) {
+        if (stream.capture)
+            invalidate(*stream.capture);
         return CUDA_ERROR_INVALID_VALUE;
+    }
     if (!capture.valid || (stream.capture && !stream.capture->valid))
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (stream.kind == StreamKind::Legacy) {
@@ -196,9 +199,12 @@ SOFT_STREAM_API(cuStreamEndCapture, (CUstream handle, CUgraph *graph), (handle, 
     CapturePtr capture = stream->capture;
     if (!capture)
         return CUDA_ERROR_ILLEGAL_STATE;
-    if (capture->origin != stream.get())
+    if (capture->origin != stream.get()) {
+        invalidate(*capture);
         return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != call.thread)
+    }
+    bool relaxed = capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED;
+    if (capture->valid && !relaxed && capture->thread != call.thread)
         return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     bool complete = end_capture(*capture);
     if (!capture->valid || !complete) {

@@ -4,13 +4,18 @@
 
 namespace soft {
 
+void revive_context(const ContextPtr &context) {
+    context->alive = true;
+    context->id = state().new_id();
+    context->legacy = create_stream(context, StreamKind::Legacy, CU_STREAM_DEFAULT, 0);
+}
+
 ContextPtr create_context(Device &device, unsigned flags, bool primary) {
     auto context = std::make_shared<Context>();
-    context->id = state().new_id();
     context->device = &device;
     context->flags = flags;
     context->primary = primary;
-    context->legacy = create_stream(context, StreamKind::Legacy, CU_STREAM_DEFAULT, 0);
+    revive_context(context);
     context->handle =
         reinterpret_cast<CUcontext>(state().contexts.insert(context, state().reuse()));
     return context;
@@ -22,8 +27,7 @@ ContextPtr find_context(CUcontext handle) {
 
 namespace {
 
-template <class Object>
-void erase_owned(HandleTable<Object> &table, const Context *owner) {
+template <class Object> void erase_owned(HandleTable<Object> &table, const Context *owner) {
     std::vector<uintptr_t> handles;
     for (const auto &entry : table)
         if (entry.second->owner == owner)
@@ -56,9 +60,8 @@ void destroy_context(Lock &lock, const ContextPtr &context) {
     erase_owned(driver.streams, context.get());
     erase_owned(driver.events, context.get());
     free_context_memory(*context);
-    driver.contexts.erase(reinterpret_cast<uintptr_t>(context->handle));
-    if (context->device->primary == context)
-        context->device->primary = nullptr;
+    if (!context->primary)
+        driver.contexts.erase(reinterpret_cast<uintptr_t>(context->handle));
     context->legacy = nullptr;
     context->per_thread.clear();
 }
@@ -68,7 +71,7 @@ void lose_device(Device &device, CUresult status) {
     state().scheduler.drop([&](const Stream &stream) { return stream.owner->device == &device; });
 }
 
-SOFT_API(cuCtxCreate_v2, (CUcontext *context, unsigned flags, CUdevice ordinal),
+SOFT_API(cuCtxCreate_v2, (CUcontext * context, unsigned flags, CUdevice ordinal),
          (context, flags, ordinal)) {
     constexpr unsigned known = CU_CTX_FLAGS_MASK;
     Device *device = find_device(ordinal);
@@ -85,7 +88,7 @@ SOFT_API(cuCtxCreate_v2, (CUcontext *context, unsigned flags, CUdevice ordinal),
 }
 
 SOFT_API(cuCtxCreate_v3,
-         (CUcontext *context, CUexecAffinityParam *affinity, int count, unsigned flags,
+         (CUcontext * context, CUexecAffinityParam *affinity, int count, unsigned flags,
           CUdevice ordinal),
          (context, affinity, count, flags, ordinal)) {
     if (affinity || count)
@@ -94,7 +97,7 @@ SOFT_API(cuCtxCreate_v3,
 }
 
 SOFT_API(cuCtxCreate_v4,
-         (CUcontext *context, CUctxCreateParams *parameters, unsigned flags, CUdevice ordinal),
+         (CUcontext * context, CUctxCreateParams *parameters, unsigned flags, CUdevice ordinal),
          (context, parameters, flags, ordinal)) {
     if (parameters)
         return CUDA_ERROR_NOT_SUPPORTED;

@@ -25,6 +25,8 @@ struct Context {
 
 using ContextPtr = std::shared_ptr<Context>;
 
+// A destroyed primary context comes back under its old handle.
+void revive_context(const ContextPtr &context);
 ContextPtr create_context(Device &device, unsigned flags, bool primary);
 // Waits for the context's work, then destroys it and everything in it.
 void destroy_context(Lock &lock, const ContextPtr &context);

@@ -13,7 +13,10 @@ namespace {
 constexpr const char *version_text = "0.1.0";
 
 bool context_alive() {
-    return state().contexts.size() != 0;
+    for (const auto &entry : state().contexts)
+        if (entry.second->alive)
+            return true;
+    return false;
 }
 
 int fail(const std::string &why) {
@@ -27,8 +30,8 @@ int configure(const char *text) {
     std::string problem = apply_settings(text, after);
     if (!problem.empty())
         return fail(problem);
-    bool hardware = after.devices != before.devices ||
-                    after.concurrent_managed != before.concurrent_managed;
+    bool hardware =
+        after.devices != before.devices || after.concurrent_managed != before.concurrent_managed;
     if (hardware && context_alive())
         return fail("devices and concurrent_managed cannot change while a context is alive");
     driver.settings = after;
@@ -86,7 +89,8 @@ void reset(Lock &lock) {
     driver.scheduler.settle(lock, everything);
     std::vector<ContextPtr> contexts;
     for (const auto &entry : driver.contexts)
-        contexts.push_back(entry.second);
+        if (entry.second->alive)
+            contexts.push_back(entry.second);
     for (const auto &context : contexts)
         destroy_context(lock, context);
     std::vector<uintptr_t> graphs;

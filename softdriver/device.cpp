@@ -131,7 +131,7 @@ SOFT_API(cuDeviceGetUuid, (CUuuid * uuid, CUdevice ordinal), (uuid, ordinal)) {
     return cuDeviceGetUuid_v2_body(call, uuid, ordinal);
 }
 
-SOFT_API(cuDeviceTotalMem_v2, (size_t * bytes, CUdevice ordinal), (bytes, ordinal)) {
+SOFT_API(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice ordinal), (bytes, ordinal)) {
     return read_device(ordinal, bytes,
                        [](auto &, auto &value) { value = state().settings.memory; });
 }

@@ -16,7 +16,7 @@ struct Device {
     Arena arena;
     size_t used = 0;                  // bytes of capacity taken by device memory
     CUresult sticky = CUDA_SUCCESS;   // a fault that no reset cures
-    std::shared_ptr<Context> primary; // null while nobody retains it
+    std::shared_ptr<Context> primary; // once made it stays, alive or destroyed
     unsigned primary_retains = 0;
     unsigned primary_flags = 0;
 };

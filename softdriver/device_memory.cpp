@@ -4,7 +4,7 @@
 
 namespace soft {
 
-SOFT_API(cuMemGetInfo_v2, (size_t * available, size_t *total), (available, total)) {
+SOFT_API(cuMemGetInfo_v2, (size_t *available, size_t *total), (available, total)) {
     size_t capacity = state().settings.memory;
     size_t used = call.context->device->used;
     if (available)
@@ -15,10 +15,10 @@ SOFT_API(cuMemGetInfo_v2, (size_t * available, size_t *total), (available, total
 }
 
 SOFT_API(cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes), (address, bytes)) {
-    if (!address || !bytes)
-        return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = refuse_unsafe(*call.thread))
         return status;
+    if (!address || !bytes)
+        return CUDA_ERROR_INVALID_VALUE;
     Allocation *allocation = nullptr;
     if (CUresult status = allocate_device(*call.context, bytes, MemoryKind::Device, allocation))
         return status;
@@ -28,10 +28,10 @@ SOFT_API(cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes), (address, bytes))
 
 SOFT_API(cuMemAllocManaged, (CUdeviceptr * address, size_t bytes, unsigned flags),
          (address, bytes, flags)) {
-    if (!address || !bytes || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
-        return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = refuse_unsafe(*call.thread))
         return status;
+    if (!address || !bytes || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
+        return CUDA_ERROR_INVALID_VALUE;
     Allocation *allocation = nullptr;
     if (CUresult status =
             allocate_host(*call.context, bytes, MemoryKind::Managed, flags, allocation))
@@ -48,14 +48,14 @@ static Allocation *find_start(uintptr_t address) {
 
 // Waits for the whole device, except for stream-ordered memory: there it frees under pending work.
 SOFT_API(cuMemFree_v2, (CUdeviceptr address), (address)) {
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
     if (!address)
         return CUDA_SUCCESS;
     Allocation *allocation = find_start(address);
     if (!allocation || allocation->page_locked())
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = context_status(allocation->owner))
-        return status;
-    if (CUresult status = refuse_unsafe(*call.thread))
         return status;
     if (allocation->kind != MemoryKind::Async) {
         Device *device = allocation->device;
@@ -75,11 +75,13 @@ SOFT_STREAM_API(cuMemAllocAsync, (CUdeviceptr * address, size_t bytes, CUstream 
     StreamPtr stream;
     if (CUresult status = resolve_stream(call, handle, stream))
         return status;
-    if (!address || !bytes)
+    if (!address)
         return CUDA_ERROR_INVALID_VALUE;
+    *address = 0;
+    if (!bytes)
+        return CUDA_SUCCESS;
     Allocation *allocation = nullptr;
-    if (CUresult status =
-            allocate_device(*stream->owner, bytes, MemoryKind::Async, allocation))
+    if (CUresult status = allocate_device(*stream->owner, bytes, MemoryKind::Async, allocation))
         return status;
     auto operation = std::make_shared<Operation>();
     operation->writes.push_back({allocation->begin, bytes});
@@ -107,9 +109,13 @@ SOFT_STREAM_API(cuMemFreeAsync, (CUdeviceptr address, CUstream handle), (address
     StreamPtr stream;
     if (CUresult status = resolve_stream(call, handle, stream))
         return status;
+    if (!address)
+        return CUDA_SUCCESS;
     Allocation *allocation = find_start(address);
-    if (!allocation || allocation->kind != MemoryKind::Async)
+    if (!allocation || allocation->page_locked())
         return CUDA_ERROR_INVALID_VALUE;
+    if (allocation->kind == MemoryKind::Managed)
+        return CUDA_ERROR_NOT_SUPPORTED;
     if (stream->capture)
         return capture_node(*stream);
     if (stream->kind == StreamKind::Legacy)
@@ -158,8 +164,8 @@ static CUresult advise(CUdeviceptr address, size_t bytes, CUmem_advise advice) {
     const Allocation *allocation = bytes ? find_range(address, bytes) : nullptr;
     if (!allocation || allocation->kind != MemoryKind::Managed)
         return CUDA_ERROR_INVALID_VALUE;
-    bool known = advice >= CU_MEM_ADVISE_SET_READ_MOSTLY &&
-                 advice <= CU_MEM_ADVISE_UNSET_ACCESSED_BY;
+    bool known =
+        advice >= CU_MEM_ADVISE_SET_READ_MOSTLY && advice <= CU_MEM_ADVISE_UNSET_ACCESSED_BY;
     return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -106,13 +106,16 @@ SOFT_API(cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end),
     if (!milliseconds)
         return CUDA_ERROR_INVALID_VALUE;
     for (const EventPtr &event : events)
+        if (event->capture)
+            return CUDA_ERROR_CAPTURED_EVENT;
+    for (const EventPtr &event : events)
         if (!event->recorded || (event->flags & CU_EVENT_DISABLE_TIMING))
             return CUDA_ERROR_INVALID_HANDLE;
     OperationPtr first = events[0]->recorded, last = events[1]->recorded;
     if (!state().scheduler.poll(call.lock, {first, last}, events[1]->patience))
         return CUDA_ERROR_NOT_READY;
-    *milliseconds = std::chrono::duration<float, std::milli>(last->finished - first->finished)
-                        .count();
+    *milliseconds =
+        std::chrono::duration<float, std::milli>(last->finished - first->finished).count();
     return CUDA_SUCCESS;
 }
 

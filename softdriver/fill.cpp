@@ -25,8 +25,7 @@ template <class Word> bool fits(const Fill<Word> &fill, size_t &bytes) {
 
 template <class Word> OperationPtr fill_operation(const Fill<Word> &fill, char *target) {
     auto operation = std::make_shared<Operation>();
-    operation->writes.push_back(
-        {fill.address, fill.width * sizeof(Word), fill.pitch, fill.height});
+    operation->writes.push_back({fill.address, fill.width * sizeof(Word), fill.pitch, fill.height});
     operation->action = [=] {
         for (size_t row = 0; row < fill.height; row++)
             std::fill_n(reinterpret_cast<Word *>(target + row * fill.pitch), fill.width,
@@ -86,10 +85,9 @@ template <class Word> CUresult fill_later(Call &call, CUstream handle, const Fil
                     (address, value, count, stream)) {                                             \
         return fill_later(call, stream, Fill<word>{address, 0, value, count, 1});                  \
     }                                                                                              \
-    SOFT_DEFAULT_API(                                                                              \
-        cuMemsetD2D##bits##_v2,                                                                    \
-        (CUdeviceptr address, size_t pitch, word value, size_t width, size_t height),              \
-        (address, pitch, value, width, height)) {                                                  \
+    SOFT_DEFAULT_API(cuMemsetD2D##bits##_v2,                                                       \
+                     (CUdeviceptr address, size_t pitch, word value, size_t width, size_t height), \
+                     (address, pitch, value, width, height)) {                                     \
         return fill_now(call, Fill<word>{address, pitch, value, width, height});                   \
     }                                                                                              \
     SOFT_STREAM_API(cuMemsetD2D##bits##Async,                                                      \

@@ -21,8 +21,8 @@ constexpr int function_count = static_cast<int>(Function::Count);
 enum class Needs {
     Nothing,  // works before cuInit
     Init,     // cuInit has been called
-    Current,  // there is a current context that has not been destroyed
-    Usable,   // as Current, and the context has met no sticky error
+    Current,  // there is a current context, be it destroyed
+    Usable,   // there is one, and it is neither destroyed nor lost to a sticky error
     Optional, // no context is needed, but if there is one it must be usable
 };
 

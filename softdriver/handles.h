@@ -10,8 +10,8 @@
 namespace soft {
 
 // Handles are numbers in a table, never addresses: a stale one is an error and not a crash.
-// Drivers reuse handle values, and programs get that wrong; so under a Random that is given, a freed
-// value comes back half of the time.
+// Drivers reuse handle values, and programs get that wrong; so under a Random that is given, a
+// freed value comes back half of the time.
 template <class Object> class HandleTable {
   public:
     explicit HandleTable(uintptr_t base) : next_(base) {}

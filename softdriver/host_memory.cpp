@@ -22,10 +22,13 @@ Allocation *find_start(void *address, MemoryKind kind) {
     return starts ? allocation : nullptr;
 }
 
-bool overlaps(uintptr_t begin, size_t bytes) {
-    auto &allocations = state().allocations;
-    auto next = allocations.lower_bound(begin);
-    return find_allocation(begin) || (next != allocations.end() && next->first - begin < bytes);
+// An allocation that shares bytes with a range, or null.
+const Allocation *find_overlap(uintptr_t begin, size_t bytes) {
+    if (const Allocation *allocation = find_allocation(begin))
+        return allocation;
+    auto next = state().allocations.lower_bound(begin);
+    bool shares = next != state().allocations.end() && next->first - begin < bytes;
+    return shares ? &next->second : nullptr;
 }
 
 // Frees after waiting for the whole device, as all frees of memory that the host can touch do.
@@ -51,10 +54,10 @@ CUresult remove(Call &call, void *address, MemoryKind kind, CUresult unknown) {
 } // namespace
 
 SOFT_API(cuMemHostAlloc, (void **address, size_t bytes, unsigned flags), (address, bytes, flags)) {
-    if (!address || (flags & ~alloc_flags))
-        return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = refuse_unsafe(*call.thread))
         return status;
+    if (!address || (flags & ~alloc_flags))
+        return CUDA_ERROR_INVALID_VALUE;
     *address = nullptr;
     if (!bytes)
         return CUDA_SUCCESS;
@@ -78,20 +81,22 @@ SOFT_API(cuMemFreeHost, (void *address), (address)) {
 SOFT_API(cuMemHostRegister_v2, (void *address, size_t bytes, unsigned flags),
          (address, bytes, flags)) {
     auto begin = reinterpret_cast<uintptr_t>(address);
-    if (never_host_memory(begin) || !bytes || begin + bytes < begin || (flags & ~register_flags))
-        return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = refuse_unsafe(*call.thread))
         return status;
-    if (overlaps(begin, bytes))
-        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    if (never_host_memory(begin) || !bytes || begin + bytes < begin || (flags & ~register_flags))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (const Allocation *other = find_overlap(begin, bytes))
+        return other->kind == MemoryKind::Registered ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+                                                     : CUDA_ERROR_INVALID_VALUE;
     register_host(*call.context, address, bytes, flags);
     return CUDA_SUCCESS;
 }
 
 SOFT_API(cuMemHostUnregister, (void *address), (address)) {
-    if (!address)
-        return CUDA_ERROR_INVALID_VALUE;
-    return remove(call, address, MemoryKind::Registered, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    // Inside known memory, but not the start of a registration.
+    bool known = !address || find_allocation(reinterpret_cast<uintptr_t>(address));
+    return remove(call, address, MemoryKind::Registered,
+                  known ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }
 
 SOFT_API(cuMemHostGetDevicePointer_v2, (CUdeviceptr * result, void *address, unsigned flags),
@@ -104,7 +109,7 @@ SOFT_API(cuMemHostGetDevicePointer_v2, (CUdeviceptr * result, void *address, uns
 
 SOFT_API(cuMemHostGetFlags, (unsigned *flags, void *address), (flags, address)) {
     const Allocation *allocation = find_locked(address);
-    if (!flags || !allocation || allocation->kind != MemoryKind::Host)
+    if (!flags || !allocation)
         return CUDA_ERROR_INVALID_VALUE;
     *flags = allocation->flags | CU_MEMHOSTALLOC_DEVICEMAP;
     return CUDA_SUCCESS;

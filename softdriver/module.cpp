@@ -16,6 +16,4 @@ static PyModuleDef definition = {PyModuleDef_HEAD_INIT,
                                  nullptr,
                                  nullptr};
 
-PyMODINIT_FUNC PyInit__softdriver(void) {
-    return PyModuleDef_Init(&definition);
-}
+PyMODINIT_FUNC PyInit__softdriver(void) { return PyModuleDef_Init(&definition); }

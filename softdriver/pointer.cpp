@@ -16,8 +16,8 @@ CUresult read_attribute(const Allocation &allocation, CUpointer_attribute attrib
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         return put(data, allocation.context);
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        return put<unsigned>(data, allocation.page_locked() ? CU_MEMORYTYPE_HOST
-                                                            : CU_MEMORYTYPE_DEVICE);
+        return put<unsigned>(data,
+                             allocation.page_locked() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
         return put<CUdeviceptr>(data, address);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
@@ -25,9 +25,16 @@ CUresult read_attribute(const Allocation &allocation, CUpointer_attribute attrib
             return CUDA_ERROR_INVALID_VALUE;
         return put(data, reinterpret_cast<void *>(address));
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        return put<int>(data, !allocation.page_locked());
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         return put<int>(data, 0);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        return put<unsigned long long>(data, 0);
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        return put<int>(data, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        return put<void *>(data, nullptr);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         return put<unsigned long long>(data, allocation.id);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
@@ -54,6 +61,8 @@ size_t attribute_size(CUpointer_attribute attribute) {
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         return 8;
     default:
         return 4;

@@ -14,6 +14,9 @@ SOFT_API(cuDevicePrimaryCtxRetain, (CUcontext * handle, CUdevice ordinal), (hand
         return device->sticky;
     if (!device->primary)
         device->primary = create_context(*device, device->primary_flags, true);
+    else if (!device->primary->alive)
+        revive_context(device->primary);
+    device->primary->flags = device->primary_flags;
     device->primary_retains++;
     *handle = device->primary->handle;
     return CUDA_SUCCESS;
@@ -25,7 +28,7 @@ SOFT_API(cuDevicePrimaryCtxRelease_v2, (CUdevice ordinal), (ordinal)) {
         return CUDA_ERROR_INVALID_DEVICE;
     if (!device->primary_retains)
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (--device->primary_retains == 0 && device->primary)
+    if (--device->primary_retains == 0 && device->primary->alive)
         destroy_context(call.lock, ContextPtr(device->primary));
     return CUDA_SUCCESS;
 }
@@ -35,7 +38,7 @@ SOFT_API(cuDevicePrimaryCtxReset_v2, (CUdevice ordinal), (ordinal)) {
     Device *device = find_device(ordinal);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    if (device->primary)
+    if (device->primary && device->primary->alive)
         destroy_context(call.lock, ContextPtr(device->primary));
     return CUDA_SUCCESS;
 }
@@ -48,7 +51,7 @@ SOFT_API(cuDevicePrimaryCtxGetState, (CUdevice ordinal, unsigned *flags, int *ac
     if (!flags || !active)
         return CUDA_ERROR_INVALID_VALUE;
     *flags = device->primary_flags;
-    *active = device->primary != nullptr;
+    *active = device->primary && device->primary->alive;
     return CUDA_SUCCESS;
 }
 

@@ -5,9 +5,8 @@
 namespace soft {
 namespace {
 
-// Versions of this major release and the next minor ones are taken; they ask for no more than the
-// newest ABI there is.
-constexpr int newest_version = 13999;
+// A client that asks for a later version than the driver's own is refused.
+constexpr int newest_version = 13000;
 
 CUdriverProcAddressQueryResult look_up(const char *name, int version, bool per_thread,
                                        void **address) {
@@ -33,8 +32,8 @@ SOFT_API(cuGetProcAddress_v2,
          (const char *name, void **address, int version, cuuint64_t flags,
           CUdriverProcAddressQueryResult *result),
          (name, address, version, flags, result)) {
-    constexpr cuuint64_t known = CU_GET_PROC_ADDRESS_LEGACY_STREAM |
-                                 CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+    constexpr cuuint64_t known =
+        CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
     if (!address || (flags & ~known) || flags == known || version > newest_version)
         return CUDA_ERROR_INVALID_VALUE;
     *address = nullptr;

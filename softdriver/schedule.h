@@ -59,7 +59,7 @@ class Scheduler {
     int sleeping_ = 0;        // workers in work_.wait
     int searching_ = 0;       // workers that are about to look again
     bool started_ = false;
-    bool several_ = false; // the last pick() had a choice
+    bool several_ = false;                // the last pick() had a choice
     std::atomic<uint64_t> generation_{0}; // changes when there may be something for a worker
     Signal progress_;
     Signal work_;

@@ -11,6 +11,9 @@ State::State() {
 }
 
 void State::create_devices() {
+    for (const auto &device : devices)
+        if (device->primary)
+            contexts.erase(reinterpret_cast<uintptr_t>(device->primary->handle));
     devices.clear();
     for (int i = 0; i < settings.devices; i++)
         devices.push_back(std::make_unique<Device>(i));

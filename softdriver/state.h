@@ -1,9 +1,9 @@
 #pragma once
 
+#include "allocation.h"
 #include "capture.h"
 #include "event.h"
 #include "handles.h"
-#include "allocation.h"
 #include "schedule.h"
 #include "settings.h"
 

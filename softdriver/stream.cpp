@@ -35,7 +35,7 @@ CUresult resolve_stream(Call &call, CUstream handle, StreamPtr &stream) {
         return CUDA_SUCCESS;
     }
     stream = state().streams.find(reinterpret_cast<uintptr_t>(handle));
-    return stream ? context_status(stream->owner) : CUDA_ERROR_INVALID_HANDLE;
+    return stream ? context_status(stream->owner) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 namespace {

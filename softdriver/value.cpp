@@ -49,8 +49,7 @@ CUresult wait_value(Call &call, CUstream handle, CUdeviceptr address, Word value
 }
 
 template <class Word>
-CUresult write_value(Call &call, CUstream handle, CUdeviceptr address, Word value,
-                     unsigned flags) {
+CUresult write_value(Call &call, CUstream handle, CUdeviceptr address, Word value, unsigned flags) {
     StreamPtr stream;
     Word *word = nullptr;
     if (flags & ~unsigned(CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER))

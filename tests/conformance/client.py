@@ -46,27 +46,26 @@ _TYPES = {
 
 _SIGNATURES = """
 cuInit u|cuDriverGetVersion p|cuGetErrorName ip|cuGetErrorString ip|cuGetProcAddress_v2 spiqp
-cuDeviceGet pi|cuDeviceGetCount p|cuDeviceGetName pii|cuDeviceTotalMem_v2 pi|cuDeviceGetAttribute pii
-cuDeviceGetUuid_v2 pi|cuDevicePrimaryCtxRetain pi|cuDevicePrimaryCtxRelease_v2 i
-cuDevicePrimaryCtxReset_v2 i|cuDevicePrimaryCtxGetState ipp
+cuDeviceGet pi|cuDeviceGetCount p|cuDeviceGetName pii|cuDeviceTotalMem_v2 pi
+cuDeviceGetAttribute pii|cuDeviceGetUuid_v2 pi|cuDevicePrimaryCtxRetain pi
+cuDevicePrimaryCtxRelease_v2 i|cuDevicePrimaryCtxReset_v2 i|cuDevicePrimaryCtxGetState ipp
 cuCtxCreate_v2 pui|cuCtxDestroy_v2 p|cuCtxSetCurrent p|cuCtxGetCurrent p|cuCtxPushCurrent_v2 p
-cuCtxPopCurrent_v2 p|cuCtxGetDevice p|cuCtxSynchronize |cuCtxGetStreamPriorityRange pp|cuCtxGetId pp
-cuMemGetInfo_v2 pp|cuMemAlloc_v2 pz|cuMemFree_v2 d|cuMemAllocAsync pzp|cuMemFreeAsync dp
-cuMemHostAlloc pzu|cuMemAllocHost_v2 pz|cuMemFreeHost p|cuMemAllocManaged pzu
-cuMemHostRegister_v2 pzu|cuMemHostUnregister p|cuMemHostGetDevicePointer_v2 ppu|cuMemHostGetFlags pp
-cuMemGetAddressRange_v2 ppd|cuPointerGetAttribute pid|cuPointerGetAttributes uppd
-cuMemPrefetchAsync dzip
-cuMemcpy ddz|cuMemcpyAsync ddzp|cuMemcpyHtoD_v2 dpz|cuMemcpyDtoH_v2 pdz|cuMemcpyDtoD_v2 ddz
-cuMemcpyHtoDAsync_v2 dpzp|cuMemcpyDtoHAsync_v2 pdzp|cuMemcpyDtoDAsync_v2 ddzp
-cuMemsetD8_v2 dbz|cuMemsetD16_v2 dhz|cuMemsetD32_v2 duz|cuMemsetD2D8_v2 dzbzz|cuMemsetD2D32_v2 dzuzz
-cuMemsetD8Async dbzp|cuMemsetD16Async dhzp|cuMemsetD32Async duzp|cuMemsetD2D32Async dzuzzp
-cuStreamCreate pu|cuStreamCreateWithPriority pui|cuStreamDestroy_v2 p|cuStreamSynchronize p
-cuStreamQuery p|cuStreamQuery_ptsz p|cuStreamWaitEvent ppu|cuStreamGetFlags pp|cuStreamGetPriority pp
+cuCtxPopCurrent_v2 p|cuCtxGetDevice p|cuCtxSynchronize |cuCtxGetStreamPriorityRange pp
+cuCtxGetId pp|cuMemGetInfo_v2 pp|cuMemAlloc_v2 pz|cuMemFree_v2 d|cuMemAllocAsync pzp
+cuMemFreeAsync dp|cuMemHostAlloc pzu|cuMemAllocHost_v2 pz|cuMemFreeHost p|cuMemAllocManaged pzu
+cuMemHostRegister_v2 pzu|cuMemHostUnregister p|cuMemHostGetDevicePointer_v2 ppu
+cuMemHostGetFlags pp|cuMemGetAddressRange_v2 ppd|cuPointerGetAttribute pid
+cuPointerGetAttributes uppd|cuMemPrefetchAsync dzip|cuMemcpy ddz|cuMemcpyAsync ddzp
+cuMemcpyHtoD_v2 dpz|cuMemcpyDtoH_v2 pdz|cuMemcpyDtoD_v2 ddz|cuMemcpyHtoDAsync_v2 dpzp
+cuMemcpyDtoHAsync_v2 pdzp|cuMemcpyDtoDAsync_v2 ddzp|cuMemsetD8_v2 dbz|cuMemsetD16_v2 dhz
+cuMemsetD32_v2 duz|cuMemsetD2D8_v2 dzbzz|cuMemsetD2D32_v2 dzuzz|cuMemsetD8Async dbzp
+cuMemsetD16Async dhzp|cuMemsetD32Async duzp|cuMemsetD2D32Async dzuzzp|cuStreamCreate pu
+cuStreamCreateWithPriority pui|cuStreamDestroy_v2 p|cuStreamSynchronize p|cuStreamQuery p
+cuStreamQuery_ptsz p|cuStreamWaitEvent ppu|cuStreamGetFlags pp|cuStreamGetPriority pp
 cuStreamGetId pp|cuStreamGetCtx pp|cuStreamIsCapturing pp|cuStreamBeginCapture_v2 pi
 cuStreamEndCapture pp|cuGraphDestroy p|cuThreadExchangeStreamCaptureMode p
-cuStreamWaitValue32_v2 pduu|cuStreamWriteValue32_v2 pduu|cuLaunchHostFunc ppp
-cuEventCreate pu|cuEventDestroy_v2 p|cuEventRecord pp|cuEventQuery p|cuEventSynchronize p
-cuEventElapsedTime ppp
+cuStreamWaitValue32_v2 pduu|cuStreamWriteValue32_v2 pduu|cuLaunchHostFunc ppp|cuEventCreate pu
+cuEventDestroy_v2 p|cuEventRecord pp|cuEventQuery p|cuEventSynchronize p|cuEventElapsedTime ppp
 """
 
 COUNTED = [
@@ -94,7 +93,7 @@ class Library:
         self._lib = ctypes.CDLL(path)
         for entry in _SIGNATURES.replace("\n", "|").split("|"):
             if entry:
-                name, types = entry.split(" ")
+                name, _, types = entry.partition(" ")
                 getattr(self._lib, name).argtypes = [_TYPES[letter] for letter in types]
         self.software = hasattr(self._lib, "cudadrvSoftConfigure")
         if self.software:

@@ -43,8 +43,10 @@ def test_async_to_device(client, source, size, expected):
 @pytest.mark.parametrize("target, expected", [("pageable", True), ("host", False)])
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 def test_async_to_host(client, target, size, expected):
-    stream, source, target_address = client.stream(), client.device(size), memory(
-        client, target, size
+    stream, source, target_address = (
+        client.stream(),
+        client.device(size),
+        memory(client, target, size),
     )
     gate = client.gate().hold(stream)
     assert expected == blocks(

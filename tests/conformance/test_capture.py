@@ -176,6 +176,14 @@ def test_forked_stream_must_be_joined(client, capture, join):
         assert capture.end() == CAPTURE_UNJOINED
 
 
+def test_only_the_origin_ends(client, capture):
+    client.ok("cuEventRecord", capture.event, capture.stream)
+    client.ok("cuStreamWaitEvent", capture.other, capture.event, 0)
+    graph = ctypes.c_void_p()
+    assert client.call("cuStreamEndCapture", capture.other, ctypes.byref(graph)) == 903
+    assert broken(capture)
+
+
 def test_wait_for_uncaptured_event(client, capture):
     client.ok("cuEventRecord", capture.event, capture.other)
     status = client.call("cuStreamWaitEvent", capture.stream, capture.event, 0)

@@ -63,6 +63,8 @@ def test_registration(client):
     start = (ctypes.addressof(buffer) + 4095) // 4096 * 4096
     client.ok("cuMemHostRegister_v2", start, 4096, 0)
     assert client.call("cuMemHostRegister_v2", start, 4096, 0) == ALREADY_REGISTERED
+    assert client.call("cuMemHostUnregister", start + 8) == INVALID_VALUE
+    assert client.call("cuMemHostRegister_v2", client.host(64), 64, 0) == INVALID_VALUE
     client.ok("cuMemHostUnregister", start)
     assert client.call("cuMemHostUnregister", start) == NOT_REGISTERED
 

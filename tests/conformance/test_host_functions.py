@@ -33,7 +33,7 @@ def test_driver_calls_inside(client):
         answers["alloc"] = call("cuMemAlloc_v2", ctypes.byref(pointer), 64)
         answers["query"] = call("cuStreamQuery", stream)
         answers["event"] = call("cuEventQuery", event)
-        answers["synchronize"] = call("cuStreamSynchronize", idle)
+        answers["synchronize"] = call("cuCtxSynchronize")
         answers["free"] = call("cuMemFree_v2", 16)
         answers["destroy"] = call("cuStreamDestroy_v2", idle)
         answers["freehost"] = call("cuMemFreeHost", 16)

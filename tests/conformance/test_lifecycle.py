@@ -71,8 +71,29 @@ assert lib("cuDevicePrimaryCtxReset_v2", 0) == 0
 assert alloc() == 709
 assert lib("cuMemFree_v2", device) == 709
 assert lib("cuMemFreeHost", host) == 709
-assert lib("cuEventDestroy_v2", event) == 709
-assert lib("cuStreamDestroy_v2", stream) == 709
+assert lib("cuCtxGetDevice", ref(number)) == 0
+old = handle.value
+lib.ok("cuDevicePrimaryCtxRetain", ref(handle), 0)
+assert handle.value == old and alloc() == 0
+lib.ok("cuDevicePrimaryCtxRelease_v2", 0)
+lib.ok("cuDevicePrimaryCtxRelease_v2", 0)
+assert lib("cuDevicePrimaryCtxRelease_v2", 0) == 201
+""")
+
+
+@pytest.mark.parametrize(
+    "call, statuses",
+    [
+        ('"cuEventDestroy_v2", event', (709,)),
+        ('"cuStreamDestroy_v2", stream', (201, 709)),
+        ('"cuStreamQuery", stream', (201,)),
+    ],
+)
+def test_handles_of_a_reset_context(run, call, statuses):
+    run(f"""
+start(); make()
+lib.ok("cuDevicePrimaryCtxReset_v2", 0)
+assert lib({call}) in {statuses}
 """)
 
 
@@ -182,6 +203,7 @@ assert alloc() == 0
 """,
         environment={
             **os.environ,
-            "CUDADRV_SOFTWARE": "devices=2,memory=64MiB,concurrent_managed=0,fault=cuMemAlloc_v2:2:2",
+            "CUDADRV_SOFTWARE": "devices=2,memory=64MiB,concurrent_managed=0,"
+            "fault=cuMemAlloc_v2:2:2",
         },
     )

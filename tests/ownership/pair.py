@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from itertools import count
 
 import oracle as model
-
 from cudadrv import _ownership as real
 
 

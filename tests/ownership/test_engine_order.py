@@ -1,7 +1,6 @@
 """The clock table of the contract: what each call makes known, and to whom."""
 
 from calls import host, read, record, synchronize, write
-
 from cudadrv._ownership import Domain, Engine, MemoryState, StreamState
 
 

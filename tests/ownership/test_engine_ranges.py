@@ -1,8 +1,8 @@
 """Borrows are by range of bytes: disjoint ranges do not conflict, and cuts leave no trace."""
 
 import pytest
-from calls import after, host, read, synchronize, write
 
+from calls import after, host, read, synchronize, write
 from cudadrv._ownership import MemoryState
 
 

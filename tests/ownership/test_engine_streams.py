@@ -1,8 +1,8 @@
 """The default streams' rules; streams that close with unfinished work; slots."""
 
 import pytest
-from calls import after, host, read, record, synchronize, write
 
+from calls import after, host, read, record, synchronize, write
 from cudadrv._ownership import Domain, MemoryState, StreamState
 
 

@@ -1,0 +1,320 @@
+"""Breaks the engine on purpose, one way at a time, and says which tests notice.
+
+    python tests/ownership/mutations.py [name ...]
+
+Each of MUTATIONS is (name, file under include/cudadrv, old text, new text).
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+NEEDED = ["include", "cudadrv/_ownership.pxd", "pyx/_ownership.pyx", "setup.py", "cuda_header.py"]
+NEEDED += ["pyproject.toml", "tests/ownership"]
+STANDS_FOR = "int stands_for = epoch->mode == OWN_WRITE || epochs[k].mode == epoch->mode;"
+WRITE = "epoch->mode == OWN_WRITE"
+
+MUTATIONS = [
+    # ---- which uses a range keeps ----
+    (
+        "a read hides other streams' reads",
+        "borrow.h",
+        STANDS_FOR,
+        f"{STANDS_FOR} if (epoch->mode == OWN_READ && epochs[k].mode == OWN_READ) continue;",
+    ),
+    ("a read hides the writes before it", "borrow.h", STANDS_FOR, "int stands_for = 1;"),
+    (
+        "a write hides uses that it did not wait for",
+        "borrow.h",
+        STANDS_FOR,
+        f"{STANDS_FOR} if ({WRITE}) continue;",
+    ),
+    (
+        "nothing that was replaced goes",
+        "borrow.h",
+        STANDS_FOR,
+        "int stands_for = 0; own_range_reserve(range, 64);",
+    ),
+    (
+        "a cut loses a use on its right",
+        "ranges.h",
+        "right.start = at;",
+        "right.start = at; right.count -= right.count > 1;",
+    ),
+    (
+        "a read and a write of one operation are joined",
+        "ranges.h",
+        " || x[i].mode != y[i].mode",
+        "",
+    ),
+    (
+        "neighbours are never joined",
+        "borrow.h",
+        "if (memory->count > 1) {",
+        "if (0) {",
+    ),
+    # ---- checks ----
+    (
+        "a write ignores readers",
+        "borrow.h",
+        "access->mode == OWN_WRITE ? epochs[k].mode != OWN_SHARED",
+        "access->mode == OWN_WRITE ? epochs[k].mode == OWN_WRITE",
+    ),
+    (
+        "the check reaches one byte too far",
+        "borrow.h",
+        "memory->ranges[i].start < access->stop; i++) {\n        const own_epoch",
+        "memory->ranges[i].start <= access->stop; i++) {\n        const own_epoch",
+    ),
+    (
+        "a view reaches one byte too far",
+        "borrow.h",
+        "view->start < access->stop &&",
+        "view->start <= access->stop &&",
+    ),
+    (
+        "exclusive views do not exclude reads",
+        "borrow.h",
+        "(view->exclusive || access->mode == OWN_WRITE)",
+        "(access->mode == OWN_WRITE)",
+    ),
+    (
+        "unchecked gets past views",
+        "borrow.h",
+        "found = own_check_exports_(access, &conflict);",
+        "found = access->policy == OWN_UNCHECKED ? OWN_OK : own_check_exports_(access, &conflict);",
+    ),
+    (
+        "waiting comes before refusing",
+        "borrow.h",
+        "(answer == OWN_OK || answer == OWN_MUST_WAIT)",
+        "answer == OWN_OK",
+    ),
+    (
+        "close does not see shared uses",
+        "host.h",
+        "if (!own_known_(engine, epochs[k].slot, epochs[k].seq)) {\n                own_blame_",
+        "if (epochs[k].mode != OWN_SHARED &&"
+        " !own_known_(engine, epochs[k].slot, epochs[k].seq)) {\n                own_blame_",
+    ),
+    (
+        "work in flight does not exclude the host",
+        "host.h",
+        "domain->host_excluded ? domain->streams : NULL",
+        "NULL",
+    ),
+    # ---- clocks ----
+    (
+        "a join changes the clock that others share",
+        "clock.h",
+        "    own_clock *result = malloc(",
+        "    if (clock && clock->size >= size) {\n"
+        "        for (uint32_t i = 0; i < size; i++) {\n"
+        "            uint64_t b = own_clock_at(news->clock, i);\n"
+        "            b = i == news->slot && news->seq > b ? news->seq : b;\n"
+        "            clock->seq[i] = clock->seq[i] > b ? clock->seq[i] : b;\n"
+        "        }\n"
+        "        *joined = own_clock_share(clock);\n"
+        "        return 1;\n"
+        "    }\n"
+        "    own_clock *result = malloc(",
+    ),
+    (
+        "a wait is not transitive",
+        "clock.h",
+        "b = own_clock_at(news->clock, i);",
+        "b = 0;",
+    ),
+    (
+        "the host learns only of the stream itself",
+        "engine.h",
+        "news->clock && i < news->clock->size; i++) {\n        if (engine->slots[i].done",
+        "0 && i < news->clock->size; i++) {\n        if (engine->slots[i].done",
+    ),
+    ("known up to, but not with", "engine.h", "slots[slot].done >= seq", "slots[slot].done > seq"),
+    (
+        "snapshots cover what the driver does not have",
+        "engine.h",
+        "snapshot->seq = stream->settled;",
+        "snapshot->seq = stream->seq;",
+    ),
+    (
+        "the host forgets",
+        "engine.h",
+        "if (engine->slots[news->slot].done < news->seq) {",
+        "if (1) {",
+    ),
+    # ---- default streams ----
+    (
+        "legacy work ignores blocking streams",
+        "engine.h",
+        "other = stream->domain->streams;",
+        "other = NULL;",
+    ),
+    (
+        "blocking streams ignore legacy work",
+        "engine.h",
+        "stream->legacy_seen < legacy->uses",
+        "stream->legacy_seen > legacy->uses",
+    ),
+    (
+        "blocking streams see only the first legacy work",
+        "engine.h",
+        "stream->legacy_seen < legacy->uses",
+        "stream->legacy_seen == 0",
+    ),
+    (
+        "legacy work waits for non-blocking streams",
+        "engine.h",
+        "other->order != OWN_NON_BLOCKING && other != stream",
+        "other != stream",
+    ),
+    (
+        "legacy work waits for closed streams",
+        "engine.h",
+        " && other->state == OWN_OPEN",
+        "",
+    ),
+    (
+        "a refused operation has waited",
+        "borrow.h",
+        "        own_clock_drop(view);\n    }\n    own_unlock(engine);\n    return answer;",
+        "        own_use_(stream, view);\n    }\n    own_unlock(engine);\n    return answer;",
+    ),
+    # ---- failures ----
+    (
+        "a failure leaves its borrow",
+        "borrow.h",
+        "range->count = access->undo_count;",
+        "",
+    ),
+    (
+        "a failure takes back what others borrowed",
+        "borrow.h",
+        "last->seq == issued->seq &&\n           last->slot == issued->slot;",
+        "1;",
+    ),
+    (
+        "a failure uses up a number",
+        "borrow.h",
+        "stream->seq--;",
+        "stream->settled = stream->seq;",
+    ),
+    # ---- streams and slots ----
+    (
+        "closed streams are forgotten too early",
+        "engine.h",
+        "stream->state == OWN_CLOSED && engine->slots[i].done >= stream->seq",
+        "stream->state == OWN_CLOSED",
+    ),
+    (
+        "closing forgets unfinished work",
+        "engine.h",
+        "if (own_known_(engine, stream->slot, stream->seq)) {\n        own_retire_",
+        "if (1) {\n        own_retire_",
+    ),
+    (
+        "closed streams are never forgotten",
+        "engine.h",
+        "stream->state == OWN_CLOSED && engine->slots[i].done >= stream->seq",
+        "0",
+    ),
+    (
+        "a slot's numbers begin again",
+        "engine.h",
+        "slot->seq = stream->seq;",
+        "slot->seq = 0;",
+    ),
+    (
+        "closed streams take work",
+        "borrow.h",
+        "if (request->stream->state != OWN_OPEN) {",
+        "if (0) {",
+    ),
+]
+
+
+def prepare(target):
+    """A tree with only the engine in it, built."""
+    for name in NEEDED:
+        path = Path(target, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, path, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, path)
+    Path(target, "cudadrv", "__init__.py").touch()
+    build(target)
+
+
+def build(tree):
+    command = [sys.executable, "-W", "ignore", "setup.py", "-q", "build_ext", "--inplace"]
+    built = subprocess.run(command, cwd=tree, capture_output=True, text=True)
+    if built.returncode:
+        raise RuntimeError(built.stdout + built.stderr)
+
+
+def first_failure(tree, *names):
+    """The first test that fails, or None."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    command += ["-m", "not slow", "--timeout=120", "-o", "addopts=--import-mode=importlib -rf"]
+    ran = subprocess.run(
+        [*command, *(f"tests/ownership/{name}.py" for name in names)],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": str(tree)},
+        capture_output=True,
+        text=True,
+        errors="replace",
+    )
+    if ran.returncode == 0:
+        return None
+    failed = re.search(r"^FAILED \S*?(test_\w+\.py::\S+)", ran.stdout, re.MULTILINE)
+    return failed[1] if failed else f"exit status {ran.returncode}"
+
+
+def judge(tree):
+    """What the example tests notice, and what the comparison with the oracle does."""
+    examples = sorted(path.stem for path in Path(tree, "tests/ownership").glob("test_engine_*.py"))
+    return first_failure(tree, *examples), first_failure(tree, "test_referee", "test_exhaustive")
+
+
+def try_mutation(base, name, file, old, new):
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder, "tree")
+        shutil.copytree(base, tree)
+        header = tree / "include" / "cudadrv" / file
+        text = header.read_text(encoding="utf-8")
+        if text.count(old) != 1:
+            return name, "does not apply", None
+        header.write_text(text.replace(old, new), encoding="utf-8")
+        later = time.time() + 2  # than the objects, whatever the file system's clock rounds to
+        os.utime(header, (later, later))
+        build(tree)
+        return name, *judge(tree)
+
+
+def main(names):
+    chosen = [mutation for mutation in MUTATIONS if not names or mutation[0] in names]
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(folder, "base")
+        prepare(base)
+        if judge(base) != (None, None):
+            sys.exit(f"the tests fail without a mutation: {judge(base)}")
+        missed = 0
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            for name, example, random in pool.map(lambda m: try_mutation(base, *m), chosen):
+                missed += not (example or random) or example == "does not apply"
+                print(f"{name}\n    example: {example}\n    oracle:  {random}", flush=True)
+    print(f"{len(chosen)} mutations, {missed} not caught")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
