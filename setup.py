@@ -21,7 +21,7 @@ SOFTDRIVER = sorted(map(str, Path("softdriver").rglob("*.cpp")))
 SOFTDRIVER_HEADERS = sorted(
     str(path) for path in Path("softdriver").rglob("*.*") if path.suffix != ".cpp"
 )
-EXPORTS = "tools/softdriver_exports.map"
+EXPORTS = "softdriver/exports.map"
 BUILD_FILES = ["setup.py", "cuda_header.py"]
 CPUS = len(os.sched_getaffinity(0))
 
