@@ -5,8 +5,8 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
@@ -45,9 +45,9 @@ def run_demo(path: Path, nbytes: int, streams: int, chunk: int) -> int:
 
 def default_file() -> Path:
     """A file of several megabytes that is on every machine where this runs."""
-    from numpy._core import _multiarray_umath
-
-    return Path(_multiarray_umath.__file__)
+    folder = Path(np.__file__).parent
+    found = [Path(sys.executable), *folder.glob("*core/_multiarray_umath*.so")]
+    return max(found[1:] or found, key=lambda path: path.stat().st_size)
 
 
 def file_size(path: Path) -> int:
@@ -92,7 +92,7 @@ class Lane:
 class Pipeline:
     """Chunks of a file that go to the device and come back, several of them at a time."""
 
-    def __init__(self, file: BinaryIO, nbytes: int, chunk: int, streams: int) -> None:
+    def __init__(self, file: FileIO, nbytes: int, chunk: int, streams: int) -> None:
         self.file = file
         self.nbytes = nbytes
         self.chunk = chunk
@@ -130,7 +130,7 @@ class Pipeline:
         self.file.seek(index * self.chunk)
         done = 0
         while done < array.size:
-            got = self.file.readinto(memoryview(array)[done:])  # type: ignore[attr-defined]
+            got = self.file.readinto(array.data[done:])
             if not got:
                 raise DemoError("the file became shorter while it was read")
             done += got

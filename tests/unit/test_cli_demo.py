@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -96,11 +97,9 @@ def test_progress_on_a_terminal(command, file):
     process = subprocess.Popen([*line, "demo", str(file), *chunk], env=environ, stdout=theirs)
     os.close(theirs)
     text = b""
-    try:
+    with suppress(OSError):  # EIO is how Linux says that the other side is closed
         while part := os.read(ours, 1 << 16):
             text += part
-    except OSError as error:  # how Linux says that the other side is closed
-        assert error.errno == errno.EIO
     os.close(ours)
     assert process.wait(60) == 0
     assert re.search(rb"\roverlapped: +\d+%", text)
