@@ -1,5 +1,5 @@
 from types import TracebackType
-from typing import Any, ClassVar, Literal, Never, Self, SupportsIndex, TypeAlias, TypedDict, Unpack
+from typing import Any, ClassVar, Never, Self, SupportsIndex, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from cudadrv._token import Token
 _Source: TypeAlias = Buffer | npt.NDArray[Any] | ReadableBuffer
 _Target: TypeAlias = Buffer | npt.NDArray[Any] | WriteableBuffer
 _Item: TypeAlias = complex | str | bytes | np.generic | tuple[Any, ...]
-_Slice: TypeAlias = slice[SupportsIndex | None, SupportsIndex | None, Literal[1] | None]
+_Slice: TypeAlias = slice[SupportsIndex | None, SupportsIndex | None, None]
 
 class _Options(TypedDict, total=False):
     device: Device | None
