@@ -37,6 +37,7 @@ def streams() -> None:
     other.wait(stream)
     start, end = cu.Event(timing=True), cu.Event(timing=True, blocking_sync=True)
     stream.record(start)
+    cu.DeviceBuffer(1).fill_async(0, stream)
     stream.record(end)
     stream.synchronize()
     assert_type(end.elapsed_ms(start), float)
