@@ -1,4 +1,4 @@
-"""Two drivers, one suite: which driver the tests run on, under which schedules, and that none leaks."""
+"""Two drivers, one suite: which driver the tests run on, which schedules, and that none leaks."""
 
 import ctypes
 import gc
@@ -50,7 +50,7 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture
 def driver(request) -> Iterator[str]:
-    """The driver, in a clean state: the name of its schedule, or "cuda". Fails a test that leaks."""
+    """The driver in a clean state: the name of its schedule, or "cuda". Fails a test that leaks."""
     import cudadrv as cu
 
     device = cu.Device(0)
