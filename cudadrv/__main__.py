@@ -1,0 +1,151 @@
+"""The command line: ``python -m cudadrv info | demo | bench``."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import cudadrv as cu
+
+INTERRUPTED = 130  # what shells use for a program that Ctrl-C ended
+UNITS = {"": 0, "b": 0, "k": 10, "kib": 10, "m": 20, "mib": 20, "g": 30, "gib": 30}
+MOST_STREAMS = 64
+
+
+def size(text: str) -> int:
+    """Bytes, from ``65536``, ``64K`` or ``64KiB``."""
+    digits = text.rstrip("BKMGIbkmgi")
+    unit = text[len(digits) :].lower()
+    if not (digits.isascii() and digits.isdigit() and unit in UNITS):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 65536, 64KiB or 1MiB")
+    nbytes = int(digits) << UNITS[unit]
+    if nbytes < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: a chunk needs at least 1 byte")
+    return nbytes
+
+
+def stream_count(text: str) -> int:
+    try:
+        count = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    if not 2 <= count <= MOST_STREAMS:
+        raise argparse.ArgumentTypeError(
+            f"{count}: from 2 (with one stream nothing overlaps) to {MOST_STREAMS}"
+        )
+    return count
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m cudadrv",
+        description="The CUDA driver API with ownership.",
+        epilog="CUDADRV_DRIVER=software runs all of it without a GPU.",
+    )
+    parser.add_argument("--version", action="version", version=f"cudadrv {cu.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+
+    commands.add_parser(
+        "info",
+        help="say which driver and devices were found, and where",
+        description="Say which driver and devices were found, and where. Exit status 1: none.",
+    )
+    demo = commands.add_parser(
+        "demo",
+        help="stream a file through the device, then provoke some errors",
+        description="Stream a file through the device in a double-buffered pipeline, check every"
+        " byte that comes back, and then show what the library says to four mistakes.",
+    )
+    demo.add_argument(
+        "file", nargs="?", metavar="FILE", help="any file; default: NumPy's largest library"
+    )
+    demo.add_argument(
+        "--streams",
+        type=stream_count,
+        default=2,
+        metavar="N",
+        help="how many chunks are under way at a time, each on a stream of its own (default: 2)",
+    )
+    demo.add_argument(
+        "--chunk",
+        type=size,
+        default=size("1MiB"),
+        metavar="SIZE",
+        help="bytes of one chunk, such as 65536, 64KiB or 4MiB (default: 1MiB)",
+    )
+    commands.add_parser(
+        "bench",
+        help="measure what calls cost",
+        description="Measure what single calls of cudadrv cost on this machine.",
+    )
+    return parser
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    parser = make_parser()
+    options = parser.parse_args(arguments)
+    if options.command == "info":
+        from cudadrv._info import print_info
+
+        return print_info()
+    if options.command == "demo":
+        return demo(options.file, options.streams, options.chunk)
+    if options.command == "bench":
+        from cudadrv._bench import run_bench
+
+        return run_bench() if driver_is_usable() else 1
+    parser.print_help()
+    return 0
+
+
+def demo(file: str | None, streams: int, chunk: int) -> int:
+    from cudadrv._demo import BadFileError, DemoError, default_file, file_size, run_demo
+
+    path = default_file() if file is None else Path(file)
+    try:
+        nbytes = file_size(path)
+        return run_demo(path, nbytes, streams, chunk) if driver_is_usable() else 1
+    except BadFileError as error:
+        complain(f"demo: {error}")
+        return 2
+    except DemoError as error:
+        complain(f"demo: {error}")
+        return 1
+
+
+def driver_is_usable() -> bool:
+    """Load the driver; say why if there is none, or if CUDADRV_DRIVER is a word nobody knows."""
+    try:
+        cu.driver_info()
+    except (cu.DriverNotFoundError, ValueError) as error:
+        complain(str(error))
+        return False
+    return True
+
+
+def complain(text: str) -> None:
+    print(f"python -m cudadrv: {text}", file=sys.stderr)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; give the exit status. Expected failures are one message, no traceback."""
+    try:
+        status = run(arguments)
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        if sys.stdout.isatty():
+            print()  # after the line that shows the progress
+        complain("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output is gone: so is the point of writing more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (cu.CudaError, OSError) as error:  # no memory for such chunks, a file that fails
+        complain(str(error))
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

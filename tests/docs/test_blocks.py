@@ -1,0 +1,77 @@
+"""The examples of README.md and docs/ do what the text beside them says."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cudadrv
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = str(Path(cudadrv.__file__).parents[1])
+RUNNER = Path(__file__).with_name("run_blocks.py")
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)[^)]*\)")
+
+spec = importlib.util.spec_from_file_location("run_blocks", RUNNER)
+run_blocks = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(run_blocks)
+
+
+def run_page(page: Path) -> subprocess.CompletedProcess:
+    environ = {**os.environ, "CUDADRV_DRIVER": "software", "PYTHONPATH": PACKAGE}
+    environ.pop("CUDADRV_SOFTWARE", None)
+    command = [sys.executable, "-W", "error", str(RUNNER), str(page)]
+    return subprocess.run(
+        command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_blocks(page):
+    done = run_page(page)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    text = page.read_text(encoding="utf-8")
+    missing = [name for name in LINK.findall(text) if not (page.parent / name).exists()]
+    assert missing == []
+
+
+def test_readme_has_blocks():
+    blocks = run_blocks.blocks((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert sum(block.expected is not None for block in blocks) >= 2
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "agrees"),
+    [
+        ("print(1)", "1", True),
+        ("print(1)", "2", False),
+        ("raise ValueError('of x.py:3')", "ValueError: of y.py:44", True),
+        ("raise ValueError('no')", "ValueError: yes", False),
+        ("raise ValueError('no')", "TypeError: no", False),
+        ("1", "ValueError: no", False),
+        ("print('Stream 4, Stream 9')", "Stream 1, Stream 2", True),
+        ("print('Stream 4, Stream 4')", "Stream 1, Stream 2", False),
+        ("print('a long story')", "a ... story", True),
+        ("print(1)\nraise ValueError(2)", "1\nValueError: 2", True),
+    ],
+)
+def test_a_wrong_text_is_noticed(tmp_path, code, text, agrees):
+    page = tmp_path / "page.md"
+    page.write_text(f"Words.\n\n```python\n{code}\n```\n\n```text\n{text}\n```\n")
+    assert (run_page(page).returncode == 0) == agrees
+
+
+def test_an_unannounced_error_is_noticed(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```python\n1 / 0\n```\n\nWords.\n\n```text\nZeroDivisionError\n```\n")
+    assert run_page(page).returncode != 0

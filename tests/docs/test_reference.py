@@ -1,0 +1,39 @@
+"""Lists in the documentation say what the sources say."""
+
+import re
+from pathlib import Path
+
+import cudadrv as cu
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_driver_functions_are_listed():
+    used = re.findall(
+        r"^CUDADRV_FUNCTION\((\w+),", text("include/cudadrv/driver_functions.h"), re.M
+    )
+    section = text("docs/driver.md").partition("## The functions that are used")[2]
+    assert re.findall(r"`(cu[A-Z]\w+)`", section) == used
+
+
+def test_ownership_errors_are_explained():
+    page = text("docs/ownership.md")
+    errors = [name for name in cu.__all__ if name.endswith("Error")]
+    derived = [name for name in errors if issubclass(getattr(cu, name), cu.OwnershipError)]
+    assert [name for name in derived if f"`{name}`" not in page and f"cu.{name}" not in page] == []
+
+
+def test_environment_variables_are_explained():
+    used = set()
+    for pattern in ("pyx/*.pyx", "cudadrv/*.py", "softdriver/*.cpp"):
+        for path in ROOT.glob(pattern):
+            used |= set(re.findall(r"\bCUDADRV_(?:DRIVER|SOFTWARE)\b", path.read_text("utf-8")))
+    assert [name for name in used if name not in text("docs/driver.md")] == []
+
+
+def test_changelog_has_this_version():
+    assert re.search(rf"^## \[{re.escape(cu.__version__)}\] - ", text("CHANGELOG.md"), re.M)

@@ -1,0 +1,207 @@
+"""``python -m cudadrv demo``, as a person runs it: in a process of its own."""
+
+import errno
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from cudadrv.__main__ import main, size
+
+KIB = 1024
+
+
+@pytest.fixture
+def command(driver):
+    """The command line, and the environment that runs it on the test's driver and schedule."""
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    if driver != "cuda":
+        environ["CUDADRV_SOFTWARE"] = f"schedule={driver},seed=7"
+    return [sys.executable, "-W", "error", "-m", "cudadrv"], environ
+
+
+@pytest.fixture
+def cli(command, tmp_path):
+    """Runs a command in an empty folder; what it printed, by stream, and its exit status."""
+
+    def run(*arguments, **changes):
+        line, environ = command
+        return subprocess.run(
+            [*line, *map(str, arguments)],
+            cwd=tmp_path,
+            env={**environ, **changes},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    return run
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Bytes that differ from chunk to chunk, and no whole number of chunks."""
+    path = tmp_path / "a file"
+    path.write_bytes(bytes(range(251)) * 1000)
+    return path
+
+
+def test_default_file(cli):
+    done = cli("demo")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "_multiarray_umath" in done.stdout
+    assert "Every byte came back" in done.stdout
+    assert re.search(r"Overlap: \d+\.\d\d", done.stdout)
+    assert "\r" not in done.stdout
+
+
+def test_says_what_ran_it(cli, driver):
+    text = cli("demo", "--chunk", "1MiB").stdout
+    assert re.search(r"^Driver  .+, CUDA \d+\.\d+, /", text)
+    assert re.search(r"^Device  \S", text, re.MULTILINE)
+    assert ("is not a GPU" in " ".join(text.split())) == (driver != "cuda")
+
+
+@pytest.mark.parametrize("streams", [2, 3, 7])
+@pytest.mark.parametrize("chunk", ["4KiB", "1000", "251000"])
+def test_every_byte(cli, file, streams, chunk):
+    done = cli("demo", file, "--streams", streams, "--chunk", chunk)
+    assert done.returncode == 0, done.stderr
+    assert "Every byte came back as it is in the file: 251,000 bytes" in done.stdout
+
+
+def test_four_mistakes_are_refused(cli, file):
+    text = cli("demo", file).stdout
+    assert text.count("    BufferBorrowedError: cannot ") == 4
+    assert "bug in cudadrv" not in text
+
+
+@pytest.mark.parametrize("nbytes", [1, 2, 4095])
+def test_smaller_than_a_chunk(cli, tmp_path, nbytes):
+    (tmp_path / "tiny").write_bytes(b"x" * nbytes)
+    done = cli("demo", "tiny")
+    assert done.returncode == 0
+    assert "nothing can overlap" in done.stdout
+
+
+def test_progress_on_a_terminal(command, file):
+    line, environ = command
+    ours, theirs = pty.openpty()
+    chunk = ["--chunk", "1KiB"]
+    process = subprocess.Popen([*line, "demo", str(file), *chunk], env=environ, stdout=theirs)
+    os.close(theirs)
+    text = b""
+    with suppress(OSError):  # EIO is how Linux says that the other side is closed
+        while part := os.read(ours, 1 << 16):
+            text += part
+    os.close(ours)
+    assert process.wait(60) == 0
+    assert re.search(rb"\roverlapped: +\d+%", text)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda path: None, "No such file"),
+        (lambda path: path.mkdir(), "is a directory"),
+        (lambda path: path.touch(), "is empty"),
+        (lambda path: os.mkfifo(path), "is no regular file"),
+        (lambda path: path.symlink_to(path), "Too many levels"),
+    ],
+    ids=["missing", "directory", "empty", "fifo", "loop"],
+)
+def test_bad_file(cli, tmp_path, make, words):
+    make(tmp_path / "bad")
+    done = cli("demo", "bad")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"python -m cudadrv: demo: bad.*\n", done.stderr)
+    assert words in done.stderr
+
+
+def test_unreadable_file(driver, file, monkeypatch, capsys):
+    """In this process, because root may read everything."""
+
+    def refuse(*arguments, **options):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    assert main(["demo", str(file)]) == 2
+    assert capsys.readouterr().err == f"python -m cudadrv: demo: {file}: Permission denied\n"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--chunk", "0"],
+        ["--chunk", "-1"],
+        ["--chunk", "many"],
+        ["--chunk", "1.5M"],
+        ["--chunk", "MiB"],
+        ["--chunk"],
+        ["--streams", "1"],
+        ["--streams", "0"],
+        ["--streams", "two"],
+        ["--streams", "100000"],
+        ["--nonsense"],
+        ["one", "two"],
+    ],
+    ids=" ".join,
+)
+def test_usage(cli, options):
+    done = cli("demo", *options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("usage: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_chunks_that_do_not_fit(cli, tmp_path, driver):
+    """Out of memory is one message with what is alive; the file needs no blocks on the disk."""
+    with (tmp_path / "large").open("wb") as large:
+        large.truncate(1 << 43)
+    done = cli("demo", "large", "--chunk", "2048GiB")
+    assert done.returncode == 1
+    assert "CUDA_ERROR_OUT_OF_MEMORY" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_interrupt(command, tmp_path):
+    path = tmp_path / "large"
+    with path.open("wb") as large:
+        large.truncate(1 << 40)
+    line, environ = command
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*line, "demo", str(path)], env=environ, **options) as process:
+        try:
+            while "streams" not in process.stdout.readline():
+                assert process.poll() is None
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (process.returncode, errors) == (130, "python -m cudadrv: interrupted\n")
+
+
+def test_reader_that_goes_away(command, file):
+    line, environ = command
+    done = subprocess.run(
+        ["sh", "-c", '"$@" | head -n 1', "sh", *line, "demo", str(file)],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"),
+    [("1", 1), ("65536", 65536), ("4k", 4 * KIB), ("4KiB", 4 * KIB), ("2M", 2 * KIB**2)],
+)
+def test_sizes(driver, text, nbytes):
+    assert size(text) == nbytes

@@ -1,0 +1,94 @@
+"""``python -m cudadrv``, and its commands ``info`` and ``bench``."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+import cudadrv as cu
+
+
+@pytest.fixture
+def cli(driver, tmp_path):
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+    def run(*arguments, **changes):
+        return subprocess.run(
+            [sys.executable, "-W", "error", "-m", "cudadrv", *arguments],
+            cwd=tmp_path,
+            env={**environ, **changes},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    return run
+
+
+def test_no_arguments_shows_help(cli):
+    done = cli()
+    assert (done.returncode, done.stderr) == (0, "")
+    for word in ("usage: python -m cudadrv", "info", "demo", "bench"):
+        assert word in done.stdout
+
+
+def test_unknown_command(cli):
+    done = cli("nonsense")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("usage: ")
+
+
+def test_version(cli):
+    assert cli("--version").stdout == f"cudadrv {cu.__version__}\n"
+
+
+def test_info(cli):
+    done = cli("info", CUDA_VISIBLE_DEVICES="0")
+    assert (done.returncode, done.stderr) == (0, "")
+    device = cu.Device(0)
+    for word in (cu.__version__, cu.driver_info().path, device.name, str(device.uuid)):
+        assert word in done.stdout
+    assert re.search(r"CUDADRV_DRIVER +(software|cuda)\n", done.stdout)
+    assert re.search(r"CUDA_VISIBLE_DEVICES +0\n", done.stdout)
+    assert re.search(r"compiled with cuda\.h \d+\.\d+", done.stdout)
+
+
+@pytest.mark.parametrize("command", ["demo", "bench"])
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [("./nothing.so", "CUDADRV_DRIVER=software"), ("nonsense", "is not one of 'auto'")],
+)
+def test_no_driver(cli, command, choice, words):
+    done = cli(command, CUDADRV_DRIVER=choice)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"CUDADRV_DRIVER": "./nothing.so"}, "DriverNotFoundError"),
+        ({"CUDADRV_DRIVER": "nonsense"}, "is not one of 'auto'"),
+        ({"CUDADRV_DRIVER": "software", "CUDADRV_SOFTWARE": "devices=0"}, "no usable device"),
+        ({"CUDADRV_DRIVER": "software", "CUDADRV_SOFTWARE": "schedule=x"}, "schedule must be"),
+    ],
+    ids=["missing", "word", "devices", "setting"],
+)
+def test_info_without_a_driver_still_helps(cli, changes, words):
+    done = cli("info", **changes)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert cu.__version__ in done.stdout
+    assert words in done.stdout
+    for name, value in changes.items():
+        assert re.search(rf"{name} +{re.escape(value)}\n", done.stdout)
+
+
+@pytest.mark.software_only
+def test_bench(cli, driver):
+    done = cli("bench", CUDADRV_SOFTWARE=f"schedule={driver},seed=7")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "copy_from_async" in done.stdout
+    assert "not a GPU" in done.stdout
