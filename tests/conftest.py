@@ -75,10 +75,11 @@ def driver(request) -> Iterator[str]:
 
 
 def _warm(device) -> None:
-    """Make what a context keeps for ever: its stream for blocking calls."""
+    """Make what a context keeps for ever: its streams for blocking calls and for frees."""
     import cudadrv as cu
 
     if not getattr(_warm, "done", False):
+        cu.DeviceBuffer(1, stream=cu.Stream())
         cu.DeviceBuffer(1).fill(0)
         _settle(device)
         _warm.done = True
