@@ -19,6 +19,7 @@ cdef class Context:
     cdef list ghosts            # farewell Events of closed streams with work that may be unfinished
     cdef list stages            # idle page-locked blocks for ordinary memory: see _staging.pyx
     cdef object internal  # the Stream of blocking calls that name none, once there is one
+    cdef object freeing   # the Stream that stream-ordered memory is freed on, once there is one
     cdef object legacy   # its legacy default Stream, once there is one
     cdef object __weakref__
 

@@ -18,9 +18,11 @@ cdef struct Copy:
 
 cdef void copy_operation(
     Operation *operation, int name, Copy *copy, own_access *accesses, int count) noexcept
-cdef Stream copy_stream(object stream, Region target, Region source)
+cdef int copy_and_wait(int name, Region target, Region source, object stream) except -1
+cdef Token nothing_to_do(int name, Stream stream, Region region, tuple reads, tuple writes)
+cdef Stream blocking_stream(Stream stream, Region region)
+cdef Stream asynchronous_stream(object stream, Region target, Region source, str method)
 cdef Token copy_between(int name, Region target, Region source, Stream stream)
-cdef int finish(Operation *operation, Stream stream) except -1
 cdef Stream required_stream(object stream, Region region, str method)
 cdef int refuse_other_device(Region region, Stream stream) except -1
 cdef int refuse_other_dtype(Region region, object dtype, str other) except -1

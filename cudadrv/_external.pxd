@@ -5,4 +5,4 @@ from cudadrv._driver cimport CUdeviceptr
 from cudadrv._release cimport MemoryKind
 
 cdef int check_external(
-    Context context, MemoryKind kind, CUdeviceptr address, size_t nbytes, str label) except -1
+    Context context, MemoryKind kind, CUdeviceptr address, str label) except -1

@@ -4,5 +4,5 @@ from cudadrv._region cimport Region
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token
 
-cdef object item_bytes(object value, object dtype)
+cdef bytes item_bytes(object value, object dtype)
 cdef Token fill_region(int name, Region region, bytes item, Stream stream)

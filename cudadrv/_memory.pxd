@@ -18,15 +18,16 @@ cdef class Memory:
     cdef Stream stream          # of stream-ordered memory: the one it was allocated on
     cdef object owner           # keeps foreign memory alive
     cdef str label              # class and name of the buffer that it was made for
+    cdef Py_ssize_t regions     # buffers that can reach it: the whole and its parts
     cdef uint32_t site          # where it was made
     cdef void *newer            # neighbours in the list of live memory: see live_memory
     cdef void *older
 
-    cdef int close(self, Stream stream) except -1
+    cdef int close(self, Stream stream, int policy) except -1
     cdef int give_away(self) except -1
 
 
-cdef Memory allocate(
+cdef Memory allocate_memory(
     MemoryKind kind, Context context, size_t nbytes, unsigned int flags, Stream stream, str label)
-cdef Memory adopt(
+cdef Memory adopt_memory(
     MemoryKind kind, Context context, CUdeviceptr address, size_t nbytes, object owner, str label)

@@ -1,7 +1,8 @@
 """Operation: the one way in which work reaches a stream."""
 
 from cudadrv._driver cimport CUresult, CUstream
-from cudadrv._ownership cimport own_access, own_request
+from cudadrv._event cimport Waitable
+from cudadrv._ownership cimport own_access, own_conflict, own_request
 from cudadrv._stream cimport Stream
 
 # Makes the driver calls of one operation. Sets *queued once the driver has accepted one of them.
@@ -24,3 +25,6 @@ cdef void prepare(
     Operation *operation, int name, own_access *accesses, int count, driver_call call,
     void *arguments) noexcept
 cdef int issue(Operation *operation, Stream stream) except? -1
+cdef int ask(Operation *operation, Stream stream) except? -1
+cdef Waitable work_in_the_way(own_conflict *conflict)
+cdef bint is_over(own_conflict *conflict) noexcept

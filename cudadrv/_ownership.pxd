@@ -133,6 +133,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
     int own_memory_free(
         own_engine *engine, own_memory *memory, bint close, own_conflict *conflict)
     int own_begin(own_engine *engine, own_request *request)
+    int own_ask(own_engine *engine, own_request *request)
     void own_settle(own_engine *engine, own_request *request)
     void own_undo(own_engine *engine, own_request *request)
     int own_export_open(

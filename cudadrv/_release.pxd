@@ -1,7 +1,7 @@
 """Release: giving memory back to the driver when that can block nobody."""
 
 from cudadrv._context cimport Context
-from cudadrv._driver cimport CUdeviceptr, CUresult
+from cudadrv._driver cimport CUdeviceptr, CUevent, CUresult
 from cudadrv._ownership cimport own_memory
 from cudadrv._stream cimport Stream
 
@@ -16,6 +16,8 @@ cdef enum MemoryKind:
 
 cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil
 cdef void release_later(
-    MemoryKind kind, CUdeviceptr address, own_memory *state, Context context) noexcept
+    MemoryKind kind, CUdeviceptr address, own_memory *state, Context context,
+    object owner) noexcept
 cdef int drain(bint may_block) except -1
+cdef bint is_complete(CUevent event) noexcept
 cdef Stream internal_stream(Context context)

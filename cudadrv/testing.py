@@ -1,19 +1,22 @@
 """Control of the software driver, for tests of programs that use cudadrv.
 
-Everything here needs the software driver (``CUDADRV_DRIVER=software``), and says so when another one
-is loaded. The settings are those of the environment variable ``CUDADRV_SOFTWARE``.
+Everything here needs the software driver (``CUDADRV_DRIVER=software``), and says so when another
+one is loaded. The settings are those of the environment variable ``CUDADRV_SOFTWARE``.
 """
 
 import ctypes
-from functools import cache
 
 from cudadrv._library import driver_info
 
 KINDS = ("device", "async", "host", "managed", "registered", "streams", "events", "contexts")
 
+_opened: ctypes.CDLL | None = None
 
-@cache
+
 def _library() -> ctypes.CDLL:
+    global _opened
+    if _opened is not None:
+        return _opened
     info = driver_info()
     if not info.is_software:
         raise RuntimeError(
@@ -28,6 +31,7 @@ def _library() -> ctypes.CDLL:
     library.cudadrvSoftCalls.argtypes = [ctypes.c_char_p]
     library.cudadrvSoftCalls.restype = ctypes.c_ulonglong
     library.cudadrvSoftPending.restype = ctypes.c_ulonglong
+    _opened = library
     return library
 
 

@@ -1,30 +1,26 @@
+# cython: nonecheck=True
 """Buffer: what DeviceBuffer, LockedBuffer and UnifiedBuffer have in common."""
-
-import operator
 
 import numpy as np
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-
 from cudadrv._context cimport Context, default_context
-from cudadrv._copy cimport copy_between, copy_stream, finish, required_stream
+from cudadrv._copy cimport (
+    asynchronous_stream, blocking_stream, copy_and_wait, copy_between, nothing_to_do,
+    required_stream,
+)
+from cudadrv._device cimport Device
 from cudadrv._fill cimport fill_region, item_bytes
 from cudadrv._operation_names cimport (
     COPY_FROM, COPY_FROM_ASYNC, COPY_TO, COPY_TO_ASYNC, FILL, FILL_ASYNC,
 )
 from cudadrv._ordinary cimport array_of, target_array
-from cudadrv._region cimport Region, checked_dtype
-from cudadrv._release cimport drain, internal_stream
-from cudadrv._report cimport borrows_of, explain_region
-from cudadrv._site cimport here
-from cudadrv._staging cimport copy_in, copy_in_async, copy_out
-from cudadrv._stream cimport Stream, stream_for
+from cudadrv._policy cimport policy_of
+from cudadrv._region cimport Region
+from cudadrv._release cimport drain
+from cudadrv._report cimport borrows_of, explain_region, state_of
+from cudadrv._staging cimport copy_array
+from cudadrv._stream cimport stream_for
 from cudadrv._token cimport Token
-
-cdef enum Way:
-    INWARD
-    OUTWARD
-    ASYNC
 
 
 cdef class Buffer(Region):
@@ -96,8 +92,8 @@ cdef class Buffer(Region):
     def copy_from(self, source not None, *, stream=None):
         """Copy into this buffer; blocks, and is complete on return.
 
-        It runs on the given stream, else on the current stream, else on one of the library's own that
-        knows only what the host knows: then this buffer must have no unfinished work.
+        It runs on the given stream, else on the current stream, else on one of the library's own
+        that knows only what the host knows: then this buffer must have no unfinished work.
 
         Parameters
         ----------
@@ -117,13 +113,13 @@ cdef class Buffer(Region):
         cuEventRecord and cuEventQuery. Ordinary memory goes through page-locked memory.
         """
         if isinstance(source, Region):
-            _copy_and_wait(COPY_FROM, self, source, stream)
+            copy_and_wait(COPY_FROM, self, source, stream)
             return
         self.usable()
         array = array_of(source, self)
         found = stream_for(stream, self.memory.context)
         if self.nbytes and not (found is None and self.copy_in_on_host(array)):
-            _with_bytes(self, array, found, INWARD)
+            copy_array(COPY_FROM, self, array, blocking_stream(found, self))
 
     def copy_to(self, target not None, *, stream=None):
         """Copy this buffer's items out; blocks, and is complete on return.
@@ -132,13 +128,13 @@ cdef class Buffer(Region):
         C-contiguous.
         """
         if isinstance(target, Region):
-            _copy_and_wait(COPY_TO, target, self, stream)
+            copy_and_wait(COPY_TO, target, self, stream)
             return
         self.usable()
         array = target_array(target, self)
         found = stream_for(stream, self.memory.context)
         if self.nbytes and not (found is None and self.copy_out_on_host(array)):
-            _with_bytes(self, array, found, OUTWARD)
+            copy_array(COPY_TO, self, array, blocking_stream(found, self))
 
     def copy_from_async(self, source not None, stream=None):
         """Queue a copy into this buffer; does not wait for it.
@@ -165,14 +161,14 @@ cdef class Buffer(Region):
         Driver functions: as `copy_from`, without waiting.
         """
         if isinstance(source, Region):
-            return copy_between(COPY_FROM_ASYNC, self, source, _required(
+            return copy_between(COPY_FROM_ASYNC, self, source, asynchronous_stream(
                 stream, self, source, "copy_from_async"))
         self.usable()
         array = array_of(source, self)
         found = required_stream(stream, self, "copy_from_async")
         if self.nbytes == 0:
-            return self.copy_from_async(self, found)
-        return _with_bytes(self, array, found, ASYNC)
+            return nothing_to_do(COPY_FROM_ASYNC, found, self, (), (self,))
+        return copy_array(COPY_FROM_ASYNC, self, array, found)
 
     def copy_to_async(self, target not None, stream=None):
         """Queue a copy of this buffer's items into another buffer; does not wait for it.
@@ -185,7 +181,7 @@ cdef class Buffer(Region):
                 f"copy_to_async cannot write to {type(target).__name__}: nothing would keep that"
                 " memory as it is until the copy is complete. Copy to a LockedBuffer, or use the"
                 " blocking copy_to")
-        return copy_between(COPY_TO_ASYNC, target, self, _required(
+        return copy_between(COPY_TO_ASYNC, target, self, asynchronous_stream(
             stream, target, self, "copy_to_async"))
 
     def fill(self, value, *, stream=None):
@@ -209,68 +205,15 @@ cdef class Buffer(Region):
         self.usable()
         item = item_bytes(value, self.dtype)
         found = stream_for(stream, self.memory.context)
-        if found is None and self.fill_on_host(item):
-            return
-        if found is None:
-            found = internal_stream(self.memory.context)
-        token = fill_region(FILL, self, item, found)
-        token.wait()
+        if not (found is None and self.fill_on_host(item)):
+            token = fill_region(FILL, self, item, blocking_stream(found, self))
+            token.wait()
 
     def fill_async(self, value, stream=None):
         """Queue a fill; does not wait for it. Gives a Token. See `fill` and `copy_from_async`."""
         self.usable()
         return fill_region(FILL_ASYNC, self, item_bytes(value, self.dtype),
                            required_stream(stream, self, "fill_async"))
-
-    # ---- parts ----
-
-    def __getitem__(self, key):
-        """``buffer[a:b]``: a part, which shares the memory and borrows only its own bytes."""
-        if not isinstance(key, slice):
-            raise TypeError(
-                f"{type(self).__name__} has no access to single items from the host; copy what you"
-                " need: buffer[i:i + 1].copy_to(array)")
-        start, stop = self._slice(key)
-        self.usable()
-        return self.share(self.start + start * self.itemsize, stop - start, self.dtype)
-
-    def split_at(self, index):
-        """Two disjoint parts, before and from an item: they can be used on two streams at once.
-
-        Raises ValueError if the index is not within the buffer.
-        """
-        at = operator.index(index)
-        if not 0 <= at <= self.count:
-            raise ValueError(f"cannot split {self.count} items at {at}")
-        return self[:at], self[at:]
-
-    def chunks(self, count):
-        """Disjoint parts of ``count`` items each, in order; the last may be shorter."""
-        size = operator.index(count)
-        if size < 1:
-            raise ValueError(f"chunks need at least 1 item each, not {size}")
-        return [self[at:at + size] for at in range(0, self.count, size)]
-
-    def view(self, dtype):
-        """The same bytes as items of another dtype.
-
-        Raises ValueError if offset or size do not divide into such items, or are not aligned.
-        """
-        wanted = checked_dtype(dtype)
-        self.usable()
-        if self.nbytes % wanted.itemsize:
-            raise ValueError(f"{self.nbytes} bytes are no whole number of {wanted} items"
-                             f" ({wanted.itemsize} bytes each)")
-        if self.start % wanted.alignment:
-            raise ValueError(f"{self.describe()} starts at byte {self.start}, and {wanted} needs a"
-                             f" multiple of {wanted.alignment}")
-        return self.share(self.start, self.nbytes // wanted.itemsize, wanted)
-
-    def _slice(self, key):
-        start, stop, step = key.indices(self.count)
-        if step != 1:
-            raise ValueError(f"a part is contiguous: the step of a slice must be 1, not {step}")
-        return start, max(start, stop)
 
     # ---- who uses it ----
 
@@ -310,13 +253,15 @@ cdef class Buffer(Region):
         """
         if self.closed:
             return
-        if self.part:
-            raise ValueError(f"{self.describe()} is a part; close the whole buffer instead")
-        self.memory.close(stream_for(stream, None))
+        self._refuse_part()
+        self.memory.close(stream_for(stream, None),
+                          policy_of(self.policy, self.memory.context.policy))
         drain(False)
 
     def __enter__(self):
+        """``with buffer:`` closes it at the end of the block."""
         self.usable()
+        self._refuse_part()
         return self
 
     def __exit__(self, kind, exception, traceback):
@@ -336,31 +281,32 @@ cdef class Buffer(Region):
         self.usable()
         moved = self.share(self.start, self.count, self.dtype)
         moved.part = self.part
-        self.moved_at = here()
-        self.moved = True
+        self.move_out()
         return moved
 
     def into_raw(self):
         """Give the memory away: returns its address, and the caller must free it.
 
         ``from_raw`` takes it back. Raises BufferBorrowedError or BufferExportedError while it is in
-        use, and ValueError for a part.
+        use or a part of it is alive, and ValueError for a part.
         """
         self.usable()
-        if self.part:
-            raise ValueError(f"{self.describe()} is a part; only the whole can be given away")
+        self._refuse_part()
         address = self.pointer()
         self.memory.give_away()
-        self.moved_at = here()
-        self.moved = True
+        self.move_out()
         return address
 
     def __repr__(self):
         name = f" {self.name!r}" if self.name is not None else ""
         if self.closed:
             return f"<{type(self).__name__}{name} closed>"
-        state = ", borrowed" if self.borrowed else ""
-        return f"<{type(self).__name__}{name} {self.count} x {self.dtype}{state}>"
+        return f"<{type(self).__name__}{name} {self.count} x {self.dtype}{state_of(self)}>"
+
+    def _refuse_part(self):
+        if self.part:
+            raise ValueError(f"{self.describe()} is a part; only the whole can be closed or given"
+                             " away")
 
     # ---- what host-readable buffers do without the GPU, when no stream is named ----
 
@@ -374,40 +320,6 @@ cdef class Buffer(Region):
         return False
 
 
-cdef Stream _required(stream, Region target, Region source, str method):
-    return required_stream(stream, source if target.host_side else target, method)
-
-
-cdef int _copy_and_wait(int name, Region target, Region source, stream) except -1:
-    cdef Token token
-    found = copy_stream(stream, target, source)
-    if found is None:
-        found = internal_stream((source if target.host_side else target).memory.context)
-    token = copy_between(name, target, source, found)
-    token.wait()
-    return 0
-
-
-cdef Token _with_bytes(Region region, array, Stream stream, Way way):
-    """Copy between a buffer and an array through page-locked memory."""
-    cdef Py_buffer view
-    cdef Token token = None
-    if stream is None:
-        stream = internal_stream(region.memory.context)
-    flat = array.reshape(-1).view(np.uint8)
-    PyObject_GetBuffer(flat, &view, PyBUF_WRITABLE if way == OUTWARD else PyBUF_SIMPLE)
-    try:
-        if way == INWARD:
-            copy_in(region, <const char *>view.buf, region.nbytes, stream)
-        elif way == OUTWARD:
-            copy_out(region, <char *>view.buf, region.nbytes, stream)
-        else:
-            token = copy_in_async(region, <const char *>view.buf, region.nbytes, stream)
-    finally:
-        PyBuffer_Release(&view)
-    return token
-
-
 cdef object _new(cls, count, dtype, stream, options):
     """A buffer of a class; only device memory can be stream-ordered."""
     if stream is not None and cls.stream_ordered:
@@ -417,4 +329,8 @@ cdef object _new(cls, count, dtype, stream, options):
 
 cdef Context buffer_context(object device):
     """Where a new buffer goes: the device's primary context, else the current one."""
-    return default_context() if device is None else device.context
+    if device is None:
+        return default_context()
+    if not isinstance(device, Device):
+        raise TypeError(f"device must be a Device, not {type(device).__name__}")
+    return device.context

@@ -1,17 +1,14 @@
 """Copies between buffers of any kinds: checks, the driver call, the token."""
 
-from cudadrv._context cimport Context
 from cudadrv._driver cimport (
-    CU_EVENT_DISABLE_TIMING, CUresult, CUstream, bind_driver, cudadrv_table, cuMemcpyAsync,
+    CUresult, CUstream, bind_driver, cudadrv_table, cuMemcpyAsync,
     cuMemcpyDtoDAsync, cuMemcpyDtoHAsync, cuMemcpyHtoDAsync,
 )
-from cudadrv._event cimport Event, new_event
 from cudadrv._operation cimport Operation, issue, prepare
-from cudadrv._ownership cimport (
-    OWN_READ, OWN_WRITE, engine, own_access, own_join_host, own_snapshot_drop,
-)
+from cudadrv._ownership cimport OWN_READ, OWN_WRITE, own_access
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region
+from cudadrv._release cimport internal_stream
 from cudadrv._stream cimport Stream, stream_for
 from cudadrv._token cimport Token, new_token
 
@@ -50,39 +47,51 @@ cdef Token copy_between(int name, Region target, Region source, Stream stream):
     copy.nbytes = target.nbytes
     copy.target_is_host = target.host_side
     copy.source_is_host = source.host_side
-    copy_operation(&operation, name, &copy, accesses, 2)
     if copy.nbytes == 0 or copy.target == copy.source:
-        stream.usable()
-        return _nothing(&operation, stream, target, source)
+        return nothing_to_do(name, stream, target, (source,), (target,))
+    copy_operation(&operation, name, &copy, accesses, 2)
     reason = issue(&operation, stream)
     if reason:
         refuse_operation(&operation, reason, stream, (target.describe(), source.describe()))
     return new_token(&operation, stream, (source,), (target,))
 
 
-cdef Token _nothing(Operation *operation, Stream stream, Region target, Region source):
-    """The token of an operation that has nothing to do: complete from the start."""
-    operation.request.issued.clock = NULL
-    operation.request.issued.slot = stream.order.slot
-    operation.request.issued.seq = 0
-    return new_token(operation, stream, (source,), (target,))
-
-
-cdef int finish(Operation *operation, Stream stream) except -1:
-    """Wait for an operation that was issued; the host then knows that it is complete."""
-    cdef Event event
-    try:
-        event = stream.record_event(
-            new_event(stream.context, CU_EVENT_DISABLE_TIMING), &operation.request.issued)
-        event.observe(&operation.request.issued)
-    finally:
-        own_snapshot_drop(engine, &operation.request.issued)
+cdef int copy_and_wait(int name, Region target, Region source, object stream) except -1:
+    """Copy a whole buffer to another one; complete on return."""
+    cdef Token token
+    found = stream_for(stream, _device_side(target, source).memory.context)
+    _check_pair(target, source)
+    token = copy_between(
+        name, target, source, blocking_stream(found, _device_side(target, source)))
+    token.wait()
     return 0
 
 
-cdef Stream copy_stream(object stream, Region target, Region source):
-    """The stream of a copy: the argument, else the current one of the device's side, else None."""
-    return stream_for(stream, (source if target.host_side else target).memory.context)
+cdef Token nothing_to_do(int name, Stream stream, Region region, tuple reads, tuple writes):
+    """The token of an operation without bytes: complete from the start, and borrows nothing."""
+    cdef Operation operation
+    stream.usable()
+    refuse_other_device(region, stream)
+    prepare(&operation, name, NULL, 0, NULL, NULL)
+    operation.request.issued.clock = NULL
+    operation.request.issued.slot = stream.order.slot
+    operation.request.issued.seq = 0
+    return new_token(&operation, stream, reads, writes)
+
+
+cdef Region _device_side(Region target, Region source):
+    """The buffer whose context a copy belongs to."""
+    return source if target.host_side else target
+
+
+cdef Stream blocking_stream(Stream stream, Region region):
+    """The stream of a blocking method: the one that was found, else the library's own."""
+    return internal_stream(region.memory.context) if stream is None else stream
+
+
+cdef Stream asynchronous_stream(object stream, Region target, Region source, str method):
+    """The stream of an asynchronous copy between buffers."""
+    return required_stream(stream, _device_side(target, source), method)
 
 
 cdef Stream required_stream(object stream, Region region, str method):
@@ -107,8 +116,8 @@ cdef int refuse_other_device(Region region, Stream stream) except -1:
 cdef int refuse_other_dtype(Region region, object dtype, str other) except -1:
     if region.dtype is not dtype and region.dtype != dtype:
         raise TypeError(
-            f"{region.describe()} and {other} have different dtypes; nothing is converted. Reinterpret"
-            f" the bytes with view({str(dtype)!r}), or convert the data first")
+            f"{region.describe()} and {other} have different dtypes; nothing is converted."
+            f" Reinterpret the bytes with view({str(dtype)!r}), or convert the data first")
     return 0
 
 

@@ -25,7 +25,7 @@ cdef class DeviceBuffer(Buffer):
     name : str, optional
         For messages.
 
-    The contents are undefined at first. Allocation may block as the driver does, and orders nothing.
+    The contents are undefined at first. Allocation may block as the driver does; it orders nothing.
 
     Raises
     ------
@@ -47,6 +47,10 @@ cdef class DeviceBuffer(Buffer):
         if device is not None and context.device != device:
             raise ValueError(f"{stream!r} is not a stream of {device!r}")
         self.allocate(count, dtype, context, stream, 0, name)
+
+    def __setitem__(self, key, value):
+        raise TypeError("the host cannot write into a DeviceBuffer; copy what you need:"
+                        " buffer[i:j].copy_from(array), or buffer[i:j].fill(value)")
 
     def __iter__(self):
         raise TypeError("the host cannot read a DeviceBuffer; copy it: buffer.copy_to(array)")

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from libc.stdint cimport uint16_t, uint32_t, uint8_t
+from libc.stdint cimport uint16_t, uint32_t
 from libc.string cimport memcpy
 
-from cudadrv._copy cimport refuse_other_device
+from cudadrv._copy cimport nothing_to_do, refuse_other_device
 from cudadrv._driver cimport (
     CUdeviceptr, CUDA_SUCCESS, CUresult, CUstream, bind_driver, cudadrv_table, cuMemsetD2D32Async,
     cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async,
@@ -27,22 +27,59 @@ cdef struct Fill:
     unsigned char[8] item
 
 
-cdef object item_bytes(object value, object dtype):
-    """The bytes of one item, refusing a value that the dtype cannot hold."""
-    item = np.empty((), dtype)
-    if isinstance(value, (int, np.integer)) and not isinstance(value, np.bool_):
-        try:
-            item[...] = int(value)
-        except OverflowError:
-            raise ValueError(f"{value!r} does not fit into an item of dtype {dtype}") from None
-    elif dtype.names is not None:
-        item[...] = value
+cdef bytes item_bytes(object value, object dtype):
+    """The bytes of one item, refusing a dtype that cannot be filled and a value it cannot hold."""
+    if dtype.itemsize not in (1, 2, 4, 8):
+        raise TypeError(
+            f"items of dtype {dtype} have {dtype.itemsize} bytes, and the device fills items of 1,"
+            " 2, 4 or 8. Copy from an array instead: copy_from(numpy.full(count, value, dtype))")
+    return _item(value, dtype).tobytes()
+
+
+cdef object _item(object value, object dtype):
+    """A 0-dimensional array that holds the value."""
+    item = np.zeros((), dtype)
+    if isinstance(value, np.ndarray) and not value.shape:
+        value = value[()]
+    if dtype.names is not None and not (isinstance(value, np.void) and value.dtype == dtype):
+        if not isinstance(value, tuple) or len(value) != len(dtype.names):
+            raise TypeError(f"fill of dtype {dtype} takes a tuple of {len(dtype.names)} values")
+        for name, part in zip(dtype.names, value):
+            item[name] = _item(part, dtype[name]) if dtype[name].subdtype is None else part
+    elif isinstance(value, (int, np.integer)) and dtype.kind in "iufc" \
+            and not isinstance(value, np.timedelta64):
+        _set_number(item, int(value))
     else:
-        given = np.asarray(value)
-        if given.shape:
-            raise ValueError(f"fill takes one value, not an array of shape {given.shape}")
+        _set_same_kind(item, value)
+    return item
+
+
+cdef int _set_number(object item, object value) except -1:
+    """Set an integer, of any size."""
+    try:
+        if item.dtype.kind in "iu" \
+                and not np.iinfo(item.dtype).min <= value <= np.iinfo(item.dtype).max:
+            raise OverflowError
+        with np.errstate(over="ignore"):
+            item[...] = value
+        if item.dtype.kind in "fc" and not np.isfinite(item):
+            raise OverflowError
+    except OverflowError:
+        raise ValueError(f"{value!r} does not fit into an item of dtype {item.dtype}") from None
+    return 0
+
+
+cdef int _set_same_kind(object item, object value) except -1:
+    """Set what NumPy would cast without a change of kind, if nothing of it is lost but digits."""
+    given = np.asarray(value)
+    if given.shape:
+        raise ValueError(f"fill takes one value, not an array of shape {given.shape}")
+    with np.errstate(over="ignore"):
         np.copyto(item, given, casting="same_kind")
-    return item.tobytes()
+    if item.dtype.kind in "fc" and bool(np.isinf(item)) != bool(np.isinf(given)) \
+            or item.dtype.kind in "SUV" and given.itemsize > item.itemsize and item != given:
+        raise ValueError(f"{value!r} does not fit into an item of dtype {item.dtype}")
+    return 0
 
 
 cdef CUresult _fill_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
@@ -76,23 +113,15 @@ cdef Token fill_region(int name, Region region, bytes item, Stream stream):
     cdef own_access access
     cdef Fill fill
     region.usable()
+    if region.nbytes == 0:
+        return nothing_to_do(name, stream, region, (), (region,))
     refuse_other_device(region, stream)
-    if region.itemsize not in (1, 2, 4, 8):
-        raise TypeError(
-            f"items of dtype {region.dtype} have {region.itemsize} bytes, and the device fills items"
-            " of 1, 2, 4 or 8. Copy from an array instead: copy_from(numpy.full(count, value, dtype))")
     region.borrow(&access, OWN_WRITE)
     fill.target = region.pointer()
     fill.count = region.count
     fill.itemsize = region.itemsize
     memcpy(fill.item, <const char *>item, len(item))
     prepare(&operation, name, &access, 1, _fill_call, &fill)
-    if region.nbytes == 0:
-        stream.usable()
-        operation.request.issued.clock = NULL
-        operation.request.issued.slot = stream.order.slot
-        operation.request.issued.seq = 0
-        return new_token(&operation, stream, (), (region,))
     reason = issue(&operation, stream)
     if reason:
         refuse_operation(&operation, reason, stream, (region.describe(),))

@@ -1,7 +1,7 @@
 """HostBuffer: what LockedBuffer and UnifiedBuffer add: the host can see their bytes.
 
-Every way to the bytes is a borrow for as long as it can be used, and every borrow is an export of the
-memory that the engine knows (`open_view`).
+Every way to the bytes is a borrow for as long as it can be used, and every borrow is an export of
+the memory that the engine knows (`open_view`).
 """
 
 import operator
@@ -14,15 +14,16 @@ from cpython.buffer cimport (
     PyObject_GetBuffer,
 )
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memmove
 
 from cudadrv._buffer cimport Buffer
-from cudadrv._foreign cimport work_of_slot
+from cudadrv._operation cimport is_over, work_in_the_way
 from cudadrv._ownership cimport (
     OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_WRITE, engine, own_access, own_conflict, own_export,
     own_export_close, own_export_open,
 )
 from cudadrv._refusal cimport refuse_host
+from cudadrv._report cimport borrows_of
 from cudadrv._site cimport here
 
 
@@ -36,8 +37,8 @@ cdef class HostBuffer(Buffer):
     """A buffer whose bytes the host can read and write: `LockedBuffer` or `UnifiedBuffer`.
 
     The buffer protocol works: ``memoryview(buffer)`` and ``numpy.asarray(buffer)`` borrow it for as
-    long as the result lives. Consumers ask for read-only memory even when they will write, so such a
-    view excludes all GPU work; that of ``buffer.readonly()`` excludes only GPU writes.
+    long as the result lives. Consumers ask for read-only memory even when they will write, so such
+    a view excludes all GPU work; that of ``buffer.readonly()`` excludes only GPU writes.
     """
 
     # ---- items and slices: borrowed while the call runs ----
@@ -48,7 +49,7 @@ cdef class HostBuffer(Buffer):
         Raises BufferBorrowedError for an item that unfinished GPU work may write.
         """
         if isinstance(key, slice):
-            return Buffer.__getitem__(self, key)
+            return self.part_of(key)
         return (<HostBuffer>self._item(key)).to_numpy()[0]
 
     def __setitem__(self, key, value):
@@ -57,7 +58,7 @@ cdef class HostBuffer(Buffer):
         Raises BufferBorrowedError for items that unfinished GPU work may use.
         """
         cdef HostBuffer part
-        part = Buffer.__getitem__(self, key) if isinstance(key, slice) else self._item(key)
+        part = self.part_of(key) if isinstance(key, slice) else self._item(key)
         if isinstance(value, Buffer):
             raise TypeError("copy between buffers with copy_from: buffer[a:b].copy_from(source)")
         # All conversion comes before the borrow: it can run other code.
@@ -84,8 +85,8 @@ cdef class HostBuffer(Buffer):
         """``with buffer.read() as array:`` a read-only array, for the length of the block.
 
         GPU work may read meanwhile. At the end the array is emptied; if something else still
-        refers to the memory, leaving raises BufferExportedError, and the buffer stays borrowed until
-        that is gone.
+        refers to the memory, leaving raises BufferExportedError, and the buffer stays borrowed
+        until that is gone.
 
         Raises BufferBorrowedError while unfinished GPU work may write it.
         """
@@ -122,6 +123,7 @@ cdef class HostBuffer(Buffer):
     cdef int export(self, Py_buffer *view, int flags, bint shared, object exporter) except -1:
         """Fill in a view for the buffer protocol, and borrow for it."""
         self.usable()
+        typed = self.item_format() != b""
         cdef Exported *exported = <Exported *>malloc(sizeof(Exported))
         if exported is NULL:
             raise MemoryError()
@@ -130,7 +132,6 @@ cdef class HostBuffer(Buffer):
         except BaseException:
             free(exported)
             raise
-        typed = self.item_format() != b""
         exported.stride = self.itemsize if typed else 1
         exported.shape = self.count if typed else self.nbytes
         view.buf = <void *><size_t>self.pointer()
@@ -146,11 +147,13 @@ cdef class HostBuffer(Buffer):
         view.internal = exported
         return 0
 
-    def item_format(self):
+    cdef bytes item_format(self):
         """How the buffer protocol spells the dtype; b"" where it cannot, and bytes are exported."""
         if self.format is None:
             try:
-                self.format = memoryview(np.empty(0, self.dtype)).format.encode()
+                view = memoryview(np.empty(0, self.dtype))
+                same = np.asarray(view).dtype == self.dtype
+                self.format = view.format.encode() if same else b""
             except (ValueError, BufferError):
                 self.format = b""
         return self.format
@@ -166,10 +169,13 @@ cdef class HostBuffer(Buffer):
             answer = own_export_open(engine, &access, here(), view, &conflict)
             if answer == OWN_OK:
                 return 0
-            work = work_of_slot(conflict.epoch.slot) if answer == OWN_MUST_WAIT else None
-            if work is None:
-                return refuse_host(answer, &conflict, writes, self.describe())
-            work.synchronize()
+            work = work_in_the_way(&conflict) if answer == OWN_MUST_WAIT else None
+            if work is not None:
+                work.synchronize()
+            elif answer != OWN_MUST_WAIT or not is_over(&conflict):
+                return refuse_host(
+                    answer, &conflict, writes, access.memory.managed and not borrows_of(self),
+                    self.describe())
 
     cdef bint fill_on_host(self, bytes item) except -1:
         items = np.frombuffer(item, self.dtype)
@@ -189,11 +195,14 @@ cdef class HostBuffer(Buffer):
         if not -self.count <= index < self.count:
             raise IndexError(f"item {index} of {self.count}")
         index %= self.count
-        return Buffer.__getitem__(self, slice(index, index + 1))
+        return self.part_of(slice(index, index + 1))
 
 
 cdef bint _copy(HostBuffer buffer, array, bint inward) except -1:
-    """Copy between a buffer and an array on the host. Both have the same number of bytes."""
+    """Copy between a buffer and an array on the host, which may share memory.
+
+    Both have the same number of bytes.
+    """
     cdef Py_buffer view
     cdef own_export export
     cdef void *ours = <void *><size_t>buffer.pointer()
@@ -205,9 +214,9 @@ cdef bint _copy(HostBuffer buffer, array, bint inward) except -1:
         buffer.open_view(&export, inward)
         with nogil:
             if inward:
-                memcpy(ours, view.buf, view.len)
+                memmove(ours, view.buf, view.len)
             else:
-                memcpy(view.buf, ours, view.len)
+                memmove(view.buf, ours, view.len)
         own_export_close(engine, &export)
     finally:
         PyBuffer_Release(&view)

@@ -1,13 +1,12 @@
 """HostView: the array of a ``with buffer.read()`` or ``with buffer.write()`` block.
 
-The block gets a view of a hidden array over the export. NumPy makes every further view refer to the
-hidden one, so at the end reference counts tell whether anything but the block's own variable can still
-reach the memory.
+The block gets a view of a hidden array over the export. NumPy makes every further view refer to
+the hidden one, so at the end reference counts tell whether anything but the block's own variable
+can still reach the memory.
 """
 
 cimport cython
 from cpython.ref cimport PyObject
-from libc.stdint cimport uint32_t
 
 from cudadrv._host_buffer cimport HostBuffer
 from cudadrv._site cimport here, place
@@ -36,6 +35,8 @@ cdef class HostView:
         return self.array
 
     def __exit__(self, kind, exception, traceback):
+        if self.array is None:
+            raise RuntimeError("this block is not entered, or has ended already")
         # Ours and that of the block's variable; ours and that of the array.
         kept = Py_REFCNT(<PyObject *>self.array) > 2
         escaped = Py_REFCNT(<PyObject *>self.hidden) > 2

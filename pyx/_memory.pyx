@@ -16,8 +16,8 @@ from cudadrv._errors cimport refuse_if_forked
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._operation_names cimport ALLOCATION, RELEASE
 from cudadrv._ownership cimport (
-    OWN_BORROWED, OWN_OK, OWN_STRICT, OWN_WRITE, engine, own_access, own_conflict, own_memory,
-    own_memory_free, own_memory_prepare, own_snapshot_drop,
+    OWN_BORROWED, OWN_OK, OWN_STRICT, OWN_WAIT, OWN_WRITE, engine, own_access, own_conflict,
+    own_memory, own_memory_free, own_memory_prepare, own_snapshot_drop,
 )
 from cudadrv._refusal cimport refuse_close, refuse_operation
 from cudadrv._release cimport (
@@ -27,7 +27,7 @@ from cudadrv._release cimport (
 from cudadrv._site cimport here, place
 from cudadrv._stream cimport Stream
 
-from cudadrv._errors import CudaOutOfMemoryError
+from cudadrv._errors import BufferBorrowedError, CudaOutOfMemoryError
 
 bind_driver(&cudadrv_table)
 
@@ -43,54 +43,79 @@ cdef class Memory:
     def __dealloc__(self):
         if self.state is not NULL:
             _unlist(self)
-            release_later(self.kind, self.address, self.state, self.context)
+            release_later(self.kind, self.address, self.state, self.context, self.owner)
 
-    cdef int close(self, Stream stream) except -1:
-        """Free it now, or raise. May block, as the driver does."""
-        cdef own_conflict conflict
-        cdef CUdeviceptr address = self.address
-        cdef CUresult status = CUDA_SUCCESS
-        cdef bint pushed = False
+    cdef int close(self, Stream stream, int policy) except -1:
+        """Free it now, or raise, and then nothing has changed. May block, as the driver does."""
         refuse_if_forked()
-        if self.kind == STREAM_ORDERED and address != 0 and not self.context.lost:
-            return _close_on(self, stream)
-        answer = own_memory_free(engine, self.state, True, &conflict)
-        if answer == OWN_BORROWED and self.context.lost:
-            self.state.closed = True
-        elif answer != OWN_OK:
-            refuse_close(answer, &conflict, self.label)
-        _unlist(self)
-        self.address = 0
-        if address == 0 or self.kind == FOREIGN or self.context.lost:
-            return 0
-        with nogil:
-            status = enter_context(self.context.raw, &pushed)
-            if status == CUDA_SUCCESS:
-                status = free_memory(self.kind, address)
-                leave_context(pushed)
-            self.context.check(status)
+        if stream is not None and self.kind != STREAM_ORDERED:
+            raise ValueError(f"{self.label} is not stream-ordered memory: close() takes no stream")
+        if self.kind == STREAM_ORDERED and self.address != 0 and not self.context.lost:
+            return _close_on(self, stream, policy)
+        _end(self, "close")
+        if self.address != 0 and self.kind != FOREIGN and not self.context.lost:
+            _free_now(self)
+        _let_go(self)
         return 0
 
     cdef int give_away(self) except -1:
         """Close it without freeing it, or raise."""
-        cdef own_conflict conflict
-        answer = own_memory_free(engine, self.state, True, &conflict)
-        if answer != OWN_OK:
-            refuse_close(answer, &conflict, self.label)
-        _unlist(self)
-        self.address = 0
+        self.context.usable()
+        if self.regions > 1:
+            raise BufferBorrowedError(
+                f"cannot give away {self.label}:\n"
+                f"  parts of it are alive ({self.regions - 1}), which could still use its memory.\n"
+                "  Release it: drop the last reference to each of them.")
+        _end(self, "give away")
+        _let_go(self)
         return 0
 
 
-cdef Memory allocate(
+cdef int _end(Memory memory, str verb) except -1:
+    """Mark it as closed, unless somebody uses it. What a lost context did is over."""
+    cdef own_conflict conflict
+    answer = own_memory_free(engine, memory.state, True, &conflict)
+    if answer == OWN_BORROWED and memory.context.lost:
+        memory.state.closed = True
+    elif answer != OWN_OK:
+        refuse_close(answer, &conflict, verb, memory.label)
+    return 0
+
+
+cdef int _free_now(Memory memory) except -1:
+    """Free memory that is marked as closed. If the driver fails, it is open again."""
+    cdef CUdeviceptr address = memory.address
+    cdef MemoryKind kind = memory.kind
+    cdef CUresult status
+    cdef bint pushed = False
+    with nogil:
+        status = enter_context(memory.context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = free_memory(kind, address)
+            leave_context(pushed)
+    if status != CUDA_SUCCESS:
+        memory.state.closed = False
+        memory.context.raise_failure(status)
+    return 0
+
+
+cdef int _let_go(Memory memory) except -1:
+    """The memory is no longer ours."""
+    _unlist(memory)
+    memory.address = 0
+    memory.owner = None
+    return 0
+
+
+cdef Memory allocate_memory(
     MemoryKind kind, Context context, size_t nbytes, unsigned int flags, Stream stream, str label
 ):
     """Allocate, after giving back what has died; without bytes, no driver call is made."""
     cdef Memory memory = _new_memory(kind, context, nbytes, label)
     cdef CUresult status
     memory.stream = stream
-    drain(False)
     context.usable()
+    drain(False)
     if nbytes == 0:
         return memory
     status = _call(memory, flags)
@@ -106,7 +131,7 @@ cdef Memory allocate(
     return memory
 
 
-cdef Memory adopt(
+cdef Memory adopt_memory(
     MemoryKind kind, Context context, CUdeviceptr address, size_t nbytes, object owner, str label
 ):
     """Memory that somebody else allocated."""
@@ -172,42 +197,44 @@ cdef CUresult _free_call(void *arguments, CUstream stream, bint *queued) noexcep
 
 
 cdef int _write_on(
-    Memory memory, Stream stream, int name, StreamOrdered *ordered, bint free
+    Memory memory, Stream stream, int name, int policy, StreamOrdered *ordered, bint free
 ) except? -1:
-    """Issue the call as a write of the whole memory: 0, or the driver's status."""
+    """Issue the call as a write of the whole memory: 0, or that an allocation finds no memory."""
     cdef Operation operation
     cdef own_access access
     access.memory = memory.state
     access.start = 0
     access.stop = memory.nbytes
     access.mode = OWN_WRITE
-    access.policy = OWN_STRICT
+    access.policy = policy
     prepare(&operation, name, &access, 1, _free_call if free else _allocate_call, ordered)
     reason = issue(&operation, stream)
     if reason == 0:
         own_snapshot_drop(engine, &operation.request.issued)
-    elif reason != CUDA_ERROR_OUT_OF_MEMORY:
+    elif free or reason != CUDA_ERROR_OUT_OF_MEMORY:
         refuse_operation(&operation, reason, stream, (memory.label,))
     return reason
 
 
 cdef CUresult _allocate_on(Memory memory) except *:
     cdef StreamOrdered ordered = StreamOrdered(0, memory.state)
-    status = _write_on(memory, memory.stream, ALLOCATION, &ordered, False)
+    status = _write_on(memory, memory.stream, ALLOCATION, OWN_STRICT, &ordered, False)
     memory.address = ordered.address
     return <CUresult>status
 
 
-cdef int _close_on(Memory memory, Stream stream) except -1:
+cdef int _close_on(Memory memory, Stream stream, int policy) except -1:
+    """A policy may wait for the memory's users, and never ignores them."""
     cdef StreamOrdered ordered = StreamOrdered(memory.address, memory.state)
     if stream is None:
         stream = memory.stream
         if stream.closed:  # then the host must know that its users are done
             stream = internal_stream(memory.context)
-    _write_on(memory, stream, RELEASE, &ordered, True)
-    _unlist(memory)
-    memory.address = 0
-    return 0
+    elif stream.context is not memory.context:
+        raise ValueError(f"{stream!r} is not a stream of the context of {memory.label}")
+    _write_on(memory, stream, RELEASE, OWN_WAIT if policy == OWN_WAIT else OWN_STRICT, &ordered,
+              True)
+    return _let_go(memory)
 
 
 # ---- what is alive ----
@@ -249,8 +276,8 @@ def live_buffers():
     Returns
     -------
     list of LiveBuffer
-        ``kind`` of memory, ``label`` (class and name), ``nbytes``, ``device`` ordinal, and ``site``:
-        the line that made it. Parts of a buffer are not listed.
+        ``kind`` of memory, ``label`` (class and name), ``nbytes``, ``device`` ordinal, and
+        ``site``: the line that made it. Parts of a buffer are not listed.
     """
     cdef void *each = _newest
     found = []

@@ -1,16 +1,18 @@
 """Operation: the one way in which work reaches a stream.
 
-An operation is checked, borrowed and handed to the driver under the stream's issue lock and without
-the GIL, so that what the engine believes and what the driver does cannot differ. A refused operation
-has changed nothing, and has made no driver call that queues anything.
+An operation is checked, borrowed and handed to the driver under the stream's issue lock, without
+the GIL, so that what the engine believes and what the driver does cannot differ. A refused
+operation has changed nothing, and has made no driver call that queues anything.
 """
 
 from cudadrv._context cimport leave_context
 from cudadrv._driver cimport CUDA_SUCCESS, CUresult
+from cudadrv._event cimport Waitable
 from cudadrv._foreign cimport work_of_slot
 from cudadrv._ownership cimport (
-    OWN_MUST_WAIT, OWN_OK, engine, own_access, own_begin, own_settle, own_undo,
-    pthread_mutex_lock, pthread_mutex_unlock,
+    OWN_MUST_WAIT, OWN_OK, engine, own_access, own_ask, own_begin,
+    own_conflict, own_known, own_settle, own_snapshot_drop, own_undo, pthread_mutex_lock,
+    pthread_mutex_unlock,
 )
 from cudadrv._site cimport here
 from cudadrv._stream cimport Stream
@@ -32,8 +34,8 @@ cdef void prepare(
 cdef int issue(Operation *operation, Stream stream) except? -1:
     """Check it and hand it to the driver: 0, or the reason why not.
 
-    After 0 the caller owns `request.issued`. A reason is the driver's status, one of Stream.enter's,
-    or REFUSED minus the engine's answer.
+    After 0 the caller owns `request.issued`. A reason is the driver's status, one of
+    Stream.enter's, or REFUSED minus the engine's answer.
     """
     cdef int reason
     stream.usable()
@@ -43,10 +45,35 @@ cdef int issue(Operation *operation, Stream stream) except? -1:
             reason = _attempt(operation, stream)
         if reason != REFUSED - OWN_MUST_WAIT:
             return reason
-        work = work_of_slot(operation.request.conflict.epoch.slot)
-        if work is None:  # known to be complete by now, or nobody can wait for it
+        work = work_in_the_way(&operation.request.conflict)
+        if work is not None:
+            stream.wait(work)
+        elif not is_over(&operation.request.conflict):
             return reason
-        stream.wait(work)
+
+
+cdef int ask(Operation *operation, Stream stream) except? -1:
+    """What `issue` would say of the borrows now: 0, or a reason. Makes no driver call.
+
+    For calls that have costly things to do before the driver call. 0 also where waiting helps.
+    """
+    stream.usable()
+    operation.request.stream = stream.order
+    answer = own_ask(engine, &operation.request)
+    return 0 if answer in (OWN_OK, OWN_MUST_WAIT) else REFUSED - answer
+
+
+cdef Waitable work_in_the_way(own_conflict *conflict):
+    """Something to wait for that covers a conflict; None if this thread has nothing to wait for."""
+    try:
+        return work_of_slot(conflict.epoch.slot)
+    except ValueError:  # a per-thread default stream of another thread
+        return None
+
+
+cdef bint is_over(own_conflict *conflict) noexcept:
+    """Whether the host has come to know, since the refusal, that the conflict is complete."""
+    return own_known(engine, conflict.epoch.slot, conflict.epoch.seq)
 
 
 cdef int _attempt(Operation *operation, Stream stream) except? -1 nogil:
@@ -63,6 +90,8 @@ cdef int _attempt(Operation *operation, Stream stream) except? -1 nogil:
             status = operation.call(operation.arguments, stream.raw, &queued)
             if status == CUDA_SUCCESS or queued:
                 own_settle(engine, &operation.request)
+                if status != CUDA_SUCCESS:  # half of it is queued, and there will be no token
+                    own_snapshot_drop(engine, &operation.request.issued)
             else:
                 own_undo(engine, &operation.request)
             reason = status

@@ -40,6 +40,7 @@ cdef class Engine:
 
 
 @cython.final
+@cython.no_gc_clear
 cdef class Domain:
     """A context of an `Engine`."""
 

@@ -10,8 +10,8 @@ from cudadrv._staging cimport drop_idle_stages
 def reap():
     """Free the memory of buffers that have died, waiting for its users as needed.
 
-    Buffers that die while the GPU may use them, or while freeing could block, are kept until the GPU
-    is idle; this waits instead. Idle page-locked memory of the library's own is freed too.
+    Buffers that die while the GPU may use them, or while freeing could block, are kept until the
+    GPU is idle; this waits instead. Idle page-locked memory of the library's own is freed too.
     ``close()`` a buffer to free it at a point that you choose.
 
     Driver functions: cuEventRecord, cuEventQuery, cuMemFree, cuMemFreeHost, cuMemFreeAsync.

@@ -19,14 +19,14 @@ cdef str WAIT_ON_HOST = "stream.synchronize(), token.wait(), or event.synchroniz
                         " recorded after it"
 cdef str WAIT_ON_STREAM = "stream.wait(...) of that stream, of its token, or of an event recorded" \
                           " after it"
-cdef str END_VIEW = "leave its `with` block, delete the array that refers to it, or call release()" \
-                    " on the memoryview"
+cdef str END_VIEW = "leave its `with` block, delete the array that refers to it, or call" \
+                    " release() on the memoryview"
 
 
 cdef int refuse_operation(
     Operation *operation, int reason, Stream stream, tuple targets
 ) except -1:
-    """Raise for a reason of `issue`; `targets` describes the buffers of the operation's accesses."""
+    """Raise for a reason of `issue`; `targets` describes the buffers of its accesses."""
     cdef own_conflict *conflict = &operation.request.conflict
     if reason > REFUSED:
         return stream.refuse(reason)
@@ -42,7 +42,9 @@ cdef int refuse_operation(
     wanted = f"cannot {verb} {target} by {operation_name(operation.request.operation)} on" \
              f" {stream_name(stream.order.number, stream.order.order)}"
     if answer == OWN_EXPORTED:
-        raise BufferExportedError(f"{wanted}:\n{_view(conflict)}")
+        whose = "it, or of any UnifiedBuffer (see concurrent_managed_access)," \
+            if stream.order.domain.host_excluded else "it"
+        raise BufferExportedError(f"{wanted}:\n{_view(conflict, whose)}")
     raise BufferBorrowedError(
         f"{wanted}:\n{_user(conflict)}\n"
         "  and nothing orders this operation after it.\n"
@@ -51,23 +53,27 @@ cdef int refuse_operation(
 
 
 cdef int refuse_host(
-    int answer, own_conflict *conflict, bint writes, str target
+    int answer, own_conflict *conflict, bint writes, bint excluded, str target
 ) except -1:
-    """Raise for a host access that the engine refused."""
+    """Raise for a host access that the engine refused; `excluded`: for work on other memory."""
     if answer == OWN_MEMORY_CLOSED:
         return refuse_closed(target)
+    why = f"  {_work(conflict)} may be unfinished, and work of that device\n" \
+          "  excludes the host from all managed memory (concurrent_managed_access is 0)." \
+        if excluded else f"{_user(conflict)}\n  and nothing orders this access after it."
     raise BufferBorrowedError(
-        f"cannot {'write' if writes else 'read'} {target} from the host:\n{_user(conflict)}\n"
-        "  and nothing orders this access after it.\n"
+        f"cannot {'write' if writes else 'read'} {target} from the host:\n{why}\n"
         f"  Release it with: {WAIT_ON_HOST}.")
 
 
-cdef int refuse_close(int answer, own_conflict *conflict, str target) except -1:
-    """Raise for memory that somebody still uses."""
+cdef int refuse_close(int answer, own_conflict *conflict, str verb, str target) except -1:
+    """Raise for memory that somebody still uses; the verb is "close" or "give away"."""
+    if answer == OWN_MEMORY_CLOSED:
+        return refuse_closed(target)
     if answer == OWN_EXPORTED:
-        raise BufferExportedError(f"cannot close {target}:\n{_view(conflict)}")
+        raise BufferExportedError(f"cannot {verb} {target}:\n{_view(conflict)}")
     raise BufferBorrowedError(
-        f"cannot close {target}:\n{_user(conflict)}\n"
+        f"cannot {verb} {target}:\n{_user(conflict)}\n"
         "  and that is not known to be complete.\n"
         f"  Release it with: {WAIT_ON_HOST}.\n"
         "  Or drop the last reference instead: its memory then outlives the work.")
@@ -85,12 +91,16 @@ cdef str _user(own_conflict *conflict):
     """The operation in the way."""
     mode = conflict.epoch.mode
     doing = "read" if mode == OWN_READ else "written" if mode == OWN_WRITE else "used"
-    return f"  it is being {doing} by {operation_name(conflict.epoch.operation)} on" \
+    return f"  it is being {doing} by {_work(conflict)},"
+
+
+cdef str _work(own_conflict *conflict):
+    return f"{operation_name(conflict.epoch.operation)} on" \
            f" {stream_name(conflict.number, conflict.order)}," \
-           f" queued at {place(conflict.epoch.site)},"
+           f" queued at {place(conflict.epoch.site)}"
 
 
-cdef str _view(own_conflict *conflict):
+cdef str _view(own_conflict *conflict, str whose="it"):
     """The host view in the way."""
-    return f"  a host view of it is alive, made at {place(conflict.site)}.\n" \
+    return f"  a host view of {whose} is alive, made at {place(conflict.site)}.\n" \
            f"  Release it: {END_VIEW}."

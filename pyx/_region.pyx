@@ -1,25 +1,33 @@
+# cython: nonecheck=True
 """Region: some items of an allocation. What all buffers are underneath."""
 
 import operator
 
 import numpy as np
 
+cimport cython
+
 from cudadrv._context cimport Context
 from cudadrv._driver cimport CUdeviceptr
 from cudadrv._external cimport check_external
-from cudadrv._memory cimport Memory, adopt, allocate
+from cudadrv._memory cimport Memory, adopt_memory, allocate_memory
 from cudadrv._ownership cimport own_access
 from cudadrv._policy cimport policy_name, policy_of
 from cudadrv._refusal cimport refuse_closed
 from cudadrv._release cimport FOREIGN, STREAM_ORDERED, UNIFIED
-from cudadrv._site cimport place
+from cudadrv._site cimport here, place
 from cudadrv._stream cimport Stream
 
 from cudadrv._errors import BufferClosedError
 
 
+@cython.no_gc_clear
 cdef class Region:
     """Items of one dtype in an allocation: the base of `Buffer`."""
+
+    def __dealloc__(self):
+        if self.memory is not None and not self.moved:
+            self.memory.regions -= 1
 
     def __len__(self):
         return self.count
@@ -35,25 +43,77 @@ cdef class Region:
 
     @property
     def context(self):
+        """The context that its memory belongs to."""
         return self.memory.context
 
     @property
     def device(self):
+        """The device of its context."""
         return self.memory.context.device
 
     @property
     def closed(self):
         """Whether it was closed or moved."""
-        return self.moved or bool(self.memory.state.closed)
+        return self.moved or self.memory is None or bool(self.memory.state.closed)
 
     @property
     def ordering(self):
-        """This buffer's own policy, or None: see `cudadrv.ordering`. Parts made later inherit it."""
+        """Its own policy, or None: see `cudadrv.ordering`. Parts made later inherit it."""
         return self.policy
 
     @ordering.setter
     def ordering(self, value):
         self.policy = policy_name(value)
+
+    # ---- parts ----
+
+    def __getitem__(self, key):
+        """``buffer[a:b]``: a part, which shares the memory and borrows only its own bytes."""
+        if not isinstance(key, slice):
+            raise TypeError(
+                f"{type(self).__name__} has no access to single items from the host; copy what you"
+                " need: buffer[i:i + 1].copy_to(array)")
+        return self.part_of(key)
+
+    def split_at(self, index):
+        """Two disjoint parts, before and from an item: they can be used on two streams at once.
+
+        Raises ValueError if the index is not within the buffer.
+        """
+        at = operator.index(index)
+        if not 0 <= at <= self.count:
+            raise ValueError(f"cannot split {self.count} items at {at}")
+        return self[:at], self[at:]
+
+    def chunks(self, count):
+        """Disjoint parts of ``count`` items each, in order; the last may be shorter."""
+        size = operator.index(count)
+        if size < 1:
+            raise ValueError(f"chunks need at least 1 item each, not {size}")
+        return [self[at:at + size] for at in range(0, self.count, size)]
+
+    def view(self, dtype):
+        """The same bytes as items of another dtype.
+
+        Raises ValueError if offset or size do not divide into such items, or are not aligned.
+        """
+        wanted = checked_dtype(dtype)
+        self.usable()
+        if self.nbytes % wanted.itemsize:
+            raise ValueError(f"{self.nbytes} bytes are no whole number of {wanted} items"
+                             f" ({wanted.itemsize} bytes each)")
+        if self.pointer() % wanted.alignment:
+            raise ValueError(f"{self.describe()} starts at byte {self.start}, and {wanted} needs a"
+                             f" multiple of {wanted.alignment}")
+        return self.share(self.start, self.nbytes // wanted.itemsize, wanted)
+
+    cdef Region part_of(self, slice key):
+        """The part that a slice names."""
+        self.usable()
+        start, stop, step = key.indices(self.count)
+        if step != 1:
+            raise ValueError(f"a part is contiguous: the step of a slice must be 1, not {step}")
+        return self.share(self.start + start * self.itemsize, max(stop - start, 0), self.dtype)
 
     cdef int allocate(
         self, object count, object dtype, Context context, Stream stream, unsigned int flags,
@@ -64,7 +124,7 @@ cdef class Region:
         number = _checked_count(count, dtype)
         label = _checked_label(self, name)
         kind = STREAM_ORDERED if stream is not None else self.kind
-        memory = allocate(kind, context, number * dtype.itemsize, flags, stream, label)
+        memory = allocate_memory(kind, context, number * dtype.itemsize, flags, stream, label)
         return _fill_in(self, memory, number, dtype, name)
 
     cdef int adopt(
@@ -75,21 +135,31 @@ cdef class Region:
         dtype = checked_dtype(dtype)
         number = _checked_count(count, dtype)
         label = _checked_label(self, name)
-        first = operator.index(address)
-        check_external(context, self.kind, first, number * dtype.itemsize, label)
-        memory = adopt(self.kind if ours else FOREIGN, context, first, number * dtype.itemsize,
-                       owner, label)
+        first = _checked_address(address, number, dtype)
+        check_external(context, self.kind, first, label)
+        memory = adopt_memory(self.kind if ours else FOREIGN, context, first,
+                              number * dtype.itemsize, owner, label)
         memory.state.managed = self.kind == UNIFIED
         return _fill_in(self, memory, number, dtype, name)
 
     cdef int usable(self) except -1:
         """Refuse a closed or moved buffer, a lost context, a forked process."""
+        if self.memory is None:
+            raise TypeError(f"this {type(self).__name__} was never initialized")
         self.memory.context.usable()
         if self.moved:
             raise BufferClosedError(
-                f"{self.describe()} was moved at {place(self.moved_at)}; use what that call returned")
+                f"{self.describe()} was moved at {place(self.moved_at)}; use what that call"
+                " returned")
         if self.memory.state.closed:
             refuse_closed(self.describe())
+        return 0
+
+    cdef int move_out(self) except -1:
+        """Another object stands for the memory from now on."""
+        self.moved_at = here()
+        self.moved = True
+        self.memory.regions -= 1
         return 0
 
     cdef CUdeviceptr pointer(self) noexcept:
@@ -123,6 +193,9 @@ cdef class Region:
 
 
 cdef int _fill_in(Region region, Memory memory, Py_ssize_t count, object dtype, str name) except -1:
+    if region.memory is not None:
+        raise TypeError(f"{region.describe()} is initialized already")
+    memory.regions += 1
     region.memory = memory
     region.count = count
     region.dtype = dtype
@@ -136,13 +209,13 @@ cdef object checked_dtype(object dtype):
     """The NumPy dtype, if items of it can live in a buffer."""
     checked = np.dtype(dtype)
     if checked.hasobject or checked.kind == "T":
-        raise TypeError(f"dtype {checked} holds Python objects, which no device can use; choose one "
-                        "of a fixed size without objects")
+        raise TypeError(f"dtype {checked} holds Python objects, which no device can use; choose"
+                        " one of a fixed size without objects")
     if checked.itemsize == 0:
         raise ValueError(f"dtype {checked} has items of 0 bytes; give it a size, such as 'S8'")
     if checked.subdtype is not None:
-        raise ValueError(f"dtype {checked} is an array of items; use {checked.base} and multiply the"
-                         " count, or wrap it in a structured dtype")
+        raise ValueError(f"dtype {checked} is an array of items; use {checked.base} and multiply"
+                         " the count, or wrap it in a structured dtype")
     return checked
 
 
@@ -155,7 +228,17 @@ cdef Py_ssize_t _checked_count(object count, object dtype) except -1:
     if number < 0:
         raise ValueError(f"count must not be negative, and is {number}")
     if number * dtype.itemsize >= 1 << 63:
-        raise ValueError(f"count is {number}: no memory has {number} items of {dtype.itemsize} bytes")
+        raise ValueError(f"count is {number}: no memory has as many items of {dtype.itemsize} bytes")
+    return number
+
+
+cdef CUdeviceptr _checked_address(object address, Py_ssize_t count, object dtype) except? 0:
+    """An address as a number, if such items can be there; 0 for no items."""
+    number = operator.index(address)
+    if count == 0:
+        return 0
+    if not 0 < number < 1 << 63 or number % dtype.alignment:
+        raise ValueError(f"there cannot be items of dtype {dtype} at address {number:#x}")
     return number
 
 

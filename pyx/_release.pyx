@@ -6,26 +6,30 @@ when the GPU is seen to be idle, and by `reap`, which may block. Stream-ordered 
 stream of the library's own that waits for its users, which never blocks.
 """
 
+from threading import get_ident
+
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdlib cimport free, malloc
 
-from cudadrv._context cimport Context, enter_context, leave_context
+from cudadrv._context cimport Context, contexts, enter_context, leave_context
 from cudadrv._driver cimport (
-    CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS, CUdeviceptr,
-    CUresult, CUstreamCaptureMode, CUstreamCaptureStatus, bind_driver, cudadrv_table, cuEventQuery,
+    CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_STATUS_NONE,
+    CUDA_SUCCESS, CUdeviceptr, CUevent, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus,
+    bind_driver, cudadrv_table, cuEventQuery,
     cuMemFree, cuMemFreeAsync, cuMemFreeHost, cuStreamIsCapturing, cuStreamQuery,
     cuThreadExchangeStreamCaptureMode,
 )
 from cudadrv._errors cimport report
-from cudadrv._event cimport Event, Waitable
-from cudadrv._foreign cimport work_of_slot
+from cudadrv._event cimport Event, new_event
 from cudadrv._ghost cimport bury_orphans
 from cudadrv._ownership cimport (
-    OWN_OPEN, engine, own_borrow, own_borrows, own_memory, own_memory_clear,
-    pthread_mutex_trylock, pthread_mutex_unlock,
+    OWN_OPEN, engine, own_borrow, own_borrows, own_memory, own_memory_clear, own_snapshot,
+    own_snapshot_drop, own_snapshot_take, own_stream_known, pthread_mutex_trylock,
+    pthread_mutex_unlock,
 )
 from cudadrv._stream cimport Stream
 
+from cudadrv._errors import ContextLostError, OwnershipError
 from cudadrv._stream import call_after_wait
 
 bind_driver(&cudadrv_table)
@@ -35,24 +39,27 @@ cdef struct pending:
     CUdeviceptr address
     own_memory *state
     PyObject *context
+    PyObject *owner     # of foreign memory, else None
     pending *next
 
 cdef pending *_queue = NULL
 
 
 cdef void release_later(
-    MemoryKind kind, CUdeviceptr address, own_memory *state, Context context
+    MemoryKind kind, CUdeviceptr address, own_memory *state, Context context, object owner
 ) noexcept:
-    """Take over an allocation and its state. Makes no driver call, takes no lock."""
+    """Take over an allocation and its state. Makes no driver call, waits for nothing."""
     global _queue
     cdef pending *node
-    if context.lost or cudadrv_table.forked or kind == FOREIGN or address == 0:
+    if context.lost or cudadrv_table.forked or address == 0 \
+            or (kind == FOREIGN and (owner is None or _is_unused(state))):
         _forget(state)
         return
     node = <pending *>malloc(sizeof(pending))
     if node is not NULL:  # else it leaks: nothing better can be done here
         Py_INCREF(context)
-        node[0] = pending(kind, address, state, <PyObject *>context, _queue)
+        Py_INCREF(owner)
+        node[0] = pending(kind, address, state, <PyObject *>context, <PyObject *>owner, _queue)
         _queue = node
 
 
@@ -71,20 +78,14 @@ cdef int drain(bint may_block) except -1:
     if _queue is NULL:
         return 0
     bury_orphans()
-    idle = {}
+    idle = {}   # by context: whether freeing in it blocks nobody
+    behind = set()
     rest, _queue = _queue, NULL
     while rest is not NULL:
         node, rest = rest, rest.next
         context = <Context>node.context
         try:
-            if context.lost or cudadrv_table.forked:
-                done = True
-            elif node.kind == STREAM_ORDERED:
-                done = _free_behind_users(node, context)
-            else:
-                if context not in idle:
-                    idle[context] = may_block or _is_idle(context)
-                done = idle[context] and _free_idle(node, context, may_block)
+            done = _release(node, context, may_block, idle)
         except BaseException:
             node.next, _queue = _queue, node
             while rest is not NULL:
@@ -92,12 +93,45 @@ cdef int drain(bint may_block) except -1:
                 node.next, _queue = _queue, node
             raise
         if done:
-            _forget(node.state)
-            Py_DECREF(context)
-            free(node)
+            if node.kind == STREAM_ORDERED:
+                behind.add(context)
+            _finish(node)
         else:
             node.next, _queue = _queue, node
+    if may_block:
+        for context in behind:
+            if not (<Context>context).lost:
+                _free_stream(context).waitable().synchronize()
     return 0
+
+
+cdef bint _release(pending *node, Context context, bint may_block, dict idle) except -1:
+    """Free one piece of memory if that is possible now."""
+    if context.lost or cudadrv_table.forked:
+        return True
+    if node.kind == STREAM_ORDERED:
+        return _free_behind_users(node, context)
+    if may_block:
+        works = _users(node.state)
+        if None in works:
+            return False
+        for work in works:
+            work.synchronize()
+    elif not _users_are_idle(node.state):
+        return False
+    if node.kind == FOREIGN:
+        return True
+    if context not in idle:
+        idle[context] = may_block or _is_idle(context)
+    return idle[context] and _free_idle(node, context)
+
+
+cdef void _finish(pending *node) noexcept:
+    """Drop what a piece of memory needed to live."""
+    _forget(node.state)
+    Py_DECREF(<object>node.owner)
+    Py_DECREF(<object>node.context)
+    free(node)
 
 
 def _drain_idle():
@@ -115,35 +149,105 @@ cdef Stream internal_stream(Context context):
     return context.internal
 
 
+cdef Stream _free_stream(Context context):
+    """The stream that stream-ordered memory is freed on, and that waits for its users.
+
+    Not the one of blocking copies: when memory dies must not change what that one waits for.
+    """
+    if context.freeing is None:
+        with context:
+            context.freeing = Stream()
+    return context.freeing
+
+
 cdef void _forget(own_memory *state) noexcept:
     if state is not NULL:
         own_memory_clear(state)
         free(state)
 
 
-cdef list _users(own_memory *state):
-    """What to wait for before the memory can go; memory without a state has no users."""
-    if state is NULL:
-        return []
+cdef bint _is_unused(own_memory *state) noexcept:
+    """Whether the host knows that no work uses the memory."""
+    return state is NULL or own_borrows(engine, state, 0, state.nbytes, NULL, 0) == 0
+
+
+cdef set _slots(own_memory *state):
+    """The slots of the streams that may use the memory; without a state it has no users."""
     cdef unsigned int i
-    cdef unsigned int count = own_borrows(engine, state, 0, state.nbytes, NULL, 0)
-    cdef own_borrow *borrows = <own_borrow *>malloc((count + 1) * sizeof(own_borrow))
+    cdef unsigned int count
+    cdef own_borrow *borrows
+    if _is_unused(state):
+        return set()
+    count = own_borrows(engine, state, 0, state.nbytes, NULL, 0)
+    borrows = <own_borrow *>malloc((count + 1) * sizeof(own_borrow))
     if borrows is NULL:
         raise MemoryError()
+    # Meanwhile others may have come to know that some are over.
+    count = min(count, own_borrows(engine, state, 0, state.nbytes, borrows, count))
     slots = set()
-    own_borrows(engine, state, 0, state.nbytes, borrows, count)
     for i in range(count):
         slots.add(borrows[i].epoch.slot)
     free(borrows)
-    works = [work_of_slot(slot) for slot in slots]
-    return [work for work in works if work is not None]
+    return slots
+
+
+cdef list _users(own_memory *state):
+    """What to wait for before the memory can go; None is what this thread cannot wait for."""
+    cdef unsigned int slot
+    works = []
+    for slot in _slots(state):
+        stream, ghost = _stream_of(slot)
+        works.append(ghost if stream is None else _end_of(stream))
+    return works if not _is_unused(state) else []
+
+
+cdef tuple _stream_of(unsigned int slot):
+    """The stream that has a slot, or the last event of one that is closed, of any context."""
+    cdef Stream stream
+    cdef Event ghost
+    for context in contexts():
+        for stream in list((<Context>context).streams):
+            if stream.order.slot == slot and stream.order.state == OWN_OPEN:
+                return stream, None
+        for ghost in list((<Context>context).ghosts):
+            if ghost.state.snapshot.slot == slot:
+                return None, ghost
+    return None, None
+
+
+cdef Event _end_of(Stream stream):
+    """An event after the stream's work so far, or None.
+
+    Recording it changes nothing that the engine knows: when memory dies must not change an answer.
+    """
+    cdef own_snapshot now
+    own_snapshot_take(engine, stream.order, &now)
+    try:
+        return stream.record_event(new_event(stream.context, CU_EVENT_DISABLE_TIMING), &now)
+    except (ValueError, OwnershipError, ContextLostError):
+        return None  # of another thread, capturing, or gone
+    finally:
+        own_snapshot_drop(engine, &now)
+
+
+cdef bint _users_are_idle(own_memory *state) except -1:
+    """Whether all work that may use the memory is complete. Changes what nobody knows."""
+    for slot in _slots(state):
+        stream, ghost = _stream_of(slot)
+        if not (is_complete((<Event>ghost).raw) if ghost is not None else
+                stream is not None and _stream_is_idle(stream)):
+            return False
+    return True
 
 
 cdef bint _free_behind_users(pending *node, Context context) except -1:
-    cdef Stream stream = internal_stream(context)
+    cdef Stream stream = _free_stream(context)
     cdef CUresult status
     cdef bint pushed = False
-    for work in _users(node.state):
+    works = _users(node.state)
+    if None in works:
+        return False
+    for work in works:
         stream.wait(work)
     with nogil:
         status = enter_context(context.raw, &pushed)
@@ -154,14 +258,11 @@ cdef bint _free_behind_users(pending *node, Context context) except -1:
     return True
 
 
-cdef bint _free_idle(pending *node, Context context, bint may_block) except -1:
+cdef bint _free_idle(pending *node, Context context) except -1:
     cdef CUresult status
     cdef bint pushed = False
     # Another thread's capture must not see our free.
     cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
-    if may_block:
-        for work in _users(node.state):
-            work.synchronize()
     with nogil:
         status = enter_context(context.raw, &pushed)
         if status == CUDA_SUCCESS:
@@ -173,26 +274,37 @@ cdef bint _free_idle(pending *node, Context context, bint may_block) except -1:
     return True
 
 
+cdef bint is_complete(CUevent event) noexcept:
+    """Ask the driver for the library itself: no capture and no clock notices."""
+    cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
+    cdef CUresult status
+    with nogil:
+        cuThreadExchangeStreamCaptureMode(&mode)
+        status = cuEventQuery(event)
+        cuThreadExchangeStreamCaptureMode(&mode)
+    return status == CUDA_SUCCESS
+
+
 cdef bint _is_idle(Context context) except -1:
     """Whether all known work of a context is complete. Changes what nobody knows."""
     cdef Stream stream
     cdef Event ghost
-    cdef CUresult status
     for stream in list(context.streams):
         if stream.thread == 0 and not _stream_is_idle(stream):
             return False
-    for ghost in context.ghosts:
-        with nogil:
-            status = cuEventQuery(ghost.raw)
-        if status != CUDA_SUCCESS:
+    for ghost in list(context.ghosts):
+        if not is_complete(ghost.raw):
             return False
     return True
 
 
 cdef bint _stream_is_idle(Stream stream) except -1:
+    """Whether its work is complete; of another thread's default stream: not known."""
     cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
     cdef bint pushed = False
     cdef bint idle = False
+    if stream.thread and stream.thread != <unsigned long>get_ident():
+        return own_stream_known(engine, stream.order)
     with nogil:
         if pthread_mutex_trylock(stream.order.issue) == 0:
             if stream.order.state != OWN_OPEN:

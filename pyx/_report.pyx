@@ -4,10 +4,16 @@ from typing import NamedTuple
 
 from libc.stdlib cimport free, malloc
 
+from cudadrv._errors cimport refuse_if_forked
 from cudadrv._operation_names cimport operation_name, stream_name
-from cudadrv._ownership cimport OWN_READ, OWN_WRITE, engine, own_borrow, own_borrows
+from cudadrv._ownership cimport (
+    OWN_EXPORTED, OWN_READ, OWN_WRITE, engine, own_borrow, own_borrows, own_conflict,
+    own_memory_free,
+)
 from cudadrv._region cimport Region
 from cudadrv._site cimport place
+
+from cudadrv._errors import ForkedError
 
 
 class Borrow(NamedTuple):
@@ -31,8 +37,9 @@ cdef tuple borrows_of(Region region):
     cdef size_t end = region.start + region.nbytes
     cdef unsigned int count
     cdef unsigned int i
-    if region.nbytes == 0:
+    if region.memory is None or region.nbytes == 0:
         return ()
+    refuse_if_forked()  # before any lock is taken
     count = own_borrows(engine, region.memory.state, region.start, end, NULL, 0)
     if count == 0:
         return ()
@@ -58,14 +65,42 @@ cdef object _borrow(own_borrow *found, size_t start):
         place(found.epoch.site), found.start - start, found.stop - start)
 
 
-cdef str explain_region(Region region):
-    borrows = borrows_of(region)
+cdef str state_of(Region region):
+    """For `repr`: ", read by Stream 2"."""
+    try:
+        borrows = borrows_of(region)
+    except ForkedError:
+        return ""
     if not borrows:
+        return ""
+    first = borrows[0]
+    doing = {"read": "read", "write": "written", "shared": "shared"}[first.mode]
+    more = f" and {len(borrows) - 1} more" if len(borrows) > 1 else ""
+    return f", {doing} by {first.stream}{more}"
+
+
+cdef str _view_of(Region region):
+    """The host view of the memory that was made last, as a line; "" without one."""
+    cdef own_conflict conflict
+    if own_memory_free(engine, region.memory.state, False, &conflict) != OWN_EXPORTED:
+        return ""
+    return f"  a host view of its memory is alive, made at {place(conflict.site)}"
+
+
+cdef str explain_region(Region region):
+    if region.closed:
+        return f"{region.describe()} is closed or moved."
+    borrows = borrows_of(region)
+    view = _view_of(region)
+    if not borrows and not view:
         return f"{region.describe()} is free: no GPU work that uses it may be unfinished."
     lines = [f"{region.describe()} is in use:"]
+    if view:
+        lines += [view]
     for each in borrows:
         lines.append(f"  bytes {each.start}:{each.stop}: {each.mode} by {each.operation} on"
                      f" {each.stream}, queued at {each.site}")
-    lines.append("Release it with: stream.synchronize(), token.wait(), or event.synchronize() on an"
-                 " event recorded after it.")
+    if borrows:
+        lines.append("Release it with: stream.synchronize(), token.wait(), or event.synchronize()"
+                     " on an event recorded after it.")
     return "\n".join(lines)

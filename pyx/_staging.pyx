@@ -4,24 +4,29 @@ The driver never sees the address of ordinary memory: what it would do with it, 
 size and platform, and a copy that is interrupted must not touch it any more.
 """
 
+import numpy as np
+
 cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from cudadrv._context cimport Context, enter_context, leave_context
 from cudadrv._copy cimport Copy, copy_operation, refuse_other_device
 from cudadrv._driver cimport (
-    CU_EVENT_DISABLE_TIMING, CU_MEMHOSTALLOC_PORTABLE, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS,
-    CUdeviceptr, CUresult, bind_driver, cudadrv_table, cuEventQuery, cuMemHostAlloc,
+    CU_EVENT_DISABLE_TIMING, CU_MEMHOSTALLOC_PORTABLE, CU_STREAM_CAPTURE_MODE_RELAXED,
+    CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CUdeviceptr, CUresult, CUstreamCaptureMode,
+    bind_driver, cudadrv_table, cuMemHostAlloc, cuThreadExchangeStreamCaptureMode,
 )
 from cudadrv._event cimport Event, new_event
-from cudadrv._operation cimport Operation, issue
+from cudadrv._operation cimport Operation, ask, issue
 from cudadrv._operation_names cimport COPY_FROM, COPY_FROM_ASYNC, COPY_TO
 from cudadrv._ownership cimport (
-    OWN_READ, OWN_WRITE, engine, own_access, own_snapshot_drop,
+    OWN_READ, OWN_WRITE, engine, own_access, own_known, own_snapshot_drop,
 )
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region
-from cudadrv._release cimport LOCKED, drain, release_later
+from cudadrv._release cimport LOCKED, drain, is_complete, release_later
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token, new_token
 
@@ -30,58 +35,63 @@ bind_driver(&cudadrv_table)
 cdef enum:
     CHUNK = 1 << 20             # of blocking copies: two are in flight at a time
     SMALLEST = 1 << 16
-    MOST_IDLE = 64 << 20        # bytes of idle stages that a context keeps
+    MOST_IDLE = 64 << 20        # bytes of stages that a context keeps
 
 
 @cython.final
 @cython.no_gc_clear
 cdef class Stage:
-    """A page-locked block, and the event after which the GPU no longer uses it."""
+    """A page-locked block, and the last copy that uses it.
+
+    It is in the list of its context, or a call has taken it out and uses it: never both.
+    """
 
     cdef Context context        # the block dies with it
     cdef char *data
     cdef size_t nbytes
-    cdef Event busy             # None, or recorded after the last copy
+    cdef uint32_t slot          # of the last copy, and
+    cdef uint64_t seq           # 0, or which one of that slot
+    cdef Event busy             # recorded after it; None if that failed
 
     def __dealloc__(self):
         if self.data is not NULL:
-            release_later(LOCKED, <CUdeviceptr><size_t>self.data, NULL, self.context)
+            release_later(LOCKED, <CUdeviceptr><size_t>self.data, NULL, self.context, None)
 
     cdef bint is_free(self) except -1:
         """Asks the driver; nobody learns anything from the answer."""
-        cdef CUresult status
-        if self.busy is None:
+        if self.seq == 0 or own_known(engine, self.slot, self.seq):
             return True
-        with nogil:
-            status = cuEventQuery(self.busy.raw)
-        return status == CUDA_SUCCESS
+        return self.busy is not None and is_complete(self.busy.raw)
 
     cdef int wait(self) except -1:
         """Wait until the GPU no longer uses it, and the host knows what it did with it."""
-        if self.busy is not None:
-            self.busy.synchronize()
-            self.busy = None
+        self.busy.synchronize()
         return 0
 
     cdef int used_by(self, Operation *operation, Stream stream) except -1:
         """The operation was queued on the stream, and uses it."""
+        self.slot, self.seq = operation.request.issued.slot, operation.request.issued.seq
+        self.busy = None
         self.busy = stream.record_event(
             new_event(stream.context, CU_EVENT_DISABLE_TIMING), &operation.request.issued)
         return 0
 
 
 cdef Stage _take_stage(Context context, size_t nbytes):
+    """A stage that nothing uses. Only the oldest is looked at, so that threads cannot share one."""
     cdef Stage stage
-    stages = context.stages
-    for index, each in enumerate(stages):
-        stage = each
+    cdef size_t size = SMALLEST
+    for _ in range(len(context.stages)):
+        if not context.stages:  # other threads have taken them meanwhile
+            break
+        stage = context.stages.pop(0)
         if stage.nbytes >= nbytes and stage.is_free():
-            stage.busy = None
-            del stages[index]
             return stage
-    size = SMALLEST
-    while size < nbytes:
+        context.stages.append(stage)
+    while size < nbytes and size < CHUNK:
         size *= 2
+    if size < nbytes:
+        size = (nbytes + CHUNK - 1) // CHUNK * CHUNK
     return _new_stage(context, size)
 
 
@@ -89,6 +99,8 @@ cdef Stage _new_stage(Context context, size_t nbytes):
     cdef Stage stage = Stage.__new__(Stage)
     cdef CUresult status = CUDA_ERROR_OUT_OF_MEMORY
     cdef bint pushed = False
+    # Another thread's capture must not see our allocation.
+    cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
     stage.context = context
     stage.nbytes = nbytes
     for may_block in (False, True):
@@ -96,7 +108,9 @@ cdef Stage _new_stage(Context context, size_t nbytes):
         with nogil:
             status = enter_context(context.raw, &pushed)
             if status == CUDA_SUCCESS:
+                cuThreadExchangeStreamCaptureMode(&mode)
                 status = cuMemHostAlloc(<void **>&stage.data, nbytes, CU_MEMHOSTALLOC_PORTABLE)
+                cuThreadExchangeStreamCaptureMode(&mode)
                 leave_context(pushed)
         if status != CUDA_ERROR_OUT_OF_MEMORY:
             break
@@ -105,93 +119,109 @@ cdef Stage _new_stage(Context context, size_t nbytes):
 
 
 cdef int _give_stage(Stage stage) except -1:
-    stages = stage.context.stages
+    """Keep a stage for the next copy; let go of the oldest ones that are free if there are many."""
+    cdef list stages = stage.context.stages
+    cdef Stage oldest
     stages.append(stage)
-    kept = 0
-    for index in range(len(stages) - 1, -1, -1):
-        kept += (<Stage>stages[index]).nbytes
-        if kept > MOST_IDLE and (<Stage>stages[index]).is_free():
-            del stages[index]
+    for _ in range(len(stages)):
+        if not stages or sum([(<Stage>each).nbytes for each in stages]) <= MOST_IDLE:
+            break
+        oldest = stages.pop(0)
+        if not oldest.is_free():
+            stages.append(oldest)
     return 0
 
 
 cdef int drop_idle_stages(Context context) except -1:
     """Let go of the stages that the GPU does not use."""
-    context.stages = [stage for stage in context.stages if not (<Stage>stage).is_free()]
+    cdef Stage stage
+    for _ in range(len(context.stages)):
+        if not context.stages:
+            break
+        stage = context.stages.pop(0)
+        if not stage.is_free():
+            context.stages.append(stage)
+    return 0
+
+
+cdef int _prepare(
+    Operation *operation, int name, Region region, own_access *access, Copy *copy
+) except -1:
+    """An operation that borrows all of a buffer, as every chunk of a copy does.
+
+    So the copy is refused before it has done anything, and nobody gets in between two chunks.
+    """
+    cdef bint inward = name != COPY_TO
+    region.borrow(access, OWN_WRITE if inward else OWN_READ)
+    copy.target_is_host = region.host_side if inward else True
+    copy.source_is_host = True if inward else region.host_side
+    copy_operation(operation, name, copy, access, 1)
+    return 0
+
+
+cdef int _refuse_early(int name, Region region, Stream stream) except -1:
+    """Refuse a copy before there is anything staged for it."""
+    cdef Operation operation
+    cdef own_access access
+    cdef Copy copy
+    refuse_other_device(region, stream)
+    _prepare(&operation, name, region, &access, &copy)
+    reason = ask(&operation, stream)
+    if reason:
+        refuse_operation(&operation, reason, stream, (region.describe(),))
     return 0
 
 
 cdef int _queue(
-    Operation *operation, int name, Region region, size_t offset, size_t nbytes, bint whole,
-    Stage stage, Stream stream
+    Operation *operation, int name, Region region, size_t offset, size_t nbytes, Stage stage,
+    Stream stream
 ) except -1:
-    """Queue the copy of one chunk between a buffer and a stage.
-
-    With `whole` it borrows all of the buffer, as the first chunk does: a copy is refused before it has
-    done anything.
-    """
+    """Queue the copy of one chunk between a buffer and a stage."""
     cdef own_access access
     cdef Copy copy
     cdef CUdeviceptr inside = region.pointer() + offset
     cdef CUdeviceptr outside = <CUdeviceptr><size_t>stage.data
-    cdef bint inward = name != COPY_TO
-    region.borrow(&access, OWN_WRITE if inward else OWN_READ)
-    if not whole:
-        access.start += offset
-        access.stop = access.start + nbytes
+    _prepare(operation, name, region, &access, &copy)
     copy.nbytes = nbytes
-    copy.target, copy.source = (inside, outside) if inward else (outside, inside)
-    copy.target_is_host = region.host_side if inward else True
-    copy.source_is_host = True if inward else region.host_side
-    copy_operation(operation, name, &copy, &access, 1)
+    copy.target, copy.source = (outside, inside) if name == COPY_TO else (inside, outside)
     reason = issue(operation, stream)
     if reason:
         refuse_operation(operation, reason, stream, (region.describe(),))
     return 0
 
 
-cdef int copy_in(Region target, const char *source, size_t nbytes, Stream stream) except -1:
-    """Copy ordinary memory to a buffer; complete on return."""
-    return _copy_chunks(target, <char *>source, nbytes, stream, COPY_FROM)
-
-
-cdef int copy_out(Region source, char *target, size_t nbytes, Stream stream) except -1:
-    """Copy a buffer to ordinary memory; complete on return."""
-    return _copy_chunks(source, target, nbytes, stream, COPY_TO)
-
-
 cdef int _copy_chunks(
     Region region, char *ordinary, size_t nbytes, Stream stream, int name
 ) except -1:
-    """One chunk is copied by the host while the other is copied by the GPU."""
+    """One chunk is copied by the host while the other is copied by the GPU; complete on return."""
     cdef Operation operation
     cdef Stage stage
     cdef size_t offset = 0
-    cdef size_t behind = 0      # outward: up to here the host has the data
+    cdef size_t behind = 0      # up to here the GPU is done, and outward the host has the data
     cdef size_t size
-    cdef int turn = 0
+    cdef size_t turn = 0
     cdef bint inward = name == COPY_FROM
-    refuse_other_device(region, stream)
-    stages = [_take_stage(stream.context, min(nbytes, <size_t>CHUNK))
-              for _ in range(1 if nbytes <= CHUNK else 2)]
+    stages = []
     try:
+        for _ in range(1 if nbytes <= CHUNK else 2):
+            stages.append(_take_stage(stream.context, min(nbytes, <size_t>CHUNK)))
         while offset < nbytes:
             stage = stages[turn % len(stages)]
             size = min(nbytes - offset, <size_t>CHUNK)
-            if turn >= len(stages):
+            if turn >= <size_t>len(stages):
                 behind += _finish_chunk(stage, ordinary + behind, nbytes - behind, inward)
             if inward:
                 with nogil:
                     memcpy(stage.data, ordinary + offset, size)
-            _queue(&operation, name, region, offset, size, offset == 0, stage, stream)
+            _queue(&operation, name, region, offset, size, stage, stream)
             try:
                 stage.used_by(&operation, stream)
             finally:
                 own_snapshot_drop(engine, &operation.request.issued)
             offset += size
             turn += 1
-        for turn in range(turn - len(stages), turn):
-            stage = stages[turn % len(stages)]
+        while behind < nbytes:
+            stage = stages[behind // CHUNK % len(stages)]
             behind += _finish_chunk(stage, ordinary + behind, nbytes - behind, inward)
     finally:
         for stage in stages:
@@ -209,18 +239,41 @@ cdef size_t _finish_chunk(Stage stage, char *ordinary, size_t left, bint inward)
     return size
 
 
-cdef Token copy_in_async(Region target, const char *source, size_t nbytes, Stream stream):
+cdef Token _copy_snapshot(Region target, const char *source, size_t nbytes, Stream stream):
     """Queue a copy of a snapshot that is taken now."""
     cdef Operation operation
-    cdef Token token
-    refuse_other_device(target, stream)
+    cdef Token token = None
     cdef Stage stage = _take_stage(stream.context, nbytes)
     try:
         with nogil:
             memcpy(stage.data, source, nbytes)
-        _queue(&operation, COPY_FROM_ASYNC, target, 0, nbytes, True, stage, stream)
-        token = new_token(&operation, stream, (), (target,))
-        stage.used_by(&operation, stream)
+        _queue(&operation, COPY_FROM_ASYNC, target, 0, nbytes, stage, stream)
+        try:
+            stage.used_by(&operation, stream)
+            token = new_token(&operation, stream, (), (target,))
+        except BaseException:
+            own_snapshot_drop(engine, &operation.request.issued)
+            raise
     finally:
         _give_stage(stage)
+    return token
+
+
+cdef Token copy_array(int name, Region region, object array, Stream stream):
+    """Copy between a buffer and a contiguous array of as many bytes, through page-locked memory.
+
+    COPY_FROM and COPY_TO are complete on return; COPY_FROM_ASYNC gives a token.
+    """
+    cdef Py_buffer view
+    cdef Token token = None
+    _refuse_early(name, region, stream)
+    flat = array.reshape(-1).view(np.uint8)
+    PyObject_GetBuffer(flat, &view, PyBUF_WRITABLE if name == COPY_TO else PyBUF_SIMPLE)
+    try:
+        if name == COPY_FROM_ASYNC:
+            token = _copy_snapshot(region, <const char *>view.buf, region.nbytes, stream)
+        else:
+            _copy_chunks(region, <char *>view.buf, region.nbytes, stream, name)
+    finally:
+        PyBuffer_Release(&view)
     return token

@@ -1,4 +1,4 @@
-"""Two drivers, one suite: which driver the tests run on, under which schedules, and that none leaks."""
+"""Two drivers, one suite: which driver the tests run on, which schedules, and that none leaks."""
 
 import ctypes
 import gc
@@ -50,7 +50,7 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture
 def driver(request) -> Iterator[str]:
-    """The driver, in a clean state: the name of its schedule, or "cuda". Fails a test that leaks."""
+    """The driver in a clean state: the name of its schedule, or "cuda". Fails a test that leaks."""
     import cudadrv as cu
 
     device = cu.Device(0)
@@ -75,10 +75,11 @@ def driver(request) -> Iterator[str]:
 
 
 def _warm(device) -> None:
-    """Make what a context keeps for ever: its stream for blocking calls."""
+    """Make what a context keeps for ever: its streams for blocking calls and for frees."""
     import cudadrv as cu
 
     if not getattr(_warm, "done", False):
+        cu.DeviceBuffer(1, stream=cu.Stream())
         cu.DeviceBuffer(1).fill(0)
         _settle(device)
         _warm.done = True

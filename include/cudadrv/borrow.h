@@ -54,7 +54,6 @@ typedef struct own_request {
     uint32_t count;
     uint32_t site;
     uint16_t operation;
-    own_clock *before;   /* the stream's clock before the operation */
     own_snapshot issued; /* for a token; the caller drops it */
     own_conflict conflict;
 } own_request;
@@ -99,7 +98,7 @@ static inline int own_check_epochs_(const own_engine *engine, const own_stream *
 
 static inline int own_check_exports_(const own_access *access, own_conflict *conflict) {
     for (const own_export *view = access->memory->exports; view; view = view->next) {
-        if (view->start < access->stop && access->start < view->stop &&
+        if (view->start < view->stop && view->start < access->stop && access->start < view->stop &&
             (view->exclusive || access->mode == OWN_WRITE) && access->mode != OWN_SHARED) {
             conflict->site = view->site;
             return OWN_EXPORTED;
@@ -138,8 +137,12 @@ static inline int own_check_(const own_engine *engine, own_request *request,
     return answer;
 }
 
-static inline int own_reserve_(const own_access *access) {
+static inline int own_reserve_(const own_request *request, const own_access *access) {
     own_memory *memory = access->memory;
+    uint32_t more = 0; /* an operation may use the same bytes once in each mode */
+    for (uint32_t i = 0; i < request->count && more <= OWN_SHARED; i++) {
+        more += request->accesses[i].memory == memory;
+    }
     if (access->start >= access->stop) {
         return 1;
     }
@@ -148,7 +151,7 @@ static inline int own_reserve_(const own_access *access) {
     }
     uint32_t i = own_range_find(memory, access->start);
     for (; i < memory->count && memory->ranges[i].start < access->stop; i++) {
-        if (!own_range_reserve(&memory->ranges[i])) {
+        if (!own_range_reserve(&memory->ranges[i], more)) {
             return 0;
         }
     }
@@ -163,8 +166,9 @@ static inline void own_replace_(const own_engine *engine, const own_stream *stre
     uint32_t kept = 0;
     for (uint32_t k = 0; k < range->count; k++) {
         int stands_for = epoch->mode == OWN_WRITE || epochs[k].mode == epoch->mode;
+        int same = epochs[k].slot == epoch->slot && epochs[k].seq == epoch->seq;
         if (!(own_known_(engine, epochs[k].slot, epochs[k].seq) ||
-              (stands_for && own_in_view_(engine, stream, view, &epochs[k])))) {
+              (stands_for && (same || own_in_view_(engine, stream, view, &epochs[k]))))) {
             epochs[kept++] = epochs[k];
         }
     }
@@ -173,7 +177,7 @@ static inline void own_replace_(const own_engine *engine, const own_stream *stre
 }
 
 static inline void own_commit_(const own_engine *engine, const own_request *request,
-                               const own_clock *view, own_access *access) {
+                               own_access *access) {
     own_memory *memory = access->memory;
     own_epoch epoch = {request->issued.seq, request->issued.slot, request->site, request->operation,
                        access->mode};
@@ -189,7 +193,8 @@ static inline void own_commit_(const own_engine *engine, const own_request *requ
         memcpy(access->saved, own_epochs(range), range->count * sizeof *access->saved);
     }
     for (; last < memory->count && memory->ranges[last].start < access->stop; last++) {
-        own_replace_(engine, request->stream, view, &memory->ranges[last], &epoch);
+        own_replace_(engine, request->stream, request->stream->clock, &memory->ranges[last],
+                     &epoch);
     }
     if (memory->count > 1) {
         own_ranges_join(memory, first, last - 1);
@@ -208,17 +213,15 @@ static inline int own_begin(own_engine *engine, own_request *request) {
     }
     int answer = own_check_(engine, request, view);
     for (uint32_t i = 0; answer == OWN_OK && i < request->count; i++) {
-        answer = own_reserve_(&request->accesses[i]) ? OWN_OK : OWN_NO_MEMORY;
+        answer = own_reserve_(request, &request->accesses[i]) ? OWN_OK : OWN_NO_MEMORY;
     }
     if (answer == OWN_OK) {
-        request->before = own_clock_share(stream->clock);
-        request->issued.clock = own_clock_share(view);
+        request->issued.clock = view;
         request->issued.slot = stream->slot;
         request->issued.seq = stream->seq + 1;
         for (uint32_t i = 0; i < request->count; i++) {
-            own_commit_(engine, request, view, &request->accesses[i]);
+            own_commit_(engine, request, &request->accesses[i]);
         }
-        own_use_(stream, view);
         own_operation *recent = &stream->recent[++stream->seq % OWN_RECENT];
         *recent = (own_operation){stream->seq, request->site, request->operation};
     } else {
@@ -228,11 +231,24 @@ static inline int own_begin(own_engine *engine, own_request *request) {
     return answer;
 }
 
+/* What own_begin would answer now, with the same conflict. Changes nothing. */
+static inline int own_ask(own_engine *engine, own_request *request) {
+    own_clock *view;
+    int answer = OWN_NO_MEMORY;
+    own_lock(engine);
+    if (own_view_(request->stream, &view)) {
+        answer = own_check_(engine, request, view);
+        own_clock_drop(view);
+    }
+    own_unlock(engine);
+    return answer;
+}
+
 /* The driver has the operation. */
 static inline void own_settle(own_engine *engine, own_request *request) {
     own_lock(engine);
+    own_use_(request->stream, own_clock_share(request->issued.clock));
     request->stream->settled = request->issued.seq;
-    own_clock_drop(request->before);
     own_unlock(engine);
 }
 
@@ -254,7 +270,7 @@ static inline void own_undo(own_engine *engine, own_request *request) {
     own_stream *stream = request->stream;
     int all = 1;
     own_lock(engine);
-    for (uint32_t i = 0; i < request->count; i++) {
+    for (uint32_t i = request->count; i-- > 0;) {
         own_access *access = &request->accesses[i];
         if (access->start >= access->stop) {
             continue;
@@ -273,10 +289,8 @@ static inline void own_undo(own_engine *engine, own_request *request) {
         stream->seq--;
     } else {
         stream->settled = stream->seq;
+        stream->uses++;
     }
-    own_clock_drop(stream->clock);
-    stream->clock = request->before;
-    stream->legacy_seen = 0; /* what was joined for this operation is joined again for the next */
     own_clock_drop(request->issued.clock);
     request->issued.clock = NULL;
     own_unlock(engine);

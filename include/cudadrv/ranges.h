@@ -92,13 +92,14 @@ static inline uint32_t own_range_find(const own_memory *memory, uint64_t at) {
     return low;
 }
 
-/* Makes room for one more epoch. Gives 0 when there is no memory. */
-static inline int own_range_reserve(own_range *range) {
+/* Makes room for more epochs. Gives 0 when there is no memory. */
+static inline int own_range_reserve(own_range *range, uint32_t more) {
     uint32_t capacity = range->capacity ? range->capacity : OWN_FEW;
-    if (range->count < capacity) {
+    if (range->count + more <= capacity) {
         return 1;
     }
-    own_epoch *many = malloc(2 * capacity * sizeof *many);
+    capacity = 2 * capacity > range->count + more ? 2 * capacity : range->count + more;
+    own_epoch *many = malloc(capacity * sizeof *many);
     if (!many) {
         return 0;
     }
@@ -107,7 +108,7 @@ static inline int own_range_reserve(own_range *range) {
         free(range->many);
     }
     range->many = many;
-    range->capacity = 2 * capacity;
+    range->capacity = capacity;
     return 1;
 }
 

@@ -10,12 +10,15 @@ ROOT = Path(__file__).resolve().parents[2]
 # Lowest first. A module may import from its own layer and from those above it in this table.
 LAYERS = {
     "driver": ["_driver", "_status", "_attributes"],
-    "errors": ["_errors", "_library"],
-    "ownership": ["_site", "_ownership", "_policy", "_operation_names"],
-    "handles": ["_wait", "_device", "_context", "_event", "_ghost", "_stream"],
+    "errors": ["_site", "_errors", "_library"],
+    "ownership": ["_ownership", "_operation_names", "_policy"],
+    "handles": ["_device", "_context", "_wait", "_event", "_ghost", "_stream", "_foreign"],
     "buffers": [
-        *("_operation", "_token", "_await", "_refusal", "_release", "_memory"),
-        *("_device_buffer", "_locked_buffer", "_unified_buffer"),
+        *("_operation", "_refusal", "_token", "_await"),
+        *("_release", "_memory", "_external", "_region", "_report"),
+        *("_copy", "_fill", "_ordinary", "_staging", "_reap"),
+        *("_buffer", "_device_buffer"),
+        *("_host_buffer", "_host_view", "_locked_buffer", "_unified_buffer"),
     ],
     "launch": ["_module", "_kernel"],
 }
@@ -83,6 +86,11 @@ def test_module_has_declarations_and_types(module):
     if module not in WITHOUT:
         assert (ROOT / "cudadrv" / f"{module}.pxd").exists()
         assert (ROOT / "cudadrv" / f"{module}.pyi").exists()
+
+
+def test_declarations_and_types_have_a_module():
+    declared = [*ROOT.glob("cudadrv/_*.pxd"), *ROOT.glob("cudadrv/_*.pyi")]
+    assert {path.stem for path in declared} <= set(CYTHON)
 
 
 def test_ownership_core_knows_no_cuda_and_no_python():

@@ -37,12 +37,6 @@ MUTATIONS = [
         f"{STANDS_FOR} if ({WRITE}) continue;",
     ),
     (
-        "nothing that was replaced goes",
-        "borrow.h",
-        STANDS_FOR,
-        "int stands_for = 0; own_range_reserve(range, 64);",
-    ),
-    (
         "a cut loses a use on its right",
         "ranges.h",
         "right.start = at;",
@@ -264,7 +258,8 @@ def build(tree):
 def first_failure(tree, *names):
     """The first test that fails, or None."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-    command += ["-m", "not slow", "--timeout=120", "-o", "addopts=--import-mode=importlib -rf"]
+    command += ["-k", "not Hypothesis"]  # which would spend minutes on making it short
+    command += ["-m", "not slow", "--timeout=60", "-o", "addopts=--import-mode=importlib -rf"]
     ran = subprocess.run(
         [*command, *(f"tests/ownership/{name}.py" for name in names)],
         cwd=tree,
@@ -309,9 +304,9 @@ def main(names):
             sys.exit(f"the tests fail without a mutation: {judge(base)}")
         missed = 0
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            for name, example, random in pool.map(lambda m: try_mutation(base, *m), chosen):
-                missed += not (example or random) or example == "does not apply"
-                print(f"{name}\n    example: {example}\n    oracle:  {random}", flush=True)
+            for name, example, oracle in pool.map(lambda m: try_mutation(base, *m), chosen):
+                missed += not (example or oracle) or example == "does not apply"
+                print(f"{name}\n    example: {example}\n    oracle:  {oracle}", flush=True)
     print(f"{len(chosen)} mutations, {missed} not caught")
     return 1 if missed else 0
 

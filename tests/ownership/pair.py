@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from itertools import count
 
 import oracle as model
+
 from cudadrv import _ownership as real
 
 

@@ -1,8 +1,8 @@
 """An operation that the driver refuses leaves everything as before."""
 
 import pytest
-
 from calls import During, after, host, read, record, synchronize, write
+
 from cudadrv._ownership import MemoryState, StreamState
 
 

@@ -1,8 +1,8 @@
 """Host views: shared or exclusive, and in nobody's way but the GPU's. Closing. Managed memory."""
 
 import pytest
-
 from calls import after, host, read, shared, synchronize, write
+
 from cudadrv._ownership import Domain, MemoryState, StreamState
 
 

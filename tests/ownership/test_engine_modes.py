@@ -1,8 +1,8 @@
 """Reads share, writes exclude, `shared` is the user's affair; and what the policies make of it."""
 
 import pytest
-
 from calls import after, host, read, record, shared, synchronize, write
+
 from cudadrv._ownership import MemoryState, StreamState
 
 

@@ -1,8 +1,8 @@
 """Borrows are by range of bytes: disjoint ranges do not conflict, and cuts leave no trace."""
 
 import pytest
-
 from calls import after, host, read, synchronize, write
+
 from cudadrv._ownership import MemoryState
 
 
@@ -90,6 +90,13 @@ def test_equal_neighbours_are_joined(streams, memory):
     streams[0].issue((memory, 0, 4, "write"), (memory, 4, 8, "write"))
     assert memory.ranges == 1
     assert memory.borrows() == [(streams[0].slot, 1, "write", 0, 8)]
+
+
+def test_a_read_and_a_write_of_one_operation_stay_apart(streams, memory):
+    streams[0].issue((memory, 0, 4, "read"), (memory, 4, 8, "write"))
+    assert memory.ranges == 2
+    assert read(streams[1], memory, 0, 4) == "ok"
+    assert read(streams[1], memory, 4, 8) == "borrowed"
 
 
 def test_a_cut_keeps_all_uses_on_both_sides(streams, memory):

@@ -1,9 +1,11 @@
 """The default streams' rules; streams that close with unfinished work; slots."""
 
-import pytest
+import gc
 
+import pytest
 from calls import after, host, read, record, synchronize, write
-from cudadrv._ownership import Domain, MemoryState, StreamState
+
+from cudadrv._ownership import Domain, Engine, MemoryState, StreamState
 
 
 @pytest.fixture
@@ -240,3 +242,14 @@ def test_more_streams_than_slots(domain, memory):
     assert write(many[0], memory) == "ok"
     synchronize(many[0])
     assert all(stream.known for stream in many)
+
+
+def test_the_garbage_collector_may_end_them_in_any_order():
+    """As when a failing test's traceback holds them all."""
+    for _ in range(20):
+        stream = StreamState(Domain(Engine()))
+        stream.issue()
+        cycle = [stream, stream.domain]
+        cycle.append(cycle)
+        del stream, cycle
+        gc.collect()

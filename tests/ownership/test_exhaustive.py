@@ -5,7 +5,6 @@ the steps before it are the last ones of shorter programs.
 """
 
 import pytest
-
 from oracle import Oracle
 from pair import Pair
 

@@ -4,6 +4,7 @@ Hypothesis shrinks what it finds to a few steps; the seeded programs are faster,
 """
 
 import pytest
+import referee
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -15,8 +16,6 @@ from hypothesis.stateful import (
     multiple,
     rule,
 )
-
-import referee
 from pair import Disagreement, Pair
 
 PROGRAMS = 12_000

@@ -1,0 +1,85 @@
+from types import TracebackType
+from typing import Any, ClassVar, Never, Self, SupportsIndex, TypeAlias, TypedDict, Unpack
+
+import numpy as np
+import numpy.typing as npt
+from _typeshed import ReadableBuffer, WriteableBuffer
+
+from cudadrv._device import Device
+from cudadrv._region import Region
+from cudadrv._report import Borrow
+from cudadrv._stream import Stream
+from cudadrv._token import Token
+
+# Arrays by name: before Python 3.12 type checkers do not see that they have the buffer protocol.
+_Source: TypeAlias = Buffer | npt.NDArray[Any] | ReadableBuffer
+_Target: TypeAlias = Buffer | npt.NDArray[Any] | WriteableBuffer
+_Item: TypeAlias = complex | str | bytes | np.generic | tuple[Any, ...]
+_Slice: TypeAlias = slice[SupportsIndex | None, SupportsIndex | None, None]
+
+class _Options(TypedDict, total=False):
+    device: Device | None
+    name: str | None
+
+class Buffer(Region):
+    stream_ordered: ClassVar[bool]
+    def __init__(self, never: Never, /) -> None: ...
+    @classmethod
+    def from_array(
+        cls, array: npt.ArrayLike, *, stream: Stream | None = None, **options: Unpack[_Options]
+    ) -> Self: ...
+    @classmethod
+    def zeros(
+        cls,
+        count: SupportsIndex,
+        dtype: npt.DTypeLike = "u1",
+        *,
+        stream: Stream | None = None,
+        **options: Unpack[_Options],
+    ) -> Self: ...
+    @classmethod
+    def from_raw(
+        cls,
+        address: SupportsIndex,
+        count: SupportsIndex,
+        dtype: npt.DTypeLike = "u1",
+        *,
+        device: Device | None = None,
+        name: str | None = None,
+    ) -> Self: ...
+    @classmethod
+    def from_address(
+        cls,
+        address: SupportsIndex,
+        count: SupportsIndex,
+        dtype: npt.DTypeLike = "u1",
+        *,
+        owner: object = None,
+        device: Device | None = None,
+        name: str | None = None,
+    ) -> Self: ...
+    def copy_from(self, source: _Source, *, stream: Stream | None = None) -> None: ...
+    def copy_to(self, target: _Target, *, stream: Stream | None = None) -> None: ...
+    def copy_from_async(self, source: _Source, stream: Stream | None = None) -> Token: ...
+    def copy_to_async(self, target: Buffer, stream: Stream | None = None) -> Token: ...
+    def fill(self, value: _Item, *, stream: Stream | None = None) -> None: ...
+    def fill_async(self, value: _Item, stream: Stream | None = None) -> Token: ...
+    def __getitem__(self, key: _Slice, /) -> Self: ...
+    def split_at(self, index: SupportsIndex) -> tuple[Self, Self]: ...
+    def chunks(self, count: SupportsIndex) -> list[Self]: ...
+    def view(self, dtype: npt.DTypeLike) -> Self: ...
+    @property
+    def borrowed(self) -> bool: ...
+    @property
+    def borrows(self) -> tuple[Borrow, ...]: ...
+    def explain(self) -> str: ...
+    def close(self, stream: Stream | None = None) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+    def take(self) -> Self: ...
+    def into_raw(self) -> int: ...

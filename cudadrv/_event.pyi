@@ -1,0 +1,33 @@
+from typing import Never, final
+
+from typing_extensions import disjoint_base
+
+from cudadrv._context import Context
+from cudadrv._device import Device
+
+@disjoint_base
+class Waitable:
+    def __init__(self, never: Never, /) -> None: ...
+
+@final
+class Event(Waitable):
+    def __init__(
+        self,
+        *args: Never,
+        timing: bool = False,
+        blocking_sync: bool = False,
+        device: Device | None = None,
+    ) -> None: ...
+    @property
+    def context(self) -> Context: ...
+    @property
+    def timing(self) -> bool: ...
+    @property
+    def handle(self) -> int: ...
+    @property
+    def closed(self) -> bool: ...
+    def close(self) -> None: ...
+    @property
+    def done(self) -> bool: ...
+    def synchronize(self) -> None: ...
+    def elapsed_ms(self, start: Event) -> float: ...

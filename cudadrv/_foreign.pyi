@@ -1,0 +1,3 @@
+from cudadrv._stream import Stream
+
+def stream_from_handle(number: int, owner: object) -> Stream: ...

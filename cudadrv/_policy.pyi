@@ -1,0 +1,13 @@
+from typing import Final, Literal, Self, TypeAlias, final
+
+_Policy: TypeAlias = Literal["strict", "wait", "unchecked"]
+
+POLICIES: Final[dict[str, int]]
+
+@final
+class ordering:
+    def __new__(cls, policy: _Policy) -> Self: ...
+    @property
+    def policy(self) -> _Policy: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exception: object) -> None: ...

@@ -1,0 +1,175 @@
+"""Uses that type checkers must accept, and that must run. Executed by test_typing.py."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, assert_type
+
+import numpy as np
+import numpy.typing as npt
+
+import cudadrv as cu
+
+
+def devices() -> None:
+    info = cu.driver_info()
+    major, _minor = info.version
+    assert_type(major, int)
+    device = cu.Device()
+    assert device == cu.Device(np.int64(0))
+    assert_type(device.attribute("multiprocessor_count"), int)
+    with device as same:
+        assert_type(same, cu.Device)
+    context: cu.Context = device.context
+    context.ordering = "wait"
+    context.ordering = None
+    greatest, least = context.priority_range
+    assert greatest <= least
+    with cu.Context.create(device) as other:
+        assert_type(other, cu.Context)
+
+
+def streams() -> None:
+    stream = cu.Stream(blocking=True, priority=0, device=cu.Device(0))
+    event: cu.Event = stream.record()
+    assert stream.record(event) is event
+    other = cu.Stream()
+    other.wait(event)
+    other.wait(stream)
+    start, end = cu.Event(timing=True), cu.Event(timing=True, blocking_sync=True)
+    stream.record(start)
+    cu.DeviceBuffer(1).fill_async(0, stream)
+    stream.record(end)
+    stream.synchronize()
+    assert_type(end.elapsed_ms(start), float)
+    version, handle = stream.__cuda_stream__()
+    assert version == 0
+    assert cu.Stream.from_handle(handle) is stream
+    assert int(stream) == handle
+    with stream as current:
+        assert_type(current, cu.Stream)
+    for each in (other, cu.Stream.legacy(), cu.Stream.per_thread(device=cu.Device(0))):
+        each.synchronize()
+        assert each.done
+    event.close()
+
+
+def kinds() -> Iterator[cu.Buffer]:
+    yield cu.DeviceBuffer(16, np.float32, stream=None, device=cu.Device(0), name="device")
+    yield cu.LockedBuffer(16, "f4", write_combined=True)
+    yield cu.UnifiedBuffer(16, dtype=np.dtype("f4"), name=None)
+
+
+def classes() -> None:
+    for kind in (cu.DeviceBuffer, cu.LockedBuffer, cu.UnifiedBuffer):
+        kind.zeros(4, "f4", name="zeros").close()
+    stream = cu.Stream()
+    ordered = cu.DeviceBuffer(8, stream=stream)
+    ordered.close(stream)
+    stream.synchronize()
+    cu.DeviceBuffer.from_array([1.0, 2.0], stream=stream)
+    locked = cu.LockedBuffer.from_array(np.arange(4), write_combined=False)
+    assert_type(locked, cu.LockedBuffer)
+    lent = cu.LockedBuffer.from_address(locked.address, locked.count, locked.dtype, owner=locked)
+    lent.close()
+    count, dtype = locked.count, locked.dtype
+    address = locked.into_raw()
+    cu.LockedBuffer.from_raw(address, count, dtype, name="again").close()
+    assert isinstance(cu.UnifiedBuffer(1), cu.HostBuffer)
+
+
+def copies() -> None:
+    stream = cu.Stream()
+    array = np.arange(16, dtype="f4")
+    for buffer in kinds():
+        with buffer:
+            buffer.copy_from(array)
+            buffer.copy_from(memoryview(array.tobytes()).cast("f"), stream=stream)
+            buffer.copy_to(array)
+            buffer.view("u1").copy_to(bytearray(64))
+            buffer.view("u1").copy_from(bytes(64))
+            token: cu.Token = buffer.fill_async(np.float32(1), stream)
+            stream.synchronize()
+            buffer.fill(2)
+            buffer.ordering = "unchecked"
+            assert token.done
+            assert token.writes[0] is buffer
+    device, locked = cu.DeviceBuffer(16), cu.LockedBuffer(16)
+    tokens = [device.copy_from_async(locked, stream), device.copy_to_async(locked, stream)]
+    with stream:
+        tokens.append(locked.copy_to_async(device))
+    for borrow in device.borrows:
+        assert borrow.mode in ("read", "write")
+        assert_type(borrow.start, int)
+    device.explain()
+    tokens[-1].wait()
+    cu.Stream().wait(tokens[-1])
+    stream.synchronize()
+
+
+def parts() -> None:
+    locked = cu.LockedBuffer(16, "u2")
+    assert_type(locked[2:8], cu.LockedBuffer)
+    assert_type(locked[:], cu.LockedBuffer)
+    assert_type(locked[slice(1, 2)], cu.LockedBuffer)
+    left, right = locked.split_at(np.int32(8))
+    assert_type(left, cu.LockedBuffer)
+    assert len(left) == len(right)
+    assert_type(locked.chunks(4), list[cu.LockedBuffer])
+    assert_type(cu.DeviceBuffer(4).view(np.uint16), cu.DeviceBuffer)
+    assert_type(locked.take(), cu.LockedBuffer)
+
+
+def host() -> None:
+    for buffer in (cu.LockedBuffer(4, "f8"), cu.UnifiedBuffer(4, "f8")):
+        buffer[0] = 1
+        buffer[1:3] = [2.0, 3.0]
+        buffer[3:] = np.float64(4)
+        item: float = buffer[-1]
+        assert item == 4
+        with buffer.write() as array:
+            assert_type(array, npt.NDArray[Any])
+            array += 1
+        del array
+        with buffer.read() as array:
+            total = array.sum()
+        del array
+        assert total == 14
+        with memoryview(buffer) as view:
+            assert view.nbytes == buffer.nbytes
+        with memoryview(buffer.readonly()) as view:
+            assert view.readonly
+        assert_type(buffer.to_numpy(), npt.NDArray[Any])
+        np.asarray(buffer)
+        assert not buffer.borrowed
+
+
+def policies() -> None:
+    with cu.ordering("wait") as policy:
+        assert policy.policy == "wait"
+
+
+def errors() -> None:
+    error = cu.CudaError(2, "cuMemAlloc", "detail")
+    assert error.status is cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+    assert_type(error.call, str)
+    assert_type(cu.ContextLostError(700, "cuEventQuery").suspects, tuple[str, ...])
+    with suppress(cu.OwnershipError, ValueError):
+        cu.DeviceBuffer(1)[:].close()
+
+
+def reports() -> None:
+    kept = cu.DeviceBuffer(1, name="kept")
+    sizes = {buffer.label: buffer.nbytes for buffer in cu.live_buffers()}
+    assert sizes[f"DeviceBuffer {kept.name!r}"] == 1
+    assert cu.memory_report()
+    assert cu.get_include()
+    cu.reap()
+
+
+async def completion(token: cu.Token) -> None:
+    await token
+
+
+if __name__ == "__main__":
+    for use in (devices, streams, classes, copies, parts, host, policies, errors, reports):
+        use()
