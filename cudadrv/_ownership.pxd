@@ -70,7 +70,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
     ctypedef struct own_event:
         pthread_mutex_t issue
         own_snapshot snapshot
-        uint8_t recorded
+        uint64_t recorded
     ctypedef struct own_engine:
         uint32_t size
     ctypedef struct own_operation:
@@ -110,7 +110,6 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint8_t order
 
     void own_engine_prepare(own_engine *engine)
-    void own_survive_fork(own_engine *engine)
     void own_lock_both(pthread_mutex_t *a, pthread_mutex_t *b)
     void own_unlock_both(pthread_mutex_t *a, pthread_mutex_t *b)
     void own_domain_open(own_engine *engine, own_domain *domain, bint host_excluded)
@@ -120,6 +119,8 @@ cdef extern from "cudadrv/ownership.h" nogil:
     void own_stream_release(own_engine *engine, own_stream *stream)
     bint own_use(own_engine *engine, own_stream *stream)
     void own_snapshot_take(own_engine *engine, const own_stream *stream, own_snapshot *snapshot)
+    bint own_domain_snapshot(
+        own_engine *engine, const own_domain *domain, own_snapshot *snapshot)
     void own_snapshot_copy(own_engine *engine, const own_snapshot *source, own_snapshot *target)
     void own_snapshot_drop(own_engine *engine, own_snapshot *snapshot)
     void own_record(own_engine *engine, const own_stream *stream, own_event *event)

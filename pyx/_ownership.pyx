@@ -8,10 +8,27 @@ from libc.stdlib cimport free, malloc
 
 cimport cython
 
-cdef own_engine _the_engine
-own_engine_prepare(&_the_engine)
-own_survive_fork(&_the_engine)
-engine = &_the_engine
+
+cdef extern from *:
+    """
+    static own_engine the_engine;
+
+    /* A fork while another thread has the lock would leave it taken for ever in the child, where
+     * destructors still take it. */
+    static void lock_the_engine(void) { own_lock(&the_engine); }
+    static void unlock_the_engine(void) { own_unlock(&the_engine); }
+
+    static void prepare_the_engine(void) {
+        own_engine_prepare(&the_engine);
+        pthread_atfork(lock_the_engine, unlock_the_engine, unlock_the_engine);
+    }
+    """
+    own_engine the_engine
+    void prepare_the_engine() nogil
+
+
+prepare_the_engine()
+engine = &the_engine
 
 ORDERS = {"non_blocking": OWN_NON_BLOCKING, "blocking": OWN_BLOCKING, "legacy": OWN_LEGACY}
 MODES = {"read": OWN_READ, "write": OWN_WRITE, "shared": OWN_SHARED}

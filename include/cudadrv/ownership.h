@@ -14,16 +14,4 @@
 
 #include "host.h"
 
-/* Lets a fork see a consistent engine: in the child, objects still die, and what they held is given
- * back. For the one engine of a process, once. */
-static own_engine *own_forking_;
-
-static void own_before_fork_(void) { own_lock(own_forking_); }
-static void own_after_fork_(void) { own_unlock(own_forking_); }
-
-static inline void own_survive_fork(own_engine *engine) {
-    own_forking_ = engine;
-    pthread_atfork(own_before_fork_, own_after_fork_, own_after_fork_);
-}
-
 #endif
