@@ -9,8 +9,11 @@ from io import FileIO
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 import cudadrv as cu
+
+Bytes = npt.NDArray[np.uint8]
 
 STAGES = ("host to device", "device to device", "device to host")
 
@@ -70,6 +73,14 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def equal(one: Bytes, other: Bytes) -> bool:
+    """Whether two arrays have the same bytes; compared in words, which is faster."""
+    words = one.size & ~7
+    return np.array_equal(one[:words].view("u8"), other[:words].view("u8")) and np.array_equal(
+        one[words:], other[words:]
+    )
+
+
 class Lane:
     """A stream with what one chunk needs: its half of the two host buffers, and device memory."""
 
@@ -121,12 +132,12 @@ class Pipeline:
         expected = self.expected[:nbytes]
         self._read(index, expected)
         with lane.result[:nbytes].read() as array:
-            if not np.array_equal(array, expected):
+            if not equal(array, expected):
                 at = index * self.chunk + int(np.argmax(array != expected))
                 raise DemoError(f"byte {at} came back wrong, unless somebody changed the file")
         self.seconds["checking"] += time.perf_counter() - start
 
-    def _read(self, index: int, array: np.ndarray) -> None:
+    def _read(self, index: int, array: Bytes) -> None:
         self.file.seek(index * self.chunk)
         done = 0
         while done < array.size:
@@ -241,6 +252,7 @@ def print_result(
     print(f"  {busy * 1e3:9.2f} ms          sum")
     print()
     overlap = busy / result.wall
+    longest = max(result.reading + result.checking, *alone)
     slower = ""
     if overlap < 1:
         slower = " Below 1, waiting and the calls themselves cost more than the overlap gained."
@@ -253,9 +265,11 @@ def print_result(
         print_words(
             f"Overlap: {overlap:.2f}. That is the sum above divided by the"
             f" {result.wall * 1e3:.2f} ms that the pipeline took: how many stages were under way"
-            " at once, on average. 1 would be one after the other. The host's stages were timed"
-            " in the pipeline, the device's by events in an earlier run of one stage at a time,"
-            " so that waiting for a turn does not count as work." + slower
+            " at once, on average. 1 would be one after the other. With these times, no more than"
+            f" {busy / longest:.2f} is possible: the host does its stages in one thread, and the"
+            " device one copy of each kind at a time. The host's stages were timed in the pipeline,"
+            " the device's by events in an earlier run of one stage at a time, so that waiting for"
+            " a turn does not count as work." + slower
         )
     if is_software:
         print()
