@@ -178,6 +178,25 @@ def test_chunks_that_do_not_fit(cli, tmp_path, driver):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.software_only
+@pytest.mark.parametrize(
+    "fault", ["cuMemcpyDtoDAsync_v2:5:700", "cuMemcpyHtoDAsync_v2:14:1", "cuEventQuery:3:719"]
+)
+def test_a_driver_that_fails(command, file, fault):
+    line, environ = command
+    environ["CUDADRV_SOFTWARE"] += f",fault={fault}"
+    done = subprocess.run(
+        [*line, "demo", str(file), "--chunk", "1KiB"],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"python -m cudadrv: {re.split('_v2|:', fault)[0]}")
+    assert "Traceback" not in done.stderr
+
+
 def test_interrupt(command, tmp_path):
     path = tmp_path / "large"
     large_file(path, 1 << 40)
