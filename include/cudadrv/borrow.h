@@ -3,7 +3,7 @@
 #ifndef CUDADRV_BORROW_H
 #define CUDADRV_BORROW_H
 
-#include "engine.h"
+#include "order.h"
 #include "ranges.h"
 
 enum own_policy { OWN_STRICT, OWN_WAIT, OWN_UNCHECKED };

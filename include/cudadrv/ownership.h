@@ -3,7 +3,8 @@
  *
  *   clock.h   what is known to be finished
  *   ranges.h  who uses which bytes
- *   engine.h  streams, events and the host, and what one learns from another
+ *   engine.h  streams, their slots, and the host's clock
+ *   order.h   what one learns from another: events, waits, synchronizations
  *   borrow.h  whether an operation may begin
  *   host.h    whether the host may look
  *

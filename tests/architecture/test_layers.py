@@ -21,9 +21,10 @@ LAYERS = {
         *("_host_buffer", "_host_view", "_locked_buffer", "_unified_buffer"),
     ],
     "launch": ["_module", "_kernel"],
+    "public": ["_bench", "_demo", "_info"],
 }
 LEVEL = {module: level for level, layer in enumerate(LAYERS.values()) for module in layer}
-PUBLIC = len(LAYERS)  # cudadrv itself, and every module without an underscore
+PUBLIC = len(LAYERS) - 1  # also cudadrv itself, and every module without an underscore
 
 # Modules with no .pxd or no .pyi, and why.
 WITHOUT: dict[str, str] = {}

@@ -82,18 +82,19 @@ assert lib("cuDevicePrimaryCtxRelease_v2", 0) == 201
 
 
 @pytest.mark.parametrize(
-    "call, statuses",
+    "call, status",
     [
-        ('"cuEventDestroy_v2", event', (709,)),
-        ('"cuStreamDestroy_v2", stream', (201, 709)),
-        ('"cuStreamQuery", stream', (201,)),
+        ('"cuEventDestroy_v2", event', 709),
+        # A real driver crashes here, now and then.
+        pytest.param('"cuStreamDestroy_v2", stream', 709, marks=pytest.mark.software_only),
+        pytest.param('"cuStreamQuery", stream', 201, marks=pytest.mark.software_only),
     ],
 )
-def test_handles_of_a_reset_context(run, call, statuses):
+def test_handles_of_a_reset_context(run, call, status):
     run(f"""
 start(); make()
 lib.ok("cuDevicePrimaryCtxReset_v2", 0)
-assert lib({call}) in {statuses}
+assert lib({call}) == {status}
 """)
 
 
