@@ -1,9 +1,9 @@
-"""What a call costs: bare from C, through cudadrv, and through the other bindings that are installed.
+"""What a call costs: bare from C, through cudadrv, and through other bindings found installed.
 
     python benchmarks/calls.py [--json FILE]
 
-All are timed in one process, in turns, and the median of the rounds counts: ratios within a row mean
-something on a noisy machine, and times from two runs do not. The C floor is compiled on the spot.
+All are timed in one process, in turns, and the median of the rounds counts: ratios within a row
+mean something on a noisy machine, times of two runs do not. The C floor is compiled on the spot.
 """
 
 import argparse
@@ -233,7 +233,7 @@ def main():
     for row, words in ROWS.items():
         bare = medians["bare call from C"][row]
         cells = [
-            f"{rows[row]:,.0f} ({rows[row] / bare:.2f})" if row in rows else "–"
+            f"{rows[row]:,.0f} ({rows[row] / bare:.2f})" if row in rows else "-"
             for rows in medians.values()
         ]
         print(f"| {words} | " + " | ".join(cells) + " |")
