@@ -15,12 +15,14 @@ cdef class Context:
     cdef own_domain *domain     # outlives the object: streams that still have work refer to it
     cdef object policy          # None, or this context's ordering
     cdef int lost               # the sticky status, or 0
-    cdef object streams         # WeakSet of its live Streams
+    cdef object streams         # its live Streams, held weakly
     cdef list ghosts            # farewell Events of closed streams with work that may be unfinished
     cdef list stages            # idle page-locked blocks for ordinary memory: see _staging.pyx
-    cdef object internal  # the Stream of blocking calls that name none, once there is one
-    cdef object freeing   # the Stream that stream-ordered memory is freed on, once there is one
-    cdef object legacy   # its legacy default Stream, once there is one
+    cdef object internal        # the Stream of blocking calls that name none, once there is one
+    cdef object freeing         # the Stream that stream-ordered memory is freed on, once there is one
+    # Its legacy default Stream, once there is one: in a dict, so that the garbage collector can end
+    # the cycle.
+    cdef dict defaults
     cdef object __weakref__
 
     cdef int usable(self) except -1
@@ -29,6 +31,7 @@ cdef class Context:
 
 
 cdef Context default_context()
+cdef Context context_of(object device)
 cdef list contexts()
 
 

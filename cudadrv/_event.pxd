@@ -24,6 +24,7 @@ cdef class Event(Waitable):
 
     cdef int refuse_unrecorded(self, str what) except -1
     cdef int observe(self, own_snapshot *snapshot) except -1
+    cdef bint complete(self, own_snapshot *snapshot, bint wait) except -1
     cdef CUresult ask(self, bint wait) except *
 
 

@@ -70,7 +70,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
     ctypedef struct own_event:
         pthread_mutex_t issue
         own_snapshot snapshot
-        uint8_t recorded
+        uint64_t recorded
     ctypedef struct own_engine:
         uint32_t size
     ctypedef struct own_operation:
@@ -120,6 +120,8 @@ cdef extern from "cudadrv/ownership.h" nogil:
     void own_stream_release(own_engine *engine, own_stream *stream)
     bint own_use(own_engine *engine, own_stream *stream)
     void own_snapshot_take(own_engine *engine, const own_stream *stream, own_snapshot *snapshot)
+    bint own_domain_snapshot(
+        own_engine *engine, const own_domain *domain, own_snapshot *snapshot)
     void own_snapshot_copy(own_engine *engine, const own_snapshot *source, own_snapshot *target)
     void own_snapshot_drop(own_engine *engine, own_snapshot *snapshot)
     void own_record(own_engine *engine, const own_stream *stream, own_event *event)

@@ -8,16 +8,19 @@ from cudadrv._ownership cimport own_snapshot, own_stream
 
 cdef class Stream:
     cdef readonly Context context   # the stream dies with it
+    cdef readonly int priority      # lower numbers run first
     cdef own_stream *order          # what the engine knows of it
     cdef CUstream raw
     cdef bint ours                  # closing destroys the handle
     cdef bint exposed               # others may have the handle, and may capture with it
-    cdef unsigned long thread       # the only thread that may use it, or 0
+    cdef unsigned long thread       # the only thread that may use it (`this_thread`), or 0
+    cdef unsigned long long identity    # of a foreign stream: cuStreamGetId
     cdef object owner               # keeps a foreign stream alive
     cdef object __weakref__
 
     cdef int usable(self) except -1
-    cdef int enter(self, bint *pushed) except? -1 nogil
+    cdef int enter(self, bint *pushed) noexcept nogil
+    cdef bint finish(self, bint wait) except -1
     cdef int refuse(self, int reason) except -1
     cdef Event record_event(self, Event event, own_snapshot *as_of=*)
     cdef int wait_for(self, Event event) except -1
@@ -27,7 +30,8 @@ cdef class Stream:
 cdef enum:
     STREAM_IS_CLOSED = -2
     STREAM_IS_CAPTURING = -3
+    EVENT_IS_CLOSED = -4
 
 
 cdef Stream stream_for(object stream, Context context)
-cdef Stream wrap_stream(Context context, CUstream handle, int order, object owner)
+cdef int open_stream(Stream stream, Context context, int order) except -1

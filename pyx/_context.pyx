@@ -1,7 +1,8 @@
 """Context: the primary context of a device, or one of your own, and which one is the default."""
 
-import weakref
+from contextlib import suppress
 from contextvars import ContextVar
+from weakref import ref
 
 from libc.stdlib cimport calloc, free, malloc
 
@@ -12,19 +13,41 @@ from cudadrv._driver cimport (
     cudadrv_table, cuCtxCreate, cuCtxDestroy, cuCtxGetStreamPriorityRange, cuCtxPopCurrent,
     cuCtxPushCurrent, cuCtxSynchronize, cuDevicePrimaryCtxRetain, last_failure,
 )
-from cudadrv._errors cimport check, is_sticky, raise_status, refuse_if_forked, report
+from cudadrv._errors cimport (
+    check as check_status, is_sticky, raise_status, refuse_if_forked, report, report_text,
+)
 from cudadrv._operation_names cimport operation_name, stream_name
-from cudadrv._ownership cimport engine, own_domain_open, own_suspect, own_suspects
+from cudadrv._ownership cimport (
+    engine, own_domain_open, own_domain_snapshot, own_join_host, own_snapshot, own_snapshot_drop,
+    own_suspect, own_suspects,
+)
 from cudadrv._policy cimport policy_name
 from cudadrv._site cimport place
 
-from cudadrv._errors import ContextLostError, OwnershipError
-from cudadrv._status import CUresult as Status
+from cudadrv._errors import ContextLostError, EventNotRecordedError
 
 bind_driver(&cudadrv_table)
 
+
+class Alive:
+    """Objects that are alive, held weakly; other threads may add some while one looks at them.
+
+    A WeakSet cannot do that: its iteration fails when the set changes.
+    """
+
+    def __init__(self):
+        self._references = set()
+
+    def add(self, thing):
+        self._references.add(ref(thing, self._references.discard))
+
+    def __iter__(self):
+        things = [reference() for reference in list(self._references)]
+        return iter([thing for thing in things if thing is not None])
+
+
 _primary = {}  # Context by ordinal, kept until the process ends
-_all = weakref.WeakSet()
+_all = Alive()
 _current = ContextVar("cudadrv.context", default=None)  # (context, what it was before)
 
 
@@ -41,9 +64,10 @@ cdef class Context:
 
     def __cinit__(self):
         self.lost = 0
-        self.streams = weakref.WeakSet()
+        self.streams = Alive()
         self.ghosts = []
         self.stages = []
+        self.defaults = {}
 
     def __init__(self):
         raise TypeError("use Device(...).context, or Context.create(device)")
@@ -52,22 +76,29 @@ cdef class Context:
     def create(Device device not None):
         """Create a context of your own on a device, without making it current.
 
-        It ends with `close`, or with the last object that refers to it.
+        It ends with the last object that refers to it. Synchronize it before: a context that dies
+        with unfinished work is left to the driver (CudaWarning), because destroying it would block.
 
         Driver function: cuCtxCreate.
         """
         cdef Context context = _new_context(device)
         cdef CUcontext popped = NULL
         with nogil:
-            check(cuCtxCreate(&context.raw, 0, device.raw))
-            check(cuCtxPopCurrent(&popped))
+            check_status(cuCtxCreate(&context.raw, 0, device.raw))
+            check_status(cuCtxPopCurrent(&popped))
         return context
 
     def __dealloc__(self):
-        if self.raw is not NULL and not self.primary and not self.lost:
-            with nogil:
-                status = cuCtxDestroy(self.raw)
-            report(status)
+        cdef CUresult status
+        if self.raw is NULL or self.primary or self.lost or cudadrv_table.forked:
+            return
+        if own_suspects(engine, self.domain, NULL, 0):
+            report_text("a context died with unfinished work, and is left to the driver; call its"
+                        " synchronize() before the last reference goes")
+            return
+        with nogil:
+            status = cuCtxDestroy(self.raw)
+        report(status)
 
     @property
     def ordering(self):
@@ -104,19 +135,23 @@ cdef class Context:
 
         Driver functions: cuEventRecord, cuEventQuery, cuCtxSynchronize.
         """
+        cdef own_snapshot snapshot
         cdef bint pushed = False
         cdef CUresult status
         self.usable()
-        waits = [stream.waitable() for stream in list(self.streams) if not stream.closed]
-        waits += self.ghosts
-        for work in waits:
-            work.synchronize()
-        with nogil:
-            status = enter_context(self.raw, &pushed)
-            if status == CUDA_SUCCESS:
-                status = cuCtxSynchronize()
-                leave_context(pushed)
-            self.check(status)
+        if not own_domain_snapshot(engine, self.domain, &snapshot):
+            raise MemoryError()
+        try:
+            _wait_for_known_work(self)
+            with nogil:
+                status = enter_context(self.raw, &pushed)
+                if status == CUDA_SUCCESS:
+                    status = cuCtxSynchronize()
+                    leave_context(pushed)
+                self.check(status)
+            own_join_host(engine, &snapshot)
+        finally:
+            own_snapshot_drop(engine, &snapshot)
 
     def __enter__(self):
         """Make it current for this thread, and the default for new objects."""
@@ -132,6 +167,8 @@ cdef class Context:
         if current is None or current[0] is not self:
             raise RuntimeError("`with` blocks of contexts and devices must end in reverse order")
         _current.set(current[1])
+        if self.lost or cudadrv_table.forked:  # leaving is quiet, like closing
+            return
         with nogil:
             self.check(cuCtxPopCurrent(&popped))
 
@@ -159,8 +196,8 @@ cdef class Context:
             return raise_status(status)
         self.lost = status
         suspects = _suspects(self.domain)
-        detail = "The context is lost. Operations that were not known to be complete:\n" \
-                 + ("\n".join(f"  {suspect}" for suspect in suspects) or "  none of cudadrv's")
+        listed = "\n".join([f"  {suspect}" for suspect in suspects]) or "  none of cudadrv's"
+        detail = f"The context is lost. Operations that were not known to be complete:\n{listed}"
         raise ContextLostError(<int>status, last_failure().decode(), detail, suspects)
 
 
@@ -183,7 +220,7 @@ def primary_context(Device device not None):
         context = _new_context(device)
         context.primary = True
         with nogil:
-            check(cuDevicePrimaryCtxRetain(&context.raw, device.raw))
+            check_status(cuDevicePrimaryCtxRetain(&context.raw, device.raw))
         context = _primary.setdefault(device.ordinal, context)
     return context
 
@@ -194,9 +231,29 @@ cdef Context default_context():
     return primary_context(Device(0)) if current is None else current[0]
 
 
+cdef Context context_of(object device):
+    """The context of a ``device=`` argument."""
+    if device is None:
+        return default_context()
+    if not isinstance(device, Device):
+        raise TypeError(f"device must be a Device, not {type(device).__name__}")
+    return primary_context(device)
+
+
 cdef list contexts():
     """All contexts that are in use."""
     return list(_all)
+
+
+def _wait_for_known_work(Context context):
+    """Wait for what events can tell, so that signals interrupt the longest part of the wait."""
+    for stream in context.streams:
+        with suppress(ValueError):  # closed meanwhile, or the default stream of another thread
+            if not stream.done:
+                stream.waitable().synchronize()
+    for ghost in list(context.ghosts):
+        with suppress(EventNotRecordedError):  # a stream that is just being closed
+            ghost.synchronize()
 
 
 cdef tuple _suspects(own_domain *domain):

@@ -151,4 +151,5 @@ cdef class Device:
         return hash((Device, self.ordinal))
 
     def __repr__(self):
-        return f"<Device {self.ordinal} {self.name!r}>"
+        name = "" if cudadrv_table.forked else f" {self.name!r}"  # a forked child cannot ask
+        return f"<Device {self.ordinal}{name}>"

@@ -50,8 +50,8 @@ cdef const char *last_failure() noexcept nogil:
 def open_driver(str name not None):
     """Open a libcuda.so.1 and fill the call table from it; return its path.
 
-    Raises OSError, with the dynamic linker's words, when it cannot be opened, and when it is not
-    the driver of CUDA 12.0 or newer. The table is then as before.
+    Raises OSError, with the dynamic linker's words, when it cannot be opened, and LookupError when it
+    is not the driver of CUDA 12.0 or newer. The table is then as before.
     """
     global _explain, _software
     cdef bytes path = os.fsencode(name)
@@ -62,7 +62,8 @@ def open_driver(str name not None):
     if library is NULL:
         raise OSError(os.fsdecode(dlerror()))
     if not cudadrv_load_table(cudadrv_table, library):
-        raise OSError(f"{name}: no cuGetProcAddress_v2, so not a CUDA driver of 12.0 or newer")
+        raise LookupError(
+            f"{name} has no cuGetProcAddress_v2, so it is not a CUDA driver of 12.0 or newer")
     _explain = <explain_function>dlsym(library, b"cudadrvSoftError")
     _software = dlsym(library, b"cudadrvSoftVersion") is not NULL
     cdef const char *found = cudadrv_library_path(library)

@@ -1,5 +1,7 @@
 """Errors: the exceptions, and the one way from a driver's status to one of them."""
 
+import sys
+import types
 import warnings
 
 from cudadrv._driver cimport (
@@ -10,6 +12,8 @@ from cudadrv._driver cimport (
 from cudadrv._status import CUresult as Status
 
 bind_driver(&cudadrv_table)
+
+_is_finalizing = sys.is_finalizing  # kept: modules lose their names as the interpreter ends
 
 
 class OwnershipError(RuntimeError):
@@ -127,15 +131,25 @@ cdef bint is_sticky(CUresult status) noexcept nogil:
 
 
 def _message(status, call, detail):
+    words = _words(status)
+    text = f"{call}: {status.name} ({int(status)})"
+    if words:
+        text += f": {words}"
+    return f"{text}\n{detail}" if detail else text
+
+
+_known_words = {}  # a lost context's error is raised again without asking the driver
+
+
+def _words(status):
+    """What the driver says about a status."""
     cdef const char *text = NULL
     cdef CUresult code = <CUresult><int>status
-    words = ""
-    if cuGetErrorString(code, &text) == CUDA_SUCCESS and text is not NULL:
-        words = text.decode(errors="replace")
-    elif code == CUDA_ERROR_NOT_SUPPORTED:
-        words = "operation not supported"
-    first = f"{call}: {status.name} ({int(status)})"
-    return ": ".join(part for part in (first, words) if part) + (f"\n{detail}" if detail else "")
+    if status not in _known_words:
+        if cuGetErrorString(code, &text) != CUDA_SUCCESS or text is NULL:
+            return "operation not supported" if code == CUDA_ERROR_NOT_SUPPORTED else ""
+        _known_words[status] = text.decode(errors="replace")
+    return _known_words[status]
 
 
 cdef int refuse_if_forked() except -1:
@@ -162,18 +176,23 @@ cdef int raise_status(CUresult status) except -1 with gil:
 
 cdef void report(CUresult status) noexcept with gil:
     """Warn about a failed call where nothing can be raised. Says nothing in a forked child."""
-    if status == CUDA_SUCCESS or cudadrv_table.forked:
+    if status == CUDA_SUCCESS or cudadrv_table.forked or _is_finalizing():
         return
     call = last_failure().decode()
+    report_text(_message(Status(<int>status), call, ""))
+
+
+cdef void report_text(str text) noexcept:
+    """Warn where nothing can be raised. Says nothing when the interpreter ends."""
+    if _is_finalizing():
+        return
     try:
-        warnings.warn(_message(Status(<int>status), call, ""), CudaWarning, stacklevel=1)
+        warnings.warn(text, CudaWarning, stacklevel=1)
     except CudaWarning as warning:  # the filters say that warnings are errors
         _unraisable(warning)
 
 
 def _unraisable(warning):
-    import sys
-    import types
     sys.unraisablehook(types.SimpleNamespace(
         exc_type=type(warning), exc_value=warning, exc_traceback=None,
         err_msg="cudadrv cannot raise this here", object=None))

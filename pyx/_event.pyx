@@ -1,21 +1,22 @@
 """Event: a point in a stream's work that streams and the host can wait for."""
 
 cimport cython
+from libc.stdint cimport uint64_t
 
-from cudadrv._context cimport Context, default_context, enter_context, leave_context
+from cudadrv._context cimport Context, context_of, enter_context, leave_context
 from cudadrv._driver cimport (
     CU_EVENT_BLOCKING_SYNC, CU_EVENT_DEFAULT, CU_EVENT_DISABLE_TIMING, CUDA_ERROR_NOT_READY,
     CUDA_SUCCESS, CUevent, CUresult, bind_driver, cudadrv_table, cuEventCreate, cuEventDestroy,
     cuEventElapsedTime, cuEventQuery,
 )
-from cudadrv._errors cimport report
+from cudadrv._errors cimport refuse_if_forked, report
 from cudadrv._ownership cimport (
-    engine, own_join_host, own_snapshot, own_snapshot_copy, own_snapshot_drop, own_snapshot_known,
+    engine, own_join_host, own_snapshot, own_snapshot_copy, own_snapshot_drop,
     pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock,
 )
 from cudadrv._wait cimport wait_for_event
 
-from cudadrv._errors import EventNotRecordedError
+from cudadrv._errors import EventNotRecordedError, OwnershipError
 
 bind_driver(&cudadrv_table)
 
@@ -27,7 +28,7 @@ cdef class Waitable:
         raise TypeError("Waitable is the base of Event and Token")
 
     cdef bint is_known(self) except -1:
-        """Whether the host knows that it is complete. Asks nobody."""
+        """Whether it is known to be complete, so that nobody need wait. Asks nobody."""
         raise NotImplementedError
 
     cdef Event event_of(self):
@@ -60,8 +61,9 @@ cdef class Event(Waitable):
         pthread_mutex_init(&self.state.issue, NULL)
 
     def __init__(self, *, bint timing=False, bint blocking_sync=False, device=None):
-        cdef Context context = default_context() if device is None else device.context
-        _create(self, context, (CU_EVENT_DEFAULT if timing else CU_EVENT_DISABLE_TIMING)
+        if self.context is not None:
+            raise TypeError("this Event exists already")
+        _create(self, context_of(device), (CU_EVENT_DEFAULT if timing else CU_EVENT_DISABLE_TIMING)
                 | (CU_EVENT_BLOCKING_SYNC if blocking_sync else 0))
 
     def __dealloc__(self):
@@ -85,8 +87,9 @@ cdef class Event(Waitable):
         Driver function: cuEventDestroy.
         """
         cdef CUresult status
-        if self.raw is NULL or self.closing:
+        if self.closed:
             return
+        refuse_if_forked()
         self.closing = True
         if not self.waiters:
             with nogil:
@@ -104,18 +107,10 @@ cdef class Event(Waitable):
         Driver function: cuEventQuery.
         """
         cdef own_snapshot snapshot
-        cdef CUresult status
         self.refuse_unrecorded("asked for")
         own_snapshot_copy(engine, &self.state.snapshot, &snapshot)
         try:
-            if own_snapshot_known(engine, &snapshot):
-                return True
-            status = self.ask(wait=False)
-            if status == CUDA_ERROR_NOT_READY:
-                return False
-            self.context.check(status)
-            own_join_host(engine, &snapshot)
-            return True
+            return self.complete(&snapshot, wait=False)
         finally:
             own_snapshot_drop(engine, &snapshot)
 
@@ -124,7 +119,14 @@ cdef class Event(Waitable):
 
         From then on the host may use what that work used. Signals such as Ctrl-C interrupt it.
 
-        Raises EventNotRecordedError if it was never recorded, and ValueError if it is closed.
+        Raises
+        ------
+        EventNotRecordedError
+            It was never recorded.
+        OwnershipError
+            Another thread recorded it on another stream while this call waited.
+        ValueError
+            It is closed.
 
         Driver function: cuEventQuery, repeatedly.
         """
@@ -146,7 +148,7 @@ cdef class Event(Waitable):
         EventNotRecordedError
             One of them was never recorded.
         ValueError
-            One of them is closed or has no timing.
+            One of them is closed or has no timing; they are of two contexts.
         CudaError
             One of them is not complete (CUDA_ERROR_NOT_READY): synchronize first.
 
@@ -159,12 +161,18 @@ cdef class Event(Waitable):
             (<Event>event).refuse_unrecorded("timed")
             if not (<Event>event).timing:
                 raise ValueError("elapsed_ms needs events with timing=True")
+        if start.context is not self.context:
+            raise ValueError("elapsed_ms needs two events of one context")
+        start.waiters += 1
+        self.waiters += 1
         with nogil:
             status = enter_context(self.context.raw, &pushed)
             if status == CUDA_SUCCESS:
                 status = cuEventElapsedTime(&milliseconds, start.raw, self.raw)
                 leave_context(pushed)
-            self.context.check(status)
+        _end_wait(start)
+        _end_wait(self)
+        self.context.check(status)
         return milliseconds
 
     def __repr__(self):
@@ -174,15 +182,17 @@ cdef class Event(Waitable):
         return f"<Event{' with timing' if self.timing else ''} {state}>"
 
     cdef bint is_known(self) except -1:
+        # What cudadrv queued before it may be complete, and other libraries' work not.
         self.refuse_unrecorded("waited for")
-        return own_snapshot_known(engine, &self.state.snapshot)
+        return False
 
     cdef Event event_of(self):
         self.refuse_unrecorded("waited for")
         return self
 
     cdef int refuse_unrecorded(self, str what) except -1:
-        self.context.usable()
+        if self.context is not None:
+            self.context.usable()
         if self.closed:
             raise ValueError(f"the event that is to be {what} is closed")
         if not self.state.recorded:
@@ -193,10 +203,33 @@ cdef class Event(Waitable):
 
     cdef int observe(self, own_snapshot *snapshot) except -1:
         """Wait until the driver's event is complete; the host then knows the snapshot."""
-        if not own_snapshot_known(engine, snapshot):
-            self.context.check(self.ask(wait=True))
-            own_join_host(engine, snapshot)
+        if not self.complete(snapshot, wait=True):
+            raise OwnershipError(
+                "the event was recorded on another stream while this call waited for it, so nothing"
+                " tells any more when its earlier work is complete; use an event for each stream")
         return 0
+
+    cdef bint complete(self, own_snapshot *snapshot, bint wait) except -1:
+        """Whether the driver says so; the host then knows the snapshot, which is of this event."""
+        cdef uint64_t recorded
+        cdef own_snapshot latest
+        while True:
+            recorded = self.state.recorded
+            status = self.ask(wait)
+            if status == CUDA_ERROR_NOT_READY:
+                return False
+            self.context.check(status)
+            with nogil:  # the driver's answer is about the latest recording
+                pthread_mutex_lock(&self.state.issue)
+                latest = self.state.snapshot
+                if recorded != self.state.recorded:
+                    recorded = 0
+                pthread_mutex_unlock(&self.state.issue)
+            if latest.slot != snapshot.slot or latest.seq < snapshot.seq:
+                return False
+            if recorded:
+                own_join_host(engine, snapshot)
+                return True
 
     cdef CUresult ask(self, bint wait) except *:
         """Query the driver's event, which lives until the last thread that asks is back."""
@@ -209,10 +242,7 @@ cdef class Event(Waitable):
                 with nogil:
                     status = cuEventQuery(self.raw)
         finally:
-            self.waiters -= 1
-            if self.closing and not self.waiters:
-                with nogil:
-                    report(_destroy(self))
+            _end_wait(self)
         return status
 
 
@@ -238,8 +268,16 @@ cdef int _create(Event event, Context context, unsigned int flags) except -1:
     return 0
 
 
+cdef void _end_wait(Event event) noexcept:
+    """A thread is back; the last one ends an event that was closed meanwhile."""
+    event.waiters -= 1
+    if event.closing and not event.waiters:
+        with nogil:
+            report(_destroy(event))
+
+
 cdef CUresult _destroy(Event event) noexcept nogil:
-    """Destroy the driver's event once; nothing to do for a lent handle or where no call may be made."""
+    """Destroy the driver's event once; a lent handle stays, and some places allow no call."""
     cdef CUevent handle
     if cudadrv_table.forked:  # its lock may be held by a thread that does not exist here
         return CUDA_SUCCESS

@@ -1,43 +1,116 @@
-"""Streams that are named by something else than their object: a handle, or a slot of the engine."""
+"""Streams that exist without us, or are named by something else than their object."""
 
-from threading import get_ident
+import threading
 
-from cudadrv._context cimport Context, contexts, default_context
+from cudadrv._context cimport Context, context_of, contexts, default_context
 from cudadrv._driver cimport (
-    CU_STREAM_NON_BLOCKING, CUcontext, CUDA_SUCCESS, CUresult, CUstream, bind_driver, cudadrv_table,
-    cuStreamGetCtx, cuStreamGetFlags,
+    CU_STREAM_LEGACY, CU_STREAM_NON_BLOCKING, CU_STREAM_PER_THREAD, CUcontext, CUDA_SUCCESS,
+    CUresult, CUstream, bind_driver, cudadrv_table, cuStreamGetCtx, cuStreamGetFlags, cuStreamGetId,
+    cuStreamGetPriority,
 )
 from cudadrv._event cimport Event, Waitable
-from cudadrv._ghost cimport bury_orphans
-from cudadrv._ownership cimport OWN_BLOCKING, OWN_NON_BLOCKING
-from cudadrv._stream cimport Stream, wrap_stream
+from cudadrv._ghost cimport bury_orphans, is_finished, this_thread
+from cudadrv._ownership cimport (
+    OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, engine, own_stream_close,
+)
+from cudadrv._stream cimport Stream, open_stream
 
 bind_driver(&cudadrv_table)
+
+_per_thread = threading.local()
+
+
+def legacy_stream(device):
+    """See `Stream.legacy`."""
+    cdef Context context = context_of(device)
+    if "legacy" not in context.defaults:
+        context.defaults["legacy"] = _wrap(context, CU_STREAM_LEGACY, OWN_LEGACY)
+    return context.defaults["legacy"]
+
+
+def per_thread_stream(device):
+    """See `Stream.per_thread`."""
+    cdef Context context = context_of(device)
+    cdef Stream stream
+    streams = _per_thread.__dict__.setdefault("streams", {})
+    if context not in streams:
+        stream = _wrap(context, CU_STREAM_PER_THREAD, OWN_BLOCKING)
+        stream.thread = this_thread()
+        streams[context] = stream
+    return streams[context]
+
+
+cdef Stream _wrap(Context context, CUstream handle, int order):
+    """A stream that is not ours to destroy."""
+    cdef Stream stream = Stream.__new__(Stream)
+    context.usable()
+    stream.raw = handle
+    stream.exposed = True
+    open_stream(stream, context, order)
+    context.streams.add(stream)
+    return stream
 
 
 def stream_from_handle(size_t number, owner):
     """See `Stream.from_handle`."""
     cdef CUstream handle = <CUstream>number
     cdef Context context = default_context()
-    cdef CUcontext found = NULL
+    cdef unsigned long long identity = 0
     cdef unsigned int flags = 0
-    cdef CUresult status
+    cdef int priority = 0
+    cdef CUcontext found = NULL
+    cdef Stream stream
     if number <= 1:
-        return Stream.legacy()
+        return legacy_stream(None)
     if number == 2:
-        return Stream.per_thread()
+        return per_thread_stream(None)
+    context.usable()
     with nogil:
-        status = cuStreamGetCtx(handle, &found)
-        if status == CUDA_SUCCESS:
-            status = cuStreamGetFlags(handle, &flags)
-        context.check(status)
-    if found != context.raw:
-        raise ValueError("the stream is of another context: make that one current, `with device:`")
+        context.check(_describe(handle, &found, &identity, &flags, &priority))
+    context = _context_of_raw(found)
+    stream = _known_stream(context, handle, identity)
+    if stream is None:
+        stream = _wrap(
+            context, handle, OWN_NON_BLOCKING if flags & CU_STREAM_NON_BLOCKING else OWN_BLOCKING)
+        stream.identity = identity
+        stream.priority = priority
+    if stream.owner is None:
+        stream.owner = owner
+    return stream
+
+
+cdef CUresult _describe(
+    CUstream handle, CUcontext *context, unsigned long long *identity, unsigned int *flags,
+    int *priority
+) noexcept nogil:
+    cdef CUresult status = cuStreamGetCtx(handle, context)
+    if status == CUDA_SUCCESS:
+        status = cuStreamGetId(handle, identity)
+    if status == CUDA_SUCCESS:
+        status = cuStreamGetFlags(handle, flags)
+    if status == CUDA_SUCCESS:
+        status = cuStreamGetPriority(handle, priority)
+    return status
+
+
+cdef Context _context_of_raw(CUcontext raw):
+    for context in contexts():
+        if (<Context>context).raw == raw:
+            return context
+    raise ValueError("the stream is of a context that cudadrv does not know; use the primary context"
+                     " of its device first: device.context")
+
+
+cdef Stream _known_stream(Context context, CUstream handle, unsigned long long identity):
+    """The live object of a stream. Drivers use a handle again, and never an identity."""
+    cdef Stream stream
     for stream in list(context.streams):
-        if (<Stream>stream).raw == handle and not stream.closed:
-            return stream
-    return wrap_stream(context, handle,
-                       OWN_NON_BLOCKING if flags & CU_STREAM_NON_BLOCKING else OWN_BLOCKING, owner)
+        if stream.raw == handle and not stream.closed:
+            if stream.ours or stream.identity == identity:
+                return stream
+            # Its owner has destroyed it. Only the context can tell when its work ends.
+            own_stream_close(engine, stream.order)
+    return None
 
 
 cdef Waitable work_of_slot(unsigned int slot):
@@ -49,9 +122,9 @@ cdef Waitable work_of_slot(unsigned int slot):
         for stream in list((<Context>context).streams):
             if stream.order.slot == slot and not stream.closed:
                 # Another thread's default stream cannot be named in this one.
-                return stream.waitable() if stream.thread in (0, get_ident()) else None
+                return stream.waitable() if stream.thread in (0, this_thread()) else None
         for ghost in (<Context>context).ghosts:
             # The slot of one that is known may belong to another stream by now.
-            if ghost.state.snapshot.slot == slot and not ghost.is_known():
+            if ghost.state.snapshot.slot == slot and not is_finished(ghost):
                 return ghost
     return None

@@ -1,34 +1,45 @@
 """Ghosts: streams that end while their work may be unfinished.
 
-Their handle is destroyed at once, and the work runs on. An event recorded last stands for it until it
-is known to be complete. A destructor never does this itself, because recording can block: it leaves
-an orphan, and the next call that may block sees to it.
+Their handle is destroyed at once, and the work runs on. An event recorded last stands for it until
+it is known to be complete. A destructor never does this itself, because recording can block: it
+leaves an orphan, and the next call that may block sees to it.
 """
-
-import warnings
-from threading import get_ident
 
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdlib cimport free, malloc
 
 from cudadrv._context cimport Context, enter_context, leave_context
 from cudadrv._driver cimport (
-    CU_EVENT_DISABLE_TIMING, CUDA_SUCCESS, CUresult, CUstream, bind_driver, cudadrv_table,
-    cuEventRecord, cuStreamDestroy,
+    CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_NONE, CUDA_ERROR_NOT_READY, CUDA_SUCCESS,
+    CUresult, CUstream, CUstreamCaptureStatus, bind_driver, cudadrv_table, cuEventRecord,
+    cuStreamDestroy, cuStreamIsCapturing,
 )
-from cudadrv._errors cimport report
+from cudadrv._errors cimport refuse_if_forked, report, report_text
 from cudadrv._event cimport Event, new_event
 from cudadrv._ownership cimport (
     OWN_OPEN, engine, own_record, own_snapshot_known, own_stream, own_stream_close,
     own_stream_known, own_stream_release, pthread_mutex_lock, pthread_mutex_unlock,
 )
 
-from cudadrv._errors import CudaWarning
-
 bind_driver(&cudadrv_table)
 
+cdef extern from *:
+    """
+    /* Never used again for another thread, unlike Python's and the system's numbers. */
+    static unsigned long ghost_this_thread(void) {
+        static unsigned long threads;
+        static __thread unsigned long number;
+        if (!number) {
+            number = __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED);
+        }
+        return number;
+    }
+    """
+    unsigned long ghost_this_thread() noexcept nogil
+
 cdef enum:
-    MOST_GHOSTS = 256  # closed streams whose work nobody has waited for
+    NO_SLOT = 0xffffffff
+    MOST_GHOSTS = 256   # closed streams whose work nobody has waited for
 
 cdef struct orphan:
     CUstream handle
@@ -38,6 +49,11 @@ cdef struct orphan:
     orphan *next
 
 cdef orphan *_orphans = NULL
+
+
+cdef unsigned long this_thread() noexcept nogil:
+    """A number of the calling thread."""
+    return ghost_this_thread()
 
 
 cdef void drop_stream(
@@ -58,80 +74,147 @@ cdef void drop_stream(
             node[0] = orphan(handle, order, ours, <PyObject *>context, _orphans)
             _orphans = node
         return
-    if order.state == OWN_OPEN:
-        if ours and not context.lost and not cudadrv_table.forked:
-            with nogil:
-                status = cuStreamDestroy(handle)
-        own_stream_close(engine, order)
-    own_stream_release(engine, order)
+    if order.state == OWN_OPEN and ours and not context.lost and not cudadrv_table.forked:
+        with nogil:
+            status = cuStreamDestroy(handle)
+    _forget(order)
     report(status)
 
 
 cdef void _drop_per_thread(
     Context context, CUstream handle, own_stream *order, unsigned long thread
 ) noexcept:
-    """Only its own thread can name it; its last work stays unknown when that is gone already."""
-    if thread == <unsigned long>get_ident():
-        try:
+    """Only its own thread can name it, so elsewhere only the context can tell when its work ends."""
+    try:
+        if thread == this_thread():
             bury_stream(context, handle, order, False)
-            own_stream_release(engine, order)
-        except Exception as error:
-            warnings.warn(f"a per-thread default stream could not be closed: {error}", CudaWarning)
+    except Exception as error:
+        report_text(f"the default stream of a thread could not be closed: {error}")
+    _forget(order)
+
+
+cdef void _forget(own_stream *order) noexcept:
+    """Nobody refers to it any more."""
+    if order.state == OWN_OPEN:
+        own_stream_close(engine, order)
+    own_stream_release(engine, order)
 
 
 cdef int bury_orphans() except -1:
     """Destroy the streams that died with unfinished work."""
     cdef orphan *node
+    cdef orphan *later = NULL
     global _orphans
+    refuse_if_forked()
     while _orphans is not NULL:
         node, _orphans = _orphans, _orphans.next
         context = <Context>node.context
-        try:
-            bury_stream(context, node.handle, node.order, node.ours)
-        finally:
-            own_stream_release(engine, node.order)
+        if _bury_orphan(context, node):
+            _forget(node.order)
             Py_DECREF(context)
             free(node)
+        else:
+            node.next, later = later, node
+    while later is not NULL:
+        node, later = later, later.next
+        node.next, _orphans = _orphans, node
     return 0
 
 
-cdef int bury_stream(Context context, CUstream handle, own_stream *order, bint ours) except -1:
-    """Record a last event if there is work to wait for, destroy the stream, remember the event."""
+cdef bint _bury_orphan(Context context, orphan *node) noexcept:
+    """Whether it is done with. What goes wrong is not the fault of the call that sees to it."""
+    try:
+        return context.lost or bury_stream(context, node.handle, node.order, node.ours)
+    except Exception as error:
+        report_text(f"a stream that died with unfinished work could not be destroyed: {error}")
+        return True
+
+
+cdef bint bury_stream(Context context, CUstream handle, own_stream *order, bint ours) except -1:
+    """Record a last event if there is work to wait for, destroy the stream, remember the event.
+
+    False: it is being captured by another library, and stays as it is.
+    """
     cdef Event farewell = None
+    cdef CUresult status = CUDA_ERROR_NOT_READY
+    cdef bint capturing = False
+    while status == CUDA_ERROR_NOT_READY:  # it needs a last event
+        if farewell is None and not own_stream_known(engine, order):
+            farewell = new_event(context, CU_EVENT_DISABLE_TIMING)
+            # Before the stream counts as closed: its tokens then look for the event, by slot.
+            farewell.state.snapshot.slot = NO_SLOT
+            context.ghosts.append(farewell)
+        with nogil:
+            status = _end(context, handle, order, ours, farewell, &capturing)
+    if farewell is not None and not farewell.state.recorded:
+        _forget_ghosts(context, farewell)
+    context.check(status)
+    return not capturing
+
+
+cdef CUresult _end(
+    Context context, CUstream handle, own_stream *order, bint ours, Event farewell, bint *capturing
+) noexcept nogil:
+    """Close it. CUDA_ERROR_NOT_READY: work was queued meanwhile, and there is no last event."""
     cdef CUresult status = CUDA_SUCCESS
     cdef bint pushed = False
-    if not own_stream_known(engine, order):
-        farewell = new_event(context, CU_EVENT_DISABLE_TIMING)
-    with nogil:
-        pthread_mutex_lock(order.issue)
-        if order.state == OWN_OPEN:
+    pthread_mutex_lock(order.issue)
+    if order.state == OWN_OPEN:
+        if farewell is None and not own_stream_known(engine, order):
+            status = CUDA_ERROR_NOT_READY
+        else:
             status = enter_context(context.raw, &pushed)
             if status == CUDA_SUCCESS:
-                if farewell is not None:
-                    status = cuEventRecord(farewell.raw, handle)
-                    if status == CUDA_SUCCESS:
-                        own_record(engine, order, &farewell.state)
-                if status == CUDA_SUCCESS and ours:
-                    status = cuStreamDestroy(handle)
+                status = _destroy(handle, order, ours, farewell, capturing)
                 leave_context(pushed)
-            if status == CUDA_SUCCESS:
+            if status == CUDA_SUCCESS and not capturing[0]:
                 own_stream_close(engine, order)
-        pthread_mutex_unlock(order.issue)
-        context.check(status)
-    if farewell is not None:
-        context.ghosts.append(farewell)
-    return 0
+    pthread_mutex_unlock(order.issue)
+    return status
+
+
+cdef CUresult _destroy(
+    CUstream handle, own_stream *order, bint ours, Event farewell, bint *capturing
+) noexcept nogil:
+    cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
+    cdef CUresult status = cuStreamIsCapturing(handle, &capture)
+    capturing[0] = status == CUDA_SUCCESS and capture != CU_STREAM_CAPTURE_STATUS_NONE
+    if capturing[0]:
+        return status
+    if status == CUDA_SUCCESS and farewell is not None:
+        status = cuEventRecord(farewell.raw, handle)
+        if status == CUDA_SUCCESS:
+            own_record(engine, order, &farewell.state)
+    if status == CUDA_SUCCESS and ours:
+        status = cuStreamDestroy(handle)
+    return status
 
 
 cdef int make_room(Context context) except -1:
     """Keep the number of closed streams with unfinished work bounded, by waiting for the oldest."""
     bury_orphans()
     context.usable()
-    context.ghosts = [ghost for ghost in context.ghosts if not _is_known(ghost)]
+    _forget_ghosts(context, None)
     while len(context.ghosts) > MOST_GHOSTS:
-        context.ghosts.pop(0).synchronize()
+        context.ghosts[0].synchronize()
+        _forget_ghosts(context, None)
     return 0
 
 
-cdef bint _is_known(Event event) noexcept:
-    return own_snapshot_known(engine, &event.state.snapshot)
+cdef int _forget_ghosts(Context context, Event useless) except -1:
+    """Drop the finished ones. The list is replaced, because others may be looking at it."""
+    cdef Event ghost
+    while True:
+        before = context.ghosts
+        kept = []
+        for ghost in before:
+            if ghost is not useless and not is_finished(ghost):
+                kept.append(ghost)
+        if context.ghosts is before:  # no other thread has replaced it
+            context.ghosts = kept
+            return 0
+
+
+cdef bint is_finished(Event event) noexcept:
+    """Whether the host knows that the work before a last event is complete."""
+    return event.state.recorded and own_snapshot_known(engine, &event.state.snapshot)

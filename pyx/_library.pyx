@@ -69,6 +69,14 @@ cdef int ensure_driver() except -1:
     return refuse_if_forked()
 
 
+def _forget_lock():
+    global _opening
+    _opening = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forget_lock)  # another thread may have had it
+
+
 def _open():
     global _ready, _path
     refuse_if_forked()
@@ -81,13 +89,15 @@ def _open():
 
 
 def _choose():
-    choice = os.environ.get("CUDADRV_DRIVER", "auto")
+    choice = os.environ.get("CUDADRV_DRIVER") or "auto"
     if choice == "auto":
         try:
             return open_driver(SYSTEM_LIBRARY)
         except OSError as reason:
             _log.warning("%s; using the software driver (not a GPU)", reason)
             return _load(software_path())
+        except LookupError as reason:  # there is a driver, so another one would be a silent switch
+            raise _unusable(reason) from None
     if choice == "cuda":
         return _load(SYSTEM_LIBRARY)
     if choice == "software":
@@ -113,11 +123,15 @@ def software_path():
 def _load(path):
     try:
         return open_driver(path)
-    except OSError as reason:
-        raise DriverNotFoundError(
-            Status.CUDA_ERROR_SHARED_OBJECT_INIT_FAILED, "dlopen",
-            f"{reason}\nInstall the NVIDIA driver, or point CUDADRV_DRIVER to a {SYSTEM_LIBRARY}."
-            f"\n{USE_SOFTWARE}") from None
+    except (OSError, LookupError) as reason:
+        raise _unusable(reason) from None
+
+
+def _unusable(reason):
+    return DriverNotFoundError(
+        Status.CUDA_ERROR_SHARED_OBJECT_INIT_FAILED, "dlopen",
+        f"{reason}\nInstall an NVIDIA driver of CUDA 12.0 or newer, or point CUDADRV_DRIVER to its"
+        f" {SYSTEM_LIBRARY}.\n{USE_SOFTWARE}")
 
 
 def _start():

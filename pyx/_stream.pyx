@@ -1,20 +1,18 @@
 """Stream: a queue of work, and the current one of a `with` block."""
 
-import threading
 from contextvars import ContextVar
 
 cimport cython
 
-from cudadrv._context cimport Context, default_context, enter_context, leave_context
+from cudadrv._context cimport Context, context_of, enter_context, leave_context
 from cudadrv._driver cimport (
-    CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_DEFAULT, CU_STREAM_LEGACY,
-    CU_STREAM_NON_BLOCKING, CU_STREAM_PER_THREAD, CUDA_ERROR_NOT_READY, CUDA_SUCCESS,
-    CUresult, CUstream, CUstreamCaptureStatus, bind_driver, cudadrv_table,
-    cuEventRecord, cuStreamCreateWithPriority, 
-    cuStreamGetPriority, cuStreamIsCapturing, cuStreamQuery, cuStreamWaitEvent,
+    CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_DEFAULT,
+    CU_STREAM_NON_BLOCKING, CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CUresult,
+    CUstreamCaptureStatus, bind_driver, cudadrv_table, cuEventRecord, cuStreamCreateWithPriority,
+    cuStreamIsCapturing, cuStreamQuery, cuStreamWaitEvent,
 )
 from cudadrv._event cimport Event, Waitable, new_event
-from cudadrv._ghost cimport bury_stream, drop_stream, make_room
+from cudadrv._ghost cimport bury_stream, drop_stream, make_room, this_thread
 from cudadrv._operation_names cimport stream_name
 from cudadrv._ownership cimport (
     OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, OWN_OPEN, engine, own_join, own_join_host,
@@ -29,7 +27,6 @@ bind_driver(&cudadrv_table)
 
 _after_wait = None  # what a synchronization does besides: it may release memory
 _current = ContextVar("cudadrv.stream", default=None)  # (stream, what it was before)
-_per_thread = threading.local()
 
 
 @cython.final
@@ -37,8 +34,8 @@ _per_thread = threading.local()
 cdef class Stream:
     """A queue of work, which runs in order.
 
-    Work of different streams is ordered by events (`record`, `wait`) and by nothing else, apart from
-    the rules of the default streams. Inside ``with stream:`` it is the current stream of its
+    Work of different streams is ordered by events (`record`, `wait`) and by nothing else, apart
+    from the rules of the default streams. Inside ``with stream:`` it is the current stream of its
     context, for calls that name none.
 
     Parameters
@@ -60,16 +57,19 @@ cdef class Stream:
     """
 
     def __init__(self, *, bint blocking=False, int priority=0, device=None):
-        cdef Context context = default_context() if device is None else device.context
+        cdef Context context = context_of(device)
         cdef unsigned int flags = CU_STREAM_DEFAULT if blocking else CU_STREAM_NON_BLOCKING
+        cdef CUresult status
+        cdef bint pushed = False
+        if self.order is not NULL:
+            raise TypeError("this Stream exists already")
         if priority:
             greatest, least = context.priority_range
             if not greatest <= priority <= least:
-                raise ValueError(
-                    f"priority is {priority}, and must be from {greatest} (runs first) to {least}")
+                raise ValueError(f"priority {priority} is not from {greatest} (first) to {least}")
         make_room(context)
-        cdef CUresult status
-        cdef bint pushed = False
+        open_stream(self, context, OWN_BLOCKING if blocking else OWN_NON_BLOCKING)
+        self.priority = priority
         with nogil:
             status = enter_context(context.raw, &pushed)
             if status == CUDA_SUCCESS:
@@ -77,7 +77,7 @@ cdef class Stream:
                 leave_context(pushed)
             context.check(status)
         self.ours = True
-        _open(self, context, OWN_BLOCKING if blocking else OWN_NON_BLOCKING)
+        context.streams.add(self)
 
     @staticmethod
     def legacy(*, device=None):
@@ -86,10 +86,8 @@ cdef class Stream:
         Work on it runs after all earlier work of the context's blocking streams, and their later
         work after it. Non-blocking streams are not ordered with it.
         """
-        cdef Context context = default_context() if device is None else device.context
-        if context.legacy is None:
-            context.legacy = wrap_stream(context, CU_STREAM_LEGACY, OWN_LEGACY, None)
-        return context.legacy
+        from cudadrv._foreign import legacy_stream
+        return legacy_stream(device)
 
     @staticmethod
     def per_thread(*, device=None):
@@ -98,14 +96,8 @@ cdef class Stream:
         Each thread has its own. Using one, or a token of it, in another thread is a ValueError: the
         driver would take it for that thread's own.
         """
-        cdef Context context = default_context() if device is None else device.context
-        cdef Stream stream
-        streams = _per_thread.__dict__.setdefault("streams", {})
-        if context not in streams:
-            stream = wrap_stream(context, CU_STREAM_PER_THREAD, OWN_BLOCKING, None)
-            stream.thread = threading.get_ident()
-            streams[context] = stream
-        return streams[context]
+        from cudadrv._foreign import per_thread_stream
+        return per_thread_stream(device)
 
     @staticmethod
     def from_handle(handle, owner=None):
@@ -121,7 +113,9 @@ cdef class Stream:
         owner : object, optional
             Kept alive with the result.
 
-        Driver functions: cuStreamGetCtx, cuStreamGetFlags.
+        Raises ValueError if the stream is of a context that cudadrv does not know.
+
+        Driver functions: cuStreamGetCtx, cuStreamGetId, cuStreamGetFlags, cuStreamGetPriority.
         """
         from cudadrv._foreign import stream_from_handle
         return stream_from_handle(handle, owner)
@@ -137,18 +131,7 @@ cdef class Stream:
     @property
     def blocking(self):
         """Whether it is ordered with the legacy default stream."""
-        return self.order.order != OWN_NON_BLOCKING
-
-    @property
-    def priority(self):
-        """Lower numbers run first (cuStreamGetPriority)."""
-        cdef int priority = 0
-        cdef CUresult status
-        self.usable()
-        with nogil:
-            status = cuStreamGetPriority(self.raw, &priority)
-            self.context.check(status)
-        return priority
+        return self.order is not NULL and self.order.order != OWN_NON_BLOCKING
 
     @property
     def handle(self):
@@ -166,7 +149,7 @@ cdef class Stream:
 
     @property
     def closed(self):
-        return self.order.state != OWN_OPEN
+        return self.order is NULL or self.order.state != OWN_OPEN
 
     @property
     def done(self):
@@ -176,27 +159,7 @@ cdef class Stream:
 
         Driver function: cuStreamQuery.
         """
-        cdef own_snapshot snapshot
-        cdef bint pushed = False
-        cdef int reason
-        self.usable()
-        own_snapshot_take(engine, self.order, &snapshot)
-        try:
-            with nogil:
-                pthread_mutex_lock(self.order.issue)
-                reason = self.enter(&pushed)
-                if reason == 0:
-                    reason = cuStreamQuery(self.raw)
-                    leave_context(pushed)
-                pthread_mutex_unlock(self.order.issue)
-            if reason == CUDA_ERROR_NOT_READY:
-                return False
-            if reason:
-                self.refuse(reason)
-            own_join_host(engine, &snapshot)
-            return True
-        finally:
-            own_snapshot_drop(engine, &snapshot)
+        return self.finish(wait=False)
 
     def synchronize(self):
         """Block until all work queued up to this call is complete.
@@ -205,8 +168,7 @@ cdef class Stream:
 
         Driver functions: cuStreamQuery, then cuEventRecord and cuEventQuery.
         """
-        if not self.done:
-            self.waitable().synchronize()
+        self.finish(wait=True)
         if _after_wait is not None:
             _after_wait()
 
@@ -225,7 +187,6 @@ cdef class Stream:
         """
         if event is None:
             return self.waitable()
-        event.context.usable()
         if event.context is not self.context:
             raise ValueError(f"the event is of {event.context!r}, and {self!r} of another context")
         return self.record_event(event)
@@ -248,11 +209,10 @@ cdef class Stream:
 
         Driver functions: cuStreamWaitEvent, and cuEventRecord for a token or a stream.
         """
+        self.usable()
         if isinstance(work, Stream):
-            self.usable()
             self.wait_for((<Stream>work).waitable())
         elif isinstance(work, Waitable):
-            self.usable()
             if not (<Waitable>work).is_known():
                 self.wait_for((<Waitable>work).event_of())
         else:
@@ -269,13 +229,14 @@ cdef class Stream:
         """
         if self.closed:
             return
-        if self is self.context.legacy or self.thread:
+        if self.order.order == OWN_LEGACY or self.thread:
             raise ValueError("a default stream lives as long as its context; it cannot be closed")
         if self.context.lost:
             own_stream_close(engine, self.order)
             return
         self.usable()
-        bury_stream(self.context, self.raw, self.order, self.ours)
+        if not bury_stream(self.context, self.raw, self.order, self.ours):
+            self.refuse(STREAM_IS_CAPTURING)
 
     def __enter__(self):
         """Make it the current stream of its context, for calls that name none."""
@@ -290,6 +251,8 @@ cdef class Stream:
         _current.set(current[1])
 
     def __repr__(self):
+        if self.order is NULL:
+            return "<Stream, never initialized>"
         name = stream_name(self.order.number, self.order.order)
         if self.thread:
             name = f"per-thread default {name}"
@@ -297,18 +260,18 @@ cdef class Stream:
 
     cdef int usable(self) except -1:
         """Refuse before any driver call."""
-        if self.context is None:
+        if self.order is NULL:
             raise TypeError("this Stream was never initialized")
         self.context.usable()
         if self.order.state != OWN_OPEN:
             self.refuse(STREAM_IS_CLOSED)
-        if self.thread and self.thread != threading.get_ident():
+        if self.thread and self.thread != this_thread():
             raise ValueError(
                 f"{self!r} belongs to another thread; in this one the driver would take it for this"
                 " thread's own. Use Stream.per_thread() here, or a stream of your own.")
         return 0
 
-    cdef int enter(self, bint *pushed) except? -1 nogil:
+    cdef int enter(self, bint *pushed) noexcept nogil:
         """Begin a driver call on it, with its issue lock held: 0, or why not."""
         cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
         cdef CUresult status
@@ -327,51 +290,89 @@ cdef class Stream:
         """Raise for what `enter` or the driver answered."""
         if reason == STREAM_IS_CLOSED:
             raise ValueError(f"{stream_name(self.order.number, self.order.order)} is closed")
+        if reason == EVENT_IS_CLOSED:
+            raise ValueError("the event is closed")
         if reason == STREAM_IS_CAPTURING:
-            raise OwnershipError(
-                f"{self!r} is capturing a graph, begun by another library; cudadrv cannot yet take"
-                " part in a capture. End it first.")
+            raise OwnershipError(f"{self!r} is capturing a graph, begun by another library; cudadrv"
+                                 " cannot yet take part in a capture. End it first.")
         return self.context.raise_failure(<CUresult>reason)
+
+    cdef bint finish(self, bint wait) except -1:
+        """Whether the work up to this call is complete; the host then knows it."""
+        cdef own_snapshot snapshot
+        cdef bint pushed = False
+        cdef int reason
+        self.usable()
+        own_snapshot_take(engine, self.order, &snapshot)
+        try:
+            with nogil:
+                pthread_mutex_lock(self.order.issue)
+                reason = self.enter(&pushed)
+                if reason == 0:
+                    reason = cuStreamQuery(self.raw)
+                    leave_context(pushed)
+                pthread_mutex_unlock(self.order.issue)
+            if reason == 0:
+                own_join_host(engine, &snapshot)
+            elif reason != CUDA_ERROR_NOT_READY:
+                self.refuse(reason)
+            elif wait:
+                event = new_event(self.context, CU_EVENT_DISABLE_TIMING)
+                self.record_event(event, &snapshot).observe(&snapshot)
+            return wait or reason == 0
+        finally:
+            own_snapshot_drop(engine, &snapshot)
 
     cdef Event record_event(self, Event event, own_snapshot *as_of=NULL):
         """Record an event; it stands for all work so far, or for the earlier point `as_of`."""
-        cdef bint pushed = False
+        cdef bint noted = True
         cdef int reason
         self.usable()
         with nogil:
             own_lock_both(self.order.issue, &event.state.issue)
-            reason = self.enter(&pushed)
-            if reason == 0:
-                reason = cuEventRecord(event.raw, self.raw)
-                if reason == 0 and as_of is not NULL:
-                    own_record_as(engine, as_of, &event.state)
-                elif reason == 0 and own_use(engine, self.order):
+            reason = _record_or_wait(self, event, record=True)
+            if reason == 0 and as_of is not NULL:
+                own_record_as(engine, as_of, &event.state)
+            elif reason == 0:
+                noted = own_use(engine, self.order)
+                if noted:
                     own_record(engine, self.order, &event.state)
-                leave_context(pushed)
             own_unlock_both(self.order.issue, &event.state.issue)
         if reason:
             self.refuse(reason)
+        if not noted:
+            raise MemoryError()
         return event
 
     cdef int wait_for(self, Event event) except -1:
-        cdef bint pushed = False
+        """Let later work wait for an event that was recorded."""
+        cdef bint noted = True
         cdef int reason
-        cdef bint joined = True
         with nogil:
             own_lock_both(self.order.issue, &event.state.issue)
-            reason = self.enter(&pushed)
+            reason = _record_or_wait(self, event, record=False)
             if reason == 0:
-                reason = cuStreamWaitEvent(self.raw, event.raw, 0)
-                if reason == 0:
-                    joined = own_use(engine, self.order) \
-                        and own_join(engine, self.order, &event.state.snapshot)
-                leave_context(pushed)
+                noted = own_use(engine, self.order) \
+                    and own_join(engine, self.order, &event.state.snapshot)
             own_unlock_both(self.order.issue, &event.state.issue)
         if reason:
             self.refuse(reason)
-        if not joined:
-            raise MemoryError("no memory to note what the stream waits for; it does wait")
+        if not noted:  # the driver waits, and the engine does not rely on it
+            raise MemoryError()
         return 0
+
+
+cdef int _record_or_wait(Stream stream, Event event, bint record) noexcept nogil:
+    """The driver call. The issue locks of both are held."""
+    cdef bint pushed = False
+    cdef int reason = EVENT_IS_CLOSED
+    if event.raw is not NULL and not event.closing:
+        reason = stream.enter(&pushed)
+        if reason == 0:
+            reason = cuEventRecord(event.raw, stream.raw) if record \
+                else cuStreamWaitEvent(stream.raw, event.raw, 0)
+            leave_context(pushed)
+    return reason
 
 
 def call_after_wait(function):
@@ -394,21 +395,11 @@ cdef Stream stream_for(object stream, Context context):
     return None
 
 
-cdef int _open(Stream stream, Context context, int order) except -1:
+cdef int open_stream(Stream stream, Context context, int order) except -1:
+    """Make the engine know a stream, which has no handle yet."""
     stream.context = context
     stream.order = own_stream_open(engine, context.domain, order)
     if stream.order is NULL:
         raise MemoryError()
-    context.streams.add(stream)
     return 0
 
-
-cdef Stream wrap_stream(Context context, CUstream handle, int order, object owner):
-    """A stream that is not ours to destroy."""
-    cdef Stream stream = Stream.__new__(Stream)
-    context.usable()
-    stream.raw = handle
-    stream.exposed = True
-    stream.owner = owner
-    _open(stream, context, order)
-    return stream

@@ -2,11 +2,18 @@
 
 cimport cython
 
-from cudadrv._driver cimport CU_EVENT_DISABLE_TIMING
+from cudadrv._driver cimport (
+    CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_NOT_READY, CUresult,
+    CUstreamCaptureMode, bind_driver, cudadrv_table, cuThreadExchangeStreamCaptureMode,
+)
 from cudadrv._event cimport Event, Waitable, new_event
 from cudadrv._operation_names cimport operation_name, stream_name
 from cudadrv._ownership cimport engine, own_known, own_record_as, own_snapshot_drop
 from cudadrv._site cimport place
+
+from cudadrv._errors import OwnershipError
+
+bind_driver(&cudadrv_table)
 
 
 @cython.final
@@ -14,10 +21,10 @@ from cudadrv._site cimport place
 cdef class Token(Waitable):
     """A queued operation: what asynchronous methods return.
 
-    It is a view of the borrows, not their owner: dropping it releases nothing and leaks nothing, and
-    the buffers stay borrowed until the operation is known to be complete. It has no event of its own
-    until it is first asked (`done`, `wait`, ``await``, ``stream.wait(token)``), and is then complete
-    no later than the work queued on its stream by that time.
+    It is a view of the borrows, not their owner: dropping it releases nothing and leaks nothing,
+    and the buffers stay borrowed until the operation is known to be complete. It has no event of
+    its own until it is first asked (`done`, `wait`, ``await``, ``stream.wait(token)``), and is then
+    complete no later than the work queued on its stream by that time.
 
     Attributes
     ----------
@@ -64,6 +71,24 @@ cdef class Token(Waitable):
             yield from completion(self).__await__()
             self.wait()
 
+    def _is_complete(self):
+        """Whether the driver says so, for a thread that only watches: the host learns nothing.
+
+        It disturbs no capture. Somebody must have asked for `done` before.
+        """
+        cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
+        cdef CUresult status
+        self.stream.context.usable()
+        with nogil:
+            cuThreadExchangeStreamCaptureMode(&mode)
+        status = self.event.ask(wait=False)
+        with nogil:
+            cuThreadExchangeStreamCaptureMode(&mode)
+        if status == CUDA_ERROR_NOT_READY:
+            return False
+        self.stream.context.check(status)
+        return True
+
     def __repr__(self):
         stream = stream_name(self.stream.order.number, self.stream.order.order)
         state = "complete" if self.is_known() else "queued"
@@ -75,25 +100,30 @@ cdef class Token(Waitable):
 
     cdef Event event_of(self):
         if self.event is None:
-            if self.stream.closed:
-                self.event = self._farewell()
-            else:
+            try:
                 event = new_event(self.stream.context, CU_EVENT_DISABLE_TIMING)
                 self.event = self.stream.record_event(event, &self.snapshot)
+            except ValueError:
+                if not self.stream.closed:
+                    raise
+                self.event = _farewell(self)
         return self.event
 
-    def _farewell(self):
-        """The last event of our closed stream, standing for this operation alone."""
-        cdef Event ghost
-        cdef Event event = Event.__new__(Event)
-        for ghost in self.stream.context.ghosts:
-            if ghost.state.snapshot.slot == self.snapshot.slot \
-                    and ghost.state.snapshot.seq >= self.snapshot.seq:
-                event.context = ghost.context
-                event.raw, event.lent, event.lender = ghost.raw, True, ghost
-                own_record_as(engine, &self.snapshot, &event.state)
-                return event
-        raise AssertionError("a closed stream with unfinished work has no last event")
+
+cdef Event _farewell(Token token):
+    """The last event of a closed stream, standing for this operation alone."""
+    cdef Event ghost
+    cdef Event event = Event.__new__(Event)
+    for ghost in token.stream.context.ghosts:
+        if ghost.state.snapshot.slot == token.snapshot.slot \
+                and ghost.state.snapshot.seq >= token.snapshot.seq:
+            event.context = ghost.context
+            event.raw, event.lent, event.lender = ghost.raw, True, ghost
+            own_record_as(engine, &token.snapshot, &event.state)
+            return event
+    raise OwnershipError(
+        "the stream of this operation has ended without an event to wait for, as the default stream"
+        " of a thread does that ended; wait with context.synchronize()")
 
 
 cdef Token new_token(Operation *operation, Stream stream, tuple reads, tuple writes):

@@ -39,9 +39,12 @@ static void cudadrv_fill_table(cudadrv_driver *table, cudadrv_stand_in stand_in)
 #undef CUDADRV_FUNCTION
 }
 
+/* A child of a process that had not yet opened a driver can open one itself. */
 static void cudadrv_enter_child(void) {
-    cudadrv_table->forked = 1;
-    cudadrv_fill_table(cudadrv_table, cudadrv_not_initialized);
+    if (cudadrv_table->loaded) {
+        cudadrv_table->forked = 1;
+        cudadrv_fill_table(cudadrv_table, cudadrv_not_initialized);
+    }
 }
 
 static void cudadrv_prepare_table(cudadrv_driver *table) {
@@ -64,10 +67,16 @@ static int cudadrv_load_table(cudadrv_driver *table, void *library) {
     if (!get_address) {
         return 0;
     }
+    table->loaded = 1;
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
     table->call_##name = (cudadrv_pointer_##name)cudadrv_find(get_address, #name, abi);
 #include "driver_functions.h"
 #undef CUDADRV_FUNCTION
+    /* A toolkit's stub finds nothing, and says what it is when it is initialised. */
+    void *init = dlsym(library, "cuInit");
+    if ((void *)table->call_cuInit == (void *)cudadrv_not_supported && init) {
+        table->call_cuInit = (cudadrv_pointer_cuInit)init;
+    }
     return 1;
 }
 

@@ -57,7 +57,7 @@ typedef struct own_stream {
 typedef struct own_event {
     pthread_mutex_t issue;
     own_snapshot snapshot;
-    uint8_t recorded;
+    uint64_t recorded; /* how often */
 } own_event;
 
 typedef struct own_slot {
@@ -314,12 +314,30 @@ static inline void own_snapshot_take(own_engine *engine, const own_stream *strea
     own_unlock(engine);
 }
 
+/* All work of a context that the driver has by now, that of closed streams too. Gives 0 without
+ * memory. */
+static inline int own_domain_snapshot(own_engine *engine, const own_domain *domain,
+                                      own_snapshot *snapshot) {
+    own_lock(engine);
+    own_clock *clock = calloc(1, sizeof *clock + engine->size * sizeof *clock->seq);
+    *snapshot = (own_snapshot){clock, 0, 0};
+    if (clock) {
+        clock->references = 1;
+        clock->size = engine->size;
+        for (const own_stream *stream = domain->streams; stream; stream = stream->next) {
+            clock->seq[stream->slot] = stream->settled;
+        }
+    }
+    own_unlock(engine);
+    return clock != NULL;
+}
+
 /* The driver has recorded the event on the stream; both issue locks are held. */
 static inline void own_record(own_engine *engine, const own_stream *stream, own_event *event) {
     own_lock(engine);
     own_clock_drop(event->snapshot.clock);
     own_snapshot_of_(stream, &event->snapshot);
-    event->recorded = 1;
+    event->recorded++;
     own_unlock(engine);
 }
 
@@ -329,7 +347,7 @@ static inline void own_record_as(own_engine *engine, const own_snapshot *as_of, 
     own_clock_drop(event->snapshot.clock);
     event->snapshot = *as_of;
     own_clock_share(as_of->clock);
-    event->recorded = 1;
+    event->recorded++;
     own_unlock(engine);
 }
 
@@ -358,7 +376,7 @@ static inline void own_join_host(own_engine *engine, const own_snapshot *news) {
             engine->slots[i].done = news->clock->seq[i];
         }
     }
-    if (engine->slots[news->slot].done < news->seq) {
+    if (news->seq && engine->slots[news->slot].done < news->seq) {
         engine->slots[news->slot].done = news->seq;
     }
     own_unlock(engine);
