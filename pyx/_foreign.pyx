@@ -97,8 +97,8 @@ cdef Context _context_of_raw(CUcontext raw):
     for context in contexts():
         if (<Context>context).raw == raw:
             return context
-    raise ValueError("the stream is of a context that cudadrv does not know; use the primary context"
-                     " of its device first: device.context")
+    raise ValueError("the stream is of a context that cudadrv does not know; if that is a device's"
+                     " primary context, use it first: device.context")
 
 
 cdef Stream _known_stream(Context context, CUstream handle, unsigned long long identity):

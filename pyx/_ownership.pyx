@@ -100,7 +100,7 @@ cdef class StreamState:
             raise MemoryError()
 
     def issue(self, *accesses, policy="strict", driver_fails=False, site=0):
-        """Begin an operation on ``(memory, start, stop, mode)`` accesses and let the driver have it.
+        """Begin an operation on ``(memory, start, stop, mode)`` accesses; the driver has it then.
 
         Gives ``("ok", snapshot)``, or the reason of the refusal and the site in the way.
         """
