@@ -61,6 +61,7 @@ cdef void drop_stream(
 ) noexcept:
     """A stream dies: destroy it if that cannot block, else leave it to `bury_orphans`."""
     cdef CUresult status = CUDA_SUCCESS
+    cdef bint pushed = False
     cdef orphan *node
     global _orphans
     if order.state == OWN_OPEN and not own_stream_known(engine, order) \
@@ -76,7 +77,10 @@ cdef void drop_stream(
         return
     if order.state == OWN_OPEN and ours and not context.lost and not cudadrv_table.forked:
         with nogil:
-            status = cuStreamDestroy(handle)
+            status = enter_context(context.raw, &pushed)
+            if status == CUDA_SUCCESS:
+                status = cuStreamDestroy(handle)
+                leave_context(pushed)
     _forget(order)
     report(status)
 
