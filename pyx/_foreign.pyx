@@ -1,5 +1,6 @@
 """Streams that exist without us, or are named by something else than their object."""
 
+import operator
 import threading
 
 from cudadrv._context cimport Context, context_of, contexts, default_context
@@ -51,8 +52,9 @@ cdef Stream _wrap(Context context, CUstream handle, int order):
     return stream
 
 
-def stream_from_handle(size_t number, owner):
+def stream_from_handle(value, owner):
     """See `Stream.from_handle`."""
+    cdef size_t number = operator.index(value)
     cdef CUstream handle = <CUstream>number
     cdef Context context = default_context()
     cdef unsigned long long identity = 0

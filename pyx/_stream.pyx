@@ -1,5 +1,6 @@
 """Stream: a queue of work, and the current one of a `with` block."""
 
+import operator
 from contextvars import ContextVar
 
 cimport cython
@@ -53,24 +54,24 @@ cdef class Stream:
     Driver function: cuStreamCreateWithPriority.
     """
 
-    def __init__(self, *, bint blocking=False, int priority=0, device=None):
+    def __init__(self, *, bint blocking=False, priority=0, device=None):
         cdef Context context = context_of(device)
         cdef unsigned int flags = CU_STREAM_DEFAULT if blocking else CU_STREAM_NON_BLOCKING
         cdef CUresult status
         cdef bint pushed = False
         if self.order is not NULL:
             raise TypeError("this Stream exists already")
-        if priority:
+        self.priority = operator.index(priority)
+        if self.priority:
             greatest, least = context.priority_range
-            if not greatest <= priority <= least:
+            if not greatest <= self.priority <= least:
                 raise ValueError(f"priority {priority} is not from {greatest} (first) to {least}")
         make_room(context)
         open_stream(self, context, OWN_BLOCKING if blocking else OWN_NON_BLOCKING)
-        self.priority = priority
         with nogil:
             status = enter_context(context.raw, &pushed)
             if status == CUDA_SUCCESS:
-                status = cuStreamCreateWithPriority(&self.raw, flags, priority)
+                status = cuStreamCreateWithPriority(&self.raw, flags, self.priority)
                 leave_context(pushed)
             context.check(status)
         self.ours = True
@@ -171,6 +172,7 @@ cdef class Stream:
 
     def waitable(self):
         """An event recorded now, of the library's own."""
+        self.usable()
         return self.record_event(new_event(self.context, CU_EVENT_DISABLE_TIMING))
 
     def record(self, Event event=None):
