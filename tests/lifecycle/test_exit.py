@@ -16,7 +16,7 @@ THINGS = {
 }
 
 
-@pytest.mark.parametrize("order", itertools.permutations(THINGS), ids="-".join)
+@pytest.mark.parametrize("order", list(itertools.permutations(THINGS)), ids="-".join)
 def test_globals_in_any_order(script, order):
     script.quiet(HEAD + "".join(f"    {name} = {THINGS[name]}\n" for name in order))
 
