@@ -2,8 +2,9 @@
 
 import gc
 
-import cudadrv as cu
 import pytest
+
+import cudadrv as cu
 
 ROUNDS = 1000
 

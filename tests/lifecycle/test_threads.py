@@ -3,8 +3,9 @@
 import gc
 import threading
 
-import cudadrv as cu
 import pytest
+
+import cudadrv as cu
 
 THREADS = 8
 ROUNDS = 40

@@ -5,8 +5,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import cudadrv._softdriver
 import pytest
+
+import cudadrv._softdriver
 
 pytestmark = pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
 
@@ -96,9 +97,7 @@ def test_a_driver_without_a_device(script, proxy, choice):
 
 
 def test_a_driver_with_no_device_at_all(script, proxy):
-    path = proxy(
-        "cuDeviceGetCount", "none", "static int none(int *count) { return *count = 0; }\n"
-    )
+    path = proxy("cuDeviceGetCount", "none", "static int none(int *count) { return *count = 0; }\n")
     answer = script.quiet(SHOW, CUDADRV_DRIVER=path)
     assert answer.startswith("DriverNotFoundError cuDeviceGetCount: CUDA_ERROR_NO_DEVICE (100)")
 

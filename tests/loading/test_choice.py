@@ -1,7 +1,8 @@
 """CUDADRV_DRIVER: which library is opened, and what is said when none can be."""
 
-import cudadrv._softdriver
 import pytest
+
+import cudadrv._softdriver
 
 SHOW = """
     import cudadrv as cu

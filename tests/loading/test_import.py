@@ -40,7 +40,8 @@ def test_a_driver_that_failed_can_be_replaced(script):
 
 
 def test_threads_that_use_it_first_open_it_once(script):
-    assert script.quiet("""
+    assert (
+        script.quiet("""
         import threading
         import cudadrv as cu
         found = []
@@ -48,11 +49,14 @@ def test_threads_that_use_it_first_open_it_once(script):
         for thread in threads: thread.start()
         for thread in threads: thread.join()
         print(len(found), len(set(map(id, found))))
-    """) == "8 1\n"
+    """)
+        == "8 1\n"
+    )
 
 
 def test_a_child_of_a_process_that_used_no_driver_can_use_one(script):
-    assert script.quiet("""
+    assert (
+        script.quiet("""
         import os
         import cudadrv as cu
         child = os.fork()
@@ -60,4 +64,6 @@ def test_a_child_of_a_process_that_used_no_driver_can_use_one(script):
             cu.Stream().synchronize()
             os._exit(0)
         print(os.waitpid(child, 0)[1])
-    """) == "0\n"
+    """)
+        == "0\n"
+    )

@@ -6,8 +6,9 @@ import threading
 import time
 import weakref
 
-import cudadrv as cu
 import pytest
+
+import cudadrv as cu
 from cudadrv._await import completion
 
 WATCHER = "cudadrv-await"

@@ -4,8 +4,9 @@ import ctypes
 import gc
 import weakref
 
-import cudadrv as cu
 import pytest
+
+import cudadrv as cu
 
 
 def current() -> int | None:

@@ -3,8 +3,9 @@
 import ctypes
 import threading
 
-import cudadrv as cu
 import pytest
+
+import cudadrv as cu
 
 
 class OtherLibrary:

@@ -4,8 +4,9 @@ import asyncio
 import contextvars
 import threading
 
-import cudadrv as cu
 import pytest
+
+import cudadrv as cu
 
 
 def fill(buffer: cu.LockedBuffer) -> cu.Token:

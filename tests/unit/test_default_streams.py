@@ -4,8 +4,9 @@ import ctypes
 import gc
 import threading
 
-import cudadrv as cu
 import pytest
+
+import cudadrv as cu
 
 
 def in_a_thread(function):
@@ -191,7 +192,9 @@ def test_a_handle_that_was_used_again_is_another_stream(library):
         library.destroy(handle)
 
 
-@pytest.mark.parametrize(("handle", "error"), [(-1, OverflowError), ("1", TypeError), (1.0, TypeError)])
+@pytest.mark.parametrize(
+    ("handle", "error"), [(-1, OverflowError), ("1", TypeError), (1.0, TypeError)]
+)
 def test_handles_are_addresses(driver, handle, error):
     with pytest.raises(error):
         cu.Stream.from_handle(handle)

@@ -2,8 +2,9 @@
 
 import uuid
 
-import cudadrv as cu
 import pytest
+
+import cudadrv as cu
 
 pytestmark = pytest.mark.usefixtures("driver")
 
@@ -48,7 +49,9 @@ def test_attributes_go_by_their_name_in_the_header():
 
 
 def test_a_near_match_is_named():
-    with pytest.raises(ValueError, match=r"no device attribute 'warpsize'.*did you mean 'warp_size'"):
+    with pytest.raises(
+        ValueError, match=r"no device attribute 'warpsize'.*did you mean 'warp_size'"
+    ):
         cu.Device(0).attribute("warpsize")
     with pytest.raises(TypeError):
         cu.Device(0).attribute(10)

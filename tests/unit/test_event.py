@@ -3,8 +3,9 @@
 import threading
 import time
 
-import cudadrv as cu
 import pytest
+
+import cudadrv as cu
 
 
 @pytest.fixture

@@ -2,8 +2,9 @@
 
 import threading
 
-import cudadrv as cu
 import pytest
+
+import cudadrv as cu
 
 
 @pytest.fixture

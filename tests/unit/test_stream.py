@@ -7,8 +7,9 @@ import signal
 import threading
 import time
 
-import cudadrv as cu
 import pytest
+
+import cudadrv as cu
 
 
 def test_kinds(driver):

@@ -3,8 +3,9 @@
 import gc
 import inspect
 
-import cudadrv as cu
 import pytest
+
+import cudadrv as cu
 
 
 @pytest.fixture
