@@ -52,10 +52,10 @@ cdef Stream _wrap(Context context, CUstream handle, int order):
     return stream
 
 
-def stream_from_handle(value, owner):
+def stream_from_handle(handle, owner):
     """See `Stream.from_handle`."""
-    cdef size_t number = operator.index(value)
-    cdef CUstream handle = <CUstream>number
+    cdef size_t number = operator.index(handle)
+    cdef CUstream raw = <CUstream>number
     cdef Context context = default_context()
     cdef unsigned long long identity = 0
     cdef unsigned int flags = 0
@@ -68,12 +68,12 @@ def stream_from_handle(value, owner):
         return per_thread_stream(None)
     context.usable()
     with nogil:
-        context.check(_describe(handle, &found, &identity, &flags, &priority))
+        context.check(_describe(raw, &found, &identity, &flags, &priority))
     context = _context_of_raw(found)
-    stream = _known_stream(context, handle, identity)
+    stream = _known_stream(context, raw, identity)
     if stream is None:
         stream = _wrap(
-            context, handle, OWN_NON_BLOCKING if flags & CU_STREAM_NON_BLOCKING else OWN_BLOCKING)
+            context, raw, OWN_NON_BLOCKING if flags & CU_STREAM_NON_BLOCKING else OWN_BLOCKING)
         stream.identity = identity
         stream.priority = priority
     if stream.owner is None:

@@ -88,7 +88,7 @@ cdef void drop_stream(
 cdef void _drop_per_thread(
     Context context, CUstream handle, own_stream *order, unsigned long thread
 ) noexcept:
-    """Only its own thread can name it, so elsewhere only the context can tell when its work ends."""
+    """Only its own thread can name it; elsewhere only the context can tell when its work ends."""
     try:
         if thread == this_thread():
             bury_stream(context, handle, order, False)

@@ -73,8 +73,8 @@ def driver(request) -> Iterator[str]:
     before = testing.live_objects()
     yield request.param
     testing.configure("fault=none")
+    _settle(device)
     if not request.node.get_closest_marker("leaks"):
-        _settle(device)
         after = testing.live_objects()
         assert after == before, f"leaked: {before} became {after}. {cu.memory_report()}"
 

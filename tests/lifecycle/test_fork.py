@@ -1,4 +1,4 @@
-"""A forked child of a process that has used the driver: every call is refused, and it ends quietly."""
+"""A forked child of a process that has used the driver: it refuses every call and ends quietly."""
 
 import pytest
 

@@ -45,7 +45,9 @@ def test_threads_that_use_it_first_open_it_once(script):
         import threading
         import cudadrv as cu
         found = []
-        threads = [threading.Thread(target=lambda: found.append(cu.Device(0).context)) for _ in "12345678"]
+        def use():
+            found.append(cu.Device(0).context)
+        threads = [threading.Thread(target=use) for _ in range(8)]
         for thread in threads: thread.start()
         for thread in threads: thread.join()
         print(len(found), len(set(map(id, found))))

@@ -1,4 +1,4 @@
-"""Other libraries change the thread's current context; nothing here minds, and theirs comes back."""
+"""Other libraries change the thread's current context: nothing minds, and theirs comes back."""
 
 import ctypes
 import threading

@@ -27,7 +27,7 @@ def test_never_recorded_is_refused_everywhere(stream):
         lambda: recorded.elapsed_ms(event),
     ]
     for use in uses:
-        with pytest.raises(cu.EventNotRecordedError, match="stream.record"):
+        with pytest.raises(cu.EventNotRecordedError, match=r"stream\.record"):
             use()
     assert "not recorded" in repr(event)
     assert "with timing" in repr(event)
