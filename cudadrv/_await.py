@@ -7,7 +7,7 @@ each ``await``. The thread only watches: what the host knows changes when the co
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 FIRST_PAUSE_S = 50e-6
@@ -73,21 +73,27 @@ class _Watcher:
 
 
 def _settle(work: Watched, future: "asyncio.Future[None]") -> bool:
-    """Whether nobody waits for it any more: it is complete, failed, cancelled, or its loop ended."""
+    """Whether nobody waits any more: it is complete or failed, was cancelled, or its loop ended."""
+    failure = None
     if future.done():
         return True
     try:
         if not work._is_complete():
             return future.get_loop().is_closed()
-        deliver: Callable[[], None] = lambda: future.done() or future.set_result(None)
     except Exception as error:
         failure = error.with_traceback(None)  # its frames would keep the buffers alive
-        deliver = lambda: future.done() or future.set_exception(failure)
-    try:
-        future.get_loop().call_soon_threadsafe(deliver)
-    except RuntimeError:  # the loop was closed meanwhile
-        pass
+    with suppress(RuntimeError):  # the loop was closed meanwhile
+        future.get_loop().call_soon_threadsafe(_deliver, future, failure)
     return True
+
+
+def _deliver(future: "asyncio.Future[None]", failure: Exception | None) -> None:
+    if future.done():  # cancelled meanwhile
+        return
+    if failure is None:
+        future.set_result(None)
+    else:
+        future.set_exception(failure)
 
 
 _watcher = _Watcher()

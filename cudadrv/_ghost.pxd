@@ -2,6 +2,7 @@
 
 from cudadrv._context cimport Context
 from cudadrv._driver cimport CUstream
+from cudadrv._event cimport Event
 from cudadrv._ownership cimport own_stream
 
 cdef void drop_stream(
@@ -10,4 +11,5 @@ cdef void drop_stream(
 cdef bint bury_stream(Context context, CUstream handle, own_stream *order, bint ours) except -1
 cdef int bury_orphans() except -1
 cdef int make_room(Context context) except -1
+cdef bint is_finished(Event event) noexcept
 cdef unsigned long this_thread() noexcept nogil

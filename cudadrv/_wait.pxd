@@ -1,5 +1,6 @@
 """Waiting for the GPU without the GIL, in a way that signals can interrupt."""
 
-from cudadrv._driver cimport CUevent, CUresult
+from cudadrv._driver cimport CUcontext, CUevent, CUresult
 
-cdef CUresult wait_for_event(CUevent event) except *
+cdef CUresult query_event(CUcontext context, CUevent event) noexcept nogil
+cdef CUresult wait_for_event(CUcontext context, CUevent event) except *

@@ -29,7 +29,7 @@ from cudadrv._errors import ContextLostError, EventNotRecordedError
 bind_driver(&cudadrv_table)
 
 
-class Alive:
+class _Alive:
     """Objects that are alive, held weakly; other threads may add some while one looks at them.
 
     A WeakSet cannot do that: its iteration fails when the set changes.
@@ -47,7 +47,7 @@ class Alive:
 
 
 _primary = {}  # Context by ordinal, kept until the process ends
-_all = Alive()
+_all = _Alive()
 _current = ContextVar("cudadrv.context", default=None)  # (context, what it was before)
 
 
@@ -64,7 +64,7 @@ cdef class Context:
 
     def __cinit__(self):
         self.lost = 0
-        self.streams = Alive()
+        self.streams = _Alive()
         self.ghosts = []
         self.stages = []
         self.defaults = {}

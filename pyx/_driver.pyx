@@ -50,8 +50,8 @@ cdef const char *last_failure() noexcept nogil:
 def open_driver(str name not None):
     """Open a libcuda.so.1 and fill the call table from it; return its path.
 
-    Raises OSError, with the dynamic linker's words, when it cannot be opened, and LookupError when it
-    is not the driver of CUDA 12.0 or newer. The table is then as before.
+    Raises OSError, with the dynamic linker's words, when it cannot be opened, and LookupError when
+    it is not the driver of CUDA 12.0 or newer. The table is then as before.
     """
     global _explain, _software
     cdef bytes path = os.fsencode(name)

@@ -7,14 +7,14 @@ from cudadrv._context cimport Context, context_of, enter_context, leave_context
 from cudadrv._driver cimport (
     CU_EVENT_BLOCKING_SYNC, CU_EVENT_DEFAULT, CU_EVENT_DISABLE_TIMING, CUDA_ERROR_NOT_READY,
     CUDA_SUCCESS, CUevent, CUresult, bind_driver, cudadrv_table, cuEventCreate, cuEventDestroy,
-    cuEventElapsedTime, cuEventQuery,
+    cuEventElapsedTime,
 )
 from cudadrv._errors cimport refuse_if_forked, report
 from cudadrv._ownership cimport (
     engine, own_join_host, own_snapshot, own_snapshot_copy, own_snapshot_drop,
     pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock,
 )
-from cudadrv._wait cimport wait_for_event
+from cudadrv._wait cimport query_event, wait_for_event
 
 from cudadrv._errors import EventNotRecordedError, OwnershipError
 
@@ -237,10 +237,10 @@ cdef class Event(Waitable):
         self.waiters += 1
         try:
             if wait:
-                status = wait_for_event(self.raw)
+                status = wait_for_event(self.context.raw, self.raw)
             else:
                 with nogil:
-                    status = cuEventQuery(self.raw)
+                    status = query_event(self.context.raw, self.raw)
         finally:
             _end_wait(self)
         return status
@@ -279,6 +279,8 @@ cdef void _end_wait(Event event) noexcept:
 cdef CUresult _destroy(Event event) noexcept nogil:
     """Destroy the driver's event once; a lent handle stays, and some places allow no call."""
     cdef CUevent handle
+    cdef CUresult status
+    cdef bint pushed = False
     if cudadrv_table.forked:  # its lock may be held by a thread that does not exist here
         return CUDA_SUCCESS
     pthread_mutex_lock(&event.state.issue)
@@ -286,4 +288,8 @@ cdef CUresult _destroy(Event event) noexcept nogil:
     pthread_mutex_unlock(&event.state.issue)
     if handle is NULL or event.lent or event.context.lost:
         return CUDA_SUCCESS
-    return cuEventDestroy(handle)
+    status = enter_context(event.context.raw, &pushed)
+    if status == CUDA_SUCCESS:
+        status = cuEventDestroy(handle)
+        leave_context(pushed)
+    return status

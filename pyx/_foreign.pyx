@@ -1,5 +1,6 @@
 """Streams that exist without us, or are named by something else than their object."""
 
+import operator
 import threading
 
 from cudadrv._context cimport Context, context_of, contexts, default_context
@@ -9,9 +10,9 @@ from cudadrv._driver cimport (
     cuStreamGetPriority,
 )
 from cudadrv._event cimport Event, Waitable
-from cudadrv._ghost cimport bury_orphans, this_thread
+from cudadrv._ghost cimport bury_orphans, is_finished, this_thread
 from cudadrv._ownership cimport (
-    OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, engine, own_snapshot_known, own_stream_close,
+    OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, engine, own_stream_close,
 )
 from cudadrv._stream cimport Stream, open_stream
 
@@ -51,9 +52,10 @@ cdef Stream _wrap(Context context, CUstream handle, int order):
     return stream
 
 
-def stream_from_handle(size_t number, owner):
+def stream_from_handle(handle, owner):
     """See `Stream.from_handle`."""
-    cdef CUstream handle = <CUstream>number
+    cdef size_t number = operator.index(handle)
+    cdef CUstream raw = <CUstream>number
     cdef Context context = default_context()
     cdef unsigned long long identity = 0
     cdef unsigned int flags = 0
@@ -66,12 +68,12 @@ def stream_from_handle(size_t number, owner):
         return per_thread_stream(None)
     context.usable()
     with nogil:
-        context.check(_describe(handle, &found, &identity, &flags, &priority))
+        context.check(_describe(raw, &found, &identity, &flags, &priority))
     context = _context_of_raw(found)
-    stream = _known_stream(context, handle, identity)
+    stream = _known_stream(context, raw, identity)
     if stream is None:
         stream = _wrap(
-            context, handle, OWN_NON_BLOCKING if flags & CU_STREAM_NON_BLOCKING else OWN_BLOCKING)
+            context, raw, OWN_NON_BLOCKING if flags & CU_STREAM_NON_BLOCKING else OWN_BLOCKING)
         stream.identity = identity
         stream.priority = priority
     if stream.owner is None:
@@ -97,8 +99,8 @@ cdef Context _context_of_raw(CUcontext raw):
     for context in contexts():
         if (<Context>context).raw == raw:
             return context
-    raise ValueError("the stream is of a context that cudadrv does not know; use the primary context"
-                     " of its device first: device.context")
+    raise ValueError("the stream is of a context that cudadrv does not know; if that is a device's"
+                     " primary context, use it first: device.context")
 
 
 cdef Stream _known_stream(Context context, CUstream handle, unsigned long long identity):
@@ -122,10 +124,9 @@ cdef Waitable work_of_slot(unsigned int slot):
         for stream in list((<Context>context).streams):
             if stream.order.slot == slot and not stream.closed:
                 # Another thread's default stream cannot be named in this one.
-                return stream.waitable() if stream.thread in (0, threading.get_ident()) else None
+                return stream.waitable() if stream.thread in (0, this_thread()) else None
         for ghost in (<Context>context).ghosts:
             # The slot of one that is known may belong to another stream by now.
-            if ghost.state.recorded and ghost.state.snapshot.slot == slot \
-                    and not own_snapshot_known(engine, &ghost.state.snapshot):
+            if ghost.state.snapshot.slot == slot and not is_finished(ghost):
                 return ghost
     return None

@@ -38,7 +38,8 @@ cdef extern from *:
     unsigned long ghost_this_thread() noexcept nogil
 
 cdef enum:
-    MOST_GHOSTS = 256  # closed streams whose work nobody has waited for
+    NO_SLOT = 0xffffffff
+    MOST_GHOSTS = 256   # closed streams whose work nobody has waited for
 
 cdef struct orphan:
     CUstream handle
@@ -60,6 +61,7 @@ cdef void drop_stream(
 ) noexcept:
     """A stream dies: destroy it if that cannot block, else leave it to `bury_orphans`."""
     cdef CUresult status = CUDA_SUCCESS
+    cdef bint pushed = False
     cdef orphan *node
     global _orphans
     if order.state == OWN_OPEN and not own_stream_known(engine, order) \
@@ -75,7 +77,10 @@ cdef void drop_stream(
         return
     if order.state == OWN_OPEN and ours and not context.lost and not cudadrv_table.forked:
         with nogil:
-            status = cuStreamDestroy(handle)
+            status = enter_context(context.raw, &pushed)
+            if status == CUDA_SUCCESS:
+                status = cuStreamDestroy(handle)
+                leave_context(pushed)
     _forget(order)
     report(status)
 
@@ -83,7 +88,7 @@ cdef void drop_stream(
 cdef void _drop_per_thread(
     Context context, CUstream handle, own_stream *order, unsigned long thread
 ) noexcept:
-    """Only its own thread can name it, so elsewhere only the context can tell when its work ends."""
+    """Only its own thread can name it; elsewhere only the context can tell when its work ends."""
     try:
         if thread == this_thread():
             bury_stream(context, handle, order, False)
@@ -140,7 +145,8 @@ cdef bint bury_stream(Context context, CUstream handle, own_stream *order, bint 
     while status == CUDA_ERROR_NOT_READY:  # it needs a last event
         if farewell is None and not own_stream_known(engine, order):
             farewell = new_event(context, CU_EVENT_DISABLE_TIMING)
-            # Before the stream counts as closed: its tokens then look for the event.
+            # Before the stream counts as closed: its tokens then look for the event, by slot.
+            farewell.state.snapshot.slot = NO_SLOT
             context.ghosts.append(farewell)
         with nogil:
             status = _end(context, handle, order, ours, farewell, &capturing)
@@ -206,12 +212,13 @@ cdef int _forget_ghosts(Context context, Event useless) except -1:
         before = context.ghosts
         kept = []
         for ghost in before:
-            if ghost is not useless and not _is_finished(ghost):
+            if ghost is not useless and not is_finished(ghost):
                 kept.append(ghost)
         if context.ghosts is before:  # no other thread has replaced it
             context.ghosts = kept
             return 0
 
 
-cdef bint _is_finished(Event event) noexcept:
+cdef bint is_finished(Event event) noexcept:
+    """Whether the host knows that the work before a last event is complete."""
     return event.state.recorded and own_snapshot_known(engine, &event.state.snapshot)

@@ -117,7 +117,7 @@ cdef class StreamState:
             raise MemoryError()
 
     def issue(self, *accesses, policy="strict", driver_fails=False, site=0):
-        """Begin an operation on ``(memory, start, stop, mode)`` accesses and let the driver have it.
+        """Begin an operation on ``(memory, start, stop, mode)`` accesses; the driver has it then.
 
         Gives ``("ok", snapshot)``, or the reason of the refusal and the site in the way.
         """
@@ -227,8 +227,11 @@ cdef class MemoryState:
         cdef uint64_t end = self.memory.nbytes if stop is None else stop
         count = own_borrows(&self.engine.engine, self.memory, start, end, found, 64)
         names = {value: name for name, value in MODES.items()}
-        return [(found[i].epoch.slot, found[i].epoch.seq, names[found[i].epoch.mode],
-                 found[i].start, found[i].stop) for i in range(min(count, 64))]
+        listed = []
+        for i in range(min(count, 64)):
+            listed.append((found[i].epoch.slot, found[i].epoch.seq, names[found[i].epoch.mode],
+                           found[i].start, found[i].stop))
+        return listed
 
     def export(self, start, stop, mode, policy="strict", site=0):
         """Borrow bytes for the host: ``("ok", view)`` or the reason and the site in the way."""

@@ -21,7 +21,7 @@ cdef object policy_name(value):
 
 
 cdef int policy_of(object buffer_policy, object context_policy) except -1:
-    """The policy for a borrow: the innermost `with` block's, else the buffer's, else the context's."""
+    """The policy of a borrow: the innermost block's, else the buffer's, else the context's."""
     if _blocks:
         current = _current.get()
         if current is not None:

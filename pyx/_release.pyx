@@ -6,8 +6,6 @@ when the GPU is seen to be idle, and by `reap`, which may block. Stream-ordered 
 stream of the library's own that waits for its users, which never blocks.
 """
 
-from threading import get_ident
-
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdlib cimport free, malloc
 
@@ -21,7 +19,7 @@ from cudadrv._driver cimport (
 )
 from cudadrv._errors cimport report
 from cudadrv._event cimport Event, new_event
-from cudadrv._ghost cimport bury_orphans
+from cudadrv._ghost cimport bury_orphans, is_finished, this_thread
 from cudadrv._ownership cimport (
     OWN_OPEN, engine, own_borrow, own_borrows, own_memory, own_memory_clear, own_snapshot,
     own_snapshot_drop, own_snapshot_take, own_stream_known, pthread_mutex_trylock,
@@ -210,7 +208,7 @@ cdef tuple _stream_of(unsigned int slot):
             if stream.order.slot == slot and stream.order.state == OWN_OPEN:
                 return stream, None
         for ghost in list((<Context>context).ghosts):
-            if ghost.state.snapshot.slot == slot:
+            if ghost.state.snapshot.slot == slot and not is_finished(ghost):
                 return None, ghost
     return None, None
 
@@ -303,7 +301,7 @@ cdef bint _stream_is_idle(Stream stream) except -1:
     cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
     cdef bint pushed = False
     cdef bint idle = False
-    if stream.thread and stream.thread != <unsigned long>get_ident():
+    if stream.thread and stream.thread != this_thread():
         return own_stream_known(engine, stream.order)
     with nogil:
         if pthread_mutex_trylock(stream.order.issue) == 0:

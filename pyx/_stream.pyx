@@ -1,5 +1,6 @@
 """Stream: a queue of work, and the current one of a `with` block."""
 
+import operator
 from contextvars import ContextVar
 
 cimport cython
@@ -48,32 +49,29 @@ cdef class Stream:
     device : Device, optional
         Whose primary context it belongs to; default: the current one.
 
-    Raises
-    ------
-    ValueError
-        The device has no such priority.
+    Raises ValueError if the device has no such priority.
 
     Driver function: cuStreamCreateWithPriority.
     """
 
-    def __init__(self, *, bint blocking=False, int priority=0, device=None):
+    def __init__(self, *, bint blocking=False, priority=0, device=None):
         cdef Context context = context_of(device)
         cdef unsigned int flags = CU_STREAM_DEFAULT if blocking else CU_STREAM_NON_BLOCKING
         cdef CUresult status
         cdef bint pushed = False
         if self.order is not NULL:
             raise TypeError("this Stream exists already")
-        if priority:
+        self.priority = operator.index(priority)
+        if self.priority:
             greatest, least = context.priority_range
-            if not greatest <= priority <= least:
+            if not greatest <= self.priority <= least:
                 raise ValueError(f"priority {priority} is not from {greatest} (first) to {least}")
         make_room(context)
         open_stream(self, context, OWN_BLOCKING if blocking else OWN_NON_BLOCKING)
-        self.priority = priority
         with nogil:
             status = enter_context(context.raw, &pushed)
             if status == CUDA_SUCCESS:
-                status = cuStreamCreateWithPriority(&self.raw, flags, priority)
+                status = cuStreamCreateWithPriority(&self.raw, flags, self.priority)
                 leave_context(pushed)
             context.check(status)
         self.ours = True
@@ -174,6 +172,7 @@ cdef class Stream:
 
     def waitable(self):
         """An event recorded now, of the library's own."""
+        self.usable()
         return self.record_event(new_event(self.context, CU_EVENT_DISABLE_TIMING))
 
     def record(self, Event event=None):
@@ -216,8 +215,7 @@ cdef class Stream:
             if not (<Waitable>work).is_known():
                 self.wait_for((<Waitable>work).event_of())
         else:
-            raise TypeError(
-                f"a stream waits for an Event, a Token or a Stream, not {type(work).__name__}")
+            raise TypeError(f"work must be an Event, Token or Stream, not {type(work).__name__}")
 
     def close(self):
         """Destroy it without waiting; queued work still runs, and keeps its borrows.
@@ -266,9 +264,8 @@ cdef class Stream:
         if self.order.state != OWN_OPEN:
             self.refuse(STREAM_IS_CLOSED)
         if self.thread and self.thread != this_thread():
-            raise ValueError(
-                f"{self!r} belongs to another thread; in this one the driver would take it for this"
-                " thread's own. Use Stream.per_thread() here, or a stream of your own.")
+            raise ValueError(f"{self!r} is another thread's, and the driver would take it for this"
+                             " one's; use Stream.per_thread() here, or a stream of your own")
         return 0
 
     cdef int enter(self, bint *pushed) noexcept nogil:
@@ -280,10 +277,9 @@ cdef class Stream:
         status = enter_context(self.context.raw, pushed)
         if status == CUDA_SUCCESS and self.exposed:
             status = cuStreamIsCapturing(self.raw, &capture)
-            if status == CUDA_SUCCESS and capture == CU_STREAM_CAPTURE_STATUS_NONE:
-                return 0
-            leave_context(pushed[0])
-            return STREAM_IS_CAPTURING if status == CUDA_SUCCESS else status
+            if status != CUDA_SUCCESS or capture != CU_STREAM_CAPTURE_STATUS_NONE:
+                leave_context(pushed[0])
+                return STREAM_IS_CAPTURING if status == CUDA_SUCCESS else status
         return status
 
     cdef int refuse(self, int reason) except -1:
@@ -402,4 +398,3 @@ cdef int open_stream(Stream stream, Context context, int order) except -1:
     if stream.order is NULL:
         raise MemoryError()
     return 0
-

@@ -115,7 +115,7 @@ cdef Event _farewell(Token token):
     cdef Event ghost
     cdef Event event = Event.__new__(Event)
     for ghost in token.stream.context.ghosts:
-        if ghost.state.recorded and ghost.state.snapshot.slot == token.snapshot.slot \
+        if ghost.state.snapshot.slot == token.snapshot.slot \
                 and ghost.state.snapshot.seq >= token.snapshot.seq:
             event.context = ghost.context
             event.raw, event.lent, event.lender = ghost.raw, True, ghost

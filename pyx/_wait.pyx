@@ -6,8 +6,10 @@ first, then with pauses that grow with the time waited, so that a long wait cost
 
 from cpython.exc cimport PyErr_CheckSignals
 
+from cudadrv._context cimport enter_context, leave_context
 from cudadrv._driver cimport (
-    CUDA_ERROR_NOT_READY, CUevent, CUresult, bind_driver, cudadrv_table, cuEventQuery,
+    CUcontext, CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CUevent, CUresult, bind_driver, cudadrv_table,
+    cuEventQuery,
 )
 
 bind_driver(&cudadrv_table)
@@ -39,24 +41,34 @@ cdef enum:
     LONGEST_PAUSE_NS = 500_000
 
 
-cdef CUresult wait_for_event(CUevent event) except *:
+cdef CUresult query_event(CUcontext context, CUevent event) noexcept nogil:
+    """Ask once. The driver refuses where a lost context is current, so ours is."""
+    cdef bint pushed = False
+    cdef CUresult status = enter_context(context, &pushed)
+    if status == CUDA_SUCCESS:
+        status = cuEventQuery(event)
+        leave_context(pushed)
+    return status
+
+
+cdef CUresult wait_for_event(CUcontext context, CUevent event) except *:
     """Wait; give the last answer of cuEventQuery. Raises what a signal handler raises."""
     cdef CUresult status
     cdef int64_t start = wait_now()
     while True:
         with nogil:
-            status = _ask(event, start)
+            status = _ask(context, event, start)
         if status != CUDA_ERROR_NOT_READY:
             return status
         PyErr_CheckSignals()
 
 
-cdef CUresult _ask(CUevent event, int64_t start) noexcept nogil:
+cdef CUresult _ask(CUcontext context, CUevent event, int64_t start) noexcept nogil:
     cdef int64_t entered = wait_now()
     cdef int64_t now = entered
     cdef CUresult status
     while True:
-        status = cuEventQuery(event)
+        status = query_event(context, event)
         if status != CUDA_ERROR_NOT_READY or now - entered > SIGNALS_NS:
             return status
         if now - start > SPIN_NS:

@@ -3,6 +3,9 @@
 import ctypes
 import gc
 import os
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +15,9 @@ import pytest
 SCHEDULES = ("eager", "lazy", "random")
 HERE = Path(__file__).parent
 # These need no driver, or start their own.
-WITHOUT_DRIVER = ("architecture", "conformance", "docs", "ownership", "packaging", "typing")
+WITHOUT_DRIVER = (
+    *("architecture", "conformance", "docs", "loading", "ownership", "packaging", "typing"),
+)
 
 
 def pytest_addoption(parser):
@@ -68,8 +73,8 @@ def driver(request) -> Iterator[str]:
     before = testing.live_objects()
     yield request.param
     testing.configure("fault=none")
+    _settle(device)
     if not request.node.get_closest_marker("leaks"):
-        _settle(device)
         after = testing.live_objects()
         assert after == before, f"leaked: {before} became {after}. {cu.memory_report()}"
 
@@ -120,6 +125,7 @@ def gate(driver) -> Iterator[Gate]:
     gate = Gate()
     yield gate
     gate.open()
+    gate.flag = None  # pytest keeps the gate until after the leak check
 
 
 @pytest.fixture
@@ -159,3 +165,35 @@ def no_driver_calls(*functions: str):
 def unchanged():
     """A context manager that fails if the driver was called inside it."""
     return no_driver_calls
+
+
+class Script:
+    """Runs programs in processes of their own, for what a process does not survive."""
+
+    def __init__(self, driver: str):
+        self.environment = dict(os.environ, PYTHONPATH=str(HERE.parent))
+        self.environment["CUDADRV_DRIVER"] = "cuda" if driver == "cuda" else "software"
+        if driver in SCHEDULES:
+            self.environment["CUDADRV_SOFTWARE"] = f"schedule={driver},seed=7"
+
+    def run(self, program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
+            env=self.environment | environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    def quiet(self, program: str, **environment: str) -> str:
+        """Run a program that must end well and write nothing but its output, which is returned."""
+        done = self.run(program, **environment)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+
+@pytest.fixture
+def script(request) -> Script:
+    """Programs in processes of their own, under the test's schedule if it has one."""
+    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    return Script(parameters.get("driver", ""))

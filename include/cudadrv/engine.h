@@ -226,4 +226,161 @@ static inline void own_stream_release(own_engine *engine, own_stream *stream) {
     own_unlock(engine);
 }
 
+/* ---- clocks ---- */
+
+static inline void own_snapshot_of_(const own_stream *stream, own_snapshot *snapshot) {
+    snapshot->clock = own_clock_share(stream->clock);
+    snapshot->slot = stream->slot;
+    snapshot->seq = stream->settled;
+}
+
+static inline void own_snapshot_drop(own_engine *engine, own_snapshot *snapshot) {
+    if (snapshot->clock) {
+        own_lock(engine);
+        own_clock_drop(snapshot->clock);
+        own_unlock(engine);
+        snapshot->clock = NULL;
+    }
+}
+
+static inline int own_join_(own_stream *stream, const own_snapshot *news) {
+    own_clock *joined;
+    if (!own_clock_join(stream->clock, news, &joined)) {
+        return 0;
+    }
+    own_clock_drop(stream->clock);
+    stream->clock = joined;
+    return 1;
+}
+
+/* The stream's clock with what the default stream's rules order before its next operation. The
+ * caller owns it, and installs it only when the driver has that operation: until then nothing has
+ * waited. Gives 0 without memory. */
+static inline int own_view_(const own_stream *stream, own_clock **view) {
+    const own_stream *legacy = stream->domain->legacy;
+    own_clock *clock = own_clock_share(stream->clock);
+    const own_stream *other = NULL;
+    if (stream->order == OWN_LEGACY) {
+        other = stream->domain->streams;
+    } else if (stream->order == OWN_BLOCKING && legacy && stream->legacy_seen < legacy->uses) {
+        other = legacy;
+    }
+    while (other) {
+        if (other->order != OWN_NON_BLOCKING && other != stream && other->state == OWN_OPEN) {
+            own_snapshot news = {other->clock, other->settled, other->slot};
+            own_clock *joined;
+            int ok = own_clock_join(clock, &news, &joined);
+            own_clock_drop(clock);
+            if (!ok) {
+                return 0;
+            }
+            clock = joined;
+        }
+        other = stream->order == OWN_LEGACY ? other->next : NULL;
+    }
+    *view = clock;
+    return 1;
+}
+
+/* The driver has an operation of the stream that was checked with this view, which is given away.
+ */
+static inline void own_use_(own_stream *stream, own_clock *view) {
+    own_clock_drop(stream->clock);
+    stream->clock = view;
+    stream->uses++;
+    if (stream->domain->legacy) {
+        stream->legacy_seen = stream->domain->legacy->uses;
+    }
+}
+
+/* The driver has recorded an event on the stream, or made it wait, and its issue lock is held.
+ * Gives 0 without memory: then less is known than could be. */
+static inline int own_use(own_engine *engine, own_stream *stream) {
+    own_clock *view;
+    own_lock(engine);
+    int ok = own_view_(stream, &view);
+    if (ok) {
+        own_use_(stream, view);
+    }
+    own_unlock(engine);
+    return ok;
+}
+
+/* The stream's work that the driver has by now. */
+static inline void own_snapshot_take(own_engine *engine, const own_stream *stream,
+                                     own_snapshot *snapshot) {
+    own_lock(engine);
+    own_snapshot_of_(stream, snapshot);
+    own_unlock(engine);
+}
+
+/* The driver has recorded the event on the stream; both issue locks are held. */
+static inline void own_record(own_engine *engine, const own_stream *stream, own_event *event) {
+    own_lock(engine);
+    own_clock_drop(event->snapshot.clock);
+    own_snapshot_of_(stream, &event->snapshot);
+    event->recorded++;
+    own_unlock(engine);
+}
+
+/* As own_record, for a point of the stream's work that is already past. */
+static inline void own_record_as(own_engine *engine, const own_snapshot *as_of, own_event *event) {
+    own_lock(engine);
+    own_clock_drop(event->snapshot.clock);
+    event->snapshot = *as_of;
+    own_clock_share(as_of->clock);
+    event->recorded++;
+    own_unlock(engine);
+}
+
+static inline void own_snapshot_copy(own_engine *engine, const own_snapshot *from,
+                                     own_snapshot *to) {
+    own_lock(engine);
+    *to = *from;
+    own_clock_share(to->clock);
+    own_unlock(engine);
+}
+
+/* The stream waits for what the snapshot stands for. Gives 0, and changes nothing, without memory:
+ * then the driver may wait, and nobody relies on it. */
+static inline int own_join(own_engine *engine, own_stream *stream, const own_snapshot *news) {
+    own_lock(engine);
+    int ok = own_join_(stream, news);
+    own_unlock(engine);
+    return ok;
+}
+
+/* The host has seen that what the snapshot stands for is complete. */
+static inline void own_join_host(own_engine *engine, const own_snapshot *news) {
+    own_lock(engine);
+    for (uint32_t i = 0; news->clock && i < news->clock->size; i++) {
+        if (engine->slots[i].done < news->clock->seq[i]) {
+            engine->slots[i].done = news->clock->seq[i];
+        }
+    }
+    if (news->seq && engine->slots[news->slot].done < news->seq) {
+        engine->slots[news->slot].done = news->seq;
+    }
+    own_unlock(engine);
+}
+
+/* Whether the host knows that operation `seq` of the slot is complete. */
+static inline int own_known(own_engine *engine, uint32_t slot, uint64_t seq) {
+    own_lock(engine);
+    int known = own_known_(engine, slot, seq);
+    own_unlock(engine);
+    return known;
+}
+
+/* Whether the host knows that everything that the snapshot stands for is complete. */
+static inline int own_snapshot_known(own_engine *engine, const own_snapshot *snapshot) {
+    own_lock(engine);
+    int known = own_known_(engine, snapshot->slot, snapshot->seq);
+    for (uint32_t i = 0; known && snapshot->clock && i < snapshot->clock->size; i++) {
+        known = own_known_(engine, i, snapshot->clock->seq[i]);
+    }
+    own_unlock(engine);
+    return known;
+}
+
 #endif

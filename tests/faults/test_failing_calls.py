@@ -1,0 +1,206 @@
+"""Driver calls that fail: the exception names the call, and the state is as before."""
+
+import gc
+import pickle
+import warnings
+
+import pytest
+
+import cudadrv as cu
+
+pytestmark = [pytest.mark.software_only, pytest.mark.usefixtures("driver")]
+
+NOT_PERMITTED, OUT_OF_MEMORY = 800, 2
+
+
+@pytest.fixture
+def fault(driver):
+    """Lets the next call of a driver function fail."""
+    from cudadrv import testing
+
+    def fault(function: str, status: int = NOT_PERMITTED) -> None:
+        testing.configure(f"fault={function}:1:{status}")
+
+    yield fault
+    testing.configure("fault=none")
+
+
+@pytest.fixture
+def busy(stream, gate):
+    """A stream with pending work."""
+    gate.hold(stream)
+    return stream
+
+
+def made_context() -> None:
+    cu.Context.create(cu.Device(0))
+
+
+CALLS = {
+    "cuDeviceGetCount": lambda stream, event: cu.Device.count(),
+    "cuDeviceGet": lambda stream, event: cu.Device(0),
+    "cuDeviceGetName": lambda stream, event: stream.device.name,
+    "cuDeviceGetAttribute": lambda stream, event: stream.device.attribute("warp_size"),
+    "cuDeviceTotalMem": lambda stream, event: stream.device.total_memory,
+    "cuDeviceGetUuid": lambda stream, event: stream.device.uuid,
+    "cuDriverGetVersion": lambda stream, event: cu.driver_info(),
+    "cuCtxGetStreamPriorityRange": lambda stream, event: stream.context.priority_range,
+    "cuCtxSynchronize": lambda stream, event: stream.context.synchronize(),
+    "cuCtxPushCurrent": lambda stream, event: stream.context.__enter__(),
+    "cuCtxCreate": lambda stream, event: made_context(),
+    "cuStreamCreateWithPriority": lambda stream, event: cu.Stream(),
+    "cuStreamQuery": lambda stream, event: stream.synchronize(),
+    "cuStreamWaitEvent": lambda stream, event: stream.wait(event),
+    "cuStreamDestroy": lambda stream, event: stream.close(),
+    "cuEventCreate": lambda stream, event: cu.Event(),
+    "cuEventRecord": lambda stream, event: stream.record(event),
+    "cuEventQuery": lambda stream, event: event.synchronize(),
+    "cuEventElapsedTime": lambda stream, event: event.elapsed_ms(event),
+}
+EXPORTED = {
+    "cuDeviceGetUuid": "cuDeviceGetUuid_v2",
+    "cuDeviceTotalMem": "cuDeviceTotalMem_v2",
+    "cuCtxPushCurrent": "cuCtxPushCurrent_v2",
+    "cuCtxCreate": "cuCtxCreate_v2",
+    "cuStreamDestroy": "cuStreamDestroy_v2",
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_the_error_names_the_call(stream, fault, call):
+    event = stream.record(cu.Event(timing=True))
+    event.synchronize()
+    fault(EXPORTED.get(call, call))
+    with pytest.raises(cu.CudaError) as caught:
+        CALLS[call](stream, event)
+    assert caught.value.call == call
+    assert caught.value.status is cu.CUresult.CUDA_ERROR_NOT_PERMITTED
+    assert str(caught.value).startswith(f"{call}: CUDA_ERROR_NOT_PERMITTED (800): ")
+    if call != "cuCtxPushCurrent":
+        CALLS[call](stream, event)  # once is not for ever
+
+
+@pytest.mark.parametrize(
+    ("call", "make"),
+    [
+        ("cuStreamCreateWithPriority", cu.Stream),
+        ("cuEventCreate", cu.Event),
+        ("cuCtxCreate_v2", made_context),
+    ],
+)
+def test_out_of_memory(fault, call, make):
+    fault(call, OUT_OF_MEMORY)
+    with pytest.raises(cu.CudaOutOfMemoryError) as caught:
+        make()
+    assert isinstance(caught.value, MemoryError)
+
+
+def test_a_failed_record_changes_nothing(stream, other, fault):
+    buffer = cu.LockedBuffer.zeros(16)
+    event = stream.record(cu.Event())
+    buffer.fill_async(1, stream)
+    fault("cuEventRecord")
+    with pytest.raises(cu.CudaError):
+        stream.record(event)
+    other.wait(event)
+    with pytest.raises(cu.BufferBorrowedError):  # it is as recorded before the fill
+        buffer.fill_async(2, other)
+
+
+def test_a_failed_wait_orders_nothing(stream, other, fault):
+    buffer = cu.LockedBuffer.zeros(16)
+    buffer.fill_async(1, stream)
+    event = stream.record()
+    fault("cuStreamWaitEvent")
+    with pytest.raises(cu.CudaError):
+        other.wait(event)
+    with pytest.raises(cu.BufferBorrowedError):
+        buffer.fill_async(2, other)
+
+
+@pytest.mark.parametrize("call", ["cuStreamQuery", "cuEventQuery"])
+def test_a_failed_synchronization_proves_nothing(busy, gate, fault, call):
+    buffer = cu.LockedBuffer.zeros(16)
+    buffer.fill_async(1, busy)
+    fault(call)
+    with pytest.raises(cu.CudaError):
+        busy.synchronize()
+    assert buffer.borrowed
+    gate.open()
+    busy.synchronize()
+    assert not buffer.borrowed
+
+
+@pytest.mark.parametrize("call", ["cuEventCreate", "cuEventRecord", "cuStreamDestroy_v2"])
+def test_a_close_that_failed_can_be_repeated(busy, gate, fault, call):
+    buffer = cu.LockedBuffer.zeros(16)
+    token = buffer.fill_async(1, busy)
+    fault(call)
+    with pytest.raises(cu.CudaError):
+        busy.close()
+    assert not busy.closed
+    busy.close()
+    assert not token.done
+    gate.open()
+    token.wait()
+    assert buffer[0] == 1
+
+
+def test_errors_can_be_pickled(fault):
+    fault("cuEventCreate")
+    with pytest.raises(cu.CudaError) as caught:
+        cu.Event()
+    copied = pickle.loads(pickle.dumps(caught.value))
+    assert (str(copied), copied.status, copied.call) == (
+        str(caught.value),
+        caught.value.status,
+        caught.value.call,
+    )
+
+
+def dying(make) -> list[warnings.WarningMessage]:
+    """What is said when the result of a function dies."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        make()
+        gc.collect()
+    return said
+
+
+@pytest.mark.leaks
+def test_destructors_warn(fault):
+    stream, event = [cu.Stream()], [cu.Event()]
+    fault("cuStreamDestroy_v2")
+    (said,) = dying(stream.clear)
+    assert said.category is cu.CudaWarning
+    assert str(said.message).startswith("cuStreamDestroy: CUDA_ERROR_NOT_PERMITTED (800)")
+    fault("cuEventDestroy_v2")
+    (said,) = dying(event.clear)
+    assert said.category is cu.CudaWarning
+    assert str(said.message).startswith("cuEventDestroy: CUDA_ERROR_NOT_PERMITTED (800)")
+
+
+@pytest.mark.leaks
+def test_warnings_that_are_errors_go_where_destructors_report(fault, monkeypatch):
+    reported = []
+    monkeypatch.setattr("sys.unraisablehook", reported.append)
+    event = [cu.Event()]
+    fault("cuEventDestroy_v2")
+    event.clear()
+    assert [each.exc_type for each in reported] == [cu.CudaWarning]
+
+
+@pytest.mark.leaks
+def test_a_stream_that_died_fails_alone(gate, fault):
+    """Not the call that sees to it, which is somebody else's."""
+    stream, buffer = cu.Stream(), cu.LockedBuffer.zeros(16)
+    gate.hold(stream)
+    buffer.fill_async(1, stream)
+    del stream
+    fault("cuEventRecord")
+    (said,) = dying(lambda: cu.Stream().close())
+    assert said.category is cu.CudaWarning
+    assert "a stream that died with unfinished work could not be destroyed" in str(said.message)
+    gate.open()
+    cu.Device(0).synchronize()
+    assert not buffer.borrowed

@@ -1,0 +1,182 @@
+"""A sticky error: the context is lost, and cudadrv makes no more driver calls in it.
+
+In processes of their own, because nothing brings the context back.
+"""
+
+import pytest
+
+pytestmark = pytest.mark.software_only
+
+# A fill is unfinished, another one is known to be complete, and then the context is lost.
+HEAD = """
+    import gc
+    import cudadrv as cu
+    from cudadrv import testing
+    testing.configure("schedule=lazy")
+    stream, event, timed = cu.Stream(), cu.Event(), cu.Event(timing=True)
+    stream.record(event)
+    stream.record(timed)
+    locked, device = cu.LockedBuffer.zeros(16, name="l"), cu.DeviceBuffer(16)
+    locked.fill_async(1, stream).wait()
+    token = device.fill_async(1, stream)
+    context = stream.context
+
+    def lose(status=700):
+        testing.configure(f"fault=cuStreamQuery:1:{status}")
+        try:
+            stream.synchronize()
+        except cu.ContextLostError as error:
+            return error
+        raise AssertionError("not lost")
+"""
+
+
+@pytest.mark.parametrize("status", [214, 700, 702, 710, 714, 715, 716, 717, 718, 719, 709])
+def test_these_are_sticky(script, status):
+    script.quiet(
+        HEAD
+        + f"""
+    error = lose({status})
+    assert error.status == {status} and error.call == "cuStreamQuery", error
+    """
+    )
+
+
+def test_others_are_not(script):
+    script.quiet(
+        HEAD
+        + """
+    testing.configure("fault=cuStreamQuery:1:800")
+    try:
+        stream.synchronize()
+    except cu.ContextLostError:
+        raise
+    except cu.CudaError:
+        pass
+    stream.synchronize()
+    """
+    )
+
+
+def test_the_suspects_are_what_was_not_known_to_be_complete(script):
+    script.quiet(
+        HEAD
+        + """
+    error = lose()
+    (suspect,) = error.suspects
+    assert suspect.startswith("fill_async on Stream"), suspect
+    assert "queued at <string>:" in suspect, suspect
+    assert suspect in str(error)
+    """
+    )
+
+
+def test_long_queues_name_the_last_and_count_the_others(script):
+    script.quiet(
+        HEAD
+        + """
+    for _ in range(99):
+        device.fill_async(1, stream)
+    error = lose()
+    assert len(error.suspects) == 32
+    assert "(and 68 before those listed)" in error.suspects[0], error.suspects[0]
+    """
+    )
+
+
+CALLS = """
+    context.synchronize() | context.priority_range | context.__enter__() | cu.Stream()
+    cu.Stream.legacy() | cu.Stream.per_thread() | cu.Stream.from_handle(stream_handle)
+    stream.synchronize() | stream.done | stream.record() | stream.record(event) | stream.handle
+    stream.wait(event) | stream.wait(token) | stream.wait(stream) | stream.__enter__()
+    cu.Event() | event.synchronize() | event.done | timed.elapsed_ms(timed)
+    token.done | token.wait() | cu.DeviceBuffer(4) | cu.LockedBuffer(4)
+    device.fill_async(1, stream) | device.fill(1)
+"""
+
+
+def test_every_call_is_refused_and_none_reaches_the_driver(script):
+    calls = [call.strip() for line in CALLS.strip().splitlines() for call in line.split("|")]
+    script.quiet(
+        HEAD
+        + f"""
+    stream_handle = int(stream)
+    lose()
+    bad = []
+    for call in {calls!r}:
+        before = testing.calls()
+        try:
+            eval(call)
+        except cu.ContextLostError:
+            pass
+        except BaseException as error:
+            bad.append((call, repr(error)))
+        else:
+            bad.append((call, "nothing"))
+        # Which device is meant may be asked for: that uses no context.
+        if testing.calls() != before and not call.startswith("cu."):
+            bad.append((call, "called the driver"))
+    assert not bad, bad
+    """
+    )
+
+
+def test_closing_and_dying_are_quiet_and_make_no_call(script):
+    script.quiet(
+        HEAD
+        + """
+    own = cu.Context.create(cu.Device(0))
+    lose()
+    before = testing.calls()
+    stream.close()
+    event.close()
+    locked.close()
+    assert stream.closed and event.closed
+    del stream, event, timed, locked, device, token
+    gc.collect()
+    assert testing.calls() == before
+    """
+    )
+
+
+def test_blocks_are_left_quietly(script):
+    script.quiet(
+        HEAD
+        + """
+    with context, stream:
+        lose()
+    """
+    )
+
+
+@pytest.mark.xfail(strict=True, reason="buffers refuse every use of a lost context's memory")
+def test_page_locked_memory_stays_readable(script):
+    script.quiet(
+        HEAD
+        + """
+    lose()
+    assert locked.to_numpy().tolist() == [1] * 16
+    """
+    )
+
+
+def test_exit_is_quiet(script):
+    script.quiet(HEAD + "    lose()\n")
+
+
+def test_streams_that_died_before(script):
+    """They stand in the way of nobody."""
+    script.quiet(
+        HEAD
+        + """
+    own = cu.Context.create(cu.Device(0))
+    with own:
+        theirs = cu.Stream()
+    dying = cu.Stream()
+    device.close() if not device.borrowed else None
+    cu.LockedBuffer.zeros(16).fill_async(1, dying)
+    del dying
+    lose()
+    gc.collect()
+    """
+    )

@@ -1,0 +1,103 @@
+"""The interpreter ends, in any order, with anything still alive: quietly."""
+
+import itertools
+
+import pytest
+
+HEAD = """
+    import sys
+    import cudadrv as cu
+"""
+THINGS = {
+    "stream": "cu.Stream()",
+    "event": "cu.Stream().record()",
+    "buffer": "cu.LockedBuffer.zeros(16)",
+    "token": "cu.LockedBuffer.zeros(16).fill_async(1, cu.Stream())",
+}
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(THINGS)), ids="-".join)
+def test_globals_in_any_order(script, order):
+    script.quiet(HEAD + "".join(f"    {name} = {THINGS[name]}\n" for name in order))
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "view = memoryview(cu.LockedBuffer.zeros(16))",
+        "import numpy; view = numpy.asarray(cu.LockedBuffer.zeros(16))",
+        "block = cu.LockedBuffer.zeros(16).write(); array = block.__enter__()",
+        "stream = cu.Stream(); stream.__enter__()",
+        "context = cu.Context.create(cu.Device(0)); context.__enter__(); stream = cu.Stream()",
+        "legacy, mine = cu.Stream.legacy(), cu.Stream.per_thread(); legacy.wait(mine)",
+        "token = cu.LockedBuffer.zeros(16).fill_async(1, cu.Stream.per_thread())",
+        "sys.stream = cu.Stream()",
+        "sys.modules['kept'] = cu.LockedBuffer.zeros(16).fill_async(1, cu.Stream())",
+        "import atexit; stream = cu.Stream(); atexit.register(stream.synchronize)",
+        "import builtins; builtins.kept = [cu.Event(), cu.Stream(), cu.DeviceBuffer(4)]",
+    ],
+)
+def test_with_something_alive(script, last):
+    script.quiet(HEAD + "    " + last)
+
+
+def test_in_cycles(script):
+    script.quiet(
+        HEAD
+        + """
+    class Node:
+        pass
+    nodes = []
+    for _ in range(10):
+        node = Node()
+        node.me, node.stream = node, cu.Stream()
+        node.token = cu.LockedBuffer.zeros(16).fill_async(1, node.stream)
+        node.event = node.stream.record()
+    """
+    )
+
+
+def test_while_threads_work(script):
+    script.quiet(
+        HEAD
+        + """
+    import threading, time
+    def work():
+        stream, buffer = cu.Stream(), cu.LockedBuffer.zeros(16)
+        while True:
+            buffer.fill_async(1, stream).wait()
+    for _ in range(3):
+        threading.Thread(target=work, daemon=True).start()
+    time.sleep(0.1)
+    """
+    )
+
+
+def test_with_work_that_never_ends(script):
+    script.quiet(
+        HEAD
+        + """
+    import ctypes
+    stream, flag = cu.Stream(), cu.LockedBuffer.zeros(1, "u4")
+    wait = ctypes.CDLL(cu.driver_info().path).cuStreamWaitValue32_v2
+    wait.argtypes = [ctypes.c_void_p, ctypes.c_ulonglong, ctypes.c_uint, ctypes.c_uint]
+    with stream.device:
+        assert wait(stream.handle, flag.address, 1, 0) == 0
+    token = cu.LockedBuffer.zeros(16).fill_async(1, stream)
+    import atexit
+    flag_view = memoryview(flag)
+    atexit.register(lambda: flag_view.__setitem__(0, 1))
+    """
+    )
+
+
+def test_after_an_exception(script):
+    done = script.run(
+        HEAD
+        + """
+    with cu.Device(0), cu.Stream() as stream:
+        cu.LockedBuffer.zeros(16).fill_async(1)
+        raise SystemExit(3)
+    """
+    )
+    assert (done.returncode, done.stderr) == (3, "")

@@ -1,0 +1,62 @@
+"""Opening and closing streams for ever leaves nothing behind."""
+
+import gc
+
+import pytest
+
+import cudadrv as cu
+
+ROUNDS = 1000
+
+
+@pytest.fixture
+def buffer(driver):
+    buffer = cu.LockedBuffer.zeros(ROUNDS)
+    yield buffer
+    cu.Device(0).synchronize()
+    buffer.close()
+
+
+def test_idle_streams(driver):
+    for _ in range(ROUNDS):
+        cu.Stream().close()
+    for _ in range(ROUNDS):
+        cu.Stream()
+
+
+@pytest.mark.software_only
+@pytest.mark.parametrize("how", ["closed", "dropped"])
+def test_streams_with_pending_work(driver, buffer, how):
+    """The driver's objects, and the engine's, stay bounded though nobody ever waits."""
+    from cudadrv import testing
+
+    before = testing.live_objects()
+    most = 0
+    for index in range(ROUNDS):
+        stream = cu.Stream()
+        buffer[index : index + 1].fill_async(index % 100, stream)
+        if how == "closed":
+            stream.close()
+        del stream
+        now = testing.live_objects()
+        most = max(most, now["events"] - before["events"], now["streams"] - before["streams"])
+    assert most < 300
+    cu.Device(0).synchronize()
+    gc.collect()
+    assert buffer.to_numpy().tolist() == [index % 100 for index in range(ROUNDS)]
+
+
+def test_events(stream):
+    for _ in range(ROUNDS):
+        stream.record().synchronize()
+    event = cu.Event()
+    for _ in range(ROUNDS):
+        stream.record(event)
+
+
+def test_contexts(driver):
+    for _ in range(20):
+        context = cu.Context.create(cu.Device(0))
+        with context:
+            cu.Stream().record().synchronize()
+        del context

@@ -1,0 +1,71 @@
+"""Importing cudadrv loads no driver; the first use does, once."""
+
+
+def test_import_opens_no_library(script):
+    assert not script.quiet("""
+        import cudadrv
+        with open("/proc/self/maps") as maps:
+            print(*[line for line in maps if "libcuda" in line or "_softdriver" in line])
+    """).strip()
+
+
+def test_first_use_opens_one(script):
+    assert "_softdriver" in script.quiet("""
+        import cudadrv
+        cudadrv.driver_info()
+        with open("/proc/self/maps") as maps:
+            print(*[line for line in maps if "_softdriver" in line])
+    """)
+
+
+def test_the_environment_is_read_on_first_use(script):
+    program = """
+        import os, cudadrv
+        os.environ["CUDADRV_DRIVER"] = "software"
+        print(cudadrv.driver_info().is_software)
+    """
+    assert script.quiet(program, CUDADRV_DRIVER="/no/such/file") == "True\n"
+
+
+def test_a_driver_that_failed_can_be_replaced(script):
+    program = """
+        import os, cudadrv
+        try:
+            cudadrv.driver_info()
+        except cudadrv.DriverNotFoundError:
+            os.environ["CUDADRV_DRIVER"] = "software"
+        print(cudadrv.driver_info().is_software)
+    """
+    assert script.quiet(program, CUDADRV_DRIVER="/no/such/file") == "True\n"
+
+
+def test_threads_that_use_it_first_open_it_once(script):
+    assert (
+        script.quiet("""
+        import threading
+        import cudadrv as cu
+        found = []
+        def use():
+            found.append(cu.Device(0).context)
+        threads = [threading.Thread(target=use) for _ in range(8)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        print(len(found), len(set(map(id, found))))
+    """)
+        == "8 1\n"
+    )
+
+
+def test_a_child_of_a_process_that_used_no_driver_can_use_one(script):
+    assert (
+        script.quiet("""
+        import os
+        import cudadrv as cu
+        child = os.fork()
+        if child == 0:
+            cu.Stream().synchronize()
+            os._exit(0)
+        print(os.waitpid(child, 0)[1])
+    """)
+        == "0\n"
+    )

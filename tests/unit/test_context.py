@@ -1,0 +1,164 @@
+"""Context: the primary one, those of one's own, and ``with context:``."""
+
+import ctypes
+import gc
+import weakref
+
+import pytest
+
+import cudadrv as cu
+
+
+def current() -> int | None:
+    context = ctypes.c_void_p()
+    ctypes.CDLL(cu.driver_info().path).cuCtxGetCurrent(ctypes.byref(context))
+    return context.value
+
+
+def new_context() -> cu.Context:
+    return cu.Context.create(cu.Device(0))
+
+
+def test_contexts_come_from_devices(driver):
+    with pytest.raises(TypeError, match=r"Context\.create"):
+        cu.Context()
+    assert cu.Device(0).context.primary
+
+
+def test_priorities(driver):
+    greatest, least = cu.Device(0).context.priority_range
+    assert greatest <= 0 <= least or greatest <= least == 0
+
+
+def test_making_one_leaves_the_current_one(driver):
+    before = current()
+    cu.Context.create(cu.Device(0))
+    assert current() == before
+
+
+def test_with_makes_it_current_and_the_default(driver):
+    context = new_context()
+    before = current()
+    with context:
+        inside = current()
+        assert inside not in (before, None)
+        assert cu.Stream().context is context
+        assert cu.Event().context is context
+        with cu.Device(0):
+            assert current() != inside
+            assert cu.Stream().context is cu.Device(0).context
+        assert current() == inside
+    assert current() == before
+    assert cu.Stream().context is cu.Device(0).context
+
+
+def test_blocks_end_in_reverse_order(driver):
+    context = new_context()
+    before = current()
+    device = cu.Device(0)
+    context.__enter__()
+    device.__enter__()
+    with pytest.raises(RuntimeError, match="reverse order"):
+        context.__exit__(None, None, None)
+    device.__exit__(None, None, None)
+    context.__exit__(None, None, None)
+    with pytest.raises(RuntimeError, match="reverse order"):
+        context.__exit__(None, None, None)
+    assert current() == before
+
+
+def test_it_lives_as_long_as_what_is_in_it(driver):
+    context = new_context()
+    with context:
+        stream = cu.Stream()
+        event = stream.record()
+    alive = weakref.ref(context)
+    del context, stream
+    assert alive() is not None
+    event.synchronize()
+    del event
+    assert alive() is None
+
+
+def test_its_default_stream_does_not_keep_it_alive(driver):
+    own = new_context()
+    with own:
+        assert cu.Stream.legacy() is cu.Stream.legacy()
+    alive = weakref.ref(own)
+    del own
+    gc.collect()
+    assert alive() is None
+
+
+def test_objects_of_two_contexts_do_not_mix(driver):
+    context = new_context()
+    with context:
+        event = cu.Event()
+    with pytest.raises(ValueError, match="of another context"):
+        cu.Stream().record(event)
+
+
+def test_waits_cross_contexts(driver):
+    context = new_context()
+    with context:
+        theirs = cu.Stream()
+    mine = cu.Stream()
+    mine.wait(theirs)
+    theirs.wait(mine.record())
+    mine.synchronize()
+    theirs.synchronize()
+
+
+def test_synchronize_makes_all_its_work_known(stream, other, gate):
+    buffers = [cu.LockedBuffer.zeros(16) for _ in range(2)]
+    for each, buffer in zip((stream, other), buffers, strict=True):
+        gate.hold(each)
+        buffer.fill_async(1, each)
+    gate.open()
+    stream.close()
+    cu.Device(0).synchronize()
+    assert not any(buffer.borrowed for buffer in buffers)
+
+
+def test_synchronize_covers_streams_that_died(driver):
+    buffer = cu.LockedBuffer.zeros(16)
+    buffer.fill_async(1, cu.Stream())
+    gc.collect()
+    cu.Device(0).synchronize()
+    assert not buffer.borrowed
+
+
+def test_ordering_of_a_context_is_a_policy(driver):
+    context = new_context()
+    assert context.ordering is None
+    context.ordering = "wait"
+    assert context.ordering == "wait"
+    context.ordering = None
+    with pytest.raises(ValueError, match="'strict', 'wait', 'unchecked'"):
+        context.ordering = "never"
+    with pytest.raises(TypeError):
+        context.ordering = ["wait"]
+
+
+@pytest.mark.software_only
+def test_a_context_that_dies_with_unfinished_work_is_left_and_says_so(script):
+    """Destroying it would block in a destructor."""
+    script.quiet("""
+        import gc, warnings
+        import cudadrv as cu
+        from cudadrv import testing
+        testing.configure("schedule=lazy")
+        context = cu.Context.create(cu.Device(0))
+        buffer = cu.LockedBuffer.zeros(16)
+        with context:
+            stream = cu.Stream()
+            buffer.fill_async(1, stream)
+            stream.close()
+        del stream
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            del context
+            gc.collect()
+        assert [each.category for each in said] == [cu.CudaWarning], said
+        assert "unfinished work" in str(said[0].message)
+    """)

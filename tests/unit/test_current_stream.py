@@ -1,0 +1,103 @@
+"""``with stream:`` — the current stream, by context and by task."""
+
+import asyncio
+import contextvars
+import threading
+
+import pytest
+
+import cudadrv as cu
+
+
+def fill(buffer: cu.LockedBuffer) -> cu.Token:
+    return buffer.fill_async(1)
+
+
+@pytest.fixture
+def buffer(driver):
+    buffer = cu.LockedBuffer.zeros(16)
+    yield buffer
+    cu.Device(0).synchronize()
+    buffer.close()
+
+
+def test_calls_without_a_stream_use_it(stream, other, buffer):
+    with stream:
+        token = fill(buffer)
+        assert token.stream is stream
+        with other:
+            other.wait(token)
+            assert fill(buffer).stream is other
+        stream.wait(other)
+        assert fill(buffer).stream is stream
+    with pytest.raises(TypeError, match="needs a stream"):
+        fill(buffer)
+
+
+def test_an_argument_comes_first(stream, other, buffer):
+    with stream:
+        assert buffer.fill_async(1, other).stream is other
+
+
+def test_blocks_end_in_reverse_order(stream, other):
+    stream.__enter__()
+    other.__enter__()
+    with pytest.raises(RuntimeError, match="reverse order"):
+        stream.__exit__(None, None, None)
+    other.__exit__(None, None, None)
+    stream.__exit__(None, None, None)
+    with pytest.raises(RuntimeError, match="reverse order"):
+        stream.__exit__(None, None, None)
+
+
+def test_a_stream_of_another_context_is_passed_over(stream, buffer):
+    with cu.Context.create(cu.Device(0)):
+        foreign = cu.Stream()
+    device = cu.DeviceBuffer(16)
+    with stream, foreign:
+        assert device.fill_async(1).stream is stream
+    cu.Device(0).synchronize()
+
+
+def test_exceptions_leave_the_block(stream, buffer):
+    with pytest.raises(ZeroDivisionError), stream:
+        1 / 0  # noqa: B018
+    with pytest.raises(TypeError):
+        fill(buffer)
+
+
+def test_new_threads_start_without(stream, buffer):
+    found = []
+
+    def run():
+        try:
+            fill(buffer)
+        except TypeError as error:
+            found.append(error)
+
+    with stream:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    assert len(found) == 1
+
+
+def test_a_copied_context_takes_it_along(stream, buffer):
+    with stream:
+        copied = contextvars.copy_context()
+    assert copied.run(fill, buffer).stream is stream
+
+
+def test_tasks_have_their_own(stream, other):
+    async def use(mine: cu.Stream) -> bool:
+        buffer = cu.LockedBuffer.zeros(16)
+        with mine:
+            await asyncio.sleep(0)
+            token = fill(buffer)
+            await token
+            return token.stream is mine
+
+    async def main():
+        return await asyncio.gather(*[use(each) for each in (stream, other, stream, other)])
+
+    assert asyncio.run(main()) == [True] * 4

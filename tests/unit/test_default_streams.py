@@ -1,0 +1,244 @@
+"""The default streams, and streams of other libraries."""
+
+import ctypes
+import gc
+import threading
+
+import pytest
+
+import cudadrv as cu
+
+
+def in_a_thread(function):
+    """What a function gives or raises in a new thread."""
+    answers = []
+
+    def run():
+        try:
+            answers.append(function())
+        except Exception as error:
+            answers.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return answers[0]
+
+
+def test_handles(driver):
+    assert cu.Stream.legacy().handle == 1
+    assert cu.Stream.per_thread().handle == 2
+    assert cu.Stream.legacy().__cuda_stream__() == (0, 1)
+    assert cu.Stream.from_handle(0) is cu.Stream.from_handle(1) is cu.Stream.legacy()
+    assert cu.Stream.from_handle(2) is cu.Stream.per_thread()
+
+
+def test_they_are_blocking_and_cannot_be_closed(driver):
+    for stream in (cu.Stream.legacy(), cu.Stream.per_thread()):
+        assert stream.blocking
+        with pytest.raises(ValueError, match="cannot be closed"):
+            stream.close()
+        assert not stream.closed
+
+
+def test_each_thread_has_its_own(driver):
+    mine = cu.Stream.per_thread()
+    assert mine is cu.Stream.per_thread()
+    assert in_a_thread(cu.Stream.per_thread) is not mine
+
+
+def test_another_thread_may_not_use_it(driver):
+    mine = cu.Stream.per_thread()
+    buffer = cu.LockedBuffer.zeros(16)
+    token = buffer.fill_async(1, mine)
+    own = cu.Stream()
+    uses = [
+        mine.synchronize,
+        mine.record,
+        lambda: mine.handle,
+        lambda: mine.done,
+        lambda: own.wait(mine),
+        lambda: own.wait(token),
+        token.wait,
+        lambda: buffer.fill_async(2, mine),
+    ]
+    for use in uses:
+        answer = in_a_thread(use)
+        assert isinstance(answer, ValueError), answer
+        assert "another thread" in str(answer)
+    mine.synchronize()
+
+
+def test_a_token_with_an_event_crosses_threads(driver):
+    """Its own thread has recorded it."""
+    token = cu.LockedBuffer.zeros(16).fill_async(1, cu.Stream.per_thread())
+    event = cu.Stream.per_thread().record()
+    assert in_a_thread(event.synchronize) is None
+    token.wait()
+
+
+def test_a_thread_that_ends_leaves_its_borrows(driver, gate):
+    buffer = cu.LockedBuffer.zeros(16)
+
+    def work():
+        stream = cu.Stream.per_thread()
+        gate.hold(stream)
+        buffer.fill_async(1, stream)
+
+    assert in_a_thread(work) is None
+    gc.collect()
+    assert buffer.borrowed
+    gate.open()
+    cu.Device(0).synchronize()
+    assert not buffer.borrowed
+
+
+def test_the_context_waits_for_the_default_streams_of_all_threads(driver):
+    buffer = cu.LockedBuffer.zeros(16)
+    begun, waited = threading.Event(), threading.Event()
+
+    def work():
+        buffer.fill_async(1, cu.Stream.per_thread())
+        begun.set()
+        waited.wait(10)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait(10)
+    try:
+        cu.Device(0).synchronize()
+        assert not buffer.borrowed
+    finally:
+        waited.set()
+        thread.join()
+
+
+def test_a_legacy_record_is_after_blocking_streams(driver):
+    blocking, buffer = cu.Stream(blocking=True), cu.LockedBuffer.zeros(16)
+    buffer.fill_async(1, blocking)
+    cu.Stream.legacy().record().synchronize()
+    assert not buffer.borrowed
+
+
+class OtherLibrary:
+    """Makes and destroys streams of its own."""
+
+    def __init__(self):
+        self.driver = ctypes.CDLL(cu.driver_info().path)
+
+    def stream(self, flags: int = 1) -> int:
+        handle = ctypes.c_void_p()
+        with cu.Device(0):
+            assert self.driver.cuStreamCreate(ctypes.byref(handle), flags) == 0
+        return handle.value
+
+    def destroy(self, handle: int) -> None:
+        assert self.driver.cuStreamDestroy_v2(ctypes.c_void_p(handle)) == 0
+
+
+@pytest.fixture
+def library(driver):
+    return OtherLibrary()
+
+
+@pytest.mark.parametrize("flags", [0, 1])
+def test_a_foreign_stream(library, flags):
+    handle = library.stream(flags)
+    stream = cu.Stream.from_handle(handle)
+    assert cu.Stream.from_handle(handle) is stream
+    assert int(stream) == stream.handle == handle
+    assert stream.blocking is (flags == 0)
+    cu.LockedBuffer.zeros(16).fill_async(1, stream).wait()
+    stream.close()
+    assert stream.closed
+    library.destroy(handle)  # closing has not
+
+
+def test_an_own_stream_by_its_handle(stream):
+    assert cu.Stream.from_handle(stream.handle) is stream
+
+
+def test_the_owner_lives_as_long_as_the_stream(library):
+    class Owner:
+        pass
+
+    owner = Owner()
+    died = threading.Event()
+    import weakref
+
+    weakref.finalize(owner, died.set)
+    handle = library.stream()
+    stream = cu.Stream.from_handle(handle, owner)
+    del owner
+    gc.collect()
+    assert not died.is_set()
+    del stream
+    gc.collect()
+    assert died.is_set()
+    library.destroy(handle)
+
+
+def test_a_handle_that_was_used_again_is_another_stream(library):
+    """Drivers reuse handles; some at once."""
+    first = library.stream()
+    old = cu.Stream.from_handle(first)
+    library.destroy(first)
+    made = [library.stream() for _ in range(20)]
+    streams = [cu.Stream.from_handle(handle) for handle in made]
+    assert old not in streams
+    if first in made:
+        assert old.closed
+    for handle in made:
+        library.destroy(handle)
+
+
+@pytest.mark.parametrize(
+    ("handle", "error"), [(-1, OverflowError), ("1", TypeError), (1.0, TypeError)]
+)
+def test_handles_are_addresses(driver, handle, error):
+    with pytest.raises(error):
+        cu.Stream.from_handle(handle)
+
+
+def test_a_stream_of_a_context_that_nobody_knows(library):
+    context, handle = ctypes.c_void_p(), ctypes.c_void_p()
+    library.driver.cuCtxCreate_v2(ctypes.byref(context), 0, 0)
+    assert library.driver.cuStreamCreate(ctypes.byref(handle), 1) == 0
+    library.driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+    with pytest.raises(ValueError, match="context that cudadrv does not know"):
+        cu.Stream.from_handle(handle.value)
+    library.destroy(handle.value)
+    assert library.driver.cuCtxDestroy_v2(context) == 0
+
+
+@pytest.fixture
+def capture(stream):
+    """Begins a capture of the stream, and ends it."""
+    driver = ctypes.CDLL(cu.driver_info().path)
+    handle, graph = ctypes.c_void_p(stream.handle), ctypes.c_void_p()
+    relaxed = 2
+    with cu.Device(0):
+        assert driver.cuStreamBeginCapture_v2(handle, relaxed) == 0
+        yield
+        assert driver.cuStreamEndCapture(handle, ctypes.byref(graph)) == 0
+        assert driver.cuGraphDestroy(graph) == 0
+
+
+def test_a_capturing_stream_is_refused(stream, other, capture):
+    buffer = cu.LockedBuffer.zeros(16)
+    event = other.record()
+    uses = [
+        lambda: buffer.fill_async(1, stream),
+        stream.record,
+        stream.synchronize,
+        stream.close,
+        lambda: stream.done,
+        lambda: stream.wait(event),
+        lambda: other.wait(stream),
+    ]
+    for use in uses:
+        with pytest.raises(cu.OwnershipError, match="capturing a graph"):
+            use()
+    assert not buffer.borrowed
+    other.synchronize()
+    cu.reap()

@@ -1,0 +1,72 @@
+"""Device: ordinals, what a device says of itself, and ``with device:``."""
+
+import uuid
+
+import pytest
+
+import cudadrv as cu
+
+pytestmark = pytest.mark.usefixtures("driver")
+
+
+@pytest.mark.parametrize("ordinal", [-1, 1 << 40, cu.Device.count])
+def test_an_ordinal_that_is_not_there(ordinal):
+    wanted = ordinal() if callable(ordinal) else ordinal
+    with pytest.raises(ValueError, match=f"there is no device {wanted}: this machine has"):
+        cu.Device(wanted)
+
+
+@pytest.mark.parametrize("ordinal", ["0", 0.0, None])
+def test_an_ordinal_is_an_integer(ordinal):
+    with pytest.raises(TypeError):
+        cu.Device(ordinal)
+
+
+def test_devices_are_their_ordinals():
+    assert cu.Device(0) == cu.Device()
+    assert hash(cu.Device(0)) == hash(cu.Device())
+    assert cu.Device(0) != 0
+    assert cu.Device(0).ordinal == 0
+    assert cu.Device(0).context is cu.Device(0).context
+
+
+def test_what_it_says_of_itself():
+    device = cu.Device(0)
+    major, minor = device.compute_capability
+    assert major >= 3
+    assert minor == device.attribute("compute_capability_minor")
+    assert device.total_memory > 1 << 20
+    assert isinstance(device.uuid, uuid.UUID)
+    assert device.uuid == cu.Device(0).uuid
+    assert device.name
+    assert device.name in repr(device)
+
+
+def test_attributes_go_by_their_name_in_the_header():
+    device = cu.Device(0)
+    assert device.attribute("warp_size") == 32
+    assert device.attribute("CU_DEVICE_ATTRIBUTE_WARP_SIZE") == 32
+
+
+def test_a_near_match_is_named():
+    with pytest.raises(
+        ValueError, match=r"no device attribute 'warpsize'.*did you mean 'warp_size'"
+    ):
+        cu.Device(0).attribute("warpsize")
+    with pytest.raises(TypeError):
+        cu.Device(0).attribute(10)
+
+
+def test_unknown_attributes_make_no_call(driver, unchanged):
+    if driver == "cuda":
+        pytest.skip("counts calls")
+    device = cu.Device(0)
+    with unchanged("cuDeviceGetAttribute"), pytest.raises(ValueError):
+        device.attribute("size_of_warp")
+
+
+@pytest.mark.parametrize("make", [cu.Stream, cu.Event])
+def test_device_arguments_are_devices(make):
+    assert make(device=cu.Device(0)).context is cu.Device(0).context
+    with pytest.raises(TypeError, match="device must be a Device, not int"):
+        make(device=0)
