@@ -91,24 +91,6 @@ static inline void own_snapshot_take(own_engine *engine, const own_stream *strea
     own_unlock(engine);
 }
 
-/* All work of a context that the driver has by now, that of closed streams too. Gives 0 without
- * memory. */
-static inline int own_domain_snapshot(own_engine *engine, const own_domain *domain,
-                                      own_snapshot *snapshot) {
-    own_lock(engine);
-    own_clock *clock = calloc(1, sizeof *clock + engine->size * sizeof *clock->seq);
-    *snapshot = (own_snapshot){clock, 0, 0};
-    if (clock) {
-        clock->references = 1;
-        clock->size = engine->size;
-        for (const own_stream *stream = domain->streams; stream; stream = stream->next) {
-            clock->seq[stream->slot] = stream->settled;
-        }
-    }
-    own_unlock(engine);
-    return clock != NULL;
-}
-
 /* The driver has recorded the event on the stream; both issue locks are held. */
 static inline void own_record(own_engine *engine, const own_stream *stream, own_event *event) {
     own_lock(engine);
