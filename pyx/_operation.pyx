@@ -6,7 +6,7 @@ operation has changed nothing, and has made no driver call that queues anything.
 """
 
 from cudadrv._context cimport leave_context
-from cudadrv._driver cimport CUDA_SUCCESS, CUresult
+from cudadrv._driver cimport CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table
 from cudadrv._event cimport Waitable
 from cudadrv._foreign cimport work_of_slot
 from cudadrv._ownership cimport (
@@ -16,6 +16,8 @@ from cudadrv._ownership cimport (
 )
 from cudadrv._site cimport here
 from cudadrv._stream cimport Stream
+
+bind_driver(&cudadrv_table)  # for leave_context
 
 
 cdef void prepare(

@@ -137,9 +137,9 @@ def test_read_only_exports(make, stream, kind):
 @kinds
 def test_numpy_gets_the_error_and_no_copy(make, stream, gate, kind):
     """NumPy would swallow it and iterate the items, one borrow each."""
+    buffer, device = make(kind, 8, "i4", COUNT), make("device", 8, "i4")
     gate.hold(stream)
-    buffer = make(kind, 8, "i4", COUNT)
-    buffer.copy_to_async(make("device", 8, "i4"), stream)
+    buffer.copy_to_async(device, stream)
     for convert in (np.asarray, np.array, memoryview, bytes, lambda x: np.frombuffer(x, "i4")):
         with pytest.raises(cu.BufferBorrowedError, match="cannot write"):
             convert(buffer)

@@ -118,9 +118,9 @@ def test_an_exception_without_findings_has_no_note(make, kind):
 
 @kinds
 def test_the_gpu_is_asked_first(make, stream, gate, kind):
+    buffer, device = make(kind, 8, "i4", COUNT), make("device", 8, "i4")
     gate.hold(stream)
-    buffer = make(kind, 8, "i4", COUNT)
-    buffer.copy_to_async(make("device", 8, "i4"), stream)
+    buffer.copy_to_async(device, stream)
     with buffer.read() as array:
         assert array[3] == 3
     with pytest.raises(cu.BufferBorrowedError, match="cannot write"):

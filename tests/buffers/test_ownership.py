@@ -73,9 +73,9 @@ def test_a_dropped_token_releases_nothing(make, stream, other):
 
 @pytest.mark.parametrize("kind", ["locked", "unified"])
 def test_the_host_is_kept_out(make, stream, gate, kind):
+    buffer, device = make(kind, 8, "u1", np.arange(8, dtype="u1")), make("device", 4)
     gate.hold(stream)
-    buffer = make(kind, 8, "u1", np.arange(8, dtype="u1"))
-    buffer[:4].copy_to_async(make("device", 4), stream)
+    buffer[:4].copy_to_async(device, stream)
     assert buffer[2] == 2
     assert buffer[6] == 6
     for write in (
@@ -259,8 +259,8 @@ def test_explain(make, stream):
 
 
 def test_wait_inserts_what_is_missing(make, stream, other, gate):
-    gate.hold(stream)
     device, locked = make("device", 8), make("locked", 8)
+    gate.hold(stream)
     device.fill_async(7, stream)
     with cu.ordering("wait"):
         token = device.copy_to_async(locked, other)
