@@ -74,6 +74,8 @@ cdef int _set_same_kind(object item, object value) except -1:
     given = np.asarray(value)
     if given.shape:
         raise ValueError(f"fill takes one value, not an array of shape {given.shape}")
+    if item.dtype.kind in "SU" and given.dtype.kind != item.dtype.kind:  # NumPy would print it
+        raise TypeError(f"{value!r} is not of the kind of an item of dtype {item.dtype}")
     with np.errstate(over="ignore"):
         np.copyto(item, given, casting="same_kind")
     if item.dtype.kind in "fc" and bool(np.isinf(item)) != bool(np.isinf(given)) \

@@ -178,7 +178,7 @@ cdef class HostBuffer(Buffer):
                     self.describe())
 
     cdef bint fill_on_host(self, bytes item) except -1:
-        items = np.frombuffer(item, self.dtype)
+        items = np.frombuffer(item, f"u{len(item)}")  # so that NumPy also copies padding
         return self.copy_in_on_host(np.broadcast_to(items, self.count))
 
     cdef bint copy_in_on_host(self, array) except -1:

@@ -52,7 +52,7 @@ cdef class Memory:
             raise ValueError(f"{self.label} is not stream-ordered memory: close() takes no stream")
         if self.kind == STREAM_ORDERED and self.address != 0 and not self.context.lost:
             return _close_on(self, stream, policy)
-        _end(self, "close")
+        _end(self, "close", True)
         if self.address != 0 and self.kind != FOREIGN and not self.context.lost:
             _free_now(self)
         _let_go(self)
@@ -61,20 +61,21 @@ cdef class Memory:
     cdef int give_away(self) except -1:
         """Close it without freeing it, or raise."""
         self.context.usable()
+        _end(self, "give away", False)
         if self.regions > 1:
             raise BufferBorrowedError(
                 f"cannot give away {self.label}:\n"
                 f"  parts of it are alive ({self.regions - 1}), which could still use its memory.\n"
                 "  Release it: drop the last reference to each of them.")
-        _end(self, "give away")
+        _end(self, "give away", True)
         _let_go(self)
         return 0
 
 
-cdef int _end(Memory memory, str verb) except -1:
-    """Mark it as closed, unless somebody uses it. What a lost context did is over."""
+cdef int _end(Memory memory, str verb, bint close) except -1:
+    """Refuse if somebody uses it, else mark it as closed. What a lost context did is over."""
     cdef own_conflict conflict
-    answer = own_memory_free(engine, memory.state, True, &conflict)
+    answer = own_memory_free(engine, memory.state, close, &conflict)
     if answer == OWN_BORROWED and memory.context.lost:
         memory.state.closed = True
     elif answer != OWN_OK:

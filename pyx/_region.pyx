@@ -228,7 +228,7 @@ cdef Py_ssize_t _checked_count(object count, object dtype) except -1:
     if number < 0:
         raise ValueError(f"count must not be negative, and is {number}")
     if number * dtype.itemsize >= 1 << 63:
-        raise ValueError(f"count is {number}: no memory has as many items of {dtype.itemsize} bytes")
+        raise ValueError(f"count is {number}: no memory has so many {dtype.itemsize}-byte items")
     return number
 
 

@@ -116,7 +116,14 @@ class Gate:
         assert status == 0, f"cuStreamWaitValue32: {status}"
 
     def open(self) -> None:
-        self.flag[0] = 1
+        if not self.flag.closed:
+            self.flag[0] = 1
+
+    def close(self) -> None:
+        """Open it, and give its memory back when no stream looks at it any more."""
+        self.open()
+        self.flag.device.synchronize()
+        self.flag.close()
 
 
 @pytest.fixture
@@ -124,8 +131,7 @@ def gate(driver) -> Iterator[Gate]:
     """Something that holds streams; opened at the end in any case."""
     gate = Gate()
     yield gate
-    gate.open()
-    gate.flag = None  # pytest keeps the gate until after the leak check
+    gate.close()  # pytest keeps the fixture's value for longer than the check for leaks
 
 
 @pytest.fixture

@@ -1,0 +1,38 @@
+"""Buffers of every kind, for tests that hold for all of them."""
+
+import numpy as np
+import pytest
+
+import cudadrv as cu
+
+KINDS = ("device", "stream_ordered", "locked", "unified")
+
+
+@pytest.fixture
+def make(driver, stream):
+    """Make a buffer of a kind, filled with items if there are any, free for everyone."""
+
+    def make(kind, count, dtype="u1", items=None, **options):
+        if kind == "stream_ordered":
+            buffer = cu.DeviceBuffer(count, dtype, stream=stream, **options)
+            stream.synchronize()
+        else:
+            cls = {"device": cu.DeviceBuffer, "locked": cu.LockedBuffer}.get(kind, cu.UnifiedBuffer)
+            buffer = cls(count, dtype, **options)
+        if items is not None:
+            buffer.copy_from(items)
+        return buffer
+
+    return make
+
+
+@pytest.fixture
+def items_of():
+    """The items of a buffer of any kind, as a new array."""
+
+    def items_of(buffer):
+        array = np.empty(buffer.count, buffer.dtype)
+        buffer.copy_to(array)
+        return array
+
+    return items_of

@@ -1,0 +1,92 @@
+"""Fills: every dtype that has items of 1, 2, 4 or 8 bytes, and what does not fit is refused."""
+
+import numpy as np
+import pytest
+
+KINDS = ("device", "stream_ordered", "locked", "unified")
+kinds = pytest.mark.parametrize("kind", KINDS)
+PAIR = np.dtype([("a", "i2"), ("b", "u1")], align=True)
+FILLS = [
+    ("?", True), ("i1", -128), ("u1", 255), ("i2", -1), ("u2", 65535), ("i4", -(2**31)),
+    ("u4", 2**32 - 1), ("i8", -(2**63)), ("u8", 2**64 - 1), ("f2", 0.5), ("f4", -0.0),
+    ("f4", np.float32("nan")), ("f8", -0.0), ("f8", float("inf")), ("f8", 1), ("c8", 1 - 2j),
+    ("c8", 3), (">i4", 1), (">f8", 1.5), ("S1", b"x"), ("S8", b"abc"), ("U1", "x"),
+    ("V4", np.void(b"abcd")), ("M8[s]", np.datetime64("2020-02-02", "s")), ("M8[s]", np.datetime64("NaT", "s")),
+    ("m8[us]", np.timedelta64(5, "s")), (PAIR, (-2, 3)), (PAIR, np.zeros((), PAIR)),
+    ("i4", np.array(7)), ("f4", np.float64(0.1)), ("i8", np.bool_(True)),
+]  # fmt: skip
+
+
+def expected(count, dtype, value):
+    items = np.zeros(count, dtype)
+    items[...] = value
+    return items
+
+
+def patterned(count, dtype):
+    """Items that no fill of this test leaves behind."""
+    if np.dtype(dtype).kind in "U?":  # not every pattern is an item
+        return np.zeros(count, dtype)
+    return np.full(count * np.dtype(dtype).itemsize, 0xA5, "u1").view(dtype)
+
+
+@kinds
+def test_every_bit_is_set(make, items_of, stream, kind):
+    ways = (
+        lambda buffer, value: buffer.fill(value),
+        lambda buffer, value: buffer.fill(value, stream=stream),
+        lambda buffer, value: buffer.fill_async(value, stream).wait(),
+    )
+    for dtype, value in FILLS:
+        for fill in ways:
+            buffer = make(kind, 21, dtype, patterned(21, dtype))
+            fill(buffer, value)
+            found = items_of(buffer)
+            assert found.tobytes() == expected(21, dtype, value).tobytes(), (dtype, value)
+            assert not buffer.borrowed
+
+
+@kinds
+def test_a_part_is_filled_and_nothing_else(make, items_of, stream, kind):
+    buffer = make(kind, 10, "f8", np.arange(10.0))
+    buffer[3:5].fill_async(-1.25, stream).wait()
+    assert items_of(buffer).tolist() == [0, 1, 2, -1.25, -1.25, 5, 6, 7, 8, 9]
+
+
+REFUSED = [
+    ("i1", 128, ValueError), ("u1", -1, ValueError), ("u1", 256, ValueError),
+    ("i4", 2**31, ValueError), ("u8", 2**64, ValueError), ("i1", np.int64(300), ValueError),
+    ("i1", np.array(300), ValueError), ("f4", 10**400, ValueError), ("f4", 1e39, ValueError),
+    ("f2", 65536, ValueError), ("c8", 1e39, ValueError), ("S1", b"xy", ValueError),
+    ("i4", 1.5, TypeError), ("i4", float("nan"), TypeError), ("f4", 1j, TypeError),
+    ("?", 2, TypeError), ("?", 0.0, TypeError), ("i4", "3", TypeError), ("i4", None, TypeError),
+    ("S8", 5, TypeError), ("i4", [1], ValueError), ("i4", np.zeros(4, "i4"), ValueError),
+    (PAIR, 3, TypeError), (PAIR, (1,), TypeError), (PAIR, (40000, 1), ValueError),
+    (PAIR, (1.5, 1), TypeError), ("M8[s]", 1.5, TypeError),
+]  # fmt: skip
+
+
+@kinds
+def test_what_does_not_fit_is_refused(make, items_of, stream, kind):
+    for dtype, value, error in REFUSED:
+        before = np.zeros(3, dtype)
+        buffer = make(kind, 3, dtype, before)
+        for call in (buffer.fill, lambda value, fill=buffer.fill_async: fill(value, stream)):
+            try:
+                call(value)
+            except error:
+                pass
+            else:
+                pytest.fail(f"{value!r} was filled into {dtype}")
+        assert not buffer.borrowed
+        assert items_of(buffer).tobytes() == before.tobytes()
+
+
+@kinds
+@pytest.mark.parametrize("dtype", ["V3", "c16", "S5", "U3", "f8,i4"])
+def test_other_item_sizes_are_refused(make, stream, kind, dtype):
+    buffer = make(kind, 3, dtype)
+    with pytest.raises(TypeError, match=r"1, 2, 4 or 8\. Copy from an array instead"):
+        buffer.fill(0)
+    with pytest.raises(TypeError, match="have .* bytes"):
+        buffer.fill_async(0, stream)
