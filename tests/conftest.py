@@ -1,4 +1,4 @@
-"""Two drivers, one suite: which driver the tests run on, which schedules, and that none leaks."""
+"""Two drivers, one suite: which one tests run on, under which schedules, and that none leaks."""
 
 import ctypes
 import gc
@@ -55,7 +55,7 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture
 def driver(request) -> Iterator[str]:
-    """The driver in a clean state: the name of its schedule, or "cuda". Fails a test that leaks."""
+    """The driver, in a clean state: its schedule's name, or "cuda". Fails a test that leaks."""
     import cudadrv as cu
 
     device = cu.Device(0)
@@ -77,6 +77,16 @@ def driver(request) -> Iterator[str]:
     if not request.node.get_closest_marker("leaks"):
         after = testing.live_objects()
         assert after == before, f"leaked: {before} became {after}. {cu.memory_report()}"
+
+
+@pytest.fixture(autouse=True)
+def _on_the_driver(request) -> None:
+    """Use `driver` in every test that it is parametrized for, also where nobody names it.
+
+    Pytest drops it from tests with parameters of their own.
+    """
+    if "driver" in getattr(getattr(request.node, "callspec", None), "params", ()):
+        request.getfixturevalue("driver")
 
 
 def _warm(device) -> None:

@@ -106,7 +106,7 @@ def test_other_dtype_or_size_is_refused(make, stream):
         target.copy_from(make("locked", 8, "i4"))
     with pytest.raises(TypeError, match="different dtypes"):
         target.copy_from(make("locked", 8, ">f4"))
-    with pytest.raises(ValueError, match="has 8 items, and LockedBuffer.* 7"):
+    with pytest.raises(ValueError, match=r"has 8 items, and LockedBuffer.* 7"):
         target.copy_from_async(make("locked", 7, "f4"), stream)
     target.copy_from(make("locked", 8, "i4", np.zeros(8, "i4")).view("f4"))
 

@@ -11,8 +11,9 @@ FILLS = [
     ("u4", 2**32 - 1), ("i8", -(2**63)), ("u8", 2**64 - 1), ("f2", 0.5), ("f4", -0.0),
     ("f4", np.float32("nan")), ("f8", -0.0), ("f8", float("inf")), ("f8", 1), ("c8", 1 - 2j),
     ("c8", 3), (">i4", 1), (">f8", 1.5), ("S1", b"x"), ("S8", b"abc"), ("U1", "x"),
-    ("V4", np.void(b"abcd")), ("M8[s]", np.datetime64("2020-02-02", "s")), ("M8[s]", np.datetime64("NaT", "s")),
-    ("m8[us]", np.timedelta64(5, "s")), (PAIR, (-2, 3)), (PAIR, np.zeros((), PAIR)),
+    ("V4", np.void(b"abcd")), ("M8[s]", np.datetime64("2020-02-02", "s")),
+    ("M8[s]", np.datetime64("NaT", "s")), ("m8[us]", np.timedelta64(5, "s")),
+    (PAIR, (-2, 3)), (PAIR, np.zeros((), PAIR)),
     ("i4", np.array(7)), ("f4", np.float64(0.1)), ("i8", np.bool_(True)),
 ]  # fmt: skip
 
@@ -88,5 +89,5 @@ def test_other_item_sizes_are_refused(make, stream, kind, dtype):
     buffer = make(kind, 3, dtype)
     with pytest.raises(TypeError, match=r"1, 2, 4 or 8\. Copy from an array instead"):
         buffer.fill(0)
-    with pytest.raises(TypeError, match="have .* bytes"):
+    with pytest.raises(TypeError, match=r"have .* bytes"):
         buffer.fill_async(0, stream)

@@ -1,7 +1,6 @@
 """The host's ways to the bytes of LockedBuffer and UnifiedBuffer."""
 
 import struct
-import warnings
 
 import numpy as np
 import pytest
@@ -44,8 +43,7 @@ def test_slices_take_arrays_and_scalars(make, kind):
         buffer[:3] = [1, 2]
     with pytest.raises((ValueError, TypeError)):
         buffer[0] = "x"
-    with pytest.raises(OverflowError), warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with pytest.raises(OverflowError):
         buffer[0] = 2**40
     with pytest.raises(TypeError, match="copy_from"):
         buffer[:4] = buffer[4:]

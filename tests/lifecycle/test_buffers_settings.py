@@ -62,7 +62,8 @@ assert not a.borrowed and not b.borrowed and not locked.borrowed
 
 a.copy_from(bytes(range(8)))
 locked.copy_from_async(a, near)
-refused(cu.BufferBorrowedError, "written by copy_from_async", lambda: b.copy_from_async(locked, far))
+words = "written by copy_from_async"
+refused(cu.BufferBorrowedError, words, lambda: b.copy_from_async(locked, far))
 far.wait(near)
 b.copy_from_async(locked, far)
 found = bytearray(8)
@@ -153,10 +154,11 @@ import cudadrv as cu
 
 kept = []
 
-def test_leaks(driver):
-    kept.append(cu.DeviceBuffer(8, name="forgotten"))
+@pytest.mark.parametrize("count", [8])
+def test_leaks(count):
+    kept.append(cu.DeviceBuffer(count, name="forgotten"))
 
-def test_next(driver):
+def test_next():
     pass
 
 @pytest.mark.leaks
@@ -166,7 +168,7 @@ def test_leaks_and_says_so(driver):
 
 
 def test_a_leak_is_found(tmp_path):
-    """The fixture that watches all other tests fails one that leaks, names the line, and only it."""
+    """The fixture that watches all other tests fails one that leaks, and names the line."""
     from pathlib import Path
 
     here = Path(__file__).parents[1]
@@ -181,5 +183,5 @@ def test_a_leak_is_found(tmp_path):
         timeout=60,
     )  # fmt: skip
     assert "9 passed, 3 errors" in result.stdout, result.stdout + result.stderr
-    assert "test_leak.py::test_leaks[eager]" in result.stdout
-    assert "test_leak.py:8" in result.stdout
+    assert "test_leak.py::test_leaks[eager-8]" in result.stdout
+    assert "test_leak.py:9" in result.stdout
