@@ -192,7 +192,5 @@ cdef void report_text(str text) noexcept:
         _unraisable(warning)
 
 
-def _unraisable(warning):
-    sys.unraisablehook(types.SimpleNamespace(
-        exc_type=type(warning), exc_value=warning, exc_traceback=None,
-        err_msg="cudadrv cannot raise this here", object=None))
+cdef void _unraisable(warning) noexcept:
+    raise warning  # out of a function that cannot raise: Python's unraisable hook gets it

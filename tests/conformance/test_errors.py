@@ -1,6 +1,7 @@
 """Argument errors, and what works without a context."""
 
 import ctypes
+import threading
 
 import pytest
 
@@ -110,16 +111,24 @@ def test_pointer_attributes(client, kind, memory_type, managed):
 def test_without_context(client):
     handle = ctypes.c_void_p()
     address = client.device(64)
-    client.ok("cuCtxSetCurrent", None)
-    try:
-        assert client.call("cuMemAlloc_v2", ctypes.byref(handle), 64) == INVALID_CONTEXT
-        assert client.call("cuStreamCreate", ctypes.byref(handle), 0) == INVALID_CONTEXT
-        assert client.call("cuEventCreate", ctypes.byref(handle), 0) == INVALID_CONTEXT
-        assert client.call("cuMemFree_v2", 16) == INVALID_VALUE
-        client.forget("cuMemFree_v2", address)
-        assert client.call("cuMemFree_v2", address) == SUCCESS
-    finally:
-        client.ok("cuCtxSetCurrent", client.lib.primary)
+    found = []
+
+    def call():  # a new thread has no context, whatever others have left in this one
+        found.extend(
+            [
+                client.call("cuMemAlloc_v2", ctypes.byref(handle), 64),
+                client.call("cuStreamCreate", ctypes.byref(handle), 0),
+                client.call("cuEventCreate", ctypes.byref(handle), 0),
+                client.call("cuMemFree_v2", 16),
+                client.call("cuMemFree_v2", address),
+            ]
+        )
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    client.forget("cuMemFree_v2", address)
+    assert found == [INVALID_CONTEXT, INVALID_CONTEXT, INVALID_CONTEXT, INVALID_VALUE, SUCCESS]
 
 
 @pytest.mark.software_only
