@@ -3,8 +3,9 @@ from typing import Any, Never, Self, SupportsIndex, final, overload
 import numpy.typing as npt
 from typing_extensions import disjoint_base
 
-from cudadrv._buffer import Buffer, _Slice
+from cudadrv._buffer import Buffer
 from cudadrv._host_view import HostView
+from cudadrv._region import _Slice
 
 @disjoint_base
 class HostBuffer(Buffer):
@@ -18,7 +19,6 @@ class HostBuffer(Buffer):
     def read(self) -> HostView: ...
     def write(self) -> HostView: ...
     def readonly(self) -> ReadOnly: ...
-    def item_format(self) -> bytes: ...
     def __array__(
         self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
     ) -> npt.NDArray[Any]: ...

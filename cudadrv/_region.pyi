@@ -1,11 +1,14 @@
-from typing import Any
+from typing import Any, Self, SupportsIndex, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from typing_extensions import disjoint_base
 
 from cudadrv._context import Context
 from cudadrv._device import Device
 from cudadrv._policy import _Policy
+
+_Slice: TypeAlias = slice[SupportsIndex | None, SupportsIndex | None, None]
 
 @disjoint_base
 class Region:
@@ -32,3 +35,7 @@ class Region:
     @ordering.setter
     def ordering(self, value: _Policy | None) -> None: ...
     def __len__(self) -> int: ...
+    def __getitem__(self, key: _Slice, /) -> Self: ...
+    def split_at(self, index: SupportsIndex) -> tuple[Self, Self]: ...
+    def chunks(self, count: SupportsIndex) -> list[Self]: ...
+    def view(self, dtype: npt.DTypeLike) -> Self: ...
