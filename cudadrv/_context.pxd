@@ -18,10 +18,8 @@ cdef class Context:
     cdef object streams         # its live Streams, held weakly
     cdef list ghosts            # farewell Events of closed streams with work that may be unfinished
     cdef list stages            # idle page-locked blocks for ordinary memory: see _staging.pyx
-    cdef object internal        # the Stream of blocking calls that name none, once there is one
-    cdef object freeing         # the Stream that stream-ordered memory is freed on, if any
-    # Its legacy default Stream, once there is one: in a dict, so that the garbage collector can end
-    # the cycle.
+    # Its default streams and the library's own, by name. In a dict, so that the garbage collector can
+    # end the cycle.
     cdef dict defaults
     cdef object __weakref__
 

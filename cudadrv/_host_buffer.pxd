@@ -8,5 +8,5 @@ cdef class HostBuffer(Buffer):
     cdef bytes format       # of one item, as the buffer protocol spells it, once asked for
 
     cdef bytes item_format(self)
-    cdef int open_view(self, own_export *view, bint writes) except -1
+    cdef int open_view(self, own_export *view, str verb) except -1
     cdef int export(self, Py_buffer *view, int flags, bint shared, object exporter) except -1

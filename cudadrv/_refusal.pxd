@@ -7,6 +7,6 @@ from cudadrv._stream cimport Stream
 cdef int refuse_operation(
     Operation *operation, int reason, Stream stream, tuple targets) except -1
 cdef int refuse_host(
-    int answer, own_conflict *conflict, bint writes, bint excluded, str target) except -1
+    int answer, own_conflict *conflict, str verb, bint excluded, str target) except -1
 cdef int refuse_close(int answer, own_conflict *conflict, str verb, str target) except -1
 cdef int refuse_closed(str target) except -1

@@ -1,7 +1,8 @@
 """Release: giving memory back to the driver when that can block nobody."""
 
 from cudadrv._context cimport Context
-from cudadrv._driver cimport CUdeviceptr, CUevent, CUresult
+from cudadrv._driver cimport CUdeviceptr, CUresult
+from cudadrv._event cimport Event
 from cudadrv._ownership cimport own_memory
 from cudadrv._stream cimport Stream
 
@@ -19,5 +20,5 @@ cdef void release_later(
     MemoryKind kind, CUdeviceptr address, own_memory *state, Context context,
     object owner) noexcept
 cdef int drain(bint may_block) except -1
-cdef bint is_complete(CUevent event) noexcept
+cdef bint is_complete(Event event) noexcept
 cdef Stream internal_stream(Context context)

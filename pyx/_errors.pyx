@@ -1,7 +1,6 @@
 """Errors: the exceptions, and the one way from a driver's status to one of them."""
 
 import sys
-import types
 import warnings
 
 from cudadrv._driver cimport (

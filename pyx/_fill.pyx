@@ -1,5 +1,7 @@
 """Fills: one value in every item of a buffer."""
 
+from struct import error as StructError, pack
+
 import numpy as np
 
 from libc.stdint cimport uint16_t, uint32_t
@@ -19,6 +21,11 @@ from cudadrv._token cimport Token, new_token
 
 bind_driver(&cudadrv_table)
 
+# Codes of the struct module, by bytes of an item.
+cdef dict SIGNED = {1: "=b", 2: "=h", 4: "=i", 8: "=q"}
+cdef dict UNSIGNED = {1: "=B", 2: "=H", 4: "=I", 8: "=Q"}
+cdef dict FLOATS = {2: "=e", 4: "=f", 8: "=d"}
+
 
 cdef struct Fill:
     CUdeviceptr target
@@ -33,6 +40,14 @@ cdef bytes item_bytes(object value, object dtype):
         raise TypeError(
             f"items of dtype {dtype} have {dtype.itemsize} bytes, and the device fills items of 1,"
             " 2, 4 or 8. Copy from an array instead: copy_from(numpy.full(count, value, dtype))")
+    if type(value) in (int, float) and dtype.isnative:  # the usual ones, without an array
+        code = (SIGNED if dtype.kind == "i" else UNSIGNED if dtype.kind == "u" else
+                FLOATS if dtype.kind == "f" else {}).get(dtype.itemsize)
+        if code is not None and (dtype.kind == "f" or type(value) is int):
+            try:
+                return pack(code, value)
+            except (OverflowError, StructError):
+                raise ValueError(f"{value!r} does not fit into an item of dtype {dtype}") from None
     return _item(value, dtype).tobytes()
 
 

@@ -19,8 +19,8 @@ from libc.string cimport memmove
 from cudadrv._buffer cimport Buffer
 from cudadrv._operation cimport is_over, work_in_the_way
 from cudadrv._ownership cimport (
-    OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_WRITE, engine, own_access, own_conflict, own_export,
-    own_export_close, own_export_open,
+    OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_UNCHECKED, OWN_WRITE, engine, own_access, own_conflict,
+    own_export, own_export_close, own_export_open,
 )
 from cudadrv._refusal cimport refuse_host
 from cudadrv._report cimport borrows_of
@@ -128,7 +128,7 @@ cdef class HostBuffer(Buffer):
         if exported is NULL:
             raise MemoryError()
         try:
-            self.open_view(&exported.view, not shared)
+            self.open_view(&exported.view, "read" if shared else "export")
         except BaseException:
             free(exported)
             raise
@@ -160,11 +160,13 @@ cdef class HostBuffer(Buffer):
 
     # ---- borrowing for the host ----
 
-    cdef int open_view(self, own_export *view, bint writes) except -1:
-        """Borrow all bytes for the host, waiting for the GPU if the policy says so, or raise."""
+    cdef int open_view(self, own_export *view, str verb) except -1:
+        """Borrow all bytes to "read", "write" or "export" them, waiting if the policy says so."""
         cdef own_access access
         cdef own_conflict conflict
-        self.borrow(&access, OWN_WRITE if writes else OWN_READ)
+        self.borrow(&access, OWN_READ if verb == "read" else OWN_WRITE)
+        if self.memory.context.lost:  # nothing runs any more, and what there is can be saved
+            access.policy = OWN_UNCHECKED
         while True:
             answer = own_export_open(engine, &access, here(), view, &conflict)
             if answer == OWN_OK:
@@ -174,7 +176,7 @@ cdef class HostBuffer(Buffer):
                 work.synchronize()
             elif answer != OWN_MUST_WAIT or not is_over(&conflict):
                 return refuse_host(
-                    answer, &conflict, writes, access.memory.managed and not borrows_of(self),
+                    answer, &conflict, verb, access.memory.managed and not borrows_of(self),
                     self.describe())
 
     cdef bint fill_on_host(self, bytes item) except -1:
@@ -211,7 +213,7 @@ cdef bint _copy(HostBuffer buffer, array, bint inward) except -1:
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     PyObject_GetBuffer(flat, &view, PyBUF_SIMPLE if inward else PyBUF_WRITABLE)
     try:
-        buffer.open_view(&export, inward)
+        buffer.open_view(&export, "write" if inward else "read")
         with nogil:
             if inward:
                 memmove(ours, view.buf, view.len)

@@ -5,7 +5,7 @@ nothing orders the two, and the way out.
 """
 
 from cudadrv._operation cimport REFUSED, Operation
-from cudadrv._operation_names cimport operation_name, stream_name
+from cudadrv._operation_names cimport RELEASE, operation_name, stream_name
 from cudadrv._ownership cimport (
     OWN_EXPORTED, OWN_MEMORY_CLOSED, OWN_NO_MEMORY, OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE,
     own_conflict,
@@ -17,8 +17,12 @@ from cudadrv._errors import BufferBorrowedError, BufferClosedError, BufferExport
 
 cdef str WAIT_ON_HOST = "stream.synchronize(), token.wait(), or event.synchronize() on an event" \
                         " recorded after it"
-cdef str WAIT_ON_STREAM = "stream.wait(...) of that stream, of its token, or of an event recorded" \
-                          " after it"
+cdef str WAIT_ON_STREAM = "stream.wait(token), stream.wait(other_stream) or stream.wait(event)" \
+                          " before it, or on the host with"
+cdef str PASS_A_STREAM = "stream=..., for a call that runs after the work of that stream, or on the" \
+                         " host with"
+cdef str READ_ONLY = "A plain view may write, and so counts as a write. To read only: buffer.read()," \
+                     " buffer.readonly() or buffer.to_numpy()."
 cdef str END_VIEW = "leave its `with` block, delete the array that refers to it, or call" \
                     " release() on the memoryview"
 
@@ -39,8 +43,9 @@ cdef int refuse_operation(
     if answer == OWN_MEMORY_CLOSED:
         return refuse_closed(target)
     verb = _verb(operation.request.accesses[conflict.access].mode)
+    ours = stream.context.defaults.get("internal") is stream
     wanted = f"cannot {verb} {target} by {operation_name(operation.request.operation)} on" \
-             f" {stream_name(stream.order.number, stream.order.order)}"
+             f" {'a stream of its own' if ours else _name(stream)}"
     if answer == OWN_EXPORTED:
         whose = "it, or of any UnifiedBuffer (see concurrent_managed_access)," \
             if stream.order.domain.host_excluded else "it"
@@ -48,22 +53,28 @@ cdef int refuse_operation(
     raise BufferBorrowedError(
         f"{wanted}:\n{_user(conflict)}\n"
         "  and nothing orders this operation after it.\n"
-        f"  Order it with: {WAIT_ON_STREAM}; or wait for it on the host with\n"
-        f"  {WAIT_ON_HOST}.")
+        f"  Order it with: {PASS_A_STREAM if ours else WAIT_ON_STREAM}\n"
+        f"  {WAIT_ON_HOST}."
+        + ("\n  Or free it behind that work: buffer.close(stream)."
+           if operation.request.operation == RELEASE else ""))
 
 
 cdef int refuse_host(
-    int answer, own_conflict *conflict, bint writes, bint excluded, str target
+    int answer, own_conflict *conflict, str verb, bint excluded, str target
 ) except -1:
-    """Raise for a host access that the engine refused; `excluded`: for work on other memory."""
+    """Raise for a host access that the engine refused: "read", "write" or "export".
+
+    With `excluded`, work on other memory is in the way.
+    """
     if answer == OWN_MEMORY_CLOSED:
         return refuse_closed(target)
     why = f"  {_work(conflict)} may be unfinished, and work of that device\n" \
           "  excludes the host from all managed memory (concurrent_managed_access is 0)." \
         if excluded else f"{_user(conflict)}\n  and nothing orders this access after it."
     raise BufferBorrowedError(
-        f"cannot {'write' if writes else 'read'} {target} from the host:\n{why}\n"
-        f"  Release it with: {WAIT_ON_HOST}.")
+        f"cannot {'write' if verb == 'export' else verb} {target} from the host:\n{why}\n"
+        f"  Release it with: {WAIT_ON_HOST}."
+        + (f"\n  {READ_ONLY}" if verb == "export" and conflict.epoch.mode == OWN_READ else ""))
 
 
 cdef int refuse_close(int answer, own_conflict *conflict, str verb, str target) except -1:
@@ -81,6 +92,10 @@ cdef int refuse_close(int answer, own_conflict *conflict, str verb, str target) 
 
 cdef int refuse_closed(str target) except -1:
     raise BufferClosedError(f"{target} is closed; its memory is no longer there")
+
+
+cdef str _name(Stream stream):
+    return stream_name(stream.order.number, stream.order.order)
 
 
 cdef str _verb(int mode):

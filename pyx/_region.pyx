@@ -9,6 +9,7 @@ cimport cython
 
 from cudadrv._context cimport Context
 from cudadrv._driver cimport CUdeviceptr
+from cudadrv._errors cimport refuse_if_forked
 from cudadrv._external cimport check_external
 from cudadrv._memory cimport Memory, adopt_memory, allocate_memory
 from cudadrv._ownership cimport own_access
@@ -143,10 +144,16 @@ cdef class Region:
         return _fill_in(self, memory, number, dtype, name)
 
     cdef int usable(self) except -1:
-        """Refuse a closed or moved buffer, a lost context, a forked process."""
+        """Refuse a closed or moved buffer, a lost context, a forked process.
+
+        Page-locked memory outlives its context's loss for the host; streams refuse by themselves.
+        """
         if self.memory is None:
             raise TypeError(f"this {type(self).__name__} was never initialized")
-        self.memory.context.usable()
+        if self.host_side and self.memory.context.lost:
+            refuse_if_forked()
+        else:
+            self.memory.context.usable()
         if self.moved:
             raise BufferClosedError(
                 f"{self.describe()} was moved at {place(self.moved_at)}; use what that call"

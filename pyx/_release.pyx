@@ -12,9 +12,8 @@ from libc.stdlib cimport free, malloc
 from cudadrv._context cimport Context, contexts, enter_context, leave_context
 from cudadrv._driver cimport (
     CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_STATUS_NONE,
-    CUDA_SUCCESS, CUdeviceptr, CUevent, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus,
-    bind_driver, cudadrv_table, cuEventQuery,
-    cuMemFree, cuMemFreeAsync, cuMemFreeHost, cuStreamIsCapturing, cuStreamQuery,
+    CUDA_SUCCESS, CUdeviceptr, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus, bind_driver,
+    cudadrv_table, cuMemFree, cuMemFreeAsync, cuMemFreeHost, cuStreamIsCapturing, cuStreamQuery,
     cuThreadExchangeStreamCaptureMode,
 )
 from cudadrv._errors cimport report
@@ -26,6 +25,7 @@ from cudadrv._ownership cimport (
     pthread_mutex_unlock,
 )
 from cudadrv._stream cimport Stream
+from cudadrv._wait cimport query_event
 
 from cudadrv._errors import ContextLostError, OwnershipError
 from cudadrv._stream import call_after_wait
@@ -141,10 +141,7 @@ call_after_wait(_drain_idle)
 
 cdef Stream internal_stream(Context context):
     """The library's own stream of a context. It knows only what the host knows."""
-    if context.internal is None:
-        with context:
-            context.internal = Stream()
-    return context.internal
+    return _own_stream(context, "internal")
 
 
 cdef Stream _free_stream(Context context):
@@ -152,10 +149,14 @@ cdef Stream _free_stream(Context context):
 
     Not the one of blocking copies: when memory dies must not change what that one waits for.
     """
-    if context.freeing is None:
+    return _own_stream(context, "freeing")
+
+
+cdef Stream _own_stream(Context context, str name):
+    if name not in context.defaults:
         with context:
-            context.freeing = Stream()
-    return context.freeing
+            context.defaults.setdefault(name, Stream())
+    return context.defaults[name]
 
 
 cdef void _forget(own_memory *state) noexcept:
@@ -232,7 +233,7 @@ cdef bint _users_are_idle(own_memory *state) except -1:
     """Whether all work that may use the memory is complete. Changes what nobody knows."""
     for slot in _slots(state):
         stream, ghost = _stream_of(slot)
-        if not (is_complete((<Event>ghost).raw) if ghost is not None else
+        if not (is_complete(ghost) if ghost is not None else
                 stream is not None and _stream_is_idle(stream)):
             return False
     return True
@@ -272,13 +273,13 @@ cdef bint _free_idle(pending *node, Context context) except -1:
     return True
 
 
-cdef bint is_complete(CUevent event) noexcept:
+cdef bint is_complete(Event event) noexcept:
     """Ask the driver for the library itself: no capture and no clock notices."""
     cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
     cdef CUresult status
     with nogil:
         cuThreadExchangeStreamCaptureMode(&mode)
-        status = cuEventQuery(event)
+        status = query_event(event.context.raw, event.raw)
         cuThreadExchangeStreamCaptureMode(&mode)
     return status == CUDA_SUCCESS
 
@@ -291,7 +292,7 @@ cdef bint _is_idle(Context context) except -1:
         if stream.thread == 0 and not _stream_is_idle(stream):
             return False
     for ghost in list(context.ghosts):
-        if not is_complete(ghost.raw):
+        if not is_complete(ghost):
             return False
     return True
 

@@ -61,7 +61,7 @@ cdef class Stage:
         """Asks the driver; nobody learns anything from the answer."""
         if self.seq == 0 or own_known(engine, self.slot, self.seq):
             return True
-        return self.busy is not None and is_complete(self.busy.raw)
+        return self.busy is not None and is_complete(self.busy)
 
     cdef int wait(self) except -1:
         """Wait until the GPU no longer uses it, and the host knows what it did with it."""

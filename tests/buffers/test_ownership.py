@@ -194,8 +194,8 @@ def test_both_sides_are_named(make, stream, other):
         f"cannot write DeviceBuffer 'frames'[0:8] (float32) by copy_from_async on {own}:\n"
         f"  it is being written by fill_async on {number}, queued at {first.site},\n"
         "  and nothing orders this operation after it.\n"
-        "  Order it with: stream.wait(...) of that stream, of its token, or of an event recorded"
-        " after it; or wait for it on the host with\n"
+        "  Order it with: stream.wait(token), stream.wait(other_stream) or stream.wait(event)"
+        " before it, or on the host with\n"
         "  stream.synchronize(), token.wait(), or event.synchronize() on an event recorded"
         " after it."
     )
@@ -218,6 +218,34 @@ def test_the_host_is_told_the_way_out(make, stream):
         " recorded after it."
     )
     assert repr(buffer) == f"<LockedBuffer 'ring' 4 x int16, read by {number}>"
+
+
+def test_a_plain_view_counts_as_a_write_and_says_so(make, stream):
+    buffer = make("locked", 4)
+    token = make("device", 4).copy_from_async(buffer, stream)
+    with pytest.raises(cu.BufferBorrowedError, match="counts as a write") as no:
+        memoryview(buffer)
+    assert "buffer.readonly() or buffer.to_numpy()" in str(no.value)
+    memoryview(buffer.readonly()).release()  # what it says does work
+    token.wait()
+
+
+def test_a_blocking_call_without_a_stream_says_how_to_give_it_one(make, stream):
+    buffer, source = make("device", 4), make("locked", 4)
+    buffer.fill_async(1, stream)
+    with pytest.raises(cu.BufferBorrowedError, match="by copy_from on a stream of its own") as no:
+        buffer.copy_from(source)
+    assert "Order it with: stream=..." in str(no.value)
+    buffer.copy_from(source, stream=stream)
+
+
+def test_closing_stream_ordered_memory_names_the_other_way(stream, other):
+    buffer = cu.DeviceBuffer(16, stream=stream)
+    other.wait(stream)
+    buffer.fill_async(1, other)
+    with pytest.raises(cu.BufferBorrowedError, match=r"buffer\.close\(stream\)"):
+        buffer.close()
+    buffer.close(other)
 
 
 def test_the_line_of_a_view_is_named(make, stream):

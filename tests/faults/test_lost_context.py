@@ -149,7 +149,6 @@ def test_blocks_are_left_quietly(script):
     )
 
 
-@pytest.mark.xfail(strict=True, reason="buffers refuse every use of a lost context's memory")
 def test_page_locked_memory_stays_readable(script):
     script.quiet(
         HEAD
