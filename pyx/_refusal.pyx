@@ -19,10 +19,10 @@ cdef str WAIT_ON_HOST = "stream.synchronize(), token.wait(), or event.synchroniz
                         " recorded after it"
 cdef str WAIT_ON_STREAM = "stream.wait(token), stream.wait(other_stream) or stream.wait(event)" \
                           " before it, or on the host with"
-cdef str PASS_A_STREAM = "stream=..., for a call that runs after the work of that stream, or on the" \
-                         " host with"
-cdef str READ_ONLY = "A plain view may write, and so counts as a write. To read only: buffer.read()," \
-                     " buffer.readonly() or buffer.to_numpy()."
+cdef str PASS_A_STREAM = "stream=..., for a call that runs after the work of that stream, or on" \
+                         " the host with"
+cdef str READ_ONLY = "A plain view may write, and so counts as a write. To read only:" \
+                     " buffer.read(), buffer.readonly() or buffer.to_numpy()."
 cdef str END_VIEW = "leave its `with` block, delete the array that refers to it, or call" \
                     " release() on the memoryview"
 
