@@ -19,7 +19,7 @@ cdef struct Copy:
 cdef void copy_operation(
     Operation *operation, int name, Copy *copy, own_access *accesses, int count) noexcept
 cdef int copy_and_wait(int name, Region target, Region source, object stream) except -1
-cdef Token nothing_to_do(int name, Stream stream, Region region, tuple reads, tuple writes)
+cdef Token nothing_to_do(int name, Stream stream, Region source, Region target)
 cdef Stream blocking_stream(Stream stream, Region region)
 cdef Stream asynchronous_stream(object stream, Region target, Region source, str method)
 cdef Token copy_between(int name, Region target, Region source, Stream stream)

@@ -10,12 +10,12 @@ from cudadrv._stream cimport Stream
 
 cdef class Token(Waitable):
     cdef readonly Stream stream
-    cdef readonly tuple reads
-    cdef readonly tuple writes
+    cdef object source      # the buffer that is read, or None
+    cdef object target      # the buffer that is written
     cdef own_snapshot snapshot
     cdef uint32_t site_number
     cdef uint16_t operation
     cdef Event event    # recorded when somebody first asks
 
 
-cdef Token new_token(Operation *operation, Stream stream, tuple reads, tuple writes)
+cdef Token new_token(Operation *operation, Stream stream, object source, object target)

@@ -167,7 +167,7 @@ cdef class Buffer(Region):
         array = array_of(source, self)
         found = required_stream(stream, self, "copy_from_async")
         if self.nbytes == 0:
-            return nothing_to_do(COPY_FROM_ASYNC, found, self, (), (self,))
+            return nothing_to_do(COPY_FROM_ASYNC, found, None, self)
         return copy_array(COPY_FROM_ASYNC, self, array, found)
 
     def copy_to_async(self, target not None, stream=None):

@@ -48,12 +48,12 @@ cdef Token copy_between(int name, Region target, Region source, Stream stream):
     copy.target_is_host = target.host_side
     copy.source_is_host = source.host_side
     if copy.nbytes == 0 or copy.target == copy.source:
-        return nothing_to_do(name, stream, target, (source,), (target,))
+        return nothing_to_do(name, stream, source, target)
     copy_operation(&operation, name, &copy, accesses, 2)
     reason = issue(&operation, stream)
     if reason:
         refuse_operation(&operation, reason, stream, (target.describe(), source.describe()))
-    return new_token(&operation, stream, (source,), (target,))
+    return new_token(&operation, stream, source, target)
 
 
 cdef int copy_and_wait(int name, Region target, Region source, object stream) except -1:
@@ -67,16 +67,16 @@ cdef int copy_and_wait(int name, Region target, Region source, object stream) ex
     return 0
 
 
-cdef Token nothing_to_do(int name, Stream stream, Region region, tuple reads, tuple writes):
+cdef Token nothing_to_do(int name, Stream stream, Region source, Region target):
     """The token of an operation without bytes: complete from the start, and borrows nothing."""
     cdef Operation operation
     stream.usable()
-    refuse_other_device(region, stream)
+    refuse_other_device(target, stream)
     prepare(&operation, name, NULL, 0, NULL, NULL)
     operation.request.issued.clock = NULL
     operation.request.issued.slot = stream.order.slot
     operation.request.issued.seq = 0
-    return new_token(&operation, stream, reads, writes)
+    return new_token(&operation, stream, source, target)
 
 
 cdef Region _device_side(Region target, Region source):

@@ -131,7 +131,7 @@ cdef Token fill_region(int name, Region region, bytes item, Stream stream):
     cdef Fill fill
     region.usable()
     if region.nbytes == 0:
-        return nothing_to_do(name, stream, region, (), (region,))
+        return nothing_to_do(name, stream, None, region)
     refuse_other_device(region, stream)
     region.borrow(&access, OWN_WRITE)
     fill.target = region.pointer()
@@ -142,4 +142,4 @@ cdef Token fill_region(int name, Region region, bytes item, Stream stream):
     reason = issue(&operation, stream)
     if reason:
         refuse_operation(&operation, reason, stream, (region.describe(),))
-    return new_token(&operation, stream, (), (region,))
+    return new_token(&operation, stream, None, region)

@@ -250,7 +250,7 @@ cdef Token _copy_snapshot(Region target, const char *source, size_t nbytes, Stre
         _queue(&operation, COPY_FROM_ASYNC, target, 0, nbytes, stage, stream)
         try:
             stage.used_by(&operation, stream)
-            token = new_token(&operation, stream, (), (target,))
+            token = new_token(&operation, stream, None, target)
         except BaseException:
             own_snapshot_drop(engine, &operation.request.issued)
             raise

@@ -17,7 +17,7 @@ bind_driver(&cudadrv_table)
 
 
 @cython.final
-@cython.no_gc_clear
+@cython.no_gc  # nothing that it refers to can refer to it, and there is one for every operation
 cdef class Token(Waitable):
     """A queued operation: what asynchronous methods return.
 
@@ -29,8 +29,6 @@ cdef class Token(Waitable):
     Attributes
     ----------
     stream : Stream
-    reads, writes : tuple
-        The buffers that the operation reads and writes. The token keeps them alive.
     """
 
     def __init__(self):
@@ -38,6 +36,16 @@ cdef class Token(Waitable):
 
     def __dealloc__(self):
         own_snapshot_drop(engine, &self.snapshot)
+
+    @property
+    def reads(self):
+        """The buffers that the operation reads, as a tuple. The token keeps them alive."""
+        return () if self.source is None else (self.source,)
+
+    @property
+    def writes(self):
+        """The buffers that the operation writes, as a tuple. The token keeps them alive."""
+        return (self.target,)
 
     @property
     def site(self):
@@ -126,12 +134,12 @@ cdef Event _farewell(Token token):
         " of a thread does that ended; wait with context.synchronize()")
 
 
-cdef Token new_token(Operation *operation, Stream stream, tuple reads, tuple writes):
-    """The token of an operation that was issued; takes over its snapshot."""
+cdef Token new_token(Operation *operation, Stream stream, object source, object target):
+    """The token of an operation that was issued; takes over its snapshot. `source` may be None."""
     cdef Token token = Token.__new__(Token)
     token.stream = stream
-    token.reads = reads
-    token.writes = writes
+    token.source = source
+    token.target = target
     token.snapshot = operation.request.issued
     token.site_number = operation.request.site
     token.operation = operation.request.operation
