@@ -23,6 +23,9 @@ from cudadrv._stream cimport stream_for
 from cudadrv._token cimport Token
 
 
+cdef str ABSTRACT = "use DeviceBuffer, LockedBuffer or UnifiedBuffer"
+
+
 cdef class Buffer(Region):
     """Items of one dtype, one after the other, in memory that the GPU can use.
 
@@ -37,10 +40,8 @@ cdef class Buffer(Region):
         For messages.
     """
 
-    stream_ordered = False  # whether new ones take ``stream=``
-
     def __init__(self):
-        raise TypeError("use DeviceBuffer, LockedBuffer or UnifiedBuffer")
+        raise TypeError(ABSTRACT)
 
     @classmethod
     def from_array(cls, array, *, stream=None, **options):
@@ -65,11 +66,12 @@ cdef class Buffer(Region):
     def from_raw(cls, address, count, dtype="u1", *, device=None, name=None):
         """Take ownership of memory from `into_raw`, or of another library; it is freed here.
 
-        Raises ValueError if the driver does not know the address as memory of this class.
+        Raises ValueError if the driver does not know the address as memory of this class, or if a
+        live buffer owns it.
 
         Driver function: cuPointerGetAttribute.
         """
-        cdef Buffer buffer = cls.__new__(cls)
+        cdef Buffer buffer = _bare(cls)
         buffer.adopt(address, count, dtype, buffer_context(device), name, None, True)
         return buffer
 
@@ -83,7 +85,7 @@ cdef class Buffer(Region):
 
         Driver function: cuPointerGetAttribute.
         """
-        cdef Buffer buffer = cls.__new__(cls)
+        cdef Buffer buffer = _bare(cls)
         buffer.adopt(address, count, dtype, buffer_context(device), name, owner, False)
         return buffer
 
@@ -320,8 +322,17 @@ cdef class Buffer(Region):
         return False
 
 
+cdef Buffer _bare(cls):
+    """A buffer without memory yet, of a class that says which memory it is."""
+    if not hasattr(cls, "stream_ordered"):
+        raise TypeError(ABSTRACT)
+    return cls.__new__(cls)
+
+
 cdef object _new(cls, count, dtype, stream, options):
     """A buffer of a class; only device memory can be stream-ordered."""
+    if not hasattr(cls, "stream_ordered"):
+        raise TypeError(ABSTRACT)
     if stream is not None and cls.stream_ordered:
         options = {**options, "stream": stream}
     return cls(count, dtype, **options)

@@ -179,6 +179,8 @@ cdef class Context:
     cdef int usable(self) except -1:
         """Refuse before any driver call if the context or this process cannot go on."""
         refuse_if_forked()
+        if self.raw is NULL:
+            raise TypeError("this Context was never initialized")
         if self.lost:
             raise ContextLostError(
                 self.lost, "cudadrv", "The context was lost by an earlier error; this process"

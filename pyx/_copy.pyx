@@ -59,8 +59,8 @@ cdef Token copy_between(int name, Region target, Region source, Stream stream):
 cdef int copy_and_wait(int name, Region target, Region source, object stream) except -1:
     """Copy a whole buffer to another one; complete on return."""
     cdef Token token
-    found = stream_for(stream, _device_side(target, source).memory.context)
     _check_pair(target, source)
+    found = stream_for(stream, _device_side(target, source).memory.context)
     token = copy_between(
         name, target, source, blocking_stream(found, _device_side(target, source)))
     token.wait()
@@ -91,6 +91,8 @@ cdef Stream blocking_stream(Stream stream, Region region):
 
 cdef Stream asynchronous_stream(object stream, Region target, Region source, str method):
     """The stream of an asynchronous copy between buffers."""
+    target.usable()
+    source.usable()
     return required_stream(stream, _device_side(target, source), method)
 
 
@@ -107,9 +109,9 @@ cdef int refuse_other_device(Region region, Stream stream) except -1:
     """Page-locked memory goes with every device; other memory only with streams of its context."""
     if not region.host_side and region.memory.context is not stream.context:
         raise ValueError(
-            f"{region.describe()} is on device {region.memory.context.device.ordinal}, and"
-            f" {stream!r} belongs to another context; use a stream of the buffer's device, and a"
-            " LockedBuffer to get from one device to another")
+            f"{region.describe()} belongs to {region.memory.context!r}, and {stream!r} to another"
+            " context; use a stream of the buffer's context, and a LockedBuffer to get from one to"
+            " another")
     return 0
 
 

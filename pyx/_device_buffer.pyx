@@ -37,12 +37,14 @@ cdef class DeviceBuffer(Buffer):
     Driver functions: cuMemAlloc, or cuMemAllocAsync.
     """
 
-    stream_ordered = True
+    stream_ordered = True  # new ones take ``stream=``
 
     def __cinit__(self):
         self.kind = DEVICE
 
     def __init__(self, count, dtype="u1", *, Stream stream=None, device=None, name=None):
+        if stream is not None:
+            stream.usable()
         context = stream.context if stream is not None else buffer_context(device)
         if device is not None and context.device != device:
             raise ValueError(f"{stream!r} is not a stream of {device!r}")

@@ -143,10 +143,13 @@ def _start():
             status = cuDeviceGetCount(&count)
     if status == CUDA_SUCCESS and count > 0:
         return
+    if explanation():
+        raise ValueError(
+            f"CUDADRV_SOFTWARE={os.environ.get('CUDADRV_SOFTWARE', '')!r}: {explanation()}")
     call, code = last_failure().decode(), <int>status
     if status == CUDA_SUCCESS:
         call, code = "cuDeviceGetCount", Status.CUDA_ERROR_NO_DEVICE
     raise DriverNotFoundError(
         code, call,
-        "\n".join(filter(None, (f"{_path} was loaded, but has no usable device.", explanation(),
+        "\n".join(filter(None, (f"{_path} was loaded, but has no usable device.",
                                 USE_SOFTWARE))))

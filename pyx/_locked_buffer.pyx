@@ -44,6 +44,8 @@ cdef class LockedBuffer(HostBuffer):
     Driver function: cuMemHostAlloc, portable and mapped.
     """
 
+    stream_ordered = False
+
     def __cinit__(self):
         self.kind = LOCKED
         self.host_side = True

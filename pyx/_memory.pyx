@@ -135,7 +135,16 @@ cdef Memory allocate_memory(
 cdef Memory adopt_memory(
     MemoryKind kind, Context context, CUdeviceptr address, size_t nbytes, object owner, str label
 ):
-    """Memory that somebody else allocated."""
+    """Memory that somebody else allocated; to free it as well, nobody else may have it here."""
+    cdef void *each = _newest
+    while kind != FOREIGN and nbytes and each is not NULL:
+        other = <Memory>each
+        if other.kind != FOREIGN and other.address < address + nbytes \
+                and address < other.address + other.nbytes:
+            raise ValueError(f"{address:#x} lies in a live {other.label}, made at"
+                             f" {place(other.site)}, which owns and frees it. Take it from there"
+                             " with into_raw() first, or borrow it with from_address()")
+        each = other.older
     cdef Memory memory = _new_memory(kind, context, nbytes, label)
     memory.address = address
     memory.owner = owner

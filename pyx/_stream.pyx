@@ -124,7 +124,7 @@ cdef class Stream:
 
     @property
     def device(self):
-        return self.context.device
+        return None if self.context is None else self.context.device
 
     @property
     def blocking(self):

@@ -98,11 +98,16 @@ cdef class Token(Waitable):
         return True
 
     def __repr__(self):
+        if self.stream is None:
+            return "<Token, never initialized>"
         stream = stream_name(self.stream.order.number, self.stream.order.order)
-        state = "complete" if self.is_known() else "queued"
-        return f"<Token {operation_name(self.operation)} on {stream}, {state} at {self.site}>"
+        known = own_known(engine, self.snapshot.slot, self.snapshot.seq)
+        return f"<Token {operation_name(self.operation)} on {stream}, queued at {self.site}" \
+               f"{', complete' if known else ''}>"
 
     cdef bint is_known(self) except -1:
+        if self.stream is None:
+            raise TypeError("this Token was never initialized")
         self.stream.context.usable()
         return own_known(engine, self.snapshot.slot, self.snapshot.seq)
 

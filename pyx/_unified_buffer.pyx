@@ -38,6 +38,8 @@ cdef class UnifiedBuffer(HostBuffer):
     Driver function: cuMemAllocManaged.
     """
 
+    stream_ordered = False
+
     def __cinit__(self):
         self.kind = UNIFIED
 

@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -32,6 +33,8 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     os.environ["CUDADRV_DRIVER"] = config.getoption("--driver")
     os.environ.pop("CUDADRV_SOFTWARE", None)
+    # A job in the background of a shell ignores Ctrl-C, and so would every test of it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config, items):

@@ -52,10 +52,11 @@ locked = cu.LockedBuffer(8)
 assert (a.device, b.device) == (zero, one)
 
 for stream in (near, far):
-    refused(ValueError, "use a stream of the buffer's device", lambda: b.copy_from_async(a, stream))
-refused(ValueError, "DeviceBuffer 'b'[0:8] (uint8) is on device 1", lambda: b.fill_async(0, near))
-refused(ValueError, "is on device 0", lambda: a.copy_from_async(bytes(8), far))
-refused(ValueError, "is on device 0", lambda: a[:0].fill_async(0, far))
+    refused(ValueError, "of the buffer's context", lambda: b.copy_from_async(a, stream))
+words = "DeviceBuffer 'b'[0:8] (uint8) belongs to <Context primary, device 1>"
+refused(ValueError, words, lambda: b.fill_async(0, near))
+refused(ValueError, "to <Context primary, device 0>", lambda: a.copy_from_async(bytes(8), far))
+refused(ValueError, "to <Context primary, device 0>", lambda: a[:0].fill_async(0, far))
 refused(ValueError, "not a stream of", lambda: cu.DeviceBuffer(8, stream=near, device=one))
 refused(ValueError, "is memory of device 1", lambda: cu.DeviceBuffer.from_address(b.address, 8))
 assert not a.borrowed and not b.borrowed and not locked.borrowed

@@ -1,0 +1,56 @@
+"""Objects whose ``__init__`` never ran, as in a subclass that forgets it: errors, and no crash."""
+
+import pytest
+
+import cudadrv as cu
+
+
+class Forgetful(cu.HostBuffer):
+    def __init__(self):
+        pass
+
+
+def bare(kind):
+    return Forgetful() if kind is Forgetful else kind.__new__(kind)
+
+
+@pytest.mark.parametrize("kind", [cu.DeviceBuffer, cu.LockedBuffer, cu.UnifiedBuffer, Forgetful])
+@pytest.mark.parametrize("way", ["copy_from", "copy_to", "copy_from_async", "copy_to_async"])
+@pytest.mark.parametrize("first", [True, False])
+def test_copies(stream, kind, way, first):
+    good, other = cu.DeviceBuffer(4), bare(kind)
+    one, two = (other, good) if first else (good, other)
+    options = (stream,) if way.endswith("async") else ()
+    with pytest.raises(TypeError, match="never initialized"):
+        getattr(one, way)(two, *options)
+
+
+def test_handles(stream):
+    none, token = cu.Stream.__new__(cu.Stream), cu.Token.__new__(cu.Token)
+    assert none.device is None
+    assert "never" in repr(token)
+    for call in (
+        lambda: cu.DeviceBuffer(4, stream=none),
+        token.wait,
+        lambda: token.done,
+        lambda: stream.wait(token),
+        cu.Context.__new__(cu.Context).synchronize,
+    ):
+        with pytest.raises(TypeError, match="never initialized"):
+            call()
+
+
+@pytest.mark.parametrize("kind", [cu.Buffer, cu.HostBuffer])
+@pytest.mark.parametrize("make", ["from_raw", "from_address", "zeros", "from_array"])
+def test_the_classes_in_common_make_nothing(kind, make):
+    with pytest.raises(TypeError, match="use DeviceBuffer, LockedBuffer or UnifiedBuffer"):
+        getattr(kind, make)(*((4096, 1) if make in ("from_raw", "from_address") else (1,)))
+
+
+@pytest.mark.parametrize("kind", [cu.DeviceBuffer, cu.LockedBuffer, cu.UnifiedBuffer])
+def test_memory_that_is_owned_has_no_second_owner(kind):
+    whole = kind(64)
+    for address in (whole.address, whole.address + 32):
+        with pytest.raises(ValueError, match=r"lies in a live .* with into_raw\(\) first"):
+            kind.from_raw(address, 8)
+    kind.from_raw(whole.into_raw(), 64).close()
