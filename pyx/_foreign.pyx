@@ -76,8 +76,8 @@ def stream_from_handle(handle, owner):
             context, raw, OWN_NON_BLOCKING if flags & CU_STREAM_NON_BLOCKING else OWN_BLOCKING)
         stream.identity = identity
         stream.priority = priority
-    if stream.owner is None:
-        stream.owner = owner
+    if owner is not None and stream.owner is not owner:
+        stream.owner = owner if stream.owner is None else (stream.owner, owner)
     return stream
 
 

@@ -205,6 +205,10 @@ static inline int own_stream_known(own_engine *engine, const own_stream *stream)
  */
 static inline void own_stream_close(own_engine *engine, own_stream *stream) {
     own_lock(engine);
+    if (stream->state != OWN_OPEN) {
+        own_unlock(engine);
+        return;
+    }
     stream->state = OWN_CLOSED;
     if (stream->domain->legacy == stream) {
         stream->domain->legacy = NULL;

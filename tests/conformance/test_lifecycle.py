@@ -39,7 +39,8 @@ def run(library_path):
         folder = str(Path(__file__).resolve().parent.parent)
         script = PRELUDE.format(folder=folder, path=library_path) + body
         process = subprocess.run(
-            [sys.executable, "-c", script],
+            # Python warns of a fork where there are threads: that is what is tested.
+            [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", script],
             capture_output=True,
             text=True,
             timeout=60,
