@@ -30,6 +30,8 @@ def _library() -> ctypes.CDLL:
     library.cudadrvSoftCount.restype = ctypes.c_ulonglong
     library.cudadrvSoftCalls.argtypes = [ctypes.c_char_p]
     library.cudadrvSoftCalls.restype = ctypes.c_ulonglong
+    library.cudadrvSoftUnsupported.argtypes = [ctypes.c_ulonglong]
+    library.cudadrvSoftUnsupported.restype = ctypes.c_char_p
     library.cudadrvSoftPending.restype = ctypes.c_ulonglong
     _opened = library
     return library
@@ -52,6 +54,17 @@ def live_objects() -> dict[str, int]:
 def calls(function: str = "") -> int:
     """How often a driver function was called, by its exported name; all functions without one."""
     return int(_library().cudadrvSoftCalls(function.encode()))
+
+
+def unsupported_calls() -> dict[str, int]:
+    """How often functions were called that the software driver does not implement, by name.
+
+    Each such call returned ``CUDA_ERROR_NOT_SUPPORTED``.
+    """
+    counted: dict[str, int] = {}
+    while name := _library().cudadrvSoftUnsupported(len(counted)):
+        counted[name.decode()] = calls(name.decode())
+    return counted
 
 
 def pending() -> int:

@@ -1,5 +1,6 @@
 #include "control.h"
 
+#include "names.h"
 #include "state.h"
 
 #include <cstring>
@@ -130,9 +131,13 @@ extern "C" unsigned long long cudadrvSoftCount(const char *kind) {
 
 extern "C" unsigned long long cudadrvSoftCalls(const char *function) {
     if (!function || !*function)
-        return all_calls();
+        return all_calls() + all_unsupported_calls();
     Function found = find_function(function);
-    return found == Function::Count ? 0 : calls_of(found);
+    return found == Function::Count ? unsupported_calls_of(function) : calls_of(found);
+}
+
+extern "C" const char *cudadrvSoftUnsupported(unsigned long long index) {
+    return unsupported_called(index);
 }
 
 extern "C" int cudadrvSoftDrain(void) {

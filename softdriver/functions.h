@@ -7,7 +7,7 @@
 
 namespace soft {
 
-// Every exported function, from functions.def.
+// Every implemented function, from functions.def.
 enum class Function {
 #define SOFT_FUNCTION(base, version, symbol, variant, needs, callback) symbol,
 #include "functions.def"

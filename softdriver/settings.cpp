@@ -50,7 +50,7 @@ std::string parse_fault(const std::string &text, Settings &settings) {
     std::string name = text.substr(0, first);
     Function function = find_function(name.c_str());
     if (function == Function::Count)
-        return "fault names a function that is not exported: " + name;
+        return "fault names a function that is not implemented: " + name;
     uint64_t nth = 0, status = 0;
     if (!parse_number(text.substr(first + 1, second - first - 1), nth) || nth == 0)
         return "fault needs the number of the call, 1 or more";

@@ -100,6 +100,8 @@ class Library:
             for name in ("Count", "Calls", "Pending"):
                 getattr(self._lib, f"cudadrvSoft{name}").restype = ctypes.c_ulonglong
             self._lib.cudadrvSoftError.restype = ctypes.c_char_p
+            self._lib.cudadrvSoftUnsupported.restype = ctypes.c_char_p
+            self._lib.cudadrvSoftUnsupported.argtypes = [ctypes.c_ulonglong]
 
     def __call__(self, name, *arguments):
         return getattr(self._lib, name)(*arguments)
@@ -122,6 +124,13 @@ class Library:
 
     def calls(self, name=""):
         return self._lib.cudadrvSoftCalls(name.encode())
+
+    def unsupported(self):
+        """The names of the functions that are not implemented and were called."""
+        found = []
+        while name := self._lib.cudadrvSoftUnsupported(len(found)):
+            found.append(name.decode())
+        return found
 
     def pending(self):
         return self._lib.cudadrvSoftPending()

@@ -1,5 +1,6 @@
 """Lists in the documentation say what the sources say."""
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -18,6 +19,14 @@ def test_driver_functions_are_listed():
     )
     section = text("docs/driver.md").partition("## The functions that are used")[2]
     assert re.findall(r"`(cu[A-Z]\w+)`", section) == used
+
+
+def test_software_driver_functions_are_listed():
+    tool = ROOT / "tools" / "driver_names.py"
+    spec = importlib.util.spec_from_file_location(tool.stem, tool)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.table_text() == text("docs/software-driver-functions.md"), f"run {tool} table"
 
 
 def test_ownership_errors_are_explained():
