@@ -1,7 +1,8 @@
-"""The command line: ``python -m cudadrv info | demo | bench``."""
+"""The command line: ``python -m cudadrv info | demo | bench | libcuda``."""
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -79,6 +80,13 @@ def make_parser() -> argparse.ArgumentParser:
         help="measure what calls cost",
         description="Measure what single calls of cudadrv cost on this machine.",
     )
+    libcuda = commands.add_parser(
+        "libcuda",
+        help="give other programs the software driver",
+        description="Make FOLDER/libcuda.so.1, which is the software driver. Programs that find it"
+        " there (LD_LIBRARY_PATH) run on it, whether they use cudadrv or not.",
+    )
+    libcuda.add_argument("folder", metavar="FOLDER", help="made if it does not exist")
     return parser
 
 
@@ -95,6 +103,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         from cudadrv._bench import run_bench
 
         return run_bench() if driver_is_usable() else 1
+    if options.command == "libcuda":
+        return place_software_driver(Path(options.folder))
     parser.print_help()
     return 0
 
@@ -112,6 +122,23 @@ def demo(file: str | None, streams: int, chunk: int) -> int:
     except DemoError as error:
         complain(f"demo: {error}")
         return 1
+
+
+def place_software_driver(folder: Path) -> int:
+    """Link the software driver into a folder under the name that programs look for."""
+    from cudadrv._library import software_path
+
+    link = folder.absolute() / "libcuda.so.1"
+    ours = link.is_symlink() and link.readlink().name.startswith("_softdriver")
+    if os.path.lexists(link) and not ours:
+        complain(f"libcuda: {link} exists and is another driver; choose another folder")
+        return 1
+    folder.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(software_path())
+    before = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    print(f"export LD_LIBRARY_PATH={shlex.quote(str(link.parent))}{before}")
+    return 0
 
 
 def driver_is_usable() -> bool:

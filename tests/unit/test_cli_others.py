@@ -92,3 +92,35 @@ def test_bench(cli, driver):
     assert (done.returncode, done.stderr) == (0, "")
     assert "copy_from_async" in done.stdout
     assert "not a GPU" in done.stdout
+
+
+ANY_CLIENT = """
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+name = ctypes.create_string_buffer(100)
+print(cuda.cuInit(0), cuda.cuDeviceGetName(name, 100, 0), name.value.decode())
+"""
+
+
+@pytest.mark.software_only
+def test_libcuda(cli, tmp_path):
+    for _ in range(2):  # again over the link of the first time
+        done = cli("libcuda", "soft driver")
+        assert (done.returncode, done.stderr) == (0, "")
+    shell = f"{done.stdout}exec {sys.executable} -c '{ANY_CLIENT}'"
+    client = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, timeout=60)
+    assert client.stdout == "0 0 cudadrv software device (not a GPU)\n"
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_libcuda_overwrites_no_library(cli, tmp_path, kind):
+    library, other = tmp_path / "libcuda.so.1", tmp_path / "libcuda.so.580.1"
+    other.write_text("somebody's")
+    if kind == "file":
+        other.rename(library)
+    else:
+        library.symlink_to(other)
+    done = cli("libcuda", ".")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "another driver" in done.stderr
+    assert library.read_text() == "somebody's"
