@@ -59,6 +59,7 @@ Shape shape_of(const char *name) {
     shape.touches_pointers = starts(name, "cuMemcpy");
     shape.touches_addresses = starts(name, "cuMemcpy_") || starts(name, "cuMemcpyAsync") ||
                               !std::strcmp(name, "cuMemcpy");
+    shape.keeps_memory = starts(name, "cuMemHostRegister");
     for (const char *looks_up : {"cuMemFreeHost", "cuMemHost", "cuLaunchHostFunc"})
         if (starts(name, looks_up))
             shape.own_buffers = false;

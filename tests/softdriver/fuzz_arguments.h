@@ -128,6 +128,8 @@ struct Argument<Void *, std::enable_if_t<std::is_void_v<Void>>> : Nothing {
     Void *choose() {
         if (player->shape.touches_pointers)
             return reinterpret_cast<void *>(touched_address(player->mine));
+        if (player->shape.keeps_memory)
+            return reinterpret_cast<void *>(kept_memory());
         if (!player->shape.own_buffers)
             return reinterpret_cast<void *>(looked_up_address());
         buffer = std::make_unique<char[]>(buffer_bytes);

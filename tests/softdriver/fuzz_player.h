@@ -57,6 +57,7 @@ struct Shape {
     bool touches_pointers = false;  // reads or writes at host pointers that it does not know
     bool touches_addresses = false; // and at device addresses that it does not know
     bool own_buffers = true;        // wants memory of the caller for its data
+    bool keeps_memory = false;      // goes on to use the memory that it is given
     bool counted = false;           // some argument counts the elements of an array
     size_t limit = SIZE_MAX;        // of sizes, because of the pointers
 };

@@ -95,6 +95,13 @@ inline uintptr_t looked_up_address() {
     }
 }
 
+// For functions that go on using the memory: never somebody else's.
+inline uintptr_t kept_memory() {
+    Known known;
+    uintptr_t address = looked_up_address();
+    return address < 65536 || (player->alone && ask(address, known)) ? address : own_memory();
+}
+
 // For functions that use memory which they do not know as it is: it must be there, for as many
 // bytes as the shape says.
 inline uintptr_t touched_address(Pool &pool) {
