@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <sys/personality.h>
 #include <thread>
 #include <tuple>
 #include <unistd.h>
@@ -79,8 +80,11 @@ CUresult perform(const char *name, CUresult (*function)(Types...), Argument<Type
     CUresult status = function(arguments.value...);
     me.began.store(0, std::memory_order_relaxed);
     entry.status = status;
-    if (status == CUDA_SUCCESS)
+    if (status == CUDA_SUCCESS) {
         (arguments.harvest(), ...);
+        if (me.shape.keeps_memory)
+            addresses.put(entry.values[0]);
+    }
     return status;
 }
 
@@ -195,6 +199,26 @@ void find_context() {
     pool_of<CUcontext>().put(reinterpret_cast<uintptr_t>(context));
 }
 
+// Something to work with: without it most calls would only find what is destroyed.
+void supply() {
+    CUstream stream = nullptr;
+    CUevent event = nullptr;
+    CUdeviceptr memory = 0;
+    void *host = nullptr;
+    size_t bytes = 1 + player->random.below(70000);
+    if (!cuStreamCreate(&stream, static_cast<unsigned>(player->random.below(2))))
+        pool_of<CUstream>().put(reinterpret_cast<uintptr_t>(stream));
+    if (!cuEventCreate(&event, CU_EVENT_DEFAULT))
+        pool_of<CUevent>().put(reinterpret_cast<uintptr_t>(event));
+    if (player->chance(70) ? !cuMemAlloc_v2(&memory, bytes)
+                           : !cuMemAllocManaged(&memory, bytes, CU_MEM_ATTACH_GLOBAL))
+        addresses.put(memory);
+    if (player->chance(50) && !cuMemHostAlloc(&host, bytes, 0)) {
+        player->mine.put(reinterpret_cast<uintptr_t>(host));
+        addresses.put(reinterpret_cast<uintptr_t>(host));
+    }
+}
+
 void reset() {
     static const char *const kinds[] = {"device",  "async",  "host",   "managed",  "registered",
                                         "streams", "events", "graphs", "contexts", "primary",
@@ -219,8 +243,11 @@ void control() {
     soft::Random &random = player->random;
     switch (random.below(5)) {
     case 0:
-        cudadrvSoftConfigure(player->chance(4) ? nullptr
-                                               : settings[random.below(std::size(settings))]);
+        // The eager schedule, the first of them, cannot be replayed.
+        cudadrvSoftConfigure(player->chance(4)
+                                 ? nullptr
+                                 : settings[!player->gated +
+                                            random.below(std::size(settings) - !player->gated)]);
         break;
     case 1:
         cudadrvSoftDrain();
@@ -254,6 +281,8 @@ void play(size_t calls) {
             control();
         if (player->chance(25))
             find_context();
+        if (player->chance(4))
+            supply();
         call_target(selection[player->random.below(selection.size())]);
     }
 }
@@ -317,6 +346,11 @@ extern "C" const char *__ubsan_default_options() { return "abort_on_error=1:prin
 
 int main(int count, char **arguments) {
     using namespace fuzz;
+    // The same addresses in each run, where the system permits.
+    int before = personality(0xffffffff);
+    if (before != -1 && !(before & ADDR_NO_RANDOMIZE) &&
+        personality(before | ADDR_NO_RANDOMIZE) != -1)
+        execv("/proc/self/exe", arguments);
     if (count < 3) {
         std::fprintf(stderr, "usage: fuzz SEED CALLS [THREADS] [SETTINGS]\n");
         return 2;

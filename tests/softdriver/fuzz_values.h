@@ -118,7 +118,7 @@ inline uintptr_t touched_address(Pool &pool) {
     // Another thread may free it before the driver looks.
     if (known.host && !me.alone)
         me.shape.limit = std::min(me.shape.limit, known.bytes - offset);
-    return begin + offset;
+    return known.begin + offset;
 }
 
 inline const char *any_text() {
