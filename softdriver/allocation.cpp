@@ -124,9 +124,13 @@ void give_back(const Remains &remains) {
         remains.device->arena.discard(remains.begin, remains.bytes);
         break;
     case MemoryKind::Host:
-    case MemoryKind::Managed:
-        munmap(remains.host, remains.bytes);
+    case MemoryKind::Managed: {
+        // Streams of other contexts and devices may still have work there.
+        size_t bytes = remains.bytes;
+        std::shared_ptr<void> mapping(remains.host, [=](void *host) { munmap(host, bytes); });
+        state().scheduler.keep(mapping, remains.begin, bytes);
         break;
+    }
     case MemoryKind::Registered:
         break;
     }

@@ -98,6 +98,8 @@ CUresult copy_staged(Call &call, Stream &stream, const End &target, const End &s
         return status;
     if (CUresult status = wait_for(call, stream, before))
         return status;
+    if (!find_range(target.address, bytes)) // freed meanwhile
+        return CUDA_ERROR_INVALID_VALUE;
     return submit(stream, copy_operation(target, source, bytes, true));
 }
 

@@ -12,6 +12,13 @@ struct Context;
 struct Device {
     explicit Device(int number) : ordinal(number) {}
 
+    // As new, but for the address space, which stays reserved.
+    void renew() {
+        sticky = CUDA_SUCCESS;
+        primary = nullptr;
+        primary_retains = primary_flags = 0;
+    }
+
     const int ordinal;
     Arena arena;
     size_t used = 0;                  // bytes of capacity taken by device memory

@@ -124,10 +124,7 @@ SOFT_STREAM_API(cuMemFreeAsync, (CUdeviceptr address, CUstream handle), (address
     auto operation = std::make_shared<Operation>();
     Remains remains = forget_allocation(*allocation);
     operation->writes.push_back({remains.begin, remains.bytes});
-    operation->action = [remains] {
-        Lock lock(state().mutex);
-        give_back(remains);
-    };
+    operation->kept.emplace_back(nullptr, [=](void *) { give_back(remains); });
     return submit(*stream, std::move(operation));
 }
 

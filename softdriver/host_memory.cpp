@@ -1,5 +1,8 @@
 #include "state.h"
 
+#include <algorithm>
+#include <sys/mman.h>
+
 // Page-locked memory: the driver's own, and the program's own when registered.
 
 namespace soft {
@@ -29,6 +32,20 @@ const Allocation *find_overlap(uintptr_t begin, size_t bytes) {
     auto next = state().allocations.lower_bound(begin);
     bool shares = next != state().allocations.end() && next->first - begin < bytes;
     return shares ? &next->second : nullptr;
+}
+
+// Whether all of a range is mapped: what is not there cannot be page-locked.
+bool is_mapped(uintptr_t begin, size_t bytes) {
+    constexpr size_t page = 4096, chunk = 4096; // pages asked about at once
+    unsigned char resident[chunk];
+    uintptr_t first = begin / page * page;
+    size_t pages = (begin - first + (bytes - 1)) / page + 1;
+    for (size_t done = 0; done < pages; done += chunk) {
+        size_t length = std::min(chunk, pages - done) * page;
+        if (mincore(reinterpret_cast<void *>(first + done * page), length, resident))
+            return false;
+    }
+    return true;
 }
 
 // Frees after waiting for the whole device, as all frees of memory that the host can touch do.
@@ -88,6 +105,8 @@ SOFT_API(cuMemHostRegister_v2, (void *address, size_t bytes, unsigned flags),
     if (const Allocation *other = find_overlap(begin, bytes))
         return other->kind == MemoryKind::Registered ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
                                                      : CUDA_ERROR_INVALID_VALUE;
+    if (!is_mapped(begin, bytes))
+        return CUDA_ERROR_INVALID_VALUE;
     register_host(*call.context, address, bytes, flags);
     return CUDA_SUCCESS;
 }

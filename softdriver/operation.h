@@ -35,6 +35,8 @@ struct Operation {
     std::vector<Range> reads, writes;
     std::function<bool()> condition;
     std::function<void()> action;
+    // Goes when the operation is done or dropped, with the state lock held: memory freed meanwhile.
+    std::vector<std::shared_ptr<void>> kept;
     Clock::time_point finished;
 
     bool done() const { return progress == Progress::Done; }

@@ -85,6 +85,7 @@ void Scheduler::complete(Operation &operation) {
     operation.progress = Progress::Done;
     operation.waits.clear();
     operation.action = nullptr;
+    operation.kept.clear();
     if (operation.condition)
         conditions_--;
     operation.condition = nullptr;
@@ -212,6 +213,20 @@ void Scheduler::drop(const std::function<bool(const Stream &)> &chosen) {
                     dropped.push_back(operation);
     for (const auto &operation : dropped)
         complete(*operation);
+}
+
+void Scheduler::keep(const std::shared_ptr<void> &memory, uintptr_t begin, size_t bytes) {
+    auto inside = [&](const Range &range) {
+        return range.begin < begin + bytes &&
+               begin < range.begin + range.pitch * (range.rows - 1) + range.bytes;
+    };
+    for (Stream *stream : busy_)
+        for (const auto &operation : stream->queue) {
+            const auto &reads = operation->reads, &writes = operation->writes;
+            if (std::any_of(reads.begin(), reads.end(), inside) ||
+                std::any_of(writes.begin(), writes.end(), inside))
+                operation->kept.push_back(memory);
+        }
 }
 
 void Scheduler::settle(Lock &lock, const std::function<bool(const Stream &)> &chosen) {

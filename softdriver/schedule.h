@@ -27,6 +27,8 @@ class Scheduler {
     void drain(Lock &lock);
     // Drops what has not started of the streams for which the predicate holds.
     void drop(const std::function<bool(const Stream &)> &chosen);
+    // Keeps memory for the operations that have not finished and touch it.
+    void keep(const std::shared_ptr<void> &memory, uintptr_t begin, size_t bytes);
     // Waits until nothing that has started is still running there.
     void settle(Lock &lock, const std::function<bool(const Stream &)> &chosen);
 

@@ -14,9 +14,17 @@ void State::create_devices() {
     for (const auto &device : devices)
         if (device->primary)
             contexts.erase(reinterpret_cast<uintptr_t>(device->primary->handle));
-    devices.clear();
-    for (int i = 0; i < settings.devices; i++)
-        devices.push_back(std::make_unique<Device>(i));
+    size_t wanted = settings.devices;
+    for (; devices.size() > wanted; devices.pop_back())
+        retired.push_back(std::move(devices.back()));
+    while (devices.size() < wanted && !retired.empty()) {
+        devices.push_back(std::move(retired.back()));
+        retired.pop_back();
+    }
+    while (devices.size() < wanted)
+        devices.push_back(std::make_unique<Device>(static_cast<int>(devices.size())));
+    for (const auto &device : devices)
+        device->renew();
 }
 
 State &state() {

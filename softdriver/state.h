@@ -23,6 +23,7 @@ struct State {
     bool initialised = false;
     Random random;
     std::vector<std::unique_ptr<Device>> devices;
+    std::vector<std::unique_ptr<Device>> retired; // destroyed contexts still know them
     HandleTable<Context> contexts{0x5c0000001000};
     HandleTable<Stream> streams{0x5c1000001000};
     HandleTable<Event> events{0x5c2000001000};

@@ -1,0 +1,393 @@
+// fuzz SEED CALLS [THREADS] [SETTINGS]
+//
+// Calls every function that the driver implements, at random and with random arguments: right ones,
+// stale ones, wrong ones. It is compiled together with the driver, with a sanitizer, and whatever
+// that finds, a call that does not end, a status that is none, and what is left after a reset are
+// failures. A failure prints the seed and the last calls. One thread with one even seed does the
+// same again.
+
+#include "fuzz_arguments.h"
+
+#include "functions.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <sys/personality.h>
+#include <thread>
+#include <tuple>
+#include <unistd.h>
+#include <vector>
+
+namespace fuzz {
+namespace {
+
+constexpr uint64_t longest_call = 20000; // milliseconds
+constexpr size_t segment = 400;          // calls of one selection of functions
+constexpr size_t lifetime = 2500;        // calls between two resets
+
+std::string command; // that repeats this run
+std::vector<std::unique_ptr<Player>> players;
+bool quarantine = false; // memory that the driver unmaps stays where it is
+
+uint64_t milliseconds() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return uint64_t(now.tv_sec) * 1000 + now.tv_nsec / 1000000;
+}
+
+void explain() {
+    std::fprintf(stderr, "fuzz: failed in: %s\n", command.c_str());
+    for (const auto &each : players)
+        each->history.print(each->thread);
+}
+
+[[noreturn]] void fail(const std::string &why) {
+    std::fprintf(stderr, "fuzz: %s\n", why.c_str());
+    explain();
+    std::fflush(stderr);
+    _exit(1);
+}
+
+bool starts(const char *name, const char *prefix) {
+    return !std::strncmp(name, prefix, std::strlen(prefix));
+}
+
+// What the types of a function do not say.
+Shape shape_of(const char *name) {
+    Shape shape;
+    shape.touches_pointers = starts(name, "cuMemcpy");
+    shape.touches_addresses = starts(name, "cuMemcpy_") || starts(name, "cuMemcpyAsync") ||
+                              !std::strcmp(name, "cuMemcpy");
+    shape.keeps_memory = starts(name, "cuMemHostRegister");
+    for (const char *looks_up : {"cuMemFreeHost", "cuMemHost", "cuLaunchHostFunc"})
+        if (starts(name, looks_up))
+            shape.own_buffers = false;
+    return shape;
+}
+
+template <class... Types>
+CUresult perform(const char *name, CUresult (*function)(Types...), Argument<Types> &...arguments) {
+    Player &me = *player;
+    (arguments.limit(), ...);
+    History::Entry &entry = me.history.add(name);
+    size_t count = 0;
+    ((count < History::arguments ? void(entry.values[count++] = shown(arguments.value)) : void()),
+     ...);
+    entry.count = count;
+    me.began.store(milliseconds(), std::memory_order_relaxed);
+    CUresult status = function(arguments.value...);
+    me.began.store(0, std::memory_order_relaxed);
+    entry.status = status;
+    if (status == CUDA_SUCCESS) {
+        (arguments.harvest(), ...);
+        if (me.shape.keeps_memory)
+            addresses.put(entry.values[0]);
+    }
+    return status;
+}
+
+template <class... Types> CUresult call(const char *name, CUresult (*function)(Types...)) {
+    player->shape = shape_of(name);
+    player->shape.counted =
+        ((std::is_pointer_v<Types> && std::is_class_v<std::remove_pointer_t<Types>> &&
+          is_complete<std::remove_pointer_t<Types>>::value && !starts(name, "cuMemcpy")) ||
+         ...);
+    std::tuple<Argument<Types>...> arguments;
+    return std::apply(
+        [&](auto &...each) { return perform<Types...>(name, function, each...); }, arguments);
+}
+
+// Waits for, and writes, values in memory.
+template <class Word>
+CUresult call(const char *name, CUresult (*function)(CUstream, CUdeviceptr, Word, unsigned)) {
+    using Function = CUresult(CUstream, CUdeviceptr, Word, unsigned);
+    if (!std::strstr(name, "WaitValue"))
+        return call<CUstream, CUdeviceptr, Word, unsigned>(name, static_cast<Function *>(function));
+    Player &me = *player;
+    Argument<CUstream> stream;
+    Argument<CUdeviceptr> address;
+    Argument<Word> value;
+    Argument<unsigned> flags;
+    address.value = wait_address();
+    value.value = 1;
+    if (me.gated && me.chance(30))
+        me.gates.close(me.random.below(Gates::count));
+    return perform<CUstream, CUdeviceptr, Word, unsigned>(name, function, stream, address, value,
+                                                          flags);
+}
+
+// The attributes of a pointer, each with its own place.
+CUresult call(const char *name, CUresult (*function)(unsigned, CUpointer_attribute *, void **,
+                                                     CUdeviceptr)) {
+    Argument<unsigned> count;
+    Argument<CUpointer_attribute *> attributes;
+    Argument<void **> data;
+    Argument<CUdeviceptr> address;
+    CUpointer_attribute kinds[array_length];
+    uint64_t places[array_length][8]; // the largest value is a structure
+    void *targets[array_length];
+    for (size_t i = 0; i < array_length; i++) {
+        kinds[i] = any_number<CUpointer_attribute>();
+        targets[i] = places[i];
+    }
+    count.value = static_cast<unsigned>(player->random.below(array_length + 1));
+    attributes.value = attributes.value ? kinds : nullptr;
+    data.value = data.value ? targets : nullptr;
+    *data.slot = nullptr;
+    return perform<unsigned, CUpointer_attribute *, void **, CUdeviceptr>(
+        name, function, count, attributes, data, address);
+}
+
+struct Target {
+    const char *name;
+    soft::Needs needs;
+    CUresult (*call)();
+};
+
+#define SOFT_TARGET(symbol, needs)                                                                 \
+    {#symbol, soft::Needs::needs, [] { return call(#symbol, &symbol); }},
+#define SOFT_SECOND_Plain(symbol, needs)
+#define SOFT_SECOND_PerThreadStream(symbol, needs) SOFT_TARGET(symbol##_ptsz, needs)
+#define SOFT_SECOND_PerThreadDefault(symbol, needs) SOFT_TARGET(symbol##_ptds, needs)
+
+const Target targets[] = {
+#define SOFT_FUNCTION(base, version, symbol, variant, needs, callback)                             \
+    SOFT_TARGET(symbol, needs) SOFT_SECOND_##variant(symbol, needs)
+#include "functions.def"
+#undef SOFT_FUNCTION
+};
+constexpr size_t target_count = std::size(targets);
+
+std::atomic<uint64_t> successes[target_count];
+
+// How often a function is in a selection, in percent. What ends a context ends most of what the
+// sequence has built.
+unsigned share_of(const char *name) {
+    for (const char *ends : {"cuCtxDestroy", "cuDevicePrimaryCtxRe", "cuCtxPopCurrent",
+                             "cuCtxDetach", "cuCtxSetCurrent"})
+        if (starts(name, ends) && !starts(name, "cuDevicePrimaryCtxRetain"))
+            return 12;
+    return starts(name, "cuStream") || starts(name, "cuEvent") || starts(name, "cuMem") ? 50 : 25;
+}
+
+void check(int status, const char *name) {
+    const char *text = nullptr;
+    if (cuGetErrorName(static_cast<CUresult>(status), &text) || !text)
+        fail(std::string(name) + " returned " + std::to_string(status));
+    player->seen[status]++;
+}
+
+void call_target(size_t target) {
+    CUresult status = targets[target].call();
+    check(status, targets[target].name);
+    if (status == CUDA_SUCCESS)
+        successes[target].fetch_add(1, std::memory_order_relaxed);
+}
+
+// A current context in which something can be done.
+void find_context() {
+    CUcontext context = nullptr;
+    unsigned long long id;
+    cuCtxGetCurrent(&context);
+    if (context && cuCtxGetId(context, &id) == CUDA_SUCCESS)
+        return;
+    CUdevice device = static_cast<CUdevice>(player->random.below(2));
+    if (cuDevicePrimaryCtxRetain(&context, device) || cuCtxSetCurrent(context))
+        return;
+    pool_of<CUcontext>().put(reinterpret_cast<uintptr_t>(context));
+}
+
+// Something to work with: without it most calls would only find what is destroyed.
+void supply() {
+    CUstream stream = nullptr;
+    CUevent event = nullptr;
+    CUdeviceptr memory = 0;
+    void *host = nullptr;
+    size_t bytes = 1 + player->random.below(70000);
+    if (!cuStreamCreate(&stream, static_cast<unsigned>(player->random.below(2))))
+        pool_of<CUstream>().put(reinterpret_cast<uintptr_t>(stream));
+    if (!cuEventCreate(&event, CU_EVENT_DEFAULT))
+        pool_of<CUevent>().put(reinterpret_cast<uintptr_t>(event));
+    if (player->chance(70) ? !cuMemAlloc_v2(&memory, bytes)
+                           : !cuMemAllocManaged(&memory, bytes, CU_MEM_ATTACH_GLOBAL))
+        addresses.put(memory);
+    if (player->chance(50) && !cuMemHostAlloc(&host, bytes, 0)) {
+        player->mine.put(reinterpret_cast<uintptr_t>(host));
+        addresses.put(reinterpret_cast<uintptr_t>(host));
+    }
+}
+
+void reset() {
+    static const char *const kinds[] = {"device",  "async",  "host",   "managed",  "registered",
+                                        "streams", "events", "graphs", "contexts", "primary",
+                                        "bytes"};
+    player->history.add("cudadrvSoftReset").status = cudadrvSoftReset();
+    if (!player->alone)
+        return;
+    for (const char *kind : kinds)
+        if (unsigned long long left = cudadrvSoftCount(kind))
+            fail(std::to_string(left) + " " + kind + " left after a reset");
+    if (cudadrvSoftPending())
+        fail("operations left after a reset");
+}
+
+void control() {
+    static const char *const settings[] = {
+        "schedule=eager", "schedule=lazy", "schedule=random,seed=7", "seed=3",
+        "memory=40MiB",   "memory=48MiB",  "fault=cuMemAlloc_v2:2:2", "fault=none",
+        "fault=cuStreamSynchronize:3:700", "fault=cuMemcpyAsync:5:719", "fault=nothing:1:1",
+        "devices=1",      "devices=2",     "devices=17", "schedule", "concurrent_managed=0",
+        "fault=cuStreamWaitEvent:1:999", "=,", "memory=1EiB"};
+    soft::Random &random = player->random;
+    switch (random.below(5)) {
+    case 0:
+        // The eager schedule, the first of them, cannot be replayed.
+        cudadrvSoftConfigure(player->chance(4)
+                                 ? nullptr
+                                 : settings[!player->gated +
+                                            random.below(std::size(settings) - !player->gated)]);
+        break;
+    case 1:
+        cudadrvSoftDrain();
+        break;
+    case 2:
+        cudadrvSoftCount(any_text());
+        cudadrvSoftError();
+        break;
+    case 3:
+        cudadrvSoftCalls(any_text());
+        break;
+    case 4:
+        cudadrvSoftPending();
+        break;
+    }
+}
+
+void play(size_t calls) {
+    std::vector<size_t> selection;
+    for (size_t i = 0; i < calls; i++) {
+        if (i % segment == 0) {
+            selection.clear();
+            while (selection.size() < 3)
+                for (size_t target = 0; target < target_count; target++)
+                    if (player->chance(share_of(targets[target].name)))
+                        selection.push_back(target);
+        }
+        if (player->alone ? i % lifetime == lifetime - 1 : player->random.below(3 * lifetime) == 0)
+            reset();
+        if (player->chance(1))
+            control();
+        if (player->chance(25))
+            find_context();
+        if (player->chance(4))
+            supply();
+        call_target(selection[player->random.below(selection.size())]);
+    }
+}
+
+// All that needs the driver to be initialised says so, whatever it is given.
+void check_uninitialised() {
+    for (const Target &target : targets) {
+        if (!std::strcmp(target.name, "cuInit"))
+            continue;
+        CUresult status = target.call();
+        if (target.needs != soft::Needs::Nothing && status != CUDA_ERROR_NOT_INITIALIZED)
+            fail(std::string(target.name) + " before cuInit returned " + std::to_string(status));
+    }
+}
+
+void *watch(void *) {
+    for (unsigned round = 0;; round++) {
+        usleep(200);
+        uint64_t now = round % 1000 ? 0 : milliseconds();
+        for (const auto &each : players) {
+            each->gates.open_all();
+            uint64_t began = each->began.load(std::memory_order_relaxed);
+            if (began && now > began + longest_call)
+                fail("a call of thread " + std::to_string(each->thread) + " does not end");
+        }
+    }
+    return nullptr;
+}
+
+void summarize(uint64_t began) {
+    uint64_t calls = 0, good = 0;
+    for (const auto &each : players) {
+        calls += each->history.calls();
+        good += each->seen[CUDA_SUCCESS];
+    }
+    std::string never;
+    for (size_t target = 0; target < target_count; target++)
+        if (!successes[target])
+            never += std::string(" ") + targets[target].name;
+    uint64_t elapsed = std::max<uint64_t>(milliseconds() - began, 1);
+    std::printf("fuzz: %llu calls, %llu succeeded, %llu calls a second; never succeeded:%s\n",
+                (unsigned long long)calls, (unsigned long long)good,
+                (unsigned long long)(calls * 1000 / elapsed), never.empty() ? " none" : never.c_str());
+}
+
+} // namespace
+} // namespace fuzz
+
+// With several threads a copy may still use memory of the program that another has just freed: an
+// error of this program, which the sanitizer is not to be asked about.
+extern "C" int __real_munmap(void *, size_t);
+extern "C" int __wrap_munmap(void *address, size_t bytes) {
+    if (fuzz::quarantine)
+        return madvise(address, bytes, MADV_DONTNEED);
+    return __real_munmap(address, bytes);
+}
+
+extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*)());
+// Each sanitizer has its own end; this one's is a signal.
+extern "C" const char *__ubsan_default_options() { return "abort_on_error=1:print_stacktrace=1"; }
+
+int main(int count, char **arguments) {
+    using namespace fuzz;
+    // The same addresses in each run, where the system permits.
+    int before = personality(0xffffffff);
+    if (before != -1 && !(before & ADDR_NO_RANDOMIZE) &&
+        personality(before | ADDR_NO_RANDOMIZE) != -1)
+        execv("/proc/self/exe", arguments);
+    if (count < 3) {
+        std::fprintf(stderr, "usage: fuzz SEED CALLS [THREADS] [SETTINGS]\n");
+        return 2;
+    }
+    for (int i = 0; i < count; i++)
+        command += std::string(i ? " " : "") + arguments[i];
+    uint64_t seed = std::strtoull(arguments[1], nullptr, 0);
+    size_t calls = std::strtoull(arguments[2], nullptr, 0);
+    size_t threads = count > 3 ? std::strtoull(arguments[3], nullptr, 0) : 1;
+    if (__sanitizer_set_death_callback)
+        __sanitizer_set_death_callback(explain);
+    std::signal(SIGABRT, [](int) { explain(); });
+    std::string settings = "devices=2,memory=48MiB,seed=" + std::to_string(seed);
+    if (count > 4)
+        settings += std::string(",") + arguments[4];
+    if (cudadrvSoftConfigure(settings.c_str()))
+        fail(cudadrvSoftError());
+    quarantine = threads > 1;
+    for (size_t i = 0; i < threads; i++)
+        players.push_back(std::make_unique<Player>(seed, i, threads == 1));
+    player = players[0].get();
+    uint64_t began = milliseconds();
+    check_uninitialised();
+    cuInit(0);
+    pthread_t watcher;
+    pthread_create(&watcher, nullptr, watch, nullptr);
+    std::vector<std::thread> running;
+    for (size_t i = 1; i < threads; i++)
+        running.emplace_back([=] {
+            player = players[i].get();
+            play(calls);
+        });
+    play(calls);
+    for (auto &thread : running)
+        thread.join();
+    cudadrvSoftReset();
+    summarize(began);
+    std::fflush(stdout);
+    _exit(0); // the driver's threads never end
+}

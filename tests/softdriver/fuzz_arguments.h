@@ -1,0 +1,183 @@
+#pragma once
+
+#include "fuzz_structs.h"
+
+#include <memory>
+#include <type_traits>
+
+// A random argument for each type that the driver's functions take. An Argument chooses its value
+// when it is made, keeps what that points to, and after a successful call remembers what was put
+// out.
+
+namespace fuzz {
+
+template <class> constexpr bool not_known = false;
+template <class Type, class = void> struct is_complete : std::false_type {};
+template <class Type>
+struct is_complete<Type, std::void_t<decltype(sizeof(Type))>> : std::true_type {};
+
+template <class Type>
+constexpr bool is_handle = std::is_pointer_v<Type> &&std::is_class_v<std::remove_pointer_t<Type>> &&
+                           !is_complete<std::remove_pointer_t<Type>>::value;
+template <class Type>
+constexpr bool is_number = std::is_arithmetic_v<Type> || std::is_enum_v<Type>;
+
+template <class Type> Type any_number() {
+    soft::Random &random = player->random;
+    if constexpr (std::is_enum_v<Type>)
+        return static_cast<Type>(random.below(30) ? random.below(random.below(4) ? 4 : 40)
+                                                  : any_bits() & 0x7fffffff);
+    else if constexpr (std::is_same_v<Type, size_t>)
+        return player->shape.counted ? random.below(array_length) : any_size();
+    else if constexpr (std::is_same_v<Type, int>)
+        return player->shape.counted ? static_cast<int>(random.below(array_length)) : any_int();
+    else if constexpr (std::is_floating_point_v<Type>)
+        return static_cast<Type>(random.below(3));
+    else
+        return static_cast<Type>(player->shape.counted ? random.below(array_length) : any_bits());
+}
+
+template <class Type, class = void> struct Argument {
+    static_assert(not_known<Type>, "the fuzz test needs a generator for this type of argument");
+};
+
+struct Nothing {
+    void harvest() {}
+    void limit() {}
+};
+
+template <class Type> struct Argument<Type, std::enable_if_t<is_number<Type>>> : Nothing {
+    Type value = any_number<Type>();
+    void limit() {
+        if constexpr (std::is_same_v<Type, size_t>)
+            if (value > player->shape.limit)
+                value = player->random.below(player->shape.limit + 1);
+    }
+};
+
+// CUdeviceptr
+template <> struct Argument<unsigned long long> : Nothing {
+    unsigned long long value =
+        player->shape.touches_addresses ? touched_address(addresses) : looked_up_address();
+};
+
+template <class Type> struct Argument<Type, std::enable_if_t<is_handle<Type>>> : Nothing {
+    Type value = any_handle<Type>();
+};
+
+// Where a number is put out, or in and out.
+template <class Number>
+struct Argument<Number *, std::enable_if_t<is_number<Number> && !std::is_const_v<Number> &&
+                                           !std::is_same_v<Number, char>>> {
+    std::unique_ptr<Number> slot = std::make_unique<Number>(any_number<Number>());
+    Number *value = player->chance(97) ? slot.get() : nullptr;
+    void limit() {}
+    void harvest() {
+        // Not every number is an address: the driver knows.
+        Known known;
+        if constexpr (sizeof(Number) == sizeof(CUdeviceptr))
+            if (value && ask(*value, known))
+                addresses.put(*value);
+    }
+};
+
+// Where a handle is put out.
+template <class Handle>
+struct Argument<Handle *, std::enable_if_t<std::is_pointer_v<Handle> &&
+                                           std::is_class_v<std::remove_pointer_t<Handle>> &&
+                                           !std::is_const_v<std::remove_pointer_t<Handle>>>> {
+    std::unique_ptr<Handle> slot = std::make_unique<Handle>();
+    Handle *value = player->chance(97) ? slot.get() : nullptr;
+    void limit() {}
+    void harvest() {
+        if (value && *value)
+            pool_of<Handle>().put(reinterpret_cast<uintptr_t>(*value));
+    }
+};
+
+// Where a pointer to something that nobody may change is put out: texts, nodes.
+template <class Pointer>
+struct Argument<Pointer *, std::enable_if_t<std::is_pointer_v<Pointer> &&
+                                            std::is_const_v<std::remove_pointer_t<Pointer>>>>
+    : Nothing {
+    std::unique_ptr<Pointer> slot = std::make_unique<Pointer>();
+    Pointer *value = player->chance(97) ? slot.get() : nullptr;
+};
+
+// Where page-locked memory, or a function, is put out.
+template <> struct Argument<void **> {
+    std::unique_ptr<void *> slot = std::make_unique<void *>();
+    void **value = player->chance(97) ? slot.get() : nullptr;
+    void limit() {}
+    void harvest() {
+        Known known;
+        auto address = reinterpret_cast<uintptr_t>(*slot);
+        if (value && ask(address, known)) {
+            player->mine.put(address);
+            addresses.put(address);
+        }
+    }
+};
+
+template <class Void>
+struct Argument<Void *, std::enable_if_t<std::is_void_v<Void>>> : Nothing {
+    static constexpr size_t buffer_bytes = 4096;
+    std::unique_ptr<char[]> buffer;
+    Void *value = choose();
+
+    Void *choose() {
+        if (player->shape.touches_pointers)
+            return reinterpret_cast<void *>(touched_address(player->mine));
+        if (player->shape.keeps_memory)
+            return reinterpret_cast<void *>(kept_memory());
+        if (!player->shape.own_buffers)
+            return reinterpret_cast<void *>(looked_up_address());
+        buffer = std::make_unique<char[]>(buffer_bytes);
+        return player->chance(97) ? buffer.get() : nullptr;
+    }
+};
+
+template <> struct Argument<char *> : Nothing {
+    std::unique_ptr<char[]> buffer = std::make_unique<char[]>(256);
+    char *value = player->chance(97) ? buffer.get() : nullptr;
+};
+
+template <> struct Argument<const char *> : Nothing {
+    const char *value = player->chance(97) ? any_text() : nullptr;
+};
+
+template <> struct Argument<CUhostFn> : Nothing {
+    CUhostFn value = any_host_function();
+};
+
+template <> struct Argument<CUstreamCallback> : Nothing {
+    CUstreamCallback value = any_callback();
+};
+
+// Structures by value, and pointers to one or several of them.
+template <class Type>
+struct Argument<Type, std::enable_if_t<std::is_class_v<Type>>> : Nothing {
+    Type value{};
+    Argument() { fill(value); }
+};
+
+template <class Type>
+struct Argument<Type *, std::enable_if_t<std::is_class_v<Type> && is_complete<Type>::value>>
+    : Nothing {
+    using Plain = std::remove_const_t<Type>;
+    std::unique_ptr<Plain[]> array = std::make_unique<Plain[]>(array_length);
+    Type *value = player->chance(97) ? array.get() : nullptr;
+    Argument() {
+        for (size_t i = 0; i < array_length; i++)
+            fill(array[i]);
+    }
+};
+
+// How an argument is shown: as a number, whatever it is.
+template <class Type> uint64_t shown(const Type &value) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, &value, std::min(sizeof(value), sizeof(bits)));
+    return bits;
+}
+
+} // namespace fuzz

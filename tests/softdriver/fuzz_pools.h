@@ -1,0 +1,96 @@
+#pragma once
+
+#include "control.h"
+#include "random.h"
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <sys/mman.h>
+
+// What a random caller of the driver remembers: handles and addresses that calls gave out, alive or
+// not, and memory of its own.
+
+namespace fuzz {
+
+// Values of one kind. Threads share them without ordering each other, which would hide races.
+class Pool {
+  public:
+    void put(uint64_t value) {
+        unsigned place = next_.fetch_add(1, std::memory_order_relaxed) % slots_.size();
+        slots_[place].store(value, std::memory_order_relaxed);
+    }
+    uint64_t any(soft::Random &random) const {
+        return slots_[random.below(slots_.size())].load(std::memory_order_relaxed);
+    }
+
+  private:
+    std::array<std::atomic<uint64_t>, 12> slots_{};
+    std::atomic<unsigned> next_{0};
+};
+
+// One pool for each type of handle.
+template <class Handle> Pool &pool_of() {
+    static Pool pool;
+    return pool;
+}
+
+// Begins of allocations of all kinds, some of them freed.
+inline Pool addresses;
+
+// A whole mapping of its own, which the driver knows nothing of.
+inline char *map_pages(size_t bytes) {
+    void *pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return pages == MAP_FAILED ? nullptr : static_cast<char *>(pages);
+}
+
+// Capacity of a device, and of the memory that a caller offers as pageable memory: no range that
+// the driver accepts is longer.
+constexpr size_t capacity = size_t(48) << 20;
+constexpr size_t scratch_bytes = 2 * capacity;
+// How far into its scratch memory a caller's pointers go.
+constexpr size_t scratch_used = size_t(1) << 20;
+
+// Words that streams wait for. Somebody sets each to 1 again and again, so that every wait ends,
+// and nothing but these functions writes to them.
+class Gates {
+  public:
+    static constexpr size_t count = 8, bytes = 4096;
+
+    uintptr_t address(size_t gate) const { return reinterpret_cast<uintptr_t>(word(gate)); }
+    void *pages() const { return words_; }
+    void close(size_t gate) { __atomic_store_n(word(gate), 0, __ATOMIC_RELEASE); }
+    void open_all() {
+        for (size_t gate = 0; gate < count; gate++)
+            __atomic_store_n(word(gate), 1, __ATOMIC_RELEASE);
+    }
+
+  private:
+    uint64_t *word(size_t gate) const { return words_ + 16 * gate; }
+
+    uint64_t *words_ = reinterpret_cast<uint64_t *>(map_pages(bytes));
+};
+
+// The live allocation that an address is in, as the driver knows it.
+struct Known {
+    uintptr_t begin = 0;
+    size_t bytes = 0;
+    bool host = false; // page-locked or managed: a wrong access would crash this program
+};
+
+inline bool ask(uintptr_t address, Known &known) {
+    unsigned type = 0;
+    int managed = 0;
+    if (cuPointerGetAttribute(&known.bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address) ||
+        cuPointerGetAttribute(&known.begin, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address) ||
+        cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) ||
+        cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address))
+        return false;
+    known.host = managed || type == CU_MEMORYTYPE_HOST;
+    return true;
+}
+
+} // namespace fuzz

@@ -1,0 +1,141 @@
+#pragma once
+
+#include "fuzz_values.h"
+
+// Random contents for the structures that the driver's functions take, and functions of the
+// program that the driver calls. A new structure needs an overload of fill().
+
+namespace fuzz {
+
+// Every array that a function counts is this long or longer.
+constexpr size_t array_length = 16;
+
+inline void fill(CUuuid &) {}
+
+inline void fill(CUmemLocation &location) {
+    location.type = static_cast<CUmemLocationType>(player->random.below(6));
+    location.id = any_int();
+}
+
+inline void fill(CUmemAccessDesc &access) {
+    static const int flags[] = {0, 1, 3, 2, 77};
+    fill(access.location);
+    access.flags = static_cast<CUmemAccess_flags>(flags[player->random.below(std::size(flags))]);
+}
+
+inline void fill(CUmemPoolProps &properties) {
+    properties.allocType = static_cast<CUmemAllocationType>(player->chance(85));
+    properties.handleTypes = static_cast<CUmemAllocationHandleType>(
+        player->chance(85) ? 0 : player->random.below(9));
+    fill(properties.location);
+    if (player->chance(60))
+        properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+}
+
+inline void fill(CUexecAffinityParam &) {}
+inline void fill(CUstreamAttrValue &attribute) {
+    int value = any_int();
+    std::memcpy(&attribute, &value, sizeof(value));
+}
+#if CUDA_VERSION >= 12050
+inline void fill(CUctxCreateParams &) {}
+#endif
+
+inline void fill(CUstreamBatchMemOpParams &operation) {
+    static const int kinds[] = {CU_STREAM_MEM_OP_WAIT_VALUE_32,  CU_STREAM_MEM_OP_WRITE_VALUE_32,
+                                CU_STREAM_MEM_OP_WAIT_VALUE_64,  CU_STREAM_MEM_OP_WRITE_VALUE_64,
+                                CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES, 6, 0, 77};
+    int kind = kinds[player->random.below(std::size(kinds) + 20) % std::size(kinds)];
+    operation.operation = static_cast<CUstreamBatchMemOpType>(kind);
+    bool waits = kind == CU_STREAM_MEM_OP_WAIT_VALUE_32 || kind == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+    // Wait and write have one layout.
+    operation.waitValue.address = waits ? wait_address() : looked_up_address();
+    operation.waitValue.value64 = 1;
+    operation.waitValue.flags = static_cast<unsigned>(any_bits());
+}
+
+// Copies of rows. Where the driver touches pageable memory all stays inside the caller's own;
+// between device addresses any number goes.
+struct Rows {
+    bool wild;
+    size_t size(size_t bound) const { return wild ? any_size() : player->random.below(bound); }
+};
+
+inline CUmemorytype any_memory_type() {
+    static const unsigned types[] = {CU_MEMORYTYPE_HOST,    CU_MEMORYTYPE_DEVICE,
+                                     CU_MEMORYTYPE_DEVICE,  CU_MEMORYTYPE_DEVICE,
+                                     CU_MEMORYTYPE_UNIFIED, CU_MEMORYTYPE_UNIFIED};
+    if (player->chance(4))
+        return static_cast<CUmemorytype>(player->random.below(9));
+    return static_cast<CUmemorytype>(types[player->random.below(std::size(types))]);
+}
+
+inline void any_end(CUmemorytype type, CUdeviceptr &device, void *&host, bool wild) {
+    host = player->alone ? reinterpret_cast<void *>(touched_address(player->mine))
+                         : reinterpret_cast<void *>(own_memory());
+    if (wild || type == CU_MEMORYTYPE_DEVICE)
+        device = looked_up_address();
+    else
+        device = player->alone ? touched_address(addresses) : own_memory();
+}
+
+template <class Copy> Rows fill_rows(Copy &copy) {
+    copy.srcMemoryType = any_memory_type();
+    copy.dstMemoryType = any_memory_type();
+    Rows rows{copy.srcMemoryType == CU_MEMORYTYPE_DEVICE &&
+              copy.dstMemoryType == CU_MEMORYTYPE_DEVICE && player->chance(40)};
+    void *source = nullptr;
+    any_end(copy.srcMemoryType, copy.srcDevice, source, rows.wild);
+    any_end(copy.dstMemoryType, copy.dstDevice, copy.dstHost, rows.wild);
+    copy.srcHost = source;
+    copy.WidthInBytes = rows.size(player->chance(50) ? 64 : 2000);
+    copy.Height = rows.size(16);
+    copy.srcPitch = player->chance(30) ? 0 : rows.size(64) + (rows.wild ? 0 : copy.WidthInBytes);
+    copy.dstPitch = player->chance(30) ? 0 : rows.size(64) + (rows.wild ? 0 : copy.WidthInBytes);
+    bool offsets = player->chance(40);
+    copy.srcXInBytes = offsets ? rows.size(64) : 0;
+    copy.srcY = offsets ? rows.size(4) : 0;
+    copy.dstXInBytes = offsets ? rows.size(64) : 0;
+    copy.dstY = offsets ? rows.size(4) : 0;
+    return rows;
+}
+
+template <class Copy> Rows fill_boxes(Copy &copy) {
+    Rows rows = fill_rows(copy);
+    copy.Depth = rows.size(4);
+    copy.srcHeight = player->chance(30) ? 0 : rows.size(24);
+    copy.dstHeight = player->chance(30) ? 0 : rows.size(24);
+    copy.srcZ = player->chance(20) ? rows.size(3) : 0;
+    copy.dstZ = player->chance(20) ? rows.size(3) : 0;
+    return rows;
+}
+
+inline void fill(CUDA_MEMCPY2D &copy) { fill_rows(copy); }
+inline void fill(CUDA_MEMCPY3D &copy) { fill_boxes(copy); }
+inline void fill(CUDA_MEMCPY3D_PEER &copy) {
+    fill_boxes(copy);
+    copy.srcContext = any_handle<CUcontext>();
+    copy.dstContext = any_handle<CUcontext>();
+}
+
+// Host functions, some of which call the driver, which it must refuse or answer.
+inline std::atomic<uint64_t> host_calls{0};
+
+inline void CUDA_CB count_call(void *) { host_calls.fetch_add(1, std::memory_order_relaxed); }
+inline void CUDA_CB call_driver(void *data) {
+    CUstreamCaptureStatus status;
+    cuStreamIsCapturing(static_cast<CUstream>(data), &status);
+    cuStreamQuery(static_cast<CUstream>(data));
+    cuCtxSynchronize();
+    cuMemFree_v2(reinterpret_cast<CUdeviceptr>(data));
+    count_call(data);
+}
+inline void CUDA_CB call_back(CUstream stream, CUresult, void *) { call_driver(stream); }
+
+inline CUhostFn any_host_function() {
+    static const CUhostFn functions[] = {count_call, count_call, call_driver};
+    return player->chance(97) ? functions[player->random.below(3)] : nullptr;
+}
+inline CUstreamCallback any_callback() { return player->chance(97) ? call_back : nullptr; }
+
+} // namespace fuzz
