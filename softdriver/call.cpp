@@ -18,17 +18,28 @@ std::atomic<uint64_t> call_total{0};
 thread_local ThreadState *current_thread = nullptr;
 pthread_key_t thread_key;
 
+// Nobody can end the capture of a per-thread stream whose thread has gone.
+void abandon_captures(const ThreadState &thread) {
+    auto &captures = state().captures;
+    for (size_t i = captures.size(); i-- > 0;) {
+        CapturePtr capture = captures[i];
+        if (capture->thread != &thread)
+            continue;
+        capture->thread = nullptr;
+        if (capture->origin->kind == StreamKind::PerThread)
+            abandon_capture(*capture);
+    }
+}
+
 // A thread ends: its per-thread streams go, as soon as their work is done.
 void forget_thread(void *pointer) {
     auto *thread = static_cast<ThreadState *>(pointer);
     if (forked)
         return;
     Lock lock(state().mutex);
+    abandon_captures(*thread);
     for (const auto &entry : state().contexts)
         entry.second->per_thread.erase(thread);
-    for (const auto &capture : state().captures)
-        if (capture->thread == thread)
-            capture->thread = nullptr;
     current_thread = nullptr;
     delete thread;
 }

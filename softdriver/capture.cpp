@@ -71,6 +71,11 @@ bool end_capture(Capture &capture) {
     return complete;
 }
 
+void abandon_capture(Capture &capture) {
+    end_capture(capture);
+    free_capture_memory(capture);
+}
+
 CUresult capture_node(Stream &stream) {
     Capture &capture = *stream.capture;
     if (!capture.valid)
@@ -89,10 +94,15 @@ CUresult refuse_captured(Stream &stream) {
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
+bool involves(const Capture &capture, const Context &context) {
+    return std::any_of(capture.streams.begin(), capture.streams.end(),
+                       [&](const auto &stream) { return stream->owner == &context; });
+}
+
 CUresult refuse_captured(const Context &context) {
     CUresult status = CUDA_SUCCESS;
     for (const auto &capture : state().captures)
-        if (capture->origin->owner == &context) {
+        if (involves(*capture, context)) {
             invalidate(*capture);
             status = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
         }

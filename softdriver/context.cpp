@@ -36,27 +36,36 @@ template <class Object> void erase_owned(HandleTable<Object> &table, const Conte
         table.erase(handle);
 }
 
-void end_captures(const Context *owner) {
+// Those that began in the context end; others lose the streams that they have here.
+void end_captures(const Context &context) {
     auto &captures = state().captures;
     for (size_t i = captures.size(); i-- > 0;) {
         CapturePtr capture = captures[i];
-        if (capture->origin->owner == owner)
-            end_capture(*capture);
+        if (capture->origin->owner == &context)
+            abandon_capture(*capture);
+        else if (involves(*capture, context))
+            invalidate(*capture);
     }
 }
 
 } // namespace
 
+void finish_context(Lock &lock, const Context &context) {
+    for (;;) {
+        std::vector<OperationPtr> targets = context_targets(context);
+        if (targets.empty())
+            return;
+        state().scheduler.finish(lock, targets);
+    }
+}
+
 void destroy_context(Lock &lock, const ContextPtr &context) {
     State &driver = state();
-    auto inside = [&](const Stream &stream) { return stream.owner == context.get(); };
-    driver.scheduler.finish(lock, context_targets(*context));
+    finish_context(lock, *context);
     if (!context->alive)
         return; // another thread was faster
     context->alive = false;
-    driver.scheduler.drop(inside);
-    driver.scheduler.settle(lock, inside);
-    end_captures(context.get());
+    end_captures(*context);
     erase_owned(driver.streams, context.get());
     erase_owned(driver.events, context.get());
     free_context_memory(*context);
@@ -214,9 +223,7 @@ SOFT_API(cuCtxGetStreamPriorityRange, (int *least, int *greatest), (least, great
 static CUresult synchronize(Call &call, const ContextPtr &context) {
     if (CUresult status = context_status(context.get()))
         return status;
-    if (CUresult status = refuse_captured(*context))
-        return status;
-    if (CUresult status = refuse_unsafe(*call.thread))
+    if (CUresult status = refuse_waiting(call, *context))
         return status;
     state().scheduler.finish(call.lock, context_targets(*context));
     return context_status(context.get());

@@ -28,6 +28,8 @@ using ContextPtr = std::shared_ptr<Context>;
 // A destroyed primary context comes back under its old handle.
 void revive_context(const ContextPtr &context);
 ContextPtr create_context(Device &device, unsigned flags, bool primary);
+// Returns when the context has no work, not even what other threads submit meanwhile.
+void finish_context(Lock &lock, const Context &context);
 // Waits for the context's work, then destroys it and everything in it.
 void destroy_context(Lock &lock, const ContextPtr &context);
 // By handle; null if there is none.

@@ -75,9 +75,7 @@ SOFT_API(cuEventQuery, (CUevent handle), (handle)) {
     EventPtr event;
     if (CUresult status = find_event(handle, event))
         return status;
-    if (CUresult status = refuse_captured(*event))
-        return status;
-    if (CUresult status = refuse_unsafe(*call.thread))
+    if (CUresult status = refuse_waiting(call, *event))
         return status;
     bool done = state().scheduler.poll(call.lock, event_targets(*event), event->patience);
     return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -87,13 +85,10 @@ SOFT_API(cuEventSynchronize, (CUevent handle), (handle)) {
     EventPtr event;
     if (CUresult status = find_event(handle, event))
         return status;
-    if (CUresult status = refuse_captured(*event))
+    if (CUresult status = refuse_waiting(call, *event))
         return status;
-    if (CUresult status = refuse_unsafe(*call.thread))
-        return status;
-    ContextPtr context = event->context.lock();
     state().scheduler.finish(call.lock, event_targets(*event));
-    return context_status(context.get());
+    return context_status(event->owner);
 }
 
 SOFT_API(cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end),

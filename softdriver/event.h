@@ -11,8 +11,8 @@ struct Capture;
 
 struct Event {
     CUevent handle = nullptr;
-    std::weak_ptr<Context> context;
-    Context *owner = nullptr;
+    ContextPtr context;       // perhaps destroyed
+    Context *owner = nullptr; // the same
     unsigned flags = 0;
     int patience = 0;
     OperationPtr recorded; // the latest record, or null

@@ -28,8 +28,14 @@ SOFT_API(cuDevicePrimaryCtxRelease_v2, (CUdevice ordinal), (ordinal)) {
         return CUDA_ERROR_INVALID_DEVICE;
     if (!device->primary_retains)
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (--device->primary_retains == 0 && device->primary->alive)
-        destroy_context(call.lock, ContextPtr(device->primary));
+    if (--device->primary_retains)
+        return CUDA_SUCCESS;
+    ContextPtr primary = device->primary;
+    if (primary->alive)
+        finish_context(call.lock, *primary);
+    // Another thread may have retained it meanwhile.
+    if (primary->alive && !device->primary_retains)
+        destroy_context(call.lock, primary);
     return CUDA_SUCCESS;
 }
 
