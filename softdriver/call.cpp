@@ -11,6 +11,7 @@ thread_local bool in_callback = false;
 
 namespace {
 
+std::atomic<bool> started{false}; // there are workers, which a forked child does not have
 std::atomic<bool> forked{false};
 std::atomic<uint64_t> call_counts[function_count];
 std::atomic<uint64_t> call_total{0};
@@ -47,7 +48,11 @@ void forget_thread(void *pointer) {
 // Runs when the library is loaded.
 [[gnu::constructor]] void prepare_process() {
     pthread_key_create(&thread_key, forget_thread);
-    pthread_atfork(nullptr, nullptr, [] { forked = true; });
+    pthread_atfork(nullptr, nullptr, [] { forked = started.load(); });
+}
+
+bool stateless(Function function) {
+    return info(function).needs == Needs::Nothing && function != Function::cuInit;
 }
 
 // The status that a fault imposes on this call, if one does.
@@ -80,6 +85,7 @@ ThreadState &thread_state() {
     return *current_thread;
 }
 
+void forbid_forked_children() { started = true; }
 bool in_forked_child() { return forked.load(std::memory_order_relaxed); }
 
 uint64_t calls_of(Function function) { return call_counts[static_cast<int>(function)]; }
@@ -98,9 +104,10 @@ Call::Call(Function function, bool per_thread) : per_thread(per_thread) {
 }
 
 CUresult Call::enter(const FunctionInfo &function, Function number) {
-    // A forked child has no workers and perhaps a mutex that nobody will ever unlock.
+    // A forked child has no workers and perhaps a mutex that nobody will ever unlock. What needs
+    // neither works there.
     if (forked.load(std::memory_order_relaxed))
-        return CUDA_ERROR_NOT_INITIALIZED;
+        return stateless(number) ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
     call_counts[static_cast<int>(number)].fetch_add(1, std::memory_order_relaxed);
     call_total.fetch_add(1, std::memory_order_relaxed);
     if (in_callback && function.callback == Callback::Refused)

@@ -42,7 +42,10 @@ class Call {
 // The status of a call that needs this context, if it is to touch its device.
 CUresult context_status(const Context *context);
 
-// True in a child of the process that loaded the library: nothing works there, no lock is taken.
+// The driver has been initialised: from now on it does not work in children of the process.
+void forbid_forked_children();
+// True in a child of the process that initialised the driver: nothing works there that needs the
+// state, and no lock is taken.
 bool in_forked_child();
 
 // Why the last cuInit or configuration on this thread failed.
