@@ -199,6 +199,11 @@ SOFT_STREAM_API(cuStreamBeginCapture_v2, (CUstream handle, CUstreamCaptureMode m
     return CUDA_SUCCESS;
 }
 
+// Of before there were modes.
+SOFT_STREAM_API(cuStreamBeginCapture, (CUstream handle), (handle)) {
+    return cuStreamBeginCapture_v2_body(call, handle, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
 SOFT_STREAM_API(cuStreamEndCapture, (CUstream handle, CUgraph *graph), (handle, graph)) {
     StreamPtr stream;
     if (CUresult status = resolve_stream(call, handle, stream))

@@ -125,6 +125,10 @@ SOFT_API(cuCtxDestroy_v2, (CUcontext handle), (handle)) {
     return status;
 }
 
+SOFT_API(cuCtxDestroy, (CUcontext handle), (handle)) {
+    return cuCtxDestroy_v2_body(call, handle);
+}
+
 SOFT_API(cuCtxPushCurrent_v2, (CUcontext handle), (handle)) {
     ContextPtr context = find_context(handle);
     if (!context)
@@ -141,6 +145,14 @@ SOFT_API(cuCtxPopCurrent_v2, (CUcontext * handle), (handle)) {
         *handle = stack.back()->handle;
     stack.pop_back();
     return CUDA_SUCCESS;
+}
+
+SOFT_API(cuCtxPushCurrent, (CUcontext handle), (handle)) {
+    return cuCtxPushCurrent_v2_body(call, handle);
+}
+
+SOFT_API(cuCtxPopCurrent, (CUcontext * handle), (handle)) {
+    return cuCtxPopCurrent_v2_body(call, handle);
 }
 
 SOFT_API(cuCtxSetCurrent, (CUcontext handle), (handle)) {

@@ -43,6 +43,10 @@ SOFT_API(cuEventDestroy_v2, (CUevent handle), (handle)) {
     return status;
 }
 
+SOFT_API(cuEventDestroy, (CUevent handle), (handle)) {
+    return cuEventDestroy_v2_body(call, handle);
+}
+
 SOFT_STREAM_API(cuEventRecord, (CUevent handle, CUstream stream_handle), (handle, stream_handle)) {
     EventPtr event;
     StreamPtr stream;

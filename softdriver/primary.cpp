@@ -73,4 +73,17 @@ SOFT_API(cuDevicePrimaryCtxSetFlags_v2, (CUdevice ordinal, unsigned flags), (ord
     return CUDA_SUCCESS;
 }
 
+// The first versions differ in their names only.
+SOFT_API(cuDevicePrimaryCtxRelease, (CUdevice ordinal), (ordinal)) {
+    return cuDevicePrimaryCtxRelease_v2_body(call, ordinal);
+}
+
+SOFT_API(cuDevicePrimaryCtxReset, (CUdevice ordinal), (ordinal)) {
+    return cuDevicePrimaryCtxReset_v2_body(call, ordinal);
+}
+
+SOFT_API(cuDevicePrimaryCtxSetFlags, (CUdevice ordinal, unsigned flags), (ordinal, flags)) {
+    return cuDevicePrimaryCtxSetFlags_v2_body(call, ordinal, flags);
+}
+
 } // namespace soft

@@ -128,6 +128,10 @@ SOFT_API(cuStreamDestroy_v2, (CUstream handle), (handle)) {
     return CUDA_SUCCESS;
 }
 
+SOFT_API(cuStreamDestroy, (CUstream handle), (handle)) {
+    return cuStreamDestroy_v2_body(call, handle);
+}
+
 SOFT_STREAM_API(cuStreamSynchronize, (CUstream handle), (handle)) {
     StreamPtr stream;
     if (CUresult status = resolve_stream(call, handle, stream))
