@@ -12,7 +12,12 @@ struct CUgraphEdgeData;
 #if CUDA_VERSION < 12050
 struct CUctxCreateParams;
 #endif
+#if CUDA_VERSION < 13000
+enum CUatomicOperation : int;
+#endif
 extern "C" {
+CUresult CUDAAPI cuDeviceGetHostAtomicCapabilities(unsigned int *, const CUatomicOperation *,
+                                                   unsigned int, CUdevice);
 CUresult CUDAAPI cuCtxCreate_v4(CUcontext *, CUctxCreateParams *, unsigned int, CUdevice);
 CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice *, CUcontext);
 CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext);
