@@ -76,6 +76,14 @@ CUresult enter(Function function, bool per_thread, Body body, Arguments... argum
     }                                                                                              \
     static CUresult symbol##_body([[maybe_unused]] Call &call, SOFT_UNPACK parameters)
 
+// The same for a function without parameters.
+#define SOFT_API_BARE(symbol)                                                                      \
+    static CUresult symbol##_body(Call &call);                                                     \
+    SOFT_EXPORT CUresult CUDAAPI symbol(void) {                                                    \
+        return enter(Function::symbol, false, symbol##_body);                                      \
+    }                                                                                              \
+    static CUresult symbol##_body([[maybe_unused]] Call &call)
+
 // The same with a second symbol, whose default stream is the calling thread's own.
 #define SOFT_API_TWICE(symbol, suffix, parameters, arguments)                                      \
     static CUresult symbol##_body(Call &call, SOFT_UNPACK parameters);                             \

@@ -7,6 +7,8 @@ namespace soft {
 void revive_context(const ContextPtr &context) {
     context->alive = true;
     context->id = state().new_id();
+    context->limits = Limits();
+    context->cache = CU_FUNC_CACHE_PREFER_NONE;
     context->legacy = create_stream(context, StreamKind::Legacy, CU_STREAM_DEFAULT, 0);
 }
 
@@ -73,6 +75,7 @@ void destroy_context(Lock &lock, const ContextPtr &context) {
         driver.contexts.erase(reinterpret_cast<uintptr_t>(context->handle));
     context->legacy = nullptr;
     context->per_thread.clear();
+    context->gates.clear();
 }
 
 void lose_device(Device &device, CUresult status) {
@@ -82,11 +85,10 @@ void lose_device(Device &device, CUresult status) {
 
 SOFT_API(cuCtxCreate_v2, (CUcontext * context, unsigned flags, CUdevice ordinal),
          (context, flags, ordinal)) {
-    constexpr unsigned known = CU_CTX_FLAGS_MASK;
     Device *device = find_device(ordinal);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    if (!context || (flags & ~known))
+    if (!context || !valid_context_flags(flags))
         return CUDA_ERROR_INVALID_VALUE;
     if (device->sticky)
         return device->sticky;
@@ -125,7 +127,24 @@ SOFT_API(cuCtxDestroy_v2, (CUcontext handle), (handle)) {
     return status;
 }
 
-SOFT_API(cuCtxDestroy, (CUcontext handle), (handle)) {
+SOFT_API(cuCtxDestroy, (CUcontext handle), (handle)) { return cuCtxDestroy_v2_body(call, handle); }
+
+// Of before cuCtxDestroy destroyed contexts whoever used them.
+SOFT_API(cuCtxAttach, (CUcontext * handle, unsigned flags), (handle, flags)) {
+    if (!handle || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    call.context->uses++;
+    *handle = call.context->handle;
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuCtxDetach, (CUcontext handle), (handle)) {
+    if (!call.context || call.context->handle != handle)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (call.context->uses > 1) {
+        call.context->uses--;
+        return CUDA_SUCCESS;
+    }
     return cuCtxDestroy_v2_body(call, handle);
 }
 
@@ -245,9 +264,6 @@ SOFT_API(cuCtxSynchronize_v2, (CUcontext handle), (handle)) {
     return synchronize(call, named_or_current(call, handle));
 }
 
-SOFT_EXPORT CUresult CUDAAPI cuCtxSynchronize(void) {
-    return enter(Function::cuCtxSynchronize, false,
-                 [](Call &call) { return synchronize(call, call.context); });
-}
+SOFT_API_BARE(cuCtxSynchronize) { return synchronize(call, call.context); }
 
 } // namespace soft

@@ -21,7 +21,12 @@ CUresult CUDAAPI cuDeviceGetHostAtomicCapabilities(unsigned int *, const CUatomi
 CUresult CUDAAPI cuCtxCreate_v4(CUcontext *, CUctxCreateParams *, unsigned int, CUdevice);
 CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice *, CUcontext);
 CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext);
+CUresult CUDAAPI cuCtxRecordEvent(CUcontext, CUevent);
+CUresult CUDAAPI cuCtxSetFlags(unsigned int);
+CUresult CUDAAPI cuCtxWaitEvent(CUcontext, CUevent);
 CUresult CUDAAPI cuEventElapsedTime_v2(float *, CUevent, CUevent);
+CUresult CUDAAPI cuProfilerStart(void); // of cudaProfiler.h
+CUresult CUDAAPI cuProfilerStop(void);
 CUresult CUDAAPI cuStreamGetDevice(CUstream, CUdevice *);
 CUresult CUDAAPI cuStreamGetDevice_ptsz(CUstream, CUdevice *);
 }

@@ -3,12 +3,23 @@
 #include "state.h"
 
 namespace soft {
-namespace {
 
 CUresult find_event(CUevent handle, EventPtr &event) {
     event = state().events.find(reinterpret_cast<uintptr_t>(handle));
     return event ? context_status(event->owner) : CUDA_ERROR_INVALID_HANDLE;
 }
+
+CUresult record(Event &event, Stream &stream, OperationPtr operation) {
+    OperationPtr queued;
+    if (CUresult status = submit(stream, std::move(operation), &queued))
+        return status;
+    event.recorded = std::move(queued);
+    event.capture = nullptr;
+    event.patience = 0;
+    return CUDA_SUCCESS;
+}
+
+namespace {
 
 std::vector<OperationPtr> event_targets(const Event &event) {
     if (!event.recorded)
@@ -58,14 +69,7 @@ SOFT_STREAM_API(cuEventRecord, (CUevent handle, CUstream stream_handle), (handle
         return CUDA_ERROR_INVALID_HANDLE;
     if (stream->capture)
         return capture_record(*stream, *event);
-    auto operation = std::make_shared<Operation>();
-    OperationPtr queued;
-    if (CUresult status = submit(*stream, std::move(operation), &queued))
-        return status;
-    event->recorded = std::move(queued);
-    event->capture = nullptr;
-    event->patience = 0;
-    return CUDA_SUCCESS;
+    return record(*event, *stream, std::make_shared<Operation>());
 }
 
 SOFT_STREAM_API(cuEventRecordWithFlags, (CUevent handle, CUstream stream, unsigned flags),

@@ -22,4 +22,8 @@ struct Event {
 
 using EventPtr = std::shared_ptr<Event>;
 
+CUresult find_event(CUevent handle, EventPtr &event);
+// Submits an operation that the event stands for from now on.
+CUresult record(Event &event, Stream &stream, OperationPtr operation);
+
 } // namespace soft

@@ -65,7 +65,7 @@ SOFT_API(cuDevicePrimaryCtxSetFlags_v2, (CUdevice ordinal, unsigned flags), (ord
     Device *device = find_device(ordinal);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    if (flags & ~unsigned(CU_CTX_FLAGS_MASK))
+    if (!valid_context_flags(flags))
         return CUDA_ERROR_INVALID_VALUE;
     device->primary_flags = flags;
     if (device->primary)

@@ -66,6 +66,7 @@ CUresult submit(Stream &stream, OperationPtr operation, OperationPtr *queued) {
             return status;
     operation->stream = stream.shared_from_this();
     order_with_legacy(stream, *operation);
+    pass_gates(*stream.owner, *operation);
     if (queued)
         *queued = operation;
     state().scheduler.enqueue(std::move(operation));
