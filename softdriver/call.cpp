@@ -11,6 +11,7 @@ thread_local bool in_callback = false;
 
 namespace {
 
+std::atomic<bool> started{false}; // there are workers, which a forked child does not have
 std::atomic<bool> forked{false};
 std::atomic<uint64_t> call_counts[function_count];
 std::atomic<uint64_t> call_total{0};
@@ -18,17 +19,28 @@ std::atomic<uint64_t> call_total{0};
 thread_local ThreadState *current_thread = nullptr;
 pthread_key_t thread_key;
 
+// Nobody can end the capture of a per-thread stream whose thread has gone.
+void abandon_captures(const ThreadState &thread) {
+    auto &captures = state().captures;
+    for (size_t i = captures.size(); i-- > 0;) {
+        CapturePtr capture = captures[i];
+        if (capture->thread != &thread)
+            continue;
+        capture->thread = nullptr;
+        if (capture->origin->kind == StreamKind::PerThread)
+            abandon_capture(*capture);
+    }
+}
+
 // A thread ends: its per-thread streams go, as soon as their work is done.
 void forget_thread(void *pointer) {
     auto *thread = static_cast<ThreadState *>(pointer);
     if (forked)
         return;
     Lock lock(state().mutex);
+    abandon_captures(*thread);
     for (const auto &entry : state().contexts)
         entry.second->per_thread.erase(thread);
-    for (const auto &capture : state().captures)
-        if (capture->thread == thread)
-            capture->thread = nullptr;
     current_thread = nullptr;
     delete thread;
 }
@@ -36,7 +48,11 @@ void forget_thread(void *pointer) {
 // Runs when the library is loaded.
 [[gnu::constructor]] void prepare_process() {
     pthread_key_create(&thread_key, forget_thread);
-    pthread_atfork(nullptr, nullptr, [] { forked = true; });
+    pthread_atfork(nullptr, nullptr, [] { forked = started.load(); });
+}
+
+bool stateless(Function function) {
+    return info(function).needs == Needs::Nothing && function != Function::cuInit;
 }
 
 // The status that a fault imposes on this call, if one does.
@@ -69,6 +85,7 @@ ThreadState &thread_state() {
     return *current_thread;
 }
 
+void forbid_forked_children() { started = true; }
 bool in_forked_child() { return forked.load(std::memory_order_relaxed); }
 
 uint64_t calls_of(Function function) { return call_counts[static_cast<int>(function)]; }
@@ -87,9 +104,10 @@ Call::Call(Function function, bool per_thread) : per_thread(per_thread) {
 }
 
 CUresult Call::enter(const FunctionInfo &function, Function number) {
-    // A forked child has no workers and perhaps a mutex that nobody will ever unlock.
+    // A forked child has no workers and perhaps a mutex that nobody will ever unlock. What needs
+    // neither works there.
     if (forked.load(std::memory_order_relaxed))
-        return CUDA_ERROR_NOT_INITIALIZED;
+        return stateless(number) ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
     call_counts[static_cast<int>(number)].fetch_add(1, std::memory_order_relaxed);
     call_total.fetch_add(1, std::memory_order_relaxed);
     if (in_callback && function.callback == Callback::Refused)

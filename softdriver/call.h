@@ -42,7 +42,10 @@ class Call {
 // The status of a call that needs this context, if it is to touch its device.
 CUresult context_status(const Context *context);
 
-// True in a child of the process that loaded the library: nothing works there, no lock is taken.
+// The driver has been initialised: from now on it does not work in children of the process.
+void forbid_forked_children();
+// True in a child of the process that initialised the driver: nothing works there that needs the
+// state, and no lock is taken.
 bool in_forked_child();
 
 // Why the last cuInit or configuration on this thread failed.
@@ -72,6 +75,14 @@ CUresult enter(Function function, bool per_thread, Body body, Arguments... argum
         return enter(Function::symbol, false, symbol##_body, SOFT_UNPACK arguments);               \
     }                                                                                              \
     static CUresult symbol##_body([[maybe_unused]] Call &call, SOFT_UNPACK parameters)
+
+// The same for a function without parameters.
+#define SOFT_API_BARE(symbol)                                                                      \
+    static CUresult symbol##_body(Call &call);                                                     \
+    SOFT_EXPORT CUresult CUDAAPI symbol(void) {                                                    \
+        return enter(Function::symbol, false, symbol##_body);                                      \
+    }                                                                                              \
+    static CUresult symbol##_body([[maybe_unused]] Call &call)
 
 // The same with a second symbol, whose default stream is the calling thread's own.
 #define SOFT_API_TWICE(symbol, suffix, parameters, arguments)                                      \

@@ -71,6 +71,11 @@ bool end_capture(Capture &capture) {
     return complete;
 }
 
+void abandon_capture(Capture &capture) {
+    end_capture(capture);
+    free_capture_memory(capture);
+}
+
 CUresult capture_node(Stream &stream) {
     Capture &capture = *stream.capture;
     if (!capture.valid)
@@ -89,10 +94,15 @@ CUresult refuse_captured(Stream &stream) {
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
+bool involves(const Capture &capture, const Context &context) {
+    return std::any_of(capture.streams.begin(), capture.streams.end(),
+                       [&](const auto &stream) { return stream->owner == &context; });
+}
+
 CUresult refuse_captured(const Context &context) {
     CUresult status = CUDA_SUCCESS;
     for (const auto &capture : state().captures)
-        if (capture->origin->owner == &context) {
+        if (involves(*capture, context)) {
             invalidate(*capture);
             status = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
         }
@@ -187,6 +197,11 @@ SOFT_STREAM_API(cuStreamBeginCapture_v2, (CUstream handle, CUstreamCaptureMode m
     join(*stream, capture);
     state().captures.push_back(std::move(capture));
     return CUDA_SUCCESS;
+}
+
+// Of before there were modes.
+SOFT_STREAM_API(cuStreamBeginCapture, (CUstream handle), (handle)) {
+    return cuStreamBeginCapture_v2_body(call, handle, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
 SOFT_STREAM_API(cuStreamEndCapture, (CUstream handle, CUgraph *graph), (handle, graph)) {

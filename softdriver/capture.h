@@ -26,6 +26,8 @@ using CapturePtr = std::shared_ptr<Capture>;
 // Adds a node behind a capturing stream's work.
 CUresult capture_node(Stream &stream);
 void invalidate(Capture &capture);
+// Whether a stream of the context is in the capture.
+bool involves(const Capture &capture, const Context &context);
 // The error of a call that no capture allows on this stream (query, synchronize), which it
 // invalidates; CUDA_SUCCESS if the stream is not captured.
 CUresult refuse_captured(Stream &stream);
@@ -34,15 +36,23 @@ CUresult refuse_captured(const Context &context);
 // The error of a call that might synchronize (allocation, free, waiting for something else), for
 // the captures that protect themselves against it.
 CUresult refuse_unsafe(const ThreadState &thread);
+CUresult refuse_captured(Event &event);
+// The error of a call that asks about the work of a stream, an event or a context, or waits for it.
+template <class Object> CUresult refuse_waiting(const Call &call, Object &object) {
+    CUresult status = refuse_captured(object);
+    return status ? status : refuse_unsafe(*call.thread);
+}
 // The error of legacy-stream work while a blocking stream of the context is captured.
 CUresult refuse_implicit(const Context &context);
 
-// Takes the capture off its streams; false if work in one of them was not joined to the origin.
+// Takes the capture off its streams, perhaps with the last other references to it; false if work in
+// one of them was not joined to the origin.
 bool end_capture(Capture &capture);
+// Ends a capture that can give no graph. As above, the caller holds a reference.
+void abandon_capture(Capture &capture);
 
 CUresult capture_record(Stream &stream, Event &event);
 CUresult capture_wait(Stream &stream, const Event &event);
-CUresult refuse_captured(Event &event);
 void free_capture_memory(Capture &capture);
 
 } // namespace soft

@@ -7,6 +7,8 @@ namespace soft {
 void revive_context(const ContextPtr &context) {
     context->alive = true;
     context->id = state().new_id();
+    context->limits = Limits();
+    context->cache = CU_FUNC_CACHE_PREFER_NONE;
     context->legacy = create_stream(context, StreamKind::Legacy, CU_STREAM_DEFAULT, 0);
 }
 
@@ -36,27 +38,36 @@ template <class Object> void erase_owned(HandleTable<Object> &table, const Conte
         table.erase(handle);
 }
 
-void end_captures(const Context *owner) {
+// Those that began in the context end; others lose the streams that they have here.
+void end_captures(const Context &context) {
     auto &captures = state().captures;
     for (size_t i = captures.size(); i-- > 0;) {
         CapturePtr capture = captures[i];
-        if (capture->origin->owner == owner)
-            end_capture(*capture);
+        if (capture->origin->owner == &context)
+            abandon_capture(*capture);
+        else if (involves(*capture, context))
+            invalidate(*capture);
     }
 }
 
 } // namespace
 
+void finish_context(Lock &lock, const Context &context) {
+    for (;;) {
+        std::vector<OperationPtr> targets = context_targets(context);
+        if (targets.empty())
+            return;
+        state().scheduler.finish(lock, targets);
+    }
+}
+
 void destroy_context(Lock &lock, const ContextPtr &context) {
     State &driver = state();
-    auto inside = [&](const Stream &stream) { return stream.owner == context.get(); };
-    driver.scheduler.finish(lock, context_targets(*context));
+    finish_context(lock, *context);
     if (!context->alive)
         return; // another thread was faster
     context->alive = false;
-    driver.scheduler.drop(inside);
-    driver.scheduler.settle(lock, inside);
-    end_captures(context.get());
+    end_captures(*context);
     erase_owned(driver.streams, context.get());
     erase_owned(driver.events, context.get());
     free_context_memory(*context);
@@ -64,6 +75,7 @@ void destroy_context(Lock &lock, const ContextPtr &context) {
         driver.contexts.erase(reinterpret_cast<uintptr_t>(context->handle));
     context->legacy = nullptr;
     context->per_thread.clear();
+    context->gates.clear();
 }
 
 void lose_device(Device &device, CUresult status) {
@@ -73,11 +85,10 @@ void lose_device(Device &device, CUresult status) {
 
 SOFT_API(cuCtxCreate_v2, (CUcontext * context, unsigned flags, CUdevice ordinal),
          (context, flags, ordinal)) {
-    constexpr unsigned known = CU_CTX_FLAGS_MASK;
     Device *device = find_device(ordinal);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    if (!context || (flags & ~known))
+    if (!context || !valid_context_flags(flags))
         return CUDA_ERROR_INVALID_VALUE;
     if (device->sticky)
         return device->sticky;
@@ -116,6 +127,27 @@ SOFT_API(cuCtxDestroy_v2, (CUcontext handle), (handle)) {
     return status;
 }
 
+SOFT_API(cuCtxDestroy, (CUcontext handle), (handle)) { return cuCtxDestroy_v2_body(call, handle); }
+
+// Of before cuCtxDestroy destroyed contexts whoever used them.
+SOFT_API(cuCtxAttach, (CUcontext * handle, unsigned flags), (handle, flags)) {
+    if (!handle || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    call.context->uses++;
+    *handle = call.context->handle;
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuCtxDetach, (CUcontext handle), (handle)) {
+    if (!call.context || call.context->handle != handle)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (call.context->uses > 1) {
+        call.context->uses--;
+        return CUDA_SUCCESS;
+    }
+    return cuCtxDestroy_v2_body(call, handle);
+}
+
 SOFT_API(cuCtxPushCurrent_v2, (CUcontext handle), (handle)) {
     ContextPtr context = find_context(handle);
     if (!context)
@@ -132,6 +164,14 @@ SOFT_API(cuCtxPopCurrent_v2, (CUcontext * handle), (handle)) {
         *handle = stack.back()->handle;
     stack.pop_back();
     return CUDA_SUCCESS;
+}
+
+SOFT_API(cuCtxPushCurrent, (CUcontext handle), (handle)) {
+    return cuCtxPushCurrent_v2_body(call, handle);
+}
+
+SOFT_API(cuCtxPopCurrent, (CUcontext * handle), (handle)) {
+    return cuCtxPopCurrent_v2_body(call, handle);
 }
 
 SOFT_API(cuCtxSetCurrent, (CUcontext handle), (handle)) {
@@ -214,9 +254,7 @@ SOFT_API(cuCtxGetStreamPriorityRange, (int *least, int *greatest), (least, great
 static CUresult synchronize(Call &call, const ContextPtr &context) {
     if (CUresult status = context_status(context.get()))
         return status;
-    if (CUresult status = refuse_captured(*context))
-        return status;
-    if (CUresult status = refuse_unsafe(*call.thread))
+    if (CUresult status = refuse_waiting(call, *context))
         return status;
     state().scheduler.finish(call.lock, context_targets(*context));
     return context_status(context.get());
@@ -226,9 +264,6 @@ SOFT_API(cuCtxSynchronize_v2, (CUcontext handle), (handle)) {
     return synchronize(call, named_or_current(call, handle));
 }
 
-SOFT_EXPORT CUresult CUDAAPI cuCtxSynchronize(void) {
-    return enter(Function::cuCtxSynchronize, false,
-                 [](Call &call) { return synchronize(call, call.context); });
-}
+SOFT_API_BARE(cuCtxSynchronize) { return synchronize(call, call.context); }
 
 } // namespace soft

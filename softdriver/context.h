@@ -1,6 +1,8 @@
 #pragma once
 
 #include "device.h"
+#include "limits.h"
+#include "operation.h"
 #include "waiting.h"
 
 #include <cstdint>
@@ -18,6 +20,10 @@ struct Context {
     Device *device = nullptr;
     unsigned flags = 0;
     bool primary = false;
+    unsigned uses = 1; // of a created context: cuCtxAttach adds to it
+    Limits limits;
+    CUfunc_cache cache = CU_FUNC_CACHE_PREFER_NONE;
+    std::vector<OperationPtr> gates; // everything submitted from now on waits for them
     bool alive = true;
     std::shared_ptr<Stream> legacy;
     std::map<const ThreadState *, std::shared_ptr<Stream>> per_thread;
@@ -28,10 +34,15 @@ using ContextPtr = std::shared_ptr<Context>;
 // A destroyed primary context comes back under its old handle.
 void revive_context(const ContextPtr &context);
 ContextPtr create_context(Device &device, unsigned flags, bool primary);
+// Returns when the context has no work, not even what other threads submit meanwhile.
+void finish_context(Lock &lock, const Context &context);
 // Waits for the context's work, then destroys it and everything in it.
 void destroy_context(Lock &lock, const ContextPtr &context);
 // By handle; null if there is none.
 ContextPtr find_context(CUcontext handle);
+bool valid_context_flags(unsigned flags);
+// Makes an operation wait for what the context waits for.
+void pass_gates(Context &context, Operation &operation);
 // A sticky error: the device is lost, and what it had not done yet is never done.
 void lose_device(Device &device, CUresult status);
 

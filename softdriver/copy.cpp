@@ -68,9 +68,8 @@ OperationPtr copy_operation(const End &target, const End &source, size_t bytes, 
 CUresult wait_for(Call &call, Stream &stream, const OperationPtr &operation) {
     if (!operation)
         return CUDA_SUCCESS;
-    ContextPtr context = stream.context.lock();
     state().scheduler.finish(call.lock, {operation});
-    return context_status(context.get());
+    return context_status(stream.owner);
 }
 
 CUresult copy_async(Call &call, Stream &stream, const End &target, const End &source,

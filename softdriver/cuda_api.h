@@ -12,11 +12,21 @@ struct CUgraphEdgeData;
 #if CUDA_VERSION < 12050
 struct CUctxCreateParams;
 #endif
+#if CUDA_VERSION < 13000
+enum CUatomicOperation : int;
+#endif
 extern "C" {
+CUresult CUDAAPI cuDeviceGetHostAtomicCapabilities(unsigned int *, const CUatomicOperation *,
+                                                   unsigned int, CUdevice);
 CUresult CUDAAPI cuCtxCreate_v4(CUcontext *, CUctxCreateParams *, unsigned int, CUdevice);
 CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice *, CUcontext);
 CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext);
+CUresult CUDAAPI cuCtxRecordEvent(CUcontext, CUevent);
+CUresult CUDAAPI cuCtxSetFlags(unsigned int);
+CUresult CUDAAPI cuCtxWaitEvent(CUcontext, CUevent);
 CUresult CUDAAPI cuEventElapsedTime_v2(float *, CUevent, CUevent);
+CUresult CUDAAPI cuProfilerStart(void); // of cudaProfiler.h
+CUresult CUDAAPI cuProfilerStop(void);
 CUresult CUDAAPI cuStreamGetDevice(CUstream, CUdevice *);
 CUresult CUDAAPI cuStreamGetDevice_ptsz(CUstream, CUdevice *);
 }

@@ -30,5 +30,6 @@ struct Device {
 
 // The device with this ordinal, or null.
 Device *find_device(CUdevice ordinal);
+int pci_bus(const Device &device);
 
 } // namespace soft

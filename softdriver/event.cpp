@@ -3,12 +3,23 @@
 #include "state.h"
 
 namespace soft {
-namespace {
 
 CUresult find_event(CUevent handle, EventPtr &event) {
     event = state().events.find(reinterpret_cast<uintptr_t>(handle));
     return event ? context_status(event->owner) : CUDA_ERROR_INVALID_HANDLE;
 }
+
+CUresult record(Event &event, Stream &stream, OperationPtr operation) {
+    OperationPtr queued;
+    if (CUresult status = submit(stream, std::move(operation), &queued))
+        return status;
+    event.recorded = std::move(queued);
+    event.capture = nullptr;
+    event.patience = 0;
+    return CUDA_SUCCESS;
+}
+
+namespace {
 
 std::vector<OperationPtr> event_targets(const Event &event) {
     if (!event.recorded)
@@ -43,6 +54,10 @@ SOFT_API(cuEventDestroy_v2, (CUevent handle), (handle)) {
     return status;
 }
 
+SOFT_API(cuEventDestroy, (CUevent handle), (handle)) {
+    return cuEventDestroy_v2_body(call, handle);
+}
+
 SOFT_STREAM_API(cuEventRecord, (CUevent handle, CUstream stream_handle), (handle, stream_handle)) {
     EventPtr event;
     StreamPtr stream;
@@ -54,14 +69,7 @@ SOFT_STREAM_API(cuEventRecord, (CUevent handle, CUstream stream_handle), (handle
         return CUDA_ERROR_INVALID_HANDLE;
     if (stream->capture)
         return capture_record(*stream, *event);
-    auto operation = std::make_shared<Operation>();
-    OperationPtr queued;
-    if (CUresult status = submit(*stream, std::move(operation), &queued))
-        return status;
-    event->recorded = std::move(queued);
-    event->capture = nullptr;
-    event->patience = 0;
-    return CUDA_SUCCESS;
+    return record(*event, *stream, std::make_shared<Operation>());
 }
 
 SOFT_STREAM_API(cuEventRecordWithFlags, (CUevent handle, CUstream stream, unsigned flags),
@@ -75,9 +83,7 @@ SOFT_API(cuEventQuery, (CUevent handle), (handle)) {
     EventPtr event;
     if (CUresult status = find_event(handle, event))
         return status;
-    if (CUresult status = refuse_captured(*event))
-        return status;
-    if (CUresult status = refuse_unsafe(*call.thread))
+    if (CUresult status = refuse_waiting(call, *event))
         return status;
     bool done = state().scheduler.poll(call.lock, event_targets(*event), event->patience);
     return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -87,13 +93,10 @@ SOFT_API(cuEventSynchronize, (CUevent handle), (handle)) {
     EventPtr event;
     if (CUresult status = find_event(handle, event))
         return status;
-    if (CUresult status = refuse_captured(*event))
+    if (CUresult status = refuse_waiting(call, *event))
         return status;
-    if (CUresult status = refuse_unsafe(*call.thread))
-        return status;
-    ContextPtr context = event->context.lock();
     state().scheduler.finish(call.lock, event_targets(*event));
-    return context_status(context.get());
+    return context_status(event->owner);
 }
 
 SOFT_API(cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end),

@@ -11,8 +11,8 @@ struct Capture;
 
 struct Event {
     CUevent handle = nullptr;
-    std::weak_ptr<Context> context;
-    Context *owner = nullptr;
+    ContextPtr context;       // perhaps destroyed
+    Context *owner = nullptr; // the same
     unsigned flags = 0;
     int patience = 0;
     OperationPtr recorded; // the latest record, or null
@@ -21,5 +21,9 @@ struct Event {
 };
 
 using EventPtr = std::shared_ptr<Event>;
+
+CUresult find_event(CUevent handle, EventPtr &event);
+// Submits an operation that the event stands for from now on.
+CUresult record(Event &event, Stream &stream, OperationPtr operation);
 
 } // namespace soft

@@ -29,6 +29,7 @@ SOFT_API(cuInit, (unsigned flags), (flags)) {
     stay_loaded();
     driver.create_devices();
     driver.initialised = true;
+    forbid_forked_children();
     return CUDA_SUCCESS;
 }
 

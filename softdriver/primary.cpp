@@ -28,8 +28,14 @@ SOFT_API(cuDevicePrimaryCtxRelease_v2, (CUdevice ordinal), (ordinal)) {
         return CUDA_ERROR_INVALID_DEVICE;
     if (!device->primary_retains)
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (--device->primary_retains == 0 && device->primary->alive)
-        destroy_context(call.lock, ContextPtr(device->primary));
+    if (--device->primary_retains)
+        return CUDA_SUCCESS;
+    ContextPtr primary = device->primary;
+    if (primary->alive)
+        finish_context(call.lock, *primary);
+    // Another thread may have retained it meanwhile.
+    if (primary->alive && !device->primary_retains)
+        destroy_context(call.lock, primary);
     return CUDA_SUCCESS;
 }
 
@@ -59,12 +65,25 @@ SOFT_API(cuDevicePrimaryCtxSetFlags_v2, (CUdevice ordinal, unsigned flags), (ord
     Device *device = find_device(ordinal);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    if (flags & ~unsigned(CU_CTX_FLAGS_MASK))
+    if (!valid_context_flags(flags))
         return CUDA_ERROR_INVALID_VALUE;
     device->primary_flags = flags;
     if (device->primary)
         device->primary->flags = flags;
     return CUDA_SUCCESS;
+}
+
+// The first versions differ in their names only.
+SOFT_API(cuDevicePrimaryCtxRelease, (CUdevice ordinal), (ordinal)) {
+    return cuDevicePrimaryCtxRelease_v2_body(call, ordinal);
+}
+
+SOFT_API(cuDevicePrimaryCtxReset, (CUdevice ordinal), (ordinal)) {
+    return cuDevicePrimaryCtxReset_v2_body(call, ordinal);
+}
+
+SOFT_API(cuDevicePrimaryCtxSetFlags, (CUdevice ordinal, unsigned flags), (ordinal, flags)) {
+    return cuDevicePrimaryCtxSetFlags_v2_body(call, ordinal, flags);
 }
 
 } // namespace soft

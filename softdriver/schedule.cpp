@@ -40,7 +40,8 @@ bool Scheduler::ready(Operation &operation) {
 }
 
 OperationPtr Scheduler::pick(Reach reach, bool for_worker) {
-    bool random = state().settings.schedule == Schedule::Random;
+    // When a worker looks is up to the machine, so it draws no numbers: runs would not replay.
+    bool random = !for_worker && state().settings.schedule == Schedule::Random;
     OperationPtr best;
     uint64_t candidates = 0;
     for (Stream *stream : busy_) {

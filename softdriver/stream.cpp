@@ -56,6 +56,9 @@ void order_with_legacy(const Stream &stream, Operation &operation) {
 } // namespace
 
 CUresult submit(Stream &stream, OperationPtr operation, OperationPtr *queued) {
+    // The caller may have waited since it looked the stream up.
+    if (CUresult status = context_status(stream.owner))
+        return status;
     if (stream.capture)
         return capture_node(stream);
     if (stream.kind == StreamKind::Legacy)
@@ -63,6 +66,7 @@ CUresult submit(Stream &stream, OperationPtr operation, OperationPtr *queued) {
             return status;
     operation->stream = stream.shared_from_this();
     order_with_legacy(stream, *operation);
+    pass_gates(*stream.owner, *operation);
     if (queued)
         *queued = operation;
     state().scheduler.enqueue(std::move(operation));
@@ -125,26 +129,25 @@ SOFT_API(cuStreamDestroy_v2, (CUstream handle), (handle)) {
     return CUDA_SUCCESS;
 }
 
+SOFT_API(cuStreamDestroy, (CUstream handle), (handle)) {
+    return cuStreamDestroy_v2_body(call, handle);
+}
+
 SOFT_STREAM_API(cuStreamSynchronize, (CUstream handle), (handle)) {
     StreamPtr stream;
     if (CUresult status = resolve_stream(call, handle, stream))
         return status;
-    if (CUresult status = refuse_captured(*stream))
+    if (CUresult status = refuse_waiting(call, *stream))
         return status;
-    if (CUresult status = refuse_unsafe(*call.thread))
-        return status;
-    ContextPtr context = stream->context.lock();
     state().scheduler.finish(call.lock, stream_targets(*stream));
-    return context_status(context.get());
+    return context_status(stream->owner);
 }
 
 SOFT_STREAM_API(cuStreamQuery, (CUstream handle), (handle)) {
     StreamPtr stream;
     if (CUresult status = resolve_stream(call, handle, stream))
         return status;
-    if (CUresult status = refuse_captured(*stream))
-        return status;
-    if (CUresult status = refuse_unsafe(*call.thread))
+    if (CUresult status = refuse_waiting(call, *stream))
         return status;
     bool done = state().scheduler.poll(call.lock, stream_targets(*stream), stream->patience);
     return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;

@@ -17,8 +17,8 @@ struct Stream : std::enable_shared_from_this<Stream> {
     CUstream handle = nullptr;
     uint64_t id = 0;
     StreamKind kind = StreamKind::Created;
-    std::weak_ptr<Context> context;
-    Context *owner = nullptr; // the same context, for comparison only: it may be gone
+    ContextPtr context;       // perhaps destroyed
+    Context *owner = nullptr; // the same
     unsigned flags = 0;
     int priority = 0;
     std::deque<OperationPtr> queue; // in order; the first may be running

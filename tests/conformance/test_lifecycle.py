@@ -119,9 +119,23 @@ child = os.fork()
 if child == 0:
     calls = [alloc(), lib("cuStreamQuery", stream), lib("cuStreamDestroy_v2", stream),
              lib("cuMemFree_v2", device), lib("cuInit", 0), lib("cuCtxSynchronize")]
-    os._exit(0 if calls == [3] * 6 else 1)
+    constants = [lib("cuDriverGetVersion", ref(number)), lib("cuGetErrorName", 1, ref(handle))]
+    os._exit(0 if calls == [3] * 6 and constants == [0, 0] else 1)
 assert os.waitpid(child, 0)[1] == 0
 lib.ok("cuStreamSynchronize", stream)
+""")
+
+
+def test_fork_before_init(run):
+    run("""
+assert lib("cuDriverGetVersion", ref(number)) == 0
+child = os.fork()
+start(); make()
+assert lib("cuMemsetD8Async", device, 1, 4096, stream) == 0
+assert lib("cuStreamSynchronize", stream) == 0
+if child == 0:
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
 """)
 
 

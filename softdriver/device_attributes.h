@@ -1,0 +1,15 @@
+#pragma once
+
+#include "device.h"
+
+namespace soft {
+
+constexpr int newest_attribute = 147; // of CUDA 13.0
+constexpr int max_persisting_l2 = 3145728;
+constexpr int max_policy_window = 134213632;
+constexpr int memory_sync_domains = 4;
+constexpr int linear_texture_width = 268435456;
+
+int read_attribute(const Device &device, int attribute);
+
+} // namespace soft
