@@ -174,7 +174,7 @@ def _during(function, code, mode, flags, other):
         begun = begin(p, names["s"], mode)
         if begun != "SUCCESS":
             return f"cannot begin: {begun}"
-        call = lambda: p(function, *arguments)  # noqa: E731
+        call = lambda: p.tried(function, *arguments)  # noqa: E731
         status = p.thread(call) if other else call()
         found = status, state(p, names["s"]), end(p, names["s"])
         if state(p, names["other"]) != "none":

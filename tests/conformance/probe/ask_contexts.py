@@ -301,7 +301,7 @@ def _(p):
     address, other = p.device(), p.event()
     return {
         "fill": p("cuMemsetD8Async", address, 1, 16, stream),
-        "query": p("cuStreamQuery", stream),
+        "query": p.later(lambda: p("cuStreamQuery", stream)),
         "synchronize": p("cuStreamSynchronize", stream),
         "record own event": p("cuEventRecord", event, stream),
         "record foreign event": p("cuEventRecord", other, stream),
@@ -319,7 +319,7 @@ def _(p):
     p.context()
     stream = p.stream()
     return {
-        "query": p("cuEventQuery", event),
+        "query": p.later(lambda: p("cuEventQuery", event)),
         "synchronize": p("cuEventSynchronize", event),
         "record": p("cuEventRecord", second, stream),
         "record in null stream": p("cuEventRecord", second, 0),

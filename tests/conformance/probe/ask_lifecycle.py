@@ -112,7 +112,7 @@ def _group(name, text, finish):
         for key, _, call in lines:
             function, _, arguments = call.partition(" ")
             values = eval(f"({arguments},)" if arguments else "()", dict(names))
-            found[key] = p(function, *values)
+            found[key] = p.later(lambda f=function, v=values: p(f, *v))
             if key in ("push", "pop", "set current again"):
                 p("cuCtxSetCurrent", current)
         return found

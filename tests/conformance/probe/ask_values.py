@@ -22,10 +22,10 @@ section.calls("""
     wait in null stream | cuStreamWaitValue32_v2 0, h, 0, 0
     wait in legacy | cuStreamWaitValue32_v2 1, h, 0, 0
     wait in per-thread | cuStreamWaitValue32_v2 2, h, 0, 0
-    wait in device memory | cuStreamWaitValue32_v2 s, a, 0, 0
-    wait in managed memory | cuStreamWaitValue32_v2 s, p.managed(), 0, 0
+    wait in device memory | cuStreamWaitValue32_v2 s, zero(a), 0, 0
+    wait in managed memory | cuStreamWaitValue32_v2 s, zero(p.managed()), 0, 0
     wait in registered memory | cuStreamWaitValue32_v2 s, p.registered(), 0, 0
-    wait in stream-ordered memory | cuStreamWaitValue32_v2 s, p.ordered(), 0, 0
+    wait in stream-ordered memory | cuStreamWaitValue32_v2 s, zero(p.ordered()), 0, 0
     wait in ordinary memory | cuStreamWaitValue32_v2 s, p.pageable(), 0, 0
     wait past the end | cuStreamWaitValue32_v2 s, h + 4096, 0, 0
     wait across the end | cuStreamWaitValue64_v2 s, h + 4088, 0, 0
@@ -67,7 +67,19 @@ section.calls("""
     batch barrier | cuStreamBatchMemOp_v2 s, 1, ops((6, 0, 0, 0)), 0
     batch, first version | cuStreamBatchMemOp s, 1, ops((2, h, 1, 0)), 0
     batch in null stream | cuStreamBatchMemOp_v2 0, 1, ops((2, h, 1, 0)), 0
-""", lambda p: {"s": p.stream(), "h": p.host(), "a": p.device(), "ops": lambda *o: _ops(p, *o)})
+""", lambda p: {
+    "s": p.stream(),
+    "h": p.host(),
+    "a": p.device(),
+    "ops": lambda *o: _ops(p, *o),
+    "zero": lambda address: _zero(p, address),
+})
+
+
+def _zero(p, address):
+    p.must("cuMemsetD8_v2", address, 0, 16)
+    p.must("cuCtxSynchronize")
+    return address
 
 
 def _ops(p, *operations):

@@ -10,6 +10,26 @@ from section import SetupFailed
 SUCCESS = "SUCCESS"
 
 
+UNDO = {
+    "cuMemAlloc_v2": "cuMemFree_v2",
+    "cuMemAllocPitch_v2": "cuMemFree_v2",
+    "cuMemAllocManaged": "cuMemFree_v2",
+    "cuMemAllocAsync": "cuMemFree_v2",
+    "cuMemAllocFromPoolAsync": "cuMemFree_v2",
+    "cuMemHostAlloc": "cuMemFreeHost",
+    "cuMemAllocHost_v2": "cuMemFreeHost",
+    "cuMemHostRegister": "cuMemHostUnregister",
+    "cuMemHostRegister_v2": "cuMemHostUnregister",
+    "cuMemPoolCreate": "cuMemPoolDestroy",
+    "cuStreamCreate": "cuStreamDestroy_v2",
+    "cuStreamCreateWithPriority": "cuStreamDestroy_v2",
+    "cuEventCreate": "cuEventDestroy_v2",
+    "cuCtxCreate_v2": "cuCtxDestroy_v2",
+    "cuCtxCreate_v4": "cuCtxDestroy_v2",
+    "cuGraphCreate": "cuGraphDestroy",
+}
+
+
 class Client:
     def __init__(self, library, patience):
         self.library = library
@@ -117,6 +137,16 @@ class Client:
         self._undo.append(("cuCtxDestroy_v2", handle, None))
         return handle
 
+    def tried(self, name, *arguments):
+        """A call whose status is the answer; what it makes, if it does, is cleaned up."""
+        status = self(name, *arguments)
+        if status == SUCCESS and name in UNDO and arguments[0]:
+            first = arguments[0]
+            handle = first if isinstance(first, int) else first._obj.value
+            context = None if "Ctx" in name else self.get("cuCtxGetCurrent", OUT)
+            self._undo.append((UNDO[name], handle, context))
+        return status
+
     def release(self, handle):
         """Undoes the making of something; the status."""
         entry = next(entry for entry in self._undo if entry[1] == handle)
@@ -181,7 +211,7 @@ class Client:
 
     def blocks(self, name, *arguments):
         """Calls in another thread: does it return before the gates are opened?"""
-        return self.function_blocks(lambda: self(name, *arguments))
+        return self.function_blocks(lambda: self.tried(name, *arguments))
 
     def function_blocks(self, function):
         result = []
@@ -251,12 +281,19 @@ class Gate:
 
     def __init__(self, client):
         self._client = client
-        self.address = client.host(64)
+        context = client.get("cuCtxGetCurrent", OUT)
+        client("cuCtxSetCurrent", client.primary)
+        self.address = client.host(64, flags=1)
+        client("cuCtxSetCurrent", context)
         self._word = ctypes.c_uint32.from_address(self.address)
+        self._closed = True
 
     def hold(self, stream):
         self._client.must("cuStreamWaitValue32_v2", stream, self.address, 1, GEQ)
         return self
 
     def open(self):
-        self._word.value = 1
+        """Once: the memory may be gone later."""
+        if self._closed:
+            self._word.value = 1
+        self._closed = False
