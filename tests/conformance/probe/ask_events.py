@@ -193,7 +193,9 @@ def _(p):
     p("cuEventRecord", event, stream)
     p.release(stream)
     steps = [p.later(lambda: p("cuEventQuery", event)), p("cuEventSynchronize", event)]
-    return *steps, p("cuEventRecord", event, 0), _elapsed(p, event, event)[0]
+    steps.append(p("cuEventRecord", event, 0))
+    p("cuEventSynchronize", event)
+    return *steps, _elapsed(p, event, event)[0]
 
 
 @question("context events: record and wait")
