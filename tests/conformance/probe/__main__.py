@@ -1,0 +1,51 @@
+"""Asks a CUDA driver questions and writes its answers: ``section / question = answer`` lines.
+
+Needs nothing but Python: ``python3 tests/conformance/probe --library libcuda.so.1 --output FILE``.
+Each section runs in a process of its own; a question that kills or hangs it is answered by that,
+and another process goes on after it.
+"""
+
+import argparse
+import datetime
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import machine
+import runner
+from sections import NAMES
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="probe", description=__doc__)
+    parser.add_argument("--library", default="libcuda.so.1")
+    parser.add_argument("--output", help="a file; without it, the standard output")
+    parser.add_argument("--sections", help="only these, separated by commas")
+    parser.add_argument("--question", help="only questions whose name contains this")
+    parser.add_argument("--date", default=datetime.date.today().isoformat())
+    parser.add_argument("--patience", type=float, default=0.06, help="seconds: longer is blocking")
+    parser.add_argument("--timeout", type=float, default=10.0, help="seconds for one question")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main():
+    options = arguments()
+    if options.child:
+        return runner.child(options)
+    if options.child is not None:
+        return machine.describe(options.library)
+    wanted = options.sections.split(",") if options.sections else NAMES
+    out = open(options.output, "w", encoding="utf-8") if options.output else sys.stdout
+    for line in runner.header(options):
+        print("#", line, file=out)
+    for name in wanted:
+        for line in runner.section(options, name):
+            print(line, file=out, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""A section: questions about one noun, and how an answer is written."""
+
+import hashlib
+
+from driver import OUT, NoSuchFunction
+
+NOTHING, INITIALISED, CURRENT = "nothing", "initialised", "current"
+
+
+class SetupFailed(Exception):
+    """What a question needs could not be made."""
+
+
+class Question:
+    def __init__(self, name, function, setup, alone):
+        self.name, self.function, self.setup, self.alone = name, function, setup, alone
+
+    def answer(self, client):
+        """The answer as one line."""
+        try:
+            return say(self.function(client))
+        except NoSuchFunction:
+            return "no such function"
+        except SetupFailed as failure:
+            return f"cannot ask: {failure}"
+
+
+class Section:
+    """Questions in the order of the program.
+
+    ``setup`` says what holds before a question: the driver initialised or not, the primary context
+    of device 0 current or not. A question that is ``alone`` has a process to itself.
+    """
+
+    def __init__(self, name, setup=CURRENT):
+        self.name, self.setup = name, setup
+        self.questions = []
+
+    def ask(self, name, function, setup=None, alone=False):
+        assert name not in {question.name for question in self.questions}, name
+        self.questions.append(Question(name, function, setup or self.setup, alone))
+
+    def question(self, name, **options):
+        def decorate(function):
+            self.ask(name, function, **options)
+            return function
+
+        return decorate
+
+    def calls(self, text, prepare=None):
+        """Questions that are one call each: ``name | function arguments``, a line each.
+
+        Arguments are Python expressions over what ``prepare`` returns, a mapping; ``p`` is the
+        client, ``out`` a place to write to. The answer is the status.
+        """
+        for line in filter(None, map(str.strip, text.splitlines())):
+            name, _, call = line.partition("|")
+            function, _, arguments = call.strip().partition(" ")
+            code = compile(f"({arguments.strip()},)" if arguments else "()", name, "eval")
+
+            def ask(client, function=function, code=code):
+                names = prepare(client) if prepare else {}
+                return client.tried(function, *eval(code, {"p": client, "out": client.cell(), "OUT": OUT, **names}))
+
+            self.ask(name.strip(), ask)
+
+
+def say(value):
+    """Normalises an answer."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, bytes):
+        return data(value)
+    if isinstance(value, (tuple, list)):
+        return ", ".join(map(say, value)) or "nothing"
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {say(item)}" for key, item in value.items())
+    return str(value)
+
+
+def data(content):
+    """Bytes: in full if short, else a hash."""
+    if len(content) <= 16:
+        return content.hex() or "empty"
+    return f"{len(content)} bytes {hashlib.sha256(content).hexdigest()[:12]}"

@@ -1,0 +1,13 @@
+"""The sections in their order."""
+
+import importlib
+
+NAMES = """
+library devices attributes lifecycle contexts limits device_memory host_memory managed pools
+pointers copies1d copies2d copies3d fills streams events values host_functions capture
+capture_calls ordering blocking proc_address fork peers
+""".split()
+
+
+def load(name):
+    return importlib.import_module(f"ask_{name}").section
