@@ -12,6 +12,9 @@ struct CUgraphEdgeData;
 #if CUDA_VERSION < 12050
 struct CUctxCreateParams;
 #endif
+#if CUDA_VERSION < 12040
+typedef struct CUgreenCtx_st *CUgreenCtx;
+#endif
 #if CUDA_VERSION < 13000
 enum CUatomicOperation : int;
 #endif
@@ -27,6 +30,8 @@ CUresult CUDAAPI cuCtxWaitEvent(CUcontext, CUevent);
 CUresult CUDAAPI cuEventElapsedTime_v2(float *, CUevent, CUevent);
 CUresult CUDAAPI cuProfilerStart(void); // of cudaProfiler.h
 CUresult CUDAAPI cuProfilerStop(void);
+CUresult CUDAAPI cuStreamGetCtx_v2(CUstream, CUcontext *, CUgreenCtx *);
+CUresult CUDAAPI cuStreamGetCtx_v2_ptsz(CUstream, CUcontext *, CUgreenCtx *);
 CUresult CUDAAPI cuStreamGetDevice(CUstream, CUdevice *);
 CUresult CUDAAPI cuStreamGetDevice_ptsz(CUstream, CUdevice *);
 }

@@ -3,6 +3,7 @@
 #include "call.h"
 #include "context.h"
 #include "operation.h"
+#include "stream_attributes.h"
 
 #include <deque>
 #include <set>
@@ -21,6 +22,7 @@ struct Stream : std::enable_shared_from_this<Stream> {
     Context *owner = nullptr; // the same
     unsigned flags = 0;
     int priority = 0;
+    StreamAttributes attributes;
     std::deque<OperationPtr> queue; // in order; the first may be running
     size_t busy_index = 0;          // its place in the list of busy streams
     uint64_t required = 0;          // somebody waits for all operations up to this number
