@@ -32,6 +32,18 @@ CUresult CUDAAPI cuProfilerStart(void); // of cudaProfiler.h
 CUresult CUDAAPI cuProfilerStop(void);
 CUresult CUDAAPI cuStreamGetCtx_v2(CUstream, CUcontext *, CUgreenCtx *);
 CUresult CUDAAPI cuStreamGetCtx_v2_ptsz(CUstream, CUcontext *, CUgreenCtx *);
+CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream, CUstreamCaptureStatus *, cuuint64_t *,
+                                           CUgraph *, const CUgraphNode **,
+                                           const CUgraphEdgeData **, size_t *);
+CUresult CUDAAPI cuStreamGetCaptureInfo_v3_ptsz(CUstream, CUstreamCaptureStatus *, cuuint64_t *,
+                                                CUgraph *, const CUgraphNode **,
+                                                const CUgraphEdgeData **, size_t *);
+CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2(CUstream, CUgraphNode *,
+                                                      const CUgraphEdgeData *, size_t,
+                                                      unsigned int);
+CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream, CUgraphNode *,
+                                                           const CUgraphEdgeData *, size_t,
+                                                           unsigned int);
 CUresult CUDAAPI cuStreamGetDevice(CUstream, CUdevice *);
 CUresult CUDAAPI cuStreamGetDevice_ptsz(CUstream, CUdevice *);
 }

@@ -28,8 +28,10 @@ struct Stream : std::enable_shared_from_this<Stream> {
     uint64_t required = 0;          // somebody waits for all operations up to this number
     int patience = 0;               // not-ready answers left before queries force progress
     std::shared_ptr<Capture> capture;
-    std::set<size_t> capture_tail; // the captured nodes that its next one depends on
-    bool destroyed = false;        // while captured, a destroyed stream lives on
+    std::vector<CUgraphNode> shown_tail; // the handles that the program was last shown
+    std::vector<uint64_t> shown_edges;   // and their edge data, which is all zero
+    std::set<size_t> capture_tail;       // the captured nodes that its next one depends on
+    bool destroyed = false;              // while captured, a destroyed stream lives on
 
     bool blocking() const { return !(flags & CU_STREAM_NON_BLOCKING); }
     bool idle() const { return queue.empty(); }
