@@ -12,6 +12,7 @@ bool joined(const Capture &capture) {
     std::set<size_t> reached;
     std::vector<size_t> todo(capture.origin->capture_tail.begin(),
                              capture.origin->capture_tail.end());
+    todo.insert(todo.end(), capture.excused.begin(), capture.excused.end());
     while (!todo.empty()) {
         size_t node = todo.back();
         todo.pop_back();
@@ -47,7 +48,7 @@ void invalidate(Capture &capture) { capture.valid = false; }
 
 void free_capture_memory(Capture &capture) {
     for (uintptr_t address : capture.memory)
-        if (Allocation *allocation = find_allocation(address))
+        if (Allocation *allocation = find_allocation(address); allocation && allocation->captured)
             free_allocation(*allocation);
     capture.memory.clear();
 }
@@ -73,7 +74,12 @@ bool end_capture(Capture &capture) {
 
 void abandon_capture(Capture &capture) {
     end_capture(capture);
+    discard_graph(capture);
+}
+
+void discard_graph(Capture &capture) {
     free_capture_memory(capture);
+    state().graphs.erase(reinterpret_cast<uintptr_t>(capture.graph));
 }
 
 CUresult capture_node(Stream &stream) {
@@ -83,6 +89,15 @@ CUresult capture_node(Stream &stream) {
     capture.nodes.push_back(stream.capture_tail);
     stream.capture_tail = {capture.nodes.size() - 1};
     return CUDA_SUCCESS;
+}
+
+CUresult capture_free(Stream &stream, uintptr_t address) {
+    if (stream.capture->freed.count(address))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult status = capture_node(stream);
+    if (status == CUDA_SUCCESS)
+        stream.capture->freed.insert(address);
+    return status;
 }
 
 CUresult refuse_captured(Stream &stream) {
@@ -195,6 +210,7 @@ SOFT_STREAM_API(cuStreamBeginCapture_v2, (CUstream handle, CUstreamCaptureMode m
     capture->thread = call.thread;
     capture->origin = stream.get();
     join(*stream, capture);
+    capture->graph = reinterpret_cast<CUgraph>(state().graphs.insert(capture, state().reuse()));
     state().captures.push_back(std::move(capture));
     return CUDA_SUCCESS;
 }
@@ -223,20 +239,19 @@ SOFT_STREAM_API(cuStreamEndCapture, (CUstream handle, CUgraph *graph), (handle, 
         return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     bool complete = end_capture(*capture);
     if (!capture->valid || !complete) {
-        free_capture_memory(*capture);
+        discard_graph(*capture);
         return capture->valid ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
                               : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     }
-    *graph = reinterpret_cast<CUgraph>(state().graphs.insert(capture, state().reuse()));
+    *graph = capture->graph;
     return CUDA_SUCCESS;
 }
 
 SOFT_API(cuGraphDestroy, (CUgraph handle), (handle)) {
     CapturePtr graph = state().graphs.find(reinterpret_cast<uintptr_t>(handle));
-    if (!graph)
+    if (!graph || graph->live)
         return CUDA_ERROR_INVALID_VALUE;
-    free_capture_memory(*graph);
-    state().graphs.erase(reinterpret_cast<uintptr_t>(handle));
+    discard_graph(*graph);
     return CUDA_SUCCESS;
 }
 

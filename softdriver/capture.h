@@ -11,12 +11,15 @@ struct Event;
 // A capture and, once it has ended, the graph that came of it.
 struct Capture {
     uint64_t id = 0;
+    CUgraph graph = nullptr; // a handle from the beginning
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
     const ThreadState *thread = nullptr;
     Stream *origin = nullptr;
     std::vector<StreamPtr> streams;
     std::vector<std::set<size_t>> nodes; // each with the nodes that it depends on
+    std::set<size_t> excused;            // the program took them off a stream; need not be joined
     std::vector<uintptr_t> memory;       // allocated inside; lives as long as the graph
+    std::set<uintptr_t> freed;           // the part of it that a node frees
     bool live = true;
     bool valid = true;
 };
@@ -48,11 +51,17 @@ CUresult refuse_implicit(const Context &context);
 // Takes the capture off its streams, perhaps with the last other references to it; false if work in
 // one of them was not joined to the origin.
 bool end_capture(Capture &capture);
+// Gives up the graph and what was allocated in it.
+void discard_graph(Capture &capture);
 // Ends a capture that can give no graph. As above, the caller holds a reference.
 void abandon_capture(Capture &capture);
 
+// Adds a node that frees memory of a graph, which can be done once.
+CUresult capture_free(Stream &stream, uintptr_t address);
 CUresult capture_record(Stream &stream, Event &event);
 CUresult capture_wait(Stream &stream, const Event &event);
 void free_capture_memory(Capture &capture);
+// Makes the handles of the nodes that a capturing stream's next one will depend on.
+void show_tail(Stream &stream);
 
 } // namespace soft

@@ -42,27 +42,39 @@ SOFT_STREAM_API(cuStreamGetCaptureInfo,
     return capture_info(call, handle, status, id);
 }
 
-SOFT_STREAM_API(cuStreamGetCaptureInfo_v2,
-                (CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-                 const CUgraphNode **dependencies, size_t *count),
-                (handle, status, id, graph, dependencies, count)) {
-    // There are no graphs yet: no graph and no nodes are shown.
-    if (graph)
-        *graph = nullptr;
-    if (dependencies)
-        *dependencies = nullptr;
-    if (count)
-        *count = 0;
-    return capture_info(call, handle, status, id);
-}
-
+// Graphs are opaque, but the handles of their nodes are real: cuStreamUpdateCaptureDependencies
+// takes them back.
 SOFT_STREAM_API(cuStreamGetCaptureInfo_v3,
                 (CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
                  const CUgraphNode **dependencies, const CUgraphEdgeData **edges, size_t *count),
                 (handle, status, id, graph, dependencies, edges, count)) {
+    if (edges && !dependencies)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult problem = capture_info(call, handle, status, id))
+        return problem;
+    if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+        return CUDA_SUCCESS;
+    StreamPtr stream;
+    if (CUresult problem = resolve_stream(call, handle, stream))
+        return problem;
+    show_tail(*stream);
+    if (graph)
+        *graph = stream->capture->graph;
+    if (dependencies)
+        *dependencies = stream->shown_tail.data();
     if (edges)
-        *edges = nullptr;
-    return cuStreamGetCaptureInfo_v2_body(call, handle, status, id, graph, dependencies, count);
+        *edges = reinterpret_cast<const CUgraphEdgeData *>(stream->shown_edges.data());
+    if (count)
+        *count = stream->shown_tail.size();
+    return CUDA_SUCCESS;
+}
+
+SOFT_STREAM_API(cuStreamGetCaptureInfo_v2,
+                (CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+                 const CUgraphNode **dependencies, size_t *count),
+                (handle, status, id, graph, dependencies, count)) {
+    return cuStreamGetCaptureInfo_v3_body(call, handle, status, id, graph, dependencies, nullptr,
+                                          count);
 }
 
 SOFT_API(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode), (mode)) {

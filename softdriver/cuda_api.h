@@ -12,6 +12,9 @@ struct CUgraphEdgeData;
 #if CUDA_VERSION < 12050
 struct CUctxCreateParams;
 #endif
+#if CUDA_VERSION < 12040
+typedef struct CUgreenCtx_st *CUgreenCtx;
+#endif
 #if CUDA_VERSION < 13000
 enum CUatomicOperation : int;
 #endif
@@ -25,8 +28,26 @@ CUresult CUDAAPI cuCtxRecordEvent(CUcontext, CUevent);
 CUresult CUDAAPI cuCtxSetFlags(unsigned int);
 CUresult CUDAAPI cuCtxWaitEvent(CUcontext, CUevent);
 CUresult CUDAAPI cuEventElapsedTime_v2(float *, CUevent, CUevent);
+CUresult CUDAAPI cuMemAdvise_v2(CUdeviceptr, size_t, CUmem_advise, CUmemLocation);
+CUresult CUDAAPI cuMemPrefetchAsync_v2(CUdeviceptr, size_t, CUmemLocation, unsigned int, CUstream);
+CUresult CUDAAPI cuMemPrefetchAsync_v2_ptsz(CUdeviceptr, size_t, CUmemLocation, unsigned int,
+                                            CUstream);
 CUresult CUDAAPI cuProfilerStart(void); // of cudaProfiler.h
 CUresult CUDAAPI cuProfilerStop(void);
+CUresult CUDAAPI cuStreamGetCtx_v2(CUstream, CUcontext *, CUgreenCtx *);
+CUresult CUDAAPI cuStreamGetCtx_v2_ptsz(CUstream, CUcontext *, CUgreenCtx *);
+CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream, CUstreamCaptureStatus *, cuuint64_t *,
+                                           CUgraph *, const CUgraphNode **,
+                                           const CUgraphEdgeData **, size_t *);
+CUresult CUDAAPI cuStreamGetCaptureInfo_v3_ptsz(CUstream, CUstreamCaptureStatus *, cuuint64_t *,
+                                                CUgraph *, const CUgraphNode **,
+                                                const CUgraphEdgeData **, size_t *);
+CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2(CUstream, CUgraphNode *,
+                                                      const CUgraphEdgeData *, size_t,
+                                                      unsigned int);
+CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream, CUgraphNode *,
+                                                           const CUgraphEdgeData *, size_t,
+                                                           unsigned int);
 CUresult CUDAAPI cuStreamGetDevice(CUstream, CUdevice *);
 CUresult CUDAAPI cuStreamGetDevice_ptsz(CUstream, CUdevice *);
 }

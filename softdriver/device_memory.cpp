@@ -53,7 +53,7 @@ SOFT_API(cuMemFree_v2, (CUdeviceptr address), (address)) {
     if (!address)
         return CUDA_SUCCESS;
     Allocation *allocation = find_start(address);
-    if (!allocation || allocation->page_locked())
+    if (!allocation || allocation->page_locked() || allocation->captured)
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = context_status(allocation->owner))
         return status;
@@ -116,8 +116,11 @@ SOFT_STREAM_API(cuMemFreeAsync, (CUdeviceptr address, CUstream handle), (address
         return CUDA_ERROR_INVALID_VALUE;
     if (allocation->kind == MemoryKind::Managed)
         return CUDA_ERROR_NOT_SUPPORTED;
+    // Memory of a graph is freed inside graphs, and nothing else is.
+    if (allocation->captured != bool(stream->capture))
+        return CUDA_ERROR_INVALID_VALUE;
     if (stream->capture)
-        return capture_node(*stream);
+        return capture_free(*stream, address);
     if (stream->kind == StreamKind::Legacy)
         if (CUresult status = refuse_implicit(*stream->owner))
             return status;

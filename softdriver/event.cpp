@@ -21,6 +21,19 @@ CUresult record(Event &event, Stream &stream, OperationPtr operation) {
 
 namespace {
 
+// As a node of its own, which records the event each time that the graph runs.
+CUresult record_external(Call &call, CUevent handle, CUstream stream_handle) {
+    EventPtr event;
+    StreamPtr stream;
+    if (CUresult status = find_event(handle, event))
+        return status;
+    if (CUresult status = resolve_stream(call, stream_handle, stream))
+        return status;
+    if (stream->owner != event->owner)
+        return CUDA_ERROR_INVALID_HANDLE;
+    return stream->capture ? capture_node(*stream) : CUDA_ERROR_INVALID_VALUE;
+}
+
 std::vector<OperationPtr> event_targets(const Event &event) {
     if (!event.recorded)
         return {};
@@ -76,6 +89,8 @@ SOFT_STREAM_API(cuEventRecordWithFlags, (CUevent handle, CUstream stream, unsign
                 (handle, stream, flags)) {
     if (flags & ~unsigned(CU_EVENT_RECORD_EXTERNAL))
         return CUDA_ERROR_INVALID_VALUE;
+    if (flags)
+        return record_external(call, handle, stream);
     return cuEventRecord_body(call, handle, stream);
 }
 
@@ -110,7 +125,7 @@ SOFT_API(cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end),
         return CUDA_ERROR_INVALID_VALUE;
     for (const EventPtr &event : events)
         if (event->capture)
-            return CUDA_ERROR_CAPTURED_EVENT;
+            return event->capture->live ? CUDA_ERROR_CAPTURED_EVENT : CUDA_ERROR_INVALID_VALUE;
     for (const EventPtr &event : events)
         if (!event->recorded || (event->flags & CU_EVENT_DISABLE_TIMING))
             return CUDA_ERROR_INVALID_HANDLE;

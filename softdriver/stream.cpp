@@ -163,6 +163,9 @@ SOFT_STREAM_API(cuStreamWaitEvent, (CUstream handle, CUevent event_handle, unsig
         return CUDA_ERROR_INVALID_HANDLE;
     if (flags & ~unsigned(CU_EVENT_WAIT_EXTERNAL))
         return CUDA_ERROR_INVALID_VALUE;
+    // As a node of its own, which waits each time that the graph runs.
+    if (flags & CU_EVENT_WAIT_EXTERNAL)
+        return stream->capture ? capture_node(*stream) : CUDA_ERROR_INVALID_VALUE;
     if (stream->capture || event->capture)
         return capture_wait(*stream, *event);
     if (stream->kind == StreamKind::Legacy)

@@ -3,6 +3,7 @@
 #include "call.h"
 #include "context.h"
 #include "operation.h"
+#include "stream_attributes.h"
 
 #include <deque>
 #include <set>
@@ -21,13 +22,16 @@ struct Stream : std::enable_shared_from_this<Stream> {
     Context *owner = nullptr; // the same
     unsigned flags = 0;
     int priority = 0;
+    StreamAttributes attributes;
     std::deque<OperationPtr> queue; // in order; the first may be running
     size_t busy_index = 0;          // its place in the list of busy streams
     uint64_t required = 0;          // somebody waits for all operations up to this number
     int patience = 0;               // not-ready answers left before queries force progress
     std::shared_ptr<Capture> capture;
-    std::set<size_t> capture_tail; // the captured nodes that its next one depends on
-    bool destroyed = false;        // while captured, a destroyed stream lives on
+    std::vector<CUgraphNode> shown_tail; // the handles that the program was last shown
+    std::vector<uint64_t> shown_edges;   // and their edge data, which is all zero
+    std::set<size_t> capture_tail;       // the captured nodes that its next one depends on
+    bool destroyed = false;              // while captured, a destroyed stream lives on
 
     bool blocking() const { return !(flags & CU_STREAM_NON_BLOCKING); }
     bool idle() const { return queue.empty(); }

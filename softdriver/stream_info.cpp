@@ -34,6 +34,15 @@ SOFT_STREAM_API(cuStreamGetCtx, (CUstream handle, CUcontext *context), (handle, 
     return read_stream(call, handle, context, [](Stream &stream) { return stream.owner->handle; });
 }
 
+// There are no green contexts.
+SOFT_STREAM_API(cuStreamGetCtx_v2, (CUstream handle, CUcontext *context, CUgreenCtx *green),
+                (handle, context, green)) {
+    CUresult status = cuStreamGetCtx_body(call, handle, context);
+    if (status == CUDA_SUCCESS && green)
+        *green = nullptr;
+    return status;
+}
+
 SOFT_STREAM_API(cuStreamGetDevice, (CUstream handle, CUdevice *device), (handle, device)) {
     return read_stream(call, handle, device,
                        [](Stream &stream) { return stream.owner->device->ordinal; });

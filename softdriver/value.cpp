@@ -1,3 +1,5 @@
+#include "value.h"
+
 #include "state.h"
 
 // Streams that wait for a value in memory, and that write one.
@@ -19,11 +21,7 @@ template <class Word> bool satisfied(Word seen, Word value, unsigned flags) {
     }
 }
 
-// Resolves stream and address of a word; both kinds of call need the same.
-template <class Word>
-CUresult locate(Call &call, CUstream handle, CUdeviceptr address, StreamPtr &stream, Word *&word) {
-    if (CUresult status = resolve_stream(call, handle, stream))
-        return status;
+template <class Word> CUresult locate(CUdeviceptr address, Word *&word) {
     const Allocation *allocation = find_range(address, sizeof(Word));
     if (!allocation || address % sizeof(Word))
         return CUDA_ERROR_INVALID_VALUE;
@@ -31,52 +29,73 @@ CUresult locate(Call &call, CUstream handle, CUdeviceptr address, StreamPtr &str
     return CUDA_SUCCESS;
 }
 
+} // namespace
+
 template <class Word>
-CUresult wait_value(Call &call, CUstream handle, CUdeviceptr address, Word value, unsigned flags) {
+CUresult make_wait(CUdeviceptr address, Word value, unsigned flags, OperationPtr &operation) {
     constexpr unsigned known = 3 | CU_STREAM_WAIT_VALUE_FLUSH;
-    StreamPtr stream;
     Word *word = nullptr;
     if (flags & ~known)
         return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult status = locate(call, handle, address, stream, word))
+    if (CUresult status = locate(address, word))
         return status;
-    auto operation = std::make_shared<Operation>();
+    if (flags & CU_STREAM_WAIT_VALUE_FLUSH) // see CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES
+        return CUDA_ERROR_NOT_SUPPORTED;
+    operation = std::make_shared<Operation>();
     operation->reads.push_back({address, sizeof(Word)});
     operation->condition = [=] {
         return satisfied(__atomic_load_n(word, __ATOMIC_ACQUIRE), value, flags);
     };
-    return submit(*stream, std::move(operation));
+    return CUDA_SUCCESS;
 }
 
 template <class Word>
-CUresult write_value(Call &call, CUstream handle, CUdeviceptr address, Word value, unsigned flags) {
-    StreamPtr stream;
+CUresult make_write(CUdeviceptr address, Word value, unsigned flags, OperationPtr &operation) {
     Word *word = nullptr;
     if (flags & ~unsigned(CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER))
         return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult status = locate(call, handle, address, stream, word))
+    if (CUresult status = locate(address, word))
         return status;
-    auto operation = std::make_shared<Operation>();
+    operation = std::make_shared<Operation>();
     operation->writes.push_back({address, sizeof(Word)});
     operation->action = [=] { __atomic_store_n(word, value, __ATOMIC_RELEASE); };
+    return CUDA_SUCCESS;
+}
+
+template CUresult make_wait(CUdeviceptr, cuuint32_t, unsigned, OperationPtr &);
+template CUresult make_wait(CUdeviceptr, cuuint64_t, unsigned, OperationPtr &);
+template CUresult make_write(CUdeviceptr, cuuint32_t, unsigned, OperationPtr &);
+template CUresult make_write(CUdeviceptr, cuuint64_t, unsigned, OperationPtr &);
+
+namespace {
+
+template <class Make, class Word>
+CUresult submit_value(Call &call, CUstream handle, Make make, CUdeviceptr address, Word value,
+                      unsigned flags) {
+    StreamPtr stream;
+    OperationPtr operation;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    if (CUresult status = make(address, value, flags, operation))
+        return status;
     return submit(*stream, std::move(operation));
 }
 
 } // namespace
 
-#define SOFT_VALUE_API(symbol, word, body)                                                         \
+#define SOFT_VALUE_API(symbol, word, make)                                                         \
     SOFT_STREAM_API(symbol, (CUstream stream, CUdeviceptr address, word value, unsigned flags),    \
                     (stream, address, value, flags)) {                                             \
-        return body<word>(call, stream, address, value, flags);                                    \
+        return submit_value(call, stream, make<word>, address, value, flags);                      \
     }
 
-SOFT_VALUE_API(cuStreamWaitValue32, cuuint32_t, wait_value)
-SOFT_VALUE_API(cuStreamWaitValue32_v2, cuuint32_t, wait_value)
-SOFT_VALUE_API(cuStreamWaitValue64, cuuint64_t, wait_value)
-SOFT_VALUE_API(cuStreamWaitValue64_v2, cuuint64_t, wait_value)
-SOFT_VALUE_API(cuStreamWriteValue32, cuuint32_t, write_value)
-SOFT_VALUE_API(cuStreamWriteValue32_v2, cuuint32_t, write_value)
-SOFT_VALUE_API(cuStreamWriteValue64, cuuint64_t, write_value)
-SOFT_VALUE_API(cuStreamWriteValue64_v2, cuuint64_t, write_value)
+SOFT_VALUE_API(cuStreamWaitValue32, cuuint32_t, make_wait)
+SOFT_VALUE_API(cuStreamWaitValue32_v2, cuuint32_t, make_wait)
+SOFT_VALUE_API(cuStreamWaitValue64, cuuint64_t, make_wait)
+SOFT_VALUE_API(cuStreamWaitValue64_v2, cuuint64_t, make_wait)
+SOFT_VALUE_API(cuStreamWriteValue32, cuuint32_t, make_write)
+SOFT_VALUE_API(cuStreamWriteValue32_v2, cuuint32_t, make_write)
+SOFT_VALUE_API(cuStreamWriteValue64, cuuint64_t, make_write)
+SOFT_VALUE_API(cuStreamWriteValue64_v2, cuuint64_t, make_write)
 
 } // namespace soft

@@ -66,6 +66,16 @@ cuStreamGetId pp|cuStreamGetCtx pp|cuStreamIsCapturing pp|cuStreamBeginCapture_v
 cuStreamEndCapture pp|cuGraphDestroy p|cuThreadExchangeStreamCaptureMode p
 cuStreamWaitValue32_v2 pduu|cuStreamWriteValue32_v2 pduu|cuLaunchHostFunc ppp|cuEventCreate pu
 cuEventDestroy_v2 p|cuEventRecord pp|cuEventQuery p|cuEventSynchronize p|cuEventElapsedTime ppp
+cuDeviceGetPCIBusId pii|cuDeviceGetByPCIBusId ps|cuDeviceGetProperties pi
+cuDeviceComputeCapability ppi|cuDeviceGetTexture1DLinearMaxWidth piui
+cuDeviceGetExecAffinitySupport pii|cuDevicePrimaryCtxSetFlags_v2 iu|cuCtxGetLimit pi
+cuCtxSetLimit iz|cuCtxGetCacheConfig p|cuCtxSetCacheConfig i|cuCtxGetSharedMemConfig p
+cuCtxSetSharedMemConfig i|cuCtxGetFlags p|cuCtxSetFlags u|cuCtxAttach pu|cuCtxDetach p
+cuCtxRecordEvent pp|cuCtxWaitEvent pp|cuCtxResetPersistingL2Cache |cuProfilerStart |cuProfilerStop
+cuStreamGetAttribute pip|cuStreamSetAttribute pip|cuStreamCopyAttributes pp
+cuStreamGetCtx_v2 ppp|cuStreamBatchMemOp_v2 pupu|cuStreamBatchMemOp pupu
+cuStreamGetCaptureInfo_v2 pppppp|cuStreamGetCaptureInfo_v3 ppppppp
+cuStreamUpdateCaptureDependencies pppu|cuEventRecordWithFlags ppu
 """
 
 COUNTED = [

@@ -8,6 +8,7 @@ import os
 
 import pytest
 
+from .captures import Capture
 from .client import Client, Library
 
 SCHEDULES = ["eager", "lazy", "random"]
@@ -73,3 +74,15 @@ def client(lib, schedule):
         yield client
         client.close()
         assert lib.counts() == before
+
+
+@pytest.fixture(params=[0, 2], ids=["global", "relaxed"])
+def mode(request):
+    """Modes of stream capture."""
+    return request.param
+
+
+@pytest.fixture
+def capture(client, mode):
+    """A stream that is being captured."""
+    return Capture(client, mode)

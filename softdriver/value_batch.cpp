@@ -1,0 +1,71 @@
+#include "state.h"
+#include "value.h"
+
+// Several operations on values in memory in one call: all of them are submitted, or none.
+
+namespace soft {
+namespace {
+
+constexpr unsigned max_batch = 255;
+constexpr int barrier = 6; // CU_STREAM_MEM_OP_BARRIER, which older headers lack
+
+CUresult make_item(const CUstreamBatchMemOpParams &item, bool barriers, OperationPtr &operation) {
+    const auto &wait = item.waitValue;
+    const auto &write = item.writeValue;
+    switch (static_cast<int>(item.operation)) {
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+        return make_wait(wait.address, wait.value, wait.flags, operation);
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+        return make_wait(wait.address, wait.value64, wait.flags, operation);
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+        return make_write(write.address, write.value, write.flags, operation);
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+        return make_write(write.address, write.value64, write.flags, operation);
+    case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+        return item.flushRemoteWrites.flags ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+    case barrier:
+        // Operations of a stream see each other's writes anyway. The flags say which, system or
+        // GPU.
+        if (!barriers || item.flushRemoteWrites.flags > 1)
+            return CUDA_ERROR_INVALID_VALUE;
+        operation = std::make_shared<Operation>();
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+CUresult submit_batch(Call &call, CUstream handle, unsigned count,
+                      const CUstreamBatchMemOpParams *items, unsigned flags, bool barriers) {
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    if (!items || count > max_batch || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    std::vector<OperationPtr> operations(count);
+    for (unsigned i = 0; i < count; i++)
+        if (CUresult status = make_item(items[i], barriers, operations[i]))
+            return status;
+    if (stream->capture && count)
+        return capture_node(*stream); // one node for all
+    for (auto &operation : operations)
+        if (CUresult status = submit(*stream, std::move(operation)))
+            return status;
+    return CUDA_SUCCESS;
+}
+
+} // namespace
+
+SOFT_STREAM_API(cuStreamBatchMemOp,
+                (CUstream stream, unsigned count, CUstreamBatchMemOpParams *items, unsigned flags),
+                (stream, count, items, flags)) {
+    return submit_batch(call, stream, count, items, flags, false);
+}
+
+SOFT_STREAM_API(cuStreamBatchMemOp_v2,
+                (CUstream stream, unsigned count, CUstreamBatchMemOpParams *items, unsigned flags),
+                (stream, count, items, flags)) {
+    return submit_batch(call, stream, count, items, flags, true);
+}
+
+} // namespace soft
