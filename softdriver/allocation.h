@@ -16,7 +16,8 @@ struct Allocation {
     CUcontext context = nullptr;
     unsigned flags = 0;
     uint64_t id = 0;
-    bool captured = false; // belongs to a graph
+    bool captured = false;    // belongs to a graph
+    bool sync_memops = false; // synchronous operations on it always wait
 
     bool on_device() const { return kind == MemoryKind::Device || kind == MemoryKind::Async; }
     bool host_readable() const { return !on_device(); }

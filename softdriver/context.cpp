@@ -67,6 +67,7 @@ void destroy_context(Lock &lock, const ContextPtr &context) {
     if (!context->alive)
         return; // another thread was faster
     context->alive = false;
+    context->peers.clear(); // others name it by an id that never comes back
     end_captures(*context);
     erase_owned(driver.streams, context.get());
     erase_owned(driver.events, context.get());

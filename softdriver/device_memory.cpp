@@ -26,6 +26,24 @@ SOFT_API(cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes), (address, bytes))
     return CUDA_SUCCESS;
 }
 
+// Rows begin where textures may; nobody but the reader of `pitch` can tell the difference.
+SOFT_API(cuMemAllocPitch_v2,
+         (CUdeviceptr * address, size_t *pitch, size_t width, size_t height, unsigned element),
+         (address, pitch, width, height, element)) {
+    constexpr size_t alignment = 512;
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
+    bool known = element == 4 || element == 8 || element == 16;
+    if (!address || !pitch || !width || !height || !known)
+        return CUDA_ERROR_INVALID_VALUE;
+    size_t row, bytes;
+    if (__builtin_add_overflow(width, alignment - 1, &row) ||
+        __builtin_mul_overflow(row / alignment * alignment, height, &bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    *pitch = row / alignment * alignment;
+    return cuMemAlloc_v2_body(call, address, bytes);
+}
+
 SOFT_API(cuMemAllocManaged, (CUdeviceptr * address, size_t bytes, unsigned flags),
          (address, bytes, flags)) {
     if (CUresult status = refuse_unsafe(*call.thread))

@@ -66,6 +66,15 @@ cuStreamGetId pp|cuStreamGetCtx pp|cuStreamIsCapturing pp|cuStreamBeginCapture_v
 cuStreamEndCapture pp|cuGraphDestroy p|cuThreadExchangeStreamCaptureMode p
 cuStreamWaitValue32_v2 pduu|cuStreamWriteValue32_v2 pduu|cuLaunchHostFunc ppp|cuEventCreate pu
 cuEventDestroy_v2 p|cuEventRecord pp|cuEventQuery p|cuEventSynchronize p|cuEventElapsedTime ppp
+cuMemcpy2D_v2 p|cuMemcpy2DUnaligned_v2 p|cuMemcpy2DAsync_v2 pp|cuMemcpy3D_v2 p|cuMemcpy3DPeer p
+cuMemcpy3DAsync_v2 pp|cuMemcpy3DPeerAsync pp|cuMemAllocPitch_v2 ppzzu|cuMemcpyPeer dpdpz
+cuMemcpyPeerAsync dpdpzp|cuDeviceCanAccessPeer pii|cuDeviceGetP2PAttribute piii
+cuCtxEnablePeerAccess pu|cuCtxDisablePeerAccess p|cuStreamAttachMemAsync pdzu
+cuMemAdvise dzii|cuMemRangeGetAttribute pzidz|cuMemRangeGetAttributes pppzdz
+cuPointerSetAttribute pid|cuMemPoolCreate pp|cuMemPoolDestroy p|cuMemPoolSetAttribute pip
+cuMemPoolGetAttribute pip|cuMemPoolTrimTo pz|cuMemPoolSetAccess ppz|cuMemPoolGetAccess ppp
+cuMemAllocFromPoolAsync pzpp|cuDeviceGetDefaultMemPool pi|cuDeviceGetMemPool pi
+cuDeviceSetMemPool ip
 """
 
 COUNTED = [
