@@ -27,9 +27,11 @@ class End:
     def __init__(self, client, rng, memory, box):
         self.memory = memory
         self.at = [rng.randrange(4) for _ in range(3)]  # z, y, x
-        self.volume = [begin + length + rng.randrange(3) for begin, length in zip(self.at, box)]
+        self.volume = [
+            begin + length + rng.randrange(3) for begin, length in zip(self.at, box, strict=True)
+        ]
         self.content = numpy.frombuffer(rng.randbytes(self.size), "u1").reshape(self.volume)
-        self.box = tuple(slice(b, b + n) for b, n in zip(self.at, box))
+        self.box = tuple(slice(b, b + n) for b, n in zip(self.at, box, strict=True))
         self._client = client
         self._keep = None
         self.address = self._allocate()
@@ -237,7 +239,8 @@ def test_pitched_allocation(client, element):
     address, pitch = ctypes.c_uint64(), ctypes.c_size_t()
     arguments = (ctypes.byref(address), ctypes.byref(pitch))
     client.ok("cuMemAllocPitch_v2", *arguments, 100, 7, element)
-    assert pitch.value >= 100 and pitch.value % 32 == 0
+    assert pitch.value >= 100
+    assert pitch.value % 32 == 0
     client.ok("cuMemsetD2D8_v2", address, pitch, 1, 100, 7)
     client.ok("cuMemFree_v2", address)
     assert client.call("cuMemAllocPitch_v2", *arguments, 100, 7, 3) == INVALID_VALUE
