@@ -1,6 +1,7 @@
 #pragma once
 
 #include "context.h"
+#include "pool.h"
 
 namespace soft {
 
@@ -16,6 +17,7 @@ struct Allocation {
     CUcontext context = nullptr;
     unsigned flags = 0;
     uint64_t id = 0;
+    PoolPtr pool;             // that stream-ordered memory comes from
     bool captured = false;    // belongs to a graph
     bool sync_memops = false; // synchronous operations on it always wait
 
@@ -27,7 +29,9 @@ struct Allocation {
 
 // The live allocation that an address lies in, or null.
 Allocation *find_allocation(uintptr_t address);
-// The same, if all of the range lies in it.
+// The one that begins there, or null.
+Allocation *find_start(uintptr_t address);
+// The same as the first, if all of the range lies in it.
 Allocation *find_range(uintptr_t begin, size_t bytes);
 // True for addresses that can be no host memory of the program's own.
 bool never_host_memory(uintptr_t address);
@@ -35,8 +39,13 @@ inline char *host_address(const Allocation &allocation, uintptr_t address) {
     return allocation.host + (address - allocation.begin);
 }
 
+// What an allocation takes of a device's capacity.
+size_t capacity_of(size_t bytes);
 CUresult allocate_device(const Context &context, size_t bytes, MemoryKind kind,
                          Allocation *&result);
+// The same in capacity that has been taken already.
+CUresult place_device(const Context &context, Device &device, size_t bytes, MemoryKind kind,
+                      Allocation *&result);
 CUresult allocate_host(const Context &context, size_t bytes, MemoryKind kind, unsigned flags,
                        Allocation *&result);
 void register_host(const Context &context, void *address, size_t bytes, unsigned flags);
@@ -51,6 +60,7 @@ struct Remains {
     uintptr_t begin;
     char *host;
     size_t bytes;
+    PoolPtr pool;
 };
 Remains forget_allocation(Allocation &allocation);
 void give_back(const Remains &remains);

@@ -258,6 +258,7 @@ static CUresult synchronize(Call &call, const ContextPtr &context) {
     if (CUresult status = refuse_waiting(call, *context))
         return status;
     state().scheduler.finish(call.lock, context_targets(*context));
+    release_unused(*context->device);
     return context_status(context.get());
 }
 

@@ -14,7 +14,7 @@ CUresult read_attribute(const Allocation &allocation, CUpointer_attribute attrib
                         uintptr_t address, void *data) {
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        return put(data, allocation.context);
+        return put(data, allocation.pool ? nullptr : allocation.context); // pools have none
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         return put<unsigned>(data,
                              allocation.page_locked() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
@@ -34,7 +34,7 @@ CUresult read_attribute(const Allocation &allocation, CUpointer_attribute attrib
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         return put<int>(data, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        return put<void *>(data, nullptr);
+        return put(data, allocation.pool ? allocation.pool->handle : nullptr);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         return put<unsigned long long>(data, allocation.id);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:

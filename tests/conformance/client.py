@@ -86,6 +86,7 @@ COUNTED = [
     "streams",
     "events",
     "graphs",
+    "pools",
     "contexts",
     "primary",
     "bytes",
