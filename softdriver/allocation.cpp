@@ -100,18 +100,41 @@ CUresult allocate_device(const Context &context, size_t bytes, MemoryKind kind,
     return CUDA_SUCCESS;
 }
 
-CUresult allocate_host(const Context &context, size_t bytes, MemoryKind kind, unsigned flags,
-                       Allocation *&result) {
-    if (exceeds_machine(bytes))
-        return CUDA_ERROR_OUT_OF_MEMORY;
+namespace {
+
+char *map_fresh(size_t bytes) {
     void *address =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (address == MAP_FAILED)
+    return address == MAP_FAILED ? nullptr : static_cast<char *>(address);
+}
+
+} // namespace
+
+CUresult allocate_host(const Context &context, size_t bytes, unsigned flags, Allocation *&result) {
+    char *address = exceeds_machine(bytes) ? nullptr : map_fresh(bytes);
+    if (!address)
         return CUDA_ERROR_OUT_OF_MEMORY;
     std::memset(address, fresh_memory, bytes);
-    result = &add(context, reinterpret_cast<uintptr_t>(address), static_cast<char *>(address),
-                  bytes, kind);
+    result = &add(context, reinterpret_cast<uintptr_t>(address), address, bytes, MemoryKind::Host);
     result->flags = flags;
+    return CUDA_SUCCESS;
+}
+
+// Where devices take the memory from the host, the driver needs another address for it.
+CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
+                          Allocation *&result) {
+    if (exceeds_machine(bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    bool concurrent = state().settings.concurrent_managed;
+    char *alias = nullptr;
+    char *user = concurrent ? map_fresh(bytes) : map_twice(bytes, alias);
+    if (!user)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    char *bytes_at = concurrent ? user : alias;
+    std::memset(bytes_at, fresh_memory, bytes);
+    result = &add(context, reinterpret_cast<uintptr_t>(user), bytes_at, bytes, MemoryKind::Managed);
+    result->flags = flags;
+    result->managed = std::make_shared<Managed>(user, bytes, flags);
     return CUDA_SUCCESS;
 }
 
@@ -149,6 +172,9 @@ void give_back(const Remains &remains) {
     case MemoryKind::Managed: {
         // Streams of other contexts and devices may still have work there.
         size_t bytes = remains.bytes;
+        auto user = reinterpret_cast<char *>(remains.begin);
+        if (user != remains.host)
+            munmap(user, bytes);
         std::shared_ptr<void> mapping(remains.host, [=](void *host) { munmap(host, bytes); });
         state().scheduler.keep(mapping, remains.begin, bytes);
         break;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "context.h"
+#include "managed.h"
 #include "pool.h"
 
 namespace soft {
@@ -17,9 +18,10 @@ struct Allocation {
     CUcontext context = nullptr;
     unsigned flags = 0;
     uint64_t id = 0;
-    PoolPtr pool;             // that stream-ordered memory comes from
-    bool captured = false;    // belongs to a graph
-    bool sync_memops = false; // synchronous operations on it always wait
+    PoolPtr pool;                     // that stream-ordered memory comes from
+    std::shared_ptr<Managed> managed; // of managed memory
+    bool captured = false;            // belongs to a graph
+    bool sync_memops = false;         // synchronous operations on it always wait
 
     bool on_device() const { return kind == MemoryKind::Device || kind == MemoryKind::Async; }
     bool host_readable() const { return !on_device(); }
@@ -46,8 +48,9 @@ CUresult allocate_device(const Context &context, size_t bytes, MemoryKind kind,
 // The same in capacity that has been taken already.
 CUresult place_device(const Context &context, Device &device, size_t bytes, MemoryKind kind,
                       Allocation *&result);
-CUresult allocate_host(const Context &context, size_t bytes, MemoryKind kind, unsigned flags,
-                       Allocation *&result);
+CUresult allocate_host(const Context &context, size_t bytes, unsigned flags, Allocation *&result);
+CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
+                          Allocation *&result);
 void register_host(const Context &context, void *address, size_t bytes, unsigned flags);
 // Forgets the allocation and gives its memory back.
 void free_allocation(Allocation &allocation);

@@ -1,6 +1,6 @@
 #include "state.h"
 
-// cuMemAlloc and cuMemAllocManaged, and their free.
+// cuMemAlloc, and the free of all that has a device address.
 
 namespace soft {
 
@@ -58,20 +58,6 @@ SOFT_API(cuMemAllocPitch_v2,
         return CUDA_ERROR_INVALID_VALUE;
     *pitch = row / alignment * alignment;
     return cuMemAlloc_v2_body(call, address, bytes);
-}
-
-SOFT_API(cuMemAllocManaged, (CUdeviceptr * address, size_t bytes, unsigned flags),
-         (address, bytes, flags)) {
-    if (CUresult status = refuse_unsafe(*call.thread))
-        return status;
-    if (!address || !bytes || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
-        return CUDA_ERROR_INVALID_VALUE;
-    Allocation *allocation = nullptr;
-    if (CUresult status =
-            allocate_host(*call.context, bytes, MemoryKind::Managed, flags, allocation))
-        return status;
-    *address = allocation->begin;
-    return CUDA_SUCCESS;
 }
 
 // Waits for the whole device, except for stream-ordered memory: there it frees under pending work.

@@ -70,7 +70,8 @@ cuMemcpy2D_v2 p|cuMemcpy2DUnaligned_v2 p|cuMemcpy2DAsync_v2 pp|cuMemcpy3D_v2 p|c
 cuMemcpy3DAsync_v2 pp|cuMemcpy3DPeerAsync pp|cuMemAllocPitch_v2 ppzzu|cuMemcpyPeer dpdpz
 cuMemcpyPeerAsync dpdpzp|cuDeviceCanAccessPeer pii|cuDeviceGetP2PAttribute piii
 cuCtxEnablePeerAccess pu|cuCtxDisablePeerAccess p|cuStreamAttachMemAsync pdzu
-cuMemAdvise dzii|cuMemRangeGetAttribute pzidz|cuMemRangeGetAttributes pppzdz
+cuMemAdvise dzii|cuMemAdvise_v2 dziq|cuMemPrefetchAsync_v2 dzqup
+cuMemRangeGetAttribute pzidz|cuMemRangeGetAttributes pppzdz
 cuPointerSetAttribute pid|cuMemPoolCreate pp|cuMemPoolDestroy p|cuMemPoolSetAttribute pip
 cuMemPoolGetAttribute pip|cuMemPoolTrimTo pz|cuMemPoolSetAccess ppz|cuMemPoolGetAccess ppp
 cuMemAllocFromPoolAsync pzpp|cuDeviceGetDefaultMemPool pi|cuDeviceGetMemPool pi
