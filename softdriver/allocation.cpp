@@ -14,7 +14,6 @@ namespace {
 constexpr uintptr_t lowest_host_address = 65536;
 
 size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
-size_t capacity_of(size_t bytes) { return round_up(bytes, 512); }
 
 bool exceeds_machine(size_t bytes) {
     static const size_t machine = size_t(sysconf(_SC_PHYS_PAGES)) * size_t(sysconf(_SC_PAGESIZE));
@@ -41,6 +40,8 @@ Allocation &add(const Context &context, uintptr_t begin, char *host, size_t byte
 
 } // namespace
 
+size_t capacity_of(size_t bytes) { return round_up(bytes, 512); }
+
 Allocation *find_allocation(uintptr_t address) {
     auto &allocations = state().allocations;
     auto next = allocations.upper_bound(address);
@@ -48,6 +49,11 @@ Allocation *find_allocation(uintptr_t address) {
         return nullptr;
     Allocation &candidate = std::prev(next)->second;
     return address - candidate.begin < candidate.bytes ? &candidate : nullptr;
+}
+
+Allocation *find_start(uintptr_t address) {
+    Allocation *allocation = find_allocation(address);
+    return allocation && allocation->begin == address ? allocation : nullptr;
 }
 
 Allocation *find_range(uintptr_t begin, size_t bytes) {
@@ -65,35 +71,70 @@ bool never_host_memory(uintptr_t address) {
     return false;
 }
 
-CUresult allocate_device(const Context &context, size_t bytes, MemoryKind kind,
-                         Allocation *&result) {
-    State &driver = state();
-    Device &device = *context.device;
-    size_t capacity = driver.settings.memory;
-    if (bytes > capacity || device.used + capacity_of(bytes) > capacity)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!device.arena.reserved() && !device.arena.reserve(capacity))
+CUresult place_device(const Context &context, Device &device, size_t bytes, MemoryKind kind,
+                      Allocation *&result) {
+    if (!device.arena.reserved() && !device.arena.reserve(state().settings.memory))
         return CUDA_ERROR_OUT_OF_MEMORY;
     uintptr_t address = device.arena.allocate(bytes);
     if (!address)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    device.used += capacity_of(bytes);
     result = &add(context, address, device.arena.alias(address), bytes, kind);
+    result->device = &device;
     return CUDA_SUCCESS;
 }
 
-CUresult allocate_host(const Context &context, size_t bytes, MemoryKind kind, unsigned flags,
-                       Allocation *&result) {
-    if (exceeds_machine(bytes))
+CUresult allocate_device(const Context &context, size_t bytes, MemoryKind kind,
+                         Allocation *&result) {
+    Device &device = *context.device;
+    size_t capacity = state().settings.memory;
+    auto full = [&] { return device.used + capacity_of(bytes) > capacity; };
+    if (bytes > capacity)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    if (full())
+        trim_pools(device);
+    if (full())
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (CUresult status = place_device(context, device, bytes, kind, result))
+        return status;
+    device.used += capacity_of(bytes);
+    return CUDA_SUCCESS;
+}
+
+namespace {
+
+char *map_fresh(size_t bytes) {
     void *address =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (address == MAP_FAILED)
+    return address == MAP_FAILED ? nullptr : static_cast<char *>(address);
+}
+
+} // namespace
+
+CUresult allocate_host(const Context &context, size_t bytes, unsigned flags, Allocation *&result) {
+    char *address = exceeds_machine(bytes) ? nullptr : map_fresh(bytes);
+    if (!address)
         return CUDA_ERROR_OUT_OF_MEMORY;
     std::memset(address, fresh_memory, bytes);
-    result = &add(context, reinterpret_cast<uintptr_t>(address), static_cast<char *>(address),
-                  bytes, kind);
+    result = &add(context, reinterpret_cast<uintptr_t>(address), address, bytes, MemoryKind::Host);
     result->flags = flags;
+    return CUDA_SUCCESS;
+}
+
+// Where devices take the memory from the host, the driver needs another address for it.
+CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
+                          Allocation *&result) {
+    if (exceeds_machine(bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    bool concurrent = state().settings.concurrent_managed;
+    char *alias = nullptr;
+    char *user = concurrent ? map_fresh(bytes) : map_twice(bytes, alias);
+    if (!user)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    char *bytes_at = concurrent ? user : alias;
+    std::memset(bytes_at, fresh_memory, bytes);
+    result = &add(context, reinterpret_cast<uintptr_t>(user), bytes_at, bytes, MemoryKind::Managed);
+    result->flags = flags;
+    result->managed = std::make_shared<Managed>(user, bytes, flags);
     return CUDA_SUCCESS;
 }
 
@@ -105,9 +146,11 @@ void register_host(const Context &context, void *address, size_t bytes, unsigned
 
 Remains forget_allocation(Allocation &allocation) {
     State &driver = state();
-    Remains remains{allocation.kind, allocation.device, allocation.begin, allocation.host,
-                    allocation.bytes};
-    if (allocation.on_device())
+    Remains remains{allocation.kind, allocation.device, allocation.begin,
+                    allocation.host, allocation.bytes,  allocation.pool};
+    if (allocation.pool)
+        allocation.pool->leave(capacity_of(allocation.bytes));
+    else if (allocation.on_device())
         allocation.device->used -= capacity_of(allocation.bytes);
     driver.live_allocations[static_cast<int>(allocation.kind)]--;
     if (allocation.kind != MemoryKind::Registered)
@@ -122,11 +165,16 @@ void give_back(const Remains &remains) {
     case MemoryKind::Async:
         remains.device->arena.release(remains.begin);
         remains.device->arena.discard(remains.begin, remains.bytes);
+        if (remains.pool)
+            remains.pool->left(capacity_of(remains.bytes));
         break;
     case MemoryKind::Host:
     case MemoryKind::Managed: {
         // Streams of other contexts and devices may still have work there.
         size_t bytes = remains.bytes;
+        auto user = reinterpret_cast<char *>(remains.begin);
+        if (user != remains.host)
+            munmap(user, bytes);
         std::shared_ptr<void> mapping(remains.host, [=](void *host) { munmap(host, bytes); });
         state().scheduler.keep(mapping, remains.begin, bytes);
         break;

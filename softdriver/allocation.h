@@ -1,6 +1,8 @@
 #pragma once
 
 #include "context.h"
+#include "managed.h"
+#include "pool.h"
 
 namespace soft {
 
@@ -16,7 +18,10 @@ struct Allocation {
     CUcontext context = nullptr;
     unsigned flags = 0;
     uint64_t id = 0;
-    bool captured = false; // belongs to a graph
+    PoolPtr pool;                     // that stream-ordered memory comes from
+    std::shared_ptr<Managed> managed; // of managed memory
+    bool captured = false;            // belongs to a graph
+    bool sync_memops = false;         // synchronous operations on it always wait
 
     bool on_device() const { return kind == MemoryKind::Device || kind == MemoryKind::Async; }
     bool host_readable() const { return !on_device(); }
@@ -26,7 +31,9 @@ struct Allocation {
 
 // The live allocation that an address lies in, or null.
 Allocation *find_allocation(uintptr_t address);
-// The same, if all of the range lies in it.
+// The one that begins there, or null.
+Allocation *find_start(uintptr_t address);
+// The same as the first, if all of the range lies in it.
 Allocation *find_range(uintptr_t begin, size_t bytes);
 // True for addresses that can be no host memory of the program's own.
 bool never_host_memory(uintptr_t address);
@@ -34,10 +41,16 @@ inline char *host_address(const Allocation &allocation, uintptr_t address) {
     return allocation.host + (address - allocation.begin);
 }
 
+// What an allocation takes of a device's capacity.
+size_t capacity_of(size_t bytes);
 CUresult allocate_device(const Context &context, size_t bytes, MemoryKind kind,
                          Allocation *&result);
-CUresult allocate_host(const Context &context, size_t bytes, MemoryKind kind, unsigned flags,
-                       Allocation *&result);
+// The same in capacity that has been taken already.
+CUresult place_device(const Context &context, Device &device, size_t bytes, MemoryKind kind,
+                      Allocation *&result);
+CUresult allocate_host(const Context &context, size_t bytes, unsigned flags, Allocation *&result);
+CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
+                          Allocation *&result);
 void register_host(const Context &context, void *address, size_t bytes, unsigned flags);
 // Forgets the allocation and gives its memory back.
 void free_allocation(Allocation &allocation);
@@ -50,6 +63,7 @@ struct Remains {
     uintptr_t begin;
     char *host;
     size_t bytes;
+    PoolPtr pool;
 };
 Remains forget_allocation(Allocation &allocation);
 void give_back(const Remains &remains);

@@ -67,6 +67,7 @@ void destroy_context(Lock &lock, const ContextPtr &context) {
     if (!context->alive)
         return; // another thread was faster
     context->alive = false;
+    context->peers.clear(); // others name it by an id that never comes back
     end_captures(*context);
     erase_owned(driver.streams, context.get());
     erase_owned(driver.events, context.get());
@@ -257,6 +258,7 @@ static CUresult synchronize(Call &call, const ContextPtr &context) {
     if (CUresult status = refuse_waiting(call, *context))
         return status;
     state().scheduler.finish(call.lock, context_targets(*context));
+    release_unused(*context->device);
     return context_status(context.get());
 }
 

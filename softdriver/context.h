@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 
 namespace soft {
 
@@ -25,6 +26,7 @@ struct Context {
     CUfunc_cache cache = CU_FUNC_CACHE_PREFER_NONE;
     std::vector<OperationPtr> gates; // everything submitted from now on waits for them
     bool alive = true;
+    std::set<uint64_t> peers; // ids of the contexts whose memory kernels of this one may access
     std::shared_ptr<Stream> legacy;
     std::map<const ThreadState *, std::shared_ptr<Stream>> per_thread;
 };

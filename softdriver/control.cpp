@@ -60,6 +60,13 @@ uint64_t created_contexts() {
     return created;
 }
 
+uint64_t created_pools() {
+    uint64_t created = 0;
+    for (const auto &entry : state().pools)
+        created += entry.second != entry.second->device->default_pool;
+    return created;
+}
+
 uint64_t count(const char *kind) {
     static const char *const memory_kinds[] = {"device", "async", "host", "managed", "registered"};
     State &driver = state();
@@ -72,6 +79,8 @@ uint64_t count(const char *kind) {
         return driver.events.size();
     if (!std::strcmp(kind, "graphs"))
         return driver.graphs.size();
+    if (!std::strcmp(kind, "pools"))
+        return created_pools();
     if (!std::strcmp(kind, "contexts"))
         return created_contexts();
     if (!std::strcmp(kind, "primary"))
@@ -99,6 +108,7 @@ void reset(Lock &lock) {
         graphs.push_back(entry.first);
     for (uintptr_t graph : graphs)
         driver.graphs.erase(graph);
+    forget_pools();
     for (const auto &device : driver.devices) {
         device->sticky = CUDA_SUCCESS;
         device->primary_retains = 0;

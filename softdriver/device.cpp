@@ -10,7 +10,6 @@ namespace soft {
 namespace {
 
 constexpr const char *device_name = "cudadrv software device (not a GPU)";
-constexpr uintptr_t first_pool = 0x5c4000001000;
 
 } // namespace
 
@@ -66,17 +65,6 @@ SOFT_API(cuDeviceGetUuid, (CUuuid * uuid, CUdevice ordinal), (uuid, ordinal)) {
 SOFT_API(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice ordinal), (bytes, ordinal)) {
     return read_device(ordinal, bytes,
                        [](auto &, auto &value) { value = state().settings.memory; });
-}
-
-// A pool is a name only: all stream-ordered memory of a device comes from its one pool.
-SOFT_API(cuDeviceGetDefaultMemPool, (CUmemoryPool * pool, CUdevice ordinal), (pool, ordinal)) {
-    return read_device(ordinal, pool, [](auto &device, auto &value) {
-        value = reinterpret_cast<CUmemoryPool>(first_pool + 16 * device.ordinal);
-    });
-}
-
-SOFT_API(cuDeviceGetMemPool, (CUmemoryPool * pool, CUdevice ordinal), (pool, ordinal)) {
-    return cuDeviceGetDefaultMemPool_body(call, pool, ordinal);
 }
 
 } // namespace soft

@@ -8,6 +8,7 @@
 namespace soft {
 
 struct Context;
+struct Pool;
 
 struct Device {
     explicit Device(int number) : ordinal(number) {}
@@ -21,9 +22,11 @@ struct Device {
 
     const int ordinal;
     Arena arena;
-    size_t used = 0;                  // bytes of capacity taken by device memory
-    CUresult sticky = CUDA_SUCCESS;   // a fault that no reset cures
-    std::shared_ptr<Context> primary; // once made it stays, alive or destroyed
+    size_t used = 0;                    // bytes of capacity taken by device memory
+    CUresult sticky = CUDA_SUCCESS;     // a fault that no reset cures
+    std::shared_ptr<Context> primary;   // once made it stays, alive or destroyed
+    std::shared_ptr<Pool> default_pool; // once asked for
+    std::shared_ptr<Pool> pool;         // the current one; null: the default one
     unsigned primary_retains = 0;
     unsigned primary_flags = 0;
 };

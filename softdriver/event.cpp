@@ -111,6 +111,7 @@ SOFT_API(cuEventSynchronize, (CUevent handle), (handle)) {
     if (CUresult status = refuse_waiting(call, *event))
         return status;
     state().scheduler.finish(call.lock, event_targets(*event));
+    release_unused(*event->owner->device);
     return context_status(event->owner);
 }
 

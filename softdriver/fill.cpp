@@ -44,7 +44,7 @@ CUresult submit_fill(Stream &stream, const Fill<Word> &fill, bool &device, Opera
     const Allocation *allocation = find_range(fill.address, bytes);
     if (!allocation)
         return CUDA_ERROR_INVALID_VALUE;
-    device = allocation->on_device();
+    device = allocation->on_device() && !allocation->sync_memops;
     char *target = host_address(*allocation, fill.address);
     return submit(stream, fill_operation(fill, target), &queued);
 }

@@ -79,7 +79,7 @@ SOFT_API(cuMemHostAlloc, (void **address, size_t bytes, unsigned flags), (addres
     if (!bytes)
         return CUDA_SUCCESS;
     Allocation *allocation = nullptr;
-    if (CUresult status = allocate_host(*call.context, bytes, MemoryKind::Host, flags, allocation))
+    if (CUresult status = allocate_host(*call.context, bytes, flags, allocation))
         return status;
     *address = allocation->host;
     return CUDA_SUCCESS;

@@ -10,11 +10,22 @@ template <class Value> CUresult put(void *data, Value value) {
     return CUDA_SUCCESS;
 }
 
+// Attributes that older headers lack.
+enum { mapping_size = 18, mapping_base = 19, memory_block_id = 20, is_decompress_capable = 21 };
+
+// What the current context's device may do with it.
+int access_flags(const Allocation &allocation) {
+    bool read_only = allocation.kind == MemoryKind::Registered &&
+                     (allocation.flags & CU_MEMHOSTREGISTER_READ_ONLY);
+    return read_only ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ
+                     : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+}
+
 CUresult read_attribute(const Allocation &allocation, CUpointer_attribute attribute,
                         uintptr_t address, void *data) {
-    switch (attribute) {
+    switch (static_cast<int>(attribute)) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        return put(data, allocation.context);
+        return put(data, allocation.pool ? nullptr : allocation.context); // pools have none
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         return put<unsigned>(data,
                              allocation.page_locked() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
@@ -25,25 +36,29 @@ CUresult read_attribute(const Allocation &allocation, CUpointer_attribute attrib
             return CUDA_ERROR_INVALID_VALUE;
         return put(data, reinterpret_cast<void *>(address));
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        return put<int>(data, !allocation.page_locked());
+        return put<int>(data, allocation.sync_memops);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case is_decompress_capable:
         return put<int>(data, 0);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         return put<unsigned long long>(data, 0);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        return put<int>(data, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
+        return put<int>(data, access_flags(allocation));
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        return put<void *>(data, nullptr);
+        return put(data, allocation.pool ? allocation.pool->handle : nullptr);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case memory_block_id:
         return put<unsigned long long>(data, allocation.id);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         return put<int>(data, allocation.kind == MemoryKind::Managed);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         return put<int>(data, allocation.device->ordinal);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case mapping_base:
         return put<CUdeviceptr>(data, allocation.begin);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case mapping_size:
         return put<size_t>(data, allocation.bytes);
     case CU_POINTER_ATTRIBUTE_MAPPED:
         return put<int>(data, 1);
@@ -54,7 +69,7 @@ CUresult read_attribute(const Allocation &allocation, CUpointer_attribute attrib
 
 // The size of an attribute's value, for the null answers of cuPointerGetAttributes.
 size_t attribute_size(CUpointer_attribute attribute) {
-    switch (attribute) {
+    switch (static_cast<int>(attribute)) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
@@ -63,6 +78,9 @@ size_t attribute_size(CUpointer_attribute attribute) {
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+    case mapping_size:
+    case mapping_base:
+    case memory_block_id:
         return 8;
     default:
         return 4;
@@ -95,6 +113,16 @@ SOFT_API(cuPointerGetAttributes,
         if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
             put<int>(data[i], CU_DEVICE_INVALID);
     }
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuPointerSetAttribute,
+         (const void *value, CUpointer_attribute attribute, CUdeviceptr address),
+         (value, attribute, address)) {
+    Allocation *allocation = find_allocation(address);
+    if (!value || !allocation || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+        return CUDA_ERROR_INVALID_VALUE;
+    allocation->sync_memops = *static_cast<const unsigned *>(value) != 0;
     return CUDA_SUCCESS;
 }
 

@@ -25,6 +25,7 @@ void Scheduler::enqueue(OperationPtr operation) {
         conditions_++;
     stream.queue.push_back(std::move(operation));
     pending_++;
+    close_managed(stream);
     // Behind other work there is nothing to wake for: who finishes that looks further.
     if (first && state().settings.schedule == Schedule::Eager)
         wake_worker();
@@ -74,9 +75,13 @@ void Scheduler::perform(Lock &lock, const OperationPtr &operation) {
 void Scheduler::run(Lock &lock, const OperationPtr &operation) {
     operation->progress = Progress::Running;
     if (operation->action) {
+        if (operation->on_worker)
+            open_managed(); // host functions may touch it if no other stream has work
         lock.unlock();
         operation->action();
         acquire(lock);
+        if (operation->on_worker && operation->stream->queue.size() > 1)
+            close_managed(*operation->stream);
     }
     complete(*operation);
 }
@@ -148,6 +153,7 @@ void Scheduler::finish(Lock &lock, const std::vector<OperationPtr> &targets) {
         }
         pause(lock, backoff.next());
     }
+    open_managed();
 }
 
 bool Scheduler::advance(Lock &lock, const std::vector<OperationPtr> &targets) {
@@ -159,12 +165,14 @@ bool Scheduler::advance(Lock &lock, const std::vector<OperationPtr> &targets) {
             return false;
         perform(lock, next);
     }
+    open_managed();
     return true;
 }
 
 bool Scheduler::poll(Lock &lock, const std::vector<OperationPtr> &targets, int &patience) {
     if (all_done(targets)) {
         patience = 0;
+        open_managed();
         return true;
     }
     if (in_callback)

@@ -14,6 +14,7 @@ void State::create_devices() {
     for (const auto &device : devices)
         if (device->primary)
             contexts.erase(reinterpret_cast<uintptr_t>(device->primary->handle));
+    forget_pools();
     size_t wanted = settings.devices;
     for (; devices.size() > wanted; devices.pop_back())
         retired.push_back(std::move(devices.back()));

@@ -4,6 +4,7 @@
 #include "capture.h"
 #include "event.h"
 #include "handles.h"
+#include "location.h"
 #include "schedule.h"
 #include "settings.h"
 
@@ -28,6 +29,7 @@ struct State {
     HandleTable<Stream> streams{0x5c1000001000};
     HandleTable<Event> events{0x5c2000001000};
     HandleTable<Capture> graphs{0x5c3000001000};
+    HandleTable<Pool> pools{0x5c4000001000};
     std::vector<CapturePtr> captures; // those that have not ended
     std::map<uintptr_t, Allocation> allocations;
     uint64_t live_allocations[5] = {}; // by MemoryKind

@@ -140,6 +140,7 @@ SOFT_STREAM_API(cuStreamSynchronize, (CUstream handle), (handle)) {
     if (CUresult status = refuse_waiting(call, *stream))
         return status;
     state().scheduler.finish(call.lock, stream_targets(*stream));
+    release_unused(*stream->owner->device);
     return context_status(stream->owner);
 }
 

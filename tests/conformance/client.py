@@ -76,6 +76,16 @@ cuStreamGetAttribute pip|cuStreamSetAttribute pip|cuStreamCopyAttributes pp
 cuStreamGetCtx_v2 ppp|cuStreamBatchMemOp_v2 pupu|cuStreamBatchMemOp pupu
 cuStreamGetCaptureInfo_v2 pppppp|cuStreamGetCaptureInfo_v3 ppppppp
 cuStreamUpdateCaptureDependencies pppu|cuEventRecordWithFlags ppu
+cuMemcpy2D_v2 p|cuMemcpy2DUnaligned_v2 p|cuMemcpy2DAsync_v2 pp|cuMemcpy3D_v2 p|cuMemcpy3DPeer p
+cuMemcpy3DAsync_v2 pp|cuMemcpy3DPeerAsync pp|cuMemAllocPitch_v2 ppzzu|cuMemcpyPeer dpdpz
+cuMemcpyPeerAsync dpdpzp|cuDeviceCanAccessPeer pii|cuDeviceGetP2PAttribute piii
+cuCtxEnablePeerAccess pu|cuCtxDisablePeerAccess p|cuStreamAttachMemAsync pdzu
+cuMemAdvise dzii|cuMemAdvise_v2 dziq|cuMemPrefetchAsync_v2 dzqup
+cuMemRangeGetAttribute pzidz|cuMemRangeGetAttributes pppzdz
+cuPointerSetAttribute pid|cuMemPoolCreate pp|cuMemPoolDestroy p|cuMemPoolSetAttribute pip
+cuMemPoolGetAttribute pip|cuMemPoolTrimTo pz|cuMemPoolSetAccess ppz|cuMemPoolGetAccess ppp
+cuMemAllocFromPoolAsync pzpp|cuDeviceGetDefaultMemPool pi|cuDeviceGetMemPool pi
+cuDeviceSetMemPool ip
 """
 
 COUNTED = [
@@ -87,6 +97,7 @@ COUNTED = [
     "streams",
     "events",
     "graphs",
+    "pools",
     "contexts",
     "primary",
     "bytes",

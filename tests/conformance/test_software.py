@@ -187,6 +187,7 @@ def test_counts(software, settings):
         "streams": 1,
         "events": 1,
         "graphs": 0,
+        "pools": 0,
         "contexts": 0,
         "primary": 0,
         "bytes": 300,

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "cuda_api.h"
+
+namespace soft {
+
+// Kinds of CUmemLocation; older headers lack all but the first.
+constexpr int location_none = 0;
+constexpr int location_device = 1;
+constexpr int location_host = 2;
+constexpr int location_numa = 3;
+constexpr int location_numa_current = 4;
+
+inline CUmemLocation make_location(int kind, int id) {
+    CUmemLocation location = {};
+    location.type = static_cast<CUmemLocationType>(kind);
+    location.id = id;
+    return location;
+}
+
+const CUmemLocation no_location = make_location(location_none, CU_DEVICE_INVALID);
+
+inline bool is_host(const CUmemLocation &location) {
+    int kind = static_cast<int>(location.type);
+    return kind == location_host || kind == location_numa;
+}
+
+} // namespace soft

@@ -1,0 +1,37 @@
+"""Structures of the driver API beside those of copies."""
+
+import ctypes
+
+DEVICE_LOCATION, HOST_LOCATION, NUMA_LOCATION, NUMA_CURRENT_LOCATION = 1, 2, 3, 4
+READWRITE = 3
+
+
+class Location(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int), ("id", ctypes.c_int)]
+
+    def by_value(self):
+        """As the integer register in which the structure is passed."""
+        return int.from_bytes(bytes(self), "little")
+
+
+class PoolProperties(ctypes.Structure):
+    _fields_ = [
+        ("allocType", ctypes.c_int),
+        ("handleTypes", ctypes.c_int),
+        ("location", Location),
+        ("security", ctypes.c_void_p),
+        ("maxSize", ctypes.c_size_t),
+        ("usage", ctypes.c_ushort),
+        ("reserved", ctypes.c_ubyte * 54),
+    ]
+
+
+class Access(ctypes.Structure):
+    _fields_ = [("location", Location), ("flags", ctypes.c_int)]
+
+
+def pool_properties(device=0, **changes):
+    properties = PoolProperties(allocType=1, location=Location(DEVICE_LOCATION, device))
+    for name, value in changes.items():
+        setattr(properties, name, value)
+    return ctypes.byref(properties)

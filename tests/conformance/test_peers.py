@@ -1,0 +1,225 @@
+"""Several devices: access between peers, copies from one to another, pools of another device."""
+
+import ctypes
+import os
+import subprocess
+import sys
+
+import pytest
+
+from .boxes import DEVICE, UNIFIED, Copy3DPeer
+from .client import INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE
+from .structures import DEVICE_LOCATION, READWRITE, Access, Location, pool_properties
+
+PEER_ACCESS_ALREADY_ENABLED, PEER_ACCESS_NOT_ENABLED, PEER_ACCESS_UNSUPPORTED = 704, 705, 217
+CONTEXT_IS_DESTROYED = 709
+ACCESS_SUPPORTED = 2
+DEVICE_ORDINAL, MEMPOOL_HANDLE = 9, 17
+
+
+def number(call, name, *arguments):
+    value = ctypes.c_int(-7)
+    call.ok(name, ctypes.byref(value), *arguments)
+    return value.value
+
+
+def test_on_two_software_devices(software):
+    """The other tests here need two devices, so they run again where there are two."""
+    if "CUDADRV_TEST_DEVICES" in os.environ:
+        pytest.skip("this is that run")
+    process = subprocess.run(
+        [sys.executable, "-m", "pytest", __file__, "-q", "-p", "no:cacheprovider"],
+        env=os.environ | {"CUDADRV_TEST_DEVICES": "2", "CUDADRV_TEST_LIBRARY": software.path},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert process.returncode == 0, process.stdout
+    assert " passed" in process.stdout
+
+
+class Pair:
+    """Contexts of two devices that can be peers."""
+
+    def __init__(self, client):
+        self.client, self.lib = client, client.lib
+        other = ctypes.c_void_p()
+        self.lib.ok("cuDevicePrimaryCtxRetain", ctypes.byref(other), 1)
+        self.contexts = [self.lib.primary, other.value]
+        self._freed = []
+
+    def close(self):
+        for device, name, handle in reversed(self._freed):
+            with self.on(device):
+                self.lib.ok(name, handle)
+        self.lib.ok("cuDevicePrimaryCtxRelease_v2", 1)
+
+    def on(self, device):
+        return On(self, device)
+
+    def memory(self, device, data):
+        with self.on(device):
+            address = ctypes.c_uint64()
+            self.lib.ok("cuMemAlloc_v2", ctypes.byref(address), len(data))
+            self.lib.ok("cuMemcpyHtoD_v2", address, data, len(data))
+            self.lib.ok("cuCtxSynchronize")
+        self._freed.append((device, "cuMemFree_v2", address))
+        return address.value
+
+    def stream(self, device):
+        with self.on(device):
+            stream = ctypes.c_void_p()
+            self.lib.ok("cuStreamCreate", ctypes.byref(stream), 1)
+        self._freed.append((device, "cuStreamDestroy_v2", stream))
+        return stream.value
+
+    def read(self, device, address, size):
+        with self.on(device):
+            return self.client.read(address, size)
+
+
+class On:
+    """A device's context made current for a while."""
+
+    def __init__(self, pair, device):
+        self._lib, self._context = pair.lib, pair.contexts[device]
+
+    def __enter__(self):
+        self._lib.ok("cuCtxPushCurrent_v2", self._context)
+
+    def __exit__(self, *exception):
+        self._lib.ok("cuCtxPopCurrent_v2", None)
+
+
+@pytest.fixture
+def pair(client):
+    if number(client, "cuDeviceGetCount") < 2:
+        pytest.skip("needs two devices")
+    if not number(client, "cuDeviceCanAccessPeer", 0, 1):
+        pytest.skip("the devices cannot be peers")
+    pair = Pair(client)
+    yield pair
+    pair.close()
+
+
+def test_who_can_be_peers(pair, client):
+    value = ctypes.byref(ctypes.c_int())
+    assert number(client, "cuDeviceCanAccessPeer", 1, 0) == 1
+    assert number(client, "cuDeviceCanAccessPeer", 0, 0) == 0
+    assert number(client, "cuDeviceGetP2PAttribute", ACCESS_SUPPORTED, 0, 1) == 1
+    assert client.call("cuDeviceCanAccessPeer", value, 0, 99) == INVALID_DEVICE
+    assert client.call("cuDeviceCanAccessPeer", None, 0, 1) == INVALID_VALUE
+    assert client.call("cuDeviceGetP2PAttribute", value, ACCESS_SUPPORTED, 0, 0) == INVALID_DEVICE
+    assert client.call("cuDeviceGetP2PAttribute", value, 99, 0, 1) == INVALID_VALUE
+
+
+def test_access_is_enabled_once(pair, client):
+    own, other = pair.contexts
+    assert client.call("cuCtxDisablePeerAccess", other) == PEER_ACCESS_NOT_ENABLED
+    client.ok("cuCtxEnablePeerAccess", other, 0)
+    assert client.call("cuCtxEnablePeerAccess", other, 0) == PEER_ACCESS_ALREADY_ENABLED
+    with pair.on(1):  # it is one way
+        assert client.call("cuCtxDisablePeerAccess", own) == PEER_ACCESS_NOT_ENABLED
+    client.ok("cuCtxDisablePeerAccess", other)
+    assert client.call("cuCtxDisablePeerAccess", other) == PEER_ACCESS_NOT_ENABLED
+
+
+def test_refused_access(pair, client):
+    own, other = pair.contexts
+    assert client.call("cuCtxEnablePeerAccess", other, 1) == INVALID_VALUE
+    assert client.call("cuCtxEnablePeerAccess", own, 0) == INVALID_CONTEXT
+    assert client.call("cuCtxEnablePeerAccess", None, 0) == INVALID_CONTEXT
+
+
+def test_access_ends_with_the_peer(software, pair, client):
+    other = pair.contexts[1]
+    client.ok("cuCtxEnablePeerAccess", other, 0)
+    client.ok("cuDevicePrimaryCtxReset_v2", 1)
+    assert client.call("cuCtxEnablePeerAccess", other, 0) == CONTEXT_IS_DESTROYED
+    again = ctypes.c_void_p()
+    client.ok("cuDevicePrimaryCtxRetain", ctypes.byref(again), 1)
+    assert client.call("cuCtxDisablePeerAccess", again) == PEER_ACCESS_NOT_ENABLED
+    client.ok("cuDevicePrimaryCtxRelease_v2", 1)
+
+
+def test_another_context_of_the_same_device(software, pair, client):
+    context = ctypes.c_void_p()
+    client.ok("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
+    client.ok("cuCtxPopCurrent_v2", None)
+    assert client.call("cuCtxEnablePeerAccess", context, 0) == PEER_ACCESS_UNSUPPORTED
+    client.ok("cuCtxDestroy_v2", context)
+
+
+def test_peer_copies(pair, client):
+    source, target = pair.memory(0, b"abcdefgh"), pair.memory(1, bytes(8))
+    client.ok("cuMemcpyPeer", target, pair.contexts[1], source, pair.contexts[0], 8)
+    client.ok("cuCtxSynchronize")
+    assert pair.read(1, target, 8) == b"abcdefgh"
+    back = pair.memory(0, bytes(8))
+    stream = pair.stream(1)
+    with pair.on(1):
+        arguments = (back, pair.contexts[0], target, pair.contexts[1], 8)
+        client.ok("cuMemcpyPeerAsync", *arguments, stream)
+        client.ok("cuStreamSynchronize", stream)
+    assert pair.read(0, back, 8) == b"abcdefgh"
+
+
+def test_ordinary_copies_between_devices(pair, client):
+    source, target = pair.memory(0, b"abcdefgh"), pair.memory(1, bytes(8))
+    stream = client.stream()
+    client.ok("cuMemcpyDtoDAsync_v2", target, source, 4, stream)
+    client.ok("cuMemcpyAsync", target + 4, source + 4, 4, stream)
+    client.ok("cuStreamSynchronize", stream)
+    assert pair.read(1, target, 8) == b"abcdefgh"
+    host = client.host(8)
+    client.ok("cuMemcpyDtoH_v2", host, target, 8)  # of a device that is not current
+    assert ctypes.string_at(host, 8) == b"abcdefgh"
+
+
+@pytest.mark.parametrize("kind", [DEVICE, UNIFIED])
+def test_boxes_between_devices(pair, client, kind):
+    source, target = pair.memory(0, bytes(range(24))), pair.memory(1, bytes(24))
+    copy = Copy3DPeer(srcMemoryType=kind, dstMemoryType=kind, srcDevice=source, dstDevice=target)
+    copy.srcContext, copy.dstContext = pair.contexts
+    copy.srcPitch, copy.srcHeight, copy.srcXInBytes = 4, 3, 1
+    copy.dstPitch, copy.dstHeight = 2, 2
+    copy.WidthInBytes, copy.Height, copy.Depth = 2, 2, 2
+    client.ok("cuMemcpy3DPeerAsync", ctypes.byref(copy), client.stream())
+    client.ok("cuCtxSynchronize")
+    assert pair.read(1, target, 8) == bytes([1, 2, 5, 6, 13, 14, 17, 18])
+
+
+def test_wrong_contexts(software, pair, client):
+    source, target = pair.memory(0, bytes(8)), pair.memory(1, bytes(8))
+    own, other = pair.contexts
+    assert client.call("cuMemcpyPeer", target, own, source, own, 8) == INVALID_VALUE
+    assert client.call("cuMemcpyPeer", target, other, source, other, 8) == INVALID_VALUE
+    assert client.call("cuMemcpyPeer", target, None, source, own, 8) == INVALID_CONTEXT
+
+
+def test_memory_knows_its_device(pair, client):
+    for device in (0, 1):
+        address = pair.memory(device, bytes(8))
+        assert number(client, "cuPointerGetAttribute", DEVICE_ORDINAL, address) == device
+
+
+def test_pool_of_another_device(pair, client):
+    pool, stream = ctypes.c_void_p(), client.stream()
+    client.ok("cuMemPoolCreate", ctypes.byref(pool), pool_properties(device=1))
+    assert client.call("cuDeviceSetMemPool", 0, pool) == INVALID_VALUE
+    flags, visitor = ctypes.c_int(), Location(DEVICE_LOCATION, 0)
+    access = (ctypes.byref(flags), pool, ctypes.byref(visitor))
+    client.ok("cuMemPoolGetAccess", *access)
+    assert flags.value == 0
+    for granted in (READWRITE, 0, READWRITE):
+        client.ok("cuMemPoolSetAccess", pool, ctypes.byref(Access(visitor, granted)), 1)
+        client.ok("cuMemPoolGetAccess", *access)
+        assert flags.value == granted
+    address = ctypes.c_uint64()
+    client.ok("cuMemAllocFromPoolAsync", ctypes.byref(address), 64, pool, stream)
+    client.ok("cuStreamSynchronize", stream)
+    assert number(client, "cuPointerGetAttribute", DEVICE_ORDINAL, address) == 1
+    client.ok("cuMemFreeAsync", address, stream)
+    client.ok("cuStreamSynchronize", stream)
+    client.ok("cuMemPoolDestroy", pool)
