@@ -164,3 +164,16 @@ def test_exchanged_mode_permits_unsafe_calls(client):
     finally:
         client.ok("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
     assert intact(capture)
+
+
+def test_destroyed_stream_is_captured_to_the_end(client, capture):
+    client.forget("cuStreamDestroy_v2", capture.stream)
+    client.ok("cuStreamDestroy_v2", capture.stream)
+    assert capture.status() == ACTIVE
+    assert capture.end() == SUCCESS
+
+
+def test_pageable_copy_is_captured(client, capture):
+    data = ctypes.create_string_buffer(64)
+    client.ok("cuMemcpyHtoDAsync_v2", capture.device, data, 64, capture.stream)
+    assert intact(capture)
