@@ -3,8 +3,8 @@
 // Calls every function that the driver implements, at random and with random arguments: right ones,
 // stale ones, wrong ones. It is compiled together with the driver, with a sanitizer, and whatever
 // that finds, a call that does not end, a status that is none, and what is left after a reset are
-// failures. A failure prints the seed and the last calls. One thread with one even seed does the
-// same again.
+// failures. A failure prints the seed and the last calls, FUZZ_TRACE=1 all calls. One thread with an
+// even seed does nearly the same again: where the system maps memory is its own business.
 
 #include "fuzz_arguments.h"
 
@@ -29,6 +29,7 @@ constexpr size_t lifetime = 2500;        // calls between two resets
 
 std::string command; // that repeats this run
 std::vector<std::unique_ptr<Player>> players;
+bool trace = false;      // every call is printed
 bool quarantine = false; // memory that the driver unmaps stays where it is
 
 uint64_t milliseconds() {
@@ -80,6 +81,8 @@ CUresult perform(const char *name, CUresult (*function)(Types...), Argument<Type
     CUresult status = function(arguments.value...);
     me.began.store(0, std::memory_order_relaxed);
     entry.status = status;
+    if (trace)
+        me.history.print(me.thread, me.history.calls() - 1);
     if (status == CUDA_SUCCESS) {
         (arguments.harvest(), ...);
         if (me.shape.keeps_memory)
@@ -275,7 +278,7 @@ void play(size_t calls) {
                     if (player->chance(share_of(targets[target].name)))
                         selection.push_back(target);
         }
-        if (player->alone ? i % lifetime == lifetime - 1 : player->random.below(3 * lifetime) == 0)
+        if (player->alone ? i % lifetime == lifetime - 1 : player->random.below(lifetime) == 0)
             reset();
         if (player->chance(1))
             control();
@@ -343,6 +346,12 @@ extern "C" int __wrap_munmap(void *address, size_t bytes) {
 extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*)());
 // Each sanitizer has its own end; this one's is a signal.
 extern "C" const char *__ubsan_default_options() { return "abort_on_error=1:print_stacktrace=1"; }
+// Races on the program's memory are the program's: this one makes them on purpose, and it is the
+// innermost functions of copies, fills and values in memory that see them.
+extern "C" const char *__tsan_default_suppressions() {
+    return "race_top:memmove\nrace_top:memcpy\nrace_top:memset\n"
+           "race_top:__fill_a1\nrace_top:fill_operation\nrace_top:softdriver/value\n";
+}
 
 int main(int count, char **arguments) {
     using namespace fuzz;
@@ -369,6 +378,7 @@ int main(int count, char **arguments) {
     if (cudadrvSoftConfigure(settings.c_str()))
         fail(cudadrvSoftError());
     quarantine = threads > 1;
+    trace = std::getenv("FUZZ_TRACE");
     for (size_t i = 0; i < threads; i++)
         players.push_back(std::make_unique<Player>(seed, i, threads == 1));
     player = players[0].get();
