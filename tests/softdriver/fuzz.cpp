@@ -93,10 +93,7 @@ CUresult perform(const char *name, CUresult (*function)(Types...), Argument<Type
 
 template <class... Types> CUresult call(const char *name, CUresult (*function)(Types...)) {
     player->shape = shape_of(name);
-    player->shape.counted =
-        ((std::is_pointer_v<Types> && std::is_class_v<std::remove_pointer_t<Types>> &&
-          is_complete<std::remove_pointer_t<Types>>::value && !starts(name, "cuMemcpy")) ||
-         ...);
+    player->shape.counted = !starts(name, "cuMemcpy") && (may_be_array<Types>() || ...);
     std::tuple<Argument<Types>...> arguments;
     return std::apply(
         [&](auto &...each) { return perform<Types...>(name, function, each...); }, arguments);

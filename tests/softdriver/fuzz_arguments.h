@@ -69,8 +69,10 @@ template <class Type> struct Argument<Type, std::enable_if_t<is_handle<Type>>> :
 template <class Number>
 struct Argument<Number *, std::enable_if_t<is_number<Number> && !std::is_const_v<Number> &&
                                            !std::is_same_v<Number, char>>> {
-    std::unique_ptr<Number> slot = std::make_unique<Number>(any_number<Number>());
+    std::unique_ptr<Number[]> slot =
+        std::make_unique<Number[]>(player->shape.counted ? array_length : 1);
     Number *value = player->chance(97) ? slot.get() : nullptr;
+    Argument() { slot[0] = any_number<Number>(); }
     void limit() {}
     void harvest() {
         // Not every number is an address: the driver knows.
@@ -78,6 +80,18 @@ struct Argument<Number *, std::enable_if_t<is_number<Number> && !std::is_const_v
         if constexpr (sizeof(Number) == sizeof(CUdeviceptr))
             if (value && ask(*value, known))
                 addresses.put(*value);
+    }
+};
+
+// Numbers that a function reads.
+template <class Number>
+struct Argument<const Number *,
+                std::enable_if_t<is_number<Number> && !std::is_same_v<Number, char>>> : Nothing {
+    std::unique_ptr<Number[]> numbers = std::make_unique<Number[]>(array_length);
+    const Number *value = player->chance(97) ? numbers.get() : nullptr;
+    Argument() {
+        for (size_t i = 0; i < array_length; i++)
+            numbers[i] = any_number<Number>();
     }
 };
 
@@ -172,6 +186,17 @@ struct Argument<Type *, std::enable_if_t<std::is_class_v<Type> && is_complete<Ty
             fill(array[i]);
     }
 };
+
+// Whether an argument may be an array, so that another one counts its elements.
+template <class Type> constexpr bool may_be_array() {
+    using Element = std::remove_pointer_t<Type>;
+    if constexpr (!std::is_pointer_v<Type> || std::is_same_v<Type, const char *>)
+        return false;
+    else if constexpr (is_number<std::remove_const_t<Element>>)
+        return std::is_const_v<Element>;
+    else
+        return std::is_class_v<Element> && is_complete<Element>::value;
+}
 
 // How an argument is shown: as a number, whatever it is.
 template <class Type> uint64_t shown(const Type &value) {

@@ -11,6 +11,7 @@ namespace fuzz {
 constexpr size_t array_length = 16;
 
 inline void fill(CUuuid &) {}
+inline void fill(CUdevprop &) {}
 
 inline void fill(CUmemLocation &location) {
     location.type = static_cast<CUmemLocationType>(player->random.below(6));
