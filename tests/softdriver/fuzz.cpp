@@ -3,8 +3,8 @@
 // Calls every function that the driver implements, at random and with random arguments: right ones,
 // stale ones, wrong ones. It is compiled together with the driver, with a sanitizer, and whatever
 // that finds, a call that does not end, a status that is none, and what is left after a reset are
-// failures. A failure prints the seed and the last calls, FUZZ_TRACE=1 all calls. One thread with an
-// even seed does nearly the same again: where the system maps memory is its own business.
+// failures. A failure prints the seed and the last calls, FUZZ_TRACE=1 all calls. One thread with
+// an even seed does nearly the same again: where the system maps memory is its own business.
 
 #include "fuzz_arguments.h"
 
@@ -65,6 +65,8 @@ Shape shape_of(const char *name) {
     for (const char *looks_up : {"cuMemFreeHost", "cuMemHost", "cuLaunchHostFunc"})
         if (starts(name, looks_up))
             shape.own_buffers = false;
+    // Of handles: the type looks as if one was put out.
+    shape.counted = std::strstr(name, "UpdateCaptureDependencies");
     return shape;
 }
 
@@ -93,10 +95,11 @@ CUresult perform(const char *name, CUresult (*function)(Types...), Argument<Type
 
 template <class... Types> CUresult call(const char *name, CUresult (*function)(Types...)) {
     player->shape = shape_of(name);
-    player->shape.counted = !starts(name, "cuMemcpy") && (may_be_array<Types>() || ...);
+    if (!starts(name, "cuMemcpy"))
+        player->shape.counted |= (may_be_array<Types>() || ...);
     std::tuple<Argument<Types>...> arguments;
-    return std::apply(
-        [&](auto &...each) { return perform<Types...>(name, function, each...); }, arguments);
+    return std::apply([&](auto &...each) { return perform<Types...>(name, function, each...); },
+                      arguments);
 }
 
 // Waits for, and writes, values in memory.
@@ -119,8 +122,8 @@ CUresult call(const char *name, CUresult (*function)(CUstream, CUdeviceptr, Word
 }
 
 // The attributes of a pointer, each with its own place.
-CUresult call(const char *name, CUresult (*function)(unsigned, CUpointer_attribute *, void **,
-                                                     CUdeviceptr)) {
+CUresult call(const char *name,
+              CUresult (*function)(unsigned, CUpointer_attribute *, void **, CUdeviceptr)) {
     Argument<unsigned> count;
     Argument<CUpointer_attribute *> attributes;
     Argument<void **> data;
@@ -220,9 +223,9 @@ void supply() {
 }
 
 void reset() {
-    static const char *const kinds[] = {"device",  "async",  "host",   "managed",  "registered",
-                                        "streams", "events", "graphs", "contexts", "primary",
-                                        "bytes"};
+    static const char *const kinds[] = {"device",     "async",   "host",   "managed",
+                                        "registered", "streams", "events", "graphs",
+                                        "contexts",   "primary", "bytes"};
     player->history.add("cudadrvSoftReset").status = cudadrvSoftReset();
     if (!player->alone)
         return;
@@ -234,20 +237,33 @@ void reset() {
 }
 
 void control() {
-    static const char *const settings[] = {
-        "schedule=eager", "schedule=lazy", "schedule=random,seed=7", "seed=3",
-        "memory=40MiB",   "memory=48MiB",  "fault=cuMemAlloc_v2:2:2", "fault=none",
-        "fault=cuStreamSynchronize:3:700", "fault=cuMemcpyAsync:5:719", "fault=nothing:1:1",
-        "devices=1",      "devices=2",     "devices=17", "schedule", "concurrent_managed=0",
-        "fault=cuStreamWaitEvent:1:999", "=,", "memory=1EiB"};
+    static const char *const settings[] = {"schedule=eager",
+                                           "schedule=lazy",
+                                           "schedule=random,seed=7",
+                                           "seed=3",
+                                           "memory=40MiB",
+                                           "memory=48MiB",
+                                           "fault=cuMemAlloc_v2:2:2",
+                                           "fault=none",
+                                           "fault=cuStreamSynchronize:3:700",
+                                           "fault=cuMemcpyAsync:5:719",
+                                           "fault=nothing:1:1",
+                                           "devices=1",
+                                           "devices=2",
+                                           "devices=17",
+                                           "schedule",
+                                           "concurrent_managed=0",
+                                           "fault=cuStreamWaitEvent:1:999",
+                                           "=,",
+                                           "memory=1EiB"};
     soft::Random &random = player->random;
     switch (random.below(5)) {
     case 0:
         // The eager schedule, the first of them, cannot be replayed.
-        cudadrvSoftConfigure(player->chance(4)
-                                 ? nullptr
-                                 : settings[!player->gated +
-                                            random.below(std::size(settings) - !player->gated)]);
+        cudadrvSoftConfigure(
+            player->chance(4)
+                ? nullptr
+                : settings[!player->gated + random.below(std::size(settings) - !player->gated)]);
         break;
     case 1:
         cudadrvSoftDrain();
@@ -325,7 +341,8 @@ void summarize(uint64_t began) {
     uint64_t elapsed = std::max<uint64_t>(milliseconds() - began, 1);
     std::printf("fuzz: %llu calls, %llu succeeded, %llu calls a second; never succeeded:%s\n",
                 (unsigned long long)calls, (unsigned long long)good,
-                (unsigned long long)(calls * 1000 / elapsed), never.empty() ? " none" : never.c_str());
+                (unsigned long long)(calls * 1000 / elapsed),
+                never.empty() ? " none" : never.c_str());
 }
 
 } // namespace

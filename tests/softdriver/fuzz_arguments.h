@@ -17,10 +17,10 @@ template <class Type>
 struct is_complete<Type, std::void_t<decltype(sizeof(Type))>> : std::true_type {};
 
 template <class Type>
-constexpr bool is_handle = std::is_pointer_v<Type> &&std::is_class_v<std::remove_pointer_t<Type>> &&
-                           !is_complete<std::remove_pointer_t<Type>>::value;
-template <class Type>
-constexpr bool is_number = std::is_arithmetic_v<Type> || std::is_enum_v<Type>;
+constexpr bool is_handle =
+    std::is_pointer_v<Type> && std::is_class_v<std::remove_pointer_t<Type>> &&
+    !is_complete<std::remove_pointer_t<Type>>::value;
+template <class Type> constexpr bool is_number = std::is_arithmetic_v<Type> || std::is_enum_v<Type>;
 
 template <class Type> Type any_number() {
     soft::Random &random = player->random;
@@ -100,8 +100,13 @@ template <class Handle>
 struct Argument<Handle *, std::enable_if_t<std::is_pointer_v<Handle> &&
                                            std::is_class_v<std::remove_pointer_t<Handle>> &&
                                            !std::is_const_v<std::remove_pointer_t<Handle>>>> {
-    std::unique_ptr<Handle> slot = std::make_unique<Handle>();
+    size_t length = player->shape.counted ? array_length : 1;
+    std::unique_ptr<Handle[]> slot = std::make_unique<Handle[]>(length);
     Handle *value = player->chance(97) ? slot.get() : nullptr;
+    Argument() {
+        for (size_t i = 0; i < length && player->shape.counted; i++)
+            slot[i] = any_handle<Handle>();
+    }
     void limit() {}
     void harvest() {
         if (value && *value)
@@ -133,8 +138,7 @@ template <> struct Argument<void **> {
     }
 };
 
-template <class Void>
-struct Argument<Void *, std::enable_if_t<std::is_void_v<Void>>> : Nothing {
+template <class Void> struct Argument<Void *, std::enable_if_t<std::is_void_v<Void>>> : Nothing {
     static constexpr size_t buffer_bytes = 4096;
     std::unique_ptr<char[]> buffer;
     Void *value = choose();
@@ -147,6 +151,8 @@ struct Argument<Void *, std::enable_if_t<std::is_void_v<Void>>> : Nothing {
         if (!player->shape.own_buffers)
             return reinterpret_cast<void *>(looked_up_address());
         buffer = std::make_unique<char[]>(buffer_bytes);
+        uint64_t first = any_bits();
+        std::memcpy(buffer.get(), &first, sizeof(first));
         return player->chance(97) ? buffer.get() : nullptr;
     }
 };
@@ -169,14 +175,13 @@ template <> struct Argument<CUstreamCallback> : Nothing {
 };
 
 // Structures by value, and pointers to one or several of them.
-template <class Type>
-struct Argument<Type, std::enable_if_t<std::is_class_v<Type>>> : Nothing {
+template <class Type> struct Argument<Type, std::enable_if_t<is_structure<Type>>> : Nothing {
     Type value{};
     Argument() { fill(value); }
 };
 
 template <class Type>
-struct Argument<Type *, std::enable_if_t<std::is_class_v<Type> && is_complete<Type>::value>>
+struct Argument<Type *, std::enable_if_t<is_structure<Type> && is_complete<Type>::value>>
     : Nothing {
     using Plain = std::remove_const_t<Type>;
     std::unique_ptr<Plain[]> array = std::make_unique<Plain[]>(array_length);
@@ -195,7 +200,7 @@ template <class Type> constexpr bool may_be_array() {
     else if constexpr (is_number<std::remove_const_t<Element>>)
         return std::is_const_v<Element>;
     else
-        return std::is_class_v<Element> && is_complete<Element>::value;
+        return is_structure<Element> && is_complete<Element>::value;
 }
 
 // How an argument is shown: as a number, whatever it is.

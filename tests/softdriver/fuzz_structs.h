@@ -26,8 +26,8 @@ inline void fill(CUmemAccessDesc &access) {
 
 inline void fill(CUmemPoolProps &properties) {
     properties.allocType = static_cast<CUmemAllocationType>(player->chance(85));
-    properties.handleTypes = static_cast<CUmemAllocationHandleType>(
-        player->chance(85) ? 0 : player->random.below(9));
+    properties.handleTypes =
+        static_cast<CUmemAllocationHandleType>(player->chance(85) ? 0 : player->random.below(9));
     fill(properties.location);
     if (player->chance(60))
         properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -43,9 +43,14 @@ inline void fill(CUctxCreateParams &) {}
 #endif
 
 inline void fill(CUstreamBatchMemOpParams &operation) {
-    static const int kinds[] = {CU_STREAM_MEM_OP_WAIT_VALUE_32,  CU_STREAM_MEM_OP_WRITE_VALUE_32,
-                                CU_STREAM_MEM_OP_WAIT_VALUE_64,  CU_STREAM_MEM_OP_WRITE_VALUE_64,
-                                CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES, 6, 0, 77};
+    static const int kinds[] = {CU_STREAM_MEM_OP_WAIT_VALUE_32,
+                                CU_STREAM_MEM_OP_WRITE_VALUE_32,
+                                CU_STREAM_MEM_OP_WAIT_VALUE_64,
+                                CU_STREAM_MEM_OP_WRITE_VALUE_64,
+                                CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES,
+                                6,
+                                0,
+                                77};
     int kind = kinds[player->random.below(std::size(kinds) + 20) % std::size(kinds)];
     operation.operation = static_cast<CUstreamBatchMemOpType>(kind);
     bool waits = kind == CU_STREAM_MEM_OP_WAIT_VALUE_32 || kind == CU_STREAM_MEM_OP_WAIT_VALUE_64;
