@@ -38,6 +38,9 @@ inline void fill(CUstreamAttrValue &attribute) {
     int value = any_int();
     std::memcpy(&attribute, &value, sizeof(value));
 }
+#if CUDA_VERSION >= 12030
+inline void fill(CUgraphEdgeData &) {}
+#endif
 #if CUDA_VERSION >= 12050
 inline void fill(CUctxCreateParams &) {}
 #endif
