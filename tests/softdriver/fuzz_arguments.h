@@ -20,8 +20,7 @@ template <class Type>
 constexpr bool is_handle =
     std::is_pointer_v<Type> && std::is_class_v<std::remove_pointer_t<Type>> &&
     !is_complete<std::remove_pointer_t<Type>>::value;
-template <class Type>
-constexpr bool is_structure = std::is_class_v<Type> || std::is_union_v<Type>;
+template <class Type> constexpr bool is_structure = std::is_class_v<Type> || std::is_union_v<Type>;
 template <class Type> constexpr bool is_number = std::is_arithmetic_v<Type> || std::is_enum_v<Type>;
 
 template <class Type> Type any_number() {
