@@ -29,13 +29,13 @@ template <class Type> Type any_number() {
         return static_cast<Type>(random.below(30) ? random.below(random.below(4) ? 4 : 40)
                                                   : any_bits() & 0x7fffffff);
     else if constexpr (std::is_same_v<Type, size_t>)
-        return player->shape.counted ? random.below(array_length) : any_size();
+        return player->shape.counted ? any_count() : any_size();
     else if constexpr (std::is_same_v<Type, int>)
-        return player->shape.counted ? static_cast<int>(random.below(array_length)) : any_int();
+        return player->shape.counted ? static_cast<int>(any_count()) : any_int();
     else if constexpr (std::is_floating_point_v<Type>)
         return static_cast<Type>(random.below(3));
     else
-        return static_cast<Type>(player->shape.counted ? random.below(array_length) : any_bits());
+        return static_cast<Type>(player->shape.counted ? any_count() : any_bits());
 }
 
 template <class Type, class = void> struct Argument {

@@ -10,6 +10,8 @@ namespace fuzz {
 // Every array that a function counts is this long or longer.
 constexpr size_t array_length = 16;
 
+inline size_t any_count() { return player->random.below(player->chance(20) ? array_length : 4); }
+
 inline void fill(CUuuid &) {}
 inline void fill(CUdevprop &) {}
 
@@ -60,7 +62,7 @@ inline void fill(CUstreamBatchMemOpParams &operation) {
     // Wait and write have one layout.
     operation.waitValue.address = waits ? wait_address() : looked_up_address();
     operation.waitValue.value64 = 1;
-    operation.waitValue.flags = static_cast<unsigned>(any_bits());
+    operation.waitValue.flags = player->chance(70) ? 0 : static_cast<unsigned>(any_bits());
 }
 
 // Copies of rows. Where the driver touches pageable memory all stays inside the caller's own;

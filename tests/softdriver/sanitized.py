@@ -13,12 +13,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "sanitizers"
 DRIVER = sorted((ROOT / "softdriver").glob("*.cpp"))
-HEADERS = [
-    path
-    for folder in ("softdriver", "tests/softdriver")
-    for path in (ROOT / folder).iterdir()
-    if path.suffix in {".h", ".def"}
-]
+FUZZ = ROOT / "tests" / "softdriver" / "fuzz.cpp"
+DRIVER_HEADERS = [*(ROOT / "softdriver").glob("*.h"), *(ROOT / "softdriver").glob("*.def")]
+FUZZ_HEADERS = [*DRIVER_HEADERS, *FUZZ.parent.glob("*.h")]
 COMMON = ["-std=c++17", "-O1", "-g", "-pthread", "-fPIC", "-fno-omit-frame-pointer"]
 # Programs are C or ctypes, and may pass any number where an enumeration is declared.
 ADDRESS = [
@@ -75,7 +72,8 @@ class Build:
 
     def _compile(self, source: Path) -> str:
         target = self.folder / (source.stem + ".o")
-        newest = max(path.stat().st_mtime for path in (source, *HEADERS, Path(__file__)))
+        headers = FUZZ_HEADERS if source == FUZZ else DRIVER_HEADERS
+        newest = max(path.stat().st_mtime for path in (source, *headers, Path(__file__)))
         if not target.exists() or target.stat().st_mtime < newest:
             command = [compiler(), *self.flags, *self.includes, "-c", str(source)]
             self._run([*command, "-o", str(target)])
@@ -93,7 +91,7 @@ class Build:
     def program(self) -> Path:
         sources = [path for path in DRIVER if path.name != "module.cpp"]
         # The longest first.
-        objects = self._objects([ROOT / "tests" / "softdriver" / "fuzz.cpp", *sources])
+        objects = self._objects([FUZZ, *sources])
         target = self.folder / "fuzz"
         link = ["-Wl,--wrap=munmap", "-ldl", "-o", str(target)]
         self._run([compiler(), *self.flags, *objects, *link])
