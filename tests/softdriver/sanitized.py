@@ -65,7 +65,7 @@ class Build:
         require(flags, self.folder)
         self.flags = [*COMMON, *flags]
         self.includes = [
-            f"-I{ROOT / 'softdriver'}",
+            f"-iquote{ROOT / 'softdriver'}",  # its names must not hide the system's headers
             *("-isystem", _header_folder()),
             *("-isystem", sysconfig.get_path("include")),
         ]
