@@ -17,7 +17,16 @@ SCHEDULES = ("eager", "lazy", "random")
 HERE = Path(__file__).parent
 # These need no driver, or start their own.
 WITHOUT_DRIVER = (
-    *("architecture", "conformance", "docs", "loading", "ownership", "packaging", "typing"),
+    *(
+        "architecture",
+        "conformance",
+        "docs",
+        "loading",
+        "ownership",
+        "packaging",
+        "softdriver",
+        "typing",
+    ),
 )
 
 

@@ -17,10 +17,11 @@ template <class Type>
 struct is_complete<Type, std::void_t<decltype(sizeof(Type))>> : std::true_type {};
 
 template <class Type>
-constexpr bool is_handle = std::is_pointer_v<Type> &&std::is_class_v<std::remove_pointer_t<Type>> &&
-                           !is_complete<std::remove_pointer_t<Type>>::value;
-template <class Type>
-constexpr bool is_number = std::is_arithmetic_v<Type> || std::is_enum_v<Type>;
+constexpr bool is_handle =
+    std::is_pointer_v<Type> && std::is_class_v<std::remove_pointer_t<Type>> &&
+    !is_complete<std::remove_pointer_t<Type>>::value;
+template <class Type> constexpr bool is_structure = std::is_class_v<Type> || std::is_union_v<Type>;
+template <class Type> constexpr bool is_number = std::is_arithmetic_v<Type> || std::is_enum_v<Type>;
 
 template <class Type> Type any_number() {
     soft::Random &random = player->random;
@@ -28,13 +29,13 @@ template <class Type> Type any_number() {
         return static_cast<Type>(random.below(30) ? random.below(random.below(4) ? 4 : 40)
                                                   : any_bits() & 0x7fffffff);
     else if constexpr (std::is_same_v<Type, size_t>)
-        return player->shape.counted ? random.below(array_length) : any_size();
+        return player->shape.counted ? any_count() : any_size();
     else if constexpr (std::is_same_v<Type, int>)
-        return player->shape.counted ? static_cast<int>(random.below(array_length)) : any_int();
+        return player->shape.counted ? static_cast<int>(any_count()) : any_int();
     else if constexpr (std::is_floating_point_v<Type>)
         return static_cast<Type>(random.below(3));
     else
-        return static_cast<Type>(player->shape.counted ? random.below(array_length) : any_bits());
+        return static_cast<Type>(player->shape.counted ? any_count() : any_bits());
 }
 
 template <class Type, class = void> struct Argument {
@@ -69,8 +70,10 @@ template <class Type> struct Argument<Type, std::enable_if_t<is_handle<Type>>> :
 template <class Number>
 struct Argument<Number *, std::enable_if_t<is_number<Number> && !std::is_const_v<Number> &&
                                            !std::is_same_v<Number, char>>> {
-    std::unique_ptr<Number> slot = std::make_unique<Number>(any_number<Number>());
+    std::unique_ptr<Number[]> slot =
+        std::make_unique<Number[]>(player->shape.counted ? array_length : 1);
     Number *value = player->chance(97) ? slot.get() : nullptr;
+    Argument() { slot[0] = any_number<Number>(); }
     void limit() {}
     void harvest() {
         // Not every number is an address: the driver knows.
@@ -81,13 +84,30 @@ struct Argument<Number *, std::enable_if_t<is_number<Number> && !std::is_const_v
     }
 };
 
+// Numbers that a function reads.
+template <class Number>
+struct Argument<const Number *,
+                std::enable_if_t<is_number<Number> && !std::is_same_v<Number, char>>> : Nothing {
+    std::unique_ptr<Number[]> numbers = std::make_unique<Number[]>(array_length);
+    const Number *value = player->chance(97) ? numbers.get() : nullptr;
+    Argument() {
+        for (size_t i = 0; i < array_length; i++)
+            numbers[i] = any_number<Number>();
+    }
+};
+
 // Where a handle is put out.
 template <class Handle>
 struct Argument<Handle *, std::enable_if_t<std::is_pointer_v<Handle> &&
                                            std::is_class_v<std::remove_pointer_t<Handle>> &&
                                            !std::is_const_v<std::remove_pointer_t<Handle>>>> {
-    std::unique_ptr<Handle> slot = std::make_unique<Handle>();
+    size_t length = player->shape.counted ? array_length : 1;
+    std::unique_ptr<Handle[]> slot = std::make_unique<Handle[]>(length);
     Handle *value = player->chance(97) ? slot.get() : nullptr;
+    Argument() {
+        for (size_t i = 0; i < length && player->shape.counted; i++)
+            slot[i] = any_handle<Handle>();
+    }
     void limit() {}
     void harvest() {
         if (value && *value)
@@ -119,8 +139,7 @@ template <> struct Argument<void **> {
     }
 };
 
-template <class Void>
-struct Argument<Void *, std::enable_if_t<std::is_void_v<Void>>> : Nothing {
+template <class Void> struct Argument<Void *, std::enable_if_t<std::is_void_v<Void>>> : Nothing {
     static constexpr size_t buffer_bytes = 4096;
     std::unique_ptr<char[]> buffer;
     Void *value = choose();
@@ -133,6 +152,8 @@ struct Argument<Void *, std::enable_if_t<std::is_void_v<Void>>> : Nothing {
         if (!player->shape.own_buffers)
             return reinterpret_cast<void *>(looked_up_address());
         buffer = std::make_unique<char[]>(buffer_bytes);
+        uint64_t first = any_bits();
+        std::memcpy(buffer.get(), &first, sizeof(first));
         return player->chance(97) ? buffer.get() : nullptr;
     }
 };
@@ -155,14 +176,13 @@ template <> struct Argument<CUstreamCallback> : Nothing {
 };
 
 // Structures by value, and pointers to one or several of them.
-template <class Type>
-struct Argument<Type, std::enable_if_t<std::is_class_v<Type>>> : Nothing {
+template <class Type> struct Argument<Type, std::enable_if_t<is_structure<Type>>> : Nothing {
     Type value{};
     Argument() { fill(value); }
 };
 
 template <class Type>
-struct Argument<Type *, std::enable_if_t<std::is_class_v<Type> && is_complete<Type>::value>>
+struct Argument<Type *, std::enable_if_t<is_structure<Type> && is_complete<Type>::value>>
     : Nothing {
     using Plain = std::remove_const_t<Type>;
     std::unique_ptr<Plain[]> array = std::make_unique<Plain[]>(array_length);
@@ -172,6 +192,17 @@ struct Argument<Type *, std::enable_if_t<std::is_class_v<Type> && is_complete<Ty
             fill(array[i]);
     }
 };
+
+// Whether an argument may be an array, so that another one counts its elements.
+template <class Type> constexpr bool may_be_array() {
+    using Element = std::remove_pointer_t<Type>;
+    if constexpr (!std::is_pointer_v<Type> || std::is_same_v<Type, const char *>)
+        return false;
+    else if constexpr (is_number<std::remove_const_t<Element>>)
+        return std::is_const_v<Element>;
+    else
+        return is_structure<Element> && is_complete<Element>::value;
+}
 
 // How an argument is shown: as a number, whatever it is.
 template <class Type> uint64_t shown(const Type &value) {

@@ -31,18 +31,20 @@ class History {
 
     void print(size_t thread) const {
         uint64_t first = number_ > entries_.size() ? number_ - entries_.size() : 0;
-        for (uint64_t i = first; i < number_; i++) {
-            const Entry &entry = entries_[i % entries_.size()];
-            std::fprintf(stderr, "  thread %zu call %llu: %s(", thread, (unsigned long long)i,
-                         entry.name);
-            for (size_t j = 0; j < entry.count; j++)
-                std::fprintf(stderr, "%s%#llx", j ? ", " : "",
-                             (unsigned long long)entry.values[j]);
-            if (entry.status == running)
-                std::fprintf(stderr, ") ...\n");
-            else
-                std::fprintf(stderr, ") = %d\n", entry.status);
-        }
+        for (uint64_t i = first; i < number_; i++)
+            print(thread, i);
+    }
+
+    void print(size_t thread, uint64_t number) const {
+        const Entry &entry = entries_[number % entries_.size()];
+        std::fprintf(stderr, "  thread %zu call %llu: %s(", thread, (unsigned long long)number,
+                     entry.name);
+        for (size_t i = 0; i < entry.count; i++)
+            std::fprintf(stderr, "%s%#llx", i ? ", " : "", (unsigned long long)entry.values[i]);
+        if (entry.status == running)
+            std::fprintf(stderr, ") ...\n");
+        else
+            std::fprintf(stderr, ") = %d\n", entry.status);
     }
 
     uint64_t calls() const { return number_; }

@@ -10,7 +10,10 @@ namespace fuzz {
 // Every array that a function counts is this long or longer.
 constexpr size_t array_length = 16;
 
+inline size_t any_count() { return player->random.below(player->chance(20) ? array_length : 4); }
+
 inline void fill(CUuuid &) {}
+inline void fill(CUdevprop &) {}
 
 inline void fill(CUmemLocation &location) {
     location.type = static_cast<CUmemLocationType>(player->random.below(6));
@@ -25,8 +28,8 @@ inline void fill(CUmemAccessDesc &access) {
 
 inline void fill(CUmemPoolProps &properties) {
     properties.allocType = static_cast<CUmemAllocationType>(player->chance(85));
-    properties.handleTypes = static_cast<CUmemAllocationHandleType>(
-        player->chance(85) ? 0 : player->random.below(9));
+    properties.handleTypes =
+        static_cast<CUmemAllocationHandleType>(player->chance(85) ? 0 : player->random.below(9));
     fill(properties.location);
     if (player->chance(60))
         properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -37,21 +40,29 @@ inline void fill(CUstreamAttrValue &attribute) {
     int value = any_int();
     std::memcpy(&attribute, &value, sizeof(value));
 }
+#if CUDA_VERSION >= 12030
+inline void fill(CUgraphEdgeData &) {}
+#endif
 #if CUDA_VERSION >= 12050
 inline void fill(CUctxCreateParams &) {}
 #endif
 
 inline void fill(CUstreamBatchMemOpParams &operation) {
-    static const int kinds[] = {CU_STREAM_MEM_OP_WAIT_VALUE_32,  CU_STREAM_MEM_OP_WRITE_VALUE_32,
-                                CU_STREAM_MEM_OP_WAIT_VALUE_64,  CU_STREAM_MEM_OP_WRITE_VALUE_64,
-                                CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES, 6, 0, 77};
+    static const int kinds[] = {CU_STREAM_MEM_OP_WAIT_VALUE_32,
+                                CU_STREAM_MEM_OP_WRITE_VALUE_32,
+                                CU_STREAM_MEM_OP_WAIT_VALUE_64,
+                                CU_STREAM_MEM_OP_WRITE_VALUE_64,
+                                CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES,
+                                6,
+                                0,
+                                77};
     int kind = kinds[player->random.below(std::size(kinds) + 20) % std::size(kinds)];
     operation.operation = static_cast<CUstreamBatchMemOpType>(kind);
     bool waits = kind == CU_STREAM_MEM_OP_WAIT_VALUE_32 || kind == CU_STREAM_MEM_OP_WAIT_VALUE_64;
     // Wait and write have one layout.
     operation.waitValue.address = waits ? wait_address() : looked_up_address();
     operation.waitValue.value64 = 1;
-    operation.waitValue.flags = static_cast<unsigned>(any_bits());
+    operation.waitValue.flags = player->chance(70) ? 0 : static_cast<unsigned>(any_bits());
 }
 
 // Copies of rows. Where the driver touches pageable memory all stays inside the caller's own;

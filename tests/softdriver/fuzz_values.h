@@ -12,8 +12,8 @@ namespace fuzz {
 // Nothing between the capacity and what no machine has: the driver would really allocate it.
 inline size_t any_size() {
     soft::Random &random = player->random;
-    static const size_t marks[] = {64,       512,      4096,     65536,
-                                   size_t(4) << 20, capacity, size_t(1) << 46, size_t(1) << 63};
+    static const size_t marks[] = {
+        64, 512, 4096, 65536, size_t(4) << 20, capacity, size_t(1) << 46, size_t(1) << 63};
     switch (random.below(16)) {
     case 0:
         return 0;
@@ -51,7 +51,12 @@ inline uint64_t any_bits() {
 inline int any_int() {
     soft::Random &random = player->random;
     static const int extremes[] = {std::numeric_limits<int>::min(),
-                                   std::numeric_limits<int>::max(), -1, 2000, 11020, 12000, 13000};
+                                   std::numeric_limits<int>::max(),
+                                   -1,
+                                   2000,
+                                   11020,
+                                   12000,
+                                   13000};
     switch (random.below(8)) {
     case 0:
         return extremes[random.below(std::size(extremes))];
@@ -67,8 +72,17 @@ inline uintptr_t own_memory() {
 }
 
 inline uintptr_t never_valid() {
-    static const uintptr_t values[] = {0, 1, 2, 3, 16, 4096, 65535, 0x5c0000001000,
-                                       uintptr_t(1) << 47, UINTPTR_MAX, UINTPTR_MAX - 4095};
+    static const uintptr_t values[] = {0,
+                                       1,
+                                       2,
+                                       3,
+                                       16,
+                                       4096,
+                                       65535,
+                                       0x5c0000001000,
+                                       uintptr_t(1) << 47,
+                                       UINTPTR_MAX,
+                                       UINTPTR_MAX - 4095};
     return values[player->random.below(std::size(values))];
 }
 

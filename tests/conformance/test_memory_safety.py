@@ -1,0 +1,36 @@
+"""What must not crash: memory that is not there, and memory that goes while it is used."""
+
+import ctypes
+import mmap
+
+from .client import INVALID_VALUE
+
+
+def test_memory_that_is_not_mapped_cannot_be_registered(client):
+    pages = mmap.mmap(-1, 4 * mmap.PAGESIZE)
+    address = ctypes.addressof(view := ctypes.c_char.from_buffer(pages))
+    del view
+    pages.close()
+    assert client.call("cuMemHostRegister_v2", address, 4 * mmap.PAGESIZE, 0) == INVALID_VALUE
+
+
+def test_registration_ends_where_the_mapping_does(client):
+    # No machine has 64 TiB behind anything.
+    buffer = ctypes.create_string_buffer(4096)
+    assert client.call("cuMemHostRegister_v2", buffer, 1 << 46, 0) != 0
+
+
+def test_memory_of_a_destroyed_context_under_work_of_another(client, software):
+    """A real GPU faults here; the software driver lets the work touch what nobody sees."""
+    other = ctypes.c_void_p()
+    memory = ctypes.c_void_p()
+    client.ok("cuCtxCreate_v2", ctypes.byref(other), 0, 0)
+    client.ok("cuMemHostAlloc", ctypes.byref(memory), 1 << 20, 0)
+    client.ok("cuCtxSetCurrent", software.primary)
+    stream = client.stream()
+    gate = client.gate().hold(stream)
+    client.ok("cuMemsetD8Async", memory.value, 1, 1 << 20, stream)
+    client.ok("cuStreamWriteValue32_v2", stream, memory.value, 5, 0)
+    client.ok("cuCtxDestroy_v2", other)
+    gate.open()
+    client.ok("cuStreamSynchronize", stream)

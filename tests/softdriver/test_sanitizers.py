@@ -1,0 +1,95 @@
+"""The software driver under the compiler's sanitizers: random calls, and the conformance tests.
+
+A failed fuzz run says how to repeat it: the program stays in build/sanitizers/.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .sanitized import ADDRESS, ROOT, THREAD, Build, compiler
+
+SCHEDULES = ("eager", "lazy", "random")
+# Odd seeds make streams really wait, even ones can be replayed.
+SEEDS = range(1, 1 + int(os.environ.get("CUDADRV_FUZZ_SEEDS", "4")))
+CALLS = os.environ.get("CUDADRV_FUZZ_CALLS", "20000")
+
+
+@pytest.fixture(scope="module")
+def address() -> Build:
+    return Build("address", ADDRESS)
+
+
+@pytest.fixture(scope="module")
+def address_fuzz(address) -> Path:
+    return address.program()
+
+
+@pytest.fixture(scope="module")
+def thread_fuzz() -> Path:
+    return Build("thread", THREAD).program()
+
+
+def fuzz(program: Path, *arguments: object) -> None:
+    command = [str(program), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-12000:]
+    assert done.stdout.startswith("fuzz: ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_random_calls(address_fuzz, schedule):
+    """No memory error and nothing undefined, whatever is called with whatever arguments."""
+    for seed in SEEDS:
+        fuzz(address_fuzz, seed, CALLS, 1, f"schedule={schedule}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_random_calls_of_several_threads(address_fuzz, schedule):
+    for seed in SEEDS:
+        fuzz(address_fuzz, seed, int(CALLS) // 8, 4, f"schedule={schedule}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_no_data_race(thread_fuzz, schedule):
+    """Neither between callers nor with the workers."""
+    for seed in SEEDS:
+        fuzz(thread_fuzz, seed, int(CALLS) // 8, 4, f"schedule={schedule}")
+
+
+@pytest.mark.slow
+def test_conformance(address):
+    """The conformance tests, on a library that is built with the address sanitizer."""
+    library = address.library()
+    runtimes = [
+        subprocess.run(
+            [compiler(), f"-print-file-name={name}"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for name in ("libasan.so", "libubsan.so")
+    ]
+    if not all(Path(path).is_file() for path in runtimes):
+        pytest.skip("the sanitizers' libraries cannot be loaded beforehand: they are not shared")
+    environment = {
+        **os.environ,
+        "CUDADRV_TEST_LIBRARY": str(library),
+        "LD_PRELOAD": " ".join(runtimes),
+        # Python itself leaks at exit, and one test needs the signal of a bad access.
+        "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:handle_segv=0",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "PYTHONMALLOC": "malloc",
+    }
+    chosen = ["tests/conformance", "-m", "not slow", "-q", "-x", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *chosen, "--timeout=120"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-12000:]
