@@ -74,7 +74,8 @@ def run_all(schedules):
     results = collections.defaultdict(dict)
     tasks = [(schedule, module) for module in modules() for schedule in schedules]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for (schedule, _), outcomes in zip(tasks, pool.map(run_module, *zip(*tasks)), strict=True):
+        all_outcomes = pool.map(lambda task: run_module(*task), tasks)
+        for (schedule, _), outcomes in zip(tasks, all_outcomes, strict=True):
             for test, outcome in outcomes.items():
                 results[test][schedule] = tuple(outcome)
     return results
@@ -116,7 +117,7 @@ def main():
     for difference in found:
         print(f"=== {difference}\n")
     for schedule in schedules:
-        outcomes = [by_schedule[schedule][0] for by_schedule in results.values()]
+        outcomes = [found[schedule][0] for found in results.values() if schedule in found]
         counts = (f"{outcomes.count(word)} {word}" for word in ("passes", "fails", "skips"))
         print(f"numba-cuda {version('numba-cuda')}, {schedule}: {', '.join(counts)}")
     print(f"{len(found)} tests not as expected" if found else "All as expected")

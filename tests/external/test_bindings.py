@@ -82,8 +82,8 @@ def test_devices(device):
     warp = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_WARP_SIZE
     assert check(driver.cuDeviceGetAttribute(warp, device)) == 32
     assert check(driver.cuDeviceTotalMem(device)) == 64 << 20
-    second = check(driver.cuDeviceGet(1))
-    assert check(driver.cuDeviceGetUuid(device)).bytes != check(driver.cuDeviceGetUuid(second)).bytes
+    uuids = [check(driver.cuDeviceGetUuid(check(driver.cuDeviceGet(n)))).bytes for n in (0, 1)]
+    assert uuids[0] != uuids[1]
 
 
 def test_copy_pageable(memory):

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from cuda.core import (
-    Buffer,
     Device,
     DeviceMemoryResource,
     DeviceMemoryResourceOptions,
