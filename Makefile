@@ -35,9 +35,9 @@ EXTERNAL := build/external
 EXTERNAL_PY := $(EXTERNAL)/venv/bin/python
 
 external: build $(EXTERNAL)/venv.stamp
-	@$(PY) -m cudadrv libcuda $(EXTERNAL)/lib >/dev/null
-	LD_LIBRARY_PATH="$(CURDIR)/$(EXTERNAL)/lib" $(EXTERNAL_PY) -m pytest -q tests/external
-	LD_LIBRARY_PATH="$(CURDIR)/$(EXTERNAL)/lib" $(EXTERNAL_PY) tests/external/run_numba.py
+	eval "$$($(PY) -m cudadrv libcuda $(EXTERNAL)/lib)"; unset CUDADRV_SOFTWARE \
+	    && $(EXTERNAL_PY) -m pytest -q tests/external \
+	    && $(EXTERNAL_PY) tests/external/run_numba.py
 
 $(EXTERNAL)/venv.stamp: tests/external/requirements.txt $(VENV)/venv.stamp
 	@mkdir -p $(@D)

@@ -50,14 +50,15 @@ def modules():
 def run_module(schedule, module):
     """{test: [outcome, report]} of one module. A process that dies is a test that fails."""
     # Two devices, because some tests need a second one.
-    settings = f"devices=2,schedule={schedule},seed=3"
+    environment = dict(os.environ, CUDADRV_SOFTWARE=f"devices=2,schedule={schedule},seed=3")
+    environment.pop("CUDA_VISIBLE_DEVICES", None)  # a test of it skips where it is set
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "outcomes.json"
         command = [sys.executable, HERE / "numba_module.py", module, file]
         try:
             done = subprocess.run(
                 command,
-                env=dict(os.environ, CUDADRV_SOFTWARE=settings),
+                env=environment,
                 capture_output=True,
                 text=True,
                 timeout=TIMEOUT,
