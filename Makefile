@@ -1,4 +1,4 @@
-# make test | demo | bench | lint | matrix | clean
+# make test | external | demo | bench | lint | matrix | clean
 #
 # Each does its own set-up in a virtual environment (VENV) and needs Python 3.11 or newer with its
 # headers, a C and a C++ compiler, and make. No CUDA toolkit, no GPU. PYTHON chooses the Python,
@@ -23,11 +23,28 @@ endif
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 
-.PHONY: build test demo bench lint matrix clean
+.PHONY: build test external demo bench lint matrix clean
 .DELETE_ON_ERROR:
 
 test: build
 	$(PY) -m pytest --timeout=600 $(ARGS)
+
+# Other people's packages on the software driver (tests/external). They are large, and no
+# requirements of ours, so they have a virtual environment of their own.
+EXTERNAL := build/external
+EXTERNAL_PY := $(EXTERNAL)/venv/bin/python
+
+external: build $(EXTERNAL)/venv.stamp
+	eval "$$($(PY) -m cudadrv libcuda $(EXTERNAL)/lib)"; unset CUDADRV_SOFTWARE \
+	    && $(EXTERNAL_PY) -m pytest -q tests/external \
+	    && $(EXTERNAL_PY) tests/external/run_numba.py
+
+$(EXTERNAL)/venv.stamp: tests/external/requirements.txt $(VENV)/venv.stamp
+	@mkdir -p $(@D)
+	$(PY) -m venv --clear $(EXTERNAL)/venv
+	$(EXTERNAL_PY) -m pip --disable-pip-version-check install -q --only-binary :all: -r $< \
+	    || { echo "make external: cannot install $< (it needs PyPI: is the network there?)"; exit 1; }
+	@touch $@
 
 demo: build
 	$(PY) -m cudadrv demo $(ARGS)

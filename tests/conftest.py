@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 SCHEDULES = ("eager", "lazy", "random")
+collect_ignore = ["external"]  # has an environment of its own: make external
 HERE = Path(__file__).parent
 # These need no driver, or start their own.
 WITHOUT_DRIVER = (

@@ -1,0 +1,35 @@
+"""Runs every test under each schedule of the software driver, and looks for what it leaves."""
+
+import ctypes
+import gc
+
+import pytest
+
+SCHEDULES = ("eager", "lazy", "random")
+KINDS = ("device", "async", "host", "managed", "registered", "streams", "events", "graphs")
+
+
+@pytest.fixture(scope="session")
+def library():
+    """The libcuda.so.1 that other people's packages load, which has to be the software driver."""
+    library = ctypes.CDLL("libcuda.so.1")
+    library.cudadrvSoftCount.restype = ctypes.c_ulonglong
+    library.cudadrvSoftConfigure.argtypes = [ctypes.c_char_p]
+    assert library.cudadrvSoftConfigure(b"devices=2,memory=64MiB") == 0
+    return library
+
+
+@pytest.fixture(autouse=True, params=SCHEDULES)
+def schedule(request, library):
+    """The name of the schedule."""
+
+    def live():
+        gc.collect()
+        library.cudadrvSoftDrain()
+        return {kind: library.cudadrvSoftCount(kind.encode()) for kind in KINDS}
+
+    settings = f"schedule={request.param},seed=3"
+    assert library.cudadrvSoftConfigure(settings.encode()) == 0
+    before = live()
+    yield request.param
+    assert live() == before

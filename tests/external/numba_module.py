@@ -1,0 +1,79 @@
+"""Runs one module of numba-cuda's driver tests and writes what became of each test, as JSON.
+
+    numba_module.py MODULE FILE
+
+FILE gets {test: [outcome, report]}, where outcome is passes, fails or skips.
+"""
+
+import faulthandler
+import io
+import json
+import sys
+import unittest
+import warnings
+from pathlib import Path
+
+import pytest
+
+PACKAGE = "numba.cuda.tests.cudadrv"
+
+
+class Outcomes(unittest.TestResult):
+    """The outcome and the report of each test, by its name in PACKAGE."""
+
+    def __init__(self):
+        super().__init__()
+        self.buffer = True  # what a test prints is part of its report
+        self.outcomes = {}
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.outcomes[name_of(test)] = ["passes", ""]
+
+    def note(self, test, outcome, report):
+        _, before = self.outcomes.get(name_of(test), ("", ""))
+        self.outcomes[name_of(test)] = [outcome, before + report]
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self.note(test, "skips", f"skipped: {reason}\n")
+
+    def addError(self, test, error):
+        if issubclass(error[0], pytest.skip.Exception):  # unittest does not know it
+            self.addSkip(test, str(error[1]))
+            return
+        super().addError(test, error)
+        self.note(test, "fails", self.errors[-1][1])
+
+    def addFailure(self, test, error):
+        super().addFailure(test, error)
+        self.note(test, "fails", self.failures[-1][1])
+
+    def addSubTest(self, test, subtest, error):
+        before = len(self.errors), len(self.failures)
+        super().addSubTest(test, subtest, error)
+        for _, report in self.errors[before[0] :] + self.failures[before[1] :]:
+            self.note(test, "fails", report)
+
+    def addUnexpectedSuccess(self, test):
+        super().addUnexpectedSuccess(test)
+        self.note(test, "fails", "numba expects this to fail, and it passed\n")
+
+
+def name_of(test):
+    return test.id().removeprefix(PACKAGE + ".")
+
+
+def main():
+    module, file = sys.argv[1:]
+    faulthandler.enable()
+    warnings.simplefilter("ignore")
+    result = Outcomes()
+    # A module that cannot be imported becomes a test that fails.
+    tests = unittest.defaultTestLoader.loadTestsFromName(f"{PACKAGE}.{module}")
+    unittest.TextTestRunner(stream=io.StringIO(), resultclass=lambda *_, **__: result).run(tests)
+    Path(file).write_text(json.dumps(result.outcomes), encoding="utf-8")
+
+
+if __name__ == "__main__":  # some tests start processes, which import this file again
+    main()

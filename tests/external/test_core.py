@@ -1,0 +1,215 @@
+"""cuda.core on the software driver."""
+
+import numpy as np
+import pytest
+from cuda.core import (
+    Device,
+    DeviceMemoryResource,
+    DeviceMemoryResourceOptions,
+    EventOptions,
+    Host,
+    LegacyPinnedMemoryResource,
+    ManagedMemoryResource,
+    PinnedMemoryResource,
+    StreamOptions,
+)
+
+N = 5000  # bytes
+
+
+@pytest.fixture(autouse=True)
+def device(schedule):
+    device = Device(0)
+    device.set_current()
+    return device
+
+
+@pytest.fixture
+def stream(device):
+    stream = device.create_stream()
+    yield stream
+    stream.sync()
+    stream.close()
+
+
+@pytest.fixture
+def other(device):
+    stream = device.create_stream()
+    yield stream
+    stream.sync()
+    stream.close()
+
+
+@pytest.fixture
+def source(stream):
+    """Page-locked memory that holds something."""
+    buffer = LegacyPinnedMemoryResource().allocate(N, stream=stream)
+    array(buffer)[:] = np.arange(N) % 251
+    yield buffer
+    buffer.close()
+
+
+@pytest.fixture
+def target(stream):
+    buffer = LegacyPinnedMemoryResource().allocate(N, stream=stream)
+    array(buffer)[:] = 0
+    yield buffer
+    buffer.close()
+
+
+def array(buffer):
+    return np.from_dlpack(buffer).view("u1")
+
+
+def assert_round_trip(buffer, stream, source, target):
+    """What is copied to the buffer comes back."""
+    source.copy_to(buffer, stream=stream)
+    buffer.copy_to(target, stream=stream)
+    stream.sync()
+    assert np.array_equal(array(target), array(source))
+
+
+def test_device(device):
+    assert "software" in device.name
+    assert [other.device_id for other in Device.get_all_devices()] == [0, 1]
+    assert device.uuid != Device(1).uuid
+    assert device.compute_capability == (9, 0)
+    properties = device.properties
+    names = [name for name in dir(properties) if not name.startswith("_")]
+    values = {name: getattr(properties, name) for name in names}  # none of them may raise
+    assert values["warp_size"] == 32
+    assert values["memory_pools_supported"]
+
+
+def test_streams(device):
+    stream = device.create_stream(options=StreamOptions(nonblocking=False, priority=0))
+    assert not stream.is_nonblocking
+    assert stream.priority == 0
+    assert stream.device == device
+    stream.sync()
+    stream.close()
+    device.default_stream.sync()
+
+
+def test_default_memory(device, stream, source, target):
+    buffer = device.allocate(N, stream=stream)
+    assert (buffer.is_device_accessible, buffer.is_host_accessible) == (True, False)
+    assert (buffer.size, buffer.device_id) == (N, 0)
+    assert_round_trip(buffer, stream, source, target)
+    buffer.close(stream)
+
+
+def test_copies(device, stream, source, target):
+    first, second = (device.allocate(N, stream=stream) for _ in range(2))
+    first.copy_from(source, stream=stream)
+    second.copy_from(first, stream=stream)
+    assert_round_trip(second, stream, source, target)
+    for buffer in (first, second):
+        buffer.close(stream)
+
+
+@pytest.mark.parametrize("value", [7, b"\x01\x02", b"\x01\x02\x03\x04"])
+def test_fill(device, stream, target, value):
+    buffer = device.allocate(N, stream=stream)
+    buffer.fill(value, stream=stream)
+    buffer.copy_to(target, stream=stream)
+    buffer.close(stream)
+    stream.sync()
+    pattern = bytes([value]) if isinstance(value, int) else value
+    assert array(target).tobytes() == pattern * (N // len(pattern))
+
+
+def test_event_orders_streams(device, stream, other, source, target):
+    buffer = device.allocate(N, stream=stream)
+    buffer.copy_from(source, stream=stream)
+    other.wait(stream.record())
+    buffer.copy_to(target, stream=other)
+    other.sync()
+    assert np.array_equal(array(target), array(source))
+    buffer.close(other)
+
+
+def test_stream_waits_for_stream(device, stream, other, source, target):
+    buffer = device.allocate(N, stream=stream)
+    buffer.copy_from(source, stream=stream)
+    other.wait(stream)
+    buffer.copy_to(target, stream=other)
+    other.sync()
+    assert np.array_equal(array(target), array(source))
+    buffer.close(other)
+
+
+def test_events(device, stream, source):
+    options = EventOptions(timing_enabled=True)
+    buffer = device.allocate(N, stream=stream)
+    start = stream.record(options=options)
+    buffer.copy_from(source, stream=stream)
+    end = stream.record(options=options)
+    assert any(end.is_done for _ in range(100))
+    end.sync()
+    assert end - start >= 0
+    with pytest.raises(RuntimeError, match="timing"):
+        stream.record() - start
+    buffer.close(stream)
+
+
+def test_own_pool(device, stream, source, target):
+    pool = DeviceMemoryResource(device, DeviceMemoryResourceOptions(max_size=1 << 20))
+    assert pool.attributes.used_mem_current == 0
+    buffer = pool.allocate(N, stream=stream)
+    assert pool.attributes.used_mem_current >= N
+    assert_round_trip(buffer, stream, source, target)
+    buffer.close(stream)
+    stream.sync()
+    assert pool.attributes.used_mem_current == 0
+    pool.close()
+
+
+def test_pool_for_another_device(device, stream, source, target):
+    second = Device(1)
+    assert device.can_access_peer(second)
+    pool = DeviceMemoryResource(device, DeviceMemoryResourceOptions(max_size=1 << 20))
+    pool.peer_accessible_by = [second]
+    assert list(pool.peer_accessible_by) == [second]
+    buffer = pool.allocate(N, stream=stream)
+    stream.sync()
+    second.set_current()
+    elsewhere = second.create_stream()
+    assert_round_trip(buffer, elsewhere, source, target)
+    elsewhere.close()
+    device.set_current()
+    buffer.close(stream)
+    pool.peer_accessible_by = []
+    pool.close()
+
+
+@pytest.mark.xfail(strict=True, reason="the software driver has no pools of host memory")
+def test_pinned_pool(stream, target):
+    buffer = PinnedMemoryResource().allocate(N, stream=stream)
+    assert buffer.is_host_accessible
+    stream.sync()
+    array(buffer)[:] = 5
+    buffer.copy_to(target, stream=stream)
+    stream.sync()
+    assert (array(target) == 5).all()
+    buffer.close(stream)
+
+
+@pytest.mark.xfail(strict=True, reason="the software driver has no pools of managed memory")
+def test_managed_pool(device, stream, target):
+    buffer = ManagedMemoryResource().allocate(N, stream=stream)
+    assert buffer.is_managed
+    buffer.fill(4, stream=stream)
+    stream.sync()
+    assert (array(buffer) == 4).all()
+    buffer.prefetch(device, stream=stream)
+    buffer.prefetch(Host(), stream=stream)
+    stream.sync()
+    buffer.close(stream)
+
+
+def test_errors(device, stream):
+    with pytest.raises(Exception, match="OUT_OF_MEMORY"):
+        device.allocate(1 << 30, stream=stream)
+    with pytest.raises(ValueError, match="device_id"):
+        Device(2)
