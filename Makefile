@@ -61,6 +61,8 @@ build: $(VENV)/build.stamp
 $(VENV)/venv.stamp:
 	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer with headers and venv was found" \
 	    "(Debian: apt-get install python3-dev python3-venv). PYTHON=... names one."; exit 1; }
+	@test ! -e $(VENV)/pyvenv.cfg || { echo "$(VENV) was not made by make, or only begun:" \
+	    "delete it, or name another folder with VENV=..."; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
 	@touch $@
 

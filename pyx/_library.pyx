@@ -149,7 +149,8 @@ def _start():
     call, code = last_failure().decode(), <int>status
     if status == CUDA_SUCCESS:
         call, code = "cuDeviceGetCount", Status.CUDA_ERROR_NO_DEVICE
-    raise DriverNotFoundError(
-        code, call,
-        "\n".join(filter(None, (f"{_path} was loaded, but has no usable device.",
-                                USE_SOFTWARE))))
+    lines = [f"{_path} was loaded, but has no usable device."]
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if hidden is not None:
+        lines.append(f"CUDA_VISIBLE_DEVICES={hidden!r} says which devices it may show.")
+    raise DriverNotFoundError(code, call, "\n".join([*lines, USE_SOFTWARE]))

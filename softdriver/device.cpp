@@ -1,9 +1,9 @@
 #include "device.h"
 
 #include "state.h"
+#include "visible.h"
 
 #include <cstdio>
-#include <cstring>
 
 namespace soft {
 
@@ -53,8 +53,7 @@ SOFT_API(cuDeviceGetName, (char *name, int size, CUdevice ordinal), (name, size,
 
 SOFT_API(cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice ordinal), (uuid, ordinal)) {
     return read_device(ordinal, uuid, [](auto &device, auto &value) {
-        std::memcpy(value.bytes, "cudadrv-software", sizeof(value.bytes));
-        value.bytes[7] = static_cast<char>(device.ordinal);
+        value = uuid_of(device.place);
     });
 }
 

@@ -21,6 +21,7 @@ struct Device {
     }
 
     const int ordinal;
+    int place = 0; // which of the machine's devices it is; programs may see them in another order
     Arena arena;
     size_t used = 0;                    // bytes of capacity taken by device memory
     CUresult sticky = CUDA_SUCCESS;     // a fault that no reset cures

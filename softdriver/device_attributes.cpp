@@ -134,7 +134,7 @@ int read_attribute(const Device &device, int attribute) {
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
         return pci_bus(device);
     case CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID:
-        return device.ordinal;
+        return device.place;
     default:
         int value = look_up(attributes, attribute);
         return value ? value : look_up(texture_limits, attribute);

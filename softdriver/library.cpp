@@ -24,10 +24,10 @@ SOFT_API(cuInit, (unsigned flags), (flags)) {
     }
     if (driver.initialised)
         return CUDA_SUCCESS;
-    if (!driver.settings.devices)
+    driver.create_devices();
+    if (driver.devices.empty())
         return CUDA_ERROR_NO_DEVICE;
     stay_loaded();
-    driver.create_devices();
     driver.initialised = true;
     forbid_forked_children();
     return CUDA_SUCCESS;

@@ -6,7 +6,7 @@
 
 namespace soft {
 
-int pci_bus(const Device &device) { return device.ordinal + 1; }
+int pci_bus(const Device &device) { return device.place + 1; }
 
 SOFT_API(cuDeviceGetPCIBusId, (char *text, int size, CUdevice ordinal), (text, size, ordinal)) {
     if (!text || size <= 0)
@@ -29,11 +29,12 @@ SOFT_API(cuDeviceGetByPCIBusId, (CUdevice * result, const char *text), (result, 
         if (std::sscanf(text, "%x:%x.%x", &bus, &place, &function) != 3)
             return CUDA_ERROR_INVALID_VALUE;
     }
-    const Device *device = bus ? find_device(static_cast<int>(bus) - 1) : nullptr;
-    if (!device || domain || place || function)
-        return CUDA_ERROR_INVALID_DEVICE;
-    *result = device->ordinal;
-    return CUDA_SUCCESS;
+    for (const auto &device : state().devices)
+        if (pci_bus(*device) == static_cast<int>(bus) && !domain && !place && !function) {
+            *result = device->ordinal;
+            return CUDA_SUCCESS;
+        }
+    return CUDA_ERROR_INVALID_DEVICE;
 }
 
 } // namespace soft

@@ -1,5 +1,7 @@
 #include "state.h"
 
+#include "visible.h"
+
 #include <cstdlib>
 
 namespace soft {
@@ -15,7 +17,8 @@ void State::create_devices() {
         if (device->primary)
             contexts.erase(reinterpret_cast<uintptr_t>(device->primary->handle));
     forget_pools();
-    size_t wanted = settings.devices;
+    std::vector<int> visible = visible_devices(settings.devices);
+    size_t wanted = visible.size();
     for (; devices.size() > wanted; devices.pop_back())
         retired.push_back(std::move(devices.back()));
     while (devices.size() < wanted && !retired.empty()) {
@@ -24,8 +27,10 @@ void State::create_devices() {
     }
     while (devices.size() < wanted)
         devices.push_back(std::make_unique<Device>(static_cast<int>(devices.size())));
-    for (const auto &device : devices)
+    for (const auto &device : devices) {
         device->renew();
+        device->place = visible[device->ordinal];
+    }
 }
 
 State &state() {

@@ -74,8 +74,9 @@ def test_no_driver(cli, command, choice, words):
         ({"CUDADRV_DRIVER": "nonsense"}, "is not one of 'auto'"),
         ({"CUDADRV_DRIVER": "software", "CUDADRV_SOFTWARE": "devices=0"}, "no usable device"),
         ({"CUDADRV_DRIVER": "software", "CUDADRV_SOFTWARE": "schedule=x"}, "schedule must be"),
+        ({"CUDADRV_DRIVER": "software", "CUDA_VISIBLE_DEVICES": "none"}, "may show"),
     ],
-    ids=["missing", "word", "devices", "setting"],
+    ids=["missing", "word", "devices", "setting", "hidden"],
 )
 def test_info_without_a_driver_still_helps(cli, changes, words):
     done = cli("info", **changes)
