@@ -52,9 +52,8 @@ SOFT_API(cuDeviceGetName, (char *name, int size, CUdevice ordinal), (name, size,
 }
 
 SOFT_API(cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice ordinal), (uuid, ordinal)) {
-    return read_device(ordinal, uuid, [](auto &device, auto &value) {
-        value = uuid_of(device.place);
-    });
+    return read_device(ordinal, uuid,
+                       [](auto &device, auto &value) { value = uuid_of(device.place); });
 }
 
 SOFT_API(cuDeviceGetUuid, (CUuuid * uuid, CUdevice ordinal), (uuid, ordinal)) {

@@ -14,7 +14,8 @@ cuda, count, seen = ctypes.CDLL(sys.argv[1]), ctypes.c_int(), []
 status = cuda.cuInit(0)
 cuda.cuDeviceGetCount(ctypes.byref(count))
 for ordinal in range(count.value):
-    uuid, bus, back = ctypes.create_string_buffer(16), ctypes.create_string_buffer(20), ctypes.c_int()
+    uuid, bus = ctypes.create_string_buffer(16), ctypes.create_string_buffer(20)
+    back = ctypes.c_int()
     assert cuda.cuDeviceGetUuid_v2(uuid, ordinal) == 0
     assert cuda.cuDeviceGetPCIBusId(bus, 20, ordinal) == 0
     assert cuda.cuDeviceGetByPCIBusId(ctypes.byref(back), bus) == 0 and back.value == ordinal
