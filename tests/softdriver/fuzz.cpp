@@ -7,6 +7,7 @@
 // an even seed does nearly the same again: where the system maps memory is its own business.
 
 #include "fuzz_arguments.h"
+#include "fuzz_scenes.h"
 
 #include "functions.h"
 
@@ -189,39 +190,6 @@ void call_target(size_t target) {
         successes[target].fetch_add(1, std::memory_order_relaxed);
 }
 
-// A current context in which something can be done.
-void find_context() {
-    CUcontext context = nullptr;
-    unsigned long long id;
-    cuCtxGetCurrent(&context);
-    if (context && cuCtxGetId(context, &id) == CUDA_SUCCESS)
-        return;
-    CUdevice device = static_cast<CUdevice>(player->random.below(2));
-    if (cuDevicePrimaryCtxRetain(&context, device) || cuCtxSetCurrent(context))
-        return;
-    pool_of<CUcontext>().put(reinterpret_cast<uintptr_t>(context));
-}
-
-// Something to work with: without it most calls would only find what is destroyed.
-void supply() {
-    CUstream stream = nullptr;
-    CUevent event = nullptr;
-    CUdeviceptr memory = 0;
-    void *host = nullptr;
-    size_t bytes = 1 + player->random.below(70000);
-    if (!cuStreamCreate(&stream, static_cast<unsigned>(player->random.below(2))))
-        pool_of<CUstream>().put(reinterpret_cast<uintptr_t>(stream));
-    if (!cuEventCreate(&event, CU_EVENT_DEFAULT))
-        pool_of<CUevent>().put(reinterpret_cast<uintptr_t>(event));
-    if (player->chance(70) ? !cuMemAlloc_v2(&memory, bytes)
-                           : !cuMemAllocManaged(&memory, bytes, CU_MEM_ATTACH_GLOBAL))
-        addresses.put(memory);
-    if (player->chance(50) && !cuMemHostAlloc(&host, bytes, 0)) {
-        player->mine.put(reinterpret_cast<uintptr_t>(host));
-        addresses.put(reinterpret_cast<uintptr_t>(host));
-    }
-}
-
 void reset() {
     static const char *const kinds[] = {"device",     "async",   "host",   "managed",
                                         "registered", "streams", "events", "graphs",
@@ -299,6 +267,8 @@ void play(size_t calls) {
             find_context();
         if (player->chance(4))
             supply();
+        if (player->chance(1))
+            capture();
         call_target(selection[player->random.below(selection.size())]);
     }
 }
@@ -357,6 +327,7 @@ extern "C" int __wrap_munmap(void *address, size_t bytes) {
     return __real_munmap(address, bytes);
 }
 
+extern "C" __attribute__((weak)) void __gcov_dump();
 extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*)());
 // Each sanitizer has its own end; this one's is a signal.
 extern "C" const char *__ubsan_default_options() { return "abort_on_error=1:print_stacktrace=1"; }
@@ -413,5 +384,7 @@ int main(int count, char **arguments) {
     cudadrvSoftReset();
     summarize(began);
     std::fflush(stdout);
+    if (__gcov_dump)
+        __gcov_dump();
     _exit(0); // the driver's threads never end
 }
