@@ -122,26 +122,47 @@ CUresult call(const char *name, CUresult (*function)(CUstream, CUdeviceptr, Word
                                                           flags);
 }
 
-// The attributes of a pointer, each with its own place.
+// Arrays of attributes, of places for their values, and of the sizes of these.
+template <class Attribute> struct Attributes {
+    Argument<Attribute *> kinds;
+    Argument<void **> data;
+    Argument<size_t *> sizes;
+    Attribute chosen[array_length];
+    uint64_t places[array_length][8]; // the largest value is a structure
+    void *targets[array_length];
+    size_t lengths[array_length];
+
+    Attributes() {
+        for (size_t i = 0; i < array_length; i++) {
+            chosen[i] = any_number<Attribute>();
+            targets[i] = places[i];
+            lengths[i] = player->random.below(player->chance(50) ? 9 : sizeof(places[i]) + 1);
+        }
+        kinds.value = kinds.value ? chosen : nullptr;
+        data.value = data.value ? targets : nullptr;
+        sizes.value = sizes.value ? lengths : nullptr;
+        *data.slot = nullptr;
+    }
+};
+
 CUresult call(const char *name,
               CUresult (*function)(unsigned, CUpointer_attribute *, void **, CUdeviceptr)) {
     Argument<unsigned> count;
-    Argument<CUpointer_attribute *> attributes;
-    Argument<void **> data;
+    Attributes<CUpointer_attribute> attributes;
     Argument<CUdeviceptr> address;
-    CUpointer_attribute kinds[array_length];
-    uint64_t places[array_length][8]; // the largest value is a structure
-    void *targets[array_length];
-    for (size_t i = 0; i < array_length; i++) {
-        kinds[i] = any_number<CUpointer_attribute>();
-        targets[i] = places[i];
-    }
-    count.value = static_cast<unsigned>(player->random.below(array_length + 1));
-    attributes.value = attributes.value ? kinds : nullptr;
-    data.value = data.value ? targets : nullptr;
-    *data.slot = nullptr;
+    count.value = static_cast<unsigned>(any_count());
     return perform<unsigned, CUpointer_attribute *, void **, CUdeviceptr>(
-        name, function, count, attributes, data, address);
+        name, function, count, attributes.kinds, attributes.data, address);
+}
+
+CUresult call(const char *name, CUresult (*function)(void **, size_t *, CUmem_range_attribute *,
+                                                     size_t, CUdeviceptr, size_t)) {
+    Attributes<CUmem_range_attribute> attributes;
+    Argument<CUdeviceptr> address;
+    Argument<size_t> count, bytes;
+    count.value = any_count();
+    return perform<void **, size_t *, CUmem_range_attribute *, size_t, CUdeviceptr, size_t>(
+        name, function, attributes.data, attributes.sizes, attributes.kinds, count, address, bytes);
 }
 
 struct Target {

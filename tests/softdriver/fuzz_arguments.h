@@ -152,6 +152,7 @@ template <class Void> struct Argument<Void *, std::enable_if_t<std::is_void_v<Vo
         if (!player->shape.own_buffers)
             return reinterpret_cast<void *>(looked_up_address());
         buffer = std::make_unique<char[]>(buffer_bytes);
+        player->shape.limit = std::min(player->shape.limit, buffer_bytes);
         uint64_t first = any_bits();
         std::memcpy(buffer.get(), &first, sizeof(first));
         return player->chance(97) ? buffer.get() : nullptr;
