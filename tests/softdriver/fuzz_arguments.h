@@ -194,6 +194,29 @@ struct Argument<Type *, std::enable_if_t<is_structure<Type> && is_complete<Type>
     }
 };
 
+// Arrays of attributes, of places for their values, and of the sizes of these.
+template <class Attribute> struct Attributes {
+    Argument<Attribute *> kinds;
+    Argument<void **> data;
+    Argument<size_t *> sizes;
+    Attribute chosen[array_length];
+    uint64_t places[array_length][8]; // the largest value is a structure
+    void *targets[array_length];
+    size_t lengths[array_length];
+
+    Attributes() {
+        for (size_t i = 0; i < array_length; i++) {
+            chosen[i] = any_number<Attribute>();
+            targets[i] = places[i];
+            lengths[i] = player->random.below(player->chance(50) ? 9 : sizeof(places[i]) + 1);
+        }
+        kinds.value = kinds.value ? chosen : nullptr;
+        data.value = data.value ? targets : nullptr;
+        sizes.value = sizes.value ? lengths : nullptr;
+        *data.slot = nullptr;
+    }
+};
+
 // Whether an argument may be an array, so that another one counts its elements.
 template <class Type> constexpr bool may_be_array() {
     using Element = std::remove_pointer_t<Type>;
