@@ -7,6 +7,7 @@
 // an even seed does nearly the same again: where the system maps memory is its own business.
 
 #include "fuzz_arguments.h"
+#include "fuzz_scenes.h"
 
 #include "functions.h"
 
@@ -121,26 +122,24 @@ CUresult call(const char *name, CUresult (*function)(CUstream, CUdeviceptr, Word
                                                           flags);
 }
 
-// The attributes of a pointer, each with its own place.
 CUresult call(const char *name,
               CUresult (*function)(unsigned, CUpointer_attribute *, void **, CUdeviceptr)) {
     Argument<unsigned> count;
-    Argument<CUpointer_attribute *> attributes;
-    Argument<void **> data;
+    Attributes<CUpointer_attribute> attributes;
     Argument<CUdeviceptr> address;
-    CUpointer_attribute kinds[array_length];
-    uint64_t places[array_length][8]; // the largest value is a structure
-    void *targets[array_length];
-    for (size_t i = 0; i < array_length; i++) {
-        kinds[i] = any_number<CUpointer_attribute>();
-        targets[i] = places[i];
-    }
-    count.value = static_cast<unsigned>(player->random.below(array_length + 1));
-    attributes.value = attributes.value ? kinds : nullptr;
-    data.value = data.value ? targets : nullptr;
-    *data.slot = nullptr;
+    count.value = static_cast<unsigned>(any_count());
     return perform<unsigned, CUpointer_attribute *, void **, CUdeviceptr>(
-        name, function, count, attributes, data, address);
+        name, function, count, attributes.kinds, attributes.data, address);
+}
+
+CUresult call(const char *name, CUresult (*function)(void **, size_t *, CUmem_range_attribute *,
+                                                     size_t, CUdeviceptr, size_t)) {
+    Attributes<CUmem_range_attribute> attributes;
+    Argument<CUdeviceptr> address;
+    Argument<size_t> count, bytes;
+    count.value = any_count();
+    return perform<void **, size_t *, CUmem_range_attribute *, size_t, CUdeviceptr, size_t>(
+        name, function, attributes.data, attributes.sizes, attributes.kinds, count, address, bytes);
 }
 
 struct Target {
@@ -187,39 +186,6 @@ void call_target(size_t target) {
     check(status, targets[target].name);
     if (status == CUDA_SUCCESS)
         successes[target].fetch_add(1, std::memory_order_relaxed);
-}
-
-// A current context in which something can be done.
-void find_context() {
-    CUcontext context = nullptr;
-    unsigned long long id;
-    cuCtxGetCurrent(&context);
-    if (context && cuCtxGetId(context, &id) == CUDA_SUCCESS)
-        return;
-    CUdevice device = static_cast<CUdevice>(player->random.below(2));
-    if (cuDevicePrimaryCtxRetain(&context, device) || cuCtxSetCurrent(context))
-        return;
-    pool_of<CUcontext>().put(reinterpret_cast<uintptr_t>(context));
-}
-
-// Something to work with: without it most calls would only find what is destroyed.
-void supply() {
-    CUstream stream = nullptr;
-    CUevent event = nullptr;
-    CUdeviceptr memory = 0;
-    void *host = nullptr;
-    size_t bytes = 1 + player->random.below(70000);
-    if (!cuStreamCreate(&stream, static_cast<unsigned>(player->random.below(2))))
-        pool_of<CUstream>().put(reinterpret_cast<uintptr_t>(stream));
-    if (!cuEventCreate(&event, CU_EVENT_DEFAULT))
-        pool_of<CUevent>().put(reinterpret_cast<uintptr_t>(event));
-    if (player->chance(70) ? !cuMemAlloc_v2(&memory, bytes)
-                           : !cuMemAllocManaged(&memory, bytes, CU_MEM_ATTACH_GLOBAL))
-        addresses.put(memory);
-    if (player->chance(50) && !cuMemHostAlloc(&host, bytes, 0)) {
-        player->mine.put(reinterpret_cast<uintptr_t>(host));
-        addresses.put(reinterpret_cast<uintptr_t>(host));
-    }
 }
 
 void reset() {
@@ -299,6 +265,8 @@ void play(size_t calls) {
             find_context();
         if (player->chance(4))
             supply();
+        if (player->chance(1))
+            capture();
         call_target(selection[player->random.below(selection.size())]);
     }
 }
@@ -357,6 +325,7 @@ extern "C" int __wrap_munmap(void *address, size_t bytes) {
     return __real_munmap(address, bytes);
 }
 
+extern "C" __attribute__((weak)) void __gcov_dump();
 extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*)());
 // Each sanitizer has its own end; this one's is a signal.
 extern "C" const char *__ubsan_default_options() { return "abort_on_error=1:print_stacktrace=1"; }
@@ -413,5 +382,7 @@ int main(int count, char **arguments) {
     cudadrvSoftReset();
     summarize(began);
     std::fflush(stdout);
+    if (__gcov_dump)
+        __gcov_dump();
     _exit(0); // the driver's threads never end
 }

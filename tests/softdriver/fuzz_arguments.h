@@ -152,6 +152,7 @@ template <class Void> struct Argument<Void *, std::enable_if_t<std::is_void_v<Vo
         if (!player->shape.own_buffers)
             return reinterpret_cast<void *>(looked_up_address());
         buffer = std::make_unique<char[]>(buffer_bytes);
+        player->shape.limit = std::min(player->shape.limit, buffer_bytes);
         uint64_t first = any_bits();
         std::memcpy(buffer.get(), &first, sizeof(first));
         return player->chance(97) ? buffer.get() : nullptr;
@@ -190,6 +191,29 @@ struct Argument<Type *, std::enable_if_t<is_structure<Type> && is_complete<Type>
     Argument() {
         for (size_t i = 0; i < array_length; i++)
             fill(array[i]);
+    }
+};
+
+// Arrays of attributes, of places for their values, and of the sizes of these.
+template <class Attribute> struct Attributes {
+    Argument<Attribute *> kinds;
+    Argument<void **> data;
+    Argument<size_t *> sizes;
+    Attribute chosen[array_length];
+    uint64_t places[array_length][8]; // the largest value is a structure
+    void *targets[array_length];
+    size_t lengths[array_length];
+
+    Attributes() {
+        for (size_t i = 0; i < array_length; i++) {
+            chosen[i] = any_number<Attribute>();
+            targets[i] = places[i];
+            lengths[i] = player->random.below(player->chance(50) ? 9 : sizeof(places[i]) + 1);
+        }
+        kinds.value = kinds.value ? chosen : nullptr;
+        data.value = data.value ? targets : nullptr;
+        sizes.value = sizes.value ? lengths : nullptr;
+        *data.slot = nullptr;
     }
 };
 

@@ -1,0 +1,68 @@
+#pragma once
+
+#include "fuzz_values.h"
+
+// Short sequences of right calls, which random ones would hardly ever make.
+
+namespace fuzz {
+
+// A current context in which something can be done.
+inline void find_context() {
+    CUcontext context = nullptr;
+    unsigned long long id;
+    cuCtxGetCurrent(&context);
+    if (context && cuCtxGetId(context, &id) == CUDA_SUCCESS)
+        return;
+    CUdevice device = static_cast<CUdevice>(player->random.below(2));
+    if (cuDevicePrimaryCtxRetain(&context, device) || cuCtxSetCurrent(context))
+        return;
+    pool_of<CUcontext>().put(reinterpret_cast<uintptr_t>(context));
+}
+
+// Something to work with: without it most calls would only find what is destroyed.
+inline void supply() {
+    CUstream stream = nullptr;
+    CUevent event = nullptr;
+    CUdeviceptr memory = 0;
+    void *host = nullptr;
+    size_t bytes = 1 + player->random.below(70000);
+    if (!cuStreamCreate(&stream, static_cast<unsigned>(player->random.below(2))))
+        pool_of<CUstream>().put(reinterpret_cast<uintptr_t>(stream));
+    if (!cuEventCreate(&event, CU_EVENT_DEFAULT))
+        pool_of<CUevent>().put(reinterpret_cast<uintptr_t>(event));
+    if (player->chance(70) ? !cuMemAlloc_v2(&memory, bytes)
+                           : !cuMemAllocManaged(&memory, bytes, CU_MEM_ATTACH_GLOBAL))
+        addresses.put(memory);
+    if (player->chance(50) && !cuMemHostAlloc(&host, bytes, 0)) {
+        player->mine.put(reinterpret_cast<uintptr_t>(host));
+        addresses.put(reinterpret_cast<uintptr_t>(host));
+    }
+}
+
+// A capture of two streams, joined again or not, ended or not.
+inline void capture() {
+    CUstream streams[2] = {};
+    CUevent events[2] = {};
+    CUgraph graph = nullptr;
+    for (int i = 0; i < 2; i++) {
+        if (cuStreamCreate(&streams[i], static_cast<unsigned>(player->random.below(2))) ||
+            cuEventCreate(&events[i], CU_EVENT_DISABLE_TIMING))
+            return;
+        pool_of<CUstream>().put(reinterpret_cast<uintptr_t>(streams[i]));
+        pool_of<CUevent>().put(reinterpret_cast<uintptr_t>(events[i]));
+    }
+    auto mode = static_cast<CUstreamCaptureMode>(player->random.below(3));
+    if (cuStreamBeginCapture_v2(streams[0], mode) || cuEventRecord(events[0], streams[0]) ||
+        cuStreamWaitEvent(streams[1], events[0], 0))
+        return;
+    CUdeviceptr memory = 0;
+    if (player->chance(50) && !cuMemAllocAsync(&memory, 4096, streams[1]))
+        addresses.put(memory);
+    cuEventRecord(events[1], streams[1]);
+    if (player->chance(70))
+        cuStreamWaitEvent(streams[0], events[1], 0);
+    if (player->chance(50) && !cuStreamEndCapture(streams[player->chance(10)], &graph))
+        pool_of<CUgraph>().put(reinterpret_cast<uintptr_t>(graph));
+}
+
+} // namespace fuzz
