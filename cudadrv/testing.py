@@ -33,6 +33,9 @@ def _library() -> ctypes.CDLL:
     library.cudadrvSoftUnsupported.argtypes = [ctypes.c_ulonglong]
     library.cudadrvSoftUnsupported.restype = ctypes.c_char_p
     library.cudadrvSoftPending.restype = ctypes.c_ulonglong
+    library.cudadrvSoftRaces.restype = ctypes.c_ulonglong
+    library.cudadrvSoftRaceText.argtypes = [ctypes.c_ulonglong]
+    library.cudadrvSoftRaceText.restype = ctypes.c_char_p
     _opened = library
     return library
 
@@ -75,3 +78,18 @@ def pending() -> int:
 def drain() -> None:
     """Run everything that can run."""
     _library().cudadrvSoftDrain()
+
+
+def races() -> list[str]:
+    """The data races that the driver has seen since `forget_races`, a text for each.
+
+    Each names both operations; the same race again is counted in the first one's text.
+    """
+    found = range(_library().cudadrvSoftRaces())
+    texts = [_library().cudadrvSoftRaceText(index) for index in found]
+    return [text.decode() for text in texts if text is not None]
+
+
+def forget_races() -> None:
+    """Start over with an empty list of `races`."""
+    _library().cudadrvSoftForgetRaces()

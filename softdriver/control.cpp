@@ -173,4 +173,30 @@ extern "C" int cudadrvSoftReset(void) {
     return CUDA_SUCCESS;
 }
 
+extern "C" unsigned long long cudadrvSoftRaces(void) {
+    if (in_forked_child())
+        return 0;
+    Lock lock(state().mutex);
+    return state().races.record.size();
+}
+
+extern "C" const char *cudadrvSoftRaceText(unsigned long long index) {
+    static thread_local std::string text;
+    if (in_forked_child())
+        return nullptr;
+    Lock lock(state().mutex);
+    if (index >= state().races.record.size())
+        return nullptr;
+    text = state().races.record.text(index);
+    return text.c_str();
+}
+
+extern "C" int cudadrvSoftForgetRaces(void) {
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    Lock lock(state().mutex);
+    state().races.record.clear();
+    return CUDA_SUCCESS;
+}
+
 extern "C" const char *cudadrvSoftVersion(void) { return version_text; }

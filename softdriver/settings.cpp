@@ -60,6 +60,16 @@ std::string parse_fault(const std::string &text, Settings &settings) {
     return "";
 }
 
+std::string parse_races(const std::string &value, Settings &settings) {
+    static const char *const modes[] = {"off", "record", "print", "abort"};
+    for (int i = 0; i < 4; i++)
+        if (value == modes[i]) {
+            settings.races = static_cast<RaceMode>(i);
+            return "";
+        }
+    return "races must be off, record, print or abort, not '" + value + "'";
+}
+
 std::string parse_one(const std::string &name, const std::string &value, Settings &settings) {
     uint64_t number = 0;
     if (name == "schedule") {
@@ -86,6 +96,8 @@ std::string parse_one(const std::string &name, const std::string &value, Setting
         if (value != "0" && value != "1")
             return "concurrent_managed must be 0 or 1, not '" + value + "'";
         settings.concurrent_managed = value == "1";
+    } else if (name == "races") {
+        return parse_races(value, settings);
     } else if (name == "fault") {
         return parse_fault(value, settings);
     } else {

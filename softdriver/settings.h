@@ -1,6 +1,7 @@
 #pragma once
 
 #include "functions.h"
+#include "race_record.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,7 @@ struct Settings {
     int devices = 1;
     size_t memory = size_t(1) << 30;
     bool concurrent_managed = true;
+    RaceMode races = RaceMode::Record;
     std::vector<Fault> faults;
 };
 

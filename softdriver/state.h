@@ -5,6 +5,7 @@
 #include "event.h"
 #include "handles.h"
 #include "location.h"
+#include "races.h"
 #include "schedule.h"
 #include "settings.h"
 
@@ -37,6 +38,7 @@ struct State {
     uint64_t next_id = 16;
     uint64_t next_operation = 1;
     Scheduler scheduler;
+    Races races;
 
     uint64_t new_id() { return next_id++; }
     // For handle tables: handle values are reused under the random schedule.

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "race_record.h"
+
+namespace soft {
+
+// The race detector.
+class Races {
+  public:
+    RaceRecord record;
+};
+
+} // namespace soft
