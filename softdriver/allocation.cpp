@@ -148,6 +148,7 @@ Remains forget_allocation(Allocation &allocation) {
     State &driver = state();
     Remains remains{allocation.kind, allocation.device, allocation.begin,
                     allocation.host, allocation.bytes,  allocation.pool};
+    driver.races.forgotten(allocation);
     if (allocation.pool)
         allocation.pool->leave(capacity_of(allocation.bytes));
     else if (allocation.on_device())

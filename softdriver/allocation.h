@@ -6,6 +6,8 @@
 
 namespace soft {
 
+class RaceShadow;
+
 enum class MemoryKind { Device, Async, Host, Managed, Registered };
 
 struct Allocation {
@@ -22,6 +24,7 @@ struct Allocation {
     std::shared_ptr<Managed> managed; // of managed memory
     bool captured = false;            // belongs to a graph
     bool sync_memops = false;         // synchronous operations on it always wait
+    std::shared_ptr<RaceShadow> shadow; // who accesses it, for the race detector
 
     bool on_device() const { return kind == MemoryKind::Device || kind == MemoryKind::Async; }
     bool host_readable() const { return !on_device(); }

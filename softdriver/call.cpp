@@ -116,6 +116,8 @@ CUresult Call::enter(const FunctionInfo &function, Function number) {
     lock = Lock(driver.mutex, std::defer_lock);
     acquire(lock);
     thread = &thread_state();
+    thread->function = number;
+    driver.races.look();
     CUresult fault = driver.settings.faults.empty() ? CUDA_SUCCESS : strike(number);
     if (!thread->contexts.empty())
         context = thread->contexts.back();

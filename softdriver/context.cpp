@@ -67,6 +67,7 @@ void destroy_context(Lock &lock, const ContextPtr &context) {
     if (!context->alive)
         return; // another thread was faster
     context->alive = false;
+    driver.races.learn(driver.races.tails(*context));
     context->peers.clear(); // others name it by an id that never comes back
     end_captures(*context);
     erase_owned(driver.streams, context.get());
@@ -81,6 +82,7 @@ void destroy_context(Lock &lock, const ContextPtr &context) {
 
 void lose_device(Device &device, CUresult status) {
     device.sticky = status;
+    state().races.lost(device);
     state().scheduler.drop([&](const Stream &stream) { return stream.owner->device == &device; });
 }
 
@@ -257,7 +259,9 @@ static CUresult synchronize(Call &call, const ContextPtr &context) {
         return status;
     if (CUresult status = refuse_waiting(call, *context))
         return status;
+    auto awaited = state().races.tails(*context);
     state().scheduler.finish(call.lock, context_targets(*context));
+    state().races.learn(awaited);
     release_unused(*context->device);
     return context_status(context.get());
 }

@@ -31,6 +31,8 @@ SOFT_API(cuCtxRecordEvent, (CUcontext handle, CUevent event_handle), (handle, ev
     StreamPtr stream = create_stream(context, StreamKind::Created, CU_STREAM_NON_BLOCKING, 0);
     auto operation = std::make_shared<Operation>();
     operation->waits = context_targets(*context);
+    for (const OperationPtr &tail : state().races.tails(*context))
+        operation->waits.push_back(tail); // done or not, the race detector wants to know
     return record(*event, *stream, std::move(operation));
 }
 
@@ -43,6 +45,8 @@ SOFT_API(cuCtxWaitEvent, (CUcontext handle, CUevent event_handle), (handle, even
         invalidate(*event->capture);
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
+    if (event->recorded)
+        state().races.context_waits(*context, event->recorded);
     if (event->recorded && !event->recorded->done())
         context->gates.push_back(event->recorded);
     return CUDA_SUCCESS;

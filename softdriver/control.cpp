@@ -35,6 +35,8 @@ int configure(const char *text) {
         after.devices != before.devices || after.concurrent_managed != before.concurrent_managed;
     if (hardware && context_alive())
         return fail("devices and concurrent_managed cannot change while a context is alive");
+    if (before.races == RaceMode::Off || after.races == RaceMode::Off)
+        driver.races.start_over();
     driver.settings = after;
     bool seeded = std::strstr(text ? text : "", "seed=") || after.schedule != before.schedule;
     if (seeded)
@@ -114,6 +116,8 @@ void reset(Lock &lock) {
         device->primary_retains = 0;
         device->primary_flags = 0;
     }
+    driver.races.start_over();
+    driver.races.record.clear();
     driver.settings.faults.clear();
     thread_state().contexts.clear();
 }
@@ -177,6 +181,7 @@ extern "C" unsigned long long cudadrvSoftRaces(void) {
     if (in_forked_child())
         return 0;
     Lock lock(state().mutex);
+    state().races.look();
     return state().races.record.size();
 }
 

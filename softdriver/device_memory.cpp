@@ -71,6 +71,7 @@ SOFT_API(cuMemFree_v2, (CUdeviceptr address), (address)) {
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = context_status(allocation->owner))
         return status;
+    state().races.freed_by_host(*allocation);
     if (allocation->kind != MemoryKind::Async) {
         Device *device = allocation->device;
         state().scheduler.finish(call.lock, device_targets(*device));

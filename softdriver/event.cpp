@@ -100,7 +100,10 @@ SOFT_API(cuEventQuery, (CUevent handle), (handle)) {
         return status;
     if (CUresult status = refuse_waiting(call, *event))
         return status;
-    bool done = state().scheduler.poll(call.lock, event_targets(*event), event->patience);
+    auto recorded = event_targets(*event);
+    bool done = state().scheduler.poll(call.lock, recorded, event->patience);
+    if (done)
+        state().races.learn(recorded);
     return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -110,7 +113,9 @@ SOFT_API(cuEventSynchronize, (CUevent handle), (handle)) {
         return status;
     if (CUresult status = refuse_waiting(call, *event))
         return status;
-    state().scheduler.finish(call.lock, event_targets(*event));
+    auto recorded = event_targets(*event);
+    state().scheduler.finish(call.lock, recorded);
+    state().races.learn(recorded);
     release_unused(*event->owner->device);
     return context_status(event->owner);
 }
@@ -133,6 +138,7 @@ SOFT_API(cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end),
     OperationPtr first = events[0]->recorded, last = events[1]->recorded;
     if (!state().scheduler.poll(call.lock, {first, last}, events[1]->patience))
         return CUDA_ERROR_NOT_READY;
+    state().races.learn({first, last});
     *milliseconds =
         std::chrono::duration<float, std::milli>(last->finished - first->finished).count();
     return CUDA_SUCCESS;

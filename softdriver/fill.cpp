@@ -61,6 +61,7 @@ template <class Word> CUresult fill_now(Call &call, const Fill<Word> &fill) {
     if (device || !queued)
         return CUDA_SUCCESS;
     state().scheduler.finish(call.lock, {queued});
+    state().races.learn({queued});
     return context_status(call.context.get());
 }
 

@@ -57,6 +57,7 @@ CUresult remove(Call &call, void *address, MemoryKind kind, CUresult unknown) {
         return status;
     if (CUresult status = refuse_unsafe(*call.thread))
         return status;
+    state().races.freed_by_host(*allocation);
     Device *device = allocation->device;
     state().scheduler.finish(call.lock, device_targets(*device));
     if (device->sticky)

@@ -1,8 +1,11 @@
 #pragma once
 
+#include "functions.h"
+#include "race_clock.h"
+#include "range.h"
+
+#include <algorithm>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -12,14 +15,6 @@ namespace soft {
 struct Stream;
 
 using Clock = std::chrono::steady_clock;
-
-// Bytes that an operation touches: rows of `bytes` bytes, `pitch` apart.
-struct Range {
-    uintptr_t begin;
-    size_t bytes;
-    size_t pitch = 0;
-    size_t rows = 1;
-};
 
 enum class Progress { Queued, Running, Done };
 
@@ -33,6 +28,9 @@ struct Operation {
     std::shared_ptr<Stream> stream;
     std::vector<std::shared_ptr<Operation>> waits;
     std::vector<Range> reads, writes;
+    bool synchronizes = false; // a value in memory that streams signal each other with, no data
+    Function function = Function::Count; // that submitted it
+    RaceMark mark;
     std::function<bool()> condition;
     std::function<void()> action;
     // Goes when the operation is done or dropped, with the state lock held: memory freed meanwhile.
@@ -40,6 +38,10 @@ struct Operation {
     Clock::time_point finished;
 
     bool done() const { return progress == Progress::Done; }
+    bool writes_to(const Range &range) const {
+        return std::any_of(writes.begin(), writes.end(),
+                           [&](const Range &written) { return written.overlaps(range); });
+    }
 };
 
 using OperationPtr = std::shared_ptr<Operation>;

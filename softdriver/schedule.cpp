@@ -74,6 +74,7 @@ void Scheduler::perform(Lock &lock, const OperationPtr &operation) {
 
 void Scheduler::run(Lock &lock, const OperationPtr &operation) {
     operation->progress = Progress::Running;
+    state().races.started(operation);
     if (operation->action) {
         if (operation->on_worker)
             open_managed(); // host functions may touch it if no other stream has work
@@ -84,6 +85,7 @@ void Scheduler::run(Lock &lock, const OperationPtr &operation) {
             close_managed(*operation->stream);
     }
     complete(*operation);
+    state().races.ended(operation);
 }
 
 void Scheduler::complete(Operation &operation) {
@@ -220,8 +222,10 @@ void Scheduler::drop(const std::function<bool(const Stream &)> &chosen) {
             for (const auto &operation : stream->queue)
                 if (operation->progress == Progress::Queued)
                     dropped.push_back(operation);
-    for (const auto &operation : dropped)
+    for (const auto &operation : dropped) {
         complete(*operation);
+        state().races.dropped(operation);
+    }
 }
 
 void Scheduler::keep(const std::shared_ptr<void> &memory, uintptr_t begin, size_t bytes) {

@@ -69,6 +69,7 @@ CUresult submit(Stream &stream, OperationPtr operation, OperationPtr *queued) {
     pass_gates(*stream.owner, *operation);
     if (queued)
         *queued = operation;
+    state().races.submitted(stream, operation);
     state().scheduler.enqueue(std::move(operation));
     return CUDA_SUCCESS;
 }
@@ -139,7 +140,9 @@ SOFT_STREAM_API(cuStreamSynchronize, (CUstream handle), (handle)) {
         return status;
     if (CUresult status = refuse_waiting(call, *stream))
         return status;
+    auto awaited = state().races.tails(*stream);
     state().scheduler.finish(call.lock, stream_targets(*stream));
+    state().races.learn(awaited);
     release_unused(*stream->owner->device);
     return context_status(stream->owner);
 }
@@ -150,7 +153,10 @@ SOFT_STREAM_API(cuStreamQuery, (CUstream handle), (handle)) {
         return status;
     if (CUresult status = refuse_waiting(call, *stream))
         return status;
+    auto awaited = state().races.tails(*stream);
     bool done = state().scheduler.poll(call.lock, stream_targets(*stream), stream->patience);
+    if (done)
+        state().races.learn(awaited);
     return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -173,8 +179,12 @@ SOFT_STREAM_API(cuStreamWaitEvent, (CUstream handle, CUevent event_handle, unsig
         if (CUresult status = refuse_implicit(*stream->owner))
             return status;
     // A snapshot: what the event stands for now. Never recorded counts as complete.
-    if (!event->recorded || event->recorded->done())
+    if (!event->recorded)
         return CUDA_SUCCESS;
+    if (event->recorded->done()) {
+        state().races.passed(*stream, event->recorded);
+        return CUDA_SUCCESS;
+    }
     auto operation = std::make_shared<Operation>();
     operation->waits.push_back(event->recorded);
     return submit(*stream, std::move(operation));

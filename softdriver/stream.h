@@ -11,6 +11,7 @@
 namespace soft {
 
 struct Capture;
+struct RaceTrack;
 
 enum class StreamKind { Created, Legacy, PerThread };
 
@@ -32,6 +33,7 @@ struct Stream : std::enable_shared_from_this<Stream> {
     std::vector<uint64_t> shown_edges;   // and their edge data, which is all zero
     std::set<size_t> capture_tail;       // the captured nodes that its next one depends on
     bool destroyed = false;              // while captured, a destroyed stream lives on
+    std::shared_ptr<RaceTrack> track;    // the race detector's view of it
 
     bool blocking() const { return !(flags & CU_STREAM_NON_BLOCKING); }
     bool idle() const { return queue.empty(); }

@@ -62,11 +62,18 @@ OperationPtr copy_operation(const Transfer &transfer, bool snapshot) {
     return operation;
 }
 
+// What a call that waits promises to have waited for, so that a program may rely on it.
+enum class Promise { Nothing, Before, All };
+
 // Waits for an operation that has been submitted; null if it was captured.
-CUresult wait_for(Call &call, Stream &stream, const OperationPtr &operation) {
+CUresult wait_for(Call &call, Stream &stream, const OperationPtr &operation, Promise promise) {
     if (!operation)
         return CUDA_SUCCESS;
     state().scheduler.finish(call.lock, {operation});
+    if (promise == Promise::All)
+        state().races.learn({operation});
+    else if (promise == Promise::Before)
+        state().races.learn_before(operation);
     return context_status(stream.owner);
 }
 
@@ -76,7 +83,7 @@ CUresult transfer_staged(Call &call, Stream &stream, const Transfer &transfer) {
     OperationPtr before;
     if (CUresult status = submit(stream, std::make_shared<Operation>(), &before))
         return status;
-    if (CUresult status = wait_for(call, stream, before))
+    if (CUresult status = wait_for(call, stream, before, Promise::All))
         return status;
     if (!find_range(transfer.target.address, transfer.span(transfer.target))) // freed meanwhile
         return CUDA_ERROR_INVALID_VALUE;
@@ -97,7 +104,9 @@ CUresult transfer_later(Call &call, Stream &stream, const Transfer &transfer) {
     OperationPtr queued;
     if (CUresult status = submit(stream, copy_operation(transfer, snapshot), &queued))
         return status;
-    return blocks ? wait_for(call, stream, queued) : CUDA_SUCCESS;
+    bool promised = target.side == Side::Pageable || host_to_host;
+    Promise promise = promised ? Promise::All : Promise::Nothing;
+    return blocks ? wait_for(call, stream, queued, promise) : CUDA_SUCCESS;
 }
 
 CUresult transfer_now(Call &call, const Transfer &transfer) {
@@ -113,7 +122,10 @@ CUresult transfer_now(Call &call, const Transfer &transfer) {
     if (CUresult status = submit(*stream, copy_operation(transfer, false), &queued))
         return status;
     bool on_device = target.side == Side::Device && source.side == Side::Device;
-    return on_device && !always_waits ? CUDA_SUCCESS : wait_for(call, *stream, queued);
+    if (on_device && !always_waits)
+        return CUDA_SUCCESS;
+    Promise promise = into_device && !always_waits ? Promise::Before : Promise::All;
+    return wait_for(call, *stream, queued, promise);
 }
 
 } // namespace soft

@@ -43,6 +43,7 @@ CUresult make_wait(CUdeviceptr address, Word value, unsigned flags, OperationPtr
         return CUDA_ERROR_NOT_SUPPORTED;
     operation = std::make_shared<Operation>();
     operation->reads.push_back({address, sizeof(Word)});
+    operation->synchronizes = true;
     operation->condition = [=] {
         return satisfied(__atomic_load_n(word, __ATOMIC_ACQUIRE), value, flags);
     };
@@ -58,6 +59,7 @@ CUresult make_write(CUdeviceptr address, Word value, unsigned flags, OperationPt
         return status;
     operation = std::make_shared<Operation>();
     operation->writes.push_back({address, sizeof(Word)});
+    operation->synchronizes = true;
     operation->action = [=] { __atomic_store_n(word, value, __ATOMIC_RELEASE); };
     return CUDA_SUCCESS;
 }

@@ -123,6 +123,9 @@ class Library:
             self._lib.cudadrvSoftError.restype = ctypes.c_char_p
             self._lib.cudadrvSoftUnsupported.restype = ctypes.c_char_p
             self._lib.cudadrvSoftUnsupported.argtypes = [ctypes.c_ulonglong]
+            self._lib.cudadrvSoftRaces.restype = ctypes.c_ulonglong
+            self._lib.cudadrvSoftRaceText.argtypes = [ctypes.c_ulonglong]
+            self._lib.cudadrvSoftRaceText.restype = ctypes.c_char_p
 
     def __call__(self, name, *arguments):
         return getattr(self._lib, name)(*arguments)
@@ -155,6 +158,13 @@ class Library:
 
     def pending(self):
         return self._lib.cudadrvSoftPending()
+
+    def races(self):
+        count = self._lib.cudadrvSoftRaces()
+        return [self._lib.cudadrvSoftRaceText(index).decode() for index in range(count)]
+
+    def forget_races(self):
+        self._lib.cudadrvSoftForgetRaces()
 
     def counts(self):
         return {kind: self.count(kind) for kind in COUNTED} if self.software else {}

@@ -1,0 +1,206 @@
+#include "race_shadow.h"
+
+#include "race_order.h"
+
+#include <algorithm>
+
+namespace soft {
+namespace {
+
+constexpr size_t max_stripes = 1024; // more are forgotten, the oldest first
+
+template <class Where> void add_conflict(std::vector<RaceConflict> &found, const Where &conflict) {
+    for (const RaceConflict &known : found)
+        if (known.operation == conflict.operation)
+            return;
+    found.push_back(conflict);
+}
+
+// The range by which an operation touches these bytes.
+Range range_of(const Operation &operation, const Range &where, bool writes) {
+    for (const Range &range : writes ? operation.writes : operation.reads)
+        if (range.overlaps(where))
+            return range;
+    return where;
+}
+
+// Replaces those that the new one is ordered after: what races with them races with it, too.
+void add_latest(std::vector<OperationPtr> &operations, const OperationPtr &added,
+                const RaceSettled &settled) {
+    auto old = [&](const OperationPtr &earlier) {
+        return settled(*earlier) || added->mark.after(earlier->mark);
+    };
+    operations.erase(std::remove_if(operations.begin(), operations.end(), old), operations.end());
+    operations.push_back(added);
+}
+
+} // namespace
+
+bool RaceSettled::operator()(const Operation &operation) const {
+    return known && known->at(operation.mark.track->slot) >= operation.mark.tick;
+}
+
+RaceShadow::RaceShadow(const Allocation &allocation)
+    : begin(allocation.begin), bytes(allocation.bytes), host(allocation.host),
+      kind(allocation.kind), id(allocation.id) {}
+
+void RaceShadow::compare(Access &access, const OperationPtr &earlier, const Range &where,
+                         bool writes) {
+    if (earlier == access.operation || access.settled(*earlier) ||
+        access.operation->mark.after(earlier->mark))
+        return;
+    add_conflict(access.conflicts,
+                 RaceConflict{earlier, range_of(*earlier, where, writes), writes});
+}
+
+void RaceShadow::compare_segment(Access &access, uintptr_t start, Segment &segment) {
+    Range where{start, segment.end - start};
+    if (segment.writer)
+        compare(access, segment.writer, where, true);
+    if (access.writes)
+        for (const OperationPtr &reader : segment.readers)
+            compare(access, reader, where, false);
+}
+
+void RaceShadow::compare_stripes(Access &access) {
+    for (size_t i = stripes_.size(); i-- > 0;) {
+        Stripe &stripe = stripes_[i];
+        bool conflicting = access.writes || stripe.writes;
+        bool superseded = access.writes || !stripe.writes;
+        if (conflicting && stripe.range.overlaps(access.range))
+            compare(access, stripe.operation, stripe.range, stripe.writes);
+        bool over = superseded && access.range.covers(stripe.range) &&
+                    access.operation->mark.after(stripe.operation->mark);
+        if (over || access.settled(*stripe.operation))
+            stripes_.erase(stripes_.begin() + i);
+    }
+}
+
+// Makes sure that no segment reaches over an address.
+void RaceShadow::split(uintptr_t at) {
+    auto next = segments_.lower_bound(at);
+    if (next == segments_.begin())
+        return;
+    auto before = std::prev(next);
+    if (before->second.end <= at)
+        return;
+    segments_.emplace_hint(next, at, before->second);
+    before->second.end = at;
+}
+
+void RaceShadow::remember_segments(Access &access) {
+    uintptr_t start = access.range.begin, end = access.range.end();
+    auto segment = segments_.lower_bound(start);
+    if (access.writes) {
+        while (segment != segments_.end() && segment->first < end)
+            segment = segments_.erase(segment);
+        segments_.emplace_hint(segment, start, Segment{end, access.operation, {}});
+        return;
+    }
+    for (; start < end; segment++) {
+        if (segment == segments_.end() || segment->first > start) {
+            uintptr_t gap = segment == segments_.end() ? end : std::min(end, segment->first);
+            segment =
+                segments_.emplace_hint(segment, start, Segment{gap, nullptr, {access.operation}});
+        } else {
+            add_latest(segment->second.readers, access.operation, access.settled);
+        }
+        start = segment->second.end;
+    }
+}
+
+std::vector<RaceConflict> RaceShadow::access(const OperationPtr &operation, const Range &range,
+                                             bool writes, const RaceSettled &settled) {
+    Access access{operation, range, writes, settled, {}};
+    if (range.contiguous()) {
+        split(range.begin);
+        split(range.end());
+    }
+    auto segment = segments_.upper_bound(range.begin);
+    if (segment != segments_.begin())
+        segment--;
+    for (; segment != segments_.end() && segment->first < range.end(); segment++)
+        if (Range{segment->first, segment->second.end - segment->first}.overlaps(range))
+            compare_segment(access, segment->first, segment->second);
+    compare_stripes(access);
+    if (range.contiguous())
+        remember_segments(access);
+    else
+        stripes_.push_back({range, operation, writes});
+    if (stripes_.size() > max_stripes)
+        stripes_.erase(stripes_.begin());
+    if (segments_.size() > sweep_at_)
+        sweep(settled);
+    return std::move(access.conflicts);
+}
+
+void RaceShadow::sweep(const RaceSettled &settled) {
+    for (auto next = segments_.begin(); next != segments_.end();) {
+        Segment &segment = next->second;
+        if (segment.writer && settled(*segment.writer))
+            segment.writer = nullptr;
+        auto &readers = segment.readers;
+        readers.erase(std::remove_if(readers.begin(), readers.end(),
+                                     [&](auto &reader) { return settled(*reader); }),
+                      readers.end());
+        bool empty = !segment.writer && readers.empty();
+        next = empty ? segments_.erase(next) : std::next(next);
+    }
+    sweep_at_ = std::max<size_t>(64, 2 * segments_.size());
+}
+
+std::vector<RaceConflict> RaceShadow::unsettled(const RaceSettled &settled) const {
+    std::vector<RaceConflict> found;
+    auto consider = [&](const OperationPtr &operation, const Range &where, bool writes) {
+        if (!settled(*operation))
+            add_conflict(found,
+                         RaceConflict{operation, range_of(*operation, where, writes), writes});
+    };
+    for (const auto &entry : segments_) {
+        Range where{entry.first, entry.second.end - entry.first};
+        if (entry.second.writer)
+            consider(entry.second.writer, where, true);
+        for (const OperationPtr &reader : entry.second.readers)
+            consider(reader, where, false);
+    }
+    for (const Stripe &stripe : stripes_)
+        consider(stripe.operation, stripe.range, stripe.writes);
+    for (const OperationPtr &user : users_)
+        consider(user, Range{begin, bytes}, !user->writes.empty());
+    return found;
+}
+
+void RaceShadow::use_word(const OperationPtr &operation, const RaceSettled &settled) {
+    for (const auto *ranges : {&operation->reads, &operation->writes})
+        for (const Range &word : *ranges)
+            released_.try_emplace(word.begin);
+    add_latest(users_, operation, settled);
+}
+
+bool RaceShadow::has_word(const Range &range) const {
+    auto word = released_.lower_bound(range.begin);
+    return word != released_.end() && word->first < range.end();
+}
+
+void RaceShadow::release_word(const Range &word, const RaceMark &writer) {
+    RaceClock &clock = released_[word.begin];
+    clock.join(*writer.before);
+    clock.raise(writer.track->slot, writer.tick);
+}
+
+void RaceShadow::acquire_word(const Range &word, RaceClock &clock) const {
+    auto released = released_.find(word.begin);
+    if (released != released_.end())
+        clock.join(released->second);
+    // A copy or fill may have written it, too.
+    for (auto next = segments_.begin(); next != segments_.end() && next->first < word.end();
+         next++) {
+        const OperationPtr &writer = next->second.writer;
+        if (next->second.end > word.begin && writer && writer->progress != Progress::Queued) {
+            clock.join(*writer->mark.before);
+            clock.raise(writer->mark.track->slot, writer->mark.tick);
+        }
+    }
+}
+
+} // namespace soft

@@ -1,0 +1,81 @@
+#include "race_text.h"
+
+#include "race_order.h"
+
+#include <cinttypes>
+#include <cstdio>
+
+namespace soft {
+namespace {
+
+std::string hexadecimal(uint64_t number) {
+    char text[24];
+    std::snprintf(text, sizeof text, "0x%" PRIx64, number);
+    return text;
+}
+
+std::string name_of(Function function) {
+    return function == Function::Count ? "an operation" : info(function).symbol;
+}
+
+std::string stream_of(const RaceTrack &track) {
+    std::string id = "id " + std::to_string(track.id);
+    if (track.legacy)
+        return "the legacy stream, " + id;
+    if (track.per_thread)
+        return "a per-thread stream, " + id;
+    return "stream " + hexadecimal(reinterpret_cast<uintptr_t>(track.handle)) + ", " + id;
+}
+
+std::string operation_text(const Operation &operation) {
+    return name_of(operation.function) + " (operation " + std::to_string(operation.number) +
+           " in " + stream_of(*operation.mark.track) + ")";
+}
+
+std::string memory_text(const RaceShadow &memory) {
+    static const char *const kinds[] = {"device", "stream-ordered", "page-locked", "managed",
+                                        "registered"};
+    return std::string("race on ") + kinds[static_cast<int>(memory.kind)] + " memory " +
+           hexadecimal(memory.begin) + " (allocation " + std::to_string(memory.id) + ", " +
+           std::to_string(memory.bytes) + " bytes): ";
+}
+
+std::string bytes_text(const RaceShadow &memory, const Range &range) {
+    uint64_t from = range.begin - memory.begin, all = range.end() - memory.begin;
+    std::string text = "bytes " + std::to_string(from) + " to " + std::to_string(all);
+    if (!range.contiguous())
+        text += " (" + std::to_string(range.rows) + " rows of " + std::to_string(range.bytes) +
+                ", " + std::to_string(range.pitch) + " apart)";
+    return text;
+}
+
+std::string access_text(const RaceShadow &memory, const Operation &operation, const Range &range,
+                        bool writes) {
+    const char *does = operation.synchronizes ? " uses " : writes ? " writes " : " reads ";
+    return operation_text(operation) + does + bytes_text(memory, range);
+}
+
+} // namespace
+
+std::string race_of_operations(const RaceShadow &memory, const Operation &later, const Range &range,
+                               bool writes, const RaceConflict &earlier) {
+    return memory_text(memory) + access_text(memory, later, range, writes) + ", and " +
+           access_text(memory, *earlier.operation, earlier.range, earlier.writes) +
+           ": neither is ordered after the other";
+}
+
+std::string race_with_host_write(const RaceShadow &memory, const Operation &operation,
+                                 const Range &range, bool writes) {
+    return memory_text(memory) + "the host wrote there, and " +
+           access_text(memory, operation, range, writes) + ": the host did not wait for that";
+}
+
+std::string race_with_free(const RaceShadow &memory, Function free, uint64_t next_operation,
+                           const RaceConflict &user) {
+    return memory_text(memory) + name_of(free) + " frees it (the next operation would be " +
+           std::to_string(next_operation) + "), and " +
+           access_text(memory, *user.operation, user.range, user.writes) +
+           ": the host did not wait for that";
+}
+
+} // namespace soft

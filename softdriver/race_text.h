@@ -1,0 +1,17 @@
+#pragma once
+
+#include "race_shadow.h"
+
+#include <string>
+
+namespace soft {
+
+// Reports in words.
+std::string race_of_operations(const RaceShadow &memory, const Operation &later, const Range &range,
+                               bool writes, const RaceConflict &earlier);
+std::string race_with_host_write(const RaceShadow &memory, const Operation &operation,
+                                 const Range &range, bool writes);
+std::string race_with_free(const RaceShadow &memory, Function free, uint64_t next_operation,
+                           const RaceConflict &user);
+
+} // namespace soft
