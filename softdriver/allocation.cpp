@@ -73,6 +73,8 @@ bool never_host_memory(uintptr_t address) {
 
 CUresult place_device(const Context &context, Device &device, size_t bytes, MemoryKind kind,
                       Allocation *&result) {
+    if (CUresult status = state().settings.faults.strike_allocation(bytes))
+        return status;
     if (!device.arena.reserved() && !device.arena.reserve(state().settings.memory))
         return CUDA_ERROR_OUT_OF_MEMORY;
     uintptr_t address = device.arena.allocate(bytes);
@@ -111,6 +113,8 @@ char *map_fresh(size_t bytes) {
 } // namespace
 
 CUresult allocate_host(const Context &context, size_t bytes, unsigned flags, Allocation *&result) {
+    if (CUresult status = state().settings.faults.strike_allocation(bytes))
+        return status;
     char *address = exceeds_machine(bytes) ? nullptr : map_fresh(bytes);
     if (!address)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -123,6 +127,8 @@ CUresult allocate_host(const Context &context, size_t bytes, unsigned flags, All
 // Where devices take the memory from the host, the driver needs another address for it.
 CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
                           Allocation *&result) {
+    if (CUresult status = state().settings.faults.strike_allocation(bytes))
+        return status;
     if (exceeds_machine(bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     bool concurrent = state().settings.concurrent_managed;

@@ -20,10 +20,10 @@ struct Allocation {
     CUcontext context = nullptr;
     unsigned flags = 0;
     uint64_t id = 0;
-    PoolPtr pool;                     // that stream-ordered memory comes from
-    std::shared_ptr<Managed> managed; // of managed memory
-    bool captured = false;            // belongs to a graph
-    bool sync_memops = false;         // synchronous operations on it always wait
+    PoolPtr pool;                       // that stream-ordered memory comes from
+    std::shared_ptr<Managed> managed;   // of managed memory
+    bool captured = false;              // belongs to a graph
+    bool sync_memops = false;           // synchronous operations on it always wait
     std::shared_ptr<RaceShadow> shadow; // who accesses it, for the race detector
 
     bool on_device() const { return kind == MemoryKind::Device || kind == MemoryKind::Async; }

@@ -55,26 +55,6 @@ bool stateless(Function function) {
     return info(function).needs == Needs::Nothing && function != Function::cuInit;
 }
 
-// The status that a fault imposes on this call, if one does.
-CUresult strike(Function function) {
-    auto &faults = state().settings.faults;
-    for (size_t i = 0; i < faults.size(); i++) {
-        Fault &fault = faults[i];
-        if (fault.function != function || ++fault.seen != fault.nth)
-            continue;
-        CUresult status = fault.status;
-        faults.erase(faults.begin() + i);
-        return status;
-    }
-    return CUDA_SUCCESS;
-}
-
-bool is_sticky(CUresult status) {
-    return status == CUDA_ERROR_ILLEGAL_ADDRESS || status == CUDA_ERROR_LAUNCH_TIMEOUT ||
-           status == CUDA_ERROR_ASSERT || status == CUDA_ERROR_ECC_UNCORRECTABLE ||
-           (status >= CUDA_ERROR_HARDWARE_STACK_ERROR && status <= CUDA_ERROR_LAUNCH_FAILED);
-}
-
 } // namespace
 
 ThreadState &thread_state() {
@@ -118,7 +98,7 @@ CUresult Call::enter(const FunctionInfo &function, Function number) {
     thread = &thread_state();
     thread->function = number;
     driver.races.look();
-    CUresult fault = driver.settings.faults.empty() ? CUDA_SUCCESS : strike(number);
+    CUresult fault = driver.settings.faults.strike_call(number);
     if (!thread->contexts.empty())
         context = thread->contexts.back();
     if (fault != CUDA_SUCCESS) {

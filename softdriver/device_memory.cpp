@@ -60,7 +60,20 @@ SOFT_API(cuMemAllocPitch_v2,
     return cuMemAlloc_v2_body(call, address, bytes);
 }
 
-// Waits for the whole device, except for stream-ordered memory: there it frees under pending work.
+// Whether cuMemFree waits for the device: never for stream-ordered memory. For other device memory
+// drivers do, and promise nothing: the random schedule chooses.
+static bool free_waits(const Allocation &allocation) {
+    bool chooses = state().settings.schedule == Schedule::Random;
+    switch (allocation.kind) {
+    case MemoryKind::Async:
+        return false;
+    case MemoryKind::Device:
+        return !chooses || state().random.below(2);
+    default:
+        return true;
+    }
+}
+
 SOFT_API(cuMemFree_v2, (CUdeviceptr address), (address)) {
     if (CUresult status = refuse_unsafe(*call.thread))
         return status;
@@ -72,7 +85,7 @@ SOFT_API(cuMemFree_v2, (CUdeviceptr address), (address)) {
     if (CUresult status = context_status(allocation->owner))
         return status;
     state().races.freed_by_host(*allocation);
-    if (allocation->kind != MemoryKind::Async) {
+    if (free_waits(*allocation)) {
         Device *device = allocation->device;
         state().scheduler.finish(call.lock, device_targets(*device));
         if (device->sticky)

@@ -104,7 +104,7 @@ SOFT_API(cuEventQuery, (CUevent handle), (handle)) {
     bool done = state().scheduler.poll(call.lock, recorded, event->patience);
     if (done)
         state().races.learn(recorded);
-    return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return done ? context_status(event->owner) : CUDA_ERROR_NOT_READY;
 }
 
 SOFT_API(cuEventSynchronize, (CUevent handle), (handle)) {
@@ -138,6 +138,8 @@ SOFT_API(cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end),
     OperationPtr first = events[0]->recorded, last = events[1]->recorded;
     if (!state().scheduler.poll(call.lock, {first, last}, events[1]->patience))
         return CUDA_ERROR_NOT_READY;
+    if (CUresult status = context_status(events[1]->owner))
+        return status;
     state().races.learn({first, last});
     *milliseconds =
         std::chrono::duration<float, std::milli>(last->finished - first->finished).count();

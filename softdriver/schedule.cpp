@@ -73,6 +73,11 @@ void Scheduler::perform(Lock &lock, const OperationPtr &operation) {
 }
 
 void Scheduler::run(Lock &lock, const OperationPtr &operation) {
+    if (operation->action)
+        if (CUresult status = state().settings.faults.strike_operation()) {
+            lose_device(*operation->stream->owner->device, status); // and drops this, too
+            return;
+        }
     operation->progress = Progress::Running;
     state().races.started(operation);
     if (operation->action) {

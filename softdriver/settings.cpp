@@ -1,64 +1,11 @@
 #include "settings.h"
 
-#include <cerrno>
-#include <cstdlib>
+#include "parse.h"
 
 namespace soft {
 namespace {
 
 constexpr int max_devices = 16;
-constexpr uint64_t max_memory = uint64_t(1) << 40;
-
-bool parse_number(const std::string &text, uint64_t &number, std::string *unit = nullptr) {
-    if (text.empty() || text[0] < '0' || text[0] > '9')
-        return false;
-    char *end = nullptr;
-    errno = 0;
-    number = std::strtoull(text.c_str(), &end, 0);
-    if (unit)
-        *unit = end;
-    return errno == 0 && (unit || *end == 0);
-}
-
-bool parse_size(const std::string &text, uint64_t &bytes) {
-    std::string unit;
-    if (!parse_number(text, bytes, &unit))
-        return false;
-    static const struct {
-        const char *name;
-        int shift;
-    } units[] = {{"", 0}, {"KiB", 10}, {"MiB", 20}, {"GiB", 30}};
-    for (const auto &known : units)
-        if (unit == known.name) {
-            bool fits = bytes <= (max_memory >> known.shift);
-            bytes <<= known.shift;
-            return fits;
-        }
-    return false;
-}
-
-// fault=FUNCTION:NTH:STATUS, or fault=none
-std::string parse_fault(const std::string &text, Settings &settings) {
-    if (text == "none") {
-        settings.faults.clear();
-        return "";
-    }
-    size_t first = text.find(':');
-    size_t second = first == std::string::npos ? first : text.find(':', first + 1);
-    if (second == std::string::npos)
-        return "fault must be FUNCTION:NTH:STATUS or none";
-    std::string name = text.substr(0, first);
-    Function function = find_function(name.c_str());
-    if (function == Function::Count)
-        return "fault names a function that is not implemented: " + name;
-    uint64_t nth = 0, status = 0;
-    if (!parse_number(text.substr(first + 1, second - first - 1), nth) || nth == 0)
-        return "fault needs the number of the call, 1 or more";
-    if (!parse_number(text.substr(second + 1), status) || status == 0 || status > 999)
-        return "fault needs a CUresult from 1 to 999";
-    settings.faults.push_back({function, nth, static_cast<CUresult>(status)});
-    return "";
-}
 
 std::string parse_races(const std::string &value, Settings &settings) {
     static const char *const modes[] = {"off", "record", "print", "abort"};
@@ -99,7 +46,7 @@ std::string parse_one(const std::string &name, const std::string &value, Setting
     } else if (name == "races") {
         return parse_races(value, settings);
     } else if (name == "fault") {
-        return parse_fault(value, settings);
+        return settings.faults.add(value);
     } else {
         return "unknown setting '" + name + "'";
     }

@@ -1,24 +1,15 @@
 #pragma once
 
-#include "functions.h"
+#include "fault.h"
 #include "race_record.h"
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 namespace soft {
 
 enum class Schedule { Eager, Lazy, Random };
-
-// "The nth call of this function, counted from now, returns this status."
-struct Fault {
-    Function function;
-    uint64_t nth;
-    CUresult status;
-    uint64_t seen = 0;
-};
 
 struct Settings {
     Schedule schedule = Schedule::Eager;
@@ -27,7 +18,7 @@ struct Settings {
     size_t memory = size_t(1) << 30;
     bool concurrent_managed = true;
     RaceMode races = RaceMode::Record;
-    std::vector<Fault> faults;
+    Faults faults;
 };
 
 // Applies "name=value,name=value" to settings. Returns why it could not, or an empty text; settings

@@ -157,7 +157,7 @@ SOFT_STREAM_API(cuStreamQuery, (CUstream handle), (handle)) {
     bool done = state().scheduler.poll(call.lock, stream_targets(*stream), stream->patience);
     if (done)
         state().races.learn(awaited);
-    return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return done ? context_status(stream->owner) : CUDA_ERROR_NOT_READY;
 }
 
 SOFT_STREAM_API(cuStreamWaitEvent, (CUstream handle, CUevent event_handle, unsigned flags),

@@ -10,6 +10,7 @@ import pytest
 
 from .captures import Capture
 from .client import Client, Library
+from .race_program import Program
 
 SCHEDULES = ["eager", "lazy", "random"]
 
@@ -88,3 +89,16 @@ def mode(request):
 def capture(client, mode):
     """A stream that is being captured."""
     return Capture(client, mode)
+
+
+@pytest.fixture
+def program(software, schedule):
+    software.configure(f"schedule={schedule},seed=3,fault=none,races=record")
+    with Program(software) as program:
+        program.ok("cuCtxSynchronize")
+        software.forget_races()
+        yield program
+        for gate in program._gates:
+            gate.open()
+        program.ok("cuCtxSynchronize")
+    software.forget_races()

@@ -90,12 +90,14 @@ def test_synchronous_fills_are_legacy_work(client, flags, kind, waits):
 
 
 @pytest.mark.parametrize("kind", ["device", "host", "managed"])
-def test_frees_wait_for_the_device(client, flags, kind):
+def test_frees_wait_for_the_device(client, schedule, flags, kind):
     stream, unrelated = client.stream(flags), getattr(client, kind)(64)
     name = "cuMemFreeHost" if kind == "host" else "cuMemFree_v2"
     gate = client.gate().hold(stream)
     client.forget(name, unrelated)
-    assert blocks(client, gate, name, unrelated)
+    waits = blocks(client, gate, name, unrelated)
+    # That of device memory is no promise: the random schedule chooses.
+    assert waits or (kind == "device" and schedule == "random")
 
 
 def test_free_of_stream_ordered_memory_does_not_wait(client, flags):
