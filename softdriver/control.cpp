@@ -40,7 +40,7 @@ int configure(const char *text) {
     driver.settings = after;
     bool seeded = std::strstr(text ? text : "", "seed=") || after.schedule != before.schedule;
     if (seeded)
-        driver.random = Random(after.seed);
+        driver.start_choosing();
     if (driver.initialised && after.devices != before.devices)
         driver.create_devices();
     driver.scheduler.reconsider();
@@ -132,6 +132,15 @@ extern "C" int cudadrvSoftConfigure(const char *settings) {
         return CUDA_ERROR_NOT_INITIALIZED;
     Lock lock(state().mutex);
     return configure(settings);
+}
+
+extern "C" const char *cudadrvSoftSettings(void) {
+    static thread_local std::string text;
+    if (in_forked_child())
+        return "";
+    Lock lock(state().mutex);
+    text = settings_text(state().settings);
+    return text.c_str();
 }
 
 extern "C" const char *cudadrvSoftError(void) { return last_error.c_str(); }

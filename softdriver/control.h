@@ -4,6 +4,7 @@
 #include "cuda_api.h"
 
 SOFT_EXPORT int cudadrvSoftConfigure(const char *settings);
+SOFT_EXPORT const char *cudadrvSoftSettings(void);
 SOFT_EXPORT const char *cudadrvSoftError(void);
 SOFT_EXPORT unsigned long long cudadrvSoftCount(const char *kind);
 SOFT_EXPORT unsigned long long cudadrvSoftCalls(const char *function);

@@ -3,8 +3,8 @@
 #include "random.h"
 
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
 namespace soft {
@@ -39,6 +39,9 @@ template <class Object> class HandleTable {
             freed_.push_back(handle);
     }
 
+    // From here on, new handles do not depend on what there was before.
+    void forget_freed() { freed_.clear(); }
+
     size_t size() const { return objects_.size(); }
     auto begin() const { return objects_.begin(); }
     auto end() const { return objects_.end(); }
@@ -48,7 +51,7 @@ template <class Object> class HandleTable {
     static constexpr size_t max_freed = 64;
 
     uintptr_t next_;
-    std::unordered_map<uintptr_t, std::shared_ptr<Object>> objects_;
+    std::map<uintptr_t, std::shared_ptr<Object>> objects_; // in an order that a seed can repeat
     std::vector<uintptr_t> freed_;
 };
 

@@ -7,10 +7,13 @@ namespace {
 
 constexpr int max_devices = 16;
 
+// In the order of their enumerations.
+constexpr const char *schedule_names[] = {"eager", "lazy", "random"};
+constexpr const char *race_modes[] = {"off", "record", "print", "abort"};
+
 std::string parse_races(const std::string &value, Settings &settings) {
-    static const char *const modes[] = {"off", "record", "print", "abort"};
     for (int i = 0; i < 4; i++)
-        if (value == modes[i]) {
+        if (value == race_modes[i]) {
             settings.races = static_cast<RaceMode>(i);
             return "";
         }
@@ -73,6 +76,15 @@ std::string apply_settings(const char *text, Settings &settings) {
     }
     settings = changed;
     return "";
+}
+
+std::string settings_text(const Settings &settings) {
+    return std::string("schedule=") + schedule_names[static_cast<int>(settings.schedule)] +
+           ",seed=" + std::to_string(settings.seed) +
+           ",devices=" + std::to_string(settings.devices) +
+           ",memory=" + std::to_string(settings.memory) +
+           ",concurrent_managed=" + (settings.concurrent_managed ? "1" : "0") +
+           ",races=" + race_modes[static_cast<int>(settings.races)];
 }
 
 } // namespace soft

@@ -25,4 +25,7 @@ struct Settings {
 // are only changed when all of the text is good.
 std::string apply_settings(const char *text, Settings &settings);
 
+// The settings as such a text, without the faults.
+std::string settings_text(const Settings &settings);
+
 } // namespace soft

@@ -33,6 +33,14 @@ void State::create_devices() {
     }
 }
 
+void State::start_choosing() {
+    random = Random(settings.seed);
+    contexts.forget_freed();
+    streams.forget_freed();
+    events.forget_freed();
+    graphs.forget_freed();
+}
+
 State &state() {
     static State *immortal = new State;
     return *immortal;

@@ -44,6 +44,8 @@ struct State {
     // For handle tables: handle values are reused under the random schedule.
     Random *reuse() { return settings.schedule == Schedule::Random ? &random : nullptr; }
     void create_devices();
+    // The seed from its start: what is chosen from here on does not depend on what was before.
+    void start_choosing();
 };
 
 State &state();
