@@ -1,10 +1,14 @@
 """Control of the software driver, for tests of programs that use cudadrv.
 
-Everything here needs the software driver (``CUDADRV_DRIVER=software``), and says so when another
-one is loaded. The settings are those of the environment variable ``CUDADRV_SOFTWARE``.
+Everything here needs the software driver (``CUDADRV_DRIVER=software``), and says so with a
+RuntimeError when another one is loaded. The settings are those of the environment variable
+``CUDADRV_SOFTWARE``. Under pytest, the fixtures of cudadrv's plugin do most of this for you: see
+docs/testing.md.
 """
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from cudadrv._library import driver_info
 
@@ -25,6 +29,7 @@ def _library() -> ctypes.CDLL:
         )
     library = ctypes.CDLL(info.path)
     library.cudadrvSoftConfigure.argtypes = [ctypes.c_char_p]
+    library.cudadrvSoftSettings.restype = ctypes.c_char_p
     library.cudadrvSoftError.restype = ctypes.c_char_p
     library.cudadrvSoftCount.argtypes = [ctypes.c_char_p]
     library.cudadrvSoftCount.restype = ctypes.c_ulonglong
@@ -40,13 +45,80 @@ def _library() -> ctypes.CDLL:
     return library
 
 
-def configure(settings: str) -> None:
-    """Change settings at run time, such as ``"schedule=random,seed=7"`` or a ``fault=``.
+def configure(text: str) -> None:
+    """Change settings, until they are changed again.
 
-    Raises ValueError, with the software driver's words, for a setting that cannot be.
+    Parameters
+    ----------
+    text
+        Such as ``"schedule=random,seed=7"``. What it does not name stays as it is. A ``seed=``
+        starts the random choices from the beginning.
+
+    Raises
+    ------
+    ValueError
+        A setting cannot be: the software driver's words. Then nothing has changed.
     """
-    if _library().cudadrvSoftConfigure(settings.encode()):
+    if _library().cudadrvSoftConfigure(text.encode()):
         raise ValueError(_library().cudadrvSoftError().decode())
+
+
+def settings() -> dict[str, str]:
+    """Say which settings are in force, all but the faults."""
+    text = _library().cudadrvSoftSettings().decode()
+    return dict(item.split("=", 1) for item in text.split(",") if item)
+
+
+@contextmanager
+def configured(text: str) -> Iterator[None]:
+    """Change settings for the length of a ``with`` block.
+
+    At its end the settings that it named have their former values again; if it set a fault, there
+    are no faults any more.
+
+    Parameters
+    ----------
+    text
+        As for `configure`.
+
+    Raises
+    ------
+    ValueError
+        A setting cannot be, or, at the end of the block, cannot be changed back (the number of
+        devices, while a context is alive).
+    """
+    former = settings()
+    configure(text)
+    try:
+        yield
+    finally:
+        named = {item.partition("=")[0] for item in text.split(",") if item}
+        back = [f"{name}={former[name]}" for name in former if name in named]
+        configure(",".join([*back, "fault=none"] if "fault" in named else back))
+
+
+def fail(function: str, status: int, *, nth: int = 1) -> None:
+    """Let a call of a driver function fail, once; the driver does nothing in that call.
+
+    Of the plugin's fixtures, each starts and ends without faults. Otherwise
+    ``configure("fault=none")`` takes back those that have not happened yet.
+
+    Parameters
+    ----------
+    function
+        Its exported name, such as ``"cuMemAlloc_v2"``; per-thread variants count as the same.
+    status
+        What the call returns: a `CUresult`, from 1 to 999. A sticky one (700, 719, ...) loses the
+        device: nothing brings its context back in this process.
+    nth
+        Which call from now on, 1 for the next.
+
+    Raises
+    ------
+    ValueError
+        There is no such function, or the status or the number cannot be.
+    """
+    configure(f"fault={function}:{int(nth)}:{int(status)}")
 
 
 def live_objects() -> dict[str, int]:
@@ -76,7 +148,10 @@ def pending() -> int:
 
 
 def drain() -> None:
-    """Run everything that can run."""
+    """Run everything that can run, without waiting for what cannot.
+
+    The program has not waited for anything by that: what is not ordered stays a race.
+    """
     _library().cudadrvSoftDrain()
 
 
