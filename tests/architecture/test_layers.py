@@ -21,7 +21,7 @@ LAYERS = {
         *("_host_buffer", "_host_view", "_locked_buffer", "_unified_buffer"),
     ],
     "launch": ["_module", "_kernel"],
-    "public": ["_bench", "_demo", "_info"],
+    "public": ["_bench", "_demo", "_info", "_watch"],
 }
 LEVEL = {module: level for level, layer in enumerate(LAYERS.values()) for module in layer}
 PUBLIC = len(LAYERS) - 1  # also cudadrv itself, and every module without an underscore

@@ -46,6 +46,7 @@ def test_sdist_has_everything(packed):
         "examples/**/*",
         "tools/**/*",
     ) | {"setup.py", "cuda_header.py", "pyproject.toml", "Makefile", "LICENSE", "README.md"}
+    expected.add("pytest_cudadrv.py")
     assert expected - packed == set()
     assert "cudadrv/py.typed" in packed
 
@@ -60,9 +61,26 @@ def test_wheel_has_the_package_and_nothing_else(shipped):
     binaries = {name for name in shipped if name.endswith(".so")}
     assert {Path(name).name.partition(".")[0] for name in binaries} == modules
     headers = {f"cudadrv/{name}" for name in sources("include/cudadrv/*.h")}
-    published = sources("cudadrv/*.py", "cudadrv/*.pxd", "cudadrv/*.pyi") | {"cudadrv/py.typed"}
+    published = sources("cudadrv/*.py", "cudadrv/*.pxd", "cudadrv/*.pyi", "pytest_cudadrv.py")
+    published.add("cudadrv/py.typed")
     metadata = {name for name in shipped if ".dist-info/" in name}
     assert shipped - binaries - metadata == headers | published
+
+
+def test_pytest_finds_the_plugin(installed, tmp_path):
+    code = (
+        "from importlib.metadata import distribution\n"
+        "for entry in distribution('cudadrv').entry_points:\n"
+        "    print(entry.group, entry.name, entry.load().__file__)"
+    )
+    group, name, path = output(installed, "-I", "-c", code).split()
+    # `pytest_plugins` and `-p` load it by the module's name, and must not load it again.
+    assert (group, name) == ("pytest11", "pytest_cudadrv")
+    assert Path(path).is_relative_to(installed.parents[1])
+    (tmp_path / "test_it.py").write_text("def test(cuda_checked): pass\n")
+    (tmp_path / "conftest.py").write_text("pytest_plugins = ['pytest_cudadrv']\n")
+    ran = output(installed, "-I", "-m", "pytest", "-q", "--rootdir", tmp_path, tmp_path)
+    assert "3 passed" in ran
 
 
 def test_wheel_carries_its_license(shipped):

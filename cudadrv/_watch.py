@@ -1,0 +1,112 @@
+"""What a test leaves behind: the leaks and data races since a moment. For the pytest plugin."""
+
+import gc
+from collections import Counter
+
+from cudadrv import testing
+from cudadrv._device import Device
+from cudadrv._device_buffer import DeviceBuffer
+from cudadrv._library import driver_info
+from cudadrv._memory import LiveBuffer, live_buffers
+from cudadrv._reap import reap
+from cudadrv._stream import Stream
+
+# The software driver's word for what cudadrv calls a kind of memory; foreign memory is not ours.
+COUNTED_AS = {
+    "device": "device",
+    "stream-ordered": "async",
+    "page-locked": "host",
+    "managed": "managed",
+}
+
+_warm: set[Device] = set()
+_first_settings: dict[str, str] = {}
+
+
+def clean_device(schedule: str, seed: int) -> Device:
+    """Device 0 with nothing pending, and the software driver as it was, but for the schedule.
+
+    Raises ContextLostError where an earlier error has lost its context.
+    """
+    device = Device(0)
+    if driver_info().is_software:
+        if not _first_settings:
+            _first_settings.update(testing.settings())
+        text = [f"memory={_first_settings['memory']}", f"races={_first_settings['races']}"]
+        testing.configure(",".join(["fault=none", *text]))
+    _warm_up(device)
+    settle(device)
+    if driver_info().is_software:
+        testing.forget_races()
+        testing.configure(f"schedule={schedule},seed={seed}")
+    return device
+
+
+def settle(device: Device) -> None:
+    """Let all work of the device end, and give back what waited for that."""
+    if driver_info().is_software:
+        testing.configure("fault=none")
+        testing.drain()
+    device.synchronize()
+    reap()
+
+
+def _warm_up(device: Device) -> None:
+    """Make what a context keeps for ever: its streams for blocking calls and for frees."""
+    if device in _warm:
+        return
+    DeviceBuffer(1, stream=Stream())
+    DeviceBuffer(1).fill(0)
+    _warm.add(device)
+
+
+class Watch:
+    """Knows what is there when it is made, and says later what has been added."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.software = driver_info().is_software
+        self._buffers = Counter(live_buffers())
+        self._objects = Counter(testing.live_objects() if self.software else {})
+
+    def races(self) -> list[str]:
+        """The software driver's reports, after it has run all that can run; else none."""
+        if not self.software:
+            return []
+        testing.drain()
+        return testing.races()
+
+    def leaks(self) -> list[str]:
+        """A line for each buffer, and one for each kind of other objects, that has been added.
+
+        On a real driver buffers alone, because it does not count what it has.
+        """
+        settle(self.device)
+        if self._look():
+            gc.collect()  # not for every test: it takes longer than most
+            settle(self.device)
+        return self._look()
+
+    def _look(self) -> list[str]:
+        buffers = Counter(live_buffers()) - self._buffers
+        lines = [_line(buffer, count) for buffer, count in buffers.items()]
+        if self.software:
+            objects = Counter(testing.live_objects()) - self._objects
+            for buffer, count in buffers.items():
+                objects[COUNTED_AS.get(buffer.kind, "")] -= count
+            lines += [_others(kind, count) for kind, count in objects.items() if count > 0]
+        return lines
+
+
+def _line(buffer: LiveBuffer, count: int) -> str:
+    times = "" if count == 1 else f"{count} times "
+    return (
+        f"{times}{buffer.label}, {buffer.nbytes} bytes of {buffer.kind} memory, "
+        f"made at {buffer.site}"
+    )
+
+
+def _others(kind: str, count: int) -> str:
+    if kind.endswith("s"):
+        return f"{count} {kind if count > 1 else kind[:-1]}"
+    return f"{count} pieces of {kind} memory that no buffer holds"

@@ -1,0 +1,340 @@
+"""pytest plugin of cudadrv: tests of CUDA code, with or without a GPU. See docs/testing.md.
+
+It is a module beside the package, so that pytest can load it without importing cudadrv: a project
+that does not use it pays nothing, and nothing is changed in it.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import pytest
+
+if TYPE_CHECKING:
+    from cudadrv import Device
+    from cudadrv._watch import Watch
+
+SCHEDULES = ("eager", "lazy", "random")
+REAL = "cuda"  # the "schedule" of a real driver
+MARKERS = {
+    "cuda_gpu": "needs a real GPU; skipped on the software driver",
+    "cuda_software": "needs the software driver; skipped on a real one",
+    "cuda_allow(what, ...)": 'does "leaks" or "races" on purpose, for which it does not fail',
+}
+MARKER_NAMES = tuple(marker.partition("(")[0] for marker in MARKERS)
+ALLOWED = {"leaks", "races"}
+
+
+class Choice(NamedTuple):
+    """What the options, the environment and the settings ask for."""
+
+    driver: str
+    schedules: tuple[str, ...]
+    seed: int
+    require_gpu: bool
+    stated: bool  # somebody asked for a driver, a schedule or a seed
+
+    def describe(self) -> str:
+        if self.driver == "software":
+            schedules = ",".join(self.schedules)
+            return f"cudadrv: software driver, schedule={schedules} seed={self.seed}"
+        return (
+            f"cudadrv: driver {self.driver} (on a real one, leaked buffers are found; "
+            "other leaks and races are not)"
+        )
+
+
+CHOICE = pytest.StashKey[Choice]()
+FORMER_DRIVER = pytest.StashKey[str | None]()
+USED = pytest.StashKey[bool]()
+LOST_IN = pytest.StashKey[str]()
+SCHEDULE = pytest.StashKey[str]()
+WATCH = pytest.StashKey["Watch"]()
+FAILED = pytest.StashKey[bool]()
+RACED = pytest.StashKey[bool]()
+
+
+# ---- options ----
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("cudadrv", "cudadrv: CUDA code, with or without a GPU")
+    texts = {
+        "driver": "software, cuda (the system's libcuda.so.1), auto, or the path of a driver; "
+        "default: CUDADRV_DRIVER, or else software",
+        "schedule": "eager, lazy, random, several with commas between, or all: each test runs "
+        "under each; of the software driver; default: all",
+        "seed": "a number, or random for another one in each run; of the software driver; "
+        "default: 1",
+    }
+    for name, text in texts.items():
+        metavar = {"driver": "software|cuda|PATH", "schedule": "NAME", "seed": "N"}[name]
+        group.addoption(f"--cuda-{name}", metavar=metavar, help=text)
+        parser.addini(f"cuda_{name}", f"default of --cuda-{name}")
+    group.addoption(
+        "--cuda-require-gpu",
+        action="store_true",
+        help="tests that need a GPU fail where there is none; also by CUDADRV_REQUIRE_GPU=1",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for marker, text in MARKERS.items():
+        config.addinivalue_line("markers", f"{marker}: {text}")
+    choice = config.stash[CHOICE] = _choose(config)
+    config.stash[FORMER_DRIVER] = os.environ.get("CUDADRV_DRIVER")
+    if choice.stated:
+        _use(config)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    former = config.stash.get(FORMER_DRIVER, None)
+    if former is not None:
+        os.environ["CUDADRV_DRIVER"] = former
+    elif config.stash.get(USED, False):
+        os.environ.pop("CUDADRV_DRIVER", None)
+
+
+def _choose(config: pytest.Config) -> Choice:
+    def asked(name: str) -> str | None:
+        return config.getoption(f"cuda_{name}") or config.getini(f"cuda_{name}") or None
+
+    require = config.getoption("cuda_require_gpu") or os.environ.get("CUDADRV_REQUIRE_GPU") == "1"
+    driver = (
+        config.getoption("cuda_driver")
+        or os.environ.get("CUDADRV_DRIVER")
+        or ("cuda" if require else None)
+        or config.getini("cuda_driver")
+    )
+    if driver and driver not in ("software", "cuda", "auto") and os.sep not in driver:
+        _refuse("driver", driver, "software, cuda, auto, or a path with a '/' in it")
+    schedule = asked("schedule")
+    schedules = tuple((schedule or "all").replace("all", ",".join(SCHEDULES)).split(","))
+    if not set(schedules) <= set(SCHEDULES):
+        _refuse("schedule", schedule, "all, or some of eager,lazy,random")
+    seed = asked("seed")
+    if seed == "random":
+        import secrets
+
+        told = getattr(config, "workerinput", {}).get("cuda_seed")
+        seed = str(secrets.randbelow(2**32)) if told is None else str(told)
+    if seed and not (seed.isascii() and seed.isdigit() and int(seed) < 2**64):
+        _refuse("seed", seed, "random, or a number from 0 to 2**64-1")
+    return Choice(
+        driver or "software",
+        tuple(dict.fromkeys(schedules)),
+        int(seed or 1),
+        bool(require),
+        bool(driver or schedule or seed),
+    )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """A worker of pytest-xdist does not draw a seed of its own."""
+    node.workerinput["cuda_seed"] = node.config.stash[CHOICE].seed
+
+
+def _refuse(name: str, value: str | None, expected: str) -> NoReturn:
+    raise pytest.UsageError(f"--cuda-{name} (or cuda_{name}) is {value!r}; must be {expected}")
+
+
+def _use(config: pytest.Config) -> None:
+    """Choose the driver, for this process and those that tests start."""
+    os.environ["CUDADRV_DRIVER"] = config.stash[CHOICE].driver
+    config.stash[USED] = True
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    choice = config.stash[CHOICE]
+    return choice.describe() if choice.stated else None
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> str | None:
+    choice = config.stash[CHOICE]
+    told = choice.stated or not config.stash.get(USED, False)
+    return None if told else choice.describe()
+
+
+# ---- which tests, and how often ----
+
+
+def _is_real(config: pytest.Config) -> bool:
+    """Whether tests run on a real driver. One that is not named is opened to see that."""
+    driver = config.stash[CHOICE].driver
+    if driver in ("software", "cuda"):
+        return driver == "cuda"
+    from cudadrv import CudaError, driver_info
+
+    _use(config)
+    try:
+        return not driver_info().is_software
+    except (CudaError, ValueError) as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "cuda_schedule" not in metafunc.fixturenames:
+        return
+    for mark in metafunc.definition.iter_markers("parametrize"):
+        if "cuda_schedule" in str(mark.args[:1]):
+            return  # the test chooses
+    schedules = metafunc.config.stash[CHOICE].schedules
+    if _is_real(metafunc.config):
+        schedules = (REAL,)
+    elif metafunc.definition.get_closest_marker("cuda_gpu"):
+        schedules = schedules[:1]  # skipped once is enough
+    metafunc.parametrize("cuda_schedule", schedules, indirect=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    used = False
+    for item in items:
+        used = used or "cuda_schedule" in getattr(item, "fixturenames", ())
+        used = used or any(item.get_closest_marker(name) for name in MARKER_NAMES)
+        for mark in item.iter_markers("cuda_allow"):
+            if not mark.args or mark.kwargs or not ALLOWED.issuperset(mark.args):
+                raise pytest.UsageError(
+                    f'{item.nodeid}: cuda_allow takes "leaks", "races" or both, not {mark.args}'
+                )
+    if used:
+        _use(config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    gpu, software = map(item.get_closest_marker, ("cuda_gpu", "cuda_software"))
+    if not gpu and not software:
+        return
+    real = _is_real(item.config)
+    if gpu and not real:
+        words = "cuda_gpu: needs a real GPU, and this is the software driver"
+        if item.config.stash[CHOICE].require_gpu:
+            pytest.fail(f"{words}, which was forbidden (CUDADRV_REQUIRE_GPU)", pytrace=False)
+        pytest.skip(f"{words} (--cuda-driver=cuda)")
+    if software and real:
+        pytest.skip("cuda_software: needs the software driver, and this is a real one")
+
+
+# ---- fixtures ----
+
+
+@pytest.fixture
+def cuda_schedule(request: pytest.FixtureRequest) -> str:
+    """The name of the schedule that this test runs under, or "cuda" on a real driver.
+
+    Parametrize a test with it (``indirect=True``) that is about some schedules only.
+    """
+    if _is_real(request.config):
+        return REAL
+    return str(getattr(request, "param", request.config.stash[CHOICE].schedules[0]))
+
+
+@pytest.fixture
+def cuda_device(request: pytest.FixtureRequest, cuda_schedule: str) -> Iterator[Device]:
+    """Device 0 in a clean state: nothing pending; schedule and seed set, no faults, no races.
+
+    Processes that the test starts get the same driver, schedule and seed by their environment.
+    """
+    from cudadrv import ContextLostError, _watch, driver_info
+
+    config, node = request.config, request.node
+    if driver_info().is_software != (cuda_schedule != REAL):
+        pytest.fail(
+            f"{driver_info().path} was opened before pytest had chosen "
+            f"{config.stash[CHOICE].driver}: a module used the device when it was imported. "
+            "Say which driver with --cuda-driver or cuda_driver.",
+            pytrace=False,
+        )
+    seed = config.stash[CHOICE].seed
+    node.stash[SCHEDULE] = cuda_schedule
+    settings = f"schedule={cuda_schedule},seed={seed}"
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            device = _watch.clean_device(cuda_schedule, seed)
+            if cuda_schedule != REAL:
+                others = os.environ.get("CUDADRV_SOFTWARE", "")
+                patch.setenv("CUDADRV_SOFTWARE", ",".join(filter(None, (others, settings))))
+            yield device
+            _watch.settle(device)
+    except ContextLostError as error:
+        first = config.stash.setdefault(LOST_IN, node.nodeid)
+        error.add_note(f"It was lost in {first}; nothing brings it back in this process.")
+        raise
+
+
+@pytest.fixture
+def cuda_checked(request: pytest.FixtureRequest, cuda_device: Device) -> Iterator[Device]:
+    """As `cuda_device`; fails the test for what it leaks and, on the software driver, for races.
+
+    Leaks are what has been added by the end of the test and of the fixtures that were set up after
+    this one. They are not looked for when the test failed, whose traceback keeps its variables.
+    """
+    from cudadrv._watch import Watch
+
+    node = request.node
+    node.stash[FAILED] = node.stash[RACED] = False
+    watch = node.stash[WATCH] = Watch(cuda_device)
+    yield cuda_device
+    del node.stash[WATCH]
+    problems = []
+    if not node.stash[FAILED]:
+        problems = _races(node, watch)
+        if "leaks" not in _allowed(node):
+            problems += ["leaked: " + leak for leak in _leaks(node, watch)]
+    if problems:
+        pytest.fail("\n".join(problems), pytrace=False)
+
+
+def _allowed(item: pytest.Item) -> set[str]:
+    return {word for mark in item.iter_markers("cuda_allow") for word in mark.args}
+
+
+def _leaks(item: pytest.Item, watch: Watch) -> list[str]:
+    leaks = watch.leaks()
+    if leaks and isinstance(item, pytest.Function):
+        item.funcargs.clear()  # values of fixtures that have ended: pytest keeps them a bit longer
+        leaks = watch.leaks()
+    return leaks
+
+
+def _races(item: pytest.Item, watch: Watch) -> list[str]:
+    return [] if "races" in _allowed(item) else watch.races()
+
+
+# ---- results ----
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """A race fails the test itself, so that `xfail` works for it."""
+    yield
+    watch = item.stash.get(WATCH, None)
+    if watch is not None and (races := _races(item, watch)):
+        item.stash[RACED] = True
+        pytest.fail("\n".join(races), pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if call.excinfo is None:
+        return report
+    item.stash[FAILED] = True
+    schedule = item.stash.get(SCHEDULE, REAL)
+    if not report.failed or schedule == REAL:
+        return report
+    watch = item.stash.get(WATCH, None)
+    # A test may have failed because of a race; one that failed for it has told that.
+    told = call.when != "call" or item.stash.get(RACED, False)
+    lines = [] if watch is None or told else _races(item, watch)
+    choice = item.config.stash[CHOICE]
+    options = f"--cuda-driver={choice.driver} --cuda-schedule={schedule} --cuda-seed={choice.seed}"
+    lines.append(f"again: pytest {shlex.quote(item.nodeid)} {options}")
+    report.sections.append(("cudadrv", "\n".join(lines)))
+    return report
