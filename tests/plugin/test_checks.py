@@ -1,0 +1,267 @@
+"""What `cuda_device` and `cuda_checked` do before a test and find after it."""
+
+import pytest
+
+RACE = """
+def race(wait=False):
+    source, target = cu.LockedBuffer.zeros(64, name="source"), cu.DeviceBuffer(64)
+    with cu.Stream() as stream, cu.ordering("unchecked"):
+        target.copy_from_async(source, stream)
+        if wait:
+            stream.synchronize()
+        source[:] = 1
+        stream.synchronize()
+"""
+WRITE_AND_READ = "*race on page-locked memory*the host wrote there*cuMemcpyHtoDAsync_v2*reads*"
+
+
+def test_a_leak_fails_with_its_name_and_line(run):
+    text = """
+kept = []
+
+def test_leak(cuda_checked):
+    kept.append(cu.DeviceBuffer(8, name="forgotten"))
+    kept.extend([cu.Stream(), cu.Stream()])
+
+def test_next(cuda_checked):
+    pass
+
+def test_unchecked(cuda_device):
+    kept.append(cu.DeviceBuffer(8))
+"""
+    result = run(text, "--cuda-schedule=lazy")
+    result.assert_outcomes(passed=3, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "leaked: DeviceBuffer 'forgotten', 8 bytes of device memory, made at *.py:7",
+            "leaked: 2 streams",
+            "again: pytest *::test_leak?lazy?' --cuda-driver=software --cuda-schedule=lazy"
+            " --cuda-seed=1",
+        ]
+    )
+
+
+def test_every_kind_of_memory_is_named(run):
+    text = """
+kept = []
+
+def test_leak(cuda_checked):
+    kept.append(stream := cu.Stream())
+    kept.append(cu.DeviceBuffer(8, name="a", stream=stream))
+    kept.extend([cu.LockedBuffer(8, name="b"), cu.UnifiedBuffer(8, name="c"), stream.record()])
+    kept.extend(cu.DeviceBuffer(8, name="d") for _ in range(3))
+"""
+    result = run(text, "--cuda-schedule=eager")
+    leaks = [line for line in result.outlines if line.startswith("leaked: ")]
+    expected = ["3 times DeviceBuffer 'd'", "'c'", "'b'", "'a'", "1 stream", "1 event"]
+    assert len(leaks) == len(expected), leaks
+    assert all(word in line for word, line in zip(expected, leaks, strict=True)), leaks
+
+
+def test_memory_of_others_is_counted(run):
+    text = """
+import ctypes
+
+def test_leak(cuda_checked):
+    library = ctypes.CDLL(cu.driver_info().path)
+    address = ctypes.c_uint64()
+    with cuda_checked:
+        assert library.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(64)) == 0
+"""
+    result = run(text, "--cuda-schedule=eager")
+    result.stdout.fnmatch_lines(["leaked: 1 pieces of device memory that no buffer holds"])
+
+
+def test_what_fixtures_hold_is_theirs(run):
+    text = """
+@pytest.fixture(scope="module")
+def pool():
+    return cu.DeviceBuffer(64)
+
+@pytest.fixture
+def before():
+    return cu.DeviceBuffer(64), cu.Stream()
+
+@pytest.fixture
+def after(cuda_checked):
+    buffer, stream = cu.DeviceBuffer(64), cu.Stream()
+    token = buffer.fill_async(0, stream)
+    return token, stream.record(), buffer
+
+def test(before, cuda_checked, after, pool):
+    before[0].fill_async(1, before[1])
+
+def test_cycle(cuda_checked):
+    cycle = [cu.DeviceBuffer(64)]
+    cycle.append(cycle)
+"""
+    run(text).assert_outcomes(passed=6)
+
+
+def test_a_failed_test_is_not_accused_of_leaks(run):
+    text = """
+def test_fails(cuda_checked):
+    buffer = cu.DeviceBuffer(8)
+    assert 0
+
+@pytest.mark.xfail
+def test_fails_as_expected(cuda_checked):
+    buffer = cu.DeviceBuffer(8)
+    assert 0
+
+def test_next(cuda_checked):
+    pass
+"""
+    result = run(text, "--cuda-schedule=random")
+    result.assert_outcomes(passed=1, failed=1, xfailed=1)
+
+
+@pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])
+def test_a_race_fails_the_test(run, schedule):
+    text = RACE + (
+        "def test_race(cuda_checked): race()\n"
+        "def test_next(cuda_checked): race(wait=True)\n"
+        "def test_unchecked(cuda_device): race()\n"
+        "def test_last(cuda_checked): pass\n"
+    )
+    result = run(text, f"--cuda-schedule={schedule}")
+    result.assert_outcomes(passed=3, failed=1)
+    result.stdout.fnmatch_lines(
+        [WRITE_AND_READ, f"again: pytest *::test_race?{schedule}?' *=software *={schedule} *=1"]
+    )
+
+
+def test_a_race_of_work_that_is_still_queued(run):
+    text = """
+def test_race(cuda_checked):
+    buffer = cu.DeviceBuffer(64)
+    one, two = cu.Stream(), cu.Stream()
+    with cu.ordering("unchecked"):
+        buffer.fill_async(1, one)
+        buffer.fill_async(2, two)
+"""
+    result = run(text)
+    result.assert_outcomes(failed=3)
+    result.stdout.fnmatch_lines(["race on device memory *cuMemsetD8Async*cuMemsetD8Async*"])
+
+
+def test_a_race_while_fixtures_end(run):
+    text = (
+        RACE
+        + """
+@pytest.fixture
+def late(cuda_checked):
+    yield
+    race()
+
+def test(late):
+    pass
+"""
+    )
+    result = run(text, "--cuda-schedule=lazy")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines([WRITE_AND_READ])
+
+
+def test_a_race_is_told_to_a_test_that_fails_otherwise(run):
+    result = run(RACE + "def test(cuda_checked):\n    race()\n    assert 0, 'other'\n")
+    result.assert_outcomes(failed=3)
+    result.stdout.fnmatch_lines(["*AssertionError: other*", WRITE_AND_READ, "again: *"])
+
+
+def test_every_test_of_a_project_can_be_checked(run):
+    text = RACE + "def test(): race()\nclass TestAll:\n    def test(self): race()\n"
+    run(text, ini="usefixtures = cuda_checked").assert_outcomes(failed=6)
+
+
+def test_unittest_is_checked_too(run):
+    text = RACE + (
+        "import unittest\n"
+        "@pytest.mark.usefixtures('cuda_checked')\n"
+        "class TestRace(unittest.TestCase):\n"
+        "    def test(self): race()\n"
+    )
+    run(text).assert_outcomes(failed=1)
+
+
+def test_the_state_at_the_start_is_the_same(run):
+    """Whatever the test before did to the driver."""
+    text = """
+from cudadrv import testing
+
+ends = []
+
+def test_spoils(cuda_device):
+    stream, buffer = cu.Stream(), cu.DeviceBuffer(64)
+    buffer.fill_async(1, stream)
+    testing.configure("schedule=lazy,seed=99,races=off,memory=1MiB")
+    testing.fail("cuMemAlloc_v2", 2)
+    ends.append((stream, buffer))
+
+def test_starts_clean(cuda_device, cuda_schedule):
+    assert testing.pending() == 0
+    assert testing.settings() == {
+        "schedule": cuda_schedule, "seed": "1", "devices": "1", "memory": str(1 << 30),
+        "concurrent_managed": "1", "races": "record",
+    }
+    cu.DeviceBuffer(8)
+"""
+    run(text).assert_outcomes(passed=6)
+
+
+def test_a_seed_repeats_what_a_test_did(run, pytester):
+    text = """
+from cudadrv import testing
+
+def work():
+    streams = [cu.Stream() for _ in range(4)]
+    buffers = [cu.LockedBuffer.zeros(8) for _ in streams]
+    order = []
+    for _ in range(5):
+        for buffer, stream in zip(buffers, streams):
+            with cu.ordering("wait"):
+                buffer.fill_async(1, stream)
+            order.append(testing.pending())
+    return order
+
+def test_one(cuda_checked):
+    print("ran", work())
+
+def test_other(cuda_checked):
+    print("ran", work())
+"""
+
+    def orders(*options):
+        lines = run(text, "-s", "--cuda-schedule=random", *options).outlines
+        return [line.partition("ran ")[2] for line in lines if "ran " in line]
+
+    one, other = orders("--cuda-seed=5")
+    assert one == other
+    assert orders("--cuda-seed=5", "-k", "other") == [one]
+    assert orders("--cuda-seed=6") != [one, one]
+
+
+def test_a_lost_context_is_told_to_the_tests_after_it(run):
+    text = """
+from cudadrv import testing
+
+def test_loses(cuda_checked):
+    testing.fail("cuStreamSynchronize", 700)
+    testing.fail("cuStreamQuery", 700)
+    with pytest.raises(cu.ContextLostError):
+        cu.Stream().synchronize()
+
+def test_next(cuda_checked):
+    pass
+"""
+    result = run(text, "--cuda-schedule=lazy")
+    result.assert_outcomes(passed=1, errors=2)
+    lost = "*It was lost in *::test_loses?lazy?; nothing brings it back in this process."
+    result.stdout.fnmatch_lines(["*at setup of test_next*", lost], consecutive=False)
+
+
+def test_a_driver_that_was_opened_too_early(run, pytester):
+    """Not seen before the device is used; with a driver that was named, it does not happen."""
+    pytester.makeconftest("import cudadrv as cu\ncu.Device.count()")
+    text = "def test(cuda_device): assert cu.driver_info().is_software"
+    run(text, "--cuda-driver=software").assert_outcomes(passed=3)

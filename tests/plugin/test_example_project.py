@@ -1,0 +1,45 @@
+"""The example project: its tests do what they say, on every schedule."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = ROOT / "examples" / "testing_project"
+
+
+def run(*options: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    for name in ("CUDADRV_DRIVER", "CUDADRV_SOFTWARE", "CUDADRV_REQUIRE_GPU"):
+        environment.pop(name, None)
+    command = [sys.executable, "-m", "pytest", "-p", "pytest_cudadrv", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, "-W", "error", *options],
+        cwd=PROJECT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return done.stdout + done.stderr
+
+
+def test_its_tests_pass_and_its_bugs_are_found():
+    output = run()
+    assert " 12 passed, 1 skipped, 4 xfailed in " in output, output
+
+
+@pytest.mark.parametrize("seed", ["2", "3", "4"])
+def test_with_other_seeds_too(seed):
+    output = run(f"--cuda-seed={seed}", "--cuda-schedule=random")
+    assert " 4 passed, 1 skipped, 2 xfailed in " in output, output
+
+
+def test_its_bugs_look_as_documented():
+    output = run("--runxfail", "-k", "test_race or test_too_early", "--cuda-schedule=lazy")
+    assert " 2 failed, " in output, output
+    assert "the host wrote there, and cuMemcpyHtoDAsync_v2" in output
+    assert "assert 3 == 5" in output

@@ -1,0 +1,100 @@
+"""The markers: what needs a GPU, what needs the software driver, what is allowed."""
+
+import pytest
+
+GPU = """
+@pytest.mark.cuda_gpu
+def test_gpu(cuda_device): pass
+
+@pytest.mark.cuda_gpu
+def test_without_fixtures(): pass
+
+@pytest.mark.cuda_software
+def test_software(cuda_device): pass
+"""
+ALLOW = """
+kept = []
+
+@pytest.mark.cuda_allow({allowed})
+def test(cuda_checked):
+    kept.append(cu.DeviceBuffer(64))
+    source, target = cu.LockedBuffer.zeros(64), cu.DeviceBuffer(64)
+    with cu.Stream() as stream, cu.ordering("unchecked"):
+        target.copy_from_async(source, stream)
+        source[:] = 1
+        stream.synchronize()
+"""
+
+
+def test_gpu_tests_are_skipped_once_with_a_reason(run):
+    result = run(GPU, "-rs", "--strict-markers")
+    result.assert_outcomes(passed=3, skipped=2)
+    result.stdout.fnmatch_lines(["SKIPPED*needs a real GPU*(--cuda-driver=cuda)"])
+
+
+@pytest.mark.parametrize("how", ["option", "environment"])
+def test_a_missing_gpu_can_be_a_failure(run, monkeypatch, how):
+    options = ["--cuda-driver=software"]
+    if how == "option":
+        options.append("--cuda-require-gpu")
+    else:
+        monkeypatch.setenv("CUDADRV_REQUIRE_GPU", "1")
+    result = run(GPU, *options)
+    result.assert_outcomes(passed=3, errors=2)
+    result.stdout.fnmatch_lines(["cuda_gpu: needs a real GPU*forbidden*"])
+
+
+def test_who_requires_a_gpu_gets_the_real_driver(run):
+    """Not the project's usual choice, on which everything would pass."""
+    ini = "cuda_driver = software"
+    result = run("import os\ndef test(): print(os.environ['CUDADRV_DRIVER'])", "-s",
+                 "--cuda-require-gpu", ini=ini)  # fmt: skip
+    result.stdout.fnmatch_lines(["cudadrv: driver cuda (on a real one, leaked buffers*", "*cuda"])
+
+
+def test_the_real_driver_has_no_schedules(run):
+    result = run(GPU, "--cuda-driver=cuda", "--collect-only", "-q")
+    result.stdout.fnmatch_lines(["*::test_gpu?cuda?", "*::test_without_fixtures", "*?cuda?"])
+
+
+@pytest.mark.parametrize(
+    ("allowed", "outcomes"),
+    [
+        ('"leaks", "races"', {"passed": 1}),
+        ('"races"', {"passed": 1, "errors": 1}),
+        ('"leaks"', {"failed": 1}),
+    ],
+)
+def test_what_is_allowed_does_not_fail(run, allowed, outcomes):
+    result = run(ALLOW.format(allowed=allowed), "--cuda-schedule=eager")
+    result.assert_outcomes(**outcomes)
+
+
+@pytest.mark.parametrize("allowed", ["", '"leak"', "races=True"])
+def test_other_words_are_refused(run, allowed):
+    result = run(ALLOW.format(allowed=allowed))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(['*::test*cuda_allow takes "leaks", "races" or both, not *'])
+
+
+def test_a_race_can_be_an_expected_failure(run):
+    text = ALLOW.format(allowed='"leaks"').replace("@", "@pytest.mark.xfail(strict=True)\n@", 1)
+    run(text).assert_outcomes(xfailed=3)
+
+
+def test_a_test_can_choose_its_schedules(run):
+    text = """
+@pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
+def test(cuda_checked, cuda_schedule):
+    assert cuda_schedule == "lazy"
+"""
+    run(text, "--cuda-schedule=eager,random").assert_outcomes(passed=1)
+
+
+def test_fixtures_that_are_asked_for_while_a_test_runs(run):
+    text = """
+def test(request):
+    assert request.getfixturevalue("cuda_checked").ordinal == 0
+    assert request.getfixturevalue("cuda_schedule") == "random"
+"""
+    run(text, "--cuda-schedule=random", "--cuda-driver=software").assert_outcomes(passed=1)
