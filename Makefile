@@ -3,10 +3,10 @@
 # Each does its own set-up in a virtual environment (VENV) and needs Python 3.11 or newer with its
 # headers, a C and a C++ compiler, and make. No CUDA toolkit, no GPU. PYTHON chooses the Python,
 # ARGS is passed on:
-#     make test ARGS="--driver=cuda -k copy"
+#     make test ARGS="--cuda-driver=cuda -k copy"
 #
 # With no network, where the requirements (pyproject.toml) are installed in the system's Python:
-#     python3 setup.py build_ext --inplace && python3 -m pytest --driver=cuda
+#     python3 setup.py build_ext --inplace && python3 -m pytest --cuda-driver=cuda
 
 VENV ?= .venv
 ARGS ?=

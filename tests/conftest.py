@@ -1,7 +1,6 @@
-"""Two drivers, one suite: which one tests run on, under which schedules, and that none leaks."""
+"""What the tests share: the driver, streams, something that holds them, other processes."""
 
 import ctypes
-import gc
 import os
 import signal
 import subprocess
@@ -13,112 +12,35 @@ from pathlib import Path
 
 import pytest
 
-SCHEDULES = ("eager", "lazy", "random")
+pytest_plugins = ["pytest_cudadrv", "pytester"]
+
 collect_ignore = ["external"]  # has an environment of its own: make external
 HERE = Path(__file__).parent
 # These need no driver, or start their own.
 WITHOUT_DRIVER = (
-    *(
-        "architecture",
-        "conformance",
-        "docs",
-        "loading",
-        "ownership",
-        "packaging",
-        "softdriver",
-        "typing",
-    ),
+    *("architecture", "conformance", "docs", "external", "loading", "ownership", "packaging"),
+    *("plugin", "softdriver", "typing"),
 )
 
 
-def pytest_addoption(parser):
-    parser.addoption(
-        "--driver",
-        choices=("software", "cuda"),
-        default="software",
-        help="run on the software driver (default) or on the system's libcuda.so.1",
-    )
-
-
-def pytest_configure(config):
-    os.environ["CUDADRV_DRIVER"] = config.getoption("--driver")
+def pytest_configure():
     os.environ.pop("CUDADRV_SOFTWARE", None)
     # A job in the background of a shell ignores Ctrl-C, and so would every test of it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(config, items):
-    real = config.getoption("--driver") == "cuda"
-    absent = "software_only" if real else "gpu"
-    skip = pytest.mark.skip(reason=f"{absent}: not on the {'real' if real else 'software'} driver")
-    for item in items:
-        if item.get_closest_marker(absent):
-            if absent == "gpu" and os.environ.get("CUDADRV_REQUIRE_GPU") == "1":
-                pytest.exit("CUDADRV_REQUIRE_GPU=1 and the driver is the software driver", 1)
-            item.add_marker(skip)
-
-
-def pytest_generate_tests(metafunc):
-    folder = Path(metafunc.module.__file__).relative_to(HERE).parts[0]
-    if folder not in WITHOUT_DRIVER:
-        metafunc.fixturenames.append("driver")
-        real = metafunc.config.getoption("--driver") == "cuda"
-        metafunc.parametrize("driver", ["cuda"] if real else SCHEDULES, indirect=True)
+def pytest_collectstart(collector):
+    """Every other test uses `driver`, also where nobody names it."""
+    if isinstance(collector, pytest.Module):
+        folder = collector.path.relative_to(HERE).parts[0]
+        if folder not in WITHOUT_DRIVER:
+            collector.add_marker(pytest.mark.usefixtures("driver"))
 
 
 @pytest.fixture
-def driver(request) -> Iterator[str]:
-    """The driver, in a clean state: its schedule's name, or "cuda". Fails a test that leaks."""
-    import cudadrv as cu
-
-    device = cu.Device(0)
-    _warm(device)
-    if request.param == "cuda":
-        before = len(cu.live_buffers())
-        yield request.param
-        _settle(device)
-        assert len(cu.live_buffers()) == before, f"leaked: {cu.memory_report()}"
-        return
-
-    from cudadrv import testing
-
-    testing.configure(f"schedule={request.param},seed=7,fault=none")
-    before = testing.live_objects()
-    yield request.param
-    testing.configure("fault=none")
-    _settle(device)
-    if not request.node.get_closest_marker("leaks"):
-        after = testing.live_objects()
-        assert after == before, f"leaked: {before} became {after}. {cu.memory_report()}"
-
-
-@pytest.fixture(autouse=True)
-def _on_the_driver(request) -> None:
-    """Use `driver` in every test that it is parametrized for, also where nobody names it.
-
-    Pytest drops it from tests with parameters of their own.
-    """
-    if "driver" in getattr(getattr(request.node, "callspec", None), "params", ()):
-        request.getfixturevalue("driver")
-
-
-def _warm(device) -> None:
-    """Make what a context keeps for ever: its streams for blocking calls and for frees."""
-    import cudadrv as cu
-
-    if not getattr(_warm, "done", False):
-        cu.DeviceBuffer(1, stream=cu.Stream())
-        cu.DeviceBuffer(1).fill(0)
-        _settle(device)
-        _warm.done = True
-
-
-def _settle(device) -> None:
-    import cudadrv as cu
-
-    gc.collect()
-    device.synchronize()
-    cu.reap()
+def driver(cuda_checked, cuda_schedule) -> str:
+    """The driver, in a clean state: its schedule's name, or "cuda". No test may leak or race."""
+    return cuda_schedule
 
 
 class Gate:
@@ -199,16 +121,10 @@ def unchanged():
 class Script:
     """Runs programs in processes of their own, for what a process does not survive."""
 
-    def __init__(self, driver: str):
-        self.environment = dict(os.environ, PYTHONPATH=str(HERE.parent))
-        self.environment["CUDADRV_DRIVER"] = "cuda" if driver == "cuda" else "software"
-        if driver in SCHEDULES:
-            self.environment["CUDADRV_SOFTWARE"] = f"schedule={driver},seed=7"
-
     def run(self, program: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
-            env=self.environment | environment,
+            env={**os.environ, "PYTHONPATH": str(HERE.parent), **environment},
             capture_output=True,
             text=True,
             timeout=60,
@@ -222,7 +138,6 @@ class Script:
 
 
 @pytest.fixture
-def script(request) -> Script:
+def script() -> Script:
     """Programs in processes of their own, under the test's schedule if it has one."""
-    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
-    return Script(parameters.get("driver", ""))
+    return Script()

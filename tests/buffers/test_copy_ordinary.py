@@ -164,7 +164,7 @@ def test_a_snapshot_is_taken_in_the_call(make, items_of, stream, gate):
     assert (items_of(buffer) == np.arange(5000)).all()
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 def test_snapshots_do_not_share_their_staging(make, items_of, stream, other, gate):
     gate.hold(stream)
     gate.hold(other)

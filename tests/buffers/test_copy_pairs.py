@@ -72,7 +72,7 @@ def test_overlapping_parts_are_refused(make, items_of, stream, kind):
     assert (items_of(buffer) == DATA).all()
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 def test_the_same_range_is_nothing_to_do(make, stream, unchanged):
     buffer = make("device", 10)
     with unchanged("cuMemcpyDtoDAsync_v2", "cuMemcpyAsync", "cuEventRecord"):
@@ -82,7 +82,7 @@ def test_the_same_range_is_nothing_to_do(make, stream, unchanged):
     assert not buffer.borrowed
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 @pairs
 def test_no_bytes_are_nothing_to_do(make, stream, unchanged, to, of):
     source, target, full = make(of, 0), make(to, 0), make(to, 8)

@@ -143,7 +143,7 @@ def test_stream_ordered_allocation_is_a_write(stream, other):
     assert buffer.closed
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 def test_a_refused_call_changes_nothing(make, stream, other, unchanged):
     device, locked = make("device", 8), make("locked", 8)
     stage = make("device", 8)
@@ -170,7 +170,7 @@ def test_a_refused_call_changes_nothing(make, stream, other, unchanged):
     device.fill_async(0, stream)
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 def test_a_refused_copy_stages_nothing(make, stream, unchanged):
     """Not even where it would need page-locked memory that is not there yet."""
     device = make("device", 8)
@@ -304,6 +304,7 @@ def test_wait_inserts_what_is_missing(make, stream, other, gate):
 
 @pytest.mark.parametrize("level", ["block", "buffer", "context"])
 @pytest.mark.parametrize("policy", ["strict", "wait", "unchecked"])
+@pytest.mark.cuda_allow("races")
 def test_policies_at_three_levels(make, stream, other, level, policy):
     buffer, context = make("device", 8), cu.Device(0).context
     buffer.fill_async(1, stream)
@@ -349,6 +350,7 @@ def test_waiting_does_not_help_against_views_and_closing(make, stream):
         view.release()
 
 
+@pytest.mark.cuda_allow("races")
 def test_unchecked_work_is_remembered(make, stream, other):
     buffer = make("device", 8)
     buffer.fill_async(1, stream)

@@ -1,6 +1,6 @@
 """Fixtures for tests that talk to a driver library directly, through ctypes.
 
-The same tests run on the software driver and, with ``--driver=cuda``, on a real one.
+The same tests run on the software driver and, with ``--cuda-driver=cuda``, on a real one.
 """
 
 import ctypes
@@ -15,24 +15,23 @@ from .race_program import Program
 SCHEDULES = ["eager", "lazy", "random"]
 
 
-def _kind(config):
-    return config.getoption("--driver", default="software")
-
-
-def _path(config):
+def _path():
     path = os.environ.get("CUDADRV_TEST_LIBRARY")
     if path:
         return path
-    if _kind(config) == "cuda":
+    chosen = os.environ["CUDADRV_DRIVER"]
+    if chosen == "cuda":
         return "libcuda.so.1"
+    if os.sep in chosen:
+        return chosen
     import cudadrv._softdriver
 
     return cudadrv._softdriver.__file__
 
 
 @pytest.fixture(scope="session")
-def library_path(pytestconfig):
-    return _path(pytestconfig)
+def library_path():
+    return _path()
 
 
 @pytest.fixture(scope="session")

@@ -258,14 +258,14 @@ def test_stream_destroyed_with_unjoined_work(client, capture):
     assert end(client, capture.stream) == (CAPTURE_UNJOINED, None)
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 def test_graph_cannot_be_destroyed_while_it_is_captured(client, software, capture):
     graph = Info(client, capture.stream).graph
     assert client.call("cuGraphDestroy", graph) == INVALID_VALUE
     assert intact(capture)
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 def test_capture_of_a_thread_that_has_gone(client, software):
     in_thread(client, lambda: client.ok("cuStreamBeginCapture_v2", ctypes.c_void_p(2), 0))
     # Once the thread has really gone, no capture forbids this.

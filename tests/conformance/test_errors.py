@@ -131,7 +131,7 @@ def test_without_context(client):
     assert found == [INVALID_CONTEXT, INVALID_CONTEXT, INVALID_CONTEXT, INVALID_VALUE, SUCCESS]
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 def test_destroyed_twice(software, client):
     stream, event = client.stream(), client.event()
     for name, handle, again in (

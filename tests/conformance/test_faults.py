@@ -6,7 +6,7 @@ import pytest
 
 from .client import NOT_READY, OUT_OF_MEMORY, SUCCESS, Client, poll
 
-pytestmark = pytest.mark.software_only
+pytestmark = pytest.mark.cuda_software
 
 LAUNCH_FAILED = 719
 

@@ -87,8 +87,8 @@ assert lib("cuDevicePrimaryCtxRelease_v2", 0) == 201
     [
         ('"cuEventDestroy_v2", event', 709),
         # A real driver crashes here, now and then.
-        pytest.param('"cuStreamDestroy_v2", stream', 709, marks=pytest.mark.software_only),
-        pytest.param('"cuStreamQuery", stream', 201, marks=pytest.mark.software_only),
+        pytest.param('"cuStreamDestroy_v2", stream', 709, marks=pytest.mark.cuda_software),
+        pytest.param('"cuStreamQuery", stream', 201, marks=pytest.mark.cuda_software),
     ],
 )
 def test_handles_of_a_reset_context(run, call, status):
@@ -110,7 +110,7 @@ assert lib("cuDevicePrimaryCtxRelease_v2", 0) == 201
 """)
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 def test_forked_child(run, software):
     run("""
 start(); make()
@@ -139,7 +139,7 @@ assert os.waitpid(child, 0)[1] == 0
 """)
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 def test_sticky_error(run, software):
     run("""
 start(); make()
@@ -168,7 +168,7 @@ assert alloc() == 709
 """)
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 @pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])
 def test_exit_with_work_under_way(run, software, schedule):
     run(f"""
@@ -180,12 +180,12 @@ lib.ok("cuStreamWaitValue32_v2", stream, host.value, 12345, 1)
 """)
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 def test_device_memory_cannot_be_read(run, software):
     run("start(); make()\nctypes.string_at(device.value, 1)", status=-11)
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 @pytest.mark.parametrize("text", ["schedule=never", "nonsense=1", "memory=lots", "fault=cuNo:1:1"])
 def test_bad_environment(run, software, text):
     import os
@@ -200,7 +200,7 @@ print(lib.error())
     assert text.split("=")[0] in out
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 def test_environment(run, software):
     import os
 

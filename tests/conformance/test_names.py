@@ -8,7 +8,7 @@ import pytest
 
 from .client import SUCCESS
 
-pytestmark = pytest.mark.software_only
+pytestmark = pytest.mark.cuda_software
 
 ROOT = Path(__file__).resolve().parents[2]
 NOT_SUPPORTED = 801

@@ -8,7 +8,7 @@ import pytest
 from .client import LEGACY, SUCCESS, poll
 from .race_program import SIZE, store
 
-pytestmark = pytest.mark.software_only
+pytestmark = pytest.mark.cuda_software
 
 
 def in_order(p):

@@ -35,7 +35,7 @@ def test_version_of_the_future(client):
     assert (status, address) == (1, None)
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 @pytest.mark.parametrize(
     "name, version, flags, symbol",
     [

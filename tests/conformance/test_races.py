@@ -8,7 +8,7 @@ import pytest
 from .client import LEGACY
 from .race_program import DOWNLOAD, FILL, MOVE, SIZE, UPLOAD, check_report, store
 
-pytestmark = pytest.mark.software_only
+pytestmark = pytest.mark.cuda_software
 
 
 def two_writers(p):

@@ -7,7 +7,7 @@ import pytest
 from .client import LEGACY
 from .race_program import DOWNLOAD, FILL, SIZE, UPLOAD, check_report, store
 
-pytestmark = pytest.mark.software_only
+pytestmark = pytest.mark.cuda_software
 
 
 def used_before_stream_ordered_allocation(p):

@@ -9,7 +9,7 @@ import pytest
 
 from .client import LEGACY, Client
 
-pytestmark = pytest.mark.software_only
+pytestmark = pytest.mark.cuda_software
 
 PROGRAMS = 150
 BYTES = 64

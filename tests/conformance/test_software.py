@@ -7,7 +7,7 @@ import pytest
 
 from .client import NOT_READY, OUT_OF_MEMORY, SUCCESS, Client
 
-pytestmark = pytest.mark.software_only
+pytestmark = pytest.mark.cuda_software
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 
 import cudadrv as cu
 
-pytestmark = pytest.mark.software_only
+pytestmark = pytest.mark.cuda_software
 INVALID = 1
 NO_MEMORY = 2
 

@@ -8,7 +8,7 @@ import pytest
 
 import cudadrv as cu
 
-pytestmark = [pytest.mark.software_only, pytest.mark.usefixtures("driver")]
+pytestmark = [pytest.mark.cuda_software, pytest.mark.usefixtures("driver")]
 
 NOT_PERMITTED, OUT_OF_MEMORY = 800, 2
 
@@ -167,7 +167,7 @@ def dying(make) -> list[warnings.WarningMessage]:
     return said
 
 
-@pytest.mark.leaks
+@pytest.mark.cuda_allow("leaks")
 def test_destructors_warn(fault):
     stream, event = [cu.Stream()], [cu.Event()]
     fault("cuStreamDestroy_v2")
@@ -180,7 +180,7 @@ def test_destructors_warn(fault):
     assert str(said.message).startswith("cuEventDestroy: CUDA_ERROR_NOT_PERMITTED (800)")
 
 
-@pytest.mark.leaks
+@pytest.mark.cuda_allow("leaks")
 def test_warnings_that_are_errors_go_where_destructors_report(fault, monkeypatch):
     reported = []
     monkeypatch.setattr("sys.unraisablehook", reported.append)
@@ -190,7 +190,7 @@ def test_warnings_that_are_errors_go_where_destructors_report(fault, monkeypatch
     assert [each.exc_type for each in reported] == [cu.CudaWarning]
 
 
-@pytest.mark.leaks
+@pytest.mark.cuda_allow("leaks")
 def test_a_stream_that_died_fails_alone(gate, fault):
     """Not the call that sees to it, which is somebody else's."""
     stream, buffer = cu.Stream(), cu.LockedBuffer.zeros(16)

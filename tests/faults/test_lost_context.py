@@ -5,7 +5,7 @@ In processes of their own, because nothing brings the context back.
 
 import pytest
 
-pytestmark = pytest.mark.software_only
+pytestmark = pytest.mark.cuda_software
 
 # A fill is unfinished, another one is known to be complete, and then the context is lost.
 HEAD = """

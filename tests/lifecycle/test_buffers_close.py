@@ -168,7 +168,7 @@ def test_a_buffer_dies_without_blocking(cls, stream, gate):
     assert alive() is None
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 @pytest.mark.parametrize("kind", ["device", "host", "managed"])
 def test_memory_outlives_its_buffer_while_it_is_used(stream, gate, kind):
     from cudadrv import testing
@@ -211,7 +211,7 @@ def test_reap_waits(stream, gate):
     assert time.monotonic() - start > 0.03
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 def test_when_memory_dies_changes_no_answer(stream, gate):
     """Stream-ordered memory is freed behind its users; blocking calls do not wait for those."""
     gate.hold(stream)
@@ -227,7 +227,7 @@ def test_when_memory_dies_changes_no_answer(stream, gate):
     assert time.monotonic() - start < 5
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 def test_memory_used_by_a_closed_stream(gate):
     stream = cu.Stream()
     gate.hold(stream)
@@ -266,7 +266,7 @@ def test_memory_used_by_another_threads_default_stream():
     cu.reap()
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 def test_reports(stream):
     buffers = [cu.LockedBuffer(1000) for _ in range(3)]
     report = cu.memory_report()

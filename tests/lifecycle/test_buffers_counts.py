@@ -29,7 +29,7 @@ def test_counts(cls):
             cls(count, "f8")
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 @CLASSES
 def test_more_than_there_is(cls):
     with pytest.raises(cu.CudaOutOfMemoryError) as error:
@@ -205,7 +205,7 @@ def test_foreign_memory_is_never_freed(cls):
     memory.close()
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 def test_the_owner_outlives_the_work(stream, gate):
     import weakref
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.software_only
+pytestmark = pytest.mark.cuda_software
 
 PRELUDE = """
 import gc
@@ -147,42 +147,3 @@ stream.synchronize()
 assert managed[0] == 7
 """,
     )
-
-
-LEAK = """
-import pytest
-import cudadrv as cu
-
-kept = []
-
-@pytest.mark.parametrize("count", [8])
-def test_leaks(count):
-    kept.append(cu.DeviceBuffer(count, name="forgotten"))
-
-def test_next():
-    pass
-
-@pytest.mark.leaks
-def test_leaks_and_says_so(driver):
-    kept.append(cu.DeviceBuffer(8))
-"""
-
-
-def test_a_leak_is_found(tmp_path):
-    """The fixture that watches all other tests fails one that leaks, and names the line."""
-    from pathlib import Path
-
-    here = Path(__file__).parents[1]
-    (tmp_path / "conftest.py").write_text((here / "conftest.py").read_text())
-    (tmp_path / "test_leak.py").write_text(LEAK)
-    result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c",
-         str(here.parent / "pyproject.toml"), "--rootdir", str(tmp_path), str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )  # fmt: skip
-    assert "9 passed, 3 errors" in result.stdout, result.stdout + result.stderr
-    assert "test_leak.py::test_leaks[eager-8]" in result.stdout
-    assert "test_leak.py:9" in result.stdout

@@ -24,7 +24,7 @@ def test_idle_streams(driver):
         cu.Stream()
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 @pytest.mark.parametrize("how", ["closed", "dropped"])
 def test_streams_with_pending_work(driver, buffer, how):
     """The driver's objects, and the engine's, stay bounded though nobody ever waits."""

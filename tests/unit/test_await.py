@@ -200,7 +200,7 @@ def test_errors_reach_the_coroutine(driver):
         asyncio.run(main())
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 def test_a_lost_context_reaches_the_coroutine(script):
     script.quiet("""
         import asyncio

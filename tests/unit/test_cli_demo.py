@@ -21,8 +21,6 @@ KIB = 1024
 def command(driver):
     """The command line, and the environment that runs it on the test's driver and schedule."""
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    if driver != "cuda":
-        environ["CUDADRV_SOFTWARE"] = f"schedule={driver},seed=7"
     return [sys.executable, "-W", "error", "-m", "cudadrv"], environ
 
 
@@ -178,7 +176,7 @@ def test_chunks_that_do_not_fit(cli, tmp_path, driver):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 @pytest.mark.parametrize(
     "fault", ["cuMemcpyDtoDAsync_v2:5:700", "cuMemcpyHtoDAsync_v2:14:1", "cuEventQuery:3:719"]
 )

@@ -87,7 +87,7 @@ def test_info_without_a_driver_still_helps(cli, changes, words):
         assert re.search(rf"{name} +{re.escape(value)}\n", done.stdout)
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 def test_bench(cli, driver):
     done = cli("bench", CUDADRV_SOFTWARE=f"schedule={driver},seed=7")
     assert (done.returncode, done.stderr) == (0, "")
@@ -103,7 +103,7 @@ print(cuda.cuInit(0), cuda.cuDeviceGetName(name, 100, 0), name.value.decode())
 """
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 def test_libcuda(cli, tmp_path):
     for _ in range(2):  # again over the link of the first time
         done = cli("libcuda", "soft driver")

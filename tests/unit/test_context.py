@@ -140,7 +140,7 @@ def test_ordering_of_a_context_is_a_policy(driver):
         context.ordering = ["wait"]
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 def test_a_context_that_dies_with_unfinished_work_is_left_and_says_so(script):
     """Destroying it would block in a destructor."""
     script.quiet("""

@@ -33,7 +33,7 @@ def test_never_recorded_is_refused_everywhere(stream):
     assert "with timing" in repr(event)
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 def test_never_recorded_makes_no_call(stream, unchanged):
     event = cu.Event()
     with unchanged("cuStreamWaitEvent", "cuEventQuery"):

@@ -42,12 +42,14 @@ def test_strict_is_the_default(write):
 
 
 @pytest.mark.parametrize("word", ["wait", "unchecked"])
+@pytest.mark.cuda_allow("races")
 def test_the_others_let_it_pass(write, word):
     with cu.ordering(word) as block:
         assert block.policy == word
         assert write() == "accepted"
 
 
+@pytest.mark.cuda_allow("races")
 def test_the_innermost_block_counts(write):
     with cu.ordering("unchecked"):
         with cu.ordering("strict"):

@@ -29,7 +29,7 @@ def test_priorities(driver):
         cu.Stream(priority=0.5)
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 def test_a_bad_priority_makes_no_stream(driver, unchanged):
     with unchanged("cuStreamCreateWithPriority"), pytest.raises(ValueError):
         cu.Stream(priority=1000)
@@ -86,7 +86,7 @@ def test_closed_streams_refuse(stream, other):
             use()
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 def test_a_closed_stream_makes_no_call(stream, unchanged):
     stream.close()
     with unchanged("cuEventRecord", "cuStreamQuery", "cuStreamDestroy_v2"):

@@ -91,7 +91,7 @@ def test_other_streams_wait_for_tokens_of_closed_ones(stream, other, buffer, gat
     assert buffer[0] == 2
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 def test_it_makes_an_event_when_first_asked(stream, buffer):
     from cudadrv import testing
 
@@ -104,7 +104,7 @@ def test_it_makes_an_event_when_first_asked(stream, buffer):
     assert testing.live_objects()["events"] == before
 
 
-@pytest.mark.software_only
+@pytest.mark.cuda_software
 def test_known_tokens_ask_nobody(stream, buffer, unchanged):
     token = buffer.fill_async(1, stream)
     stream.synchronize()
