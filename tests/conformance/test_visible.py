@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.software_only
+pytestmark = pytest.mark.cuda_software
 
 PROGRAM = """
 import ctypes, sys
