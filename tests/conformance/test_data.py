@@ -6,6 +6,8 @@ import pytest
 
 from .client import INVALID_VALUE, SUCCESS
 
+PORTABLE, DEVICEMAP = 1, 2
+
 
 def test_round_trip(client):
     data = bytes(range(256)) * 16
@@ -111,3 +113,28 @@ def test_stream_ordered_memory(client):
     client.ok("cuMemFreeAsync", address, stream)
     client.ok("cuStreamSynchronize", stream)
     assert ctypes.string_at(back, 4096) == b"\x04" * 4096
+
+
+@pytest.mark.parametrize("flags", [0, PORTABLE, DEVICEMAP, PORTABLE | DEVICEMAP])
+def test_flags_of_page_locked_memory(client, flags):
+    value = ctypes.c_uint()
+    address = client._make("cuMemFreeHost", ctypes.c_void_p, "cuMemHostAlloc", 64, flags)
+    client.ok("cuMemHostGetFlags", ctypes.byref(value), address)
+    assert value.value | DEVICEMAP == flags | DEVICEMAP
+    block = ctypes.create_string_buffer(3 * 4096)
+    start = (ctypes.addressof(block) + 4095) // 4096 * 4096
+    client.ok("cuMemHostRegister_v2", start, 4096, flags)
+    client.ok("cuMemHostGetFlags", ctypes.byref(value), start + 100)
+    assert value.value | DEVICEMAP == flags | DEVICEMAP
+    pointer = ctypes.c_uint64()
+    client.ok("cuMemHostGetDevicePointer_v2", ctypes.byref(pointer), start + 100, 0)
+    assert pointer.value == start + 100
+    client.ok("cuMemHostUnregister", start)
+
+
+def test_flags_of_what_is_not_page_locked(client):
+    value = ctypes.c_uint()
+    block = ctypes.create_string_buffer(64)
+    assert client.call("cuMemHostGetFlags", ctypes.byref(value), block) == INVALID_VALUE
+    assert client.call("cuMemHostGetFlags", None, client.host(64)) == INVALID_VALUE
+    assert client.call("cuMemHostRegister_v2", block, 64, 1 << 10) == INVALID_VALUE

@@ -62,6 +62,8 @@ Shape shape_of(const char *name) {
     shape.touches_pointers = starts(name, "cuMemcpy");
     shape.touches_addresses = starts(name, "cuMemcpy_") || starts(name, "cuMemcpyAsync") ||
                               !std::strcmp(name, "cuMemcpy");
+    if (starts(name, "cuMemRangeGetAttribute"))
+        shape.limit = 256;
     shape.keeps_memory = starts(name, "cuMemHostRegister");
     for (const char *looks_up : {"cuMemFreeHost", "cuMemHost", "cuLaunchHostFunc"})
         if (starts(name, looks_up))
@@ -140,6 +142,32 @@ CUresult call(const char *name, CUresult (*function)(void **, size_t *, CUmem_ra
     count.value = any_count();
     return perform<void **, size_t *, CUmem_range_attribute *, size_t, CUdeviceptr, size_t>(
         name, function, attributes.data, attributes.sizes, attributes.kinds, count, address, bytes);
+}
+
+// The attributes of a range, likewise; lists may be longer.
+CUresult call(const char *name, CUresult (*function)(void **, size_t *, CUmem_range_attribute *,
+                                                     size_t, CUdeviceptr, size_t)) {
+    Argument<void **> data;
+    Argument<size_t *> sizes;
+    Argument<CUmem_range_attribute *> attributes;
+    Argument<size_t> count, bytes;
+    Argument<CUdeviceptr> address;
+    CUmem_range_attribute kinds[array_length];
+    int places[array_length][4];
+    size_t lengths[array_length];
+    void *targets[array_length];
+    for (size_t i = 0; i < array_length; i++) {
+        kinds[i] = static_cast<CUmem_range_attribute>(player->random.below(10));
+        lengths[i] = player->chance(80) ? sizeof(int) : player->random.below(sizeof(places[i]));
+        targets[i] = player->chance(97) ? places[i] : nullptr;
+    }
+    count.value = player->random.below(4);
+    sizes.value = sizes.value ? lengths : nullptr;
+    attributes.value = attributes.value ? kinds : nullptr;
+    data.value = data.value ? targets : nullptr;
+    *data.slot = nullptr;
+    return perform<void **, size_t *, CUmem_range_attribute *, size_t, CUdeviceptr, size_t>(
+        name, function, data, sizes, attributes, count, address, bytes);
 }
 
 struct Target {
