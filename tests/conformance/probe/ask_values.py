@@ -1,6 +1,7 @@
 """Waits for and writes of values in memory."""
 
 import ctypes
+import time
 
 from driver import AND, EQ, FLUSH, GEQ, NOR, OUT, ValueOperation
 from section import Section
@@ -97,9 +98,7 @@ def _satisfied(p, name, kind, held, value, flags):
     status = p(name, stream, address, value, flags)
     if status != "SUCCESS":
         return status
-    import time
-
-    time.sleep(0.02)
+    time.sleep(p.patience / 3)
     for _ in range(20):
         p("cuStreamQuery", stream)
     found = "waits" if p("cuStreamQuery", stream) == "NOT_READY" else "passes"
