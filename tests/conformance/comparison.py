@@ -62,17 +62,24 @@ def ask_quickly(library, section, settings, expected):
 
 
 class Difference:
-    """A line of the list: which questions may be answered differently, and why."""
+    """A line of the list: which questions may be answered differently, and why.
+
+    With a second pattern after `` = ``, only by such answers of the software driver.
+    """
 
     def __init__(self, kind, pattern, reason):
         self.kind, self.pattern, self.reason = kind, pattern, reason
+        self._question, _, self.answer = pattern.partition(" = ")
 
     @property
     def section(self):
         return self.pattern.partition(" / ")[0]
 
-    def matches(self, question):
-        return fnmatch.fnmatchcase(question, self.pattern)
+    def names(self, question):
+        return fnmatch.fnmatchcase(question, self._question)
+
+    def allows(self, question, answer):
+        return self.names(question) and fnmatch.fnmatchcase(answer, self.answer or "*")
 
 
 def differences(path=LIST):
@@ -101,15 +108,28 @@ class Comparison:
     def unlisted(self, kinds=None):
         """Questions answered differently that the list (or these kinds of it) does not name."""
         entries = [entry for entry in self.listed if kinds is None or entry.kind in kinds]
-        return [q for q in self.different if not any(entry.matches(q) for entry in entries)]
+        hidden = {question for entry in entries for question in self.hidden(entry)}
+        return [question for question in self.different if question not in hidden]
 
     def hidden(self, entry):
-        return [q for q in self.different if entry.matches(q)]
+        return [q for q in self.different if entry.allows(q, self.asked.get(q, ""))]
 
     def agreeing(self, entry):
         """Questions that an entry names though the answers agree."""
-        hidden = set(self.hidden(entry))
-        return [q for q in self.questions if entry.matches(q) and q not in hidden]
+        different = set(self.different)
+        return [q for q in self.questions if entry.names(q) and q not in different]
+
+    def wrong(self):
+        """What is wrong with entries of the list: they hide nothing, or could hide too much."""
+        for entry in self.listed:
+            named, agreeing = self.hidden(entry), self.agreeing(entry)
+            if entry.kind == TIMING:
+                if not named and not agreeing:
+                    yield f"{entry.pattern}: stale, there is no such question"
+            elif not named:
+                yield f"{entry.pattern}: stale, no answer differs"
+            elif agreeing and not entry.answer:
+                yield f"{entry.pattern}: too wide, {len(agreeing)} agree, such as: {agreeing[0]}"
 
     def explain(self, question, command):
         name = question.partition(" / ")[2]
