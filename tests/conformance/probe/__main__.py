@@ -37,11 +37,16 @@ def main():
         return runner.child(options)
     if options.child is not None:
         return machine.describe(options.library)
-    wanted = options.sections.split(",") if options.sections else NAMES
-    out = open(options.output, "w", encoding="utf-8") if options.output else sys.stdout
+    if not options.output:
+        return write(options, sys.stdout)
+    with Path(options.output).open("w", encoding="utf-8") as out:
+        return write(options, out)
+
+
+def write(options, out):
     for line in runner.header(options):
         print("#", line, file=out)
-    for name in wanted:
+    for name in options.sections.split(",") if options.sections else NAMES:
         for line in runner.section(options, name):
             print(line, file=out, flush=True)
     return 0

@@ -1,4 +1,4 @@
-"""Device attributes: which exist, and the values that every device shares or that programs rely on."""
+"""Device attributes: which exist; values that every device shares or that programs rely on."""
 
 from driver import INT
 from section import INITIALISED, Section
@@ -31,7 +31,9 @@ SHARED = """
 
 for entry in SHARED.strip().replace("\n", "|").split("|"):
     number, _, name = entry.partition(" ")
-    section.ask(f"{name} ({number})", lambda p, n=int(number): p.get("cuDeviceGetAttribute", INT, n, 0))
+    section.ask(
+        f"{name} ({number})", lambda p, n=int(number): p.get("cuDeviceGetAttribute", INT, n, 0)
+    )
 
 for number in range(1, 161):
     section.ask(

@@ -29,7 +29,8 @@ def state(p, stream):
     return {0: "none", 1: "active", 2: "invalidated"}.get(found, found)
 
 
-section.calls("""
+section.calls(
+    """
     begin null stream | cuStreamBeginCapture_v2 0, 0
     begin legacy | cuStreamBeginCapture_v2 1, 0
     begin mode 3 | cuStreamBeginCapture_v2 s, 3
@@ -53,7 +54,9 @@ section.calls("""
     begin to a null graph | cuStreamBeginCaptureToGraph s, 0, 0, 0, 0, 0
     destroy a null graph | cuGraphDestroy 0
     update dependencies | cuStreamUpdateCaptureDependencies s, 0, 0, 0
-""", lambda p: {"s": p.stream()})
+""",
+    lambda p: {"s": p.stream()},
+)
 
 for mode in (GLOBAL, THREAD, RELAXED):
     section.ask(
@@ -280,7 +283,7 @@ def _(p):
 
 @question("destroying the event of a capture")
 def _(p):
-    first, second, event, _ = _fork(p)
+    first, _, event, _ = _fork(p)
     return p.release(event), state(p, first), end(p, first)
 
 

@@ -19,7 +19,8 @@ def _current(p):
     return "created" if current else "none"
 
 
-section.calls("""
+section.calls(
+    """
     create null | cuCtxCreate_v2 0, 0, 0
     create on 99 | cuCtxCreate_v2 out, 0, 99
     create on -1 | cuCtxCreate_v2 out, 0, -1
@@ -62,7 +63,9 @@ section.calls("""
     flush writes badly | cuFlushGPUDirectRDMAWrites 0, 1
     destroy primary | cuCtxDestroy_v2 primary
     detach primary | cuCtxDetach primary
-""", _prepare)
+""",
+    _prepare,
+)
 
 
 @question("create makes current")
@@ -102,7 +105,12 @@ def _(p):
     status = p.release(lower)
     found = [status, p.get("cuCtxGetCurrent", OUT) == upper]
     popped = p.get("cuCtxPopCurrent_v2", OUT)
-    return *found, popped == upper, p.get("cuCtxGetCurrent", OUT) == lower, p("cuMemAlloc_v2", p.cell(), 4)
+    return (
+        *found,
+        popped == upper,
+        p.get("cuCtxGetCurrent", OUT) == lower,
+        p("cuMemAlloc_v2", p.cell(), 4),
+    )
 
 
 @question("destroying twice")
@@ -235,7 +243,10 @@ def _(p):
 
 @question("flags set before the primary context", setup="initialised", alone=True)
 def _(p):
-    before = p("cuDevicePrimaryCtxSetFlags_v2", 0, 4), p.get("cuDevicePrimaryCtxGetState", 0, INT, INT)
+    before = (
+        p("cuDevicePrimaryCtxSetFlags_v2", 0, 4),
+        p.get("cuDevicePrimaryCtxGetState", 0, INT, INT),
+    )
     p.start()
     return *before, p.get("cuCtxGetFlags", INT), p.get("cuDevicePrimaryCtxGetState", 0, INT, INT)
 

@@ -81,7 +81,8 @@ def _prepare(p):
     return {"a": p.device(4096), "h": p.host(), "page": p.pageable(), "s": p.stream()}
 
 
-section.calls("""
+section.calls(
+    """
     HtoD to null | cuMemcpyHtoD_v2 0, page, 16
     HtoD from null | cuMemcpyHtoD_v2 a, 0, 16
     HtoD both null | cuMemcpyHtoD_v2 0, 0, 16
@@ -128,7 +129,9 @@ section.calls("""
     batch null | cuMemcpyBatchAsync 0, 0, 0, 0, 0, 0, 0, 0
     array to device null | cuMemcpyAtoD_v2 a, 0, 0, 16
     host to array null | cuMemcpyHtoA_v2 0, 0, page, 16
-""", _prepare)
+""",
+    _prepare,
+)
 
 for shift in (1, 16, 255, 1024):
     for direction in ("up", "down"):
@@ -138,7 +141,9 @@ for shift in (1, 16, 255, 1024):
             target, source = (shift, 0) if direction == "up" else (0, shift)
             status = p("cuMemcpyDtoD_v2", address + target, address + source, size)
             content = p.read(address + target, size)
-            return status, "as if not overlapping" if content == PATTERN[source : source + size] else "mixed"
+            return status, "as if not overlapping" if content == PATTERN[
+                source : source + size
+            ] else "mixed"
 
         section.ask(f"overlapping DtoD {direction} by {shift}", _overlap)
 

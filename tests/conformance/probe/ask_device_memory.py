@@ -1,5 +1,7 @@
 """Allocating and freeing device memory."""
 
+from itertools import pairwise
+
 from driver import OUT
 from section import Section
 
@@ -14,7 +16,8 @@ def _prepare(p):
     return names
 
 
-section.calls("""
+section.calls(
+    """
     alloc null | cuMemAlloc_v2 0, 4
     alloc 0 | cuMemAlloc_v2 out, 0
     alloc null 0 | cuMemAlloc_v2 0, 0
@@ -67,7 +70,9 @@ section.calls("""
     free asynchronously the freed | cuMemFreeAsync freed, 0
     free asynchronously 0 | cuMemFreeAsync 0, 0
     free asynchronously in the middle | cuMemFreeAsync a + 8, 0
-""", _prepare)
+""",
+    _prepare,
+)
 
 
 @question("out pointer after a refused size")
@@ -104,7 +109,7 @@ def _range(p, size):
 @question("distance of two allocations of one byte")
 def _(p):
     addresses = sorted([p.device(1), p.device(1), p.device(1), p.device(1)])
-    return min(b - a for a, b in zip(addresses, addresses[1:]))
+    return min(b - a for a, b in pairwise(addresses))
 
 
 @question("range from inside")
@@ -165,21 +170,21 @@ for name, call in {
 @question("a copy that runs into the next allocation")
 def _(p):
     addresses = sorted(p.device(512) for _ in range(8))
-    pair = next((a for a, b in zip(addresses, addresses[1:]) if b - a == 512), None)
+    pair = next((a for a, b in pairwise(addresses) if b - a == 512), None)
     return pair and p("cuMemcpyDtoH_v2", p.pageable(), pair, 1024)
 
 
 @question("a fill that runs into the next allocation")
 def _(p):
     addresses = sorted(p.device(512) for _ in range(8))
-    pair = next((a for a, b in zip(addresses, addresses[1:]) if b - a == 512), None)
+    pair = next((a for a, b in pairwise(addresses) if b - a == 512), None)
     return pair and p("cuMemsetD8_v2", pair, 0, 1024)
 
 
 @question("allocations do not overlap")
 def _(p):
     addresses = sorted(p.device(1000) for _ in range(20))
-    return all(b - a >= 1000 for a, b in zip(addresses, addresses[1:]))
+    return all(b - a >= 1000 for a, b in pairwise(addresses))
 
 
 @question("free in another thread")
@@ -217,7 +222,8 @@ def _no_context(p):
     return names
 
 
-section.calls("""
+section.calls(
+    """
     alloc | cuMemAlloc_v2 out, 4
     alloc null | cuMemAlloc_v2 0, 4
     alloc 0 | cuMemAlloc_v2 out, 0
@@ -259,4 +265,6 @@ section.calls("""
     pointer attribute bad | cuPointerGetAttribute out, 2, 16
     ipc handle | cuIpcGetMemHandle page, a
     array null | cuArrayDestroy 0
-""".replace(" |", " with no context |"), _no_context)
+""".replace(" |", " with no context |"),
+    _no_context,
+)

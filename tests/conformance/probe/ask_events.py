@@ -8,7 +8,8 @@ from section import Section
 section = Section("events")
 question = section.question
 
-section.calls("""
+section.calls(
+    """
     create null | cuEventCreate 0, 0
     create flags 8 | cuEventCreate out, 8
     create flags 16 | cuEventCreate out, 16
@@ -40,7 +41,9 @@ section.calls("""
     ipc handle null | cuIpcGetEventHandle 0, 0
     ipc handle of a plain event | cuIpcGetEventHandle p.pageable(), e
     open ipc null | cuIpcOpenEventHandle 0, 0
-""", lambda p: {"s": p.stream(), "e": p.event()})
+""",
+    lambda p: {"s": p.stream(), "e": p.event()},
+)
 
 
 def _elapsed(p, start, end):
@@ -117,7 +120,11 @@ def _(p):
 def _(p):
     stream, event = p.stream(), p.event()
     gate = p.gate(stream)
-    steps = [p("cuEventRecord", event, stream), p("cuEventQuery", event), p("cuStreamQuery", stream)]
+    steps = [
+        p("cuEventRecord", event, stream),
+        p("cuEventQuery", event),
+        p("cuStreamQuery", stream),
+    ]
     gate.open()
     return *steps, p("cuEventSynchronize", event), p("cuEventQuery", event)
 
@@ -215,4 +222,6 @@ def _(p):
     event = p.event()
     p("cuEventRecord", event, 0)
     p("cuCtxSynchronize")
-    return p.thread(lambda: (p("cuEventQuery", event), p("cuEventSynchronize", event)), context=False)
+    return p.thread(
+        lambda: (p("cuEventQuery", event), p("cuEventSynchronize", event)), context=False
+    )

@@ -70,9 +70,7 @@ for suffix in ("_v2", "Async"):
             "huge height": (64, value, 4, 1 << 58),
         }
         for shape, arguments in shapes.items():
-            section.ask(
-                f"{name}: {shape}", lambda p, n=name, a=arguments: _fill(p, n, "device", a)
-            )
+            section.ask(f"{name}: {shape}", lambda p, n=name, a=arguments: _fill(p, n, "device", a))
         for kind in KINDS[1:]:
             section.ask(
                 f"{name}: {kind}",
@@ -83,7 +81,8 @@ for suffix in ("_v2", "Async"):
             lambda p, n=name, v=value: _fill(p, n, "device", (64, v, 4, 8), 1),
         )
 
-section.calls("""
+section.calls(
+    """
     null | cuMemsetD8_v2 0, 0, 16
     null, nothing | cuMemsetD8_v2 0, 0, 0
     16 | cuMemsetD8_v2 16, 0, 16
@@ -104,7 +103,9 @@ section.calls("""
     per-thread async | cuMemsetD8Async_ptsz a, 0, 16, 0
     per-thread 2D | cuMemsetD2D8_v2_ptds a, 64, 0, 4, 4
     freed stream-ordered | cuMemsetD8Async p.ordered() + 4095, 0, 2, 0
-""", lambda p: {"a": p.device()})
+""",
+    lambda p: {"a": p.device()},
+)
 
 
 @question("a fill across the end of the first page of two")

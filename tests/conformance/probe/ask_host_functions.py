@@ -1,20 +1,21 @@
 """Functions that the driver calls on the host: when, and what they may call themselves."""
 
-import ctypes
-
 from driver import HOST_FUNCTION, INT, LEGACY, OUT, PER_THREAD, STREAM_CALLBACK, NoSuchFunction
 from section import Section
 
 section = Section("host_functions")
 question = section.question
 
-section.calls("""
+section.calls(
+    """
     null function | cuLaunchHostFunc s, 0, 0
     null function in null stream | cuLaunchHostFunc 0, 0, 0
     callback null | cuStreamAddCallback s, 0, 0, 0
     callback flags 1 | cuStreamAddCallback s, nothing, 0, 1
     callback null flags 1 | cuStreamAddCallback s, 0, 0, 1
-""", lambda p: {"s": p.stream(), "nothing": p.keep(STREAM_CALLBACK(lambda *_: None))})
+""",
+    lambda p: {"s": p.stream(), "nothing": p.keep(STREAM_CALLBACK(lambda *_: None))},
+)
 
 
 def inside(p, stream, function, prepare=lambda: None):
@@ -142,7 +143,9 @@ def _(p):
 @question("inside: a call of another thread is not refused")
 def _(p):
     own = p.stream()
-    return inside(p, own, lambda: p.thread(lambda: p.get("cuDeviceGetCount", INT), False) != "failed")
+    return inside(
+        p, own, lambda: p.thread(lambda: p.get("cuDeviceGetCount", INT), False) != "failed"
+    )
 
 
 @question("called once, with its argument")

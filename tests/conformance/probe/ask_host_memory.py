@@ -1,6 +1,7 @@
 """Page-locked and registered memory."""
 
 import ctypes
+from itertools import pairwise
 
 from driver import INT, OUT
 from section import Section
@@ -13,7 +14,8 @@ def _prepare(p):
     return {"h": p.host(8192), "page": p.pageable(16384), "r": p.registered(8192), "a": p.device()}
 
 
-section.calls("""
+section.calls(
+    """
     alloc null | cuMemHostAlloc 0, 4, 0
     alloc 0 | cuMemHostAlloc out, 0, 0
     alloc null 0 | cuMemHostAlloc 0, 0, 0
@@ -92,7 +94,9 @@ section.calls("""
     fill registered | cuMemsetD8_v2 r, 1, 16
     fill registered 1 past the end | cuMemsetD8_v2 r + 8191, 1, 2
     fill ordinary memory | cuMemsetD8_v2 page, 1, 16
-""", _prepare)
+""",
+    _prepare,
+)
 
 for flags in range(8):
     section.ask(
@@ -138,7 +142,7 @@ def _(p):
 @question("distance of small ones")
 def _(p):
     addresses = sorted(p.host(1) for _ in range(4))
-    return min(b - a for a, b in zip(addresses, addresses[1:])) >= 4096
+    return min(b - a for a, b in pairwise(addresses)) >= 4096
 
 
 @question("new memory is zero")
@@ -186,7 +190,10 @@ def _(p):
 @question("register two parts of one page")
 def _(p):
     page = p.pageable()
-    steps = [p("cuMemHostRegister_v2", page, 100, 0), p("cuMemHostRegister_v2", page + 2048, 100, 0)]
+    steps = [
+        p("cuMemHostRegister_v2", page, 100, 0),
+        p("cuMemHostRegister_v2", page + 2048, 100, 0),
+    ]
     steps.append(p("cuMemHostUnregister", page + 2048))
     return *steps, p("cuMemHostUnregister", page)
 
@@ -194,7 +201,10 @@ def _(p):
 @question("register neighbouring pages, copy across")
 def _(p):
     page, target = p.pageable(8192), p.device(8192)
-    steps = [p("cuMemHostRegister_v2", page, 4096, 0), p("cuMemHostRegister_v2", page + 4096, 4096, 0)]
+    steps = [
+        p("cuMemHostRegister_v2", page, 4096, 0),
+        p("cuMemHostRegister_v2", page + 4096, 4096, 0),
+    ]
     steps.append(p("cuMemcpyHtoD_v2", target, page, 8192))
     steps.append(p("cuMemcpyHtoDAsync_v2", target, page, 8192, 0))
     steps.append(p("cuCtxSynchronize"))

@@ -83,8 +83,8 @@ for code in [*_KNOWN, 999, 1000]:
 @question("an error string exists wherever a name does")
 def _(p):
     return all(
-        ("INVALID_VALUE" == _text("cuGetErrorName")(p, code))
-        == ("INVALID_VALUE" == _text("cuGetErrorString")(p, code))
+        (_text("cuGetErrorName")(p, code) == "INVALID_VALUE")
+        == (_text("cuGetErrorString")(p, code) == "INVALID_VALUE")
         for code in _KNOWN
     )
 

@@ -121,7 +121,7 @@ def _group(name, text, finish):
 
 
 for end, finish in ENDS.items():
-    calls = [line for line in CALLS.strip().splitlines()]
+    calls = CALLS.strip().splitlines()
     for start in range(0, len(calls), 10):
         _group(f"{end}: calls {start // 10 + 1}", "\n".join(calls[start : start + 10]), finish)
     for line in STALE.strip().splitlines():
@@ -229,7 +229,9 @@ def _(p):
 
 @question("current in a new thread")
 def _(p):
-    return p.thread(lambda: (p.get("cuCtxGetCurrent", OUT), p("cuMemAlloc_v2", p.cell(), 16)), False)
+    return p.thread(
+        lambda: (p.get("cuCtxGetCurrent", OUT), p("cuMemAlloc_v2", p.cell(), 16)), False
+    )
 
 
 @question("thread ends with a context current")

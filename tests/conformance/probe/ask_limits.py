@@ -93,10 +93,13 @@ def _(p):
 
 @question("priority range, one null")
 def _(p):
-    return p.get("cuCtxGetStreamPriorityRange", INT, 0), p.get("cuCtxGetStreamPriorityRange", 0, INT)
+    return p.get("cuCtxGetStreamPriorityRange", INT, 0), p.get(
+        "cuCtxGetStreamPriorityRange", 0, INT
+    )
 
 
-section.calls("""
+section.calls(
+    """
     limit | cuCtxGetLimit out, 0
     limit 99 | cuCtxGetLimit out, 99
     set limit | cuCtxSetLimit 0, 1024
@@ -117,7 +120,9 @@ section.calls("""
     pop | cuCtxPopCurrent_v2 out
     flush | cuFlushGPUDirectRDMAWrites 0, 100
     record | cuCtxRecordEvent 0, 0
-""".replace(" |", " with no context |"), lambda p: p.get("cuCtxPopCurrent_v2", OUT) and {})
+""".replace(" |", " with no context |"),
+    lambda p: p.get("cuCtxPopCurrent_v2", OUT) and {},
+)
 
 
 @question("exec affinity")

@@ -22,7 +22,8 @@ def _prepare(p):
     }
 
 
-section.calls("""
+section.calls(
+    """
     alloc null | cuMemAllocManaged 0, 4, 1
     alloc 0 | cuMemAllocManaged out, 0, 1
     alloc flags 0 | cuMemAllocManaged out, 4, 0
@@ -110,7 +111,9 @@ section.calls("""
     attach ordinary memory | cuStreamAttachMemAsync s, page, 0, 1
     attach page-locked memory | cuStreamAttachMemAsync s, h, 0, 1
     free asynchronously | cuMemFreeAsync m, s
-""", _prepare)
+""",
+    _prepare,
+)
 
 RANGE = {1: "read mostly", 2: "preferred", 4: "last prefetch", 5: "preferred type"}
 RANGE |= {6: "preferred number", 7: "last prefetch type", 8: "last prefetch number"}

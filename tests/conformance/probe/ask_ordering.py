@@ -1,5 +1,7 @@
 """Which streams wait for which: told by what is finished while others are held."""
 
+import time
+
 from driver import LEGACY, NON_BLOCKING, OUT, PER_THREAD
 from section import Section
 
@@ -20,9 +22,7 @@ STREAMS = {
 
 def _settled(p, stream):
     """Whether work that was queued can finish while another stream is held."""
-    import time
-
-    end = time.monotonic() + 0.03
+    end = time.monotonic() + p.patience / 2
     while (status := p("cuStreamQuery", stream)) == "NOT_READY" and time.monotonic() < end:
         time.sleep(0.001)
     return {"NOT_READY": "waits", "SUCCESS": "goes on"}.get(status, status)

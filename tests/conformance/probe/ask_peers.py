@@ -133,7 +133,9 @@ CALLS = """
     disable never enabled | cuCtxDisablePeerAccess c
     enable with flags | cuCtxEnablePeerAccess c, 1
 """
-section.calls("\n".join("access off: " + line.strip() for line in CALLS.strip().splitlines()), _prepare)
+section.calls(
+    "\n".join("access off: " + line.strip() for line in CALLS.strip().splitlines()), _prepare
+)
 
 
 def _enabled(p):
@@ -142,7 +144,9 @@ def _enabled(p):
     return names
 
 
-section.calls("\n".join("access on: " + line.strip() for line in CALLS.strip().splitlines()), _enabled)
+section.calls(
+    "\n".join("access on: " + line.strip() for line in CALLS.strip().splitlines()), _enabled
+)
 
 
 @question("enabled twice, disabled twice", alone=True)

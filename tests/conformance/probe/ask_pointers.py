@@ -86,7 +86,8 @@ for kind in ("device", "ordered", "host", "registered", "managed"):
         lambda p, kind=kind: _attribute(p, 2, KINDS[kind](p), 8192),
     )
 
-section.calls("""
+section.calls(
+    """
     attribute null | cuPointerGetAttribute 0, 2, a
     attribute null of null | cuPointerGetAttribute 0, 2, 0
     attribute 0 | cuPointerGetAttribute out, 0, a
@@ -103,7 +104,9 @@ section.calls("""
     set of page-locked memory | cuPointerSetAttribute p.cell(1), 6, p.host()
     set of managed memory | cuPointerSetAttribute p.cell(1), 6, p.managed()
     set of stream-ordered memory | cuPointerSetAttribute p.cell(1), 6, p.ordered()
-""", lambda p: {"a": p.device()})
+""",
+    lambda p: {"a": p.device()},
+)
 
 
 @question("synchronous operations set and read")
@@ -121,7 +124,7 @@ def _several(p, address, *numbers):
     pointers = (ctypes.c_void_p * len(numbers))(*map(ctypes.addressof, cells))
     status = p("cuPointerGetAttributes", len(numbers), kinds, pointers, address)
     found = []
-    for number, cell in zip(numbers, cells):
+    for number, cell in zip(numbers, cells, strict=True):
         size = ATTRIBUTES.get(number, ("", 4))[1]
         if bytes(cell) == b"\xee" * 16:
             found.append("untouched")

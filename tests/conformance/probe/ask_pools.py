@@ -41,7 +41,8 @@ def _prepare(p):
     }
 
 
-section.calls("""
+section.calls(
+    """
     alloc null | cuMemAllocAsync 0, 4, s
     alloc 0 | cuMemAllocAsync out, 0, s
     alloc null 0 | cuMemAllocAsync 0, 0, s
@@ -139,7 +140,9 @@ section.calls("""
     legacy stream | cuMemAllocAsync out, 4, 1
     per-thread stream | cuMemAllocAsync out, 4, 2
     null stream | cuMemAllocAsync out, 4, 0
-""", _prepare)
+""",
+    _prepare,
+)
 
 
 @question("default pool is current")

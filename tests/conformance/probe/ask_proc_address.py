@@ -77,9 +77,7 @@ section.calls("""
 
 for name in ("cuMemAlloc", "cuMemcpyHtoDAsync", "cuStreamQuery", "cuGetProcAddress", "cuInit"):
     for version in (0, -1, 1000, 2000, 3000, 3020, 12999, 13000, 13010, 14000, 99999):
-        section.ask(
-            f"{name} at version {version}", lambda p, n=name, v=version: _look_up(p, n, v)
-        )
+        section.ask(f"{name} at version {version}", lambda p, n=name, v=version: _look_up(p, n, v))
     for flags in (1, 2, 3, 4):
         section.ask(
             f"{name} with flags {flags}", lambda p, n=name, f=flags: _look_up(p, n, 12000, f)
@@ -99,7 +97,7 @@ def _(p):
     found = []
     for name, version, flags in ((b"cuNoSuchFunction", 12000, 0), (b"cuInit", 12000, 4)):
         address.value = result.value = 77
-        found.append((p("cuGetProcAddress_v2", name, refs[0], version, flags, refs[1])))
+        found.append(p("cuGetProcAddress_v2", name, refs[0], version, flags, refs[1]))
         found.append("null" if not address.value else address.value)
         found.append(result.value)
     return found

@@ -8,7 +8,8 @@ from section import Section
 section = Section("streams")
 question = section.question
 
-section.calls("""
+section.calls(
+    """
     create null | cuStreamCreate 0, 0
     create flags 2 | cuStreamCreate out, 2
     create flags 3 | cuStreamCreate out, 3
@@ -60,7 +61,9 @@ section.calls("""
     green context to null | cuStreamGetGreenCtx s, 0
     memory operations null | cuStreamBatchMemOp_v2 s, 1, 0, 0
     destroy | cuStreamDestroy_v2 p.need("cuStreamCreate", OUT, 0)
-""", lambda p: {"s": p.stream(), "e": p.event()})
+""",
+    lambda p: {"s": p.stream(), "e": p.event()},
+)
 
 STREAMS = {
     "null": lambda p: 0,
@@ -70,12 +73,8 @@ STREAMS = {
     "non-blocking": lambda p: p.stream(NON_BLOCKING),
 }
 for name, make in STREAMS.items():
-    section.ask(
-        f"flags of {name}", lambda p, m=make: p.get("cuStreamGetFlags", m(p), INT)
-    )
-    section.ask(
-        f"priority of {name}", lambda p, m=make: p.get("cuStreamGetPriority", m(p), INT)
-    )
+    section.ask(f"flags of {name}", lambda p, m=make: p.get("cuStreamGetFlags", m(p), INT))
+    section.ask(f"priority of {name}", lambda p, m=make: p.get("cuStreamGetPriority", m(p), INT))
     section.ask(
         f"context of {name}",
         lambda p, m=make: p.get("cuStreamGetCtx", m(p), OUT) == p.primary,
@@ -129,7 +128,9 @@ def _(p):
 @question("null by the per-thread functions")
 def _(p):
     own = p.get("cuStreamGetId_ptsz", 0, OUT)
-    return own == p.get("cuStreamGetId", PER_THREAD, OUT), own == p.get("cuStreamGetId", LEGACY, OUT)
+    return own == p.get("cuStreamGetId", PER_THREAD, OUT), own == p.get(
+        "cuStreamGetId", LEGACY, OUT
+    )
 
 
 @question("context of a created context's streams")
@@ -143,7 +144,12 @@ def _(p):
     stream = p.stream()
     p("cuCtxSetCurrent", 0)
     found = {}
-    for name, value in (("null", 0), ("legacy", LEGACY), ("per-thread", PER_THREAD), ("own", stream)):
+    for name, value in (
+        ("null", 0),
+        ("legacy", LEGACY),
+        ("per-thread", PER_THREAD),
+        ("own", stream),
+    ):
         found[name] = " ".join(
             str(p(function, value, *extra))
             for function, extra in (
@@ -159,7 +165,8 @@ def _(p):
     return found
 
 
-section.calls("""
+section.calls(
+    """
     create | cuStreamCreate out, 0
     create null | cuStreamCreate 0, 0
     create flags 2 | cuStreamCreate out, 2
@@ -182,10 +189,12 @@ section.calls("""
     host function | cuLaunchHostFunc s, 0, 0
     exchange capture mode | cuThreadExchangeStreamCaptureMode p.cell()
     graph | cuGraphCreate out, 0
-""".replace(" |", " with no context |"), lambda p: (
-    names := {"s": p.stream(), "e": p.event(), "h": p.host()},
-    p("cuCtxSetCurrent", 0),
-)[0])
+""".replace(" |", " with no context |"),
+    lambda p: (
+        {"s": p.stream(), "e": p.event(), "h": p.host()},
+        p("cuCtxSetCurrent", 0),
+    )[0],
+)
 
 
 @question("destroy with no context current")

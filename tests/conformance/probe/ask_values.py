@@ -1,6 +1,7 @@
 """Waits for and writes of values in memory."""
 
 import ctypes
+import time
 
 from driver import AND, EQ, FLUSH, GEQ, NOR, OUT, ValueOperation
 from section import Section
@@ -8,7 +9,8 @@ from section import Section
 section = Section("values")
 question = section.question
 
-section.calls("""
+section.calls(
+    """
     wait null | cuStreamWaitValue32_v2 s, 0, 0, 0
     wait 16 | cuStreamWaitValue32_v2 s, 16, 0, 0
     wait misaligned | cuStreamWaitValue32_v2 s, h + 2, 0, 0
@@ -67,13 +69,15 @@ section.calls("""
     batch barrier | cuStreamBatchMemOp_v2 s, 1, ops((6, 0, 0, 0)), 0
     batch, first version | cuStreamBatchMemOp s, 1, ops((2, h, 1, 0)), 0
     batch in null stream | cuStreamBatchMemOp_v2 0, 1, ops((2, h, 1, 0)), 0
-""", lambda p: {
-    "s": p.stream(),
-    "h": p.host(),
-    "a": p.device(),
-    "ops": lambda *o: _ops(p, *o),
-    "zero": lambda address: _zero(p, address),
-})
+""",
+    lambda p: {
+        "s": p.stream(),
+        "h": p.host(),
+        "a": p.device(),
+        "ops": lambda *o: _ops(p, *o),
+        "zero": lambda address: _zero(p, address),
+    },
+)
 
 
 def _zero(p, address):
@@ -94,9 +98,7 @@ def _satisfied(p, name, kind, held, value, flags):
     status = p(name, stream, address, value, flags)
     if status != "SUCCESS":
         return status
-    import time
-
-    time.sleep(0.02)
+    time.sleep(p.patience / 3)
     for _ in range(20):
         p("cuStreamQuery", stream)
     found = "waits" if p("cuStreamQuery", stream) == "NOT_READY" else "passes"
@@ -127,7 +129,9 @@ for held, value, flags in (
 ):  # fmt: skip
     section.ask(
         f"WaitValue64: {held:#x} held, {value:#x} wanted, flags {flags:#x}, wide",
-        lambda p, a=("cuStreamWaitValue64_v2", ctypes.c_uint64, held, value, flags): _satisfied(p, *a),
+        lambda p, a=("cuStreamWaitValue64_v2", ctypes.c_uint64, held, value, flags): _satisfied(
+            p, *a
+        ),
     )
 
 
@@ -183,9 +187,13 @@ def _(p):
 @question("batch: waits and writes in order")
 def _(p):
     stream, word = p.stream(), p.host()
-    ops = _ops(p, (2, word, 5, 0), (1, word, 5, EQ), (5, word + 8, 1 << 40, 0), (4, word + 8, 1, GEQ))
-    return p("cuStreamBatchMemOp_v2", stream, 4, ops, 0), p("cuStreamSynchronize", stream), p.bytes_at(
-        word, 16
+    ops = _ops(
+        p, (2, word, 5, 0), (1, word, 5, EQ), (5, word + 8, 1 << 40, 0), (4, word + 8, 1, GEQ)
+    )
+    return (
+        p("cuStreamBatchMemOp_v2", stream, 4, ops, 0),
+        p("cuStreamSynchronize", stream),
+        p.bytes_at(word, 16),
     )
 
 

@@ -52,7 +52,8 @@ class Client:
     def get(self, name, *arguments):
         """What the call wrote to each OUT, if it succeeded; else the status."""
         cells = [a.kind() if isinstance(a, OutType) else None for a in arguments]
-        status = self(name, *(a if c is None else ctypes.byref(c) for a, c in zip(arguments, cells)))
+        pairs = zip(arguments, cells, strict=True)
+        status = self(name, *(a if c is None else ctypes.byref(c) for a, c in pairs))
         values = tuple(cell.value for cell in cells if cell is not None)
         if status != SUCCESS:
             return status

@@ -60,7 +60,9 @@ class Section:
 
             def ask(client, function=function, code=code):
                 names = prepare(client) if prepare else {}
-                return client.tried(function, *eval(code, {"p": client, "out": client.cell(), "OUT": OUT, **names}))
+                return client.tried(
+                    function, *eval(code, {"p": client, "out": client.cell(), "OUT": OUT, **names})
+                )
 
             self.ask(name.strip(), ask)
 

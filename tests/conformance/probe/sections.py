@@ -2,11 +2,34 @@
 
 import importlib
 
-NAMES = """
-library devices attributes lifecycle contexts limits device_memory host_memory managed pools
-pointers copies1d copies2d copies3d fills streams events values host_functions capture
-capture_calls ordering blocking proc_address fork peers
-""".split()
+NAMES = [
+    "library",
+    "devices",
+    "attributes",
+    "lifecycle",
+    "contexts",
+    "limits",
+    "device_memory",
+    "host_memory",
+    "managed",
+    "pools",
+    "pointers",
+    "copies1d",
+    "copies2d",
+    "copies3d",
+    "fills",
+    "streams",
+    "events",
+    "values",
+    "host_functions",
+    "capture",
+    "capture_calls",
+    "ordering",
+    "blocking",
+    "proc_address",
+    "fork",
+    "peers",
+]
 
 
 def load(name):

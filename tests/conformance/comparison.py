@@ -1,0 +1,140 @@
+"""Answers to the probe: asked, read from files, compared; and the list of differences."""
+
+import fnmatch
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PROBE = HERE / "probe"
+RECORDED = HERE / "answers"
+LIST = HERE / "differences.txt"
+TIMING, UNDEFINED = "timing", "undefined"
+# Seconds after which a call blocks. The first is short for a busy machine: what may only have been
+# slow is asked again with the second.
+QUICK, PATIENT = "0.03", "1.0"
+SLOW = (("blocks", "returns"), ("waits", "goes on"), ("waits", "passes"))
+
+
+def parse(lines):
+    """(what the header says, answers by question) of a file of answers."""
+    header, answers = {}, {}
+    for line in lines:
+        if line.startswith("#"):
+            name, _, value = line.removeprefix("#").partition(":")
+            header[name.strip()] = value.strip()
+        else:
+            question, _, answer = line.partition(" = ")
+            answers[question] = answer
+    return header, answers
+
+
+def recorded():
+    """What real devices answered: (name of the file, header, answers) of each file."""
+    for path in sorted(RECORDED.glob("*.txt")):
+        yield path.name, *parse(path.read_text(encoding="utf-8").splitlines())
+
+
+def of_section(answers, section):
+    return {key: answers[key] for key in answers if key.startswith(f"{section} / ")}
+
+
+def ask(library, section, settings="", *options):
+    """The header and answers of one section, from a process of its own."""
+    environment = {**os.environ, "CUDADRV_SOFTWARE": settings}
+    command = [sys.executable, str(PROBE), "--library", library, "--sections", section, *options]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return parse(done.stdout.splitlines())
+
+
+def ask_quickly(library, section, settings, expected):
+    """As ``ask``, with little waiting; what may only have been slow is asked again."""
+    header, answers = ask(library, section, settings, "--patience", QUICK)
+    for question, answer in answers.items():
+        wanted = expected.get(question, "")
+        if any(slow in answer and quick in wanted for slow, quick in SLOW):
+            name = question.partition(" / ")[2]
+            again = ask(library, section, settings, "--question", name, "--patience", PATIENT)
+            answers[question] = again[1][question]
+    return header, answers
+
+
+class Difference:
+    """A line of the list: which questions may be answered differently, and why.
+
+    With a second pattern after `` = ``, only by such answers of the software driver.
+    """
+
+    def __init__(self, kind, pattern, reason):
+        self.kind, self.pattern, self.reason = kind, pattern, reason
+        self._question, _, self.answer = pattern.partition(" = ")
+
+    @property
+    def section(self):
+        return self.pattern.partition(" / ")[0]
+
+    def names(self, question):
+        return fnmatch.fnmatchcase(question, self._question)
+
+    def allows(self, question, answer):
+        return self.names(question) and fnmatch.fnmatchcase(answer, self.answer or "*")
+
+
+def differences(path=LIST):
+    """The list: ``== kind: what that is`` lines, and below each ``pattern | reason`` lines."""
+    kind, found = None, []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("=="):
+            kind = line.removeprefix("==").partition(":")[0].strip()
+        elif line.strip() and not line.startswith("#"):
+            pattern, _, reason = map(str.strip, line.partition(" | "))
+            assert kind, f"no heading above: {line}"
+            assert reason, f"no reason: {line}"
+            found.append(Difference(kind, pattern, reason))
+    return found
+
+
+class Comparison:
+    """Answers of the software driver, or of another machine, held against recorded ones."""
+
+    def __init__(self, real, asked, listed):
+        self.real, self.asked = real, asked
+        self.questions = list(dict.fromkeys([*real, *asked]))
+        self.different = [q for q in self.questions if real.get(q) != asked.get(q)]
+        self.listed = listed
+
+    def unlisted(self, kinds=None):
+        """Questions answered differently that the list (or these kinds of it) does not name."""
+        entries = [entry for entry in self.listed if kinds is None or entry.kind in kinds]
+        hidden = {question for entry in entries for question in self.hidden(entry)}
+        return [question for question in self.different if question not in hidden]
+
+    def hidden(self, entry):
+        return [q for q in self.different if entry.allows(q, self.asked.get(q, ""))]
+
+    def agreeing(self, entry):
+        """Questions that an entry names though the answers agree."""
+        different = set(self.different)
+        return [q for q in self.questions if entry.names(q) and q not in different]
+
+    def wrong(self):
+        """What is wrong with entries of the list: they hide nothing, or could hide too much."""
+        for entry in self.listed:
+            named, agreeing = self.hidden(entry), self.agreeing(entry)
+            if entry.kind == TIMING:
+                if not named and not agreeing:
+                    yield f"{entry.pattern}: stale, there is no such question"
+            elif not named:
+                yield f"{entry.pattern}: stale, no answer differs"
+            elif agreeing and not entry.answer:
+                yield f"{entry.pattern}: too wide, {len(agreeing)} agree, such as: {agreeing[0]}"
+
+    def explain(self, question, command):
+        name = question.partition(" / ")[2]
+        return (
+            f"{question}\n    real:     {self.real.get(question)}\n"
+            f"    this one: {self.asked.get(question)}\n"
+            f'    ask only this: {command} --question "{name}"'
+        )

@@ -1,0 +1,161 @@
+"""The driver answers the probe as real devices did, except where ``differences.txt`` says why.
+
+On a real driver: the device answers as it did when its answers were recorded.
+"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from . import comparison
+from .comparison import TIMING, UNDEFINED, Comparison, Difference
+
+SECTIONS = (
+    "blocking lifecycle ordering peers contexts pools values fork library capture_calls copies1d "
+    "devices attributes limits device_memory host_memory managed pointers copies2d copies3d fills "
+    "streams events host_functions capture proc_address"
+)  # those that take long first
+# What these ask about, or what they need to ask, can depend on when operations run.
+SCHEDULED = (
+    "blocking ordering pools values capture_calls copies1d streams events host_functions capture"
+)
+AT_ONCE = 4  # they mostly wait
+PEERS = "devices=2"
+
+
+def _cases():
+    for schedule in ("eager", "lazy", "random"):
+        for section in SECTIONS.split():
+            slow = schedule != "eager" and section not in SCHEDULED.split()
+            marks = [pytest.mark.slow] if slow else []
+            yield pytest.param(schedule, section, marks=marks, id=f"{schedule}-{section}")
+
+
+def _settings(schedule, section):
+    return f"schedule={schedule}" + (f",{PEERS}" if section == "peers" else "")
+
+
+@pytest.fixture(scope="session")
+def real_answers():
+    """Recorded answers by section; those of several devices only where one has none."""
+    files = sorted(comparison.recorded(), key=lambda file: int(file[1]["devices"]))
+    found = {}
+    for section in SECTIONS.split():
+        answers = (comparison.of_section(file[2], section) for file in files)
+        found[section] = next(filter(None, answers), {})
+    return found
+
+
+@pytest.fixture(scope="session")
+def asked(request, library_path, real_answers):
+    """The software driver's answers to come, by schedule and section: of all selected tests."""
+    if os.environ.get("CUDADRV_DRIVER") == "cuda":
+        pytest.skip("about the software driver")
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = {}
+        for schedule, section in sorted(_selected(request.session.items), key=_longest_first):
+            found[schedule, section] = pool.submit(
+                comparison.ask_quickly,
+                library_path,
+                section,
+                _settings(schedule, section),
+                real_answers[section],
+            )
+        yield found
+        pool.shutdown(cancel_futures=True)
+
+
+def _selected(items):
+    for item in items:
+        if getattr(item, "originalname", "") == test_answers_as_a_real_driver.__name__:
+            yield item.callspec.params["schedule"], item.callspec.params["section"]
+
+
+def _longest_first(case):
+    return SECTIONS.split().index(case[1])
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("schedule", "section"), list(_cases()))
+def test_answers_as_a_real_driver(schedule, section, asked, real_answers, library_path):
+    _, answers = asked[schedule, section].result()
+    listed = [entry for entry in comparison.differences() if entry.section == section]
+    compared = Comparison(real_answers[section], answers, listed)
+    for entry in listed:
+        print(f"{entry.pattern}: {len(compared.hidden(entry))} ({entry.kind}: {entry.reason})")
+    command = (
+        f"CUDADRV_SOFTWARE={_settings(schedule, section)} python3 {comparison.PROBE} "
+        f"--library {library_path} --sections {section}"
+    )
+    _fail("not in differences.txt", [compared.explain(q, command) for q in compared.unlisted()])
+    if schedule == "eager":
+        _fail("entries of differences.txt are wrong", compared.wrong())
+
+
+def _fail(what, found):
+    found = list(found)
+    assert not found, f"{len(found)} {what}:\n" + "\n".join(found)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("section", SECTIONS.split())
+def test_a_real_driver_answers_as_recorded(section, library_path, present):
+    answers = comparison.of_section(present, section)
+    if not answers:
+        pytest.skip(f"{section} has not been recorded on this machine")
+    listed = comparison.differences()
+    compared = Comparison(answers, comparison.ask(library_path, section)[1], listed)
+    command = f"python3 {comparison.PROBE} --library {library_path} --sections {section}"
+    unlisted = compared.unlisted(kinds=(TIMING, UNDEFINED))
+    _fail("differ from what was recorded", [compared.explain(q, command) for q in unlisted])
+
+
+@pytest.fixture(scope="session")
+def present(library_path):
+    """What was recorded on a machine and driver like the present ones."""
+    if os.environ.get("CUDADRV_DRIVER") != "cuda":
+        pytest.skip("about real drivers")
+    same = ("gpu", "driver", "devices")
+    header, _ = comparison.ask(library_path, "library", "", "--question", "version null")
+    found = {}
+    for _, other, answers in comparison.recorded():
+        if all(header.get(name) == other[name] for name in same):
+            found.update(answers)
+    if not found:
+        pytest.skip("nothing recorded for " + ", ".join(f"{n} {header.get(n)}" for n in same))
+    return found
+
+
+def test_list_is_well_formed():
+    for entry in comparison.differences():
+        assert entry.section in SECTIONS.split(), entry.pattern
+
+
+def test_comparison_finds_what_is_unlisted_stale_and_too_wide():
+    real = {"s / a 1": "1", "s / a 2": "2", "s / b": "3", "s / t": "4", "s / missing": "5"}
+    other = {"s / a 1": "x", "s / a 2": "2", "s / b": "y", "s / t": "4", "s / new": "6"}
+    listed = [
+        Difference("capacity", "s / a *", "too wide"),
+        Difference("capacity", "s / * = x", "only this answer"),
+        Difference("capacity", "s / b = x", "stale"),
+        Difference("capacity", "s / none", "stale"),
+        Difference(TIMING, "s / t", "may differ"),
+        Difference(TIMING, "s / no such question", "stale"),
+    ]
+    compared = Comparison(real, other, listed)
+    assert compared.unlisted() == ["s / b", "s / missing", "s / new"]
+    assert compared.unlisted(kinds=(TIMING,))[0] == "s / a 1"
+    assert [line.split(":")[0] for line in compared.wrong()] == [
+        "s / a *",
+        "s / b = x",
+        "s / none",
+        "s / no such question",
+    ]
+
+
+def test_every_section_is_compared(real_answers):
+    assert all(real_answers[section] for section in SECTIONS.split())
+    recorded = {key for _, _, answers in comparison.recorded() for key in answers}
+    assert recorded == {key for answers in real_answers.values() for key in answers}
