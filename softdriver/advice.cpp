@@ -43,25 +43,30 @@ CUmemLocation location_of(CUdevice device) {
     return make_location(device == CU_DEVICE_CPU ? location_host : location_device, device);
 }
 
-// Whether managed memory can be sent there; the current node is made a number. Software machines
-// have one node.
-bool can_hold(CUmemLocation &location) {
+// The error of sending managed memory there. The host and the current node get their numbers;
+// software machines have one node.
+CUresult check_place(CUmemLocation &location) {
     switch (static_cast<int>(location.type)) {
     case location_device:
-        return find_device(location.id) && state().settings.concurrent_managed;
+        return find_device(location.id) && state().settings.concurrent_managed
+                   ? CUDA_SUCCESS
+                   : CUDA_ERROR_INVALID_DEVICE;
     case location_host:
-        return true;
+        location.id = CU_DEVICE_CPU;
+        return CUDA_SUCCESS;
     case location_numa_current:
         location = make_location(location_numa, 0);
-        return true;
+        return CUDA_SUCCESS;
+    case location_numa:
+        return location.id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     default:
-        return location.type == location_numa && location.id == 0;
+        return CUDA_ERROR_INVALID_VALUE;
     }
 }
 
 CUresult prefer(const Pages &pages, CUmemLocation location) {
-    if (!can_hold(location))
-        return CUDA_ERROR_INVALID_DEVICE;
+    if (CUresult status = check_place(location))
+        return status;
     pages.managed->advice.change(pages.begin, pages.end,
                                  [&](Advice &advice) { advice.preferred = location; });
     return CUDA_SUCCESS;
@@ -69,9 +74,9 @@ CUresult prefer(const Pages &pages, CUmemLocation location) {
 
 CUresult access(const Pages &pages, CUmemLocation location, bool set) {
     bool host = location.type == location_host;
-    if (!host && (location.type != location_device || !can_hold(location)))
+    if (!host && (location.type != location_device || check_place(location)))
         return CUDA_ERROR_INVALID_DEVICE;
-    int processor = host ? int(CU_DEVICE_CPU) : location.id;
+    unsigned processor = host ? CU_DEVICE_CPU : location.id;
     pages.managed->advice.change(pages.begin, pages.end, [&](Advice &advice) {
         if (set)
             advice.accessed_by.insert(processor);
@@ -112,11 +117,13 @@ CUresult prefetch(Call &call, CUdeviceptr address, size_t bytes, CUmemLocation t
     StreamPtr stream;
     if (CUresult status = resolve_stream(call, handle, stream))
         return status;
+    if (!state().settings.concurrent_managed)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (CUresult status = check_place(target))
+        return status;
     Pages pages;
     if (CUresult status = find_pages(address, bytes, pages))
         return status;
-    if (!state().settings.concurrent_managed || !can_hold(target))
-        return CUDA_ERROR_INVALID_DEVICE;
     if (CUresult status = submit(*stream, std::make_shared<Operation>()))
         return status;
     pages.managed->advice.change(pages.begin, pages.end,
@@ -149,6 +156,9 @@ SOFT_API(cuMemAdvise, (CUdeviceptr address, size_t bytes, CUmem_advise advice, C
 SOFT_API(cuMemAdvise_v2,
          (CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation location),
          (address, bytes, advice, location)) {
+    int kind = static_cast<int>(location.type);
+    if (kind < location_device || kind > location_numa_current) // even where it does not matter
+        return CUDA_ERROR_INVALID_VALUE;
     return advise(address, bytes, advice, location);
 }
 

@@ -16,7 +16,7 @@ struct Managed;
 struct Advice {
     bool read_mostly = false;
     CUmemLocation preferred = no_location, prefetched = no_location;
-    std::set<int> accessed_by; // ordinals, CU_DEVICE_CPU among them
+    std::set<unsigned> accessed_by; // ordinals; CU_DEVICE_CPU, if there, is the last
 };
 
 // The advice for each page of an allocation, by offset.

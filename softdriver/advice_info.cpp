@@ -35,7 +35,7 @@ bool all_read_mostly(const Pages &pages) {
 
 void list_accessors(const Pages &pages, int *list, size_t length) {
     bool first = true;
-    std::set<int> all;
+    std::set<unsigned> all;
     pages.managed->advice.visit(pages.begin, pages.end, [&](const Advice &advice) {
         if (first)
             all = advice.accessed_by;
@@ -46,7 +46,7 @@ void list_accessors(const Pages &pages, int *list, size_t length) {
     });
     auto processor = all.begin();
     for (size_t i = 0; i < length; i++)
-        list[i] = processor == all.end() ? int(CU_DEVICE_INVALID) : *processor++;
+        list[i] = processor == all.end() ? int(CU_DEVICE_INVALID) : int(*processor++);
 }
 
 // Attributes of a range; older headers lack the last four.

@@ -62,6 +62,13 @@ Allocation *find_range(uintptr_t begin, size_t bytes) {
                                                                                   : nullptr;
 }
 
+bool reaches(const Context &context, const Allocation &allocation) {
+    if (!allocation.on_device() || allocation.device == context.device)
+        return true;
+    return allocation.pool ? allocation.pool->admits(*context.device)
+                           : context.peers.count(allocation.owner->id) > 0;
+}
+
 bool never_host_memory(uintptr_t address) {
     if (address < lowest_host_address)
         return true;
@@ -141,6 +148,7 @@ CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
     result = &add(context, reinterpret_cast<uintptr_t>(user), bytes_at, bytes, MemoryKind::Managed);
     result->flags = flags;
     result->managed = std::make_shared<Managed>(user, bytes, flags);
+    result->sync_memops = true;
     return CUDA_SUCCESS;
 }
 
@@ -156,7 +164,7 @@ Remains forget_allocation(Allocation &allocation) {
                     allocation.host, allocation.bytes,  allocation.pool};
     driver.races.forgotten(allocation);
     if (allocation.pool)
-        allocation.pool->leave(capacity_of(allocation.bytes));
+        allocation.pool->leave(allocation.bytes);
     else if (allocation.on_device())
         allocation.device->used -= capacity_of(allocation.bytes);
     driver.live_allocations[static_cast<int>(allocation.kind)]--;
@@ -173,7 +181,7 @@ void give_back(const Remains &remains) {
         remains.device->arena.release(remains.begin);
         remains.device->arena.discard(remains.begin, remains.bytes);
         if (remains.pool)
-            remains.pool->left(capacity_of(remains.bytes));
+            remains.pool->left(remains.bytes);
         break;
     case MemoryKind::Host:
     case MemoryKind::Managed: {

@@ -38,6 +38,8 @@ Allocation *find_allocation(uintptr_t address);
 Allocation *find_start(uintptr_t address);
 // The same as the first, if all of the range lies in it.
 Allocation *find_range(uintptr_t begin, size_t bytes);
+// Whether kernels of the context may access it: another device's memory needs permission.
+bool reaches(const Context &context, const Allocation &allocation);
 // True for addresses that can be no host memory of the program's own.
 bool never_host_memory(uintptr_t address);
 inline char *host_address(const Allocation &allocation, uintptr_t address) {

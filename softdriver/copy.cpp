@@ -47,11 +47,20 @@ Ends any_to_any(CUdeviceptr target, CUdeviceptr source, size_t bytes) {
     return ends;
 }
 
+// The same, if the context that copies may.
+template <class Locate, class Target, class Source>
+Ends allowed(const Context &context, Locate locate, Target target, Source source, size_t bytes) {
+    Ends ends = locate(target, source, bytes);
+    if (ends.status == CUDA_SUCCESS)
+        ends.status = check_pools(context, ends.target, ends.source);
+    return ends;
+}
+
 template <class Locate, class Target, class Source>
 CUresult now(Call &call, Locate locate, Target target, Source source, size_t bytes) {
     if (!bytes)
         return CUDA_SUCCESS;
-    Ends ends = locate(target, source, bytes);
+    Ends ends = allowed(*call.context, locate, target, source, bytes);
     return ends.status ? ends.status : transfer_now(call, one_row(ends, bytes));
 }
 
@@ -63,7 +72,7 @@ CUresult later(Call &call, CUstream handle, Locate locate, Target target, Source
         return status;
     if (!bytes)
         return CUDA_SUCCESS;
-    Ends ends = locate(target, source, bytes);
+    Ends ends = allowed(*stream->owner, locate, target, source, bytes);
     return ends.status ? ends.status : transfer_later(call, *stream, one_row(ends, bytes));
 }
 

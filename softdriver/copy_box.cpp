@@ -16,18 +16,18 @@ struct Corner {
     CUmemorytype type;
     const void *host;
     CUdeviceptr device;
-    size_t x, y, z, level; // offsets: in bytes, rows and slices
-    size_t pitch, height;  // bytes from row to row, rows from slice to slice
+    size_t x, y, z;       // offsets: in bytes, rows and slices
+    size_t pitch, height; // bytes from row to row, rows from slice to slice
 };
 
 Corner source_of(const Box &box) {
-    return {box.srcMemoryType, box.srcHost, box.srcDevice, box.srcXInBytes, box.srcY,
-            box.srcZ,          box.srcLOD,  box.srcPitch,  box.srcHeight};
+    return {box.srcMemoryType, box.srcHost, box.srcDevice, box.srcXInBytes,
+            box.srcY,          box.srcZ,    box.srcPitch,  box.srcHeight};
 }
 
 Corner target_of(const Box &box) {
-    return {box.dstMemoryType, box.dstHost, box.dstDevice, box.dstXInBytes, box.dstY,
-            box.dstZ,          box.dstLOD,  box.dstPitch,  box.dstHeight};
+    return {box.dstMemoryType, box.dstHost, box.dstDevice, box.dstXInBytes,
+            box.dstY,          box.dstZ,    box.dstPitch,  box.dstHeight};
 }
 
 bool linear(CUmemorytype type) {
@@ -35,15 +35,17 @@ bool linear(CUmemorytype type) {
            type == CU_MEMORYTYPE_UNIFIED;
 }
 
-// Rows may not overlap, nor may slices.
-bool well_formed(const Box &box, const Corner &corner) {
+// Rows may not overlap, nor may slices; where no distance is given they lie side by side.
+bool complete(const Box &box, Corner &corner) {
     size_t row, rows;
     if (__builtin_add_overflow(corner.x, box.WidthInBytes, &row) ||
         __builtin_add_overflow(corner.y, box.Height, &rows))
         return false;
-    bool needs_height = box.Depth > 1 || corner.z > 0;
-    return corner.level == 0 && corner.pitch >= row && corner.pitch <= max_pitch &&
-           (!needs_height || corner.height >= rows);
+    if (!corner.pitch)
+        corner.pitch = row;
+    if (!corner.height)
+        corner.height = rows;
+    return corner.pitch >= row && corner.pitch <= max_pitch && corner.height >= rows;
 }
 
 // How far it is from the base address to the first byte, and from there past the last.
@@ -59,9 +61,9 @@ bool measure(const Box &box, const Corner &corner, size_t &offset, size_t &span)
              __builtin_add_overflow(last, box.WidthInBytes, &span));
 }
 
-CUresult locate(const Box &box, const Corner &corner, Place &place) {
+CUresult locate(const Box &box, Corner corner, Place &place) {
     size_t offset, span;
-    if (!well_formed(box, corner) || !measure(box, corner, offset, span))
+    if (!complete(box, corner) || !measure(box, corner, offset, span))
         return CUDA_ERROR_INVALID_VALUE;
     place.pitch = corner.pitch;
     place.slice = corner.pitch * corner.height;
@@ -78,20 +80,20 @@ CUresult locate(const Box &box, const Corner &corner, Place &place) {
 
 // Makes the transfer; without bytes there is nothing to do.
 CUresult prepare(const Box &box, Transfer &transfer) {
-    if (!linear(box.srcMemoryType) || !linear(box.dstMemoryType))
-        return CUDA_ERROR_INVALID_VALUE;
     transfer.width = box.WidthInBytes;
     transfer.rows = box.Height;
     transfer.slices = box.Depth;
     if (!box.WidthInBytes || !box.Height || !box.Depth)
         return CUDA_SUCCESS;
+    if (!linear(box.srcMemoryType) || !linear(box.dstMemoryType))
+        return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = locate(box, source_of(box), transfer.source))
         return status;
     return locate(box, target_of(box), transfer.target);
 }
 
 CUresult to_box(const CUDA_MEMCPY3D_v2 *copy, Box &box) {
-    if (!copy || copy->reserved0 || copy->reserved1)
+    if (!copy)
         return CUDA_ERROR_INVALID_VALUE;
     box = *copy;
     return CUDA_SUCCESS;
@@ -130,38 +132,37 @@ CUresult to_box(const CUDA_MEMCPY3D_PEER *copy, Box &box) {
         return CUDA_ERROR_INVALID_VALUE;
     box = common(*copy);
     box.srcZ = copy->srcZ;
-    box.srcLOD = copy->srcLOD;
     box.srcHeight = copy->srcHeight;
     box.dstZ = copy->dstZ;
-    box.dstLOD = copy->dstLOD;
     box.dstHeight = copy->dstHeight;
     box.Depth = copy->Depth;
     return CUDA_SUCCESS;
 }
 
-template <class Copy> CUresult check_homes(const Copy &, const Transfer &) { return CUDA_SUCCESS; }
-
-CUresult check_homes(const CUDA_MEMCPY3D_PEER &copy, const Transfer &transfer) {
-    if (copy.srcMemoryType != CU_MEMORYTYPE_HOST)
-        if (CUresult status = check_home(copy.srcContext, transfer.source))
-            return status;
-    if (copy.dstMemoryType != CU_MEMORYTYPE_HOST)
-        return check_home(copy.dstContext, transfer.target);
-    return CUDA_SUCCESS;
+template <class Copy>
+CUresult check_access(const Copy &, const Context &context, const Transfer &transfer) {
+    return check_pools(context, transfer.target, transfer.source);
 }
 
-template <class Copy> CUresult read(const Copy *copy, Transfer &transfer) {
+CUresult check_access(const CUDA_MEMCPY3D_PEER &copy, const Context &, const Transfer &) {
+    if (copy.srcMemoryType != CU_MEMORYTYPE_HOST)
+        if (CUresult status = check_named(copy.srcContext))
+            return status;
+    return copy.dstMemoryType == CU_MEMORYTYPE_HOST ? CUDA_SUCCESS : check_named(copy.dstContext);
+}
+
+template <class Copy> CUresult read(const Copy *copy, const Context &context, Transfer &transfer) {
     Box box;
     if (CUresult status = to_box(copy, box))
         return status;
     if (CUresult status = prepare(box, transfer))
         return status;
-    return check_homes(*copy, transfer);
+    return check_access(*copy, context, transfer);
 }
 
 template <class Copy> CUresult now(Call &call, const Copy *copy) {
     Transfer transfer{};
-    if (CUresult status = read(copy, transfer))
+    if (CUresult status = read(copy, *call.context, transfer))
         return status;
     return transfer.bytes() ? transfer_now(call, transfer) : CUDA_SUCCESS;
 }
@@ -171,7 +172,7 @@ template <class Copy> CUresult later(Call &call, const Copy *copy, CUstream hand
     if (CUresult status = resolve_stream(call, handle, stream))
         return status;
     Transfer transfer{};
-    if (CUresult status = read(copy, transfer))
+    if (CUresult status = read(copy, *stream->owner, transfer))
         return status;
     return transfer.bytes() ? transfer_later(call, *stream, transfer) : CUDA_SUCCESS;
 }

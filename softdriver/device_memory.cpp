@@ -28,7 +28,10 @@ static bool finish_frees(Lock &lock, const Device &device) {
 SOFT_API(cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes), (address, bytes)) {
     if (CUresult status = refuse_unsafe(*call.thread))
         return status;
-    if (!address || !bytes)
+    if (!address)
+        return CUDA_ERROR_INVALID_VALUE;
+    *address = 0;
+    if (!bytes)
         return CUDA_ERROR_INVALID_VALUE;
     Allocation *allocation = nullptr;
     CUresult status = allocate_device(*call.context, bytes, MemoryKind::Device, allocation);

@@ -20,7 +20,7 @@ CUresult locate_device(CUdeviceptr address, size_t bytes, End &end) {
     end.address = address;
     end.host = host_address(*allocation, address);
     end.side = side_of(*allocation);
-    end.device = allocation->on_device() ? allocation->device : nullptr;
+    end.pool = allocation->pool;
     end.sync_memops = allocation->sync_memops;
     return CUDA_SUCCESS;
 }
@@ -41,11 +41,15 @@ CUresult locate_host(const void *pointer, size_t bytes, End &end) {
     return status == CUDA_SUCCESS && end.side == Side::Device ? CUDA_ERROR_INVALID_VALUE : status;
 }
 
-CUresult check_home(CUcontext handle, const End &end) {
-    ContextPtr context = find_context(handle);
-    if (CUresult status = context_status(context.get()))
-        return status;
-    return end.device && end.device != context->device ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+CUresult check_pools(const Context &context, const End &target, const End &source) {
+    for (const End *end : {&target, &source})
+        if (end->pool && !end->pool->admits(*context.device))
+            return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+CUresult check_named(CUcontext handle) {
+    return handle ? context_status(find_context(handle).get()) : CUDA_SUCCESS;
 }
 
 } // namespace soft

@@ -11,8 +11,8 @@ struct End {
     uintptr_t address = 0;
     char *host = nullptr;
     Side side = Side::Pageable;
-    const Device *device = nullptr; // that device memory belongs to
-    bool sync_memops = false;       // synchronous operations on it always wait
+    PoolPtr pool;             // of stream-ordered memory
+    bool sync_memops = false; // synchronous operations on it always wait
 
     bool on_host() const { return side == Side::Pageable || side == Side::Locked; }
 };
@@ -24,7 +24,10 @@ CUresult locate_any(uintptr_t address, size_t bytes, End &end);
 // Memory that the host can touch.
 CUresult locate_host(const void *pointer, size_t bytes, End &end);
 
-// For calls that name a context with an address: device memory must be that context's device's.
-CUresult check_home(CUcontext context, const End &end);
+// Copies reach all memory of all devices, but for pools that do not admit the device that copies.
+CUresult check_pools(const Context &context, const End &target, const End &source);
+// For calls that name a context with an address: with one address space for all devices nothing
+// depends on which it is.
+CUresult check_named(CUcontext context);
 
 } // namespace soft

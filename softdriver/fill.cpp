@@ -42,7 +42,7 @@ CUresult submit_fill(Stream &stream, const Fill<Word> &fill, bool &device, Opera
     if (!fits(fill, bytes))
         return CUDA_ERROR_INVALID_VALUE;
     const Allocation *allocation = find_range(fill.address, bytes);
-    if (!allocation)
+    if (!allocation || !reaches(*stream.owner, *allocation))
         return CUDA_ERROR_INVALID_VALUE;
     device = allocation->on_device() && !allocation->sync_memops;
     char *target = host_address(*allocation, fill.address);

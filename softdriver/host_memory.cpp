@@ -1,7 +1,5 @@
+#include "host_pages.h"
 #include "state.h"
-
-#include <algorithm>
-#include <sys/mman.h>
 
 // Page-locked memory: the driver's own, and the program's own when registered.
 
@@ -10,8 +8,9 @@ namespace {
 
 constexpr unsigned alloc_flags =
     CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-constexpr unsigned register_flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
-                                    CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
+// Without CU_MEMHOSTREGISTER_IOMEMORY: software machines have no such memory.
+constexpr unsigned register_flags =
+    CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
 
 Allocation *find_locked(void *address) {
     Allocation *allocation = find_allocation(reinterpret_cast<uintptr_t>(address));
@@ -25,27 +24,19 @@ Allocation *find_start(void *address, MemoryKind kind) {
     return starts ? allocation : nullptr;
 }
 
-// An allocation that shares bytes with a range, or null.
-const Allocation *find_overlap(uintptr_t begin, size_t bytes) {
-    if (const Allocation *allocation = find_allocation(begin))
-        return allocation;
-    auto next = state().allocations.lower_bound(begin);
-    bool shares = next != state().allocations.end() && next->first - begin < bytes;
-    return shares ? &next->second : nullptr;
-}
-
-// Whether all of a range is mapped: what is not there cannot be page-locked.
-bool is_mapped(uintptr_t begin, size_t bytes) {
-    constexpr size_t page = 4096, chunk = 4096; // pages asked about at once
-    unsigned char resident[chunk];
-    uintptr_t first = begin / page * page;
-    size_t pages = (begin - first + (bytes - 1)) / page + 1;
-    for (size_t done = 0; done < pages; done += chunk) {
-        size_t length = std::min(chunk, pages - done) * page;
-        if (mincore(reinterpret_cast<void *>(first + done * page), length, resident))
-            return false;
+// The error of registering bytes that the driver knows already.
+CUresult refuse_known(uintptr_t begin, size_t bytes) {
+    const Allocation *first = find_allocation(begin);
+    auto next = state().allocations.lower_bound(first ? first->begin : begin);
+    CUresult status = CUDA_SUCCESS;
+    for (; next != state().allocations.end(); ++next) {
+        if (next->first > begin && next->first - begin >= bytes)
+            break;
+        if (next->second.kind == MemoryKind::Registered)
+            return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+        status = CUDA_ERROR_INVALID_VALUE;
     }
-    return true;
+    return status;
 }
 
 // Frees after waiting for the whole device, as all frees of memory that the host can touch do.
@@ -74,9 +65,11 @@ CUresult remove(Call &call, void *address, MemoryKind kind, CUresult unknown) {
 SOFT_API(cuMemHostAlloc, (void **address, size_t bytes, unsigned flags), (address, bytes, flags)) {
     if (CUresult status = refuse_unsafe(*call.thread))
         return status;
-    if (!address || (flags & ~alloc_flags))
+    if (!address)
         return CUDA_ERROR_INVALID_VALUE;
     *address = nullptr;
+    if (flags & ~alloc_flags)
+        return CUDA_ERROR_INVALID_VALUE;
     if (!bytes)
         return CUDA_SUCCESS;
     Allocation *allocation = nullptr;
@@ -103,10 +96,9 @@ SOFT_API(cuMemHostRegister_v2, (void *address, size_t bytes, unsigned flags),
         return status;
     if (never_host_memory(begin) || !bytes || begin + bytes < begin || (flags & ~register_flags))
         return CUDA_ERROR_INVALID_VALUE;
-    if (const Allocation *other = find_overlap(begin, bytes))
-        return other->kind == MemoryKind::Registered ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
-                                                     : CUDA_ERROR_INVALID_VALUE;
-    if (!is_mapped(begin, bytes))
+    if (CUresult status = refuse_known(begin, bytes))
+        return status;
+    if (!is_mapped(begin, bytes, !(flags & CU_MEMHOSTREGISTER_READ_ONLY)))
         return CUDA_ERROR_INVALID_VALUE;
     register_host(*call.context, address, bytes, flags);
     return CUDA_SUCCESS;
@@ -128,10 +120,11 @@ SOFT_API(cuMemHostGetDevicePointer_v2, (CUdeviceptr * result, void *address, uns
 }
 
 SOFT_API(cuMemHostGetFlags, (unsigned *flags, void *address), (flags, address)) {
-    const Allocation *allocation = find_locked(address);
-    if (!flags || !allocation)
+    const Allocation *allocation = find_allocation(reinterpret_cast<uintptr_t>(address));
+    if (!flags || !allocation || allocation->on_device())
         return CUDA_ERROR_INVALID_VALUE;
-    *flags = allocation->flags | CU_MEMHOSTALLOC_DEVICEMAP;
+    unsigned given = allocation->page_locked() ? allocation->flags & alloc_flags : 0;
+    *flags = given | CU_MEMHOSTALLOC_DEVICEMAP;
     return CUDA_SUCCESS;
 }
 

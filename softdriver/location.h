@@ -10,6 +10,8 @@ constexpr int location_device = 1;
 constexpr int location_host = 2;
 constexpr int location_numa = 3;
 constexpr int location_numa_current = 4;
+// The CUmemAllocationType of managed memory; older headers lack it.
+constexpr int allocation_managed = 2;
 
 inline CUmemLocation make_location(int kind, int id) {
     CUmemLocation location = {};

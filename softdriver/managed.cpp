@@ -98,9 +98,13 @@ char *map_twice(size_t bytes, char *&alias) {
 
 SOFT_API(cuMemAllocManaged, (CUdeviceptr * address, size_t bytes, unsigned flags),
          (address, bytes, flags)) {
+    if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult status = context_status(call.context.get()))
+        return status;
     if (CUresult status = refuse_unsafe(*call.thread))
         return status;
-    if (!address || !bytes || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
+    if (!address || !bytes)
         return CUDA_ERROR_INVALID_VALUE;
     Allocation *allocation = nullptr;
     if (CUresult status = allocate_managed(*call.context, bytes, flags, allocation))
@@ -123,7 +127,7 @@ SOFT_STREAM_API(cuStreamAttachMemAsync,
     const Allocation *allocation = find_start(address);
     if (!allocation || !allocation->managed || (bytes && bytes != allocation->bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    if (single && stream->kind == StreamKind::Legacy)
+    if (single && !handle)
         return CUDA_ERROR_INVALID_VALUE;
     auto operation = std::make_shared<Operation>();
     std::weak_ptr<Stream> target = stream;

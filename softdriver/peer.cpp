@@ -12,20 +12,16 @@ constexpr int partial_native_atomics = 5;
 
 CUresult peer_row(CUdeviceptr target, CUcontext target_context, CUdeviceptr source,
                   CUcontext source_context, size_t bytes, Transfer &transfer) {
-    if (CUresult status = context_status(find_context(source_context).get()))
+    if (CUresult status = check_named(source_context))
         return status;
-    if (CUresult status = context_status(find_context(target_context).get()))
+    if (CUresult status = check_named(target_context))
         return status;
     transfer.width = bytes;
     if (!bytes)
         return CUDA_SUCCESS;
     if (CUresult status = locate_device(source, bytes, transfer.source))
         return status;
-    if (CUresult status = locate_device(target, bytes, transfer.target))
-        return status;
-    if (CUresult status = check_home(source_context, transfer.source))
-        return status;
-    return check_home(target_context, transfer.target);
+    return locate_device(target, bytes, transfer.target);
 }
 
 } // namespace
@@ -88,8 +84,6 @@ SOFT_API(cuCtxEnablePeerAccess, (CUcontext handle, unsigned flags), (handle, fla
     if (flags)
         return CUDA_ERROR_INVALID_VALUE;
     ContextPtr peer = find_context(handle);
-    if (!peer || peer == call.context)
-        return CUDA_ERROR_INVALID_CONTEXT;
     if (CUresult status = context_status(peer.get()))
         return status;
     if (peer->device == call.context->device)
@@ -101,8 +95,6 @@ SOFT_API(cuCtxEnablePeerAccess, (CUcontext handle, unsigned flags), (handle, fla
 
 SOFT_API(cuCtxDisablePeerAccess, (CUcontext handle), (handle)) {
     ContextPtr peer = find_context(handle);
-    if (!peer || peer == call.context)
-        return CUDA_ERROR_INVALID_CONTEXT;
     if (CUresult status = context_status(peer.get()))
         return status;
     return call.context->peers.erase(peer->id) ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;

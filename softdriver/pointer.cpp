@@ -21,8 +21,18 @@ int access_flags(const Allocation &allocation) {
                      : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
 }
 
-CUresult read_attribute(const Allocation &allocation, CUpointer_attribute attribute,
-                        uintptr_t address, void *data) {
+// Where kernels of the context find it.
+CUresult device_pointer(const Context *context, const Allocation &allocation, uintptr_t address,
+                        void *data) {
+    put<CUdeviceptr>(data, 0);
+    if (CUresult status = context_status(context))
+        return status;
+    return reaches(*context, allocation) ? put<CUdeviceptr>(data, address)
+                                         : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult read_attribute(const Context *context, const Allocation &allocation,
+                        CUpointer_attribute attribute, uintptr_t address, void *data) {
     switch (static_cast<int>(attribute)) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         return put(data, allocation.pool ? nullptr : allocation.context); // pools have none
@@ -30,11 +40,10 @@ CUresult read_attribute(const Allocation &allocation, CUpointer_attribute attrib
         return put<unsigned>(data,
                              allocation.page_locked() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-        return put<CUdeviceptr>(data, address);
+        return device_pointer(context, allocation, address, data);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (allocation.on_device())
-            return CUDA_ERROR_INVALID_VALUE;
-        return put(data, reinterpret_cast<void *>(address));
+        put(data, allocation.on_device() ? 0 : address);
+        return allocation.on_device() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         return put<int>(data, allocation.sync_memops);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
@@ -67,7 +76,7 @@ CUresult read_attribute(const Allocation &allocation, CUpointer_attribute attrib
     }
 }
 
-// The size of an attribute's value, for the null answers of cuPointerGetAttributes.
+// The size of an attribute's value; 0 of one that is not known.
 size_t attribute_size(CUpointer_attribute attribute) {
     switch (static_cast<int>(attribute)) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -82,8 +91,36 @@ size_t attribute_size(CUpointer_attribute attribute) {
     case mapping_base:
     case memory_block_id:
         return 8;
-    default:
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+    case is_decompress_capable:
         return 4;
+    default:
+        return 0;
+    }
+}
+
+// The answer where there is none. The driver takes an address that it does not know for the host's
+// own, whose range nobody can tell.
+void put_default(CUpointer_attribute attribute, bool known, uintptr_t address, void *data) {
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        return;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        put(data, known ? 0 : address);
+        return;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        put<int>(data, CU_DEVICE_INVALID);
+        return;
+    default:
+        std::fill_n(static_cast<char *>(data), attribute_size(attribute), 0);
     }
 }
 
@@ -94,24 +131,22 @@ SOFT_API(cuPointerGetAttribute, (void *data, CUpointer_attribute attribute, CUde
     const Allocation *allocation = find_allocation(address);
     if (!data || !allocation)
         return CUDA_ERROR_INVALID_VALUE;
-    return read_attribute(*allocation, attribute, address, data);
+    return read_attribute(call.context.get(), *allocation, attribute, address, data);
 }
 
-// Unlike the above it knows no bad pointers: what does not apply is answered with null.
+// Unlike the above it knows no bad addresses: what does not apply has an answer, too.
 SOFT_API(cuPointerGetAttributes,
          (unsigned count, CUpointer_attribute *attributes, void **data, CUdeviceptr address),
          (count, attributes, data, address)) {
     if (!count || !attributes || !data)
         return CUDA_ERROR_INVALID_VALUE;
     const Allocation *allocation = find_allocation(address);
+    const Context *context = call.context.get();
     for (unsigned i = 0; i < count; i++) {
-        if (allocation &&
-            read_attribute(*allocation, attributes[i], address, data[i]) == CUDA_SUCCESS)
-            continue;
-        char *bytes = static_cast<char *>(data[i]);
-        std::fill_n(bytes, attribute_size(attributes[i]), 0);
-        if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
-            put<int>(data[i], CU_DEVICE_INVALID);
+        if (!data[i] || !attribute_size(attributes[i]))
+            return CUDA_ERROR_INVALID_VALUE;
+        if (!allocation || read_attribute(context, *allocation, attributes[i], address, data[i]))
+            put_default(attributes[i], allocation, address, data[i]);
     }
     return CUDA_SUCCESS;
 }
@@ -128,8 +163,12 @@ SOFT_API(cuPointerSetAttribute,
 
 SOFT_API(cuMemGetAddressRange_v2, (CUdeviceptr * begin, size_t *bytes, CUdeviceptr address),
          (begin, bytes, address)) {
+    if (!begin && !bytes)
+        return CUDA_SUCCESS;
+    if (CUresult status = context_status(call.context.get()))
+        return status;
     const Allocation *allocation = find_allocation(address);
-    if (!allocation)
+    if (!allocation || !reaches(*call.context, *allocation))
         return CUDA_ERROR_NOT_FOUND;
     if (begin)
         *begin = allocation->begin;

@@ -9,6 +9,8 @@ namespace soft {
 namespace {
 
 constexpr size_t chunk = size_t(32) << 20; // what a pool reserves at once, if there is room
+constexpr size_t address_space = size_t(1) << 47;
+constexpr int shareable = 1 | 8; // kinds of handle that exist on Linux: files and fabrics
 
 size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -57,7 +59,8 @@ bool Pool::grow(size_t bytes) {
 CUresult Pool::take(size_t bytes, const Stream &stream, Operation &allocation) {
     if (bytes > state().settings.memory)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    size_t wanted = used + leaving_ + bytes;
+    size_t size = capacity_of(bytes);
+    size_t wanted = live_ + leaving_ + size;
     bool fits = grow(wanted);
     if (!fits) {
         trim_pools(*device);
@@ -77,17 +80,24 @@ CUresult Pool::take(size_t bytes, const Stream &stream, Operation &allocation) {
             return CUDA_ERROR_OUT_OF_MEMORY;
         allocation.waits = std::move(behind);
     }
+    live_ += size;
     used += bytes;
     used_high = std::max(used_high, used);
     return CUDA_SUCCESS;
 }
 
+void Pool::leave(size_t bytes) {
+    used -= bytes;
+    live_ -= capacity_of(bytes);
+    leaving_ += capacity_of(bytes);
+}
+
 void Pool::leave_behind(const OperationPtr &operation, size_t bytes) {
-    frees_.push_back({operation, bytes});
+    frees_.push_back({operation, capacity_of(bytes)});
 }
 
 void Pool::left(size_t bytes) {
-    leaving_ -= bytes;
+    leaving_ -= capacity_of(bytes);
     auto gone = [](const Leaving &free) {
         OperationPtr operation = free.operation.lock();
         return !operation || operation->done();
@@ -98,7 +108,7 @@ void Pool::left(size_t bytes) {
 }
 
 void Pool::trim(size_t keep) {
-    size_t busy = used + leaving_;
+    size_t busy = live_ + leaving_;
     size_t least = std::max(destroyed ? busy : round_up(busy, chunk), keep);
     if (least < reserved)
         reserve(least);
@@ -156,16 +166,21 @@ SOFT_API(cuMemPoolCreate, (CUmemoryPool * handle, const CUmemPoolProps *given), 
     Properties properties;
     std::memcpy(&properties, given, sizeof(properties));
     if (properties.allocation_type != CU_MEM_ALLOCATION_TYPE_PINNED)
-        return CUDA_ERROR_INVALID_VALUE;
+        return properties.allocation_type == allocation_managed ? CUDA_ERROR_NOT_SUPPORTED
+                                                                : CUDA_ERROR_INVALID_VALUE;
     if (properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return is_host(properties.location) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
     Device *device = find_device(properties.location.id);
     if (!device)
         return CUDA_ERROR_INVALID_VALUE;
-    if (properties.handle_types || properties.usage) // other processes, decompression
+    if (properties.handle_types & ~shareable)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (properties.handle_types) // other processes
         return CUDA_ERROR_NOT_SUPPORTED;
+    if (properties.max_bytes > address_space)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     PoolPtr pool = create_pool(*device);
-    pool->max_bytes = properties.max_bytes;
+    pool->max_bytes = round_up(properties.max_bytes, chunk);
     *handle = pool->handle;
     return CUDA_SUCCESS;
 }
@@ -191,31 +206,27 @@ SOFT_API(cuMemPoolTrimTo, (CUmemoryPool handle, size_t keep), (handle, keep)) {
 }
 
 SOFT_API(cuDeviceGetDefaultMemPool, (CUmemoryPool * handle, CUdevice ordinal), (handle, ordinal)) {
-    if (!handle)
-        return CUDA_ERROR_INVALID_VALUE;
     Device *device = find_device(ordinal);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
+    if (!handle)
+        return CUDA_ERROR_INVALID_VALUE;
     *handle = default_pool(*device)->handle;
     return CUDA_SUCCESS;
 }
 
 SOFT_API(cuDeviceGetMemPool, (CUmemoryPool * handle, CUdevice ordinal), (handle, ordinal)) {
-    if (!handle)
-        return CUDA_ERROR_INVALID_VALUE;
     Device *device = find_device(ordinal);
-    if (!device)
-        return CUDA_ERROR_INVALID_DEVICE;
+    if (!handle || !device)
+        return CUDA_ERROR_INVALID_VALUE;
     *handle = current_pool(*device)->handle;
     return CUDA_SUCCESS;
 }
 
 SOFT_API(cuDeviceSetMemPool, (CUdevice ordinal, CUmemoryPool handle), (ordinal, handle)) {
     Device *device = find_device(ordinal);
-    if (!device)
-        return CUDA_ERROR_INVALID_DEVICE;
     PoolPtr pool = find_pool(handle);
-    if (!pool || pool->device != device)
+    if (!device || !pool || pool->device != device)
         return CUDA_ERROR_INVALID_VALUE;
     device->pool = pool;
     return CUDA_SUCCESS;

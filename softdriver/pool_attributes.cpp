@@ -32,7 +32,7 @@ Device *named_device(const CUmemLocation &location) {
 CUresult locate_pools(const CUmemLocation *location, CUmemAllocationType type, Device *&device) {
     if (!location)
         return CUDA_ERROR_INVALID_VALUE;
-    bool managed = static_cast<int>(type) == 2;
+    bool managed = static_cast<int>(type) == allocation_managed;
     if (managed || is_host(*location))
         return CUDA_ERROR_NOT_SUPPORTED;
     if (type != CU_MEM_ALLOCATION_TYPE_PINNED || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
@@ -94,19 +94,33 @@ SOFT_API(cuMemPoolGetAttribute, (CUmemoryPool handle, CUmemPool_attribute attrib
     }
 }
 
-// A pool's own device always has access. Nothing is changed unless all is in order.
+namespace {
+
+// A pool's own device always has access.
+CUresult check_access(const Pool &pool, const CUmemAccessDesc &access) {
+    constexpr int read_only = 1;
+    int flags = static_cast<int>(access.flags);
+    if (access.location.type != CU_MEM_LOCATION_TYPE_DEVICE || flags == read_only)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    const Device *device = named_device(access.location);
+    bool none = flags == CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    if (!device || (none && device == pool.device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    return none || flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? CUDA_SUCCESS
+                                                               : CUDA_ERROR_INVALID_VALUE;
+}
+
+} // namespace
+
+// Nothing is changed unless all is in order.
 SOFT_API(cuMemPoolSetAccess, (CUmemoryPool handle, const CUmemAccessDesc *map, size_t count),
          (handle, map, count)) {
     PoolPtr pool = find_pool(handle);
-    if (!pool || (!map && count))
+    if (!pool || !map)
         return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < count; i++) {
-        const Device *device = named_device(map[i].location);
-        bool none = map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE;
-        bool known = none || map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-        if (!device || !known || (none && device == pool->device))
-            return CUDA_ERROR_INVALID_VALUE;
-    }
+    for (size_t i = 0; i < count; i++)
+        if (CUresult status = check_access(*pool, map[i]))
+            return status;
     for (size_t i = 0; i < count; i++) {
         if (map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
             pool->visitors.erase(map[i].location.id);
@@ -123,9 +137,9 @@ SOFT_API(cuMemPoolGetAccess,
     if (!flags || !pool || !location)
         return CUDA_ERROR_INVALID_VALUE;
     const Device *device = named_device(*location);
-    if (!device)
+    if (!device && !is_host(*location))
         return CUDA_ERROR_INVALID_VALUE;
-    bool access = device == pool->device || pool->visitors.count(device->ordinal);
+    bool access = device && pool->admits(*device);
     *flags = access ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;
 }

@@ -10,16 +10,15 @@ CUresult reserve(const Stream &stream, const PoolPtr &pool, size_t bytes, Operat
                  Allocation *&allocation) {
     if (stream.capture)
         return allocate_device(*stream.owner, bytes, MemoryKind::Async, allocation);
-    size_t size = capacity_of(bytes);
-    if (CUresult status = pool->take(size, stream, operation))
+    if (CUresult status = pool->take(bytes, stream, operation))
         return status;
     CUresult status =
         place_device(*stream.owner, *pool->device, bytes, MemoryKind::Async, allocation);
     if (status == CUDA_SUCCESS) {
         allocation->pool = pool;
     } else {
-        pool->leave(size);
-        pool->left(size);
+        pool->leave(bytes);
+        pool->left(bytes);
     }
     return status;
 }
@@ -91,7 +90,7 @@ SOFT_STREAM_API(cuMemFreeAsync, (CUdeviceptr address, CUstream handle), (address
     auto operation = std::make_shared<Operation>();
     Remains remains = forget_allocation(*allocation);
     if (remains.pool)
-        remains.pool->leave_behind(operation, capacity_of(remains.bytes));
+        remains.pool->leave_behind(operation, remains.bytes);
     operation->writes.push_back({remains.begin, remains.bytes});
     operation->kept.emplace_back(nullptr, [=](void *) { give_back(remains); });
     return submit(*stream, std::move(operation));

@@ -69,6 +69,14 @@ template CUresult make_wait(CUdeviceptr, cuuint64_t, unsigned, OperationPtr &);
 template CUresult make_write(CUdeviceptr, cuuint32_t, unsigned, OperationPtr &);
 template CUresult make_write(CUdeviceptr, cuuint64_t, unsigned, OperationPtr &);
 
+CUresult check_reach(const Stream &stream, const Operation &operation) {
+    for (const auto *ranges : {&operation.reads, &operation.writes})
+        for (const Range &range : *ranges)
+            if (!reaches(*stream.owner, *find_allocation(range.begin)))
+                return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
 namespace {
 
 template <class Make, class Word>
@@ -79,6 +87,8 @@ CUresult submit_value(Call &call, CUstream handle, Make make, CUdeviceptr addres
     if (CUresult status = resolve_stream(call, handle, stream))
         return status;
     if (CUresult status = make(address, value, flags, operation))
+        return status;
+    if (CUresult status = check_reach(*stream, *operation))
         return status;
     return submit(*stream, std::move(operation));
 }

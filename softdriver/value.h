@@ -10,5 +10,7 @@ template <class Word>
 CUresult make_wait(CUdeviceptr address, Word value, unsigned flags, OperationPtr &operation);
 template <class Word>
 CUresult make_write(CUdeviceptr address, Word value, unsigned flags, OperationPtr &operation);
+// The error of running it in a stream that cannot access the memory.
+CUresult check_reach(const Stream &stream, const Operation &operation);
 
 } // namespace soft

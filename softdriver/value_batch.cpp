@@ -43,9 +43,12 @@ CUresult submit_batch(Call &call, CUstream handle, unsigned count,
     if (!items || count > max_batch || flags)
         return CUDA_ERROR_INVALID_VALUE;
     std::vector<OperationPtr> operations(count);
-    for (unsigned i = 0; i < count; i++)
+    for (unsigned i = 0; i < count; i++) {
         if (CUresult status = make_item(items[i], barriers, operations[i]))
             return status;
+        if (CUresult status = check_reach(*stream, *operations[i]))
+            return status;
+    }
     if (stream->capture && count)
         return capture_node(*stream); // one node for all
     for (auto &operation : operations)

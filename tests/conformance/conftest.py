@@ -38,8 +38,8 @@ def library_path():
 def lib(library_path):
     """The driver library, initialised, with the primary context of device 0 kept alive."""
     library = Library(library_path)
-    if library.software and "CUDADRV_TEST_DEVICES" in os.environ:
-        library.configure("devices=" + os.environ["CUDADRV_TEST_DEVICES"])
+    if library.software:
+        library.configure("devices=2")  # some tests need two; a GPU's machine has what it has
     library.ok("cuInit", 0)
     context = ctypes.c_void_p()
     library.ok("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)

@@ -7,7 +7,7 @@ import numpy
 import pytest
 
 from .boxes import ARRAY, DEVICE, HOST, UNIFIED, Copy2D, Copy3D, Copy3DPeer
-from .client import INVALID_CONTEXT, INVALID_VALUE, SUCCESS, blocks
+from .client import INVALID_VALUE, SUCCESS, blocks
 
 # (memory that an end lies in, what the copy says that it is)
 ENDS = [
@@ -134,8 +134,8 @@ def test_box_between_contexts_of_one_device(client):
     client.ok("cuMemcpy3DPeer", ctypes.byref(copy))
     client.ok("cuMemcpy3DPeerAsync", ctypes.byref(copy), client.stream())
     check(*ends)
-    copy.srcContext = None
-    assert client.call("cuMemcpy3DPeer", ctypes.byref(copy)) == INVALID_CONTEXT
+    copy.srcContext = None  # the address says it all
+    client.ok("cuMemcpy3DPeer", ctypes.byref(copy))
 
 
 def plane(client, **changes):
@@ -196,11 +196,30 @@ def volume(client, **changes):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"srcHeight": 1}, {"dstHeight": 0}, {"srcZ": 1}, {"Depth": 3}, {"srcY": 3}],
+    [{"srcHeight": 1}, {"dstHeight": 1, "Depth": 1}, {"srcZ": 1}, {"Depth": 3}, {"srcY": 3}],
     ids=str,
 )
 def test_refused_volumes(client, changes):
     assert client.call("cuMemcpy3D_v2", volume(client, **changes)) == INVALID_VALUE
+
+
+def test_without_distances_rows_and_slices_lie_side_by_side(client):
+    source, target = client.device(64), client.device(12)
+    client.ok("cuMemcpyHtoD_v2", source, bytes(range(64)), 64)
+    ends = {"srcDevice": source, "dstDevice": target, "srcPitch": 8, "srcHeight": 4}
+    changes = {"dstPitch": 0, "dstHeight": 0, "WidthInBytes": 3, **ends}
+    client.ok("cuMemcpy3D_v2", volume(client, **changes))
+    expected = [0, 1, 2, 8, 9, 10, 32, 33, 34, 40, 41, 42]
+    assert client.read(target, 12) == bytes(expected)
+
+
+def test_a_level_means_nothing_without_arrays(client):
+    client.ok("cuMemcpy3D_v2", volume(client, srcLOD=1, dstLOD=1))
+
+
+@pytest.mark.parametrize("size", [{"WidthInBytes": 0}, {"Height": 0}, {"Depth": 0}], ids=str)
+def test_nothing_is_copied_from_nowhere(client, size):
+    client.ok("cuMemcpy3D_v2", volume(client, srcMemoryType=0, srcDevice=16, **size))
 
 
 def test_one_slice_needs_no_height(client):

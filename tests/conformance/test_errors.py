@@ -81,6 +81,21 @@ def test_pointer_attributes_of_unknown_memory(client):
     results = (ctypes.c_void_p * 1)(ctypes.addressof(value))
     assert client.call("cuPointerGetAttributes", 1, kinds, results, address) == SUCCESS
     assert value.value == 0
+    kinds = (ctypes.c_int * 2)(4, 11)  # host pointer, start of the range
+    values = (ctypes.c_uint64 * 2)(7, 7)
+    results = (ctypes.c_void_p * 2)(ctypes.addressof(values), ctypes.addressof(values) + 8)
+    client.ok("cuPointerGetAttributes", 2, kinds, results, address)
+    assert list(values) == [address, 7]
+
+
+def test_unknown_pointer_attributes(client):
+    address, value = client.device(64), ctypes.c_int(-9)
+    kinds = (ctypes.c_int * 2)(2, 99)
+    results = (ctypes.c_void_p * 2)(ctypes.addressof(value), ctypes.addressof(value))
+    assert client.call("cuPointerGetAttributes", 2, kinds, results, address) == INVALID_VALUE
+    assert value.value == 2  # those before it are answered
+    results[0] = None
+    assert client.call("cuPointerGetAttributes", 1, kinds, results, address) == INVALID_VALUE
 
 
 @pytest.mark.parametrize(

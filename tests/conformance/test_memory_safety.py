@@ -20,6 +20,19 @@ def test_registration_ends_where_the_mapping_does(client):
     assert client.call("cuMemHostRegister_v2", buffer, 1 << 46, 0) != 0
 
 
+def test_memory_that_cannot_be_written_is_registered_for_reading(client):
+    pages = mmap.mmap(-1, mmap.PAGESIZE)
+    address = ctypes.addressof(view := ctypes.c_char.from_buffer(pages))
+    protect = ctypes.CDLL(None).mprotect
+    assert protect(ctypes.c_void_p(address), ctypes.c_size_t(mmap.PAGESIZE), mmap.PROT_READ) == 0
+    register = "cuMemHostRegister_v2", address, mmap.PAGESIZE
+    assert client.call(*register, 0) == INVALID_VALUE
+    client.ok(*register, 8)
+    client.ok("cuMemHostUnregister", address)
+    del view
+    pages.close()
+
+
 def test_memory_of_a_destroyed_context_under_work_of_another(client, software):
     """A real GPU faults here; the software driver lets the work touch what nobody sees."""
     other = ctypes.c_void_p()

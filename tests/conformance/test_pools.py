@@ -5,8 +5,16 @@ import ctypes
 import pytest
 
 from .client import INVALID_DEVICE, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS
-from .structures import DEVICE_LOCATION, READWRITE, Access, Location, pool_properties
+from .structures import (
+    DEVICE_LOCATION,
+    HOST_LOCATION,
+    READWRITE,
+    Access,
+    Location,
+    pool_properties,
+)
 
+NOT_SUPPORTED = 801
 FOLLOW_EVENTS, OPPORTUNISTIC, INTERNAL, THRESHOLD = 1, 2, 3, 4
 RESERVED, RESERVED_HIGH, USED, USED_HIGH = 5, 6, 7, 8
 MEMPOOL_HANDLE = 17
@@ -170,7 +178,10 @@ def test_refused_pools(client):
     assert client.call("cuMemPoolCreate", None, pool_properties()) == INVALID_VALUE
     assert client.call("cuMemPoolCreate", pool, None) == INVALID_VALUE
     assert client.call("cuMemPoolCreate", pool, pool_properties(allocType=0)) == INVALID_VALUE
-    assert client.call("cuDeviceGetMemPool", pool, 99) == INVALID_DEVICE
+    assert client.call("cuMemPoolCreate", pool, pool_properties(handleTypes=2)) == INVALID_VALUE
+    assert client.call("cuMemPoolCreate", pool, pool_properties(maxSize=1 << 60)) == OUT_OF_MEMORY
+    assert client.call("cuDeviceGetMemPool", pool, 99) == INVALID_VALUE
+    assert client.call("cuDeviceGetDefaultMemPool", None, 99) == INVALID_DEVICE
     assert client.call("cuDeviceGetDefaultMemPool", None, 0) == INVALID_VALUE
 
 
@@ -190,8 +201,34 @@ def test_access_of_the_own_device(client, make_pool):
     assert flags.value == READWRITE
     granted = Access(own, READWRITE)
     client.ok("cuMemPoolSetAccess", pool, ctypes.byref(granted), 1)
-    revoked = Access(own, 0)
-    assert client.call("cuMemPoolSetAccess", pool, ctypes.byref(revoked), 1) == INVALID_VALUE
+    host, nobody = Location(HOST_LOCATION, 0), Location(DEVICE_LOCATION, 99)
+    for access, status in (
+        (Access(own, 0), INVALID_DEVICE),
+        (Access(own, 1), NOT_SUPPORTED),
+        (Access(own, 2), INVALID_VALUE),
+        (Access(host, READWRITE), NOT_SUPPORTED),
+        (Access(nobody, READWRITE), INVALID_DEVICE),
+    ):
+        assert client.call("cuMemPoolSetAccess", pool, ctypes.byref(access), 1) == status
+    client.ok("cuMemPoolGetAccess", ctypes.byref(flags), pool, ctypes.byref(host))
+    assert flags.value == 0
+
+
+def test_use_is_counted_to_the_byte(client, make_pool):
+    pool, stream = make_pool(), client.stream()
+    addresses = [allocate(client, stream, size, pool) for size in (1, 511, 1000)]
+    assert get(client, pool, USED) == 1512
+    for address in addresses:
+        client.ok("cuMemFreeAsync", address, stream)
+    client.ok("cuStreamSynchronize", stream)
+    assert get(client, pool, USED) == 0
+
+
+def test_a_limit_is_rounded_up(client, make_pool):
+    pool, stream = make_pool(maxSize=1), client.stream()
+    client.ok("cuMemFreeAsync", allocate(client, stream, 4 * MIB, pool), stream)
+    assert try_allocate(client, stream, 40 * MIB, pool) == OUT_OF_MEMORY
+    client.ok("cuStreamSynchronize", stream)
 
 
 def test_pools_take_from_the_device(client, make_pool):
