@@ -112,6 +112,8 @@ CUresult prefetch(Call &call, CUdeviceptr address, size_t bytes, CUmemLocation t
     StreamPtr stream;
     if (CUresult status = resolve_stream(call, handle, stream))
         return status;
+    if (CUresult status = stream->capture ? refuse_captured(*stream) : CUDA_SUCCESS)
+        return status;
     Pages pages;
     if (CUresult status = find_pages(address, bytes, pages))
         return status;
@@ -143,12 +145,16 @@ SOFT_STREAM_API(cuMemPrefetchAsync_v2,
 
 SOFT_API(cuMemAdvise, (CUdeviceptr address, size_t bytes, CUmem_advise advice, CUdevice device),
          (address, bytes, advice, device)) {
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
     return advise(address, bytes, advice, location_of(device));
 }
 
 SOFT_API(cuMemAdvise_v2,
          (CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation location),
          (address, bytes, advice, location)) {
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
     return advise(address, bytes, advice, location);
 }
 

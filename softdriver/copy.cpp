@@ -1,3 +1,4 @@
+#include "capture.h"
 #include "transfer.h"
 
 // Copies of one row: cuMemcpy and its kin.
@@ -49,6 +50,8 @@ Ends any_to_any(CUdeviceptr target, CUdeviceptr source, size_t bytes) {
 
 template <class Locate, class Target, class Source>
 CUresult now(Call &call, Locate locate, Target target, Source source, size_t bytes) {
+    if (CUresult status = call.per_thread ? CUDA_SUCCESS : refuse_implicit(*call.context))
+        return status;
     if (!bytes)
         return CUDA_SUCCESS;
     Ends ends = locate(target, source, bytes);

@@ -11,4 +11,9 @@ CUresult make_wait(CUdeviceptr address, Word value, unsigned flags, OperationPtr
 template <class Word>
 CUresult make_write(CUdeviceptr address, Word value, unsigned flags, OperationPtr &operation);
 
+// The first versions of these functions are for devices whose attributes say so: this is none.
+template <class... Arguments> CUresult refuse_first_version(const Arguments &...) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 } // namespace soft
