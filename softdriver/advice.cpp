@@ -117,6 +117,8 @@ CUresult prefetch(Call &call, CUdeviceptr address, size_t bytes, CUmemLocation t
     StreamPtr stream;
     if (CUresult status = resolve_stream(call, handle, stream))
         return status;
+    if (CUresult status = stream->capture ? refuse_captured(*stream) : CUDA_SUCCESS)
+        return status;
     if (!state().settings.concurrent_managed)
         return CUDA_ERROR_INVALID_DEVICE;
     if (CUresult status = check_place(target))
@@ -150,12 +152,16 @@ SOFT_STREAM_API(cuMemPrefetchAsync_v2,
 
 SOFT_API(cuMemAdvise, (CUdeviceptr address, size_t bytes, CUmem_advise advice, CUdevice device),
          (address, bytes, advice, device)) {
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
     return advise(address, bytes, advice, location_of(device));
 }
 
 SOFT_API(cuMemAdvise_v2,
          (CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation location),
          (address, bytes, advice, location)) {
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
     int kind = static_cast<int>(location.type);
     if (kind < location_device || kind > location_numa_current) // even where it does not matter
         return CUDA_ERROR_INVALID_VALUE;

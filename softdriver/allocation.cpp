@@ -203,9 +203,15 @@ void free_allocation(Allocation &allocation) { give_back(forget_allocation(alloc
 
 void free_context_memory(const Context &context) {
     std::vector<Allocation *> owned;
-    for (auto &entry : state().allocations)
-        if (entry.second.owner == &context)
+    for (auto &entry : state().allocations) {
+        if (entry.second.owner != &context)
+            continue;
+        // Pools belong to their device, and what comes from them too.
+        if (entry.second.pool)
+            entry.second.owner = nullptr;
+        else
             owned.push_back(&entry.second);
+    }
     for (Allocation *allocation : owned)
         free_allocation(*allocation);
 }

@@ -16,7 +16,7 @@ struct Allocation {
     MemoryKind kind = MemoryKind::Device;
     char *host = nullptr; // where its bytes really are
     Device *device = nullptr;
-    Context *owner = nullptr; // for comparison only
+    Context *owner = nullptr; // alive; null once memory of a pool has outlived it
     CUcontext context = nullptr;
     unsigned flags = 0;
     uint64_t id = 0;

@@ -51,8 +51,9 @@ void forget_thread(void *pointer) {
     pthread_atfork(nullptr, nullptr, [] { forked = started.load(); });
 }
 
-bool stateless(Function function) {
-    return info(function).needs == Needs::Nothing && function != Function::cuInit;
+// Whether it is called by a host function that may not.
+bool refuses_callback(const FunctionInfo &function) {
+    return in_callback && function.callback == Callback::Refused;
 }
 
 } // namespace
@@ -79,18 +80,18 @@ CUresult context_status(const Context *context) {
     return context->device->sticky;
 }
 
-Call::Call(Function function, bool per_thread) : per_thread(per_thread) {
-    refused = enter(info(function), function);
+Call::Call(Function function, bool per_thread) : per_thread(per_thread), function_(info(function)) {
+    refused = enter(function);
 }
 
-CUresult Call::enter(const FunctionInfo &function, Function number) {
+CUresult Call::enter(Function number) {
     // A forked child has no workers and perhaps a mutex that nobody will ever unlock. What needs
     // neither works there.
     if (forked.load(std::memory_order_relaxed))
-        return stateless(number) ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+        return function_.needs == Needs::Nothing ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
     call_counts[static_cast<int>(number)].fetch_add(1, std::memory_order_relaxed);
     call_total.fetch_add(1, std::memory_order_relaxed);
-    if (in_callback && function.callback == Callback::Refused)
+    if (function_.needs != Needs::Later && refuses_callback(function_))
         return CUDA_ERROR_NOT_PERMITTED;
     State &driver = state();
     lock = Lock(driver.mutex, std::defer_lock);
@@ -106,13 +107,19 @@ CUresult Call::enter(const FunctionInfo &function, Function number) {
             lose_device(*context->device, fault);
         return fault;
     }
-    if (function.needs == Needs::Nothing)
-        return CUDA_SUCCESS;
+    bool at_once = function_.needs != Needs::Nothing && function_.needs != Needs::Later;
+    return at_once ? require(function_.needs) : CUDA_SUCCESS;
+}
+
+CUresult Call::require(Needs needs) {
+    State &driver = state();
+    if (refuses_callback(function_))
+        return CUDA_ERROR_NOT_PERMITTED;
     if (!driver.initialised)
         return CUDA_ERROR_NOT_INITIALIZED;
     if (driver.settings.schedule == Schedule::Random && !in_callback)
         driver.scheduler.step(lock);
-    return check_context(function.needs);
+    return check_context(needs);
 }
 
 CUresult Call::check_context(Needs needs) const {

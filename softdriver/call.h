@@ -14,7 +14,7 @@ namespace soft {
 // What the driver keeps for each thread of the program.
 struct ThreadState {
     std::vector<ContextPtr> contexts; // the last one is current
-    CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    int capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL; // or any number that the program sets
     Function function = Function::Count; // the one that it is in, or was in last
 };
 
@@ -35,9 +35,14 @@ class Call {
     ThreadState *thread = nullptr;
     ContextPtr context; // the current one, possibly null or destroyed
 
+    // What must hold before a function goes on. Called for all but those that need it `Later`.
+    CUresult require(Needs needs);
+
   private:
-    CUresult enter(const FunctionInfo &function, Function number);
+    CUresult enter(Function number);
     CUresult check_context(Needs needs) const;
+
+    const FunctionInfo &function_;
 };
 
 // The status of a call that needs this context, if it is to touch its device.

@@ -156,6 +156,8 @@ CUresult capture_record(Stream &stream, Event &event) {
 
 // A wait that involves a capture: of a captured event, or by a captured stream.
 CUresult capture_wait(Stream &stream, const Event &event) {
+    if (stream.capture && !stream.capture->valid)
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (!event.capture) {
         if (!event.recorded)
             return CUDA_SUCCESS;
@@ -168,7 +170,7 @@ CUresult capture_wait(Stream &stream, const Event &event) {
             invalidate(*stream.capture);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (!capture.valid || (stream.capture && !stream.capture->valid))
+    if (!capture.valid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (stream.kind == StreamKind::Legacy) {
         invalidate(capture);
@@ -224,9 +226,8 @@ SOFT_STREAM_API(cuStreamEndCapture, (CUstream handle, CUgraph *graph), (handle, 
     StreamPtr stream;
     if (CUresult status = resolve_stream(call, handle, stream))
         return status;
-    if (!graph)
-        return CUDA_ERROR_INVALID_VALUE;
-    *graph = nullptr;
+    if (graph)
+        *graph = nullptr;
     CapturePtr capture = stream->capture;
     if (!capture)
         return CUDA_ERROR_ILLEGAL_STATE;
@@ -235,16 +236,17 @@ SOFT_STREAM_API(cuStreamEndCapture, (CUstream handle, CUgraph *graph), (handle, 
         return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
     }
     bool relaxed = capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED;
-    if (capture->valid && !relaxed && capture->thread != call.thread)
-        return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    bool strange = !relaxed && capture->thread != call.thread;
     bool complete = end_capture(*capture);
-    if (!capture->valid || !complete) {
+    CUresult status = !capture->valid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+                      : strange       ? CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
+                      : !complete     ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
+                                      : CUDA_SUCCESS;
+    if (status || !graph)
         discard_graph(*capture);
-        return capture->valid ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
-                              : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    }
-    *graph = capture->graph;
-    return CUDA_SUCCESS;
+    else
+        *graph = capture->graph;
+    return status;
 }
 
 SOFT_API(cuGraphDestroy, (CUgraph handle), (handle)) {

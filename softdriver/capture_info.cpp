@@ -1,5 +1,7 @@
 #include "state.h"
 
+#include <cstring>
+
 // What a program can ask about captures.
 
 namespace soft {
@@ -77,10 +79,13 @@ SOFT_STREAM_API(cuStreamGetCaptureInfo_v2,
                                           count);
 }
 
+// Any number is taken, and those that are no mode forbid nothing.
 SOFT_API(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode), (mode)) {
-    if (!mode || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+    if (!mode)
         return CUDA_ERROR_INVALID_VALUE;
-    std::swap(*mode, call.thread->capture_mode);
+    int previous = call.thread->capture_mode;
+    std::memcpy(&call.thread->capture_mode, mode, sizeof(previous));
+    std::memcpy(mode, &previous, sizeof(previous));
     return CUDA_SUCCESS;
 }
 

@@ -61,6 +61,11 @@ void finish_context(Lock &lock, const Context &context) {
     }
 }
 
+// To make or to destroy a context takes the whole device.
+static void finish_device(Lock &lock, const Device &device) {
+    state().scheduler.finish(lock, device_targets(device));
+}
+
 void destroy_context(Lock &lock, const ContextPtr &context) {
     State &driver = state();
     finish_context(lock, *context);
@@ -93,6 +98,7 @@ SOFT_API(cuCtxCreate_v2, (CUcontext * context, unsigned flags, CUdevice ordinal)
         return CUDA_ERROR_INVALID_DEVICE;
     if (!context || !valid_context_flags(flags))
         return CUDA_ERROR_INVALID_VALUE;
+    finish_device(call.lock, *device);
     if (device->sticky)
         return device->sticky;
     ContextPtr created = create_context(*device, flags, false);
@@ -119,9 +125,14 @@ SOFT_API(cuCtxCreate_v4,
 }
 
 SOFT_API(cuCtxDestroy_v2, (CUcontext handle), (handle)) {
+    if (!handle)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult status = call.require(Needs::Init))
+        return status;
     ContextPtr context = find_context(handle);
     if (!context || context->primary)
         return CUDA_ERROR_INVALID_CONTEXT;
+    finish_device(call.lock, *context->device);
     CUresult status = context->device->sticky;
     destroy_context(call.lock, context);
     auto &stack = call.thread->contexts;
@@ -152,6 +163,8 @@ SOFT_API(cuCtxDetach, (CUcontext handle), (handle)) {
 }
 
 SOFT_API(cuCtxPushCurrent_v2, (CUcontext handle), (handle)) {
+    if (!handle)
+        return CUDA_ERROR_INVALID_VALUE;
     ContextPtr context = find_context(handle);
     if (!context)
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -199,6 +212,8 @@ SOFT_API(cuCtxGetCurrent, (CUcontext * handle), (handle)) {
 SOFT_API(cuCtxGetDevice, (CUdevice * device), (device)) {
     if (!device)
         return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult status = call.require(Needs::Current))
+        return status;
     *device = call.context->device->ordinal;
     return CUDA_SUCCESS;
 }
@@ -240,7 +255,8 @@ SOFT_API(cuCtxGetId, (CUcontext handle, unsigned long long *id), (handle, id)) {
 SOFT_API(cuCtxGetApiVersion, (CUcontext handle, unsigned *version), (handle, version)) {
     if (!version)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!named_or_current(call, handle))
+    ContextPtr context = named_or_current(call, handle);
+    if (!context || !context->alive)
         return CUDA_ERROR_INVALID_CONTEXT;
     *version = 3020;
     return CUDA_SUCCESS;

@@ -1,3 +1,4 @@
+#include "device_attributes.h"
 #include "state.h"
 
 // What a program can set on a context: flags, and preferences that only kernels would notice.
@@ -14,7 +15,9 @@ bool valid_context_flags(unsigned flags) {
 SOFT_API(cuCtxSetFlags, (unsigned flags), (flags)) {
     if (!valid_context_flags(flags))
         return CUDA_ERROR_INVALID_VALUE;
-    call.context->flags = flags;
+    // Whether host memory is mapped is settled when the context is made.
+    flags &= ~unsigned(CU_CTX_MAP_HOST);
+    call.context->flags = flags | (call.context->flags & CU_CTX_MAP_HOST);
     if (call.context->primary)
         call.context->device->primary_flags = flags;
     return CUDA_SUCCESS;
@@ -51,11 +54,15 @@ SOFT_API(cuCtxSetSharedMemConfig, (CUsharedconfig config), (config)) {
 // There is no cache, so nothing persists in it.
 SOFT_API_BARE(cuCtxResetPersistingL2Cache) { return CUDA_SUCCESS; }
 
+// A context has all of its device.
 SOFT_API(cuCtxGetExecAffinity, (CUexecAffinityParam * parameter, CUexecAffinityType type),
          (parameter, type)) {
-    if (!parameter || type < 0 || type >= CU_EXEC_AFFINITY_TYPE_MAX)
+    if (!parameter || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT)
         return CUDA_ERROR_INVALID_VALUE;
-    return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+    parameter->type = type;
+    parameter->param.smCount.val =
+        read_attribute(*call.context->device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    return CUDA_SUCCESS;
 }
 
 } // namespace soft

@@ -1,3 +1,4 @@
+#include "capture.h"
 #include "transfer.h"
 
 // Copies of one row: cuMemcpy and its kin.
@@ -58,6 +59,8 @@ Ends allowed(const Context &context, Locate locate, Target target, Source source
 
 template <class Locate, class Target, class Source>
 CUresult now(Call &call, Locate locate, Target target, Source source, size_t bytes) {
+    if (CUresult status = call.per_thread ? CUDA_SUCCESS : refuse_implicit(*call.context))
+        return status;
     if (!bytes)
         return CUDA_SUCCESS;
     Ends ends = allowed(*call.context, locate, target, source, bytes);

@@ -51,6 +51,7 @@ CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2(CUstream, CUgraphNode *,
 CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream, CUgraphNode *,
                                                            const CUgraphEdgeData *, size_t,
                                                            unsigned int);
+CUresult CUDAAPI cuStreamGetGreenCtx(CUstream, CUgreenCtx *);
 CUresult CUDAAPI cuStreamGetDevice(CUstream, CUdevice *);
 CUresult CUDAAPI cuStreamGetDevice_ptsz(CUstream, CUdevice *);
 }

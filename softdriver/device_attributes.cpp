@@ -39,9 +39,9 @@ constexpr AttributeValue attributes[] = {
     {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
     {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 1000000},
     {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 64},
-    {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 4194304},
+    {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 52428800},
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
-    {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 2},
+    {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 3},
     {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
     {CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT, 32},
     {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
@@ -49,13 +49,13 @@ constexpr AttributeValue attributes[] = {
     {CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED, 1},
-    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 102400},
+    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 233472},
     {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
     {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1},
     {CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO, 2},
     {CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1},
-    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 101376},
+    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, shared_memory_opt_in},
     {CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, 32},
     {CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE, max_persisting_l2},
@@ -67,9 +67,7 @@ constexpr AttributeValue attributes[] = {
     {CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT, memory_sync_domains},
     // The numbers of those that have changed their names between toolkits, or that older headers
     // lack.
-    {92, 1},   // stream memory operations, first version: in general,
-    {93, 1},   // of 64 bits,
-    {94, 1},   // waiting for NOR
+    {113, 1},  // registered memory may be read-only
     {131, -1}, // the device is no NUMA node
 };
 
@@ -143,11 +141,13 @@ int read_attribute(const Device &device, int attribute) {
 
 SOFT_API(cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevice ordinal),
          (value, attribute, ordinal)) {
-    if (!value || attribute <= 0 || attribute > newest_attribute)
+    if (!value)
         return CUDA_ERROR_INVALID_VALUE;
     const Device *device = find_device(ordinal);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
+    if (attribute <= 0 || attribute > newest_attribute)
+        return CUDA_ERROR_INVALID_VALUE;
     *value = read_attribute(*device, attribute);
     return CUDA_SUCCESS;
 }
@@ -198,10 +198,11 @@ SOFT_API(cuDeviceGetTexture1DLinearMaxWidth,
     return CUDA_SUCCESS;
 }
 
-// Contexts cannot be given a part of a device.
+// Contexts cannot be given a part of a device, of whatever type.
 SOFT_API(cuDeviceGetExecAffinitySupport,
-         (int *supported, CUexecAffinityType type, CUdevice ordinal), (supported, type, ordinal)) {
-    if (!supported || type < 0 || type >= CU_EXEC_AFFINITY_TYPE_MAX)
+         (int *supported, [[maybe_unused]] CUexecAffinityType type, CUdevice ordinal),
+         (supported, type, ordinal)) {
+    if (!supported)
         return CUDA_ERROR_INVALID_VALUE;
     if (!find_device(ordinal))
         return CUDA_ERROR_INVALID_DEVICE;

@@ -85,7 +85,7 @@ SOFT_API(cuMemFree_v2, (CUdeviceptr address), (address)) {
     Allocation *allocation = find_start(address);
     if (!allocation || allocation->page_locked() || allocation->captured)
         return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult status = context_status(allocation->owner))
+    if (CUresult status = allocation->owner ? context_status(allocation->owner) : CUDA_SUCCESS)
         return status;
     state().races.freed_by_host(*allocation);
     if (free_waits(*allocation)) {

@@ -31,7 +31,7 @@ CUresult record_external(Call &call, CUevent handle, CUstream stream_handle) {
         return status;
     if (stream->owner != event->owner)
         return CUDA_ERROR_INVALID_HANDLE;
-    return stream->capture ? capture_node(*stream) : CUDA_ERROR_INVALID_VALUE;
+    return stream->capture ? capture_node(*stream) : CUDA_ERROR_ILLEGAL_STATE;
 }
 
 std::vector<OperationPtr> event_targets(const Event &event) {
@@ -58,10 +58,14 @@ SOFT_API(cuEventCreate, (CUevent * handle, unsigned flags), (handle, flags)) {
 }
 
 SOFT_API(cuEventDestroy_v2, (CUevent handle), (handle)) {
+    if (!handle)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (CUresult status = call.require(Needs::Optional))
+        return status;
     EventPtr event;
     CUresult status = find_event(handle, event);
     if (!event)
-        return handle ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (status == CUDA_SUCCESS)
         state().events.erase(reinterpret_cast<uintptr_t>(handle));
     return status;
@@ -87,6 +91,8 @@ SOFT_STREAM_API(cuEventRecord, (CUevent handle, CUstream stream_handle), (handle
 
 SOFT_STREAM_API(cuEventRecordWithFlags, (CUevent handle, CUstream stream, unsigned flags),
                 (handle, stream, flags)) {
+    if (!handle)
+        return CUDA_ERROR_INVALID_HANDLE;
     if (flags & ~unsigned(CU_EVENT_RECORD_EXTERNAL))
         return CUDA_ERROR_INVALID_VALUE;
     if (flags)
@@ -95,6 +101,10 @@ SOFT_STREAM_API(cuEventRecordWithFlags, (CUevent handle, CUstream stream, unsign
 }
 
 SOFT_API(cuEventQuery, (CUevent handle), (handle)) {
+    if (!handle)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (CUresult status = call.require(Needs::Optional))
+        return status;
     EventPtr event;
     if (CUresult status = find_event(handle, event))
         return status;
@@ -108,6 +118,10 @@ SOFT_API(cuEventQuery, (CUevent handle), (handle)) {
 }
 
 SOFT_API(cuEventSynchronize, (CUevent handle), (handle)) {
+    if (!handle)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (CUresult status = call.require(Needs::Optional))
+        return status;
     EventPtr event;
     if (CUresult status = find_event(handle, event))
         return status;
@@ -127,14 +141,16 @@ SOFT_API(cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end),
         return status;
     if (CUresult status = find_event(end, events[1]))
         return status;
-    if (!milliseconds)
-        return CUDA_ERROR_INVALID_VALUE;
     for (const EventPtr &event : events)
         if (event->capture)
             return event->capture->live ? CUDA_ERROR_CAPTURED_EVENT : CUDA_ERROR_INVALID_VALUE;
     for (const EventPtr &event : events)
         if (!event->recorded || (event->flags & CU_EVENT_DISABLE_TIMING))
             return CUDA_ERROR_INVALID_HANDLE;
+    if (events[0]->owner != events[1]->owner)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!milliseconds)
+        return CUDA_ERROR_INVALID_VALUE;
     OperationPtr first = events[0]->recorded, last = events[1]->recorded;
     if (!state().scheduler.poll(call.lock, {first, last}, events[1]->patience))
         return CUDA_ERROR_NOT_READY;

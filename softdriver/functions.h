@@ -24,6 +24,7 @@ enum class Needs {
     Current,  // there is a current context, be it destroyed
     Usable,   // there is one, and it is neither destroyed nor lost to a sticky error
     Optional, // no context is needed, but if there is one it must be usable
+    Later,    // the body looks at its arguments first, then requires one of the above
 };
 
 enum class Callback { Refused, Allowed };

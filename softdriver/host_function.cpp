@@ -17,11 +17,13 @@ CUresult submit_function(Stream &stream, std::function<void()> action) {
 
 SOFT_STREAM_API(cuLaunchHostFunc, (CUstream handle, CUhostFn function, void *data),
                 (handle, function, data)) {
+    if (!function)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult status = call.require(Needs::Init))
+        return status;
     StreamPtr stream;
     if (CUresult status = resolve_stream(call, handle, stream))
         return status;
-    if (!function)
-        return CUDA_ERROR_INVALID_VALUE;
     return submit_function(*stream, [=] { function(data); });
 }
 

@@ -41,12 +41,12 @@ CUresult refuse_known(uintptr_t begin, size_t bytes) {
 
 // Frees after waiting for the whole device, as all frees of memory that the host can touch do.
 CUresult remove(Call &call, void *address, MemoryKind kind, CUresult unknown) {
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
     Allocation *allocation = find_start(address, kind);
     if (!allocation)
         return unknown;
     if (CUresult status = context_status(allocation->owner))
-        return status;
-    if (CUresult status = refuse_unsafe(*call.thread))
         return status;
     state().races.freed_by_host(*allocation);
     Device *device = allocation->device;
@@ -84,9 +84,8 @@ SOFT_API(cuMemAllocHost_v2, (void **address, size_t bytes), (address, bytes)) {
 }
 
 SOFT_API(cuMemFreeHost, (void *address), (address)) {
-    if (!address)
-        return CUDA_SUCCESS;
-    return remove(call, address, MemoryKind::Host, CUDA_ERROR_INVALID_VALUE);
+    return remove(call, address, MemoryKind::Host,
+                  address ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
 }
 
 SOFT_API(cuMemHostRegister_v2, (void *address, size_t bytes, unsigned flags),
@@ -102,6 +101,11 @@ SOFT_API(cuMemHostRegister_v2, (void *address, size_t bytes, unsigned flags),
         return CUDA_ERROR_INVALID_VALUE;
     register_host(*call.context, address, bytes, flags);
     return CUDA_SUCCESS;
+}
+
+SOFT_API(cuMemHostRegister, (void *address, size_t bytes, unsigned flags),
+         (address, bytes, flags)) {
+    return cuMemHostRegister_v2_body(call, address, bytes, flags);
 }
 
 SOFT_API(cuMemHostUnregister, (void *address), (address)) {

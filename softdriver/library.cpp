@@ -17,8 +17,12 @@ void stay_loaded() {
 } // namespace
 
 SOFT_API(cuInit, (unsigned flags), (flags)) {
+    if (flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
     State &driver = state();
-    if (flags || !driver.environment_error.empty()) {
+    if (!driver.environment_error.empty()) {
         last_error = driver.environment_error;
         return CUDA_ERROR_INVALID_VALUE;
     }

@@ -4,6 +4,7 @@
 #include "state.h"
 
 #include <algorithm>
+#include <iterator>
 
 // The limits of a context. Kernels will read them; memory for them is not set aside.
 
@@ -12,68 +13,95 @@ namespace {
 
 // A value that is set becomes a multiple of the unit between the two bounds.
 struct LimitInfo {
-    int number;
-    bool settable;
+    enum Excess { Refused, Lowered }; // what is done to a value that is too large
+    enum Kind { Settable, Fixed, Absent };
+    Kind kind;
     size_t initial;
     size_t unit, least, greatest;
+    Excess excess;
 };
 
 constexpr size_t unbounded = size_t(1) << 48;
-
-// By number, because older headers lack some. Not listed: the depth of synchronization inside
-// kernels, which devices of compute capability 9 do not have.
-constexpr LimitInfo limits[] = {
-    {0, true, 1024, 16, 16, 512 << 10},    // stack of a thread
-    {1, true, 1 << 20, 64, 64, unbounded}, // buffer of printf
-    {2, true, 8 << 20, 64, 64, unbounded}, // heap of malloc
-    {4, true, 2048, 1, 0, unbounded},      // launches of kernels by kernels
-    {5, true, 64, 1, 0, 128},              // bytes that the cache fetches at once
-    {6, true, 0, 1, 0, max_persisting_l2}, // persisting part of the cache
-    {7, false, 0, 1, 0, 0},
-    {8, false, 0, 1, 0, 0}, // of contexts shared with graphics:
-    {9, false, 0, 1, 0, 0}, // this is none
-};
-
-const LimitInfo *find_limit(int number) {
-    for (const LimitInfo &limit : limits)
-        if (limit.number == number)
-            return &limit;
-    return nullptr;
+constexpr size_t persisting_unit = max_persisting_l2 / 10;
+constexpr LimitInfo fixed(size_t value) {
+    return {LimitInfo::Fixed, value, 1, 0, 0, LimitInfo::Refused};
 }
+constexpr LimitInfo absent{LimitInfo::Absent, 0, 1, 0, 0, LimitInfo::Refused};
 
-size_t adjust(const LimitInfo &limit, size_t value) {
-    value = std::clamp(value, limit.least, limit.greatest);
-    return (value + limit.unit - 1) / limit.unit * limit.unit;
+// By CUlimit, whose newer names older headers lack.
+constexpr LimitInfo limits[] = {
+    // stack of a thread
+    {LimitInfo::Settable, 1024, 16, 0, 512 << 10, LimitInfo::Refused},
+    // buffer of printf
+    {LimitInfo::Settable, 1 << 20, 256, 512 << 10, size_t(2) << 30, LimitInfo::Lowered},
+    // heap of malloc
+    {LimitInfo::Settable, 8 << 20, 64, 4 << 20, unbounded, LimitInfo::Lowered},
+    absent, // depth of synchronization inside kernels, which compute capability 9 does not have
+    // launches of kernels by kernels
+    {LimitInfo::Settable, 2048, 1, 32, unbounded, LimitInfo::Lowered},
+    // bytes that the cache fetches at once
+    {LimitInfo::Settable, 64, 1, 0, 128, LimitInfo::Refused},
+    // persisting part of the cache
+    {LimitInfo::Settable, 3 * persisting_unit, persisting_unit, 0, max_persisting_l2,
+     LimitInfo::Refused},
+    fixed(shared_memory_opt_in), // shared memory of a block
+    fixed(0),                    // whether the context is shared with graphics
+    absent,                      // and what then
+};
+constexpr int limit_count = std::size(limits);
+static_assert(limit_count == std::size(decltype(Limits::values){}), "the same limits");
+
+bool is_limit(int number) { return number >= 0 && number < limit_count; }
+
+// The most that a device can give.
+size_t greatest_of(int number, const Device &device) {
+    size_t memory = state().settings.memory;
+    auto read = [&](CUdevice_attribute attribute) {
+        return size_t(read_attribute(device, attribute));
+    };
+    switch (number) {
+    case CU_LIMIT_STACK_SIZE: // every thread that can run has one
+        memory /= read(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) *
+                  read(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+        return std::min(memory, limits[number].greatest);
+    case CU_LIMIT_MALLOC_HEAP_SIZE:
+        return memory / 4;
+    default:
+        return limits[number].greatest;
+    }
 }
 
 } // namespace
 
 Limits::Limits() {
-    for (const LimitInfo &limit : limits)
-        values[limit.number] = limit.initial;
+    for (int i = 0; i < limit_count; i++)
+        values[i] = limits[i].initial;
 }
 
 SOFT_API(cuCtxGetLimit, (size_t *value, CUlimit number), (value, number)) {
-    if (!value)
+    if (!value || !is_limit(number))
         return CUDA_ERROR_INVALID_VALUE;
-    const LimitInfo *limit = find_limit(number);
-    if (!limit)
+    if (limits[number].kind == LimitInfo::Absent)
         return CUDA_ERROR_UNSUPPORTED_LIMIT;
     *value = call.context->limits.values[number];
     return CUDA_SUCCESS;
 }
 
 SOFT_API(cuCtxSetLimit, (CUlimit number, size_t value), (number, value)) {
-    const LimitInfo *limit = find_limit(number);
-    if (!limit || !limit->settable)
-        return CUDA_ERROR_UNSUPPORTED_LIMIT;
-    // Printf and malloc take their memory from the device.
-    bool memory = number == CU_LIMIT_PRINTF_FIFO_SIZE || number == CU_LIMIT_MALLOC_HEAP_SIZE;
-    if (memory && value > state().settings.memory)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (number == CU_LIMIT_STACK_SIZE && value > limit->greatest)
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
+    if (!is_limit(number))
         return CUDA_ERROR_INVALID_VALUE;
-    call.context->limits.values[number] = adjust(*limit, value);
+    const LimitInfo &limit = limits[number];
+    if (limit.kind == LimitInfo::Absent)
+        return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    if (limit.kind == LimitInfo::Fixed)
+        return CUDA_ERROR_NOT_PERMITTED;
+    size_t greatest = greatest_of(number, *call.context->device);
+    if (value > greatest && limit.excess == LimitInfo::Refused)
+        return CUDA_ERROR_INVALID_VALUE;
+    value = std::clamp(value, std::min(limit.least, greatest), greatest);
+    call.context->limits.values[number] = (value + limit.unit - 1) / limit.unit * limit.unit;
     return CUDA_SUCCESS;
 }
 

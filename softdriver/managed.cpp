@@ -121,6 +121,8 @@ SOFT_STREAM_API(cuStreamAttachMemAsync,
     StreamPtr stream;
     if (CUresult status = resolve_stream(call, handle, stream))
         return status;
+    if (CUresult status = stream->capture ? refuse_captured(*stream) : CUDA_SUCCESS)
+        return status;
     bool single = flags == CU_MEM_ATTACH_SINGLE;
     if (!single && flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)
         return CUDA_ERROR_INVALID_VALUE;

@@ -14,8 +14,9 @@ SOFT_API(cuDeviceGetPCIBusId, (char *text, int size, CUdevice ordinal), (text, s
     const Device *device = find_device(ordinal);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    std::snprintf(text, size, "0000:%02X:00.0", pci_bus(*device));
-    return CUDA_SUCCESS;
+    // What does not fit is cut off.
+    int length = std::snprintf(text, size, "0000:%02X:00.0", pci_bus(*device));
+    return length < size ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 // Takes domain:bus:device.function, domain:bus:device and bus:device.function, in base 16.

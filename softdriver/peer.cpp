@@ -43,6 +43,8 @@ SOFT_STREAM_API(cuMemcpyPeerAsync,
     StreamPtr stream;
     if (CUresult status = resolve_stream(call, handle, stream))
         return status;
+    if (CUresult status = stream->capture ? refuse_captured(*stream) : CUDA_SUCCESS)
+        return status;
     Transfer transfer{};
     if (CUresult status = peer_row(target, target_context, source, source_context, bytes, transfer))
         return status;

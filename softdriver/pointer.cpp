@@ -154,6 +154,8 @@ SOFT_API(cuPointerGetAttributes,
 SOFT_API(cuPointerSetAttribute,
          (const void *value, CUpointer_attribute attribute, CUdeviceptr address),
          (value, attribute, address)) {
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
     Allocation *allocation = find_allocation(address);
     if (!value || !allocation || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         return CUDA_ERROR_INVALID_VALUE;

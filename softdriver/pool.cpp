@@ -150,6 +150,12 @@ void trim_pools(const Device &device) {
 
 void forget_pools() {
     State &driver = state();
+    std::vector<Allocation *> rest;
+    for (auto &entry : driver.allocations)
+        if (entry.second.pool)
+            rest.push_back(&entry.second);
+    for (Allocation *allocation : rest)
+        free_allocation(*allocation);
     std::vector<PoolPtr> pools;
     for (const auto &entry : driver.pools)
         pools.push_back(entry.second);
@@ -198,6 +204,8 @@ SOFT_API(cuMemPoolDestroy, (CUmemoryPool handle), (handle)) {
 }
 
 SOFT_API(cuMemPoolTrimTo, (CUmemoryPool handle, size_t keep), (handle, keep)) {
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
     PoolPtr pool = find_pool(handle);
     if (!pool)
         return CUDA_ERROR_INVALID_VALUE;
@@ -224,6 +232,8 @@ SOFT_API(cuDeviceGetMemPool, (CUmemoryPool * handle, CUdevice ordinal), (handle,
 }
 
 SOFT_API(cuDeviceSetMemPool, (CUdevice ordinal, CUmemoryPool handle), (ordinal, handle)) {
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
     Device *device = find_device(ordinal);
     PoolPtr pool = find_pool(handle);
     if (!device || !pool || pool->device != device)

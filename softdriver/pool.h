@@ -59,7 +59,7 @@ const PoolPtr &current_pool(Device &device);
 void release_unused(const Device &device);
 // All pools of a device shrink as far as they can.
 void trim_pools(const Device &device);
-// Destroys all pools; nothing of them is in use.
+// Destroys all pools with the memory that contexts have left in them; no work uses it.
 void forget_pools();
 
 } // namespace soft

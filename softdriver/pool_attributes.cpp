@@ -45,6 +45,8 @@ CUresult locate_pools(const CUmemLocation *location, CUmemAllocationType type, D
 
 SOFT_API(cuMemPoolSetAttribute, (CUmemoryPool handle, CUmemPool_attribute attribute, void *value),
          (handle, attribute, value)) {
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
     PoolPtr pool = find_pool(handle);
     if (!pool || !value)
         return CUDA_ERROR_INVALID_VALUE;
@@ -69,6 +71,8 @@ SOFT_API(cuMemPoolSetAttribute, (CUmemoryPool handle, CUmemPool_attribute attrib
 
 SOFT_API(cuMemPoolGetAttribute, (CUmemoryPool handle, CUmemPool_attribute attribute, void *value),
          (handle, attribute, value)) {
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
     PoolPtr pool = find_pool(handle);
     if (!pool || !value)
         return CUDA_ERROR_INVALID_VALUE;

@@ -4,6 +4,13 @@
 
 namespace soft {
 
+// Maps host memory whatever the program says, and only the context itself tells.
+static void set_primary_flags(Device &device, unsigned flags) {
+    device.primary_flags = flags;
+    if (device.primary)
+        device.primary->flags = flags | CU_CTX_MAP_HOST;
+}
+
 SOFT_API(cuDevicePrimaryCtxRetain, (CUcontext * handle, CUdevice ordinal), (handle, ordinal)) {
     Device *device = find_device(ordinal);
     if (!device)
@@ -13,10 +20,10 @@ SOFT_API(cuDevicePrimaryCtxRetain, (CUcontext * handle, CUdevice ordinal), (hand
     if (device->sticky)
         return device->sticky;
     if (!device->primary)
-        device->primary = create_context(*device, device->primary_flags, true);
+        device->primary = create_context(*device, 0, true);
     else if (!device->primary->alive)
         revive_context(device->primary);
-    device->primary->flags = device->primary_flags;
+    set_primary_flags(*device, device->primary_flags);
     device->primary_retains++;
     *handle = device->primary->handle;
     return CUDA_SUCCESS;
@@ -67,9 +74,7 @@ SOFT_API(cuDevicePrimaryCtxSetFlags_v2, (CUdevice ordinal, unsigned flags), (ord
         return CUDA_ERROR_INVALID_DEVICE;
     if (!valid_context_flags(flags))
         return CUDA_ERROR_INVALID_VALUE;
-    device->primary_flags = flags;
-    if (device->primary)
-        device->primary->flags = flags;
+    set_primary_flags(*device, flags);
     return CUDA_SUCCESS;
 }
 

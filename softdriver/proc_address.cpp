@@ -1,14 +1,22 @@
 #include "call.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace soft {
 namespace {
 
-// A client that asks for a later version than the driver's own is refused.
+// A client that asks for a later version than the driver's own is refused; below zero is no limit.
 constexpr int newest_version = 13000;
 
-CUdriverProcAddressQueryResult look_up(const char *name, int version, bool per_thread,
+// Since when it exists in that variant.
+unsigned first_version(const FunctionInfo &function, bool per_thread) {
+    constexpr int per_thread_streams = 7000;
+    bool variant = per_thread && function.per_thread != function.plain;
+    return std::max(function.version, variant ? per_thread_streams : 0);
+}
+
+CUdriverProcAddressQueryResult look_up(const char *name, unsigned version, bool per_thread,
                                        void **address) {
     const FunctionInfo *best = nullptr;
     bool known = false;
@@ -16,7 +24,7 @@ CUdriverProcAddressQueryResult look_up(const char *name, int version, bool per_t
         if (std::strcmp(function.base, name) != 0)
             continue;
         known = true;
-        if (function.version <= version && (!best || function.version > best->version))
+        if (first_version(function, per_thread) <= version && (!best || function.version > best->version))
             best = &function;
     }
     if (best)
@@ -34,7 +42,7 @@ SOFT_API(cuGetProcAddress_v2,
          (name, address, version, flags, result)) {
     constexpr cuuint64_t known =
         CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
-    if (!address || (flags & ~known) || flags == known || version > newest_version)
+    if (!address || (flags & ~known) || version > newest_version)
         return CUDA_ERROR_INVALID_VALUE;
     *address = nullptr;
     bool per_thread = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;

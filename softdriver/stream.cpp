@@ -28,6 +28,8 @@ StreamPtr default_stream(Call &call, const ContextPtr &context, bool per_thread)
 
 CUresult resolve_stream(Call &call, CUstream handle, StreamPtr &stream) {
     if (!handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
+        if (in_callback) // where no context is current
+            return CUDA_ERROR_NOT_PERMITTED;
         if (CUresult status = context_status(call.context.get()))
             return status;
         bool per_thread = handle ? handle == CU_STREAM_PER_THREAD : call.per_thread;
@@ -35,7 +37,11 @@ CUresult resolve_stream(Call &call, CUstream handle, StreamPtr &stream) {
         return CUDA_SUCCESS;
     }
     stream = state().streams.find(reinterpret_cast<uintptr_t>(handle));
-    return stream ? context_status(stream->owner) : CUDA_ERROR_INVALID_CONTEXT;
+    if (stream)
+        return context_status(stream->owner);
+    // A stream that is gone, perhaps with the current context.
+    return call.context && !call.context->alive ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                                : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 namespace {
@@ -105,6 +111,8 @@ SOFT_API(cuStreamCreateWithPriority, (CUstream * handle, unsigned flags, int pri
          (handle, flags, priority)) {
     if (!handle || (flags & ~unsigned(CU_STREAM_NON_BLOCKING)))
         return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult status = call.require(Needs::Usable))
+        return status;
     StreamPtr stream = create_stream(call.context, StreamKind::Created, flags, priority);
     stream->handle = reinterpret_cast<CUstream>(state().streams.insert(stream, state().reuse()));
     *handle = stream->handle;
@@ -117,12 +125,15 @@ SOFT_API(cuStreamCreate, (CUstream * handle, unsigned flags), (handle, flags)) {
 
 // Returns at once: queued work keeps its stream and still runs.
 SOFT_API(cuStreamDestroy_v2, (CUstream handle), (handle)) {
-    StreamPtr stream = state().streams.find(reinterpret_cast<uintptr_t>(handle));
-    if (!stream || stream->destroyed)
-        return handle && reinterpret_cast<uintptr_t>(handle) > 2 ? CUDA_ERROR_INVALID_CONTEXT
-                                                                 : CUDA_ERROR_INVALID_HANDLE;
-    if (CUresult status = context_status(stream->owner))
+    if (!handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (CUresult status = call.require(Needs::Optional))
         return status;
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    if (stream->destroyed)
+        return CUDA_ERROR_INVALID_CONTEXT;
     if (stream->capture)
         stream->destroyed = true; // goes when the capture ends
     else
@@ -162,17 +173,17 @@ SOFT_STREAM_API(cuStreamQuery, (CUstream handle), (handle)) {
 
 SOFT_STREAM_API(cuStreamWaitEvent, (CUstream handle, CUevent event_handle, unsigned flags),
                 (handle, event_handle, flags)) {
+    if (flags & ~unsigned(CU_EVENT_WAIT_EXTERNAL))
+        return CUDA_ERROR_INVALID_VALUE;
     StreamPtr stream;
     if (CUresult status = resolve_stream(call, handle, stream))
         return status;
     EventPtr event = state().events.find(reinterpret_cast<uintptr_t>(event_handle));
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (flags & ~unsigned(CU_EVENT_WAIT_EXTERNAL))
-        return CUDA_ERROR_INVALID_VALUE;
     // As a node of its own, which waits each time that the graph runs.
     if (flags & CU_EVENT_WAIT_EXTERNAL)
-        return stream->capture ? capture_node(*stream) : CUDA_ERROR_INVALID_VALUE;
+        return stream->capture ? capture_node(*stream) : CUDA_ERROR_ILLEGAL_STATE;
     if (stream->capture || event->capture)
         return capture_wait(*stream, *event);
     if (stream->kind == StreamKind::Legacy)

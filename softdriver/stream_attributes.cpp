@@ -4,6 +4,7 @@
 #include "state.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace soft {
 namespace {
@@ -28,7 +29,7 @@ CUresult read_attribute(const Stream &stream, CUstreamAttrID attribute, CUstream
         value.accessPolicyWindow = attributes.window;
         return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-        value.syncPolicy = attributes.policy;
+        std::memcpy(&value.syncPolicy, &attributes.policy, sizeof(value.syncPolicy));
         return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:
         value.priority = stream.priority;
@@ -57,7 +58,7 @@ CUresult write_attribute(Stream &stream, CUstreamAttrID attribute, const CUstrea
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
         return set(attributes.window, value.accessPolicyWindow, valid(value.accessPolicyWindow));
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-        return set(attributes.policy, value.syncPolicy,
+        return set(attributes.policy, static_cast<int>(value.syncPolicy),
                    value.syncPolicy >= CU_SYNC_POLICY_AUTO &&
                        value.syncPolicy <= CU_SYNC_POLICY_BLOCKING_SYNC);
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:

@@ -23,7 +23,10 @@ CUresult reserve(const Stream &stream, const PoolPtr &pool, size_t bytes, Operat
     return status;
 }
 
-CUresult allocate(Stream &stream, const PoolPtr &pool, CUdeviceptr *address, size_t bytes) {
+CUresult allocate(const Call &call, Stream &stream, const PoolPtr &pool, CUdeviceptr *address,
+                  size_t bytes) {
+    if (CUresult status = stream.capture ? CUDA_SUCCESS : refuse_unsafe(*call.thread))
+        return status;
     if (!address)
         return CUDA_ERROR_INVALID_VALUE;
     *address = 0;
@@ -52,7 +55,7 @@ SOFT_STREAM_API(cuMemAllocAsync, (CUdeviceptr * address, size_t bytes, CUstream 
     StreamPtr stream;
     if (CUresult status = resolve_stream(call, handle, stream))
         return status;
-    return allocate(*stream, current_pool(*stream->owner->device), address, bytes);
+    return allocate(call, *stream, current_pool(*stream->owner->device), address, bytes);
 }
 
 SOFT_STREAM_API(cuMemAllocFromPoolAsync,
@@ -64,13 +67,15 @@ SOFT_STREAM_API(cuMemAllocFromPoolAsync,
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = resolve_stream(call, handle, stream))
         return status;
-    return allocate(*stream, pool, address, bytes);
+    return allocate(call, *stream, pool, address, bytes);
 }
 
 // The address is dead for every later call; the memory goes when the stream gets there.
 SOFT_STREAM_API(cuMemFreeAsync, (CUdeviceptr address, CUstream handle), (address, handle)) {
     StreamPtr stream;
     if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    if (CUresult status = stream->capture ? CUDA_SUCCESS : refuse_unsafe(*call.thread))
         return status;
     if (!address)
         return CUDA_SUCCESS;

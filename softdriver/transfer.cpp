@@ -8,7 +8,9 @@ namespace soft {
 namespace {
 
 // Larger pageable sources are not snapshot: the call blocks.
-constexpr size_t snapshot_limit = 65536;
+constexpr size_t snapshot_limit = 1 << 20;
+// The same of synchronous copies.
+constexpr size_t staging_limit = 65536;
 
 void move_bytes(const Transfer &transfer) {
     for (size_t slice = 0; slice < transfer.slices; slice++)
@@ -116,7 +118,7 @@ CUresult transfer_now(Call &call, const Transfer &transfer) {
         return status;
     bool always_waits = target.sync_memops || source.sync_memops;
     bool into_device = !target.on_host() && source.side == Side::Pageable;
-    if (into_device && !always_waits && transfer.bytes() <= snapshot_limit)
+    if (into_device && !always_waits && transfer.bytes() <= staging_limit)
         return transfer_staged(call, *stream, transfer);
     OperationPtr queued;
     if (CUresult status = submit(*stream, copy_operation(transfer, false), &queued))

@@ -21,9 +21,11 @@ template <class Word> bool satisfied(Word seen, Word value, unsigned flags) {
     }
 }
 
+// In memory of the device or page-locked memory, but neither in managed nor in stream-ordered.
 template <class Word> CUresult locate(CUdeviceptr address, Word *&word) {
     const Allocation *allocation = find_range(address, sizeof(Word));
-    if (!allocation || address % sizeof(Word))
+    if (!allocation || address % sizeof(Word) || allocation->kind == MemoryKind::Managed ||
+        allocation->kind == MemoryKind::Async)
         return CUDA_ERROR_INVALID_VALUE;
     word = reinterpret_cast<Word *>(host_address(*allocation, address));
     return CUDA_SUCCESS;
@@ -53,7 +55,7 @@ CUresult make_wait(CUdeviceptr address, Word value, unsigned flags, OperationPtr
 template <class Word>
 CUresult make_write(CUdeviceptr address, Word value, unsigned flags, OperationPtr &operation) {
     Word *word = nullptr;
-    if (flags & ~unsigned(CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER))
+    if (flags) // to write without a barrier is of the first version
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = locate(address, word))
         return status;
@@ -96,18 +98,19 @@ CUresult submit_value(Call &call, CUstream handle, Make make, CUdeviceptr addres
 } // namespace
 
 #define SOFT_VALUE_API(symbol, word, make)                                                         \
-    SOFT_STREAM_API(symbol, (CUstream stream, CUdeviceptr address, word value, unsigned flags),    \
+    SOFT_STREAM_API(symbol##_v2,                                                                   \
+                    (CUstream stream, CUdeviceptr address, word value, unsigned flags),            \
                     (stream, address, value, flags)) {                                             \
         return submit_value(call, stream, make<word>, address, value, flags);                      \
+    }                                                                                              \
+    SOFT_STREAM_API(symbol, (CUstream stream, CUdeviceptr address, word value, unsigned flags),    \
+                    (stream, address, value, flags)) {                                             \
+        return refuse_first_version(stream, address, value, flags);                                \
     }
 
 SOFT_VALUE_API(cuStreamWaitValue32, cuuint32_t, make_wait)
-SOFT_VALUE_API(cuStreamWaitValue32_v2, cuuint32_t, make_wait)
 SOFT_VALUE_API(cuStreamWaitValue64, cuuint64_t, make_wait)
-SOFT_VALUE_API(cuStreamWaitValue64_v2, cuuint64_t, make_wait)
 SOFT_VALUE_API(cuStreamWriteValue32, cuuint32_t, make_write)
-SOFT_VALUE_API(cuStreamWriteValue32_v2, cuuint32_t, make_write)
 SOFT_VALUE_API(cuStreamWriteValue64, cuuint64_t, make_write)
-SOFT_VALUE_API(cuStreamWriteValue64_v2, cuuint64_t, make_write)
 
 } // namespace soft

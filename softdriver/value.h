@@ -13,4 +13,9 @@ CUresult make_write(CUdeviceptr address, Word value, unsigned flags, OperationPt
 // The error of running it in a stream that cannot access the memory.
 CUresult check_reach(const Stream &stream, const Operation &operation);
 
+// The first versions of these functions are for devices whose attributes say so: this is none.
+template <class... Arguments> CUresult refuse_first_version(const Arguments &...) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 } // namespace soft

@@ -9,7 +9,7 @@ namespace {
 constexpr unsigned max_batch = 255;
 constexpr int barrier = 6; // CU_STREAM_MEM_OP_BARRIER, which older headers lack
 
-CUresult make_item(const CUstreamBatchMemOpParams &item, bool barriers, OperationPtr &operation) {
+CUresult make_item(const CUstreamBatchMemOpParams &item, OperationPtr &operation) {
     const auto &wait = item.waitValue;
     const auto &write = item.writeValue;
     switch (static_cast<int>(item.operation)) {
@@ -26,7 +26,7 @@ CUresult make_item(const CUstreamBatchMemOpParams &item, bool barriers, Operatio
     case barrier:
         // Operations of a stream see each other's writes anyway. The flags say which, system or
         // GPU.
-        if (!barriers || item.flushRemoteWrites.flags > 1)
+        if (item.flushRemoteWrites.flags > 1)
             return CUDA_ERROR_INVALID_VALUE;
         operation = std::make_shared<Operation>();
         return CUDA_SUCCESS;
@@ -35,16 +35,19 @@ CUresult make_item(const CUstreamBatchMemOpParams &item, bool barriers, Operatio
     }
 }
 
-CUresult submit_batch(Call &call, CUstream handle, unsigned count,
-                      const CUstreamBatchMemOpParams *items, unsigned flags, bool barriers) {
+} // namespace
+
+SOFT_STREAM_API(cuStreamBatchMemOp_v2,
+                (CUstream handle, unsigned count, CUstreamBatchMemOpParams *items, unsigned flags),
+                (handle, count, items, flags)) {
     StreamPtr stream;
     if (CUresult status = resolve_stream(call, handle, stream))
         return status;
-    if (!items || count > max_batch || flags)
+    if ((!items && count) || count > max_batch || flags)
         return CUDA_ERROR_INVALID_VALUE;
     std::vector<OperationPtr> operations(count);
     for (unsigned i = 0; i < count; i++) {
-        if (CUresult status = make_item(items[i], barriers, operations[i]))
+        if (CUresult status = make_item(items[i], operations[i]))
             return status;
         if (CUresult status = check_reach(*stream, *operations[i]))
             return status;
@@ -57,18 +60,10 @@ CUresult submit_batch(Call &call, CUstream handle, unsigned count,
     return CUDA_SUCCESS;
 }
 
-} // namespace
-
 SOFT_STREAM_API(cuStreamBatchMemOp,
                 (CUstream stream, unsigned count, CUstreamBatchMemOpParams *items, unsigned flags),
                 (stream, count, items, flags)) {
-    return submit_batch(call, stream, count, items, flags, false);
-}
-
-SOFT_STREAM_API(cuStreamBatchMemOp_v2,
-                (CUstream stream, unsigned count, CUstreamBatchMemOpParams *items, unsigned flags),
-                (stream, count, items, flags)) {
-    return submit_batch(call, stream, count, items, flags, true);
+    return refuse_first_version(stream, count, items, flags);
 }
 
 } // namespace soft
