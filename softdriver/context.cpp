@@ -61,11 +61,6 @@ void finish_context(Lock &lock, const Context &context) {
     }
 }
 
-// To make or to destroy a context takes the whole device.
-static void finish_device(Lock &lock, const Device &device) {
-    state().scheduler.finish(lock, device_targets(device));
-}
-
 void destroy_context(Lock &lock, const ContextPtr &context) {
     State &driver = state();
     finish_context(lock, *context);
@@ -98,7 +93,6 @@ SOFT_API(cuCtxCreate_v2, (CUcontext * context, unsigned flags, CUdevice ordinal)
         return CUDA_ERROR_INVALID_DEVICE;
     if (!context || !valid_context_flags(flags))
         return CUDA_ERROR_INVALID_VALUE;
-    finish_device(call.lock, *device);
     if (device->sticky)
         return device->sticky;
     ContextPtr created = create_context(*device, flags, false);
@@ -132,7 +126,6 @@ SOFT_API(cuCtxDestroy_v2, (CUcontext handle), (handle)) {
     ContextPtr context = find_context(handle);
     if (!context || context->primary)
         return CUDA_ERROR_INVALID_CONTEXT;
-    finish_device(call.lock, *context->device);
     CUresult status = context->device->sticky;
     destroy_context(call.lock, context);
     auto &stack = call.thread->contexts;
