@@ -136,8 +136,9 @@ def test_limits_belong_to_a_context(client, context):
 
 def test_unknown_limits(client, context):
     value = ctypes.c_size_t()
-    assert client.call("cuCtxGetLimit", ctypes.byref(value), 99) == UNSUPPORTED_LIMIT
-    assert client.call("cuCtxSetLimit", 99, 1) == UNSUPPORTED_LIMIT
+    assert client.call("cuCtxGetLimit", ctypes.byref(value), 99) == INVALID_VALUE
+    assert client.call("cuCtxSetLimit", 99, 1) == INVALID_VALUE
+    assert client.call("cuCtxGetLimit", ctypes.byref(value), 3) == UNSUPPORTED_LIMIT
     assert client.call("cuCtxGetLimit", None, 0) == INVALID_VALUE
 
 

@@ -88,7 +88,7 @@ assert lib("cuDevicePrimaryCtxRelease_v2", 0) == 201
         ('"cuEventDestroy_v2", event', 709),
         # A real driver crashes here, now and then.
         pytest.param('"cuStreamDestroy_v2", stream', 709, marks=pytest.mark.cuda_software),
-        pytest.param('"cuStreamQuery", stream', 201, marks=pytest.mark.cuda_software),
+        pytest.param('"cuStreamQuery", stream', 709, marks=pytest.mark.cuda_software),
     ],
 )
 def test_handles_of_a_reset_context(run, call, status):
