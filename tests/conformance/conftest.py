@@ -5,6 +5,7 @@ The same tests run on the software driver and, with ``--cuda-driver=cuda``, on a
 
 import ctypes
 import os
+import shutil
 
 import pytest
 
@@ -35,11 +36,16 @@ def library_path():
 
 
 @pytest.fixture(scope="session")
-def lib(library_path):
-    """The driver library, initialised, with the primary context of device 0 kept alive."""
+def lib(library_path, tmp_path_factory):
+    """The driver library, initialised, with the primary context of device 0 kept alive.
+
+    Some tests need two devices. A GPU's machine has what it has; of the software driver these tests
+    load a copy, which has a state of its own: cudadrv may be using the other one.
+    """
     library = Library(library_path)
     if library.software:
-        library.configure("devices=2")  # some tests need two; a GPU's machine has what it has
+        library = Library(shutil.copy(library_path, tmp_path_factory.mktemp("driver")))
+        library.configure("devices=2")
     library.ok("cuInit", 0)
     context = ctypes.c_void_p()
     library.ok("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
