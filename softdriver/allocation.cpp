@@ -198,8 +198,10 @@ void free_context_memory(const Context &context) {
     for (auto &entry : state().allocations)
         if (entry.second.owner == &context)
             owned.push_back(&entry.second);
-    for (Allocation *allocation : owned)
+    for (Allocation *allocation : owned) {
+        state().races.freed_by_host(*allocation); // other contexts may still use it
         free_allocation(*allocation);
+    }
 }
 
 } // namespace soft
