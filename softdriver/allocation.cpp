@@ -212,8 +212,10 @@ void free_context_memory(const Context &context) {
         else
             owned.push_back(&entry.second);
     }
-    for (Allocation *allocation : owned)
+    for (Allocation *allocation : owned) {
+        state().races.freed_by_host(*allocation); // other contexts may still use it
         free_allocation(*allocation);
+    }
 }
 
 } // namespace soft

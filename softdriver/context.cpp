@@ -68,6 +68,7 @@ void destroy_context(Lock &lock, const ContextPtr &context) {
         return; // another thread was faster
     context->alive = false;
     driver.races.learn(driver.races.tails(*context));
+    driver.races.ended(*context);
     context->peers.clear(); // others name it by an id that never comes back
     end_captures(*context);
     erase_owned(driver.streams, context.get());

@@ -99,6 +99,7 @@ void reset(Lock &lock) {
     auto everything = [](const Stream &) { return true; };
     driver.scheduler.drop(everything);
     driver.scheduler.settle(lock, everything);
+    driver.races.start_over();
     std::vector<ContextPtr> contexts;
     for (const auto &entry : driver.contexts)
         if (entry.second->alive)
@@ -116,7 +117,6 @@ void reset(Lock &lock) {
         device->primary_retains = 0;
         device->primary_flags = 0;
     }
-    driver.races.start_over();
     driver.races.record.clear();
     driver.settings.faults.clear();
     thread_state().contexts.clear();

@@ -168,22 +168,36 @@ void RaceOrder::place(Stream &stream, const OperationPtr &operation) {
         look();
 }
 
+// Whether work that comes before a wait is still to write the word: what is there now is of an
+// earlier turn.
+bool RaceOrder::will_change(const Pending &pending, const RaceShadow &memory) const {
+    Joining clock(pending.before);
+    for (const OperationPtr &earlier : pending.after)
+        clock.join(earlier->mark);
+    RaceMark place = pending.operation->mark;
+    place.before = clock.result();
+    return memory.will_change(pending.operation->reads.front(), place);
+}
+
 // Whether a wait that nothing uncertain is before has its value; from then on it is ordered after
 // what wrote it.
 bool RaceOrder::has_come(Pending &pending) {
     const OperationPtr &wait = pending.operation;
+    const Range &word = wait->reads.front();
+    const Allocation *allocation = find_range(word.begin, word.bytes);
+    const RaceShadow *memory = allocation ? allocation->shadow.get() : nullptr;
     if (!pending.arrived) {
         if (wait->condition && !wait->condition())
+            return false;
+        if (memory && will_change(pending, *memory))
             return false;
         pending.arrived = true;
     }
     Joining clock(pending.before);
     if (!pending.by_device)
         clock.join(host_);
-    const Range &word = wait->reads.front();
-    if (const Allocation *allocation = find_range(word.begin, word.bytes))
-        if (allocation->shadow)
-            allocation->shadow->acquire_word(word, clock.own());
+    if (memory)
+        memory->acquire_word(word, clock.own());
     pending.before = clock.result();
     return true;
 }

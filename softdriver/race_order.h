@@ -8,6 +8,7 @@
 
 namespace soft {
 
+class RaceShadow;
 struct Context;
 struct Device;
 
@@ -40,6 +41,7 @@ class RaceOrder {
     void place(Stream &stream, const OperationPtr &operation);
     // Everything that a context submits from now on is ordered after this.
     void add_gate(const Context &context, const OperationPtr &gate);
+    void remove_gates(const Context &context) { gates_.erase(&context); }
     // Whether values have come that operations wait for.
     void look();
     // This value has come: its wait is about to be over.
@@ -84,6 +86,7 @@ class RaceOrder {
     RaceTrackPtr track_of(Stream &stream);
     RaceTrackPtr new_track();
     bool has_come(Pending &pending);
+    bool will_change(const Pending &pending, const RaceShadow &memory) const;
     void sweep();
 
     Certain certain_;

@@ -188,19 +188,36 @@ void RaceShadow::release_word(const Range &word, const RaceMark &writer) {
     clock.raise(writer.track->slot, writer.tick);
 }
 
+// Visits the copies and fills that wrote it last, or are to.
+template <class Visit> void RaceShadow::each_writer(const Range &word, Visit visit) const {
+    for (auto next = segments_.begin(); next != segments_.end() && next->first < word.end(); next++)
+        if (next->second.end > word.begin && next->second.writer)
+            visit(*next->second.writer);
+}
+
 void RaceShadow::acquire_word(const Range &word, RaceClock &clock) const {
     auto released = released_.find(word.begin);
     if (released != released_.end())
         clock.join(released->second);
     // A copy or fill may have written it, too.
-    for (auto next = segments_.begin(); next != segments_.end() && next->first < word.end();
-         next++) {
-        const OperationPtr &writer = next->second.writer;
-        if (next->second.end > word.begin && writer && writer->progress != Progress::Queued) {
-            clock.join(*writer->mark.before);
-            clock.raise(writer->mark.track->slot, writer->mark.tick);
-        }
-    }
+    each_writer(word, [&](const Operation &writer) {
+        if (writer.progress == Progress::Queued)
+            return;
+        clock.join(*writer.mark.before);
+        clock.raise(writer.mark.track->slot, writer.mark.tick);
+    });
+}
+
+bool RaceShadow::will_change(const Range &word, const RaceMark &place) const {
+    bool found = false;
+    auto consider = [&](const Operation &writer) {
+        found |= !writer.done() && place.after(writer.mark);
+    };
+    each_writer(word, consider);
+    for (const OperationPtr &user : users_)
+        if (user->writes_to(word))
+            consider(*user);
+    return found;
 }
 
 } // namespace soft

@@ -34,6 +34,9 @@ class RaceShadow {
     const uint64_t id;
     bool ignored = false; // its device is lost
 
+    bool holds(const Range &range) const {
+        return range.begin >= begin && range.end() <= begin + bytes;
+    }
     bool host_visible() const { return kind != MemoryKind::Device && kind != MemoryKind::Async; }
 
     // Remembers an access. Returns the earlier ones that it races with.
@@ -48,6 +51,8 @@ class RaceShadow {
     // Those who come to see the value of a word are ordered after its writer.
     void release_word(const Range &word, const RaceMark &writer);
     void acquire_word(const Range &word, RaceClock &clock) const;
+    // True if something that comes before this place is still to write the word.
+    bool will_change(const Range &word, const RaceMark &place) const;
 
   private:
     struct Segment {
@@ -75,6 +80,7 @@ class RaceShadow {
     void compare_stripes(Access &access);
     void remember_segments(Access &access);
     void split(uintptr_t at);
+    template <class Visit> void each_writer(const Range &word, Visit visit) const;
     void sweep(const RaceSettled &settled);
 
     Segments segments_;

@@ -35,12 +35,10 @@ Races::Races()
                      [&] { return race_with_host_write(memory, operation, range, writes); });
       }) {}
 
-RaceShadowPtr Races::shadow_at(uintptr_t address) {
-    Allocation *allocation = find_allocation(address);
-    if (!allocation) {
-        const RaceShadowPtr &last = just_forgotten_;
-        return last && address - last->begin < last->bytes ? last : nullptr;
-    }
+RaceShadowPtr Races::shadow_of(const Range &range) {
+    Allocation *allocation = find_range(range.begin, range.end() - range.begin);
+    if (!allocation)
+        return just_forgotten_ && just_forgotten_->holds(range) ? just_forgotten_ : nullptr;
     if (!allocation->shadow) {
         allocation->shadow = std::make_shared<RaceShadow>(*allocation);
         allocation->shadow->ignored = allocation->device->sticky != CUDA_SUCCESS;
@@ -50,8 +48,7 @@ RaceShadowPtr Races::shadow_at(uintptr_t address) {
 
 Races::Shadows Races::shadows_of(const Operation &operation) {
     Shadows shadows;
-    each_range(operation,
-               [&](const Range &range, bool) { shadows.push_back(shadow_at(range.begin)); });
+    each_range(operation, [&](const Range &range, bool) { shadows.push_back(shadow_of(range)); });
     return shadows;
 }
 
@@ -71,6 +68,7 @@ void Races::passed(Stream &stream, const OperationPtr &earlier) {
     if (!on())
         return;
     auto nothing = std::make_shared<Operation>();
+    nothing->progress = Progress::Done; // what waits for it need not
     nothing->waits.push_back(earlier);
     order_.place(stream, nothing);
     nothing->waits.clear();
@@ -80,6 +78,8 @@ void Races::context_waits(const Context &context, const OperationPtr &earlier) {
     if (on())
         order_.add_gate(context, earlier);
 }
+
+void Races::ended(const Context &context) { order_.remove_gates(context); }
 
 // It has its place in the order of things now.
 void Races::check(const OperationPtr &operation) {
@@ -142,7 +142,7 @@ void Races::started(const OperationPtr &operation) {
     bool tells = operation->on_worker;
     if (operation->synchronizes)
         for (const Range &word : operation->writes)
-            if (RaceShadowPtr shadow = shadow_at(word.begin)) {
+            if (RaceShadowPtr shadow = shadow_of(word)) {
                 shadow->release_word(word, operation->mark);
                 tells |= shadow->host_visible();
             }

@@ -25,6 +25,8 @@ class Races {
     void passed(Stream &stream, const OperationPtr &earlier);
     // All later work of a context is ordered after an operation.
     void context_waits(const Context &context, const OperationPtr &earlier);
+    // The context is destroyed; there may be another one in its place.
+    void ended(const Context &context);
     void started(const OperationPtr &operation);
     void ended(const OperationPtr &operation);
     void dropped(const OperationPtr &operation);
@@ -59,7 +61,7 @@ class Races {
     void watch(const OperationPtr &operation, const Shadows &shadows);
     bool behind_host_function(const Operation &operation) const;
     Shadows shadows_of(const Operation &operation);
-    RaceShadowPtr shadow_at(uintptr_t address);
+    RaceShadowPtr shadow_of(const Range &range);
     RaceSettled settled() const { return {order_.settled()}; }
 
     RaceOrder order_;
