@@ -15,7 +15,7 @@ namespace soft {
 struct ThreadState {
     std::vector<ContextPtr> contexts;                 // the last one is current
     int capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL; // or any number that the program sets
-    Function function = Function::Count; // the one that it is in, or was in last
+    Function function = Function::Count;              // the one that it is in, or was in last
 };
 
 ThreadState &thread_state();

@@ -24,7 +24,8 @@ CUdriverProcAddressQueryResult look_up(const char *name, unsigned version, bool 
         if (std::strcmp(function.base, name) != 0)
             continue;
         known = true;
-        if (first_version(function, per_thread) <= version && (!best || function.version > best->version))
+        if (first_version(function, per_thread) <= version &&
+            (!best || function.version > best->version))
             best = &function;
     }
     if (best)
