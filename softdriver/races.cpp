@@ -72,6 +72,7 @@ void Races::passed(Stream &stream, const OperationPtr &earlier) {
     nothing->waits.push_back(earlier);
     order_.place(stream, nothing);
     nothing->waits.clear();
+    nothing->progress = Progress::Done; // it is in no queue: nobody may wait for it
 }
 
 void Races::context_waits(const Context &context, const OperationPtr &earlier) {
