@@ -334,7 +334,13 @@ def pytest_runtest_makereport(
     told = call.when != "call" or item.stash.get(RACED, False)
     lines = [] if watch is None or told else _races(item, watch)
     choice = item.config.stash[CHOICE]
-    options = f"--cuda-driver={choice.driver} --cuda-schedule={schedule} --cuda-seed={choice.seed}"
-    lines.append(f"again: pytest {shlex.quote(item.nodeid)} {options}")
+    again = [
+        "pytest",
+        item.config.cwd_relative_nodeid(item.nodeid),  # names in it start at the root directory
+        f"--cuda-driver={choice.driver}",
+        f"--cuda-schedule={schedule}",
+        f"--cuda-seed={choice.seed}",
+    ]
+    lines.append("again: " + shlex.join(again))
     report.sections.append(("cudadrv", "\n".join(lines)))
     return report

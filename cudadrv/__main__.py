@@ -38,6 +38,15 @@ def stream_count(text: str) -> int:
     return count
 
 
+def folder_to_search(text: str) -> Path:
+    """A folder that can be named in LD_LIBRARY_PATH, which knows no way to quote."""
+    if not text or ":" in text or ";" in text:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: LD_LIBRARY_PATH cannot name it; it needs a name without ':' and ';'"
+        )
+    return Path(text)
+
+
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m cudadrv",
@@ -86,7 +95,9 @@ def make_parser() -> argparse.ArgumentParser:
         description="Make FOLDER/libcuda.so.1, which is the software driver. Programs that find it"
         " there (LD_LIBRARY_PATH) run on it, whether they use cudadrv or not.",
     )
-    libcuda.add_argument("folder", metavar="FOLDER", help="made if it does not exist")
+    libcuda.add_argument(
+        "folder", type=folder_to_search, metavar="FOLDER", help="made if it does not exist"
+    )
     return parser
 
 
@@ -104,7 +115,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
         return run_bench() if driver_is_usable() else 1
     if options.command == "libcuda":
-        return place_software_driver(Path(options.folder))
+        return place_software_driver(options.folder)
     parser.print_help()
     return 0
 

@@ -10,7 +10,8 @@ bool parse_number(const std::string &text, uint64_t &number, std::string *unit) 
         return false;
     char *end = nullptr;
     errno = 0;
-    number = std::strtoull(text.c_str(), &end, 0);
+    bool hexadecimal = text.compare(0, 2, "0x") == 0; // and never octal: 010 is ten
+    number = std::strtoull(text.c_str(), &end, hexadecimal ? 16 : 10);
     if (unit)
         *unit = end;
     return errno == 0 && (unit || *end == 0);
