@@ -121,6 +121,7 @@ class Library:
             for name in ("Count", "Calls", "Pending"):
                 getattr(self._lib, f"cudadrvSoft{name}").restype = ctypes.c_ulonglong
             self._lib.cudadrvSoftError.restype = ctypes.c_char_p
+            self._lib.cudadrvSoftSettings.restype = ctypes.c_char_p
             self._lib.cudadrvSoftUnsupported.restype = ctypes.c_char_p
             self._lib.cudadrvSoftUnsupported.argtypes = [ctypes.c_ulonglong]
             self._lib.cudadrvSoftRaces.restype = ctypes.c_ulonglong
@@ -139,6 +140,9 @@ class Library:
     def configure(self, settings):
         status = self._lib.cudadrvSoftConfigure(settings.encode())
         assert status == SUCCESS, self.error()
+
+    def settings(self):
+        return self._lib.cudadrvSoftSettings().decode()
 
     def error(self):
         return self._lib.cudadrvSoftError().decode()

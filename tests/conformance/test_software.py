@@ -43,6 +43,12 @@ def test_lazy_follows_event_waits(software, settings):
         assert software.pending() == 2
 
 
+@pytest.mark.parametrize("text, seed", [("010", 10), ("08", 8), ("0x1F", 31), ("0", 0)])
+def test_numbers_in_settings_are_decimal(software, settings, text, seed):
+    settings(f"seed={text}")
+    assert f"seed={seed}," in software.settings()
+
+
 @pytest.mark.parametrize("schedule", ["lazy", "random"])
 @pytest.mark.parametrize("seed", range(5))
 def test_polling_ends(software, settings, schedule, seed):
