@@ -113,6 +113,14 @@ def test_libcuda(cli, tmp_path):
     assert client.stdout == "0 0 cudadrv software device (not a GPU)\n"
 
 
+@pytest.mark.parametrize("folder", ["", "a:b", "a;b"])
+def test_libcuda_in_a_folder_that_cannot_be_named(cli, tmp_path, folder):
+    done = cli("libcuda", folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "LD_LIBRARY_PATH cannot name it" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("kind", ["file", "link"])
 def test_libcuda_overwrites_no_library(cli, tmp_path, kind):
     library, other = tmp_path / "libcuda.so.1", tmp_path / "libcuda.so.580.1"
