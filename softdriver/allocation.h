@@ -27,7 +27,6 @@ struct Allocation {
     std::shared_ptr<RaceShadow> shadow; // who accesses it, for the race detector
 
     bool on_device() const { return kind == MemoryKind::Device || kind == MemoryKind::Async; }
-    bool host_readable() const { return !on_device(); }
     // The host addressed it without the driver knowing: a copy to or from it is a host copy.
     bool page_locked() const { return kind == MemoryKind::Host || kind == MemoryKind::Registered; }
 };

@@ -234,10 +234,7 @@ void Scheduler::drop(const std::function<bool(const Stream &)> &chosen) {
 }
 
 void Scheduler::keep(const std::shared_ptr<void> &memory, uintptr_t begin, size_t bytes) {
-    auto inside = [&](const Range &range) {
-        return range.begin < begin + bytes &&
-               begin < range.begin + range.pitch * (range.rows - 1) + range.bytes;
-    };
+    auto inside = [all = Range{begin, bytes}](const Range &range) { return range.overlaps(all); };
     for (Stream *stream : busy_)
         for (const auto &operation : stream->queue) {
             const auto &reads = operation->reads, &writes = operation->writes;
