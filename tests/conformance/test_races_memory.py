@@ -81,6 +81,7 @@ def host_writes_a_target(p):
     a, x, y = p.stream(), p.device(SIZE), p.host(SIZE)
     p.download(y, x, a)
     p.ok("cuStreamQuery", 0)  # of another stream
+    p.lib("cudadrvSoftDrain")  # while it is written by the device, nobody can tell who else does
     store(y, 99, SIZE - 1)
     return DOWNLOAD, "the host wrote"
 
@@ -99,6 +100,7 @@ def host_writes_registered_memory(p):
 def host_writes_managed_memory(p):
     a, x = p.stream(), p.managed(SIZE)
     p.fill(x, a)
+    p.lib("cudadrvSoftDrain")
     store(x, 99, 7)
     return FILL, "the host wrote"
 
