@@ -318,6 +318,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
         pytest.fail("\n".join(races), pytrace=False)
 
 
+def _name_from_here(item: pytest.Item) -> str:
+    """The name by which pytest, called where it was called, finds a test: its own name for it
+    starts at the root directory."""
+    _, colons, name = str(item.nodeid).partition("::")
+    return os.path.relpath(item.path, item.config.invocation_params.dir) + colons + name
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
@@ -336,7 +343,7 @@ def pytest_runtest_makereport(
     choice = item.config.stash[CHOICE]
     again = [
         "pytest",
-        item.config.cwd_relative_nodeid(item.nodeid),  # names in it start at the root directory
+        _name_from_here(item),
         f"--cuda-driver={choice.driver}",
         f"--cuda-schedule={schedule}",
         f"--cuda-seed={choice.seed}",

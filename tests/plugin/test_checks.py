@@ -265,3 +265,12 @@ def test_a_driver_that_was_opened_too_early(run, pytester):
     pytester.makeconftest("import cudadrv as cu\ncu.Device.count()")
     text = "def test(cuda_device): assert cu.driver_info().is_software"
     run(text, "--cuda-driver=software").assert_outcomes(passed=3)
+
+
+def test_the_line_that_repeats_a_test_works_where_pytest_was_called(run, pytester, monkeypatch):
+    run("")  # sets the root directory
+    folder = pytester.mkdir("deeper")
+    (folder / "test_deep.py").write_text("def test_fails(cuda_device):\n    assert 0\n")
+    monkeypatch.chdir(folder)
+    result = pytester.runpytest_subprocess("-p", "pytest_cudadrv", "--cuda-schedule=lazy")
+    result.stdout.fnmatch_lines(["again: pytest 'test_deep.py::test_fails?lazy?' *"])
