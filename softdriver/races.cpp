@@ -68,11 +68,10 @@ void Races::passed(Stream &stream, const OperationPtr &earlier) {
     if (!on())
         return;
     auto nothing = std::make_shared<Operation>();
-    nothing->progress = Progress::Done; // what waits for it need not
+    nothing->progress = Progress::Done; // it is in no queue: nobody may wait for it
     nothing->waits.push_back(earlier);
     order_.place(stream, nothing);
     nothing->waits.clear();
-    nothing->progress = Progress::Done; // it is in no queue: nobody may wait for it
 }
 
 void Races::context_waits(const Context &context, const OperationPtr &earlier) {
