@@ -166,6 +166,7 @@ def test_exchanged_mode_permits_unsafe_calls(client):
     assert intact(capture)
 
 
+@pytest.mark.cuda_software  # a real driver may crash when the handle is used
 def test_destroyed_stream_is_captured_to_the_end(client, capture):
     client.forget("cuStreamDestroy_v2", capture.stream)
     client.ok("cuStreamDestroy_v2", capture.stream)

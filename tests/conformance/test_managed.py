@@ -162,10 +162,16 @@ def test_attach(client):
     client.ok("cuCtxSynchronize")
 
 
+@pytest.mark.cuda_software  # a real driver crashes
+def test_attachment_to_nothing(client):
+    address, stream = client.managed(PAGE), client.stream()
+    assert client.call("cuStreamAttachMemAsync", stream, address, 0, 0) == INVALID_VALUE
+    assert client.call("cuStreamAttachMemAsync", stream, address, 0, 3) == INVALID_VALUE
+
+
 def test_refused_attachments(client):
     address, stream = client.managed(2 * PAGE), client.stream()
     assert client.call("cuStreamAttachMemAsync", stream, address, PAGE, GLOBAL) != SUCCESS
-    assert client.call("cuStreamAttachMemAsync", stream, address, 0, 0) != SUCCESS
-    assert client.call("cuStreamAttachMemAsync", stream, address, 0, 3) != SUCCESS
+    assert client.call("cuStreamAttachMemAsync", stream, address, 0, 8) != SUCCESS
     assert client.call("cuStreamAttachMemAsync", None, address, 0, SINGLE) != SUCCESS
     assert client.call("cuStreamAttachMemAsync", stream, client.device(8), 0, GLOBAL) != SUCCESS

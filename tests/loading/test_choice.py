@@ -75,6 +75,6 @@ def test_auto_without_a_driver_is_the_software_driver_and_says_so_once(script, c
 
 
 def test_settings_that_cannot_be(script):
-    answer = script.quiet(SHOW, CUDADRV_SOFTWARE="schedule=sometimes")
+    answer = script.quiet(SHOW, CUDADRV_DRIVER="software", CUDADRV_SOFTWARE="schedule=sometimes")
     assert answer.startswith("ValueError CUDADRV_SOFTWARE='schedule=sometimes': ")
     assert "sometimes" in answer

@@ -10,12 +10,15 @@ def test_import_opens_no_library(script):
 
 
 def test_first_use_opens_one(script):
-    assert "_softdriver" in script.quiet("""
+    assert "_softdriver" in script.quiet(
+        """
         import cudadrv
         cudadrv.driver_info()
         with open("/proc/self/maps") as maps:
             print(*[line for line in maps if "_softdriver" in line])
-    """)
+    """,
+        CUDADRV_DRIVER="software",
+    )
 
 
 def test_the_environment_is_read_on_first_use(script):
