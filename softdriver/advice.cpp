@@ -43,8 +43,7 @@ CUmemLocation location_of(CUdevice device) {
     return make_location(device == CU_DEVICE_CPU ? location_host : location_device, device);
 }
 
-// The error of sending managed memory there. The host and the current node get their numbers;
-// software machines have one node.
+// The error of sending managed memory there. The host gets its number; there is one node.
 CUresult check_place(CUmemLocation &location) {
     switch (static_cast<int>(location.type)) {
     case location_device:
@@ -55,7 +54,6 @@ CUresult check_place(CUmemLocation &location) {
         location.id = CU_DEVICE_CPU;
         return CUDA_SUCCESS;
     case location_numa_current:
-        location = make_location(location_numa, 0);
         return CUDA_SUCCESS;
     case location_numa:
         return location.id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -67,6 +65,9 @@ CUresult check_place(CUmemLocation &location) {
 CUresult prefer(const Pages &pages, CUmemLocation location) {
     if (CUresult status = check_place(location))
         return status;
+    // Nodes are for devices that share page tables with the host; others ignore them.
+    if (is_node(location))
+        return CUDA_SUCCESS;
     pages.managed->advice.change(pages.begin, pages.end,
                                  [&](Advice &advice) { advice.preferred = location; });
     return CUDA_SUCCESS;

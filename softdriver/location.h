@@ -22,9 +22,13 @@ inline CUmemLocation make_location(int kind, int id) {
 
 const CUmemLocation no_location = make_location(location_none, CU_DEVICE_INVALID);
 
-inline bool is_host(const CUmemLocation &location) {
+inline bool is_node(const CUmemLocation &location) {
     int kind = static_cast<int>(location.type);
-    return kind == location_host || kind == location_numa;
+    return kind == location_numa || kind == location_numa_current;
+}
+
+inline bool is_host(const CUmemLocation &location) {
+    return static_cast<int>(location.type) == location_host || is_node(location);
 }
 
 } // namespace soft

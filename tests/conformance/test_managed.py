@@ -94,11 +94,9 @@ def test_prefetch(client):
     ("location", "found"),
     [
         (Location(DEVICE_LOCATION, 0), (DEVICE_LOCATION, 0)),
-        (Location(HOST_LOCATION, 5), (HOST_LOCATION, None)),
-        (Location(NUMA_LOCATION, 0), (NUMA_LOCATION, 0)),
-        (Location(NUMA_CURRENT_LOCATION, 5), (NUMA_LOCATION, None)),
+        (Location(HOST_LOCATION, 5), (HOST_LOCATION, CPU)),
     ],
-    ids=["device", "host", "node", "current_node"],
+    ids=["device", "host"],
 )
 def test_locations(client, location, found):
     address, stream = client.managed(PAGE), client.stream()
@@ -106,9 +104,19 @@ def test_locations(client, location, found):
     client.ok("cuMemPrefetchAsync_v2", address, PAGE, location.by_value(), 0, stream)
     client.ok("cuStreamSynchronize", stream)
     for kind, number in ((PREFERRED_TYPE, PREFERRED_ID), (PREFETCHED_TYPE, PREFETCHED_ID)):
-        assert ask(client, kind, address, PAGE) == found[0]
-        if found[1] is not None:
-            assert ask(client, number, address, PAGE) == found[1]
+        assert (ask(client, kind, address, PAGE), ask(client, number, address, PAGE)) == found
+
+
+@pytest.mark.parametrize("location", [(NUMA_LOCATION, 0), (NUMA_CURRENT_LOCATION, 5)])
+def test_nodes_are_prefetched_to_and_not_preferred(client, location):
+    address, stream = client.managed(PAGE), client.stream()
+    client.ok("cuMemAdvise_v2", address, PAGE, SET_PREFERRED, Location(*location).by_value())
+    client.ok("cuMemPrefetchAsync_v2", address, PAGE, Location(*location).by_value(), 0, stream)
+    client.ok("cuStreamSynchronize", stream)
+    assert ask(client, PREFERRED_TYPE, address, PAGE) == 0
+    assert ask(client, PREFERRED, address, PAGE) == NOWHERE
+    kind, number = (ask(client, each, address, PAGE) for each in (PREFETCHED_TYPE, PREFETCHED_ID))
+    assert (kind, number) == location
 
 
 def test_no_location_has_no_type(client):

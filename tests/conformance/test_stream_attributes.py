@@ -85,8 +85,10 @@ def test_not_of_streams(client, attribute):
 
 
 @pytest.mark.cuda_software  # a real driver crashes
-def test_no_place_for_the_value(client):
-    assert client.call("cuStreamGetAttribute", client.stream(), PRIORITY, None) == INVALID_VALUE
+def test_nothing_given(client):
+    stream = client.stream()
+    assert client.call("cuStreamGetAttribute", stream, PRIORITY, None) == INVALID_VALUE
+    assert client.call("cuStreamBatchMemOp_v2", stream, 1, None, 0) == INVALID_VALUE
 
 
 def test_bad_values(client):
@@ -154,7 +156,6 @@ def test_unknown_operation(client, operation):
 
 def test_batch_arguments(client):
     stream, words = client.stream(), client.host(64)
-    assert client.call("cuStreamBatchMemOp_v2", stream, 1, None, 0) == INVALID_VALUE
     assert batch(client, stream, (WRITE_32, words, 7, 0), flags=1) == INVALID_VALUE
     assert batch(client, stream, *[(WRITE_32, words, 7, 0)] * 256) == INVALID_VALUE
 
