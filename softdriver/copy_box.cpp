@@ -72,9 +72,12 @@ CUresult locate(const Box &box, Corner corner, Place &place) {
     uintptr_t base = host ? reinterpret_cast<uintptr_t>(corner.host) : corner.device;
     if (__builtin_add_overflow(base, offset, &begin))
         return CUDA_ERROR_INVALID_VALUE;
+    bool device = corner.type == CU_MEMORYTYPE_DEVICE;
+    // An offset makes no memory of a null pointer.
+    if (!device && never_host_memory(base) && !find_allocation(begin))
+        return CUDA_ERROR_INVALID_VALUE;
     if (host)
         return locate_host(reinterpret_cast<void *>(begin), span, place);
-    bool device = corner.type == CU_MEMORYTYPE_DEVICE;
     return device ? locate_device(begin, span, place) : locate_any(begin, span, place);
 }
 

@@ -173,6 +173,14 @@ def test_refused_planes(client, changes):
     assert client.call("cuMemcpy2DAsync_v2", plane(client, **changes), stream) == INVALID_VALUE
 
 
+@pytest.mark.cuda_software  # a real driver may crash
+@pytest.mark.parametrize("kind", [HOST, UNIFIED])
+def test_no_memory_with_an_offset_is_none(client, kind):
+    nothing = {"srcHost": None, "srcDevice": 0, "srcXInBytes": 1 << 20, "srcPitch": 1 << 21}
+    copy = plane(client, srcMemoryType=kind, **nothing)
+    assert client.call("cuMemcpy2D_v2", copy) == INVALID_VALUE
+
+
 def test_planes_without_bytes(client):
     assert client.call("cuMemcpy2D_v2", plane(client, Height=0)) == SUCCESS
     assert client.call("cuMemcpy2D_v2", plane(client, WidthInBytes=0)) == SUCCESS
