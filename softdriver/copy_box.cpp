@@ -72,9 +72,10 @@ CUresult locate(const Box &box, Corner corner, Place &place) {
     uintptr_t base = host ? reinterpret_cast<uintptr_t>(corner.host) : corner.device;
     if (__builtin_add_overflow(base, offset, &begin))
         return CUDA_ERROR_INVALID_VALUE;
+    // An offset makes no memory of a null pointer, and leads from no allocation into another.
     bool device = corner.type == CU_MEMORYTYPE_DEVICE;
-    // An offset makes no memory of a null pointer.
-    if (!device && never_host_memory(base) && !find_allocation(begin))
+    const Allocation *from = find_allocation(base), *to = find_allocation(begin);
+    if (!device && (from ? from != to : !to && never_host_memory(base)))
         return CUDA_ERROR_INVALID_VALUE;
     if (host)
         return locate_host(reinterpret_cast<void *>(begin), span, place);

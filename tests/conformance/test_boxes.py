@@ -181,6 +181,15 @@ def test_no_memory_with_an_offset_is_none(client, kind):
     assert client.call("cuMemcpy2D_v2", copy) == INVALID_VALUE
 
 
+@pytest.mark.cuda_software  # a real driver may crash
+@pytest.mark.parametrize("kind", [HOST, UNIFIED])
+def test_page_locked_memory_ends_where_it_ends(client, kind):
+    host = client.host(4096)
+    behind = {"srcHost": host, "srcDevice": host, "srcXInBytes": 4096, "srcPitch": 8192}
+    copy = plane(client, srcMemoryType=kind, **behind)
+    assert client.call("cuMemcpy2D_v2", copy) == INVALID_VALUE
+
+
 def test_planes_without_bytes(client):
     assert client.call("cuMemcpy2D_v2", plane(client, Height=0)) == SUCCESS
     assert client.call("cuMemcpy2D_v2", plane(client, WidthInBytes=0)) == SUCCESS
