@@ -100,15 +100,20 @@ SOFT_STREAM_API(cuEventRecordWithFlags, (CUevent handle, CUstream stream, unsign
     return cuEventRecord_body(call, handle, stream);
 }
 
-SOFT_API(cuEventQuery, (CUevent handle), (handle)) {
+// An event that a call asks about, or waits for.
+static CUresult find_recorded(Call &call, CUevent handle, EventPtr &event) {
     if (!handle)
         return CUDA_ERROR_INVALID_HANDLE;
     if (CUresult status = call.require(Needs::Optional))
         return status;
-    EventPtr event;
     if (CUresult status = find_event(handle, event))
         return status;
-    if (CUresult status = refuse_waiting(call, *event))
+    return refuse_waiting(call, *event);
+}
+
+SOFT_API(cuEventQuery, (CUevent handle), (handle)) {
+    EventPtr event;
+    if (CUresult status = find_recorded(call, handle, event))
         return status;
     auto recorded = event_targets(*event);
     bool done = state().scheduler.poll(call.lock, recorded, event->patience);
@@ -118,14 +123,8 @@ SOFT_API(cuEventQuery, (CUevent handle), (handle)) {
 }
 
 SOFT_API(cuEventSynchronize, (CUevent handle), (handle)) {
-    if (!handle)
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (CUresult status = call.require(Needs::Optional))
-        return status;
     EventPtr event;
-    if (CUresult status = find_event(handle, event))
-        return status;
-    if (CUresult status = refuse_waiting(call, *event))
+    if (CUresult status = find_recorded(call, handle, event))
         return status;
     auto recorded = event_targets(*event);
     state().scheduler.finish(call.lock, recorded);
