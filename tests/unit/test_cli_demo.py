@@ -134,8 +134,12 @@ def test_bad_file(cli, tmp_path, make, words):
 def test_unreadable_file(driver, file, monkeypatch, capsys):
     """In this process, because root may read everything."""
 
-    def refuse(*arguments, **options):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    really_open = Path.open
+
+    def refuse(path, *arguments, **options):
+        if path == Path(file):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return really_open(path, *arguments, **options)
 
     monkeypatch.setattr(Path, "open", refuse)
     assert main(["demo", str(file)]) == 2
