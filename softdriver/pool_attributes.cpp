@@ -148,28 +148,28 @@ SOFT_API(cuMemPoolGetAccess,
     return CUDA_SUCCESS;
 }
 
-SOFT_API(cuMemGetDefaultMemPool,
-         (CUmemoryPool * handle, CUmemLocation *location, CUmemAllocationType type),
-         (handle, location, type)) {
+// Answers with the pool that a device has in this role.
+static CUresult read_pool(CUmemoryPool *handle, CUmemLocation *location, CUmemAllocationType type,
+                          const PoolPtr &(*pool_of)(Device &)) {
     Device *device = nullptr;
     if (!handle)
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = locate_pools(location, type, device))
         return status;
-    *handle = default_pool(*device)->handle;
+    *handle = pool_of(*device)->handle;
     return CUDA_SUCCESS;
+}
+
+SOFT_API(cuMemGetDefaultMemPool,
+         (CUmemoryPool * handle, CUmemLocation *location, CUmemAllocationType type),
+         (handle, location, type)) {
+    return read_pool(handle, location, type, default_pool);
 }
 
 SOFT_API(cuMemGetMemPool,
          (CUmemoryPool * handle, CUmemLocation *location, CUmemAllocationType type),
          (handle, location, type)) {
-    Device *device = nullptr;
-    if (!handle)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult status = locate_pools(location, type, device))
-        return status;
-    *handle = current_pool(*device)->handle;
-    return CUDA_SUCCESS;
+    return read_pool(handle, location, type, current_pool);
 }
 
 SOFT_API(cuMemSetMemPool, (CUmemLocation * location, CUmemAllocationType type, CUmemoryPool handle),

@@ -55,7 +55,6 @@ Races::Shadows Races::shadows_of(const Operation &operation) {
 void Races::submitted(Stream &stream, const OperationPtr &operation) {
     if (!on())
         return;
-    operation->number = state().next_operation;
     operation->function = thread_state().function;
     order_.place(stream, operation);
     bool touches = !operation->reads.empty() || !operation->writes.empty();

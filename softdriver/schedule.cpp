@@ -15,7 +15,6 @@ bool all_done(const std::vector<OperationPtr> &targets) {
 
 void Scheduler::enqueue(OperationPtr operation) {
     Stream &stream = *operation->stream;
-    operation->number = state().next_operation++;
     bool first = stream.queue.empty();
     if (first) {
         stream.busy_index = busy_.size();

@@ -75,6 +75,7 @@ CUresult submit(Stream &stream, OperationPtr operation, OperationPtr *queued) {
     pass_gates(*stream.owner, *operation);
     if (queued)
         *queued = operation;
+    operation->number = state().next_operation++;
     state().races.submitted(stream, operation);
     state().scheduler.enqueue(std::move(operation));
     return CUDA_SUCCESS;
