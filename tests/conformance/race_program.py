@@ -72,6 +72,13 @@ def store(address, value=7, offset=0):
     ctypes.c_ubyte.from_address(address + offset).value = value
 
 
+def check_silence(program, correct):
+    """A correct program is not reported."""
+    correct(program)
+    program.ok("cuCtxSynchronize")
+    assert program.lib.races() == []
+
+
 def check_report(program, plant):
     """The planted race is reported, with the words that the program says must be in it."""
     words = plant(program)

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from .client import LEGACY, SUCCESS, poll
-from .race_program import SIZE, store
+from .race_program import SIZE, check_silence, store
 
 pytestmark = pytest.mark.cuda_software
 
@@ -388,6 +388,4 @@ CORRECT = [
 
 @pytest.mark.parametrize("correct", CORRECT, ids=lambda correct: correct.__name__)
 def test_is_silent(program, correct):
-    correct(program)
-    program.ok("cuCtxSynchronize")
-    assert program.lib.races() == []
+    check_silence(program, correct)

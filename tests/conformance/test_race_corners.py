@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from .client import GEQ, LEGACY, NOT_READY, SUCCESS, poll
-from .race_program import DOWNLOAD, FILL, SIZE, UPLOAD, check_report, store
+from .race_program import DOWNLOAD, FILL, SIZE, UPLOAD, check_report, check_silence, store
 
 pytestmark = pytest.mark.cuda_software
 
@@ -194,9 +194,7 @@ SILENT = [
 
 @pytest.mark.parametrize("correct", SILENT, ids=lambda correct: correct.__name__)
 def test_is_silent(program, correct):
-    correct(program)
-    program.ok("cuCtxSynchronize")
-    assert program.lib.races() == []
+    check_silence(program, correct)
 
 
 def destroyed_stream_still_works(p):

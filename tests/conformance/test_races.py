@@ -35,25 +35,22 @@ def writer_and_reader(p):
     return FILL, MOVE
 
 
-def writer_waits_for_one_of_two_readers(p):
-    a, b = p.streams()
-    c = p.stream()
+def write_after_one_of_two_readers(p, waited_for):
+    readers, writer = p.streams(), p.stream()
     x, y, z = p.device(SIZE), p.host(SIZE), p.device(SIZE)
-    p.download(y, x, a)
-    p.move(z, x, b)
-    p.order(a, c)
-    p.fill(x, c)
+    p.download(y, x, readers[0])
+    p.move(z, x, readers[1])
+    p.order(readers[waited_for], writer)
+    p.fill(x, writer)
+
+
+def writer_waits_for_one_of_two_readers(p):
+    write_after_one_of_two_readers(p, 0)
     return FILL, MOVE
 
 
 def writer_waits_for_the_other_of_two_readers(p):
-    a, b = p.streams()
-    c = p.stream()
-    x, y, z = p.device(SIZE), p.host(SIZE), p.device(SIZE)
-    p.download(y, x, a)
-    p.move(z, x, b)
-    p.order(b, c)
-    p.fill(x, c)
+    write_after_one_of_two_readers(p, 1)
     return FILL, DOWNLOAD
 
 
