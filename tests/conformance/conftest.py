@@ -17,9 +17,6 @@ SCHEDULES = ["eager", "lazy", "random"]
 
 
 def _path():
-    path = os.environ.get("CUDADRV_TEST_LIBRARY")
-    if path:
-        return path
     chosen = os.environ["CUDADRV_DRIVER"]
     if chosen == "cuda":
         return "libcuda.so.1"

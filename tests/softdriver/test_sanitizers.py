@@ -77,7 +77,6 @@ def test_conformance(address):
         pytest.skip("the sanitizers' libraries cannot be loaded beforehand: they are not shared")
     environment = {
         **os.environ,
-        "CUDADRV_TEST_LIBRARY": str(library),
         "LD_PRELOAD": " ".join(runtimes),
         # Python itself leaks at exit, and one test needs the signal of a bad access.
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:handle_segv=0",
@@ -86,7 +85,7 @@ def test_conformance(address):
     }
     chosen = ["tests/conformance", "-m", "not slow", "-q", "-x", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *chosen, "--timeout=120"],
+        [sys.executable, "-m", "pytest", *chosen, "--timeout=120", f"--cuda-driver={library}"],
         cwd=ROOT,
         env=environment,
         capture_output=True,
