@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+PRINTS_MORE = ("CI", "BUILD_NUMBER")  # with one of these, pytest's short summary is not short
 
 
 @pytest.fixture
 def run(pytester, monkeypatch):
     """Run pytest with the plugin on a test file, and with settings in its ini file."""
-    for name in ("CUDADRV_DRIVER", "CUDADRV_SOFTWARE", "CUDADRV_REQUIRE_GPU", "PYTEST_ADDOPTS"):
+    ours = ("CUDADRV_DRIVER", "CUDADRV_SOFTWARE", "CUDADRV_REQUIRE_GPU")
+    for name in (*ours, "PYTEST_ADDOPTS", *PRINTS_MORE):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYTHONPATH", str(ROOT) + os.pathsep + os.environ.get("PYTHONPATH", ""))
     monkeypatch.setenv("PYTHONWARNINGS", "error")
