@@ -14,7 +14,7 @@ LAYERS = {
     "ownership": ["_ownership", "_operation_names", "_policy"],
     "handles": ["_device", "_context", "_wait", "_event", "_ghost", "_stream", "_foreign"],
     "buffers": [
-        *("_operation", "_refusal", "_token", "_await"),
+        *("_missing", "_operation", "_refusal", "_token", "_await"),
         *("_release", "_memory", "_external", "_region", "_report"),
         *("_copy", "_fill", "_ordinary", "_staging", "_reap"),
         *("_buffer", "_device_buffer"),
