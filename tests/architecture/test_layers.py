@@ -12,7 +12,17 @@ LAYERS = {
     "driver": ["_driver", "_status", "_attributes"],
     "errors": ["_site", "_errors", "_library"],
     "ownership": ["_ownership", "_operation_names", "_policy"],
-    "handles": ["_device", "_context", "_wait", "_event", "_ghost", "_stream", "_foreign"],
+    "handles": [
+        "_device",
+        "_context",
+        "_wait",
+        "_event",
+        "_ghost",
+        "_stream",
+        "_scope",
+        "_bound",
+        "_foreign",
+    ],
     "buffers": [
         *("_missing", "_operation", "_refusal", "_token", "_await"),
         *("_release", "_memory", "_external", "_region", "_report"),
