@@ -1,8 +1,7 @@
 """Operation: the one way in which work reaches a stream."""
 
 from cudadrv._driver cimport CUresult, CUstream
-from cudadrv._event cimport Waitable
-from cudadrv._ownership cimport own_access, own_conflict, own_request
+from cudadrv._ownership cimport own_access, own_request
 from cudadrv._stream cimport Stream
 
 # Makes the driver calls of one operation. Sets *queued once the driver has accepted one of them.
@@ -26,5 +25,3 @@ cdef void prepare(
     void *arguments) noexcept
 cdef int issue(Operation *operation, Stream stream) except? -1
 cdef int ask(Operation *operation, Stream stream) except? -1
-cdef Waitable work_in_the_way(own_conflict *conflict)
-cdef bint is_over(own_conflict *conflict) noexcept

@@ -11,6 +11,7 @@ cdef enum Operation:
     FILL_ASYNC
     ALLOCATION
     RELEASE
+    LEND
 
 cdef str operation_name(uint16_t operation)
 cdef str stream_name(uint64_t number, uint8_t order)

@@ -83,18 +83,21 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint64_t stop
         uint8_t mode
         uint8_t policy
+        uint8_t closes
     ctypedef struct own_conflict:
         uint32_t access
         own_epoch epoch
         uint32_t site
         uint64_t number
         uint8_t order
+        uint8_t loan
     ctypedef struct own_request:
         own_stream *stream
         own_access *accesses
         uint32_t count
         uint32_t site
         uint16_t operation
+        own_export *loan
         own_snapshot issued
         own_conflict conflict
     ctypedef struct own_borrow:
@@ -109,6 +112,8 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint64_t earlier
         uint8_t order
 
+    void own_clock_drop(own_clock *clock)
+    bint own_clock_add_all(own_clock **clock, uint32_t slot)
     void own_engine_prepare(own_engine *engine)
     void own_lock_both(pthread_mutex_t *a, pthread_mutex_t *b)
     void own_unlock_both(pthread_mutex_t *a, pthread_mutex_t *b)
@@ -134,11 +139,14 @@ cdef extern from "cudadrv/ownership.h" nogil:
     int own_memory_free(
         own_engine *engine, own_memory *memory, bint close, own_conflict *conflict)
     int own_begin(own_engine *engine, own_request *request)
-    int own_ask(own_engine *engine, own_request *request)
+    int own_ask(own_engine *engine, own_request *request, own_clock *waited)
     void own_settle(own_engine *engine, own_request *request)
     void own_undo(own_engine *engine, own_request *request)
     int own_export_open(
         own_engine *engine, const own_access *access, uint32_t site, own_export *view,
+        own_conflict *conflict)
+    int own_ask_host(
+        own_engine *engine, const own_access *access, const own_clock *waited,
         own_conflict *conflict)
     void own_export_close(own_engine *engine, own_export *view)
     uint32_t own_borrows(

@@ -1,9 +1,11 @@
 from collections.abc import Callable
 from typing import Never, Self, SupportsIndex, final
 
+from cudadrv._bound import Bound
 from cudadrv._context import Context
 from cudadrv._device import Device
 from cudadrv._event import Event, Waitable
+from cudadrv._scope import Scope
 
 @final
 class Stream:
@@ -39,5 +41,7 @@ class Stream:
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *exception: object) -> None: ...
+    def scope(self) -> Scope: ...
+    def bind(self, thing: object) -> Bound: ...
 
 def call_after_wait(function: Callable[[], object] | None) -> None: ...

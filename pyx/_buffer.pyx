@@ -6,10 +6,11 @@ import numpy as np
 from cudadrv._context cimport Context, default_context
 from cudadrv._copy cimport (
     asynchronous_stream, blocking_stream, copy_and_wait, copy_between, nothing_to_do,
-    required_stream,
+    refuse_other_device, required_stream,
 )
 from cudadrv._device cimport Device
 from cudadrv._fill cimport fill_region, item_bytes
+from cudadrv._loan cimport new_loan
 from cudadrv._operation_names cimport (
     COPY_FROM, COPY_FROM_ASYNC, COPY_TO, COPY_TO_ASYNC, FILL, FILL_ASYNC,
 )
@@ -298,6 +299,40 @@ cdef class Buffer(Region):
         self.memory.give_away()
         self.move_out()
         return address
+
+    def lend(self, stream=None, *, bint readonly=False):
+        """``with buffer.lend(stream) as address:`` hand it to a library that cudadrv cannot see.
+
+        Inside the block that library may use the memory, at the ``int`` that is given, in work that
+        it queues on the stream (``stream.handle``). What it queues counts as one use, queued where
+        the block ends: later users have to be ordered after it, as after any operation. It runs
+        after all work that the stream is ordered after. Inside the block nobody else may use the
+        buffer: operations of other streams, and the host, are refused. Does not block.
+
+        Parameters
+        ----------
+        stream : Stream
+            May be left out inside a ``with stream:`` block.
+        readonly : bool, optional
+            Whether the library only reads: then others may read as well.
+
+        Returns
+        -------
+        Loan
+
+        Raises
+        ------
+        TypeError, ValueError
+            No stream; a closed one; one of another device, but for a LockedBuffer.
+        BufferBorrowedError, BufferExportedError, BufferClosedError
+            By the ``with`` line: see docs/ownership.md.
+
+        Driver function: cuEventRecord, where the block begins and where it ends.
+        """
+        self.usable()
+        found = required_stream(stream, self, "lend")
+        refuse_other_device(self, found)
+        return new_loan(self, found, readonly)
 
     def __repr__(self):
         name = f" {self.name!r}" if self.name is not None else ""

@@ -9,7 +9,7 @@ from cudadrv._driver cimport (
     CUresult, CUstream, bind_driver, cudadrv_table, cuStreamGetCtx, cuStreamGetFlags, cuStreamGetId,
     cuStreamGetPriority,
 )
-from cudadrv._event cimport Event, Waitable
+from cudadrv._event cimport Event
 from cudadrv._ghost cimport bury_orphans, is_finished, this_thread
 from cudadrv._ownership cimport (
     OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, engine, own_stream_close,
@@ -115,16 +115,18 @@ cdef Stream _known_stream(Context context, CUstream handle, unsigned long long i
     return None
 
 
-cdef Waitable work_of_slot(unsigned int slot):
-    """Something to wait for that covers all work of a stream slot; None if there is nothing."""
+cdef object user_of_slot(unsigned int slot):
+    """The open Stream that has a slot, or the last Event of a closed one, of any context.
+
+    None if there is neither, as after the end of a thread whose default stream had it.
+    """
     cdef Stream stream
     cdef Event ghost
     bury_orphans()
     for context in contexts():
         for stream in list((<Context>context).streams):
             if stream.order.slot == slot and not stream.closed:
-                # Another thread's default stream cannot be named in this one.
-                return stream.waitable() if stream.thread in (0, this_thread()) else None
+                return stream
         for ghost in (<Context>context).ghosts:
             # The slot of one that is known may belong to another stream by now.
             if ghost.state.snapshot.slot == slot and not is_finished(ghost):

@@ -17,14 +17,19 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memmove
 
 from cudadrv._buffer cimport Buffer
-from cudadrv._operation cimport is_over, work_in_the_way
+from cudadrv._missing cimport missing_waits
 from cudadrv._ownership cimport (
-    OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_UNCHECKED, OWN_WRITE, engine, own_access, own_conflict,
-    own_export, own_export_close, own_export_open,
+    OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_UNCHECKED, OWN_WRITE, engine, own_access, own_ask_host,
+    own_clock, own_conflict, own_export, own_export_close, own_export_open,
 )
 from cudadrv._refusal cimport refuse_host
 from cudadrv._report cimport borrows_of
 from cudadrv._site cimport here
+
+
+cdef struct HostRequest:
+    own_access *access
+    own_conflict *conflict
 
 
 cdef struct Exported:
@@ -164,6 +169,7 @@ cdef class HostBuffer(Buffer):
         """Borrow all bytes to "read", "write" or "export" them, waiting if the policy says so."""
         cdef own_access access
         cdef own_conflict conflict
+        cdef HostRequest request = HostRequest(&access, &conflict)
         self.borrow(&access, OWN_READ if verb == "read" else OWN_WRITE)
         if self.memory.context.lost:  # nothing runs any more, and what there is can be saved
             access.policy = OWN_UNCHECKED
@@ -171,13 +177,15 @@ cdef class HostBuffer(Buffer):
             answer = own_export_open(engine, &access, here(), view, &conflict)
             if answer == OWN_OK:
                 return 0
-            work = work_in_the_way(&conflict) if answer == OWN_MUST_WAIT else None
-            if work is not None:
-                work.synchronize()
-            elif answer != OWN_MUST_WAIT or not is_over(&conflict):
+            works = None
+            if answer == OWN_MUST_WAIT:
+                works = missing_waits(&conflict, _still_in_the_way, &request)
+            if works is None:
                 return refuse_host(
                     answer, &conflict, verb, access.memory.managed and not borrows_of(self),
                     self.describe())
+            for work in works:
+                work.synchronize()
 
     cdef bint fill_on_host(self, bytes item) except -1:
         items = np.frombuffer(item, f"u{len(item)}")  # so that NumPy also copies padding
@@ -223,6 +231,11 @@ cdef bint _copy(HostBuffer buffer, array, bint inward) except -1:
     finally:
         PyBuffer_Release(&view)
     return True
+
+
+cdef int _still_in_the_way(void *request, own_clock *waited) noexcept nogil:
+    cdef HostRequest *asked = <HostRequest *>request
+    return own_ask_host(engine, asked.access, waited, asked.conflict)
 
 
 cdef void _release(Py_buffer *view) noexcept:

@@ -201,10 +201,7 @@ cdef CUresult _allocate_call(void *arguments, CUstream stream, bint *queued) noe
 
 cdef CUresult _free_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
     cdef StreamOrdered *memory = <StreamOrdered *>arguments
-    cdef CUresult status = cuMemFreeAsync(memory.address, stream)
-    if status == CUDA_SUCCESS:
-        memory.state.closed = True  # before the issue lock goes: nobody can use it after the free
-    return status
+    return cuMemFreeAsync(memory.address, stream)
 
 
 cdef int _write_on(
@@ -218,6 +215,7 @@ cdef int _write_on(
     access.stop = memory.nbytes
     access.mode = OWN_WRITE
     access.policy = policy
+    access.closes = free
     prepare(&operation, name, &access, 1, _free_call if free else _allocate_call, ordered)
     reason = issue(&operation, stream)
     if reason == 0:

@@ -7,12 +7,10 @@ operation has changed nothing, and has made no driver call that queues anything.
 
 from cudadrv._context cimport leave_context
 from cudadrv._driver cimport CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table
-from cudadrv._event cimport Waitable
-from cudadrv._foreign cimport work_of_slot
+from cudadrv._missing cimport missing_waits
 from cudadrv._ownership cimport (
-    OWN_MUST_WAIT, OWN_OK, engine, own_access, own_ask, own_begin,
-    own_conflict, own_known, own_settle, own_snapshot_drop, own_undo, pthread_mutex_lock,
-    pthread_mutex_unlock,
+    OWN_MUST_WAIT, OWN_OK, engine, own_access, own_ask, own_begin, own_clock, own_request,
+    own_settle, own_snapshot_drop, own_undo, pthread_mutex_lock, pthread_mutex_unlock,
 )
 from cudadrv._site cimport here
 from cudadrv._stream cimport Stream
@@ -29,6 +27,7 @@ cdef void prepare(
     operation.request.count = count
     operation.request.operation = name
     operation.request.site = here()
+    operation.request.loan = NULL
     operation.call = call
     operation.arguments = arguments
 
@@ -47,11 +46,11 @@ cdef int issue(Operation *operation, Stream stream) except? -1:
             reason = _attempt(operation, stream)
         if reason != REFUSED - OWN_MUST_WAIT:
             return reason
-        work = work_in_the_way(&operation.request.conflict)
-        if work is not None:
-            stream.wait(work)
-        elif not is_over(&operation.request.conflict):
+        works = missing_waits(&operation.request.conflict, _still_in_the_way, &operation.request)
+        if works is None:
             return reason
+        for work in works:
+            stream.wait(work)
 
 
 cdef int ask(Operation *operation, Stream stream) except? -1:
@@ -61,21 +60,12 @@ cdef int ask(Operation *operation, Stream stream) except? -1:
     """
     stream.usable()
     operation.request.stream = stream.order
-    answer = own_ask(engine, &operation.request)
+    answer = own_ask(engine, &operation.request, NULL)
     return 0 if answer in (OWN_OK, OWN_MUST_WAIT) else REFUSED - answer
 
 
-cdef Waitable work_in_the_way(own_conflict *conflict):
-    """Something to wait for that covers a conflict; None if this thread has nothing to wait for."""
-    try:
-        return work_of_slot(conflict.epoch.slot)
-    except ValueError:  # a per-thread default stream of another thread
-        return None
-
-
-cdef bint is_over(own_conflict *conflict) noexcept:
-    """Whether the host has come to know, since the refusal, that the conflict is complete."""
-    return own_known(engine, conflict.epoch.slot, conflict.epoch.seq)
+cdef int _still_in_the_way(void *request, own_clock *waited) noexcept nogil:
+    return own_ask(engine, <own_request *>request, waited)
 
 
 cdef int _attempt(Operation *operation, Stream stream) except? -1 nogil:

@@ -6,7 +6,7 @@ from cudadrv._ownership cimport OWN_LEGACY
 
 cdef tuple NAMES = (
     "copy_from", "copy_to", "copy_from_async", "copy_to_async", "fill", "fill_async",
-    "its allocation", "close",
+    "its allocation", "close", "lend",
 )
 
 

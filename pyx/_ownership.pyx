@@ -134,6 +134,7 @@ cdef class StreamState:
         request.count = <uint32_t>len(accesses)
         request.site = site
         request.operation = 0
+        request.loan = NULL
         answer = own_begin(engine, &request)
         if answer == OWN_OK:
             if driver_fails:
@@ -166,6 +167,7 @@ cdef int fill_access(
     access.stop = stop
     access.mode = MODES[mode]
     access.policy = POLICIES[policy]
+    access.closes = False
     return 0
 
 

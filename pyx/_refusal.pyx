@@ -73,11 +73,14 @@ cdef int refuse_host(
     """
     if answer == OWN_MEMORY_CLOSED:
         return refuse_closed(target)
+    wanted = f"cannot {'write' if verb == 'export' else verb} {target} from the host"
+    if answer == OWN_EXPORTED:
+        raise BufferExportedError(f"{wanted}:\n{_view(conflict)}")
     why = f"  {_work(conflict)} may be unfinished, and work of that device\n" \
           "  excludes the host from all managed memory (concurrent_managed_access is 0)." \
         if excluded else f"{_user(conflict)}\n  and nothing orders this access after it."
     raise BufferBorrowedError(
-        f"cannot {'write' if verb == 'export' else verb} {target} from the host:\n{why}\n"
+        f"{wanted}:\n{why}\n"
         f"  Release it with: {WAIT_ON_HOST}."
         + (f"\n  {READ_ONLY}" if verb == "export" and conflict.epoch.mode == OWN_READ else ""))
 
@@ -137,6 +140,10 @@ cdef str _work(own_conflict *conflict):
 
 
 cdef str _view(own_conflict *conflict, str whose="it"):
-    """The host view in the way."""
+    """The host view or the loan in the way."""
+    if conflict.loan:
+        return f"  it is lent to {stream_name(conflict.number, conflict.order)}, at" \
+               f" {place(conflict.site)}.\n" \
+               "  Use it after that `with buffer.lend(...)` block, or on that stream."
     return f"  a host view of {whose} is alive, made at {place(conflict.site)}.\n" \
            f"  Release it: {END_VIEW}."

@@ -179,6 +179,7 @@ cdef class Region:
         access.stop = self.start + self.nbytes
         access.mode = mode
         access.policy = policy_of(self.policy, self.memory.context.policy)
+        access.closes = False
         return 0
 
     cdef str describe(self):

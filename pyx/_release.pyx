@@ -9,7 +9,7 @@ stream of the library's own that waits for its users, which never blocks.
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdlib cimport free, malloc
 
-from cudadrv._context cimport Context, contexts, enter_context, leave_context
+from cudadrv._context cimport Context, enter_context, leave_context
 from cudadrv._driver cimport (
     CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_STATUS_NONE,
     CUDA_SUCCESS, CUdeviceptr, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus, bind_driver,
@@ -18,7 +18,8 @@ from cudadrv._driver cimport (
 )
 from cudadrv._errors cimport report
 from cudadrv._event cimport Event, new_event
-from cudadrv._ghost cimport bury_orphans, is_finished, this_thread
+from cudadrv._foreign cimport user_of_slot
+from cudadrv._ghost cimport bury_orphans, this_thread
 from cudadrv._ownership cimport (
     OWN_OPEN, engine, own_borrow, own_borrows, own_memory, own_memory_clear, own_snapshot,
     own_snapshot_drop, own_snapshot_take, own_stream_known, pthread_mutex_trylock,
@@ -200,23 +201,9 @@ cdef list _users(own_memory *state):
     cdef unsigned int slot
     works = []
     for slot in _slots(state):
-        stream, ghost = _stream_of(slot)
-        works.append(ghost if stream is None else _end_of(stream))
+        user = user_of_slot(slot)
+        works.append(_end_of(user) if isinstance(user, Stream) else user)
     return works if not _is_unused(state) else []
-
-
-cdef tuple _stream_of(unsigned int slot):
-    """The stream that has a slot, or the last event of one that is closed, of any context."""
-    cdef Stream stream
-    cdef Event ghost
-    for context in contexts():
-        for stream in list((<Context>context).streams):
-            if stream.order.slot == slot and stream.order.state == OWN_OPEN:
-                return stream, None
-        for ghost in list((<Context>context).ghosts):
-            if ghost.state.snapshot.slot == slot and not is_finished(ghost):
-                return None, ghost
-    return None, None
 
 
 cdef Event _end_of(Stream stream):
@@ -237,9 +224,9 @@ cdef Event _end_of(Stream stream):
 cdef bint _users_are_idle(own_memory *state) except -1:
     """Whether all work that may use the memory is complete. Changes what nobody knows."""
     for slot in _slots(state):
-        stream, ghost = _stream_of(slot)
-        if not (is_complete(ghost) if ghost is not None else
-                stream is not None and _stream_is_idle(stream)):
+        user = user_of_slot(slot)
+        if user is None or not (
+                _stream_is_idle(user) if isinstance(user, Stream) else is_complete(user)):
             return False
     return True
 

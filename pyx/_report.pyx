@@ -80,10 +80,13 @@ cdef str state_of(Region region):
 
 
 cdef str _view_of(Region region):
-    """The host view of the memory that was made last, as a line; "" without one."""
+    """The host view or loan of the memory that was made last, as a line; "" without one."""
     cdef own_conflict conflict
     if own_memory_free(engine, region.memory.state, False, &conflict) != OWN_EXPORTED:
         return ""
+    if conflict.loan:
+        return f"  lent to {stream_name(conflict.number, conflict.order)}, at" \
+               f" {place(conflict.site)}"
     return f"  a host view of its memory is alive, made at {place(conflict.site)}"
 
 

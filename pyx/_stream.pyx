@@ -248,6 +248,28 @@ cdef class Stream:
             raise RuntimeError("`with stream` blocks must end in reverse order")
         _current.set(current[1])
 
+    def scope(self):
+        """``with stream.scope():`` as ``with stream:``, and synchronize at the end.
+
+        What the block has queued on it is complete after the block, also after one that ends by an
+        exception; where waiting fails then, that exception gets a note. Gives the stream.
+
+        Driver functions: as `synchronize`.
+        """
+        from cudadrv._scope import Scope
+        self.usable()
+        return Scope(self)
+
+    def bind(self, thing not None):
+        """A thin wrapper of an object, whose methods are called with ``stream=`` this stream.
+
+        Those that take no ``stream`` are called as they are, and a ``stream=`` of a call comes
+        first. Other attributes can be read through it, and not be set.
+        """
+        from cudadrv._bound import Bound
+        self.usable()
+        return Bound(self, thing)
+
     def __repr__(self):
         if self.order is NULL:
             return "<Stream, never initialized>"

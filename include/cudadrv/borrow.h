@@ -18,11 +18,13 @@ enum own_answer {
     OWN_NO_MEMORY
 };
 
-/* A live host view. The caller keeps it; the engine links it into its memory. */
+/* A live host view, or a loan to whatever others queue on one stream. The caller keeps it; the
+ * engine links it into its memory. */
 typedef struct own_export {
     own_memory *memory;
     struct own_export *next;
     struct own_export *next_managed;
+    const own_stream *borrower; /* of a loan: nobody else may use the bytes. NULL: a host view */
     uint64_t start, stop;
     uint32_t site;
     uint8_t exclusive;
@@ -34,7 +36,8 @@ typedef struct own_access {
     uint64_t start, stop;
     uint8_t mode;
     uint8_t policy;
-    uint8_t undo; /* whether `saved` holds what the bytes' only range held before */
+    uint8_t closes; /* nobody may use the memory after it */
+    uint8_t undo;   /* whether `saved` holds what the bytes' only range held before */
     uint8_t undo_count;
     own_epoch saved[OWN_FEW];
 } own_access;
@@ -44,8 +47,9 @@ typedef struct own_conflict {
     uint32_t access; /* index of the access that was refused */
     own_epoch epoch; /* the operation in the way, or */
     uint32_t site;   /* where the view in the way was made */
-    uint64_t number; /* of the operation's stream, */
-    uint8_t order;   /* and what kind of stream it is */
+    uint64_t number; /* of the operation's stream, or of a loan's; */
+    uint8_t order;   /* what kind of stream it is */
+    uint8_t loan;    /* whether the view is a loan */
 } own_conflict;
 
 typedef struct own_request {
@@ -54,6 +58,7 @@ typedef struct own_request {
     uint32_t count;
     uint32_t site;
     uint16_t operation;
+    own_export *loan;    /* of its only access, to what others queue on the stream; or NULL */
     own_snapshot issued; /* for a token; the caller drops it */
     own_conflict conflict;
 } own_request;
@@ -96,11 +101,23 @@ static inline int own_check_epochs_(const own_engine *engine, const own_stream *
     return OWN_OK;
 }
 
-static inline int own_check_exports_(const own_access *access, own_conflict *conflict) {
+static inline void own_blame_export_(own_conflict *conflict, const own_export *view) {
+    const own_stream *borrower = view->borrower;
+    conflict->site = view->site;
+    conflict->loan = borrower != NULL;
+    conflict->number = borrower ? borrower->number : 0;
+    conflict->order = borrower ? borrower->order : OWN_NON_BLOCKING;
+}
+
+/* Whether no view or loan is in the way of a stream, or of the host (NULL). The host is one user:
+ * its own views are not in its way, and a stream's loans not in that stream's, but for closing. */
+static inline int own_check_exports_(const own_stream *stream, const own_access *access,
+                                     own_conflict *conflict) {
     for (const own_export *view = access->memory->exports; view; view = view->next) {
-        if (view->start < view->stop && view->start < access->stop && access->start < view->stop &&
+        if ((view->borrower != stream || access->closes) && view->start < view->stop &&
+            view->start < access->stop && access->start < view->stop &&
             (view->exclusive || access->mode == OWN_WRITE) && access->mode != OWN_SHARED) {
-            conflict->site = view->site;
+            own_blame_export_(conflict, view);
             return OWN_EXPORTED;
         }
     }
@@ -124,7 +141,7 @@ static inline int own_check_(const own_engine *engine, own_request *request,
         own_conflict conflict = {.access = i};
         int found = access->memory->closed ? OWN_MEMORY_CLOSED : OWN_OK;
         if (found == OWN_OK && access->start < access->stop) {
-            found = own_check_exports_(access, &conflict);
+            found = own_check_exports_(request->stream, access, &conflict);
             if (found == OWN_OK) {
                 found = own_check_epochs_(engine, request->stream, view, access, &conflict);
             }
@@ -135,6 +152,38 @@ static inline int own_check_(const own_engine *engine, own_request *request,
         }
     }
     return answer;
+}
+
+static inline void own_export_link_(own_engine *engine, const own_access *access, uint32_t site,
+                                    const own_stream *borrower, own_export *view) {
+    own_memory *memory = access->memory;
+    *view = (own_export){.memory = memory,
+                         .next = memory->exports,
+                         .borrower = borrower,
+                         .start = access->start,
+                         .stop = access->stop,
+                         .site = site,
+                         .exclusive = access->mode == OWN_WRITE};
+    memory->exports = view;
+    if (memory->managed && !borrower) {
+        view->next_managed = engine->managed;
+        engine->managed = view;
+    }
+}
+
+static inline void own_export_unlink_(own_engine *engine, own_export *view) {
+    own_export **link = &view->memory->exports;
+    while (*link != view) {
+        link = &(*link)->next;
+    }
+    *link = view->next;
+    if (view->memory->managed && !view->borrower) {
+        link = &engine->managed;
+        while (*link != view) {
+            link = &(*link)->next_managed;
+        }
+        *link = view->next_managed;
+    }
 }
 
 static inline int own_reserve_(const own_request *request, const own_access *access) {
@@ -182,6 +231,7 @@ static inline void own_commit_(const own_engine *engine, const own_request *requ
     own_epoch epoch = {request->issued.seq, request->issued.slot, request->site, request->operation,
                        access->mode};
     access->undo = 0;
+    memory->closed |= access->closes;
     if (access->start >= access->stop) {
         return;
     }
@@ -222,6 +272,9 @@ static inline int own_begin(own_engine *engine, own_request *request) {
         for (uint32_t i = 0; i < request->count; i++) {
             own_commit_(engine, request, &request->accesses[i]);
         }
+        if (request->loan) {
+            own_export_link_(engine, request->accesses, request->site, stream, request->loan);
+        }
         own_operation *recent = &stream->recent[++stream->seq % OWN_RECENT];
         *recent = (own_operation){stream->seq, request->site, request->operation};
     } else {
@@ -231,12 +284,20 @@ static inline int own_begin(own_engine *engine, own_request *request) {
     return answer;
 }
 
-/* What own_begin would answer now, with the same conflict. Changes nothing. */
-static inline int own_ask(own_engine *engine, own_request *request) {
+/* What own_begin would answer if the stream had waited for what the clock `waited` knows, with the
+ * same conflict. Changes nothing. */
+static inline int own_ask(own_engine *engine, own_request *request, own_clock *waited) {
     own_clock *view;
     int answer = OWN_NO_MEMORY;
     own_lock(engine);
-    if (own_view_(request->stream, &view)) {
+    int ok = own_view_(request->stream, &view);
+    if (ok && waited) {
+        const own_snapshot news = {waited, 0, 0};
+        own_clock *before = view;
+        ok = own_clock_join(before, &news, &view);
+        own_clock_drop(before);
+    }
+    if (ok) {
         answer = own_check_(engine, request, view);
         own_clock_drop(view);
     }
@@ -270,8 +331,12 @@ static inline void own_undo(own_engine *engine, own_request *request) {
     own_stream *stream = request->stream;
     int all = 1;
     own_lock(engine);
+    if (request->loan) {
+        own_export_unlink_(engine, request->loan);
+    }
     for (uint32_t i = request->count; i-- > 0;) {
         own_access *access = &request->accesses[i];
+        access->memory->closed &= !access->closes;
         if (access->start >= access->stop) {
             continue;
         }

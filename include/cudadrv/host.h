@@ -6,12 +6,13 @@
 #include "borrow.h"
 
 /* Where `host_excluded` holds, managed memory is the host's only while nothing is in flight. */
-static inline int own_check_excluded_(const own_engine *engine, const own_access *access,
-                                      own_conflict *conflict) {
+static inline int own_check_excluded_(const own_engine *engine, const own_clock *waited,
+                                      const own_access *access, own_conflict *conflict) {
     for (const own_domain *domain = engine->domains; domain; domain = domain->next) {
         const own_stream *stream = domain->host_excluded ? domain->streams : NULL;
         for (; stream; stream = stream->next) {
-            if (!own_known_(engine, stream->slot, stream->seq)) {
+            if (!own_known_(engine, stream->slot, stream->seq) &&
+                own_clock_at(waited, stream->slot) < stream->seq) {
                 const own_operation *last = &stream->recent[stream->seq % OWN_RECENT];
                 own_epoch epoch = {stream->seq, stream->slot, last->site, last->operation,
                                    OWN_WRITE};
@@ -23,33 +24,42 @@ static inline int own_check_excluded_(const own_engine *engine, const own_access
     return OWN_OK;
 }
 
+/* Whether the host may use the bytes, once it has waited for what the clock `waited` knows. */
+static inline int own_check_host_(const own_engine *engine, const own_clock *waited,
+                                  const own_access *access, own_conflict *conflict) {
+    if (access->memory->closed) {
+        return OWN_MEMORY_CLOSED;
+    }
+    if (access->start >= access->stop) {
+        return OWN_OK;
+    }
+    int answer = own_check_exports_(NULL, access, conflict);
+    if (answer == OWN_OK) {
+        answer = own_check_epochs_(engine, NULL, waited, access, conflict);
+    }
+    if (answer == OWN_OK && access->memory->managed && access->policy != OWN_UNCHECKED) {
+        answer = own_check_excluded_(engine, waited, access, conflict);
+    }
+    return answer;
+}
+
+/* What own_export_open would answer if the host had waited so. Changes nothing. */
+static inline int own_ask_host(own_engine *engine, const own_access *access,
+                               const own_clock *waited, own_conflict *conflict) {
+    own_lock(engine);
+    int answer = own_check_host_(engine, waited, access, conflict);
+    own_unlock(engine);
+    return answer;
+}
+
 /* Borrows bytes for the host: OWN_READ shares them, OWN_WRITE excludes the GPU. The view stays
  * linked into the memory until own_export_close. Anything but OWN_OK has changed nothing. */
 static inline int own_export_open(own_engine *engine, const own_access *access, uint32_t site,
                                   own_export *view, own_conflict *conflict) {
-    own_memory *memory = access->memory;
-    int answer = OWN_OK;
     own_lock(engine);
-    if (memory->closed) {
-        answer = OWN_MEMORY_CLOSED;
-    } else if (access->start < access->stop) {
-        answer = own_check_epochs_(engine, NULL, NULL, access, conflict);
-        if (answer == OWN_OK && memory->managed && access->policy != OWN_UNCHECKED) {
-            answer = own_check_excluded_(engine, access, conflict);
-        }
-    }
+    int answer = own_check_host_(engine, NULL, access, conflict);
     if (answer == OWN_OK) {
-        *view = (own_export){.memory = memory,
-                             .next = memory->exports,
-                             .start = access->start,
-                             .stop = access->stop,
-                             .site = site,
-                             .exclusive = access->mode == OWN_WRITE};
-        memory->exports = view;
-        if (memory->managed) {
-            view->next_managed = engine->managed;
-            engine->managed = view;
-        }
+        own_export_link_(engine, access, site, NULL, view);
     }
     own_unlock(engine);
     return answer;
@@ -57,18 +67,7 @@ static inline int own_export_open(own_engine *engine, const own_access *access, 
 
 static inline void own_export_close(own_engine *engine, own_export *view) {
     own_lock(engine);
-    own_export **link = &view->memory->exports;
-    while (*link != view) {
-        link = &(*link)->next;
-    }
-    *link = view->next;
-    if (view->memory->managed) {
-        link = &engine->managed;
-        while (*link != view) {
-            link = &(*link)->next_managed;
-        }
-        *link = view->next_managed;
-    }
+    own_export_unlink_(engine, view);
     own_unlock(engine);
 }
 
@@ -96,7 +95,7 @@ static inline int own_memory_free(own_engine *engine, own_memory *memory, int cl
     if (memory->closed) {
         answer = OWN_MEMORY_CLOSED;
     } else if (memory->exports) {
-        conflict->site = memory->exports->site;
+        own_blame_export_(conflict, memory->exports);
         answer = OWN_EXPORTED;
     } else if (!own_memory_known_(engine, memory, conflict)) {
         answer = OWN_BORROWED;

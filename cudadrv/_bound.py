@@ -1,0 +1,50 @@
+"""``stream.bind(thing)``: a thing whose methods run on one stream."""
+
+from functools import lru_cache, partial
+from inspect import Parameter, signature
+from typing import Any
+
+from cudadrv._stream import Stream
+
+
+class Bound:
+    """A thin wrapper around an object: see `Stream.bind`."""
+
+    __slots__ = ("_stream", "_thing")
+
+    def __init__(self, stream: Stream, thing: object) -> None:
+        self._stream = stream
+        self._thing = thing
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._thing, name)
+        # A partial has no frame of its own: messages name the line of the caller.
+        return partial(found, stream=self._stream) if _takes_stream(found) else found
+
+    def __dir__(self) -> list[str]:
+        return dir(self._thing)
+
+    def __repr__(self) -> str:
+        return f"<{self._thing!r} on {self._stream!r}>"
+
+
+def _takes_stream(found: Any) -> bool:
+    """Whether it can be called with ``stream=``."""
+    if not callable(found):
+        return False
+    method = getattr(found, "__func__", None)
+    return _names_stream(found) if method is None else _method_names_stream(method)
+
+
+def _names_stream(function: Any) -> bool:
+    try:
+        parameters = signature(function).parameters.values()
+    except (TypeError, ValueError):  # of no known signature
+        return True
+    return any(
+        parameter.kind is Parameter.VAR_KEYWORD or parameter.name == "stream"
+        for parameter in parameters
+    )
+
+
+_method_names_stream = lru_cache(maxsize=1024)(_names_stream)  # a signature costs microseconds

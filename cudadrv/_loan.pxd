@@ -1,0 +1,20 @@
+"""Loan: a buffer in the hands of another library."""
+
+from cudadrv._event cimport Event
+from cudadrv._ownership cimport own_export
+from cudadrv._region cimport Region
+from cudadrv._stream cimport Stream
+
+
+cdef class Loan:
+    cdef Region region
+    cdef readonly Stream stream     # the engine's loan names it
+    cdef readonly bint readonly
+    cdef Event event                # recorded where the block begins and ends
+    cdef bint live                  # the engine has the loan
+    cdef own_export loan
+
+    cdef int use(self, own_export *loan) except -1
+
+
+cdef Loan new_loan(Region region, Stream stream, bint readonly)

@@ -1,0 +1,92 @@
+"""Loan: a buffer in the hands of another library, which queues work on one stream."""
+
+cimport cython
+
+from cudadrv._driver cimport (
+    CU_EVENT_DISABLE_TIMING, CUevent, CUresult, CUstream, bind_driver, cudadrv_table, cuEventRecord,
+)
+from cudadrv._errors cimport report_text
+from cudadrv._event cimport new_event
+from cudadrv._operation cimport Operation, issue, prepare
+from cudadrv._operation_names cimport LEND
+from cudadrv._ownership cimport (
+    OWN_READ, OWN_WRITE, engine, own_access, own_export, own_export_close, own_snapshot_drop,
+)
+from cudadrv._refusal cimport refuse_operation
+from cudadrv._region cimport Region
+from cudadrv._stream cimport Stream
+
+bind_driver(&cudadrv_table)
+
+
+cdef CUresult _record_call(void *event, CUstream stream, bint *queued) noexcept nogil:
+    """The order of the default streams holds for what the driver has, so it gets something."""
+    return cuEventRecord(<CUevent>event, stream)
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Loan:
+    """A buffer that is lent for the length of a `with` block: see `Buffer.lend`.
+
+    Attributes
+    ----------
+    stream : Stream
+    readonly : bool
+        Whether the borrower only reads.
+    """
+
+    def __init__(self):
+        raise TypeError("use buffer.lend(stream)")
+
+    def __dealloc__(self):
+        if self.live:
+            own_export_close(engine, &self.loan)
+            report_text("a loan died inside its block, and what was queued there is not known: end"
+                        " the block that `with buffer.lend(stream)` begins")
+
+    def __enter__(self):
+        if self.event is not None:
+            raise RuntimeError("this block has been entered already; call lend() again")
+        self.region.usable()
+        self.event = new_event(self.stream.context, CU_EVENT_DISABLE_TIMING)
+        self.use(&self.loan)
+        self.live = True
+        return self.region.pointer()
+
+    def __exit__(self, kind, exception, traceback):
+        if not self.live:
+            raise RuntimeError("this block is not entered, or has ended already")
+        try:
+            self.use(NULL)
+        except Exception as error:
+            if exception is None:
+                raise
+            exception.add_note(f"cudadrv: what was queued in the block is not known: {error}")
+        finally:
+            self.live = False
+            own_export_close(engine, &self.loan)
+
+    def __repr__(self):
+        return f"<Loan of {self.region.describe()} to {self.stream!r}>"
+
+    cdef int use(self, own_export *loan) except -1:
+        """An operation of the stream that stands for all that others queue on it up to now."""
+        cdef Operation operation
+        cdef own_access access
+        self.region.borrow(&access, OWN_READ if self.readonly else OWN_WRITE)
+        prepare(&operation, LEND, &access, 1, _record_call, self.event.raw)
+        operation.request.loan = loan
+        reason = issue(&operation, self.stream)
+        if reason:
+            refuse_operation(&operation, reason, self.stream, (self.region.describe(),))
+        own_snapshot_drop(engine, &operation.request.issued)
+        return 0
+
+
+cdef Loan new_loan(Region region, Stream stream, bint readonly):
+    cdef Loan loan = Loan.__new__(Loan)
+    loan.region = region
+    loan.stream = stream
+    loan.readonly = readonly
+    return loan

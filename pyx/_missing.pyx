@@ -1,0 +1,71 @@
+"""Missing waits: what the policy ``"wait"`` inserts before a request that is not yet ordered.
+
+All that is in the way is found before anything is inserted: where one of the users cannot be waited
+for, the request is refused, and then nothing may have changed.
+"""
+
+from cudadrv._context cimport leave_context
+from cudadrv._driver cimport bind_driver, cudadrv_table
+from cudadrv._event cimport Event
+from cudadrv._foreign cimport user_of_slot
+from cudadrv._ownership cimport (
+    OWN_MUST_WAIT, OWN_OK, engine, own_clock, own_clock_add_all, own_clock_drop, own_conflict,
+    own_known, pthread_mutex_lock, pthread_mutex_unlock,
+)
+from cudadrv._stream cimport Stream
+
+bind_driver(&cudadrv_table)  # for leave_context
+
+
+cdef list missing_waits(own_conflict *conflict, question still_in_the_way, void *request):
+    """The events to wait for, one for each stream in the way; none if asking again is enough.
+
+    None if one of the streams cannot be waited for in this thread; `conflict` then tells which.
+    Raises OwnershipError if one is capturing.
+    """
+    cdef own_clock *waited = NULL
+    cdef int answer = OWN_MUST_WAIT
+    users = []
+    try:
+        while answer == OWN_MUST_WAIT:
+            user = user_of_slot(conflict.epoch.slot)
+            if _can_be_waited_for(user):
+                users.append(user)
+            elif not own_known(engine, conflict.epoch.slot, conflict.epoch.seq):
+                return None
+            if not own_clock_add_all(&waited, conflict.epoch.slot):
+                raise MemoryError()
+            with nogil:
+                answer = still_in_the_way(request, waited)
+    finally:
+        own_clock_drop(waited)
+    if answer != OWN_OK:  # another thread has made it one that no waiting helps
+        return []
+    return [user if isinstance(user, Event) else (<Stream>user).waitable() for user in users]
+
+
+cdef bint _can_be_waited_for(user) except -1:
+    """Whether an event can stand for the work of a stream now; that of a closed one has one."""
+    cdef Stream stream
+    if user is None or isinstance(user, Event):
+        return user is not None
+    stream = user
+    try:
+        _refuse_capture(stream)
+    except ValueError:  # the default stream of another thread; or closed meanwhile
+        return False
+    return True
+
+
+cdef int _refuse_capture(Stream stream) except -1:
+    """Refuse a stream on which no event can be recorded for us now."""
+    cdef bint pushed = False
+    cdef int reason
+    stream.usable()
+    with nogil:
+        pthread_mutex_lock(stream.order.issue)
+        reason = stream.enter(&pushed)
+        if reason == 0:
+            leave_context(pushed)
+        pthread_mutex_unlock(stream.order.issue)
+    return stream.refuse(reason) if reason else 0
