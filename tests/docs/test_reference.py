@@ -3,6 +3,7 @@
 import importlib.util
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import cudadrv as cu
 
@@ -11,6 +12,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def text(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
+
+
+def load(tool: Path):
+    spec = importlib.util.spec_from_file_location(tool.stem, tool)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_driver_functions_are_listed():
@@ -23,10 +31,25 @@ def test_driver_functions_are_listed():
 
 def test_software_driver_functions_are_listed():
     tool = ROOT / "tools" / "driver_names.py"
-    spec = importlib.util.spec_from_file_location(tool.stem, tool)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert module.table_text() == text("docs/software-driver-functions.md"), f"run {tool} table"
+    assert load(tool).table_text() == text("docs/software-driver-functions.md"), f"run {tool} table"
+
+
+def test_pictures_are_what_the_tool_makes():
+    tool = ROOT / "tools" / "ownership_pictures.py"
+    made = load(tool).files()
+    assert set(made) == set((ROOT / "docs" / "pictures").iterdir())
+    for path, picture in made.items():
+        assert picture == path.read_text(encoding="utf-8"), f"run {tool}"
+
+
+def test_pictures_can_be_read_aloud():
+    """Each says by itself what it shows, and the page says so beside it."""
+    page = text("docs/ownership.md")
+    for path in (ROOT / "docs" / "pictures").iterdir():
+        image = ElementTree.parse(path).getroot()
+        for name in ("title", "desc"):
+            assert image.findtext(f"{{http://www.w3.org/2000/svg}}{name}")
+        assert re.search(rf"^!\[[^\]]{{20,}}\]\(pictures/{path.name}\)$", page, re.M), path.name
 
 
 def test_errors_are_explained():
