@@ -26,8 +26,8 @@ cdef str PASS_A_STREAM = "stream=..., for a call that runs after the work of tha
 cdef str READ_ONLY = "This view may write, and so counts as a write. To read only:" \
                      " buffer.read(), buffer.readonly() or buffer.to_numpy()."
 cdef str CANNOT_WAIT = "ordering('wait') cannot wait for it: that is the default stream of" \
-                       " another thread, or a foreign stream that is gone. context.synchronize()" \
-                       " can."
+                       " another thread,\n  or a foreign stream that is gone." \
+                       " context.synchronize() can."
 cdef str END_VIEW = "leave its `with` block, delete the array that refers to it, or call" \
                     " release() on the memoryview"
 
