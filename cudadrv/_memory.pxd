@@ -20,6 +20,7 @@ cdef class Memory:
     cdef str label              # class and name of the buffer that it was made for
     cdef Py_ssize_t regions     # buffers that can reach it: the whole and its parts
     cdef uint32_t site          # where it was made
+    cdef uint32_t closed_at     # where it was closed, once it is
     cdef void *newer            # neighbours in the list of live memory: see live_memory
     cdef void *older
 

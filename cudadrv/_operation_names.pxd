@@ -15,3 +15,4 @@ cdef enum Operation:
 
 cdef str operation_name(uint16_t operation)
 cdef str stream_name(uint64_t number, uint8_t order)
+cdef str closed_stream(uint64_t number, uint8_t order)

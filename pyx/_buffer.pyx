@@ -110,7 +110,7 @@ cdef class Buffer(Region):
         TypeError, ValueError
             Other dtype, size, device or kind of object; parts that overlap.
         BufferBorrowedError, BufferExportedError, BufferClosedError
-            See docs/ownership.md.
+            See docs/errors.md.
 
         Driver functions: cuMemcpyHtoDAsync, cuMemcpyDtoHAsync, cuMemcpyDtoDAsync or cuMemcpyAsync;
         cuEventRecord and cuEventQuery. Ordinary memory goes through page-locked memory.
@@ -325,7 +325,7 @@ cdef class Buffer(Region):
         TypeError, ValueError
             No stream; a closed one; one of another device, but for a LockedBuffer.
         BufferBorrowedError, BufferExportedError, BufferClosedError
-            By the ``with`` line: see docs/ownership.md.
+            By the ``with`` line: see docs/errors.md.
 
         Driver function: cuEventRecord, where the block begins and where it ends.
         """

@@ -45,9 +45,9 @@ cdef class HostView:
         self.array = self.hidden = None
         if kept or escaped:
             found = f"the array of the `with` block at {place(self.site)} is still referred to by" \
-                    f" {'another name' if kept else 'a view of it'}, so" \
-                    f" {self.buffer.describe()} stays borrowed until that is gone." \
-                    " Copy what you need to keep: array.copy()"
+                    f" {'another name' if kept else 'a view of it'},\n" \
+                    f"  so {self.buffer.describe()} stays borrowed until that is gone.\n" \
+                    "  Copy what you need to keep: array.copy()"
             if exception is None:
                 raise BufferExportedError(found)
             exception.add_note(f"cudadrv: {found}")

@@ -48,6 +48,7 @@ cdef class Memory:
     cdef int close(self, Stream stream, int policy) except -1:
         """Free it now, or raise, and then nothing has changed. May block, as the driver does."""
         refuse_if_forked()
+        self.closed_at = here()
         if stream is not None and self.kind != STREAM_ORDERED:
             raise ValueError(f"{self.label} is not stream-ordered memory: close() takes no stream")
         if self.kind == STREAM_ORDERED and self.address != 0 and not self.context.lost:

@@ -17,3 +17,8 @@ cdef str operation_name(uint16_t operation):
 cdef str stream_name(uint64_t number, uint8_t order):
     """As in ``repr(stream)``: a number that is never used again in this process."""
     return f"the legacy default stream ({number})" if order == OWN_LEGACY else f"Stream {number}"
+
+
+cdef str closed_stream(uint64_t number, uint8_t order):
+    return f"{stream_name(number, order)} is closed: it takes no more work, and what it has still" \
+           " runs. To wait for that: a token or an event of it, or context.synchronize()"

@@ -4,11 +4,13 @@ Every message has the same four parts: what was wanted, who is in the way and fr
 nothing orders the two, and the way out.
 """
 
+from libc.stdint cimport uint32_t
+
 from cudadrv._operation cimport REFUSED, Operation
 from cudadrv._operation_names cimport RELEASE, operation_name, stream_name
 from cudadrv._ownership cimport (
-    OWN_EXPORTED, OWN_MEMORY_CLOSED, OWN_NO_MEMORY, OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE,
-    own_conflict,
+    OWN_EXPORTED, OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_NO_MEMORY,
+    OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE, own_conflict,
 )
 from cudadrv._site cimport place
 from cudadrv._stream cimport STREAM_IS_CLOSED, Stream
@@ -21,8 +23,11 @@ cdef str WAIT_ON_STREAM = "stream.wait(token), stream.wait(other_stream) or stre
                           " before it, or on the host with"
 cdef str PASS_A_STREAM = "stream=..., for a call that runs after the work of that stream, or on" \
                          " the host with"
-cdef str READ_ONLY = "A plain view may write, and so counts as a write. To read only:" \
+cdef str READ_ONLY = "This view may write, and so counts as a write. To read only:" \
                      " buffer.read(), buffer.readonly() or buffer.to_numpy()."
+cdef str CANNOT_WAIT = "ordering('wait') cannot wait for it: that is the default stream of" \
+                       " another thread,\n  or a foreign stream that is gone." \
+                       " context.synchronize() can."
 cdef str END_VIEW = "leave its `with` block, delete the array that refers to it, or call" \
                     " release() on the memoryview"
 
@@ -42,9 +47,8 @@ cdef int refuse_operation(
     target = targets[conflict.access]
     if answer == OWN_MEMORY_CLOSED:
         return refuse_closed(target)
-    verb = _verb(operation.request.accesses[conflict.access].mode)
     ours = stream.context.defaults.get("internal") is stream
-    wanted = f"cannot {verb} {target} by {operation_name(operation.request.operation)} on" \
+    wanted = f"cannot {_request(operation, conflict, target)} on" \
              f" {'a stream of its own' if ours else _name(stream)}"
     if answer == OWN_EXPORTED:
         whose = "it, or of any UnifiedBuffer (see concurrent_managed_access)," \
@@ -53,6 +57,7 @@ cdef int refuse_operation(
     raise BufferBorrowedError(
         f"{wanted}:\n{_user(conflict)}\n"
         "  and nothing orders this operation after it.\n"
+        f"{_why_unordered(answer, conflict, stream)}"
         f"  Order it with: {PASS_A_STREAM if ours else WAIT_ON_STREAM}\n"
         f"  {WAIT_ON_HOST}."
         + ("\n  Or free it behind that work: buffer.close(stream)."
@@ -89,20 +94,36 @@ cdef int refuse_close(int answer, own_conflict *conflict, str verb, str target) 
     raise BufferBorrowedError(
         f"cannot {verb} {target}:\n{_user(conflict)}\n"
         "  and that is not known to be complete.\n"
-        f"  Release it with: {WAIT_ON_HOST}.\n"
-        "  Or drop the last reference instead: its memory then outlives the work.")
+        f"  Release it with: {WAIT_ON_HOST}."
+        + ("\n  Or drop the last reference instead: its memory then outlives the work."
+           if verb == "close" else ""))
 
 
-cdef int refuse_closed(str target) except -1:
-    raise BufferClosedError(f"{target} is closed; its memory is no longer there")
+cdef int refuse_closed(str target, uint32_t site=0) except -1:
+    """Raise for memory that was closed at a site, or by another thread during this call."""
+    when = f"was closed at {place(site)}" if site else "is closed"
+    raise BufferClosedError(f"{target} {when}; its memory is no longer there")
 
 
 cdef str _name(Stream stream):
     return stream_name(stream.order.number, stream.order.order)
 
 
-cdef str _verb(int mode):
-    return "read" if mode == OWN_READ else "write" if mode == OWN_WRITE else "use"
+cdef str _request(Operation *operation, own_conflict *conflict, str target):
+    """What was wanted: "read ... by copy_to_async"."""
+    mode = operation.request.accesses[conflict.access].mode
+    if operation.request.operation == RELEASE:
+        return f"close {target}"
+    verb = "read" if mode == OWN_READ else "write" if mode == OWN_WRITE else "use"
+    return f"{verb} {target} by {operation_name(operation.request.operation)}"
+
+
+cdef str _why_unordered(int answer, own_conflict *conflict, Stream stream):
+    """A line about what may surprise: "" for most conflicts."""
+    if {stream.order.order, conflict.order} == {OWN_LEGACY, OWN_NON_BLOCKING}:
+        return "  The legacy default stream is ordered with blocking streams only:" \
+               " Stream(blocking=True).\n"
+    return f"  {CANNOT_WAIT}\n" if answer == OWN_MUST_WAIT else ""
 
 
 cdef str _user(own_conflict *conflict):

@@ -159,7 +159,7 @@ cdef class Region:
                 f"{self.describe()} was moved at {place(self.moved_at)}; use what that call"
                 " returned")
         if self.memory.state.closed:
-            refuse_closed(self.describe())
+            refuse_closed(self.describe(), self.memory.closed_at)
         return 0
 
     cdef int move_out(self) except -1:

@@ -14,7 +14,7 @@ from cudadrv._driver cimport (
 )
 from cudadrv._event cimport Event, Waitable, new_event
 from cudadrv._ghost cimport bury_stream, drop_stream, make_room, this_thread
-from cudadrv._operation_names cimport stream_name
+from cudadrv._operation_names cimport closed_stream, stream_name
 from cudadrv._ownership cimport (
     OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, OWN_OPEN, engine, own_join, own_join_host,
     own_lock_both, own_record, own_record_as, own_snapshot, own_snapshot_drop, own_snapshot_take,
@@ -287,7 +287,7 @@ cdef class Stream:
             self.refuse(STREAM_IS_CLOSED)
         if self.thread and self.thread != this_thread():
             raise ValueError(f"{self!r} is another thread's, and the driver would take it for this"
-                             " one's; use Stream.per_thread() here, or a stream of your own")
+                             " one's; use a stream of your own, or wait for an event of that one")
         return 0
 
     cdef int enter(self, bint *pushed) noexcept nogil:
@@ -307,7 +307,7 @@ cdef class Stream:
     cdef int refuse(self, int reason) except -1:
         """Raise for what `enter` or the driver answered."""
         if reason == STREAM_IS_CLOSED:
-            raise ValueError(f"{stream_name(self.order.number, self.order.order)} is closed")
+            raise ValueError(closed_stream(self.order.number, self.order.order))
         if reason == EVENT_IS_CLOSED:
             raise ValueError("the event is closed")
         if reason == STREAM_IS_CAPTURING:

@@ -1,5 +1,7 @@
 """Ownership through the buffers: who may use which bytes when, and what a refusal leaves behind."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -136,11 +138,64 @@ def test_stream_ordered_allocation_is_a_write(stream, other):
     with pytest.raises(cu.BufferBorrowedError, match="being written by its allocation"):
         buffer.fill_async(1, other)
     buffer.fill_async(1, stream)
-    with pytest.raises(cu.BufferBorrowedError, match="by close on"):
+    with pytest.raises(cu.BufferBorrowedError, match=r"cannot close DeviceBuffer on Stream \d+:"):
         buffer.close(other)
     other.wait(stream)
     buffer.close(other)
     assert buffer.closed
+
+
+def test_a_refusal_says_what_the_legacy_stream_is_not_ordered_with(make, stream):
+    buffer, legacy = make("device", 8), cu.Stream.legacy()
+    blocking = [cu.Stream(blocking=True) for _ in range(2)]
+    hint = r"ordered with blocking streams only: Stream\(blocking=True\)"
+    buffer.fill_async(1, stream)
+    with pytest.raises(cu.BufferBorrowedError, match=hint):
+        buffer.fill_async(2, legacy)
+    stream.synchronize()
+    buffer.fill_async(3, legacy)
+    with pytest.raises(cu.BufferBorrowedError, match=hint):
+        buffer.fill_async(4, stream)
+    buffer = make("device", 8)
+    buffer.fill_async(5, blocking[0])
+    for unordered in (stream, blocking[1]):
+        with pytest.raises(cu.BufferBorrowedError, match="being written by fill_async") as no:
+            buffer.fill_async(6, unordered)
+        assert "legacy" not in str(no.value)
+
+
+def test_a_refusal_says_what_the_policy_cannot_wait_for(make, stream):
+    buffer, queued, over = make("device", 8), threading.Event(), threading.Event()
+
+    def job():
+        buffer.fill_async(1, cu.Stream.per_thread())
+        queued.set()
+        over.wait()
+
+    thread = threading.Thread(target=job)
+    thread.start()
+    queued.wait()
+    try:
+        with (
+            cu.ordering("wait"),
+            pytest.raises(cu.BufferBorrowedError, match=r"cannot wait for it: .* another thread"),
+        ):
+            buffer.fill_async(2, stream)
+        stream.context.synchronize()
+        buffer.fill_async(3, stream)
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_a_refusal_offers_what_helps(make, stream):
+    buffer = make("device", 8)
+    buffer.fill_async(1, stream)
+    with pytest.raises(cu.BufferBorrowedError, match="drop the last reference"):
+        buffer.close()
+    with pytest.raises(cu.BufferBorrowedError, match="cannot give away") as no:
+        buffer.into_raw()
+    assert "drop the last reference" not in str(no.value)
 
 
 @pytest.mark.cuda_software

@@ -8,17 +8,25 @@ The convention, for writers:
   ``Class: message``. A block with no ```text after it must not raise, and may print.
 - Compared as they stand, apart from: ``...``, which stands for anything; places such as
   ``pipeline.py:41``; and the numbers of streams, where only "the same one" and "another" count.
+- A page with a ```python start block is a page of programs. Each block after it is a program,
+  ``pipeline.py``, that runs in a process of its own: the lines of the start block, an empty line,
+  and its own; or its own alone, if they import cudadrv. There only ``...`` stands for anything.
 """
 
 import contextlib
+import importlib
 import io
+import os
 import re
 import sys
+import traceback
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
 BLOCK = re.compile(
-    r"^```python\n(?P<code>.*?)^```\n(?:\n*^```text\n(?P<text>.*?)^```$)?", re.MULTILINE | re.DOTALL
+    r"^```python(?P<start> start)?\n(?P<code>.*?)^```\n(?:\n*^```text\n(?P<text>.*?)^```$)?",
+    re.MULTILINE | re.DOTALL,
 )
 PLACE = re.compile(r"[\w./<>-]+\.(?:py|md):\d+")
 STREAM = re.compile(r"Stream (\d+)")
@@ -28,11 +36,17 @@ class Block(NamedTuple):
     line: int
     code: str
     expected: str | None
+    start: bool = False
 
 
 def blocks(markdown: str) -> list[Block]:
     return [
-        Block(markdown.count("\n", 0, found.start()) + 2, found["code"], found["text"])
+        Block(
+            markdown.count("\n", 0, found.start()) + 2,
+            found["code"],
+            found["text"],
+            bool(found["start"]),
+        )
         for found in BLOCK.finditer(markdown)
     ]
 
@@ -44,12 +58,14 @@ def comparable(text: str) -> str:
     def letter(found: re.Match[str]) -> str:
         return "Stream " + streams.setdefault(found[1], chr(ord("A") + len(streams)))
 
-    return STREAM.sub(letter, PLACE.sub("PLACE", text)).strip()
+    return STREAM.sub(letter, PLACE.sub("PLACE", text))
 
 
-def agree(actual: str, expected: str) -> bool:
-    pattern = ".*?".join(map(re.escape, comparable(expected).split("...")))
-    return re.fullmatch(pattern, comparable(actual), re.DOTALL) is not None
+def agree(actual: str, expected: str, exact: bool = False) -> bool:
+    if not exact:
+        actual, expected = comparable(actual), comparable(expected)
+    pattern = ".*?".join(map(re.escape, expected.strip().split("...")))
+    return re.fullmatch(pattern, actual.strip(), re.DOTALL) is not None
 
 
 def run(block: Block, name: str, namespace: dict[str, object]) -> str:
@@ -63,15 +79,57 @@ def run(block: Block, name: str, namespace: dict[str, object]) -> str:
             if block.expected is None:
                 raise
             print(f"{type(error).__name__}: {error}")
+            for note in getattr(error, "__notes__", ()):
+                print(note)
     return printed.getvalue()
+
+
+def program(start: Block, block: Block) -> Block:
+    code = block.code if "import cudadrv" in block.code else f"{start.code}\n{block.code}"
+    return Block(1, code, block.expected)
+
+
+def load_early() -> None:
+    """Import what all programs import, so that each need not. It loads no driver."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a process with threads must not fork
+    importlib.import_module("cudadrv")
+
+
+def run_apart(block: Block) -> str:
+    """What a program prints in a process of its own; raises if it does not end well."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        # Newer Pythons warn of a fork that a program makes to show what happens.
+        warnings.filterwarnings("ignore", ".*multi-threaded, use of fork", DeprecationWarning)
+        try:
+            with os.fdopen(writer, "w", encoding="utf-8") as output:
+                output.write(run(block, "pipeline.py", {"__name__": "__main__"}))
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, encoding="utf-8") as output:
+        printed = output.read()
+    if os.waitpid(child, 0)[1] != 0:
+        raise RuntimeError(f"a program did not end well:\n{block.code}")
+    return printed
 
 
 def main(path: Path) -> int:
     failures = 0
+    start = None
     namespace: dict[str, object] = {"__name__": "__main__"}
     for block in blocks(path.read_text(encoding="utf-8")):
-        actual = run(block, path.name, namespace)
-        if block.expected is not None and not agree(actual, block.expected):
+        if block.start:
+            start = block
+            load_early()
+            continue
+        actual = run_apart(program(start, block)) if start else run(block, path.name, namespace)
+        exact = start is not None
+        if block.expected is not None and not agree(actual, block.expected, exact):
             failures += 1
             print(f"{path}:{block.line}: expected\n{block.expected}\nbut it was\n{actual}")
     return 1 if failures else 0

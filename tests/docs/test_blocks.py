@@ -16,6 +16,9 @@ PACKAGE = str(Path(cudadrv.__file__).parents[1])
 RUNNER = Path(__file__).with_name("run_blocks.py")
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)[^)]*\)")
+ANCHOR = re.compile(r"\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 spec = importlib.util.spec_from_file_location("run_blocks", RUNNER)
 run_blocks = importlib.util.module_from_spec(spec)
@@ -43,6 +46,20 @@ def test_links_lead_somewhere(page):
     text = page.read_text(encoding="utf-8")
     missing = [name for name in LINK.findall(text) if not (page.parent / name).exists()]
     assert missing == []
+
+
+def anchors(page: Path) -> set[str]:
+    """What links to the headings of a page say, as GitHub makes them."""
+    text = FENCED.sub("", page.read_text(encoding="utf-8"))
+    plain = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in HEADING.findall(text)]
+    return {heading.replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_to_headings_lead_somewhere(page):
+    found = ANCHOR.findall(page.read_text(encoding="utf-8"))
+    targets = {name: anchors(page.parent / name if name else page) for name, _ in found}
+    assert [f"{name}#{anchor}" for name, anchor in found if anchor not in targets[name]] == []
 
 
 def test_readme_has_blocks():
@@ -75,3 +92,34 @@ def test_an_unannounced_error_is_noticed(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("```python\n1 / 0\n```\n\nWords.\n\n```text\nZeroDivisionError\n```\n")
     assert run_page(page).returncode != 0
+
+
+START = "```python start\nimport cudadrv as cu\n\nstream = cu.Stream()\n```\n\n"
+OF_STREAM = "```python\nprint(stream)\n```\n\n```text\n<Stream 1, device 0>\n```\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "text", "agrees"),
+    [
+        ("print(stream)", "<Stream 1, device 0>", True),
+        ("print(stream)", "<Stream 2, device 0>", False),
+        ("import cudadrv as cu\nprint(cu.Stream())", "<Stream 1, device 0>", True),
+        ("print('ab')", "a...", True),
+        ("raise ValueError('no')", "ValueError: yes", False),
+        ("print(cu.DeviceBuffer(8, stream=stream).borrows[0].site)", "pipeline.py:5", True),
+        ("print(cu.DeviceBuffer(8, stream=stream).borrows[0].site)", "pipeline.py:6", False),
+    ],
+)
+def test_programs_run_apart(tmp_path, program, text, agrees):
+    page = tmp_path / "page.md"
+    block = f"```python\n{program}\n```\n\n```text\n{text}\n```\n\n"
+    page.write_text(START + block + OF_STREAM)
+    assert (run_page(page).returncode == 0) == agrees
+
+
+def test_an_unannounced_error_of_a_program_is_noticed(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(START + "```python\n1 / 0\n```\n")
+    done = run_page(page)
+    assert done.returncode != 0
+    assert "ZeroDivisionError" in done.stderr

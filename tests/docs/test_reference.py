@@ -3,6 +3,7 @@
 import importlib.util
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import cudadrv as cu
 
@@ -11,6 +12,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def text(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
+
+
+def load(tool: Path):
+    spec = importlib.util.spec_from_file_location(tool.stem, tool)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_driver_functions_are_listed():
@@ -23,17 +31,36 @@ def test_driver_functions_are_listed():
 
 def test_software_driver_functions_are_listed():
     tool = ROOT / "tools" / "driver_names.py"
-    spec = importlib.util.spec_from_file_location(tool.stem, tool)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert module.table_text() == text("docs/software-driver-functions.md"), f"run {tool} table"
+    assert load(tool).table_text() == text("docs/software-driver-functions.md"), f"run {tool} table"
 
 
-def test_ownership_errors_are_explained():
+def test_pictures_are_what_the_tool_makes():
+    tool = ROOT / "tools" / "ownership_pictures.py"
+    made = load(tool).files()
+    assert set(made) == set((ROOT / "docs" / "pictures").iterdir())
+    for path, picture in made.items():
+        assert picture == path.read_text(encoding="utf-8"), f"run {tool}"
+
+
+def test_pictures_can_be_read_aloud():
+    """Each says by itself what it shows, and the page says so beside it."""
     page = text("docs/ownership.md")
-    errors = [name for name in cu.__all__ if name.endswith("Error")]
-    derived = [name for name in errors if issubclass(getattr(cu, name), cu.OwnershipError)]
-    assert [name for name in derived if f"`{name}`" not in page and f"cu.{name}" not in page] == []
+    for path in (ROOT / "docs" / "pictures").iterdir():
+        image = ElementTree.parse(path).getroot()
+        for name in ("title", "desc"):
+            assert image.findtext(f"{{http://www.w3.org/2000/svg}}{name}")
+        assert re.search(rf"^!\[[^\]]{{20,}}\]\(pictures/{path.name}\)$", page, re.M), path.name
+
+
+def test_errors_are_explained():
+    """Each by a program that ends with it; those of ownership have a section of their own."""
+    page = text("docs/errors.md")
+    for name in [name for name in cu.__all__ if name.endswith("Error")]:
+        assert f"`{name}`" in page or f"\n## {name}" in page, name
+        derived = issubclass(getattr(cu, name), cu.OwnershipError)
+        if derived and name != "OwnershipError":
+            assert f"\n## {name}\n" in page
+            assert f"\n{name}: " in page
 
 
 def test_environment_variables_are_explained():

@@ -33,7 +33,7 @@ def test_close(cls, stream):
         buffer.into_raw,
         buffer.__enter__,
     ):
-        with pytest.raises(cu.BufferClosedError, match="is closed"):
+        with pytest.raises(cu.BufferClosedError, match=r"was closed at .*close\.py:\d+; its"):
             use()
     assert not buffer.borrowed
     assert buffer.count == 8

@@ -1,0 +1,322 @@
+"""The pictures of docs/ownership.md: `python tools/ownership_pictures.py` writes docs/pictures/.
+
+A test compares the files with what this would write. In all of them time runs to the right, in the
+order of the program's calls; a picture has its own background, so that it reads in light and dark.
+"""
+
+from html import escape
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
+WIDTH = 780
+LEFT = 120  # where the lanes begin, beside their names
+RIGHT = WIDTH - 24
+
+INK, FAINT, PAPER = "#1f2328", "#6b7480", "#ffffff"
+FILLS = {
+    "read": ("#d6e6ff", "#2b66b8"),
+    "write": ("#ffe0c2", "#b3560b"),
+    "wait": ("#eceff2", "#6b7480"),
+    "free": ("#ffffff", "#6b7480"),
+    "view": ("#e6dcfa", "#6a3fb5"),
+}
+GOOD, BAD = "#1a7f37", "#c62828"
+SANS = "font-family='Helvetica, Arial, sans-serif'"
+MONO = "font-family='Menlo, Consolas, DejaVu Sans Mono, monospace'"
+
+
+class Picture:
+    """Shapes, in the order in which they are drawn."""
+
+    def __init__(self, name: str, title: str, description: str, height: int):
+        self.name, self.title, self.description, self.height = name, title, description, height
+        self.shapes: list[str] = []
+
+    def text(self, x, y, words, *, anchor="start", size=13, color=INK, code=False, bold=False):
+        family = MONO if code else SANS
+        weight = " font-weight='bold'" if bold else ""
+        self.shapes.append(
+            f"<text x='{x}' y='{y}' {family} font-size='{size}' fill='{color}'"
+            f" text-anchor='{anchor}'{weight}>{escape(words)}</text>"
+        )
+
+    def code(self, x, y, words, **options):
+        self.text(x, y, words, size=12, code=True, **options)
+
+    def line(self, x1, y1, x2, y2, *, color=FAINT, width=1.2, dashed=False):
+        dashes = " stroke-dasharray='4 4'" if dashed else ""
+        self.shapes.append(
+            f"<line x1='{x1}' y1='{y1}' x2='{x2}' y2='{y2}' stroke='{color}'"
+            f" stroke-width='{width}'{dashes}/>"
+        )
+
+    def lane(self, y, name, *, code=False):
+        """A horizontal line with a name before it."""
+        self.text(LEFT - 14, y + 4, name, anchor="end", bold=not code, code=code)
+        self.line(LEFT, y, RIGHT, y)
+
+    def bar(self, x1, x2, y, kind, words="", *, height=28, code=False, dashed=False):
+        """A box around a lane, with words in its middle."""
+        fill, stroke = FILLS[kind]
+        dashes = " stroke-dasharray='4 3'" if dashed else ""
+        self.shapes.append(
+            f"<rect x='{x1}' y='{y - height / 2:g}' width='{x2 - x1}' height='{height}' rx='4'"
+            f" fill='{fill}' stroke='{stroke}' stroke-width='1.4'{dashes}/>"
+        )
+        size = 12 if code else 13
+        self.text((x1 + x2) / 2, y + 4, words, anchor="middle", size=size, code=code)
+
+    def dot(self, x, y, *, color=INK):
+        self.shapes.append(f"<circle cx='{x}' cy='{y}' r='5' fill='{color}'/>")
+
+    def arrow(self, x1, y1, x2, y2):
+        """From a point down or up to another."""
+        tip = 8 if y2 > y1 else -8
+        self.line(x1, y1, x2, y2 - tip, color=INK, width=1.6)
+        self.shapes.append(f"<path d='M{x2 - 5} {y2 - tip} h10 L{x2} {y2} z' fill='{INK}'/>")
+
+    def verdict(self, x, y, good, words, *, anchor="middle"):
+        """Whether a call is accepted, with a sign so that colour is not needed."""
+        color, sign = (GOOD, "✓") if good else (BAD, "✗")
+        self.text(x, y, f"{sign} {words}", anchor=anchor, color=color, bold=True)
+
+    def svg(self) -> str:
+        head = (
+            f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {self.height}'"
+            f" width='{WIDTH}' height='{self.height}' role='img' aria-labelledby='title desc'>\n"
+            f"<title id='title'>{escape(self.title)}</title>\n"
+            f"<desc id='desc'>{escape(self.description)}</desc>\n"
+            f"<rect width='{WIDTH}' height='{self.height}' rx='8' fill='{PAPER}'/>\n"
+        )
+        return head + "\n".join(self.shapes) + "\n</svg>\n"
+
+
+def borrow() -> Picture:
+    picture = Picture(
+        "borrow",
+        "A borrow lasts until the program knows that the work is complete",
+        "A copy from frames is queued on a stream, waits there, runs and ends. frames is borrowed "
+        "from the call that queues the copy until token.wait() has returned. Writing to frames is "
+        "refused before the copy has run, and also after it has ended, because the program does "
+        "not know that yet. After token.wait() it is accepted.",
+        264,
+    )
+    queued, runs, ends, known = LEFT + 20, 270, 400, 590
+    host, stream, buffer, bottom = 56, 132, 200, 244
+    for x, y, words in (
+        (queued, host, "queued"),
+        (runs, stream, "runs"),
+        (ends, stream, "has ended"),
+        (known, host, "known"),
+    ):
+        picture.line(x, y, x, bottom - 16, dashed=True)
+        picture.text(x, bottom, words, anchor="middle", bold=y == host)
+    picture.lane(host, "host")
+    picture.lane(stream, "stream")
+    picture.lane(buffer, "frames", code=True)
+    picture.code(queued - 5, host - 22, "token = work.copy_from_async(frames, stream)")
+    picture.code(known, host - 22, "token.wait()", anchor="middle")
+    for x, known_by_then in ((335, False), (480, False), (690, True)):
+        picture.dot(x, host, color=GOOD if known_by_then else BAD)
+        picture.code(x, host + 22, "frames[0] = 1", anchor="middle")
+        picture.verdict(x, host + 40, known_by_then, "accepted" if known_by_then else "refused")
+    picture.dot(queued, host)
+    picture.dot(known, host)
+    picture.bar(queued, runs, stream, "wait", "in the queue")
+    picture.bar(runs, ends, stream, "read", "copies")
+    picture.text(ends + 10, stream - 8, "its end changes nothing", size=12, color=FAINT)
+    picture.bar(queued, known, buffer, "read", "borrowed: read by stream")
+    picture.bar(known, RIGHT, buffer, "free", "free")
+    return picture
+
+
+def event() -> Picture:
+    picture = Picture(
+        "event",
+        "An event wait takes the event as it is at the call",
+        "A stream writes A, records an event, writes B and records the event again. Another "
+        "stream waits for the event between the two records: it is then after the write of A and "
+        "not after that of B, also when the event has been recorded again. A second wait, made "
+        "after the second record, puts it after both.",
+        260,
+    )
+    above, below = 84, 184
+    picture.lane(above, "stream")
+    picture.lane(below, "other")
+    picture.bar(LEFT + 10, 220, above, "write", "writes A")
+    picture.dot(250, above)
+    picture.code(250, above - 26, "stream.record(event)", anchor="middle")
+    picture.arrow(250, above + 6, 280, below - 8)
+    picture.dot(280, below)
+    picture.code(270, below + 30, "other.wait(event)", anchor="middle")
+    picture.bar(390, 480, above, "write", "writes B")
+    picture.dot(510, above)
+    picture.code(510, above - 26, "stream.record(event)", anchor="middle")
+    picture.arrow(510, above + 6, 580, below - 8)
+    picture.dot(580, below)
+    picture.code(580, below + 30, "other.wait(event)", anchor="middle")
+    picture.bar(310, 550, below, "read", "after A, and not after B")
+    picture.bar(610, RIGHT, below, "read", "after A and B")
+    picture.verdict(310, below - 24, True, "reads A", anchor="start")
+    picture.verdict(400, below - 24, False, "reads B", anchor="start")
+    picture.verdict(620, below - 24, True, "reads A, B", anchor="start")
+    picture.text(
+        LEFT, 246, "Recording it again changes nothing for the wait that was made before.", size=12
+    )
+    return picture
+
+
+def readers() -> Picture:
+    picture = Picture(
+        "readers",
+        "A writer must be ordered after every reader",
+        "Two streams read the same buffer at the same time. A third stream waits for the first of "
+        "them and then writes: refused, because nothing orders it after the second reader. After "
+        "it has waited for the second reader too, the write is accepted.",
+        232,
+    )
+    first, writer, second = 44, 120, 196
+    picture.lane(first, "stream")
+    picture.lane(writer, "writer")
+    picture.lane(second, "other")
+    picture.bar(LEFT + 10, 290, first, "read", "reads work")
+    picture.bar(LEFT + 40, 530, second, "read", "reads work")
+    picture.arrow(290, first + 14, 320, writer - 8)
+    picture.dot(320, writer)
+    picture.code(320, writer + 26, "writer.wait(stream)", anchor="middle")
+    picture.bar(390, 490, writer, "write", "writes work", dashed=True)
+    picture.verdict(440, writer - 22, False, "refused")
+    picture.arrow(530, second - 14, 560, writer + 8)
+    picture.dot(560, writer)
+    picture.code(560, writer - 20, "writer.wait(other)", anchor="middle")
+    picture.bar(600, 720, writer, "write", "writes work")
+    picture.verdict(660, writer + 32, True, "accepted")
+    return picture
+
+
+def ranges() -> Picture:
+    picture = Picture(
+        "ranges",
+        "Each range of a buffer has borrows of its own",
+        "A buffer of 4096 items. Items 0 to 1024 are written by stream; 1024 to 2048 are read by "
+        "stream and by other; 2048 to 3072 are in a with block of the host; 3072 to 4096 are free. "
+        "A fill of the last part is accepted, the host may read the second part, a fill across the "
+        "first border is refused, and so is a fill of the whole.",
+        300,
+    )
+    left, step, row = 40, 175, 76
+    picture.code(left, 34, "buffer")
+    parts = (
+        ("write", "written by stream"),
+        ("read", "read by stream, other"),
+        ("view", "host: with … .write()"),
+        ("free", "free"),
+    )
+    for i, (kind, words) in enumerate(parts):
+        picture.bar(left + i * step, left + (i + 1) * step, row, kind, words, height=44)
+    for i in range(5):
+        anchor = "start" if i == 0 else "end" if i == 4 else "middle"
+        picture.code(left + i * step, row + 40, str(1024 * i), anchor=anchor)
+    requests = (
+        (3, 4, True, "buffer[3072:].fill_async(0, other)", "write"),
+        (1, 2, True, "buffer[1024:2048].to_numpy()", "read"),
+        (0.5, 1.5, False, "buffer[512:1536].fill_async(0, other)", "write"),
+        (0, 4, False, "buffer.fill_async(0, stream)", "write"),
+    )
+    for i, (start, stop, good, words, kind) in enumerate(requests):
+        y = 144 + i * 38
+        x1, x2 = left + start * step, left + stop * step
+        picture.bar(x1, x2, y, kind, height=10)
+        beside = stop <= 2
+        x, anchor = (x2 + 12, "start") if beside else (x1 - 12, "end")
+        if stop - start == 4:
+            x, y, anchor = left, y + 24, "start"
+        else:
+            y += 4
+        sign = "✓" if good else "✗"
+        picture.text(
+            x, y, f"{sign} {words}", anchor=anchor, size=12, code=True, color=GOOD if good else BAD
+        )
+    return picture
+
+
+def view() -> Picture:
+    picture = Picture(
+        "view",
+        "A view of the host lasts as long as anything can reach the memory through it",
+        "Above: a with block over frames. GPU work that uses frames is refused inside it; at the "
+        "end the array is emptied and frames is free. Below: a slice of the array is kept in a "
+        "variable. Leaving the block raises BufferExportedError, frames stays borrowed, and GPU "
+        "work is refused, until the slice is deleted.",
+        330,
+    )
+    enter, leave, gone = LEFT + 20, 430, 620
+    for top, escapes in ((66, False), (214, True)):
+        host, buffer = top, top + 56
+        picture.lane(host, "host")
+        picture.lane(buffer, "frames", code=True)
+        picture.code(enter, host - 26, "with frames.write() as array:")
+        picture.dot(enter, host)
+        picture.bar(
+            enter + 12,
+            leave - 12,
+            host,
+            "view",
+            "first = array[:10]" if escapes else "array[:] = …",
+            code=True,
+        )
+        picture.dot(leave, host, color=BAD if escapes else INK)
+        end = gone if escapes else leave
+        picture.bar(enter, end, buffer, "view", "borrowed by the host")
+        picture.bar(end, RIGHT, buffer, "free", "free")
+        picture.code(enter + 6, buffer + 32, "✗ work.copy_from_async(frames, stream)", color=BAD)
+        picture.code((end + RIGHT) / 2, buffer + 32, "✓ the same", anchor="middle", color=GOOD)
+        if escapes:
+            picture.text(leave - 40, host - 26, "BufferExportedError", color=BAD, bold=True)
+            picture.dot(gone, host)
+            picture.code(gone, host - 26, "del first", anchor="middle")
+        else:
+            picture.text(leave - 40, host - 26, "the array is emptied")
+    return picture
+
+
+def legacy() -> Picture:
+    picture = Picture(
+        "legacy",
+        "The legacy default stream is ordered with blocking streams only",
+        "Work of a blocking stream runs before later work of the legacy default stream, which runs "
+        "before later work of the blocking stream. A non-blocking stream is ordered with neither: "
+        "its work may run at any time.",
+        250,
+    )
+    blocking, default, other = 60, 130, 200
+    picture.lane(blocking, "blocking")
+    picture.lane(default, "legacy")
+    picture.lane(other, "non-blocking")
+    picture.bar(LEFT + 20, 280, blocking, "write", "A")
+    picture.bar(310, 460, default, "write", "B, after A")
+    picture.bar(490, 660, blocking, "write", "C, after B")
+    picture.arrow(280, blocking + 14, 310, default - 15)
+    picture.arrow(460, default - 14, 490, blocking + 15)
+    picture.bar(
+        LEFT + 20, 660, other, "wait", "any of its work: not ordered with A, B and C", dashed=True
+    )
+    picture.text(
+        LEFT + 20, 238, "Stream() is non-blocking, unless it is asked for blocking=True.", size=12
+    )
+    return picture
+
+
+PICTURES = (borrow, event, readers, ranges, view, legacy)
+
+
+def files() -> dict[Path, str]:
+    """The text of each file."""
+    pictures = [make() for make in PICTURES]
+    return {FOLDER / f"{picture.name}.svg": picture.svg() for picture in pictures}
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for path, text in files().items():
+        path.write_text(text, encoding="utf-8")
