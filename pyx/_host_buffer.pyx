@@ -19,11 +19,10 @@ from libc.string cimport memmove
 from cudadrv._buffer cimport Buffer
 from cudadrv._operation cimport is_over, work_in_the_way
 from cudadrv._ownership cimport (
-    OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_UNCHECKED, OWN_WRITE, engine, own_access, own_conflict,
+    OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_WRITE, engine, own_access, own_conflict,
     own_export, own_export_close, own_export_open,
 )
 from cudadrv._refusal cimport refuse_host
-from cudadrv._report cimport borrows_of
 from cudadrv._site cimport here
 
 
@@ -165,8 +164,6 @@ cdef class HostBuffer(Buffer):
         cdef own_access access
         cdef own_conflict conflict
         self.borrow(&access, OWN_READ if verb == "read" else OWN_WRITE)
-        if self.memory.context.lost:  # nothing runs any more, and what there is can be saved
-            access.policy = OWN_UNCHECKED
         while True:
             answer = own_export_open(engine, &access, here(), view, &conflict)
             if answer == OWN_OK:
@@ -175,9 +172,7 @@ cdef class HostBuffer(Buffer):
             if work is not None:
                 work.synchronize()
             elif answer != OWN_MUST_WAIT or not is_over(&conflict):
-                return refuse_host(
-                    answer, &conflict, verb, access.memory.managed and not borrows_of(self),
-                    self.describe())
+                return refuse_host(answer, &conflict, verb, self.describe())
 
     cdef bint fill_on_host(self, bytes item) except -1:
         items = np.frombuffer(item, f"u{len(item)}")  # so that NumPy also copies padding

@@ -41,11 +41,12 @@ typedef struct own_access {
 
 /* Why the answer was no: the other side. */
 typedef struct own_conflict {
-    uint32_t access; /* index of the access that was refused */
-    own_epoch epoch; /* the operation in the way, or */
-    uint32_t site;   /* where the view in the way was made */
-    uint64_t number; /* of the operation's stream, */
-    uint8_t order;   /* and what kind of stream it is */
+    uint32_t access;  /* index of the access that was refused */
+    own_epoch epoch;  /* the operation in the way, or */
+    uint32_t site;    /* where the view in the way was made */
+    uint64_t number;  /* of the operation's stream, */
+    uint8_t order;    /* and what kind of stream it is */
+    uint8_t excluded; /* whether it uses other memory, and is in the way of all that is managed */
 } own_conflict;
 
 typedef struct own_request {
@@ -115,10 +116,6 @@ static inline int own_check_(const own_engine *engine, own_request *request,
     if (request->stream->state != OWN_OPEN) {
         return OWN_STREAM_CLOSED;
     }
-    if (request->stream->domain->host_excluded && engine->managed) {
-        request->conflict = (own_conflict){.site = engine->managed->site};
-        return OWN_EXPORTED;
-    }
     for (uint32_t i = 0; i < request->count; i++) {
         const own_access *access = &request->accesses[i];
         own_conflict conflict = {.access = i};
@@ -133,6 +130,11 @@ static inline int own_check_(const own_engine *engine, own_request *request,
             answer = found;
             request->conflict = conflict;
         }
+    }
+    if ((answer == OWN_OK || answer == OWN_MUST_WAIT) && request->stream->domain->host_excluded &&
+        engine->managed) {
+        request->conflict = (own_conflict){.site = engine->managed->site, .excluded = 1};
+        return OWN_EXPORTED;
     }
     return answer;
 }
@@ -249,6 +251,7 @@ static inline void own_settle(own_engine *engine, own_request *request) {
     own_lock(engine);
     own_use_(request->stream, own_clock_share(request->issued.clock));
     request->stream->settled = request->issued.seq;
+    own_over_if_lost_(engine, request->stream);
     own_unlock(engine);
 }
 
@@ -290,6 +293,7 @@ static inline void own_undo(own_engine *engine, own_request *request) {
     } else {
         stream->settled = stream->seq;
         stream->uses++;
+        own_over_if_lost_(engine, stream);
     }
     own_clock_drop(request->issued.clock);
     request->issued.clock = NULL;

@@ -5,9 +5,9 @@
 
 #include "borrow.h"
 
-/* Where `host_excluded` holds, managed memory is the host's only while nothing is in flight. */
-static inline int own_check_excluded_(const own_engine *engine, const own_access *access,
-                                      own_conflict *conflict) {
+/* Where `host_excluded` holds, managed memory is the host's only while nothing is in flight:
+ * whether something is. */
+static inline int own_excluded_(const own_engine *engine, own_conflict *conflict) {
     for (const own_domain *domain = engine->domains; domain; domain = domain->next) {
         const own_stream *stream = domain->host_excluded ? domain->streams : NULL;
         for (; stream; stream = stream->next) {
@@ -16,11 +16,18 @@ static inline int own_check_excluded_(const own_engine *engine, const own_access
                 own_epoch epoch = {stream->seq, stream->slot, last->site, last->operation,
                                    OWN_WRITE};
                 own_blame_(engine, conflict, &epoch);
-                return access->policy == OWN_WAIT ? OWN_MUST_WAIT : OWN_BORROWED;
+                conflict->excluded = 1;
+                return 1;
             }
         }
     }
-    return OWN_OK;
+    return 0;
+}
+
+/* Whether all work is refused, while the view lives, where the host cannot be in managed memory
+ * with it. */
+static inline int own_excludes_(const own_export *view) {
+    return view->memory->managed && view->start < view->stop;
 }
 
 /* Borrows bytes for the host: OWN_READ shares them, OWN_WRITE excludes the GPU. The view stays
@@ -29,13 +36,15 @@ static inline int own_export_open(own_engine *engine, const own_access *access, 
                                   own_export *view, own_conflict *conflict) {
     own_memory *memory = access->memory;
     int answer = OWN_OK;
+    conflict->excluded = 0;
     own_lock(engine);
     if (memory->closed) {
         answer = OWN_MEMORY_CLOSED;
     } else if (access->start < access->stop) {
         answer = own_check_epochs_(engine, NULL, NULL, access, conflict);
-        if (answer == OWN_OK && memory->managed && access->policy != OWN_UNCHECKED) {
-            answer = own_check_excluded_(engine, access, conflict);
+        if (answer == OWN_OK && memory->managed && access->policy != OWN_UNCHECKED &&
+            own_excluded_(engine, conflict)) {
+            answer = access->policy == OWN_WAIT ? OWN_MUST_WAIT : OWN_BORROWED;
         }
     }
     if (answer == OWN_OK) {
@@ -46,7 +55,7 @@ static inline int own_export_open(own_engine *engine, const own_access *access, 
                              .site = site,
                              .exclusive = access->mode == OWN_WRITE};
         memory->exports = view;
-        if (memory->managed) {
+        if (own_excludes_(view)) {
             view->next_managed = engine->managed;
             engine->managed = view;
         }
@@ -62,7 +71,7 @@ static inline void own_export_close(own_engine *engine, own_export *view) {
         link = &(*link)->next;
     }
     *link = view->next;
-    if (view->memory->managed) {
+    if (own_excludes_(view)) {
         link = &engine->managed;
         while (*link != view) {
             link = &(*link)->next_managed;
@@ -102,6 +111,32 @@ static inline int own_memory_free(own_engine *engine, own_memory *memory, int cl
         answer = OWN_BORROWED;
     } else if (close) {
         memory->closed = 1;
+    }
+    own_unlock(engine);
+    return answer;
+}
+
+/* Who is in the way of some bytes though no operation uses them: a view of them (the whole of a
+ * memory has also the views without bytes), or what excludes the host or the device from managed
+ * memory. Gives OWN_EXPORTED, OWN_BORROWED or OWN_OK. */
+static inline int own_obstacle(own_engine *engine, const own_domain *domain,
+                               const own_memory *memory, uint64_t start, uint64_t stop,
+                               own_conflict *conflict) {
+    int answer = OWN_OK;
+    *conflict = (own_conflict){0};
+    own_lock(engine);
+    for (const own_export *view = memory->exports; view && answer == OWN_OK; view = view->next) {
+        if ((view->start < stop && start < view->stop) || stop - start == memory->nbytes) {
+            conflict->site = view->site;
+            answer = OWN_EXPORTED;
+        }
+    }
+    if (answer == OWN_OK && memory->managed && own_excluded_(engine, conflict)) {
+        answer = OWN_BORROWED;
+    }
+    if (answer == OWN_OK && domain->host_excluded && engine->managed) {
+        *conflict = (own_conflict){.site = engine->managed->site, .excluded = 1};
+        answer = OWN_EXPORTED;
     }
     own_unlock(engine);
     return answer;

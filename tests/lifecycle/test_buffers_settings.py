@@ -135,10 +135,12 @@ with cu.ordering("wait"):
 assert not device.borrowed
 
 with managed.read() as array:
-    words = "a host view of it, or of any UnifiedBuffer"
+    words = "a host view of a UnifiedBuffer is alive, made at <string>:"
     refused(cu.BufferExportedError, words, lambda: device.fill_async(0, stream))
     refused(cu.BufferExportedError, words, lambda: device.copy_from_async(bytes(8), other))
     refused(cu.BufferExportedError, words, lambda: managed.copy_to_async(locked, stream))
+    words = "a host view of it is alive, made at <string>:"
+    refused(cu.BufferExportedError, words, lambda: managed.fill_async(0, stream))
     locked[0] = 1
 device.fill_async(0, stream)
 managed.fill_async(7, stream)
