@@ -111,7 +111,7 @@ cdef class HostBuffer(Buffer):
 
         NumPy comes here when the buffer protocol refuses, and would otherwise copy item by item.
         """
-        return array_over(self, memoryview(self), dtype, copy)
+        return _array_over(self, memoryview(self), dtype, copy)
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         self.export(view, flags, False, self)
@@ -226,7 +226,7 @@ cdef void _release(Py_buffer *view) noexcept:
     free(exported)
 
 
-def array_over(HostBuffer buffer, view, dtype=None, copy=None):
+cdef object _array_over(HostBuffer buffer, object view, object dtype, object copy):
     """The array that ``__array__`` of a buffer gives, over a memoryview of it."""
     if dtype is not None and np.dtype(dtype) != buffer.dtype:
         if copy is False:
@@ -249,7 +249,7 @@ cdef class ReadOnly:
 
     def __array__(self, dtype=None, copy=None):
         """``numpy.asarray(buffer.readonly())``: a read-only array over the bytes."""
-        return array_over(self.buffer, memoryview(self), dtype, copy)
+        return _array_over(self.buffer, memoryview(self), dtype, copy)
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         if flags & PyBUF_WRITABLE:

@@ -36,7 +36,7 @@ static inline int own_export_open(own_engine *engine, const own_access *access, 
                                   own_export *view, own_conflict *conflict) {
     own_memory *memory = access->memory;
     int answer = OWN_OK;
-    conflict->excluded = 0;
+    *conflict = (own_conflict){0};
     own_lock(engine);
     if (memory->closed) {
         answer = OWN_MEMORY_CLOSED;
@@ -101,6 +101,7 @@ static inline int own_memory_known_(const own_engine *engine, own_memory *memory
 static inline int own_memory_free(own_engine *engine, own_memory *memory, int close,
                                   own_conflict *conflict) {
     int answer = OWN_OK;
+    *conflict = (own_conflict){0};
     own_lock(engine);
     if (memory->closed) {
         answer = OWN_MEMORY_CLOSED;
