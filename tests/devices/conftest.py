@@ -31,7 +31,7 @@ assert not testing.races(), testing.races()
 
 
 @pytest.fixture
-def machine(driver, script) -> Callable[[str, str], None]:
+def machine(driver, script) -> Callable[..., None]:
     """Run a program on a machine with some settings; it must be silent and without races."""
 
     def machine(settings: str, program: str, tail: str = TAIL) -> None:
