@@ -31,10 +31,3 @@ class ReadOnly:
         self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
     ) -> npt.NDArray[Any]: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
-
-def array_over(
-    buffer: HostBuffer,
-    view: memoryview,
-    dtype: npt.DTypeLike | None = None,
-    copy: bool | None = None,
-) -> npt.NDArray[Any]: ...

@@ -91,6 +91,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint64_t number
         uint8_t order
         uint8_t loan
+        uint8_t excluded
     ctypedef struct own_request:
         own_stream *stream
         own_access *accesses
@@ -118,6 +119,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
     void own_lock_both(pthread_mutex_t *a, pthread_mutex_t *b)
     void own_unlock_both(pthread_mutex_t *a, pthread_mutex_t *b)
     void own_domain_open(own_engine *engine, own_domain *domain, bint host_excluded)
+    void own_domain_lose(own_engine *engine, own_domain *domain)
     own_stream *own_stream_open(own_engine *engine, own_domain *domain, int order)
     bint own_stream_known(own_engine *engine, const own_stream *stream)
     void own_stream_close(own_engine *engine, own_stream *stream)
@@ -138,6 +140,9 @@ cdef extern from "cudadrv/ownership.h" nogil:
     void own_memory_clear(own_memory *memory)
     int own_memory_free(
         own_engine *engine, own_memory *memory, bint close, own_conflict *conflict)
+    int own_obstacle(
+        own_engine *engine, const own_domain *domain, const own_memory *memory, uint64_t start,
+        uint64_t stop, own_conflict *conflict)
     int own_begin(own_engine *engine, own_request *request)
     int own_ask(own_engine *engine, own_request *request, own_clock *waited)
     void own_settle(own_engine *engine, own_request *request)

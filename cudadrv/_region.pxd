@@ -22,6 +22,7 @@ cdef class Region:
     cdef bint part                  # not the whole: it cannot be closed
     cdef MemoryKind kind            # of the class
     cdef bint host_side             # page-locked memory: the host's side of a copy
+    cdef bint portable              # streams of every context can use it
     cdef bint moved
     cdef uint32_t moved_at
     cdef object __weakref__

@@ -80,8 +80,8 @@ cdef Token nothing_to_do(int name, Stream stream, Region source, Region target):
 
 
 cdef Region _device_side(Region target, Region source):
-    """The buffer whose context a copy belongs to."""
-    return source if target.host_side else target
+    """The buffer whose context a copy belongs to: the one that is more particular about it."""
+    return source if target.host_side or (target.portable and not source.portable) else target
 
 
 cdef Stream blocking_stream(Stream stream, Region region):
@@ -106,12 +106,11 @@ cdef Stream required_stream(object stream, Region region, str method):
 
 
 cdef int refuse_other_device(Region region, Stream stream) except -1:
-    """Page-locked memory goes with every device; other memory only with streams of its context."""
-    if not region.host_side and region.memory.context is not stream.context:
+    """Device memory goes only with streams of its context, other memory with every device."""
+    if not region.portable and region.memory.context is not stream.context:
         raise ValueError(
             f"{region.describe()} belongs to {region.memory.context!r}, and {stream!r} to another"
-            " context; use a stream of the buffer's context, and a LockedBuffer to get from one to"
-            " another")
+            " context; use a stream of the buffer's context")
     return 0
 
 
@@ -131,6 +130,12 @@ cdef int _check_pair(Region target, Region source) except -1:
     if target.count != source.count:
         raise ValueError(f"{target.describe()} has {target.count} items, and {source.describe()}"
                          f" {source.count}; copy between parts of the same size: buffer[a:b]")
+    if not target.portable and not source.portable \
+            and target.memory.context is not source.memory.context:
+        raise ValueError(
+            f"{target.describe()} belongs to {target.memory.context!r}, and {source.describe()} to"
+            f" {source.memory.context!r}; no stream reaches both. Copy to a LockedBuffer, and from"
+            " there")
     if target.memory is source.memory and target.start != source.start \
             and target.start < source.start + source.nbytes \
             and source.start < target.start + target.nbytes:

@@ -19,11 +19,10 @@ from libc.string cimport memmove
 from cudadrv._buffer cimport Buffer
 from cudadrv._missing cimport missing_waits
 from cudadrv._ownership cimport (
-    OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_UNCHECKED, OWN_WRITE, engine, own_access, own_ask_host,
-    own_clock, own_conflict, own_export, own_export_close, own_export_open,
+    OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_WRITE, engine, own_access, own_ask_host, own_clock,
+    own_conflict, own_export, own_export_close, own_export_open,
 )
 from cudadrv._refusal cimport refuse_host
-from cudadrv._report cimport borrows_of
 from cudadrv._site cimport here
 
 
@@ -117,7 +116,7 @@ cdef class HostBuffer(Buffer):
 
         NumPy comes here when the buffer protocol refuses, and would otherwise copy item by item.
         """
-        return array_over(self, memoryview(self), dtype, copy)
+        return _array_over(self, memoryview(self), dtype, copy)
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         self.export(view, flags, False, self)
@@ -171,8 +170,6 @@ cdef class HostBuffer(Buffer):
         cdef own_conflict conflict
         cdef HostRequest request = HostRequest(&access, &conflict)
         self.borrow(&access, OWN_READ if verb == "read" else OWN_WRITE)
-        if self.memory.context.lost:  # nothing runs any more, and what there is can be saved
-            access.policy = OWN_UNCHECKED
         while True:
             answer = own_export_open(engine, &access, here(), view, &conflict)
             if answer == OWN_OK:
@@ -181,9 +178,7 @@ cdef class HostBuffer(Buffer):
             if answer == OWN_MUST_WAIT:
                 works = missing_waits(&conflict, _still_in_the_way, &request)
             if works is None:
-                return refuse_host(
-                    answer, &conflict, verb, access.memory.managed and not borrows_of(self),
-                    self.describe())
+                return refuse_host(answer, &conflict, verb, self.describe())
             for work in works:
                 work.synchronize()
 
@@ -244,7 +239,7 @@ cdef void _release(Py_buffer *view) noexcept:
     free(exported)
 
 
-def array_over(HostBuffer buffer, view, dtype=None, copy=None):
+cdef object _array_over(HostBuffer buffer, object view, object dtype, object copy):
     """The array that ``__array__`` of a buffer gives, over a memoryview of it."""
     if dtype is not None and np.dtype(dtype) != buffer.dtype:
         if copy is False:
@@ -267,7 +262,7 @@ cdef class ReadOnly:
 
     def __array__(self, dtype=None, copy=None):
         """``numpy.asarray(buffer.readonly())``: a read-only array over the bytes."""
-        return array_over(self.buffer, memoryview(self), dtype, copy)
+        return _array_over(self.buffer, memoryview(self), dtype, copy)
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         if flags & PyBUF_WRITABLE:

@@ -5,6 +5,8 @@ the hidden one, so at the end reference counts tell whether anything but the blo
 can still reach the memory.
 """
 
+import numpy as np
+
 cimport cython
 from cpython.ref cimport PyObject
 
@@ -12,7 +14,6 @@ from cudadrv._host_buffer cimport HostBuffer
 from cudadrv._site cimport here, place
 
 from cudadrv._errors import BufferExportedError
-from cudadrv._host_buffer import array_over
 
 
 cdef extern from "Python.h":
@@ -30,8 +31,10 @@ cdef class HostView:
         if self.array is not None:
             raise RuntimeError("this block has been entered already; call read() or write() again")
         self.site = here()
-        self.hidden = array_over(self.buffer, memoryview(self.exporter))
-        self.array = self.hidden[:]
+        # Of bytes, where the buffer protocol cannot say the dtype: views have the first array of
+        # all for their base.
+        self.hidden = np.asarray(memoryview(self.exporter))
+        self.array = self.hidden.view(self.buffer.dtype)
         return self.array
 
     def __exit__(self, kind, exception, traceback):

@@ -48,7 +48,7 @@ cdef class LockedBuffer(HostBuffer):
 
     def __cinit__(self):
         self.kind = LOCKED
-        self.host_side = True
+        self.host_side = self.portable = True
 
     def __init__(self, count, dtype="u1", *, bint write_combined=False, device=None, name=None):
         self.allocate(count, dtype, buffer_context(device), None,

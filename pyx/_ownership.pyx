@@ -68,6 +68,10 @@ cdef class Domain:
         self.engine = engine
         own_domain_open(&engine.engine, &self.domain, host_excluded)
 
+    def lose(self):
+        """The context is lost: nothing of it runs any more."""
+        own_domain_lose(&self.engine.engine, &self.domain)
+
 
 @cython.final
 @cython.no_gc_clear

@@ -28,6 +28,8 @@ cdef str READ_ONLY = "This view may write, and so counts as a write. To read onl
 cdef str CANNOT_WAIT = "ordering('wait') cannot wait for it: that is the default stream of" \
                        " another thread,\n  or a foreign stream that is gone." \
                        " context.synchronize() can."
+cdef str WHERE = "(concurrent_managed_access is 0)"
+cdef str END_LOAN = "Use it after that `with buffer.lend(...)` block, or on that stream"
 cdef str END_VIEW = "leave its `with` block, delete the array that refers to it, or call" \
                     " release() on the memoryview"
 
@@ -51,9 +53,7 @@ cdef int refuse_operation(
     wanted = f"cannot {_request(operation, conflict, target)} on" \
              f" {'a stream of its own' if ours else _name(stream)}"
     if answer == OWN_EXPORTED:
-        whose = "it, or of any UnifiedBuffer (see concurrent_managed_access)," \
-            if stream.order.domain.host_excluded else "it"
-        raise BufferExportedError(f"{wanted}:\n{_view(conflict, whose)}")
+        raise BufferExportedError(f"{wanted}:\n{_view(conflict)}")
     raise BufferBorrowedError(
         f"{wanted}:\n{_user(conflict)}\n"
         "  and nothing orders this operation after it.\n"
@@ -65,24 +65,32 @@ cdef int refuse_operation(
 
 
 cdef int refuse_host(
-    int answer, own_conflict *conflict, str verb, bint excluded, str target
+    int answer, own_conflict *conflict, str verb, str target
 ) except -1:
-    """Raise for a host access that the engine refused: "read", "write" or "export".
-
-    With `excluded`, work on other memory is in the way.
-    """
+    """Raise for a host access that the engine refused: "read", "write" or "export"."""
     if answer == OWN_MEMORY_CLOSED:
         return refuse_closed(target)
     wanted = f"cannot {'write' if verb == 'export' else verb} {target} from the host"
     if answer == OWN_EXPORTED:
         raise BufferExportedError(f"{wanted}:\n{_view(conflict)}")
-    why = f"  {_work(conflict)} may be unfinished, and work of that device\n" \
-          "  excludes the host from all managed memory (concurrent_managed_access is 0)." \
-        if excluded else f"{_user(conflict)}\n  and nothing orders this access after it."
+    why = excluding_work(conflict) if conflict.excluded \
+        else f"{_user(conflict)}\n  and nothing orders this access after it."
     raise BufferBorrowedError(
         f"{wanted}:\n{why}\n"
         f"  Release it with: {WAIT_ON_HOST}."
         + (f"\n  {READ_ONLY}" if verb == "export" and conflict.epoch.mode == OWN_READ else ""))
+
+
+cdef str excluding_work(own_conflict *conflict):
+    """The work on other memory that is in the way of all managed memory."""
+    return f"  {_work(conflict)} may be unfinished, and work of that device\n" \
+           f"  excludes the host from all managed memory {WHERE}."
+
+
+cdef str excluding_view(own_conflict *conflict):
+    """The host view of other memory that is in the way of all work of a device."""
+    return f"  a host view of a UnifiedBuffer is alive, made at {place(conflict.site)},\n" \
+           f"  and excludes all work of this device {WHERE}."
 
 
 cdef int refuse_close(int answer, own_conflict *conflict, str verb, str target) except -1:
@@ -139,11 +147,15 @@ cdef str _work(own_conflict *conflict):
            f" queued at {place(conflict.epoch.site)}"
 
 
-cdef str _view(own_conflict *conflict, str whose="it"):
+cdef str loan_line(own_conflict *conflict):
+    return f"  it is lent to {stream_name(conflict.number, conflict.order)}, at" \
+           f" {place(conflict.site)}."
+
+
+cdef str _view(own_conflict *conflict):
     """The host view or the loan in the way."""
     if conflict.loan:
-        return f"  it is lent to {stream_name(conflict.number, conflict.order)}, at" \
-               f" {place(conflict.site)}.\n" \
-               "  Use it after that `with buffer.lend(...)` block, or on that stream."
-    return f"  a host view of {whose} is alive, made at {place(conflict.site)}.\n" \
-           f"  Release it: {END_VIEW}."
+        return f"{loan_line(conflict)}\n  {END_LOAN}."
+    view = excluding_view(conflict) if conflict.excluded \
+        else f"  a host view of it is alive, made at {place(conflict.site)}."
+    return f"{view}\n  Release it: {END_VIEW}."

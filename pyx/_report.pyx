@@ -7,8 +7,11 @@ from libc.stdlib cimport free, malloc
 from cudadrv._errors cimport refuse_if_forked
 from cudadrv._operation_names cimport operation_name, stream_name
 from cudadrv._ownership cimport (
-    OWN_EXPORTED, OWN_READ, OWN_WRITE, engine, own_borrow, own_borrows, own_conflict,
-    own_memory_free,
+    OWN_BORROWED, OWN_OK, OWN_READ, OWN_WRITE, engine, own_borrow, own_borrows, own_conflict,
+    own_obstacle,
+)
+from cudadrv._refusal cimport (
+    END_LOAN, END_VIEW, WAIT_ON_HOST, excluding_view, excluding_work, loan_line,
 )
 from cudadrv._region cimport Region
 from cudadrv._site cimport place
@@ -79,31 +82,42 @@ cdef str state_of(Region region):
     return f", {doing} by {first.stream}{more}"
 
 
-cdef str _view_of(Region region):
-    """The host view or loan of the memory that was made last, as a line; "" without one."""
+cdef str _obstacle(Region region, list ways):
+    """What is in the way besides `borrows_of`, as a line, or ""; adds the way out."""
     cdef own_conflict conflict
-    if own_memory_free(engine, region.memory.state, False, &conflict) != OWN_EXPORTED:
+    answer = own_obstacle(engine, region.memory.context.domain, region.memory.state, region.start,
+                          region.start + region.nbytes, &conflict)
+    if answer == OWN_OK:
         return ""
+    if answer == OWN_BORROWED:
+        ways.append(_wait())
+        return excluding_work(&conflict)
     if conflict.loan:
-        return f"  lent to {stream_name(conflict.number, conflict.order)}, at" \
-               f" {place(conflict.site)}"
-    return f"  a host view of its memory is alive, made at {place(conflict.site)}"
+        ways.append(f"{END_LOAN}.")
+        return loan_line(&conflict)
+    ways.append(f"Release it: {END_VIEW}.")
+    return excluding_view(&conflict) if conflict.excluded \
+        else f"  a host view of it is alive, made at {place(conflict.site)}."
 
 
 cdef str explain_region(Region region):
     if region.closed:
         return f"{region.describe()} is closed or moved."
+    ways = []
     borrows = borrows_of(region)
-    view = _view_of(region)
-    if not borrows and not view:
+    obstacle = _obstacle(region, ways)
+    if not borrows and not obstacle:
         return f"{region.describe()} is free: no GPU work that uses it may be unfinished."
     lines = [f"{region.describe()} is in use:"]
-    if view:
-        lines += [view]
+    if obstacle:
+        lines.append(obstacle)
     for each in borrows:
         lines.append(f"  bytes {each.start}:{each.stop}: {each.mode} by {each.operation} on"
                      f" {each.stream}, queued at {each.site}")
-    if borrows:
-        lines.append("Release it with: stream.synchronize(), token.wait(), or event.synchronize()"
-                     " on an event recorded after it.")
-    return "\n".join(lines)
+    if borrows and _wait() not in ways:
+        ways.append(_wait())
+    return "\n".join([*lines, *ways])
+
+
+cdef str _wait():
+    return f"Release it with: {WAIT_ON_HOST}."

@@ -101,7 +101,8 @@ cdef class Token(Waitable):
         if self.stream is None:
             return "<Token, never initialized>"
         stream = stream_name(self.stream.order.number, self.stream.order.order)
-        known = own_known(engine, self.snapshot.slot, self.snapshot.seq)
+        known = own_known(engine, self.snapshot.slot, self.snapshot.seq) \
+            and not self.stream.context.lost
         return f"<Token {operation_name(self.operation)} on {stream}, queued at {self.site}" \
                f"{', complete' if known else ''}>"
 

@@ -9,7 +9,7 @@ from cudadrv._release cimport UNIFIED
 
 @cython.final
 cdef class UnifiedBuffer(HostBuffer):
-    """Managed memory: one address for the host and the device, moved by the driver on demand.
+    """Managed memory: one address for the host and all devices, moved by the driver on demand.
 
     The host reads and writes it like an array, while no GPU work uses it; an access that would race
     with the GPU is an error, never a slow surprise. On devices where the attribute
@@ -42,6 +42,7 @@ cdef class UnifiedBuffer(HostBuffer):
 
     def __cinit__(self):
         self.kind = UNIFIED
+        self.portable = True
 
     def __init__(self, count, dtype="u1", *, device=None, name=None):
         self.allocate(count, dtype, buffer_context(device), None, 0, name)

@@ -1,3 +1,4 @@
+#include "managed.h"
 #include "state.h"
 
 #include <algorithm>
@@ -85,6 +86,7 @@ void lose_device(Device &device, CUresult status) {
     device.sticky = status;
     state().races.lost(device);
     state().scheduler.drop([&](const Stream &stream) { return stream.owner->device == &device; });
+    open_managed(); // nobody can wait for that work any more
 }
 
 SOFT_API(cuCtxCreate_v2, (CUcontext * context, unsigned flags, CUdevice ordinal),

@@ -276,6 +276,17 @@ bool RaceOrder::learn(const std::vector<OperationPtr> &operations) {
     return true;
 }
 
+bool RaceOrder::over(const Context &context) {
+    Joining clock(host_);
+    for (const RaceTrackPtr &track : tracks_)
+        if (track->context == &context && host_->at(track->slot) < track->tick)
+            clock.own().raise(track->slot, track->tick);
+    if (!clock.changed())
+        return false;
+    host_ = clock.result();
+    return true;
+}
+
 bool RaceOrder::learn_before(const Operation &operation) {
     if (!operation.mark.certain())
         return false;

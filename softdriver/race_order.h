@@ -58,7 +58,9 @@ class RaceOrder {
     std::vector<OperationPtr> tails(const Context &context) const;
     // The host comes to know that they are done. True if that is news.
     bool learn(const std::vector<OperationPtr> &operations);
-    // The same for what an operation is ordered after, without itself.
+    // Nothing of a context runs any more, which says nothing of what that waited for.
+    bool over(const Context &context);
+    // As `learn`, for what an operation is ordered after, without itself.
     bool learn_before(const Operation &operation);
     bool known(const Operation &operation) const;
     bool anybody_waits() const { return !waits_.empty(); }

@@ -239,6 +239,11 @@ void Races::lost(const Device &device) {
     for (const auto &entry : state().allocations)
         if (entry.second.device == &device && entry.second.shadow)
             entry.second.shadow->ignored = true;
+    bool news = false;
+    for (const auto &entry : state().contexts)
+        news |= entry.second->device == &device && order_.over(*entry.second);
+    if (news && !watches_.empty())
+        watches_.learned([this](const Operation &known) { return order_.known(known); });
 }
 
 void Races::start_over() {

@@ -44,12 +44,13 @@ typedef struct own_access {
 
 /* Why the answer was no: the other side. */
 typedef struct own_conflict {
-    uint32_t access; /* index of the access that was refused */
-    own_epoch epoch; /* the operation in the way, or */
-    uint32_t site;   /* where the view in the way was made */
-    uint64_t number; /* of the operation's stream, or of a loan's; */
-    uint8_t order;   /* what kind of stream it is */
-    uint8_t loan;    /* whether the view is a loan */
+    uint32_t access;  /* index of the access that was refused */
+    own_epoch epoch;  /* the operation in the way, or */
+    uint32_t site;    /* where the view in the way was made */
+    uint64_t number;  /* of the operation's stream, or of a loan's; */
+    uint8_t order;    /* what kind of stream it is */
+    uint8_t loan;     /* whether the view is a loan */
+    uint8_t excluded; /* whether it uses other memory, and is in the way of all that is managed */
 } own_conflict;
 
 typedef struct own_request {
@@ -132,10 +133,6 @@ static inline int own_check_(const own_engine *engine, own_request *request,
     if (request->stream->state != OWN_OPEN) {
         return OWN_STREAM_CLOSED;
     }
-    if (request->stream->domain->host_excluded && engine->managed) {
-        request->conflict = (own_conflict){.site = engine->managed->site};
-        return OWN_EXPORTED;
-    }
     for (uint32_t i = 0; i < request->count; i++) {
         const own_access *access = &request->accesses[i];
         own_conflict conflict = {.access = i};
@@ -151,7 +148,18 @@ static inline int own_check_(const own_engine *engine, own_request *request,
             request->conflict = conflict;
         }
     }
+    if ((answer == OWN_OK || answer == OWN_MUST_WAIT) && request->stream->domain->host_excluded &&
+        engine->managed) {
+        request->conflict = (own_conflict){.site = engine->managed->site, .excluded = 1};
+        return OWN_EXPORTED;
+    }
     return answer;
+}
+
+/* Whether all work is refused, while the view lives, where the host cannot be in managed memory
+ * with it. */
+static inline int own_excludes_(const own_export *view) {
+    return view->memory->managed && view->start < view->stop && !view->borrower;
 }
 
 static inline void own_export_link_(own_engine *engine, const own_access *access, uint32_t site,
@@ -165,7 +173,7 @@ static inline void own_export_link_(own_engine *engine, const own_access *access
                          .site = site,
                          .exclusive = access->mode == OWN_WRITE};
     memory->exports = view;
-    if (memory->managed && !borrower) {
+    if (own_excludes_(view)) {
         view->next_managed = engine->managed;
         engine->managed = view;
     }
@@ -177,7 +185,7 @@ static inline void own_export_unlink_(own_engine *engine, own_export *view) {
         link = &(*link)->next;
     }
     *link = view->next;
-    if (view->memory->managed && !view->borrower) {
+    if (own_excludes_(view)) {
         link = &engine->managed;
         while (*link != view) {
             link = &(*link)->next_managed;
@@ -310,6 +318,7 @@ static inline void own_settle(own_engine *engine, own_request *request) {
     own_lock(engine);
     own_use_(request->stream, own_clock_share(request->issued.clock));
     request->stream->settled = request->issued.seq;
+    own_over_if_lost_(engine, request->stream);
     own_unlock(engine);
 }
 
@@ -355,6 +364,7 @@ static inline void own_undo(own_engine *engine, own_request *request) {
     } else {
         stream->settled = stream->seq;
         stream->uses++;
+        own_over_if_lost_(engine, stream);
     }
     own_clock_drop(request->issued.clock);
     request->issued.clock = NULL;

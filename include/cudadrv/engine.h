@@ -34,6 +34,7 @@ typedef struct own_domain {
     pthread_mutex_t blocking_issue; /* the issue lock of the legacy and of all blocking streams */
     struct own_domain *next;
     uint8_t host_excluded; /* no host access to managed memory while any work is in flight */
+    uint8_t lost;          /* nothing runs in it any more */
 } own_domain;
 
 typedef struct own_stream {
@@ -191,6 +192,25 @@ static inline own_stream *own_stream_open(own_engine *engine, own_domain *domain
 
 static inline int own_known_(const own_engine *engine, uint32_t slot, uint64_t seq) {
     return engine->slots[slot].done >= seq;
+}
+
+/* Nothing of a lost context runs any more: what its driver has taken is over. */
+static inline void own_over_if_lost_(own_engine *engine, const own_stream *stream) {
+    own_slot *slot = &engine->slots[stream->slot];
+    if (stream->domain->lost && stream->state != OWN_RETIRED && slot->done < stream->settled) {
+        slot->done = stream->settled;
+    }
+}
+
+/* The context is lost. Operations that other threads are just handing over end with own_settle or
+ * own_undo. */
+static inline void own_domain_lose(own_engine *engine, own_domain *domain) {
+    own_lock(engine);
+    domain->lost = 1;
+    for (const own_stream *stream = domain->streams; stream; stream = stream->next) {
+        own_over_if_lost_(engine, stream);
+    }
+    own_unlock(engine);
 }
 
 /* Whether the host knows that all of the stream's work is complete. */

@@ -5,9 +5,10 @@
 
 #include "borrow.h"
 
-/* Where `host_excluded` holds, managed memory is the host's only while nothing is in flight. */
-static inline int own_check_excluded_(const own_engine *engine, const own_clock *waited,
-                                      const own_access *access, own_conflict *conflict) {
+/* Where `host_excluded` holds, managed memory is the host's only while nothing is in flight:
+ * whether something is, besides what the clock `waited` knows. */
+static inline int own_excluded_(const own_engine *engine, const own_clock *waited,
+                                own_conflict *conflict) {
     for (const own_domain *domain = engine->domains; domain; domain = domain->next) {
         const own_stream *stream = domain->host_excluded ? domain->streams : NULL;
         for (; stream; stream = stream->next) {
@@ -17,16 +18,18 @@ static inline int own_check_excluded_(const own_engine *engine, const own_clock 
                 own_epoch epoch = {stream->seq, stream->slot, last->site, last->operation,
                                    OWN_WRITE};
                 own_blame_(engine, conflict, &epoch);
-                return access->policy == OWN_WAIT ? OWN_MUST_WAIT : OWN_BORROWED;
+                conflict->excluded = 1;
+                return 1;
             }
         }
     }
-    return OWN_OK;
+    return 0;
 }
 
 /* Whether the host may use the bytes, once it has waited for what the clock `waited` knows. */
 static inline int own_check_host_(const own_engine *engine, const own_clock *waited,
                                   const own_access *access, own_conflict *conflict) {
+    *conflict = (own_conflict){0};
     if (access->memory->closed) {
         return OWN_MEMORY_CLOSED;
     }
@@ -37,8 +40,9 @@ static inline int own_check_host_(const own_engine *engine, const own_clock *wai
     if (answer == OWN_OK) {
         answer = own_check_epochs_(engine, NULL, waited, access, conflict);
     }
-    if (answer == OWN_OK && access->memory->managed && access->policy != OWN_UNCHECKED) {
-        answer = own_check_excluded_(engine, waited, access, conflict);
+    if (answer == OWN_OK && access->memory->managed && access->policy != OWN_UNCHECKED &&
+        own_excluded_(engine, waited, conflict)) {
+        answer = access->policy == OWN_WAIT ? OWN_MUST_WAIT : OWN_BORROWED;
     }
     return answer;
 }
@@ -91,6 +95,7 @@ static inline int own_memory_known_(const own_engine *engine, own_memory *memory
 static inline int own_memory_free(own_engine *engine, own_memory *memory, int close,
                                   own_conflict *conflict) {
     int answer = OWN_OK;
+    *conflict = (own_conflict){0};
     own_lock(engine);
     if (memory->closed) {
         answer = OWN_MEMORY_CLOSED;
@@ -101,6 +106,32 @@ static inline int own_memory_free(own_engine *engine, own_memory *memory, int cl
         answer = OWN_BORROWED;
     } else if (close) {
         memory->closed = 1;
+    }
+    own_unlock(engine);
+    return answer;
+}
+
+/* Who is in the way of some bytes though no operation uses them: a view of them (the whole of a
+ * memory has also the views without bytes), or what excludes the host or the device from managed
+ * memory. Gives OWN_EXPORTED, OWN_BORROWED or OWN_OK. */
+static inline int own_obstacle(own_engine *engine, const own_domain *domain,
+                               const own_memory *memory, uint64_t start, uint64_t stop,
+                               own_conflict *conflict) {
+    int answer = OWN_OK;
+    *conflict = (own_conflict){0};
+    own_lock(engine);
+    for (const own_export *view = memory->exports; view && answer == OWN_OK; view = view->next) {
+        if ((view->start < stop && start < view->stop) || stop - start == memory->nbytes) {
+            own_blame_export_(conflict, view);
+            answer = OWN_EXPORTED;
+        }
+    }
+    if (answer == OWN_OK && memory->managed && own_excluded_(engine, NULL, conflict)) {
+        answer = OWN_BORROWED;
+    }
+    if (answer == OWN_OK && domain->host_excluded && engine->managed) {
+        *conflict = (own_conflict){.site = engine->managed->site, .excluded = 1};
+        answer = OWN_EXPORTED;
     }
     own_unlock(engine);
     return answer;

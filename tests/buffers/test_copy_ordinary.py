@@ -218,3 +218,67 @@ def test_from_array_and_zeros(make, items_of, stream, kind):
     assert cls.from_array([1.5, 2.5], name="pair").name == "pair"
     for dtype in ("f8", "V3", "c16", STRUCTURED):
         assert not items_of(cls.zeros(7, dtype, **options)).tobytes().strip(b"\0")
+
+
+@kinds
+@pytest.mark.parametrize("on_a_stream", [False, True])
+def test_memory_in_unusual_forms(make, items_of, stream, kind, on_a_stream):
+    on = stream if on_a_stream else None
+    items = np.arange(24, dtype=">i4")
+    buffer = make(kind, 24, ">i4")
+    windows = np.lib.stride_tricks.sliding_window_view(np.arange(9, dtype=">i4"), 4)
+    for source in (
+        items.reshape(4, 6).T,
+        items[::-1].reshape(2, 3, 4)[:, ::-1],
+        windows,
+        memoryview(items.reshape(2, 12))[::-1].obj,
+        np.broadcast_to(items[3:5], (12, 2)),
+        np.asfortranarray(items.reshape(6, 4)),
+        np.ma.masked_array(items).data,
+    ):
+        buffer.copy_from(source, stream=on)
+        assert items_of(buffer).tolist() == source.ravel().tolist()
+        buffer.copy_from_async(source[::-1], stream).wait()
+        assert items_of(buffer).tolist() == source[::-1].ravel().tolist()
+    buffer.copy_from(items, stream=on)
+    for target in (
+        np.zeros((2, 3, 4), ">i4"),
+        np.zeros((4, 24), ">i4")[2],
+        np.zeros((24, 1), ">i4", order="F"),
+        np.zeros((1, 24, 1), ">i4"),
+    ):
+        buffer.copy_to(target, stream=on)
+        assert target.ravel().tolist() == items.tolist()
+    for refused in (windows, np.zeros((4, 6), ">i4").T, np.zeros(48, ">i4")[::2]):
+        before = refused.copy()
+        with pytest.raises(ValueError, match="copy_to needs"):
+            buffer.copy_to(refused, stream=on)
+        assert (refused == before).all()
+
+
+@kinds
+@pytest.mark.parametrize("on_a_stream", [False, True])
+def test_forms_without_items(make, stream, kind, on_a_stream):
+    on = stream if on_a_stream else None
+    none = make(kind, 0, "f8")
+    for empty in (np.empty((3, 0)), np.empty((0, 3), order="F"), np.empty((0, 2))[::-1], b""):
+        typed = none if isinstance(empty, np.ndarray) else none.view("u1")
+        typed.copy_from(empty, stream=on)
+        assert typed.copy_from_async(empty, stream).done
+        if not isinstance(empty, bytes):
+            typed.copy_to(empty, stream=on)
+    assert not none.borrowed
+
+
+@pytest.mark.parametrize("kind", ["locked", "unified"])
+def test_a_buffer_and_a_view_of_itself(make, stream, kind):
+    buffer = make(kind, 8, "i4", np.arange(8, dtype="i4"))
+    view = np.asarray(buffer)
+    buffer.copy_from(view[::-1])
+    buffer[1:5].copy_from(view[:4])
+    buffer.copy_to(view)
+    assert view.tolist() == [7, 7, 6, 5, 4, 2, 1, 0]
+    with pytest.raises(cu.BufferExportedError):
+        buffer.copy_from(view, stream=stream)
+    with pytest.raises(cu.BufferExportedError):
+        buffer.copy_to(view, stream=stream)

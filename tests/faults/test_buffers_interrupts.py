@@ -17,10 +17,11 @@ def interrupt_soon():
     return timer
 
 
+@pytest.mark.parametrize("nbytes", [1000, 3 << 20])
 @pytest.mark.parametrize("way", ["copy_to", "copy_from", "fill"])
-def test_ctrl_c_leaves_the_borrow(stream, gate, way):
-    buffer, array = cu.DeviceBuffer(1000), np.full(1000, 9, "u1")
-    buffer.copy_from(np.zeros(1000, "u1"))
+def test_ctrl_c_leaves_the_borrow(stream, gate, way, nbytes):
+    buffer, array = cu.DeviceBuffer(nbytes), np.full(nbytes, 9, "u1")
+    buffer.copy_from(np.zeros(nbytes, "u1"))
     gate.hold(stream)
     timer = interrupt_soon()
     with pytest.raises(KeyboardInterrupt):
@@ -34,9 +35,12 @@ def test_ctrl_c_leaves_the_borrow(stream, gate, way):
     stream.synchronize()
     assert (array == 5).all()
     assert not buffer.borrowed
-    found = np.empty(1000, "u1")
+    found = np.empty(nbytes, "u1")
     buffer.copy_to(found)
-    assert set(found) == {{"copy_to": 0, "copy_from": 9, "fill": 1}[way]}
+    # Of a long copy only what was staged by then arrives, which is what the array held then.
+    value = {"copy_to": 0, "copy_from": 9, "fill": 1}[way]
+    assert set(found[:1000]) == {value}
+    assert set(found) <= {0, value}
 
 
 def in_threads(*works):

@@ -104,6 +104,24 @@ MUTATIONS = [
         "domain->host_excluded ? domain->streams : NULL",
         "NULL",
     ),
+    (
+        "a view without bytes excludes all work",
+        "host.h",
+        "return view->memory->managed && view->start < view->stop;",
+        "return view->memory->managed;",
+    ),
+    (
+        "a lost context's work stays unfinished",
+        "engine.h",
+        "    domain->lost = 1;\n    for",
+        "    for",
+    ),
+    (
+        "what is on its way into a lost context is over too early",
+        "engine.h",
+        "slot->done < stream->settled) {\n        slot->done = stream->settled;",
+        "slot->done < stream->seq) {\n        slot->done = stream->seq;",
+    ),
     # ---- clocks ----
     (
         "a join changes the clock that others share",
@@ -259,6 +277,7 @@ def first_failure(tree, *names):
     """The first test that fails, or None."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
     command += ["-k", "not Hypothesis"]  # which would spend minutes on making it short
+    command += ["-W", "ignore::pytest.PytestConfigWarning"]  # options of plugins that are not there
     command += ["-m", "not slow", "--timeout=60", "-o", "addopts=--import-mode=importlib -rf"]
     ran = subprocess.run(
         [*command, *(f"tests/ownership/{name}.py" for name in names)],

@@ -146,16 +146,16 @@ class Oracle:
     def judge(self, stream, accesses, policy):
         if not stream.open:
             return Answer(STREAM_CLOSED)
-        if stream.domain.host_excluded:
-            views = [view for m in self.memories if m.managed for view in m.views]
-            if views:
-                return Answer(EXPORTED, frozenset(view.site for view in views))
         known = past(*self.before(stream))
         answers = [self._judge_access(known, *access, policy) for access in accesses]
         # What cannot be waited for is refused before anything is waited for.
         for answer in answers:
             if answer.answer not in (OK, MUST_WAIT):
                 return answer
+        if stream.domain.host_excluded:
+            views = [v for m in self.memories if m.managed for v in m.views if v.start < v.stop]
+            if views:
+                return Answer(EXPORTED, frozenset(view.site for view in views))
         waits = frozenset().union(*(answer.blamed for answer in answers))
         return Answer(MUST_WAIT, waits) if waits else YES
 

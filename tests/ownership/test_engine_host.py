@@ -1,7 +1,7 @@
 """Host views: shared or exclusive, and in nobody's way but the GPU's. Closing. Managed memory."""
 
 import pytest
-from calls import after, host, read, shared, synchronize, write
+from calls import During, after, host, read, shared, synchronize, write
 
 from cudadrv._ownership import Domain, MemoryState, StreamState
 
@@ -173,6 +173,30 @@ def test_a_host_view_of_managed_memory_excludes_all_work(excluded, managed, memo
     assert read(stream, memory) == "ok"
 
 
+def test_a_view_of_managed_memory_without_bytes_excludes_nothing(excluded, managed):
+    stream = StreamState(excluded)
+    _, none = managed.export(4, 4, "write")
+    _, view = managed.export(0, 4, "read", site=4)
+    assert stream.issue() == ("exported", 4)
+    none.close()
+    _, none = managed.export(4, 4, "write")
+    view.close()
+    assert stream.issue()[0] == "ok"
+    none.close()
+
+
+def test_what_is_nearest_is_blamed(excluded, managed, memory):
+    stream = StreamState(excluded)
+    _, own = memory.export(0, 8, "write", site=5)
+    _, other = managed.export(0, 1, "read", site=4)
+    assert stream.issue((memory, 0, 8, "read")) == ("exported", 5)
+    own.close()
+    assert stream.issue((memory, 0, 8, "read")) == ("exported", 4)
+    memory.close()
+    assert stream.issue((memory, 0, 8, "read"))[0] == "memory_closed"
+    other.close()
+
+
 def test_views_of_other_memory_exclude_nothing(excluded, memory):
     _, view = memory.export(0, 8, "write")
     assert StreamState(excluded).issue()[0] == "ok"
@@ -195,3 +219,63 @@ def test_work_elsewhere_excludes_nobody(excluded, domain, managed):
     _, view = managed.export(0, 8, "write")
     assert stream.issue()[0] == "ok"
     view.close()
+
+
+# ---- a context that is lost ----
+
+
+def test_what_a_lost_context_did_is_over(excluded, domain, managed, memory):
+    lost, other = StreamState(excluded), StreamState(domain)
+    lost.issue((memory, 0, 4, "write"))
+    other.issue((memory, 4, 8, "write"))
+    excluded.lose()
+    assert lost.known
+    assert write(other, memory, 0, 4) == "ok", "other contexts can use the memory"
+    assert host(managed) == "ok", "and the host managed memory"
+    assert host(memory) == "borrowed", "by the other context, which goes on"
+    synchronize(other)
+    assert memory.close() == "ok"
+
+
+def test_what_a_lost_context_waited_for_goes_on(domain, memory):
+    lost, other = StreamState(domain), StreamState(Domain(domain.engine))
+    write(other, memory, 0, 4)
+    after(lost, other)
+    write(lost, memory, 4, 8)
+    domain.lose()
+    assert host(memory, start=4) == "ok"
+    assert host(memory, start=0) == "borrowed"
+
+
+def test_work_on_its_way_into_a_lost_context_is_over_when_it_is_there(domain, memory):
+    lost, other = StreamState(domain), Domain(domain.engine)
+    other = StreamState(other)
+    domain.lose()
+    assert write(lost, memory) == "ok", "another thread had passed the check of the context"
+    assert lost.known
+    assert write(other, memory) == "ok"
+
+
+def test_closed_streams_of_a_lost_context_give_their_slots_back(domain):
+    streams = [StreamState(domain) for _ in range(100)]
+    for stream in streams:
+        stream.issue()
+        stream.close()
+    slots = domain.engine.slots
+    domain.lose()
+    live = Domain(domain.engine)
+    assert max(StreamState(live).slot for _ in range(100)) < slots
+    assert domain.engine.slots == slots
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_loss_in_the_middle_of_an_operation(domain, memory, fails):
+    lost = StreamState(domain)
+    lost.issue((memory, 0, 8, "write"), driver_fails=During(domain.lose, fails))
+    assert lost.known
+    slot = lost.slot
+    lost.close()
+    other = StreamState(Domain(domain.engine))
+    assert other.slot == slot
+    assert write(other, memory) == "ok"
+    assert host(memory) == "borrowed", "the number of the failed operation is not known already"

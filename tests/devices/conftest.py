@@ -1,0 +1,44 @@
+"""Machines of other kinds: each test is a program on a software driver of its own."""
+
+import textwrap
+from collections.abc import Callable
+
+import pytest
+
+HEAD = """
+import gc
+import numpy as np
+import cudadrv as cu
+from cudadrv import testing
+
+def refused(error, words, call):
+    try:
+        call()
+    except error as found:
+        assert words in str(found), found
+        return str(found)
+    raise AssertionError("not refused: " + words)
+"""
+TWO = """
+zero, one = cu.Device(0), cu.Device(1)
+near, far = cu.Stream(device=zero), cu.Stream(device=one)
+"""
+TAIL = """
+for device in [cu.Device(i) for i in range(cu.Device.count())]:
+    device.synchronize()
+assert not testing.races(), testing.races()
+"""
+
+
+@pytest.fixture
+def machine(driver, script) -> Callable[..., None]:
+    """Run a program on a machine with some settings; it must be silent and without races."""
+
+    def machine(settings: str, program: str, tail: str = TAIL) -> None:
+        head = HEAD + TWO if "devices=2" in settings else HEAD
+        script.quiet(
+            head + textwrap.dedent(program) + tail,
+            CUDADRV_SOFTWARE=f"schedule={driver},{settings}",
+        )
+
+    return machine

@@ -1,0 +1,174 @@
+"""Buffers of two devices."""
+
+import pytest
+
+pytestmark = pytest.mark.cuda_software
+
+
+def test_two_devices(machine):
+    machine(
+        "devices=2",
+        """
+a, b = cu.DeviceBuffer(8, device=zero, name="a"), cu.DeviceBuffer(8, device=one, name="b")
+locked = cu.LockedBuffer(8)
+assert (a.device, b.device) == (zero, one)
+
+words = "no stream reaches both. Copy to a LockedBuffer, and from there"
+for stream in (near, far):
+    refused(ValueError, words, lambda: b.copy_from_async(a, stream))
+refused(ValueError, words, lambda: b.copy_from(a))
+words = "DeviceBuffer 'b'[0:8] (uint8) belongs to <Context primary, device 1>"
+refused(ValueError, words, lambda: b.fill_async(0, near))
+refused(ValueError, "to <Context primary, device 0>", lambda: a.copy_from_async(bytes(8), far))
+refused(ValueError, "to <Context primary, device 0>", lambda: a[:0].fill_async(0, far))
+refused(ValueError, "not a stream of", lambda: cu.DeviceBuffer(8, stream=near, device=one))
+refused(ValueError, "is memory of device 1", lambda: cu.DeviceBuffer.from_address(b.address, 8))
+assert not a.borrowed and not b.borrowed and not locked.borrowed
+
+a.copy_from(bytes(range(8)))
+locked.copy_from_async(a, near)
+words = "written by copy_from_async"
+refused(cu.BufferBorrowedError, words, lambda: b.copy_from_async(locked, far))
+far.wait(near)
+b.copy_from_async(locked, far)
+found = bytearray(8)
+b.copy_to(found, stream=far)
+assert found == bytes(range(8))
+
+with one:
+    assert cu.DeviceBuffer(1).device == one
+with far:
+    refused(TypeError, "needs a stream", lambda: a.fill_async(0))
+    b.fill_async(0)
+stream_ordered = cu.DeviceBuffer(8, stream=far)
+assert stream_ordered.device == one
+refused(ValueError, "is not a stream of the context", lambda: stream_ordered.close(near))
+far.synchronize()
+""",
+    )
+
+
+def test_page_locked_memory_dies_behind_another_devices_stream(machine):
+    machine(
+        "devices=2",
+        """
+import ctypes
+
+cu.DeviceBuffer(1).fill(0)
+flag, b = cu.LockedBuffer.zeros(1, "u4"), cu.DeviceBuffer(8, device=one)
+wait = ctypes.CDLL(cu.driver_info().path).cuStreamWaitValue32_v2
+wait.argtypes = [ctypes.c_void_p, ctypes.c_ulonglong, ctypes.c_uint, ctypes.c_uint]
+with one:
+    assert wait(far.handle, flag.address, 1, 0) == 0
+locked = cu.LockedBuffer(8)
+before = testing.live_objects()["host"]
+b.copy_from_async(locked, far)
+del locked
+gc.collect()
+cu.DeviceBuffer(1)
+assert testing.live_objects()["host"] == before
+flag[0] = 1
+cu.reap()
+assert testing.live_objects()["host"] == before - 1
+""",
+    )
+
+
+def test_page_locked_memory_goes_with_every_device(machine):
+    """Also as a pair of which each belongs to another one, and for what the host fills."""
+    machine(
+        "devices=2",
+        """
+a, b = cu.DeviceBuffer(8, device=zero), cu.DeviceBuffer(8, device=one)
+of_zero, of_one = cu.LockedBuffer.zeros(8, device=zero), cu.LockedBuffer.zeros(8, device=one)
+of_zero.copy_from_async(np.arange(8, dtype="u1"), far)
+of_one.copy_from_async(of_zero, far)
+b.copy_from_async(of_one, far)
+near.wait(far)
+a.copy_from_async(of_one, near)     # both devices read it
+b.copy_to(of_zero, stream=far)
+assert of_zero.to_numpy().tolist() == list(range(8))
+
+refused(cu.BufferBorrowedError, "Stream 1", lambda: of_one.fill_async(0, far))
+refused(cu.BufferBorrowedError, "Stream 1", lambda: of_one.__setitem__(0, 0))
+one.synchronize()                   # says nothing of the other device
+refused(cu.BufferBorrowedError, "Stream 1", of_one.close)
+zero.synchronize()
+of_one.close()
+a.copy_from(of_zero)                # blocking, on streams of the library's own
+b.copy_from(of_zero)
+of_zero.copy_from(b)
+""",
+    )
+
+
+def test_managed_memory_goes_with_every_device(machine):
+    machine(
+        "devices=2",
+        """
+a, b = cu.DeviceBuffer.zeros(8, device=zero), cu.DeviceBuffer(8, device=one)
+managed, other = cu.UnifiedBuffer.zeros(8, device=zero), cu.UnifiedBuffer.zeros(8, device=one)
+locked = cu.LockedBuffer.zeros(8)
+managed.fill_async(7, far)
+refused(cu.BufferBorrowedError, "written by fill_async", lambda: a.copy_from_async(managed, near))
+near.wait(far)
+a.copy_from_async(managed, near)
+b.copy_from_async(managed, far)
+refused(cu.BufferBorrowedError, "read by copy_from_async", lambda: managed.fill_async(0, far))
+far.wait(near)
+managed[:4].fill_async(1, far)
+far.synchronize()
+assert managed.to_numpy().tolist() == [1] * 4 + [7] * 4
+
+b.copy_from(managed)                # blocking: the device buffer says where
+managed.copy_from(a)
+other.copy_from(b)
+managed.copy_from(other)
+other.copy_from(locked)
+locked.copy_from(managed)
+managed.copy_from(bytes(range(8)), stream=far)
+assert bytes(managed) == bytes(range(8))
+""",
+    )
+
+
+def test_memory_dies_behind_users_on_two_devices(machine):
+    """It is freed when both are done, and the destructor waits for neither."""
+    machine(
+        "devices=2",
+        """
+locked, managed = cu.LockedBuffer.zeros(8), cu.UnifiedBuffer.zeros(8)
+a, b = cu.DeviceBuffer(8, device=zero), cu.DeviceBuffer(8, device=one)
+host, unified = (testing.live_objects()[kind] for kind in ("host", "managed"))
+for source in (locked, managed):
+    a.copy_from_async(source, near)
+    b.copy_from_async(source, far)
+for which in (near, far):
+    refused(cu.BufferBorrowedError, "cannot close", locked.close)
+    refused(cu.BufferBorrowedError, "cannot close", managed.close)
+    if which is near:
+        near.synchronize()
+del locked, managed, source
+gc.collect()
+cu.reap()
+assert testing.live_objects()["host"] == host - 1
+assert testing.live_objects()["managed"] == unified - 1
+""",
+    )
+
+
+def test_stream_ordered_memory_dies_behind_its_own_device(machine):
+    machine(
+        "devices=2",
+        """
+buffer, locked = cu.DeviceBuffer(8, stream=far), cu.LockedBuffer.zeros(8)
+locked.copy_from_async(buffer, far)
+refused(ValueError, "of the buffer's context", lambda: buffer.fill_async(0, near))
+with near:
+    buffer.close()                  # behind its own stream: the current one is of another device
+far.close()
+buffer = cu.DeviceBuffer(8, stream=near)
+del buffer, near
+cu.reap()
+""",
+    )
