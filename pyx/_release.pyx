@@ -235,6 +235,8 @@ cdef bint _free_behind_users(pending *node, Context context) except -1:
     cdef Stream stream = _free_stream(context)
     cdef CUresult status
     cdef bint pushed = False
+    # Somebody's capture must not see our free.
+    cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
     works = _users(node.state)
     if None in works:
         return False
@@ -243,7 +245,9 @@ cdef bint _free_behind_users(pending *node, Context context) except -1:
     with nogil:
         status = enter_context(context.raw, &pushed)
         if status == CUDA_SUCCESS:
+            cuThreadExchangeStreamCaptureMode(&mode)
             status = cuMemFreeAsync(node.address, stream.raw)
+            cuThreadExchangeStreamCaptureMode(&mode)
             leave_context(pushed)
     report(status)
     return True
@@ -252,7 +256,7 @@ cdef bint _free_behind_users(pending *node, Context context) except -1:
 cdef bint _free_idle(pending *node, Context context) except -1:
     cdef CUresult status
     cdef bint pushed = False
-    # Another thread's capture must not see our free.
+    # Somebody's capture must not see our free.
     cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
     with nogil:
         status = enter_context(context.raw, &pushed)
@@ -292,6 +296,8 @@ cdef bint _is_idle(Context context) except -1:
 cdef bint _stream_is_idle(Stream stream) except -1:
     """Whether its work is complete; of another thread's default stream: not known."""
     cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
+    # Somebody's capture, of any stream, must not see our question.
+    cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
     cdef bint pushed = False
     cdef bint idle = False
     if stream.thread and stream.thread != this_thread():
@@ -301,9 +307,11 @@ cdef bint _stream_is_idle(Stream stream) except -1:
             if stream.order.state != OWN_OPEN:
                 idle = True
             elif enter_context(stream.context.raw, &pushed) == CUDA_SUCCESS:
+                cuThreadExchangeStreamCaptureMode(&mode)
                 idle = cuStreamIsCapturing(stream.raw, &capture) == CUDA_SUCCESS \
                     and capture == CU_STREAM_CAPTURE_STATUS_NONE \
                     and cuStreamQuery(stream.raw) == CUDA_SUCCESS
+                cuThreadExchangeStreamCaptureMode(&mode)
                 leave_context(pushed)
             pthread_mutex_unlock(stream.order.issue)
     return idle
