@@ -26,9 +26,10 @@ from cudadrv._ownership cimport (
 )
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region
-from cudadrv._release cimport LOCKED, drain, is_complete, release_later
+from cudadrv._release cimport LOCKED, drain, release_later
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token, new_token
+from cudadrv._users cimport is_complete
 
 bind_driver(&cudadrv_table)
 

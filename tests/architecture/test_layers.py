@@ -15,7 +15,7 @@ LAYERS = {
     "handles": ["_device", "_context", "_wait", "_event", "_ghost", "_stream", "_foreign"],
     "buffers": [
         *("_operation", "_refusal", "_token", "_await"),
-        *("_release", "_memory", "_external", "_region", "_report"),
+        *("_users", "_release", "_memory", "_external", "_region", "_report"),
         *("_copy", "_fill", "_ordinary", "_staging", "_reap"),
         *("_buffer", "_device_buffer"),
         *("_host_buffer", "_host_view", "_locked_buffer", "_unified_buffer"),
