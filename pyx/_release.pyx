@@ -35,7 +35,7 @@ cdef enum:
     MOST_REFUSALS = 4           # a call that may not block looks no further after so many
     MOST_PIECES = 4096          # of memory that wait before an allocation holds the program up, or
     MOST_HOST_BYTES = 1 << 30   # bytes of memory that the host has to provide
-cdef double LONGEST_HOLD = 0.25     # seconds
+cdef double LONGEST_HOLD = 1     # seconds
 
 cdef struct pending:
     MemoryKind kind
