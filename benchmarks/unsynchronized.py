@@ -15,15 +15,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-
-WARM_UP = 5  # one in so many steps comes before the measurement
-ROOM = 64  # steps between two looks
-
-if __name__ == "__main__":
-    os.environ.setdefault("CUDADRV_SOFTWARE", "schedule=eager,races=off")
+from pathlib import Path
 
 import cudadrv as cu
 from cudadrv import testing
+
+WARM_UP = 5  # one in so many steps comes before the measurement
+ROOM = 64  # steps between two looks
 
 
 def events_recorded_again() -> Iterator[None]:
@@ -143,8 +141,8 @@ PROGRAMS = {
 def resident() -> int:
     """Bytes of memory that the process has."""
     gc.collect()
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def run(name: str, steps: int) -> tuple[float, int, Counter[str]]:
@@ -170,6 +168,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=", ".join(PROGRAMS))
     options = parser.parse_args()
+    os.environ.setdefault("CUDADRV_SOFTWARE", "schedule=eager,races=off")
     for name in options.programs or PROGRAMS:
         if name not in PROGRAMS:
             sys.exit(f"there is no program {name!r}; there are {', '.join(PROGRAMS)}")

@@ -5,8 +5,8 @@ and a destructor must not. So memory whose last reference dies goes into a queue
 when the GPU is seen to be idle, and by `reap`, which may block. Stream-ordered memory is freed on a
 stream of the library's own that waits for its users, which never blocks.
 
-The queue may be long, so a call that finds the GPU busy looks at a few pieces of memory only. And it
-must end somewhere: where much waits, allocations hold the program up until the GPU is idle.
+The queue may be long, so a call that finds the GPU busy looks at a few pieces of memory only. And
+it must end somewhere: where much waits, allocations hold the program up until the GPU is idle.
 """
 
 from time import monotonic, sleep
