@@ -10,7 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if __has_include(<valgrind/callgrind.h>)
 #include <valgrind/callgrind.h>
+#else
+#define CALLGRIND_START_INSTRUMENTATION
+#define CALLGRIND_STOP_INSTRUMENTATION
+#endif
 
 static uintptr_t last = 0x10000;
 
