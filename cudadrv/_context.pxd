@@ -18,6 +18,7 @@ cdef class Context:
     cdef object streams         # its live Streams, held weakly
     cdef list ghosts            # farewell Events of closed streams with work that may be unfinished
     cdef list stages            # idle page-locked blocks for ordinary memory: see _staging.pyx
+    cdef size_t staged          # their bytes
     # Its default streams and the library's own, by name. In a dict, so that the garbage collector
     # can end the cycle.
     cdef dict defaults

@@ -2,7 +2,6 @@
 
 from cudadrv._context cimport Context
 from cudadrv._driver cimport CUdeviceptr, CUresult
-from cudadrv._event cimport Event
 from cudadrv._ownership cimport own_memory
 from cudadrv._stream cimport Stream
 
@@ -20,5 +19,5 @@ cdef void release_later(
     MemoryKind kind, CUdeviceptr address, own_memory *state, Context context,
     object owner) noexcept
 cdef int drain(bint may_block) except -1
-cdef bint is_complete(Event event) noexcept
+cdef int drain_for_more() except -1
 cdef Stream internal_stream(Context context)

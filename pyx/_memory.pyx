@@ -21,8 +21,8 @@ from cudadrv._ownership cimport (
 )
 from cudadrv._refusal cimport refuse_close, refuse_operation
 from cudadrv._release cimport (
-    DEVICE, FOREIGN, LOCKED, STREAM_ORDERED, UNIFIED, MemoryKind, drain, free_memory,
-    internal_stream, release_later,
+    DEVICE, FOREIGN, LOCKED, STREAM_ORDERED, UNIFIED, MemoryKind, drain, drain_for_more,
+    free_memory, internal_stream, release_later,
 )
 from cudadrv._site cimport here, place
 from cudadrv._stream cimport Stream
@@ -117,7 +117,7 @@ cdef Memory allocate_memory(
     cdef CUresult status
     memory.stream = stream
     context.usable()
-    drain(False)
+    drain_for_more()
     if nbytes == 0:
         return memory
     status = _call(memory, flags)

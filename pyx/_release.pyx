@@ -4,34 +4,38 @@ Freeing memory makes the driver wait for whatever runs on the device (measured: 
 and a destructor must not. So memory whose last reference dies goes into a queue, which is emptied
 when the GPU is seen to be idle, and by `reap`, which may block. Stream-ordered memory is freed on a
 stream of the library's own that waits for its users, which never blocks.
+
+The queue may be long, so a call that finds the GPU busy looks at a few pieces of memory only. And
+it must end somewhere: where much waits, allocations hold the program up until the GPU is idle.
 """
+
+from time import monotonic, sleep
 
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdlib cimport free, malloc
 
 from cudadrv._context cimport Context, enter_context, leave_context
 from cudadrv._driver cimport (
-    CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_STATUS_NONE,
-    CUDA_SUCCESS, CUdeviceptr, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus, bind_driver,
-    cudadrv_table, cuMemFree, cuMemFreeAsync, cuMemFreeHost, cuStreamIsCapturing, cuStreamQuery,
+    CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_SUCCESS, CUdeviceptr, CUresult, CUstreamCaptureMode,
+    bind_driver, cudadrv_table, cuMemFree, cuMemFreeAsync, cuMemFreeHost,
     cuThreadExchangeStreamCaptureMode,
 )
 from cudadrv._errors cimport report
-from cudadrv._event cimport Event, new_event
-from cudadrv._foreign cimport user_of_slot
-from cudadrv._ghost cimport bury_orphans, this_thread
-from cudadrv._ownership cimport (
-    OWN_OPEN, engine, own_borrow, own_borrows, own_memory, own_memory_clear, own_snapshot,
-    own_snapshot_drop, own_snapshot_take, own_stream_known, pthread_mutex_trylock,
-    pthread_mutex_unlock,
-)
+from cudadrv._event cimport Event
+from cudadrv._ghost cimport bury_orphans
+from cudadrv._ownership cimport own_memory, own_memory_clear
 from cudadrv._stream cimport Stream
-from cudadrv._wait cimport query_event
+from cudadrv._users cimport is_idle, is_unused, users_are_idle, users_of
 
-from cudadrv._errors import ContextLostError, OwnershipError
 from cudadrv._stream import call_after_wait
 
 bind_driver(&cudadrv_table)
+
+cdef enum:
+    MOST_REFUSALS = 4           # a call that may not block looks no further after so many
+    MOST_PIECES = 4096          # of memory that wait before an allocation holds the program up, or
+    MOST_HOST_BYTES = 1 << 30   # bytes of memory that the host has to provide
+cdef double LONGEST_HOLD = 1     # seconds
 
 cdef struct pending:
     MemoryKind kind
@@ -41,25 +45,33 @@ cdef struct pending:
     PyObject *owner     # of foreign memory, else None
     pending *next
 
-cdef pending *_queue = NULL
+cdef struct releases:
+    pending *first
+    pending *last
+    size_t count
+    size_t host_bytes   # of page-locked and managed memory
+
+cdef releases _queue = releases(NULL, NULL, 0, 0)
+cdef size_t _leave = 1  # how many times as much as usual may wait
 
 
 cdef void release_later(
     MemoryKind kind, CUdeviceptr address, own_memory *state, Context context, object owner
 ) noexcept:
     """Take over an allocation and its state. Makes no driver call, waits for nothing."""
-    global _queue
+    cdef releases fresh = releases(NULL, NULL, 0, 0)
     cdef pending *node
     if context.lost or cudadrv_table.forked or address == 0 \
-            or (kind == FOREIGN and (owner is None or _is_unused(state))):
+            or (kind == FOREIGN and (owner is None or is_unused(state))):
         _forget(state)
         return
     node = <pending *>malloc(sizeof(pending))
     if node is not NULL:  # else it leaks: nothing better can be done here
         Py_INCREF(context)
         Py_INCREF(owner)
-        node[0] = pending(kind, address, state, <PyObject *>context, <PyObject *>owner, _queue)
-        _queue = node
+        node[0] = pending(kind, address, state, <PyObject *>context, <PyObject *>owner, NULL)
+        _append(&fresh, node)
+        _prepend(&_queue, &fresh)  # what is new can often go at once
 
 
 cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil:
@@ -70,37 +82,104 @@ cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil:
 
 
 cdef int drain(bint may_block) except -1:
-    """Free what is in the queue, as far as that blocks nobody or `may_block` allows it."""
-    global _queue
-    cdef pending *node
-    cdef pending *rest
-    if _queue is NULL:
+    """Free what is in the queue, as far as that blocks nobody or `may_block` allows it.
+
+    If it may not, some that cannot go end it, so that a call costs the same however many wait. They
+    are put at the end: the next call looks at others.
+    """
+    global _queue, _leave
+    cdef releases rest
+    cdef releases kept = releases(NULL, NULL, 0, 0)
+    if _queue.first is NULL:
+        _leave = 1
         return 0
     bury_orphans()
+    # What dies meanwhile is not looked at: what this call asks may be older than its last use.
+    rest, _queue = _queue, releases(NULL, NULL, 0, 0)
     idle = {}   # by context: whether freeing in it blocks nobody
     behind = set()
-    rest, _queue = _queue, NULL
-    while rest is not NULL:
-        node, rest = rest, rest.next
-        context = <Context>node.context
-        try:
-            done = _release(node, context, may_block, idle)
-        except BaseException:
-            node.next, _queue = _queue, node
-            while rest is not NULL:
-                node, rest = rest, rest.next
-                node.next, _queue = _queue, node
-            raise
-        if done:
-            if node.kind == STREAM_ORDERED:
-                behind.add(context)
-            _finish(node)
-        else:
-            node.next, _queue = _queue, node
+    try:
+        while rest.first is not NULL and (may_block or kept.count < MOST_REFUSALS):
+            _release_first(&rest, &kept, may_block, idle, behind)
+    finally:
+        _prepend(&rest, &_queue)
+        _prepend(&kept, &rest)
+        _queue = kept
     if may_block:
         for context in behind:
             if not (<Context>context).lost:
                 _await_quietly(_free_stream(context).waitable())
+    return 0
+
+
+cdef int drain_for_more() except -1:
+    """As drain(False), before an allocation: it holds the program up where too much waits.
+
+    Else a program that makes and drops memory and never waits for the GPU could need ever more of
+    it. Only for a moment, because the GPU may be waiting for this thread; then more may wait.
+    """
+    global _leave
+    drain(False)
+    if _is_crowded():
+        end = monotonic() + LONGEST_HOLD
+        while _is_crowded() and monotonic() < end:
+            sleep(0.0005)
+            drain(False)
+        if _is_crowded():
+            _leave *= 2
+    return 0
+
+
+cdef bint _is_crowded() noexcept:
+    return _queue.count > MOST_PIECES * _leave or _queue.host_bytes > MOST_HOST_BYTES * _leave
+
+
+cdef void _append(releases *queue, pending *node) noexcept:
+    node.next = NULL
+    if queue.first is NULL:
+        queue.first = node
+    else:
+        queue.last.next = node
+    queue.last = node
+    queue.count += 1
+    queue.host_bytes += _host_bytes(node)
+
+
+cdef void _prepend(releases *queue, releases *others) noexcept:
+    """Put others, which are then in no other queue, before the first."""
+    if others.first is NULL:
+        return
+    others.last.next = queue.first
+    if queue.first is NULL:
+        queue.last = others.last
+    queue.first = others.first
+    queue.count += others.count
+    queue.host_bytes += others.host_bytes
+
+
+cdef size_t _host_bytes(pending *node) noexcept:
+    return node.state.nbytes if node.state is not NULL and node.kind in (LOCKED, UNIFIED) else 0
+
+
+cdef int _release_first(
+    releases *queue, releases *kept, bint may_block, dict idle, set behind
+) except -1:
+    """Take the first from the queue, and free it if that is possible now, else keep it."""
+    cdef pending *node = queue.first
+    cdef bint done = False
+    queue.first = node.next
+    queue.count -= 1
+    queue.host_bytes -= _host_bytes(node)
+    context = <Context>node.context
+    try:
+        done = _release(node, context, may_block, idle)
+    finally:
+        if not done:
+            _append(kept, node)
+    if done:
+        if node.kind == STREAM_ORDERED:
+            behind.add(context)
+        _finish(node)
     return 0
 
 
@@ -111,18 +190,22 @@ cdef bint _release(pending *node, Context context, bint may_block, dict idle) ex
     if node.kind == STREAM_ORDERED:
         return _free_behind_users(node, context)
     if may_block:
-        works = _users(node.state)
+        works = users_of(node.state)
         if None in works:
             return False
         for work in works:
             _await_quietly(work)
-    elif not _users_are_idle(node.state):
+    elif (node.kind != FOREIGN and not _blocks_nobody(context, idle)) \
+            or not users_are_idle(node.state):
         return False
-    if node.kind == FOREIGN:
-        return True
+    return node.kind == FOREIGN or _free_idle(node, context)
+
+
+cdef bint _blocks_nobody(Context context, dict idle) except -1:
+    """Whether memory of the context can be freed at once, as this call has found."""
     if context not in idle:
-        idle[context] = may_block or _is_idle(context)
-    return idle[context] and _free_idle(node, context)
+        idle[context] = is_idle(context)
+    return idle[context]
 
 
 cdef int _await_quietly(Event event) except -1:
@@ -171,73 +254,13 @@ cdef void _forget(own_memory *state) noexcept:
         free(state)
 
 
-cdef bint _is_unused(own_memory *state) noexcept:
-    """Whether the host knows that no work uses the memory."""
-    return state is NULL or own_borrows(engine, state, 0, state.nbytes, NULL, 0) == 0
-
-
-cdef set _slots(own_memory *state):
-    """The slots of the streams that may use the memory; without a state it has no users."""
-    cdef unsigned int i
-    cdef unsigned int count
-    cdef own_borrow *borrows
-    if _is_unused(state):
-        return set()
-    count = own_borrows(engine, state, 0, state.nbytes, NULL, 0)
-    borrows = <own_borrow *>malloc((count + 1) * sizeof(own_borrow))
-    if borrows is NULL:
-        raise MemoryError()
-    # Meanwhile others may have come to know that some are over.
-    count = min(count, own_borrows(engine, state, 0, state.nbytes, borrows, count))
-    slots = set()
-    for i in range(count):
-        slots.add(borrows[i].epoch.slot)
-    free(borrows)
-    return slots
-
-
-cdef list _users(own_memory *state):
-    """What to wait for before the memory can go; None is what this thread cannot wait for."""
-    cdef unsigned int slot
-    works = []
-    for slot in _slots(state):
-        user = user_of_slot(slot)
-        works.append(_end_of(user) if isinstance(user, Stream) else user)
-    return works if not _is_unused(state) else []
-
-
-cdef Event _end_of(Stream stream):
-    """An event after the stream's work so far, or None.
-
-    Recording it changes nothing that the engine knows: when memory dies must not change an answer.
-    """
-    cdef own_snapshot now
-    own_snapshot_take(engine, stream.order, &now)
-    try:
-        return stream.record_event(new_event(stream.context, CU_EVENT_DISABLE_TIMING), &now)
-    except (ValueError, OwnershipError, ContextLostError):
-        return None  # of another thread, capturing, or gone
-    finally:
-        own_snapshot_drop(engine, &now)
-
-
-cdef bint _users_are_idle(own_memory *state) except -1:
-    """Whether all work that may use the memory is complete. Changes what nobody knows."""
-    for slot in _slots(state):
-        user = user_of_slot(slot)
-        if user is None or not (
-                _stream_is_idle(user) if isinstance(user, Stream) else is_complete(user)):
-            return False
-    return True
-
-
 cdef bint _free_behind_users(pending *node, Context context) except -1:
     cdef Stream stream = _free_stream(context)
     cdef CUresult status
     cdef bint pushed = False
     # Somebody's capture must not see our free.
     cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
-    works = _users(node.state)
+    works = users_of(node.state)
     if None in works:
         return False
     for work in works:
@@ -267,51 +290,3 @@ cdef bint _free_idle(pending *node, Context context) except -1:
             leave_context(pushed)
     report(status)
     return True
-
-
-cdef bint is_complete(Event event) noexcept:
-    """Ask the driver for the library itself: no capture and no clock notices."""
-    cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
-    cdef CUresult status
-    with nogil:
-        cuThreadExchangeStreamCaptureMode(&mode)
-        status = query_event(event.context.raw, event.raw)
-        cuThreadExchangeStreamCaptureMode(&mode)
-    return status == CUDA_SUCCESS
-
-
-cdef bint _is_idle(Context context) except -1:
-    """Whether all known work of a context is complete. Changes what nobody knows."""
-    cdef Stream stream
-    cdef Event ghost
-    for stream in list(context.streams):
-        if not _stream_is_idle(stream):
-            return False
-    for ghost in list(context.ghosts):
-        if not is_complete(ghost):
-            return False
-    return True
-
-
-cdef bint _stream_is_idle(Stream stream) except -1:
-    """Whether its work is complete; of another thread's default stream: not known."""
-    cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
-    # Somebody's capture, of any stream, must not see our question.
-    cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
-    cdef bint pushed = False
-    cdef bint idle = False
-    if stream.thread and stream.thread != this_thread():
-        return own_stream_known(engine, stream.order)
-    with nogil:
-        if pthread_mutex_trylock(stream.order.issue) == 0:
-            if stream.order.state != OWN_OPEN:
-                idle = True
-            elif enter_context(stream.context.raw, &pushed) == CUDA_SUCCESS:
-                cuThreadExchangeStreamCaptureMode(&mode)
-                idle = cuStreamIsCapturing(stream.raw, &capture) == CUDA_SUCCESS \
-                    and capture == CU_STREAM_CAPTURE_STATUS_NONE \
-                    and cuStreamQuery(stream.raw) == CUDA_SUCCESS
-                cuThreadExchangeStreamCaptureMode(&mode)
-                leave_context(pushed)
-            pthread_mutex_unlock(stream.order.issue)
-    return idle

@@ -26,9 +26,10 @@ from cudadrv._ownership cimport (
 )
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region
-from cudadrv._release cimport LOCKED, drain, is_complete, release_later
+from cudadrv._release cimport LOCKED, drain, release_later
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token, new_token
+from cudadrv._users cimport is_complete
 
 bind_driver(&cudadrv_table)
 
@@ -36,6 +37,7 @@ cdef enum:
     CHUNK = 1 << 20             # of blocking copies: two are in flight at a time
     SMALLEST = 1 << 16
     MOST_IDLE = 64 << 20        # bytes of stages that a context keeps
+    MOST_BUSY = 4               # stages in use, after which a call looks at no more
 
 
 @cython.final
@@ -77,17 +79,37 @@ cdef class Stage:
         return 0
 
 
+cdef Stage _oldest_stage(Context context):
+    """Take the oldest out of the list, so that threads cannot share one; None if there is none."""
+    cdef Stage stage
+    if not context.stages:
+        return None
+    stage = context.stages.pop(0)
+    context.staged -= stage.nbytes
+    return stage
+
+
+cdef int _keep_stage(Stage stage) except -1:
+    stage.context.stages.append(stage)
+    stage.context.staged += stage.nbytes
+    return 0
+
+
 cdef Stage _take_stage(Context context, size_t nbytes):
-    """A stage that nothing uses. Only the oldest is looked at, so that threads cannot share one."""
+    """A stage that nothing uses, an old one if it is soon found."""
     cdef Stage stage
     cdef size_t size = SMALLEST
+    cdef int busy = 0
     for _ in range(len(context.stages)):
-        if not context.stages:  # other threads have taken them meanwhile
+        stage = _oldest_stage(context)
+        if stage is None:  # other threads have taken them meanwhile
             break
-        stage = context.stages.pop(0)
         if stage.nbytes >= nbytes and stage.is_free():
             return stage
-        context.stages.append(stage)
+        busy += stage.nbytes >= nbytes
+        _keep_stage(stage)
+        if busy == MOST_BUSY:
+            break
     while size < nbytes and size < CHUNK:
         size *= 2
     if size < nbytes:
@@ -119,16 +141,18 @@ cdef Stage _new_stage(Context context, size_t nbytes):
 
 
 cdef int _give_stage(Stage stage) except -1:
-    """Keep a stage for the next copy; let go of the oldest ones that are free if there are many."""
-    cdef list stages = stage.context.stages
+    """Keep a stage for the next copy; let go of old ones that are free if there are many."""
+    cdef Context context = stage.context
     cdef Stage oldest
-    stages.append(stage)
-    for _ in range(len(stages)):
-        if not stages or sum([(<Stage>each).nbytes for each in stages]) <= MOST_IDLE:
+    cdef int busy = 0
+    _keep_stage(stage)
+    while context.staged > MOST_IDLE and busy < MOST_BUSY:
+        oldest = _oldest_stage(context)
+        if oldest is None:
             break
-        oldest = stages.pop(0)
         if not oldest.is_free():
-            stages.append(oldest)
+            busy += 1
+            _keep_stage(oldest)
     return 0
 
 
@@ -136,11 +160,11 @@ cdef int drop_idle_stages(Context context) except -1:
     """Let go of the stages that the GPU does not use."""
     cdef Stage stage
     for _ in range(len(context.stages)):
-        if not context.stages:
+        stage = _oldest_stage(context)
+        if stage is None:
             break
-        stage = context.stages.pop(0)
         if not stage.is_free():
-            context.stages.append(stage)
+            _keep_stage(stage)
     return 0
 
 

@@ -134,13 +134,13 @@ void Scheduler::demand(const OperationPtr &target) {
         if (before >= operation->number)
             continue;
         stream.required = operation->number;
-        for (const auto &queued : stream.queue) {
-            if (queued->number > operation->number)
-                break;
-            if (queued->number > before)
-                for (const auto &wait : queued->waits)
-                    todo.push_back(wait.get());
-        }
+        // In order of their numbers; a long queue may be asked about again and again.
+        auto queued = std::upper_bound(
+            stream.queue.begin(), stream.queue.end(), before,
+            [](uint64_t number, const auto &other) { return number < other->number; });
+        for (; queued != stream.queue.end() && (*queued)->number <= operation->number; ++queued)
+            for (const auto &wait : (*queued)->waits)
+                todo.push_back(wait.get());
     }
 }
 

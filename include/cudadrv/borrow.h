@@ -259,6 +259,28 @@ static inline void own_commit_(const own_engine *engine, const own_request *requ
     }
 }
 
+/* Forgets what the host knows to be complete, and joins the ranges that this makes equal, when
+ * there are twice as many as were left the last time: parts that are not used again would stay cut.
+ */
+static inline void own_sweep_(const own_engine *engine, own_memory *memory) {
+    if (memory->count < memory->crowded) {
+        return;
+    }
+    for (uint32_t i = 0; i < memory->count; i++) {
+        own_range *range = &memory->ranges[i];
+        own_epoch *epochs = own_epochs(range);
+        uint32_t kept = 0;
+        for (uint32_t k = 0; k < range->count; k++) {
+            if (!own_known_(engine, epochs[k].slot, epochs[k].seq)) {
+                epochs[kept++] = epochs[k];
+            }
+        }
+        range->count = kept;
+    }
+    own_ranges_join(memory, 0, memory->count - 1);
+    memory->crowded = 2 * memory->count + OWN_CROWDED;
+}
+
 /* Checks an operation and, if it may go on, borrows its bytes for it. The stream's issue lock is
  * held until own_settle or own_undo. Anything but OWN_OK has changed nothing. */
 static inline int own_begin(own_engine *engine, own_request *request) {
@@ -282,6 +304,9 @@ static inline int own_begin(own_engine *engine, own_request *request) {
         }
         if (request->loan) {
             own_export_link_(engine, request->accesses, request->site, stream, request->loan);
+        }
+        for (uint32_t i = 0; i < request->count; i++) {
+            own_sweep_(engine, request->accesses[i].memory);
         }
         own_operation *recent = &stream->recent[++stream->seq % OWN_RECENT];
         *recent = (own_operation){stream->seq, request->site, request->operation};

@@ -26,7 +26,10 @@ typedef struct own_epoch {
     uint8_t mode;
 } own_epoch;
 
-enum { OWN_FEW = 2 }; /* epochs that a range holds without an allocation: a write and a read */
+enum {
+    OWN_FEW = 2,     /* epochs that a range holds without an allocation: a write and a read */
+    OWN_CROWDED = 64 /* ranges among which it is worth looking for some that can be joined */
+};
 
 typedef struct own_range {
     uint64_t start; /* it ends where the next one starts */
@@ -46,7 +49,8 @@ typedef struct own_memory {
     own_range *ranges; /* sorted; the first starts at 0 */
     uint32_t count;
     uint32_t capacity;
-    own_range one; /* the usual case: no cut */
+    uint32_t crowded; /* as many ranges as have to be swept */
+    own_range one;    /* the usual case: no cut */
     struct own_export *exports;
     uint8_t closed;
     uint8_t managed; /* the rules for managed memory apply */
@@ -65,6 +69,7 @@ static inline void own_memory_prepare(own_memory *memory, uint64_t nbytes) {
     memory->nbytes = nbytes;
     memory->ranges = &memory->one;
     memory->count = memory->capacity = 1;
+    memory->crowded = OWN_CROWDED;
 }
 
 static inline void own_memory_clear(own_memory *memory) {

@@ -25,7 +25,7 @@ LAYERS = {
     ],
     "buffers": [
         *("_missing", "_operation", "_refusal", "_token", "_await"),
-        *("_release", "_memory", "_external", "_region", "_report"),
+        *("_users", "_release", "_memory", "_external", "_region", "_report"),
         *("_copy", "_fill", "_loan", "_ordinary", "_staging", "_reap"),
         *("_buffer", "_device_buffer"),
         *("_host_buffer", "_host_view", "_locked_buffer", "_unified_buffer"),

@@ -163,3 +163,31 @@ def test_sub_ranges_for_ever_need_no_more_state(streams, memory):
         assert stream.issue((memory, start // 2, 8, "read"))[0] == "ok"
     assert memory.ranges <= 8
     assert all(len(memory.borrows(byte, byte + 1)) <= 4 for byte in range(8))
+
+
+def test_parts_that_are_not_used_again_are_joined(streams, domain):
+    """What the host knows to be complete keeps no range apart for ever."""
+    large = MemoryState(domain.engine, 1_000_000)
+    most = 0
+    for start in range(0, 1_000_000, 10):
+        assert write(streams[0], large, start, start + 10) == "ok"
+        if start % 1_000 == 0:
+            synchronize(streams[0])
+        most = max(most, large.ranges)
+    assert most <= 2 * 100 + 64 + 2
+    assert large.borrows(999_010, 999_020) == [(streams[0].slot, 99_902, "write", 999_010, 999_020)]
+
+
+def test_joining_forgets_no_use(streams, domain):
+    """Parts that the host knows nothing of stay apart, each with its own use."""
+    large = MemoryState(domain.engine, 1_000)
+    tokens = []
+    for start in range(0, 1_000, 2):
+        tokens.append(streams[0].issue((large, start, start + 2, "write"))[1])
+        read(streams[0], large, start, start + 1)
+    assert large.ranges == 1_000
+    tokens[250].join_host()
+    for start in range(0, 1_000, 2):
+        expected = "ok" if start <= 500 else "borrowed"
+        assert host(large, "read", start, start + 2) == expected
+    assert write(streams[1], large, 0, 500) == "ok"

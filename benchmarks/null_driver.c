@@ -1,0 +1,63 @@
+/* A libcuda.so.1 that does nothing, successfully: with it only the library's own work is left.
+ *
+ *   cc -O2 -shared -fPIC null_driver.c -o libnull.so
+ *   CUDADRV_DRIVER=./libnull.so python ...
+ *
+ * It has also `null_repeat`, which calls a Python function and lets valgrind's callgrind count only
+ * what happens inside. */
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if __has_include(<valgrind/callgrind.h>)
+#include <valgrind/callgrind.h>
+#else
+#define CALLGRIND_START_INSTRUMENTATION
+#define CALLGRIND_STOP_INSTRUMENTATION
+#endif
+
+static uintptr_t last = 0x10000;
+
+static int nothing(void) { return 0; }
+static int one(int *value) { return *value = 1, 0; }
+static int version(int *value) { return *value = 12080, 0; }
+static int context(uintptr_t *handle) { return *handle = 0x1000, 0; }
+static int handle(uintptr_t *made) { return *made = last += 0x1000, 0; }
+static int device(int *made) { return *made = 0, 0; }
+static int name(char *text) { return strcpy(text, "nothing"), 0; }
+static int host(void **made, size_t size) { return *made = calloc(1, size), 0; }
+static int host_free(void *memory) { return free(memory), 0; }
+
+int cuGetProcAddress_v2(const char *wanted, void **address, int abi, uint64_t flags, int *found) {
+    static const struct {
+        const char *name;
+        void *function;
+    } functions[] = {
+        {"cuDriverGetVersion", version}, {"cuDeviceGetCount", one},
+        {"cuDeviceGet", device},         {"cuDeviceGetName", name},
+        {"cuDeviceGetAttribute", one},   {"cuDevicePrimaryCtxRetain", context},
+        {"cuCtxGetCurrent", context},    {"cuStreamCreateWithPriority", handle},
+        {"cuEventCreate", handle},       {"cuMemAlloc", handle},
+        {"cuMemHostAlloc", host},        {"cuMemFreeHost", host_free},
+    };
+    (void)abi, (void)flags, (void)found;
+    *address = nothing;
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        if (strcmp(wanted, functions[i].name) == 0) {
+            *address = functions[i].function;
+        }
+    }
+    return 0;
+}
+
+extern void *PyObject_CallNoArgs(void *function);
+extern void Py_DecRef(void *object);
+
+void null_repeat(void *function, int count) {
+    CALLGRIND_START_INSTRUMENTATION;
+    while (count-- > 0) {
+        Py_DecRef(PyObject_CallNoArgs(function));
+    }
+    CALLGRIND_STOP_INSTRUMENTATION;
+}

@@ -1,0 +1,183 @@
+"""Does a program need ever more memory if it never synchronizes? It should not.
+
+    python benchmarks/unsynchronized.py [--steps N] [PROGRAM ...]
+
+Each program orders its work by events alone, for ever. Printed: microseconds of a step, what the
+process grew by in the later four fifths of the steps, and the most objects of the driver that were
+alive. On the software driver work is let run now and then, as it does on a device, because a queue
+of work that has not run is the driver's own state; the race detector is off.
+"""
+
+import argparse
+import gc
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import cudadrv as cu
+from cudadrv import testing
+
+WARM_UP = 5  # one in so many steps comes before the measurement
+ROOM = 64  # steps between two looks
+
+
+def events_recorded_again() -> Iterator[None]:
+    """Two streams hand a buffer back and forth."""
+    producer, consumer, buffer = cu.Stream(), cu.Stream(), cu.DeviceBuffer(64)
+    full, empty = cu.Event(), cu.Event()
+    while True:
+        buffer.fill_async(1, producer)
+        producer.record(full)
+        consumer.wait(full)
+        buffer.fill_async(2, consumer)
+        consumer.record(empty)
+        producer.wait(empty)
+        yield
+
+
+def streams_waiting_for_streams() -> Iterator[None]:
+    """The same, with a new event each time."""
+    producer, consumer, buffer = cu.Stream(), cu.Stream(), cu.DeviceBuffer(64)
+    while True:
+        buffer.fill_async(1, producer)
+        consumer.wait(producer)
+        buffer.fill_async(2, consumer)
+        producer.wait(consumer)
+        yield
+
+
+def ring_with_changing_cuts() -> Iterator[None]:
+    """Eight streams, each after the one before, and eight parts that never begin or end alike."""
+    streams, buffer = [cu.Stream() for _ in range(8)], cu.DeviceBuffer(4096)
+    while True:
+        for turn in range(8 * 997):
+            stream = streams[turn % 8]
+            stream.wait(streams[turn % 8 - 1])
+            start = turn % 8 * 512 + turn * 7 % 100
+            buffer[start : start + 300 + turn * 13 % 200].fill_async(0, stream)
+            yield
+
+
+def ever_new_parts() -> Iterator[None]:
+    """One stream, and a part of a large buffer that is another one each time."""
+    stream, buffer = cu.Stream(), cu.DeviceBuffer(1 << 20)
+    turn = 0
+    while True:
+        start = turn * 977 % (buffer.count - 5000)
+        buffer[start : start + 1 + turn * 31 % 5000].fill_async(0, stream)
+        turn += 1
+        yield
+
+
+def streams_opened_and_closed() -> Iterator[None]:
+    """With pending work, each after the one before; every other one is dropped, not closed."""
+    buffer, last = cu.DeviceBuffer(64), cu.Stream()
+    turn = 0
+    while True:
+        stream = cu.Stream()
+        stream.wait(last)
+        buffer.fill_async(0, stream)
+        if turn % 2:
+            last.close()
+        last = stream
+        turn += 1
+        yield
+
+
+def readers_on_new_streams() -> Iterator[None]:
+    """A buffer is read by one new stream after the other, and never written again."""
+    source = cu.DeviceBuffer.zeros(64)
+    targets = cu.DeviceBuffer(64 * 512).chunks(64)
+    while True:
+        for turn in range(len(targets)):
+            stream = cu.Stream()
+            with cu.ordering("wait"):  # the target's writer was another stream, long ago
+                targets[turn].copy_from_async(source, stream)
+            yield
+
+
+def buffers_dropped_while_busy() -> Iterator[None]:
+    """Of every kind, and the device is hardly ever idle."""
+    stream, owner = cu.Stream(), cu.DeviceBuffer(64)
+    makers: list[Callable[[], cu.Buffer]] = [
+        lambda: cu.DeviceBuffer(64),
+        lambda: cu.DeviceBuffer(64, stream=stream),
+        lambda: cu.LockedBuffer(64),
+        lambda: cu.UnifiedBuffer(64),
+        lambda: cu.DeviceBuffer.from_address(owner.address, 64, owner=owner),
+    ]
+    while True:
+        for make in makers:
+            make().fill_async(0, stream)
+            yield
+
+
+def snapshots_of_ordinary_memory() -> Iterator[None]:
+    """Each is taken into page-locked memory of the library's own."""
+    stream, buffer, data = cu.Stream(), cu.DeviceBuffer(64), bytes(64)
+    while True:
+        buffer.copy_from_async(data, stream)
+        yield
+
+
+PROGRAMS = {
+    program.__name__: program
+    for program in (
+        events_recorded_again,
+        streams_waiting_for_streams,
+        ring_with_changing_cuts,
+        ever_new_parts,
+        streams_opened_and_closed,
+        readers_on_new_streams,
+        buffers_dropped_while_busy,
+        snapshots_of_ordinary_memory,
+    )
+}
+
+
+def resident() -> int:
+    """Bytes of memory that the process has."""
+    gc.collect()
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def run(name: str, steps: int) -> tuple[float, int, Counter[str]]:
+    """Microseconds of a step, bytes that the process grew by, and the most objects alive."""
+    program = PROGRAMS[name]()
+    software = cu.driver_info().is_software
+    most: Counter[str] = Counter()
+    start = time.perf_counter()
+    before = 0
+    for step in range(steps):
+        next(program)
+        if software and step % ROOM == 0:
+            most |= Counter(testing.live_objects())
+            testing.drain()
+        if step == steps // WARM_UP:
+            before = resident()
+    seconds = time.perf_counter() - start
+    return seconds / steps * 1e6, resident() - before, most
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=1_000_000)
+    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=", ".join(PROGRAMS))
+    options = parser.parse_args()
+    os.environ.setdefault("CUDADRV_SOFTWARE", "schedule=eager,races=off")
+    for name in options.programs or PROGRAMS:
+        if name not in PROGRAMS:
+            sys.exit(f"there is no program {name!r}; there are {', '.join(PROGRAMS)}")
+        taken, grown, most = run(name, options.steps)
+        alive = ", ".join(f"{count} {kind}" for kind, count in most.items() if count)
+        print(f"{name:30}  {taken:7.1f} us  {grown / 1024:+9,.0f} KiB  {alive}", flush=True)
+        cu.Device(0).synchronize()
+        cu.reap()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Users of dead memory: who may still use it, and whether they are done.
+
+These questions are the library's own: nobody learns anything from the answers, no capture notices
+them, and they change nothing but when memory is released.
+"""
+
+from libc.stdlib cimport free, malloc
+
+from cudadrv._context cimport Context, enter_context, leave_context
+from cudadrv._driver cimport (
+    CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_STATUS_NONE,
+    CUDA_SUCCESS, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus, bind_driver, cudadrv_table,
+    cuStreamIsCapturing, cuStreamQuery, cuThreadExchangeStreamCaptureMode,
+)
+from cudadrv._event cimport Event, new_event
+from cudadrv._foreign cimport user_of_slot
+from cudadrv._ghost cimport this_thread
+from cudadrv._ownership cimport (
+    OWN_OPEN, engine, own_borrow, own_borrows, own_memory, own_snapshot, own_snapshot_drop,
+    own_snapshot_take, own_stream_known, pthread_mutex_trylock, pthread_mutex_unlock,
+)
+from cudadrv._stream cimport Stream
+from cudadrv._wait cimport query_event
+
+from cudadrv._errors import ContextLostError, OwnershipError
+
+bind_driver(&cudadrv_table)
+
+
+cdef bint is_unused(own_memory *state) noexcept:
+    """Whether the host knows that no work uses the memory."""
+    return state is NULL or own_borrows(engine, state, 0, state.nbytes, NULL, 0) == 0
+
+
+cdef set _slots(own_memory *state):
+    """The slots of the streams that may use the memory; without a state it has no users."""
+    cdef unsigned int i
+    cdef unsigned int count
+    cdef own_borrow *borrows
+    if is_unused(state):
+        return set()
+    count = own_borrows(engine, state, 0, state.nbytes, NULL, 0)
+    borrows = <own_borrow *>malloc((count + 1) * sizeof(own_borrow))
+    if borrows is NULL:
+        raise MemoryError()
+    # Meanwhile others may have come to know that some are over.
+    count = min(count, own_borrows(engine, state, 0, state.nbytes, borrows, count))
+    slots = set()
+    for i in range(count):
+        slots.add(borrows[i].epoch.slot)
+    free(borrows)
+    return slots
+
+
+cdef list users_of(own_memory *state):
+    """What to wait for before the memory can go; None is what this thread cannot wait for."""
+    cdef unsigned int slot
+    works = []
+    for slot in _slots(state):
+        user = user_of_slot(slot)
+        works.append(_end_of(user) if isinstance(user, Stream) else user)
+    return works if not is_unused(state) else []
+
+
+cdef Event _end_of(Stream stream):
+    """An event after the stream's work so far, or None.
+
+    Recording it changes nothing that the engine knows: when memory dies must not change an answer.
+    """
+    cdef own_snapshot now
+    own_snapshot_take(engine, stream.order, &now)
+    try:
+        return stream.record_event(new_event(stream.context, CU_EVENT_DISABLE_TIMING), &now)
+    except (ValueError, OwnershipError, ContextLostError):
+        return None  # of another thread, capturing, or gone
+    finally:
+        own_snapshot_drop(engine, &now)
+
+
+cdef bint users_are_idle(own_memory *state) except -1:
+    """Whether all work that may use the memory is complete. Changes what nobody knows."""
+    for slot in _slots(state):
+        user = user_of_slot(slot)
+        if user is None or not (
+                _stream_is_idle(user) if isinstance(user, Stream) else is_complete(user)):
+            return False
+    return True
+
+
+cdef bint is_complete(Event event) noexcept:
+    """Ask the driver for the library itself: no capture and no clock notices."""
+    cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
+    cdef CUresult status
+    with nogil:
+        cuThreadExchangeStreamCaptureMode(&mode)
+        status = query_event(event.context.raw, event.raw)
+        cuThreadExchangeStreamCaptureMode(&mode)
+    return status == CUDA_SUCCESS
+
+
+cdef bint is_idle(Context context) except -1:
+    """Whether all known work of a context is complete. Changes what nobody knows."""
+    cdef Stream stream
+    cdef Event ghost
+    for stream in list(context.streams):
+        if not _stream_is_idle(stream):
+            return False
+    for ghost in list(context.ghosts):
+        if not is_complete(ghost):
+            return False
+    return True
+
+
+cdef bint _stream_is_idle(Stream stream) except -1:
+    """Whether its work is complete; of another thread's default stream: not known."""
+    cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
+    # Somebody's capture, of any stream, must not see our question.
+    cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
+    cdef bint pushed = False
+    cdef bint idle = False
+    if stream.thread and stream.thread != this_thread():
+        return own_stream_known(engine, stream.order)
+    with nogil:
+        if pthread_mutex_trylock(stream.order.issue) == 0:
+            if stream.order.state != OWN_OPEN:
+                idle = True
+            elif enter_context(stream.context.raw, &pushed) == CUDA_SUCCESS:
+                cuThreadExchangeStreamCaptureMode(&mode)
+                idle = cuStreamIsCapturing(stream.raw, &capture) == CUDA_SUCCESS \
+                    and capture == CU_STREAM_CAPTURE_STATUS_NONE \
+                    and cuStreamQuery(stream.raw) == CUDA_SUCCESS
+                cuThreadExchangeStreamCaptureMode(&mode)
+                leave_context(pushed)
+            pthread_mutex_unlock(stream.order.issue)
+    return idle

@@ -1,0 +1,90 @@
+"""In steady state an operation costs one driver call and no event, and leaves nothing behind."""
+
+import ctypes
+import sys
+
+import pytest
+
+import cudadrv as cu
+
+CALLS = 10_000
+
+
+class Mallinfo2(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    ]
+
+
+def allocated() -> int:
+    """Bytes that C code has from malloc, as far as the C library tells."""
+    mallinfo2 = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if mallinfo2 is None:
+        return 0
+    mallinfo2.restype = Mallinfo2
+    return mallinfo2().uordblks
+
+
+@pytest.fixture
+def copy(stream):
+    source, target = cu.LockedBuffer.zeros(64), cu.DeviceBuffer(64)
+
+    def copy():
+        target.copy_from_async(source, stream)
+
+    copy()
+    return copy
+
+
+@pytest.mark.cuda_software
+def test_one_driver_call_and_no_event(copy, stream):
+    from cudadrv import testing
+
+    names = ("cuMemcpyHtoDAsync_v2", "cuCtxGetCurrent")
+    everything = testing.calls()
+    before = [testing.calls(name) for name in names]
+    for _ in range(100):
+        copy()
+    after = [testing.calls(name) for name in names]
+    assert [now - then for now, then in zip(after, before, strict=True)] == [100, 100]
+    assert testing.calls() - everything == 200
+
+
+@pytest.mark.cuda_software
+def test_synchronizing_costs_as_many_driver_calls_after_any_number_of_operations(copy, stream):
+    from cudadrv import testing
+
+    counts = []
+    for number in (1, 3000):
+        for _ in range(number):
+            copy()
+        testing.drain()
+        before = testing.calls()
+        stream.synchronize()
+        counts.append(testing.calls() - before)
+    assert counts[1] <= counts[0]
+
+
+@pytest.mark.cuda_software
+@pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)  # the others run threads
+def test_nothing_is_left(copy, stream, cuda_schedule):
+    """Neither Python objects nor memory, though nobody synchronizes."""
+    from cudadrv import testing
+
+    def many():
+        for turn in range(CALLS):
+            copy()
+            if turn % 100 == 0:
+                testing.drain()
+        testing.drain()
+
+    with testing.configured("races=off"):
+        many()
+        blocks, memory = sys.getallocatedblocks(), allocated()
+        many()
+        assert sys.getallocatedblocks() - blocks < 100
+        assert allocated() - memory < CALLS
