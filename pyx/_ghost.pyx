@@ -46,6 +46,7 @@ cdef struct orphan:
     own_stream *order
     bint ours
     PyObject *context
+    PyObject *owner     # without it a foreign stream could be destroyed before it is buried
     orphan *next
 
 cdef orphan *_orphans = NULL
@@ -57,7 +58,8 @@ cdef unsigned long this_thread() noexcept nogil:
 
 
 cdef void drop_stream(
-    Context context, CUstream handle, own_stream *order, bint ours, unsigned long thread
+    Context context, CUstream handle, own_stream *order, bint ours, object owner,
+    unsigned long thread
 ) noexcept:
     """A stream dies: destroy it if that cannot block, else leave it to `bury_orphans`."""
     cdef CUresult status = CUDA_SUCCESS
@@ -72,7 +74,9 @@ cdef void drop_stream(
         node = <orphan *>malloc(sizeof(orphan))
         if node is not NULL:  # else the handle leaks, and its work stays unknown: still sound
             Py_INCREF(context)
-            node[0] = orphan(handle, order, ours, <PyObject *>context, _orphans)
+            Py_INCREF(owner)
+            node[0] = orphan(
+                handle, order, ours, <PyObject *>context, <PyObject *>owner, _orphans)
             _orphans = node
         return
     if order.state == OWN_OPEN and ours and not context.lost and not cudadrv_table.forked:
@@ -115,6 +119,7 @@ cdef int bury_orphans() except -1:
         context = <Context>node.context
         if _bury_orphan(context, node):
             _forget(node.order)
+            Py_DECREF(<object>node.owner)
             Py_DECREF(context)
             free(node)
         else:

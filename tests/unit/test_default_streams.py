@@ -178,6 +178,29 @@ def test_the_owner_lives_as_long_as_the_stream(library):
     library.destroy(handle)
 
 
+def test_the_owner_lives_as_long_as_the_work_of_a_stream_that_died(library, gate):
+    """The stream's last event is recorded later, on its handle: it must still be there."""
+
+    class Owner:
+        def __init__(self):
+            self.handle = library.stream()
+
+        def __del__(self):
+            destroyed.append(library.destroy(self.handle))
+
+    destroyed = []
+    owner, buffer = Owner(), cu.LockedBuffer.zeros(16)
+    stream = cu.Stream.from_handle(owner.handle, owner)
+    gate.hold(stream)
+    buffer.fill_async(1, stream)
+    del owner, stream
+    assert not destroyed
+    gate.open()
+    cu.reap()
+    assert destroyed
+    buffer.device.synchronize()
+
+
 def test_a_handle_that_was_used_again_is_another_stream(library):
     """Drivers reuse handles; some at once."""
     first = library.stream()
