@@ -40,6 +40,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--show", type=int, default=1, help="disagreements to print")
+    parser.add_argument("--stop", action="store_true", help="at the first disagreement")
     parser.add_argument("--policy", choices=[*POLICIES, "all"], default="all")
     parser.add_argument("--schedule", choices=[*SCHEDULES, "all"], default="all")
     options = parser.parse_args()
@@ -60,6 +61,8 @@ def main():
             calls, found = LONGEST, {}
             if disagreements <= options.show:
                 print(error, end="\n\n", flush=True)
+            if options.stop:
+                break
         operations += calls
         answers.update(found)
     seconds = time.perf_counter() - begin

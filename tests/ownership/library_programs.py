@@ -12,7 +12,7 @@ POLICIES = {
     "unchecked": ("unchecked", "strict", "wait"),
 }
 # Streams that can be dropped with unfinished work: no other work depends on when they really end.
-FORGETTABLE = ("non_blocking",)
+FORGETTABLE = ("non_blocking", "foreign")
 
 
 class Program(Choices):
@@ -55,7 +55,6 @@ class Program(Choices):
             view.let_go()
         for things in (self.views, self.buffers, self.tokens, self.events, self.streams):
             things.clear()
-        self.session.end()
 
     # ---- notes and arguments ----
 
@@ -174,7 +173,7 @@ class Program(Choices):
             self.buffers.append(buffer)
 
     def allocate(self):
-        kind = self.random.choice(tuple(CLASSES))
+        kind = self.random.choice((*CLASSES, "device"))
         stream = None
         if kind == "device" and self.streams and self.chance(0.6):
             stream = self.pick_stream()
@@ -219,15 +218,28 @@ class Program(Choices):
         stream = self.pick_stream() if self.chance(given) else None
         self.note("close", self.buffers.index(buffer), self.at(stream, self.streams))
         self.session.close(buffer, stream)
-        if sum(not b.closed for b in self.buffers) < 3:
+        self.replace()
+
+    def replace(self):
+        while sum(not buffer.closed for buffer in self.buffers) < 3:
             self.allocate()
 
     def forget_buffer(self):
-        """Its memory outlives the work that uses it."""
-        if len(self.buffers) > 4:
-            at = self.random.randrange(len(self.buffers))
-            self.note("forget buffer", at)
-            del self.buffers[at]
+        """All that refers to its memory goes, which outlives the work that uses it."""
+        memory = self.pick(self.buffers).memory
+        kept = [buffer for buffer in self.buffers if buffer.memory is not memory]
+        if len(kept) > 1 and not any(view.buffer.memory is memory for view in self.views):
+            gone = [at for at, buffer in enumerate(self.buffers) if buffer not in kept]
+            self.note("forget buffers", *gone, "and their tokens")
+            self.buffers = kept
+            self.tokens = [
+                token
+                for token in self.tokens
+                if not any(buffer.memory is memory for buffer in token.buffers)
+            ]
+            if self.chance(0.3):
+                self.reap()
+            self.replace()
 
     def forget_token(self):
         if self.tokens:

@@ -7,7 +7,6 @@ import ctypes
 from collections import Counter
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
 
 import oracle as model
 from oracle import BORROWED, EVENT_CLOSED, EXPORTED, MEMORY_CLOSED, NOT_RECORDED, OK, STREAM_CLOSED
@@ -66,10 +65,11 @@ class Event:
 
 @dataclass(eq=False)
 class Token:
-    """`node` is None where there was nothing to do."""
+    """`node` is None where there was nothing to do. It keeps its buffers alive."""
 
     real: cu.Token
     node: model.Node | None
+    buffers: list
 
 
 class Session:
@@ -85,7 +85,6 @@ class Session:
         # Blocking calls without a stream use one of the library's own.
         self.internal = self.oracle.open_stream(self.domain, "non_blocking")
         self.defaults = {}  # the default streams, by kind
-        self.foreign = []  # handles to destroy in the end
         self.orderings = []  # open blocks, with their policies
         self.currents = []  # open `with stream` blocks, with their streams
         self.policy = None  # the context's
@@ -148,9 +147,8 @@ class Session:
         if kind == "per_thread":
             return cu.Stream.per_thread()
         if kind.startswith("foreign"):
-            handle = create_foreign(self.device, blocking=kind == "foreign_blocking")
-            self.foreign.append(handle)
-            return cu.Stream.from_handle(handle)
+            owner = Foreign(self.device, blocking=kind == "foreign_blocking")
+            return cu.Stream.from_handle(owner.handle, owner)
         return cu.Stream(blocking=kind == "blocking")
 
     def close_stream(self, stream):
@@ -294,30 +292,18 @@ class Session:
         if self.software:
             testing.forget_races()
 
-    def end(self):
-        """Give back what is not the library's. Nothing else refers to its streams any more."""
-        while self.foreign:
-            handle = self.foreign.pop()
-            cu.Stream.from_handle(handle).close()
-            destroy_foreign(self.device, handle)
 
+class Foreign:
+    """A stream that another library made. It ends with this object."""
 
-# ---- streams of another library ----
+    def __init__(self, device, blocking):
+        self.driver = ctypes.CDLL(cu.driver_info().path)
+        handle = ctypes.c_void_p()
+        with device:
+            status = self.driver.cuStreamCreate(ctypes.byref(handle), 0 if blocking else 1)
+        assert status == 0, f"cuStreamCreate: {status}"
+        self.handle = handle.value
 
-
-def create_foreign(device, blocking):
-    handle = ctypes.c_void_p()
-    with device:
-        status = driver_library().cuStreamCreate(ctypes.byref(handle), 0 if blocking else 1)
-    assert status == 0, f"cuStreamCreate: {status}"
-    return handle.value
-
-
-def destroy_foreign(device, handle):
-    with device:
-        status = driver_library().cuStreamDestroy_v2(ctypes.c_void_p(handle))
-    assert status == 0, f"cuStreamDestroy: {status}"
-
-
-def driver_library() -> Any:
-    return ctypes.CDLL(cu.driver_info().path)
+    def __del__(self):
+        status = self.driver.cuStreamDestroy_v2(ctypes.c_void_p(self.handle))
+        assert status == 0, f"cuStreamDestroy: {status}"

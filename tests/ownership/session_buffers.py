@@ -165,7 +165,8 @@ class BufferSession(Session):
     def _operate(self, what, stream, uses, blocking, call):
         """An operation of the GPU: whether it was accepted, and its token."""
         answer, on, something = self._judge(stream, uses, blocking)
-        result = self.call(what, answer, call, *(buffer for buffer, _ in uses))
+        buffers = [buffer for buffer, _ in uses]
+        result = self.call(what, answer, call, *buffers)
         if answer not in (OK, WAITED):
             return False, None
         node = None
@@ -174,7 +175,7 @@ class BufferSession(Session):
             node = self.oracle.issue(on, accesses, next(self.sites))
             if blocking:
                 self.oracle.synchronize(node)
-        return True, None if blocking else Token(result, node)
+        return True, None if blocking else Token(result, node, buffers)
 
     def copy(self, target, source, stream=None, blocking=False, inward=True):
         """Between buffers of the same number of bytes."""

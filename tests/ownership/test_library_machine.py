@@ -223,7 +223,6 @@ class Machine(RuleBasedStateMachine):
             self.bundles.clear()
             self.names_to_values.clear()
             self.all_buffers.clear()
-            self.session.end()
 
 
 @pytest.mark.cuda_allow("races")  # what passed "unchecked"
