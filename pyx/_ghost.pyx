@@ -18,7 +18,8 @@ from cudadrv._errors cimport refuse_if_forked, report, report_text
 from cudadrv._event cimport Event, new_event
 from cudadrv._ownership cimport (
     OWN_OPEN, engine, own_record, own_snapshot_known, own_stream, own_stream_close,
-    own_stream_known, own_stream_release, pthread_mutex_lock, pthread_mutex_unlock,
+    own_stream_drop, own_stream_known, own_stream_release, pthread_mutex_lock,
+    pthread_mutex_unlock,
 )
 
 bind_driver(&cudadrv_table)
@@ -71,6 +72,7 @@ cdef void drop_stream(
         if thread:
             _drop_per_thread(context, handle, order, thread)
             return
+        own_stream_drop(engine, order)
         node = <orphan *>malloc(sizeof(orphan))
         if node is not NULL:  # else the handle leaks, and its work stays unknown: still sound
             Py_INCREF(context)

@@ -120,6 +120,16 @@ def test_a_legacy_record_is_after_blocking_streams(driver):
     assert not buffer.borrowed
 
 
+def test_legacy_work_is_not_after_a_blocking_stream_that_died(driver):
+    """As if it were closed, whenever its handle really goes: that depends on timing."""
+    blocking, buffer = cu.Stream(blocking=True), cu.LockedBuffer.zeros(16)
+    buffer.fill_async(1, blocking)
+    del blocking
+    with pytest.raises(cu.BufferBorrowedError):
+        buffer.fill_async(2, cu.Stream.legacy())
+    buffer.device.synchronize()
+
+
 class OtherLibrary:
     """Makes and destroys streams of its own."""
 
