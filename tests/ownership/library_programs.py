@@ -11,8 +11,6 @@ POLICIES = {
     "wait": ("wait", "wait", "strict"),
     "unchecked": ("unchecked", "strict", "wait"),
 }
-# Streams that can be dropped with unfinished work: no other work depends on when they really end.
-FORGETTABLE = ("non_blocking", "foreign")
 
 
 class Program(Choices):
@@ -86,11 +84,17 @@ class Program(Choices):
         self.session.close_stream(stream)
 
     def forget_stream(self):
-        """Its work goes on; closed or of another library, or not ordered with a default stream."""
+        """It ends with its last reference, and its work goes on."""
         stream = self.pick(self.streams)
-        if len(self.streams) > 2 and (not stream.model.open or stream.kind in FORGETTABLE):
-            self.note("forget stream", self.streams.index(stream))
+        others = [token for token in self.tokens if token.real.stream is not stream.real]
+        buffers = [*self.buffers, *(buffer for token in others for buffer in token.buffers)]
+        used = stream in self.session.currents or stream.kind in self.session.defaults
+        used = used or any(buffer.memory.stream is stream for buffer in buffers)
+        if len(self.streams) > 2 and not used:
+            self.note("forget stream", self.streams.index(stream), "and its tokens")
             self.streams.remove(stream)
+            self.tokens = others
+            self.session.drop_stream(stream)
 
     def make_event(self):
         self.events.append(self.session.make_event())
@@ -363,7 +367,7 @@ WEIGHTS = {
     "close_event": 3,
     "open_stream": 3,
     "close_stream": 3,
-    "forget_stream": 1,
+    "forget_stream": 2,
     "change_policy": 4,
     "current_stream": 2,
     "allocate": 2,
