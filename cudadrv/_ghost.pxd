@@ -6,7 +6,8 @@ from cudadrv._event cimport Event
 from cudadrv._ownership cimport own_stream
 
 cdef void drop_stream(
-    Context context, CUstream handle, own_stream *order, bint ours, unsigned long thread
+    Context context, CUstream handle, own_stream *order, bint ours, object owner,
+    unsigned long thread
 ) noexcept
 cdef bint bury_stream(Context context, CUstream handle, own_stream *order, bint ours) except -1
 cdef int bury_orphans() except -1

@@ -123,6 +123,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
     own_stream *own_stream_open(own_engine *engine, own_domain *domain, int order)
     bint own_stream_known(own_engine *engine, const own_stream *stream)
     void own_stream_close(own_engine *engine, own_stream *stream)
+    void own_stream_drop(own_engine *engine, own_stream *stream)
     void own_stream_release(own_engine *engine, own_stream *stream)
     bint own_use(own_engine *engine, own_stream *stream)
     void own_snapshot_take(own_engine *engine, const own_stream *stream, own_snapshot *snapshot)

@@ -18,7 +18,8 @@ from cudadrv._errors cimport refuse_if_forked, report, report_text
 from cudadrv._event cimport Event, new_event
 from cudadrv._ownership cimport (
     OWN_OPEN, engine, own_record, own_snapshot_known, own_stream, own_stream_close,
-    own_stream_known, own_stream_release, pthread_mutex_lock, pthread_mutex_unlock,
+    own_stream_drop, own_stream_known, own_stream_release, pthread_mutex_lock,
+    pthread_mutex_unlock,
 )
 
 bind_driver(&cudadrv_table)
@@ -46,6 +47,7 @@ cdef struct orphan:
     own_stream *order
     bint ours
     PyObject *context
+    PyObject *owner     # without it a foreign stream could be destroyed before it is buried
     orphan *next
 
 cdef orphan *_orphans = NULL
@@ -57,7 +59,8 @@ cdef unsigned long this_thread() noexcept nogil:
 
 
 cdef void drop_stream(
-    Context context, CUstream handle, own_stream *order, bint ours, unsigned long thread
+    Context context, CUstream handle, own_stream *order, bint ours, object owner,
+    unsigned long thread
 ) noexcept:
     """A stream dies: destroy it if that cannot block, else leave it to `bury_orphans`."""
     cdef CUresult status = CUDA_SUCCESS
@@ -69,10 +72,13 @@ cdef void drop_stream(
         if thread:
             _drop_per_thread(context, handle, order, thread)
             return
+        own_stream_drop(engine, order)
         node = <orphan *>malloc(sizeof(orphan))
         if node is not NULL:  # else the handle leaks, and its work stays unknown: still sound
             Py_INCREF(context)
-            node[0] = orphan(handle, order, ours, <PyObject *>context, _orphans)
+            Py_INCREF(owner)
+            node[0] = orphan(
+                handle, order, ours, <PyObject *>context, <PyObject *>owner, _orphans)
             _orphans = node
         return
     if order.state == OWN_OPEN and ours and not context.lost and not cudadrv_table.forked:
@@ -115,6 +121,7 @@ cdef int bury_orphans() except -1:
         context = <Context>node.context
         if _bury_orphan(context, node):
             _forget(node.order)
+            Py_DECREF(<object>node.owner)
             Py_DECREF(context)
             free(node)
         else:

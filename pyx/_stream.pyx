@@ -120,7 +120,7 @@ cdef class Stream:
 
     def __dealloc__(self):
         if self.order is not NULL:
-            drop_stream(self.context, self.raw, self.order, self.ours, self.thread)
+            drop_stream(self.context, self.raw, self.order, self.ours, self.owner, self.thread)
 
     @property
     def device(self):

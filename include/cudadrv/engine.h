@@ -51,6 +51,7 @@ typedef struct own_stream {
     uint8_t order;
     uint8_t state;
     uint8_t orphaned; /* nobody refers to it: free it when it retires */
+    uint8_t dropped;  /* open for the driver only, until its last event can be recorded */
     struct own_stream *next;
     own_operation recent[OWN_RECENT];
 } own_stream;
@@ -236,6 +237,14 @@ static inline void own_stream_close(own_engine *engine, own_stream *stream) {
     if (own_known_(engine, stream->slot, stream->seq)) {
         own_retire_(engine, stream);
     }
+    own_unlock(engine);
+}
+
+/* The last reference to an open stream is gone, and it will be closed when that cannot block. When
+ * that is depends on timing, and what the default stream is ordered after must not. */
+static inline void own_stream_drop(own_engine *engine, own_stream *stream) {
+    own_lock(engine);
+    stream->dropped = 1;
     own_unlock(engine);
 }
 

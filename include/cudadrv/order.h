@@ -47,7 +47,8 @@ static inline int own_view_(const own_stream *stream, own_clock **view) {
         other = legacy;
     }
     while (other) {
-        if (other->order != OWN_NON_BLOCKING && other != stream && other->state == OWN_OPEN) {
+        if (other->order != OWN_NON_BLOCKING && other != stream && other->state == OWN_OPEN &&
+            !other->dropped) {
             own_snapshot news = {other->clock, other->settled, other->slot};
             own_clock *joined;
             int ok = own_clock_join(clock, &news, &joined);

@@ -18,6 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 NEEDED = ["include", "cudadrv/_ownership.pxd", "pyx/_ownership.pyx", "setup.py", "cuda_header.py"]
 NEEDED += ["pyproject.toml", "tests/ownership"]
+PLACES = ["include/cudadrv", "pyx"]
+DOES_NOT_APPLY = "does not apply"
 STANDS_FOR = "int stands_for = epoch->mode == OWN_WRITE || epochs[k].mode == epoch->mode;"
 WRITE = "epoch->mode == OWN_WRITE"
 
@@ -253,15 +255,20 @@ MUTATIONS = [
 ]
 
 
-def prepare(target):
-    """A tree with only the engine in it, built."""
-    for name in NEEDED:
+def copy_of(target, needed):
+    """A tree with these files and folders of the project."""
+    for name in needed:
         path = Path(target, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, path, ignore=shutil.ignore_patterns("__pycache__"))
         else:
-            shutil.copy(ROOT / name, path)
+            shutil.copy2(ROOT / name, path)
+
+
+def prepare(target):
+    """A tree with only the engine in it, built."""
+    copy_of(target, NEEDED)
     Path(target, "cudadrv", "__init__.py").touch()
     build(target)
 
@@ -296,39 +303,46 @@ def first_failure(tree, *names):
 def judge(tree):
     """What the example tests notice, and what the comparison with the oracle does."""
     examples = sorted(path.stem for path in Path(tree, "tests/ownership").glob("test_engine_*.py"))
-    return first_failure(tree, *examples), first_failure(tree, "test_referee", "test_exhaustive")
+    return {
+        "example": first_failure(tree, *examples),
+        "oracle": first_failure(tree, "test_referee", "test_exhaustive"),
+    }
 
 
-def try_mutation(base, name, file, old, new):
+def try_mutation(base, judge, file, old, new):
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder, "tree")
         shutil.copytree(base, tree)
-        header = tree / "include" / "cudadrv" / file
-        text = header.read_text(encoding="utf-8")
+        (path,) = (tree / place / file for place in PLACES if (tree / place / file).exists())
+        text = path.read_text(encoding="utf-8")
         if text.count(old) != 1:
-            return name, "does not apply", None
-        header.write_text(text.replace(old, new), encoding="utf-8")
+            return {DOES_NOT_APPLY: None}
+        path.write_text(text.replace(old, new), encoding="utf-8")
         later = time.time() + 2  # than the objects, whatever the file system's clock rounds to
-        os.utime(header, (later, later))
+        os.utime(path, (later, later))
         build(tree)
-        return name, *judge(tree)
+        return judge(tree)
 
 
-def main(names):
-    chosen = [mutation for mutation in MUTATIONS if not names or mutation[0] in names]
+def main(mutations, prepare, judge, names):
+    """Try those of the mutations that are named, or all; say who notices each."""
+    chosen = [mutation for mutation in mutations if not names or mutation[0] in names]
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder, "base")
         prepare(base)
-        if judge(base) != (None, None):
-            sys.exit(f"the tests fail without a mutation: {judge(base)}")
+        found = judge(base)
+        if any(found.values()):
+            sys.exit(f"the tests fail without a mutation: {found}")
         missed = 0
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            for name, example, oracle in pool.map(lambda m: try_mutation(base, *m), chosen):
-                missed += not (example or oracle) or example == "does not apply"
-                print(f"{name}\n    example: {example}\n    oracle:  {oracle}", flush=True)
+            results = pool.map(lambda mutation: try_mutation(base, judge, *mutation[1:]), chosen)
+            for (name, *_), found in zip(chosen, results, strict=True):
+                missed += not any(found.values())
+                print(name, *(f"    {who}: {what}" for who, what in found.items()), sep="\n")
+                sys.stdout.flush()
     print(f"{len(chosen)} mutations, {missed} not caught")
     return 1 if missed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(MUTATIONS, prepare, judge, sys.argv[1:]))

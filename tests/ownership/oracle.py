@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 OK, BORROWED, EXPORTED, MUST_WAIT = "ok", "borrowed", "exported", "must_wait"
 MEMORY_CLOSED, STREAM_CLOSED = "memory_closed", "stream_closed"
+EVENT_CLOSED, NOT_RECORDED = "event_closed", "not_recorded"
 NOBODY = frozenset()
 
 
@@ -49,12 +50,21 @@ class Stream:
 
 
 @dataclass(eq=False)
+class Event:
+    """What a record sets: a later one replaces it, and what was waited for stays as it was."""
+
+    snapshot: Node | None = None
+    open: bool = True
+
+
+@dataclass(eq=False)
 class Access:
-    node: Node
+    node: Node | None
     start: int
     stop: int
     mode: str
     site: int
+    stream: Stream | None = None
 
 
 @dataclass(eq=False)
@@ -94,6 +104,23 @@ def past(*nodes):
             seen.add(node)
             todo.extend(node.before)
     return seen
+
+
+def policies_of(policy, accesses):
+    return [policy] * len(accesses) if isinstance(policy, str) else policy
+
+
+def uses_of_byte(memory, byte):
+    """Its uses, but for those that a later one stands for: who waits for that, waits for them."""
+    uses = [use for use in memory.accesses if use.start <= byte < use.stop]
+    return [
+        use
+        for at, use in enumerate(uses)
+        if not any(
+            later.mode in ("write", use.mode) and use.node in past(later.node)
+            for later in uses[at + 1 :]
+        )
+    ]
 
 
 class Oracle:
@@ -137,17 +164,36 @@ class Oracle:
     def synchronize(self, snapshot):
         self.host = Node(self.host, snapshot)
 
+    def synchronize_domain(self, domain):
+        """The host waits for all streams of a context, closed ones too."""
+        self.host = Node(self.host, *(stream.last for stream in domain.streams))
+
     def close_stream(self, stream):
         """Orders nothing; what is unfinished stays in the memories' accesses."""
         stream.open = False
 
+    def judge_event(self, event):
+        """Whether it can be waited for."""
+        if not event.open:
+            return Answer(EVENT_CLOSED)
+        return YES if event.snapshot else Answer(NOT_RECORDED)
+
+    def known(self, node):
+        """Whether the host knows that this is complete."""
+        return node in past(self.host)
+
     # ---- operations ----
 
     def judge(self, stream, accesses, policy):
+        """`policy` is that of all accesses, or a sequence with one for each."""
         if not stream.open:
             return Answer(STREAM_CLOSED)
         known = past(*self.before(stream))
-        answers = [self._judge_access(known, *access, policy) for access in accesses]
+        policies = policies_of(policy, accesses)
+        answers = [
+            self._judge_access(known, *access, one)
+            for access, one in zip(accesses, policies, strict=True)
+        ]
         # What cannot be waited for is refused before anything is waited for.
         for answer in answers:
             if answer.answer not in (OK, MUST_WAIT):
@@ -182,6 +228,37 @@ class Oracle:
         )
         return Answer(MUST_WAIT if policy == "wait" else BORROWED, sites) if sites else YES
 
+    def judge_and_wait(self, stream, accesses, policy):
+        """As `judge`; what must be waited for has been waited for, if the answer is yes.
+
+        Each wait is for all work of the stream in the way. What cannot be waited for is found
+        before the first one.
+        """
+        while (answer := self.judge(stream, accesses, policy)).answer == MUST_WAIT:
+            known = past(*self.before(stream))
+            other = self._in_the_way(known, accesses, policies_of(policy, accesses))
+            self.wait(stream, self._work_of(other))
+        return answer
+
+    def _work_of(self, stream):
+        """What a wait for a stream waits for: of a closed one, the event that it left behind."""
+        return self.snapshot(stream, record=stream.open)
+
+    def _in_the_way(self, known, accesses, policies):
+        """The stream that is waited for first; that wait may cover others, or not.
+
+        The contract leaves the order open. This is the engine's: the last access first, its first
+        byte, the oldest use of that.
+        """
+        for (memory, start, stop, mode), policy in reversed(
+            list(zip(accesses, policies, strict=True))
+        ):
+            for byte in range(start, stop) if policy == "wait" else ():
+                for use in uses_of_byte(memory, byte):
+                    if conflict(use.mode, mode) and use.node not in known:
+                        return use.stream
+        raise AssertionError("nothing is in the way")
+
     def issue(self, stream, accesses, site):
         """An accepted operation; gives what its token stands for."""
         return self._borrow(stream, accesses, site, Node(*self.before(stream)))
@@ -199,7 +276,7 @@ class Oracle:
         stream.last_site = site
         for memory, start, stop, mode in accesses:
             if start < stop:
-                memory.accesses.append(Access(node, start, stop, mode, site))
+                memory.accesses.append(Access(node, start, stop, mode, site, stream))
         return node
 
     # ---- the host ----
@@ -213,16 +290,33 @@ class Oracle:
         access = Access(None, start, stop, mode, 0)
         answer = self._judge_order(past(self.host), memory, access, policy)
         if answer == YES and memory.managed and policy != "unchecked":
-            sites = frozenset(
-                stream.last_site
-                for domain in self.domains
-                if domain.host_excluded
-                for stream in domain.streams
-                if not self.stream_known(stream)
-            )
+            sites = frozenset(stream.last_site for stream in self._unfinished_where_excluded())
             if sites:
                 return Answer(MUST_WAIT if policy == "wait" else BORROWED, sites)
         return answer
+
+    def judge_export_and_wait(self, memory, start, stop, mode, policy):
+        """As `judge_export`; the host has then waited for what it must."""
+        request = (memory, start, stop, mode, policy)
+        while (answer := self.judge_export(*request)).answer == MUST_WAIT:
+            self.synchronize(self._work_of(self._in_the_way_of_host(memory, start, stop, mode)))
+        return answer
+
+    def _in_the_way_of_host(self, memory, start, stop, mode):
+        access = (memory, start, stop, mode)
+        if self._judge_order(past(self.host), memory, Access(None, *access[1:], 0), "wait") == YES:
+            return self._unfinished_where_excluded()[0]
+        return self._in_the_way(past(self.host), [access], ["wait"])
+
+    def _unfinished_where_excluded(self):
+        """The streams with unfinished work in contexts where that excludes the host."""
+        return [
+            stream
+            for domain in self.domains
+            if domain.host_excluded
+            for stream in domain.streams
+            if not self.stream_known(stream)
+        ]
 
     def export(self, memory, start, stop, mode, site):
         view = View(start, stop, mode, site)
@@ -231,6 +325,16 @@ class Oracle:
 
     def close_export(self, memory, view):
         memory.views.remove(view)
+
+    def close_memory_on(self, memory, stream, policy):
+        """Closing stream-ordered memory is a write on a stream, unchecked under no policy."""
+        whole = [(memory, 0, memory.nbytes, "write")]
+        policy = "wait" if policy == "wait" else "strict"
+        answer = self.judge_and_wait(stream, whole, policy).answer
+        if answer == OK:
+            self.issue(stream, whole, 0)
+            memory.closed = True
+        return answer
 
     def close_memory(self, memory):
         if memory.closed:

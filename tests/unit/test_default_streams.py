@@ -120,6 +120,16 @@ def test_a_legacy_record_is_after_blocking_streams(driver):
     assert not buffer.borrowed
 
 
+def test_legacy_work_is_not_after_a_blocking_stream_that_died(driver):
+    """As if it were closed, whenever its handle really goes: that depends on timing."""
+    blocking, buffer = cu.Stream(blocking=True), cu.LockedBuffer.zeros(16)
+    buffer.fill_async(1, blocking)
+    del blocking
+    with pytest.raises(cu.BufferBorrowedError):
+        buffer.fill_async(2, cu.Stream.legacy())
+    buffer.device.synchronize()
+
+
 class OtherLibrary:
     """Makes and destroys streams of its own."""
 
@@ -176,6 +186,29 @@ def test_the_owner_lives_as_long_as_the_stream(library):
     gc.collect()
     assert died.is_set()
     library.destroy(handle)
+
+
+def test_the_owner_lives_as_long_as_the_work_of_a_stream_that_died(library, gate):
+    """The stream's last event is recorded later, on its handle: it must still be there."""
+
+    class Owner:
+        def __init__(self):
+            self.handle = library.stream()
+
+        def __del__(self):
+            destroyed.append(library.destroy(self.handle))
+
+    destroyed = []
+    owner, buffer = Owner(), cu.LockedBuffer.zeros(16)
+    stream = cu.Stream.from_handle(owner.handle, owner)
+    gate.hold(stream)
+    buffer.fill_async(1, stream)
+    del owner, stream
+    assert not destroyed
+    gate.open()
+    cu.reap()
+    assert destroyed
+    buffer.device.synchronize()
 
 
 def test_a_handle_that_was_used_again_is_another_stream(library):

@@ -1,0 +1,84 @@
+"""Random programs through the public API, on the library and on the oracle, side by side.
+
+    python tests/ownership/library.py --operations 1000000 --seed 1 --policy wait --schedule lazy
+
+As referee.py does for the engine alone: many short programs rather than a long one. At each step
+the outcome must be the oracle's; every byte that the host sees must be what the program made of it;
+and on the software driver nothing that was accepted may be a race, whatever the schedule.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+
+from library_programs import LONGEST, POLICIES, Program
+from pair import Disagreement
+
+SCHEDULES = ("eager", "lazy", "random")
+
+
+def run(seed, policy="strict"):
+    """Runs one program; gives its number of calls and the answers, or raises Disagreement."""
+    program = Program(seed, policy)
+    steps = program.random.randint(10, LONGEST)
+    try:
+        program.run(steps)
+    except Disagreement as error:
+        lines = [f"{error}", f"program {seed!r}, policy {policy}:", *map(repr, program.log)]
+        raise Disagreement("\n  ".join(lines)) from None
+    finally:
+        program.end()
+    answers = program.session.answers
+    return answers.total(), answers
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--operations", type=int, default=100_000)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--show", type=int, default=1, help="disagreements to print")
+    parser.add_argument("--stop", action="store_true", help="at the first disagreement")
+    parser.add_argument("--policy", choices=[*POLICIES, "all"], default="all")
+    parser.add_argument("--schedule", choices=[*SCHEDULES, "all"], default="all")
+    options = parser.parse_args()
+    os.environ.setdefault("CUDADRV_DRIVER", "software")
+    policies = list(POLICIES) if options.policy == "all" else [options.policy]
+    schedules = SCHEDULES if options.schedule == "all" else [options.schedule]
+    operations = programs = disagreements = 0
+    answers = Counter()
+    begin = time.perf_counter()
+    while operations < options.operations and time.perf_counter() - begin < options.seconds:
+        choose_schedule(schedules[programs % len(schedules)], programs)
+        programs += 1
+        policy = policies[programs // len(schedules) % len(policies)]
+        try:
+            calls, found = run(f"{options.seed}.{programs}", policy)
+        except Disagreement as error:
+            disagreements += 1
+            calls, found = LONGEST, {}
+            if disagreements <= options.show:
+                print(error, end="\n\n", flush=True)
+            if options.stop:
+                break
+        operations += calls
+        answers.update(found)
+    seconds = time.perf_counter() - begin
+    print(f"{operations} operations in {programs} programs, {operations / seconds:.0f} per second")
+    print(", ".join(f"{answer}: {count}" for answer, count in sorted(answers.items())))
+    print(f"{disagreements} disagreements")
+    return 1 if disagreements else 0
+
+
+def choose_schedule(schedule, seed):
+    """On the software driver; a real one has its own."""
+    from cudadrv import driver_info, testing
+
+    if driver_info().is_software:
+        testing.configure(f"schedule={schedule},seed={seed}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

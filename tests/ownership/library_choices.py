@@ -1,0 +1,49 @@
+"""What random programs choose from, and how often they choose what cannot be used any more."""
+
+import random
+
+import numpy as np
+
+CUTS = (0, 2, 4, 8, 12, 16)
+ODD = (1, 3, 7, 13)
+NBYTES = CUTS[-1]
+DTYPES = ("u1", "u2", "u4", "u8")
+
+
+class Choices:
+    """The things that a program has, and its picks among them."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.streams, self.events, self.tokens = [], [], []
+        self.buffers, self.views = [], []
+
+    def chance(self, probability):
+        return self.random.random() < probability
+
+    def pick(self, things):
+        """One of them, more often a recent one, which is more likely still to matter."""
+        at = min(self.random.randrange(len(things)), self.random.randrange(len(things)))
+        return things[-1 - at]
+
+    def pick_usable(self, things, usable):
+        """One of them, seldom one that cannot be used any more; None of nothing."""
+        wanted = not self.chance(0.09)
+        found = [thing for thing in things if usable(thing) == wanted]
+        return self.pick(found or things) if things else None
+
+    def pick_buffer(self, on_host=False):
+        found = [buffer for buffer in self.buffers if buffer.on_host or not on_host]
+        return self.pick_usable(found, lambda buffer: not buffer.closed)
+
+    def pick_stream(self):
+        return self.pick_usable(self.streams, lambda stream: stream.model.open)
+
+    def pick_event(self):
+        return self.pick_usable(self.events, lambda event: event.model.open)
+
+    def at(self, thing, things):
+        return None if thing is None else things.index(thing)
+
+    def bytes(self, size):
+        return np.frombuffer(self.random.randbytes(size), "u1").copy()

@@ -1,0 +1,291 @@
+"""Breaks the library on purpose, one way at a time, and says what the random programs notice.
+
+    python tests/ownership/library_mutations.py [name ...]
+
+Each of MUTATIONS is (name, file under pyx, old text, new text). mutations.py does the engine.
+"""
+
+import os
+import subprocess
+import sys
+
+from mutations import ROOT, build, copy_of, main
+
+NEEDED = ["include", "cudadrv", "pyx", "softdriver", "setup.py", "cuda_header.py", "pyproject.toml"]
+NEEDED += ["tests/ownership"]
+OPERATIONS = 100_000
+SHARED = "2"  # the engine's number of the mode that conflicts with nothing
+
+MUTATIONS = [
+    # ---- what an operation borrows ----
+    (
+        "a part borrows from the beginning",
+        "_region.pyx",
+        "access.start = self.start\n",
+        "access.start = 0\n",
+    ),
+    (
+        "a part borrows a byte too few",
+        "_region.pyx",
+        "access.stop = self.start + self.nbytes\n",
+        "access.stop = self.start + self.nbytes - (1 if self.nbytes else 0)\n",
+    ),
+    (
+        "a part borrows a byte too many",
+        "_region.pyx",
+        "access.stop = self.start + self.nbytes\n",
+        "access.stop = min(self.start + self.nbytes + 1, self.memory.nbytes)\n",
+    ),
+    (
+        "a copy does not borrow its source",
+        "_copy.pyx",
+        "source.borrow(&accesses[1], OWN_READ)",
+        f"source.borrow(&accesses[1], {SHARED})",
+    ),
+    (
+        "a copy borrows its source as written",
+        "_copy.pyx",
+        "source.borrow(&accesses[1], OWN_READ)",
+        "source.borrow(&accesses[1], OWN_WRITE)",
+    ),
+    (
+        "a copy from an array does not borrow its target",
+        "_staging.pyx",
+        "OWN_WRITE if inward else OWN_READ",
+        f"{SHARED} if inward else OWN_READ",
+    ),
+    (
+        "a fill does not borrow",
+        "_fill.pyx",
+        "region.borrow(&access, OWN_WRITE)",
+        f"region.borrow(&access, {SHARED})",
+    ),
+    (
+        "allocating and freeing stream-ordered memory are no writes",
+        "_memory.pyx",
+        "access.mode = OWN_WRITE",
+        f"access.mode = {SHARED}",
+    ),
+    (
+        "overlapping parts can be copied",
+        "_copy.pyx",
+        "if target.memory is source.memory and target.start != source.start",
+        "if False and target.memory is source.memory and target.start != source.start",
+    ),
+    # ---- policies ----
+    (
+        "the context's policy comes before the buffer's",
+        "_policy.pyx",
+        "if buffer_policy is not None:",
+        "if buffer_policy is not None and context_policy is None:",
+    ),
+    (
+        "a block's policy stays when the block ends",
+        "_policy.pyx",
+        "        _current.set(current[1])\n        _blocks -= 1",
+        "        _current.set(current[1] or (self, None))",
+    ),
+    ("parts lose the policy", "_region.pyx", "region.policy = self.policy", "region.policy = None"),
+    (
+        "freeing stream-ordered memory may go unchecked",
+        "_memory.pyx",
+        "OWN_WAIT if policy == OWN_WAIT else OWN_STRICT",
+        "policy",
+    ),
+    # ---- waiting ----
+    (
+        "a token stands for all that its stream has by then",
+        "_token.pyx",
+        "self.stream.record_event(event, &self.snapshot)",
+        "self.stream.record_event(event)",
+    ),
+    (
+        "a token of a closed stream stands for all of it",
+        "_token.pyx",
+        "own_record_as(engine, &token.snapshot, &event.state)",
+        "own_record_as(engine, &ghost.state.snapshot, &event.state)",
+    ),
+    (
+        "every token is taken for complete",
+        "_token.pyx",
+        "        return own_known(engine, self.snapshot.slot, self.snapshot.seq)",
+        "        return True",
+    ),
+    (
+        "an event that was never recorded can be waited for",
+        "_event.pyx",
+        "if not self.state.recorded:",
+        "if False:",
+    ),
+    (
+        "a wait of a stream is not noted",
+        "_stream.pyx",
+        "and own_join(engine, self.order, &event.state.snapshot)",
+        "and True",
+    ),
+    (
+        "a stream that is done is not taken for done",
+        "_stream.pyx",
+        "if reason == 0:\n                own_join_host(engine, &snapshot)",
+        "if reason == 0:\n                pass",
+    ),
+    (
+        "synchronizing a stream covers nothing of others",
+        "_stream.pyx",
+        "own_snapshot_take(engine, self.order, &snapshot)\n",
+        "own_snapshot_take(engine, self.order, &snapshot)\n        snapshot.clock = NULL\n",
+    ),
+    (
+        "synchronizing a context tells the host nothing",
+        "_context.pyx",
+        "                self.check(status)\n            own_join_host(engine, &snapshot)",
+        "                self.check(status)",
+    ),
+    (
+        "a blocking copy does not wait",
+        "_copy.pyx",
+        "    token.wait()\n    return 0",
+        "    return 0",
+    ),
+    (
+        "closing a stream counts as waiting for it",
+        "_stream.pyx",
+        "        if not bury_stream(",
+        "        self.synchronize()\n        if not bury_stream(",
+    ),
+    (
+        "what a closed stream did cannot be waited for",
+        "_foreign.pyx",
+        "if ghost.state.snapshot.slot == slot and not is_finished(ghost):",
+        "if False:",
+    ),
+    # ---- default streams ----
+    (
+        "records and waits are no work for the legacy stream",
+        "_stream.pyx",
+        "noted = own_use(engine, self.order)\n",
+        "noted = True\n",
+    ),
+    (
+        "blocking streams are not",
+        "_stream.pyx",
+        "OWN_BLOCKING if blocking else OWN_NON_BLOCKING",
+        "OWN_NON_BLOCKING",
+    ),
+    (
+        "the thread's default stream is not a blocking one",
+        "_foreign.pyx",
+        "_wrap(context, CU_STREAM_PER_THREAD, OWN_BLOCKING)",
+        "_wrap(context, CU_STREAM_PER_THREAD, OWN_NON_BLOCKING)",
+    ),
+    (
+        "streams of others are all blocking ones",
+        "_foreign.pyx",
+        "OWN_NON_BLOCKING if flags & CU_STREAM_NON_BLOCKING else OWN_BLOCKING",
+        "OWN_BLOCKING",
+    ),
+    # ---- the host ----
+    (
+        "a host view is never released",
+        "_host_buffer.pyx",
+        "    own_export_close(engine, &exported.view)\n    free(exported)",
+        "    pass",
+    ),
+    (
+        "a view that may be written excludes writes only",
+        "_host_buffer.pyx",
+        '"read" if shared else "export"',
+        '"read"',
+    ),
+    (
+        "the host writes while the GPU reads",
+        "_host_buffer.pyx",
+        'OWN_READ if verb == "read" else OWN_WRITE',
+        "OWN_READ",
+    ),
+    (
+        "nobody looks for views that escape a block",
+        "_host_view.pyx",
+        "if kept or escaped:",
+        "if kept:",
+    ),
+    # ---- lifetime ----
+    (
+        "memory closes while it is borrowed",
+        "_memory.pyx",
+        "if answer == OWN_BORROWED and memory.context.lost:",
+        "if answer == OWN_BORROWED:",
+    ),
+    ("a part closes the whole", "_buffer.pyx", "        if self.part:", "        if False:"),
+    (
+        "what was moved still works",
+        "_region.pyx",
+        "        if self.moved:",
+        "        if False:",
+    ),
+    (
+        "memory that dies makes blocking copies wait",
+        "_release.pyx",
+        'return _own_stream(context, "freeing")',
+        'return _own_stream(context, "internal")',
+    ),
+    (
+        "reaping tells the host what is complete",
+        "_release.pyx",
+        "            _await_quietly(work)\n",
+        "            (<Event>work).synchronize()\n",
+    ),
+    # ---- bytes ----
+    (
+        "a stage is used again too early",
+        "_staging.pyx",
+        "if self.seq == 0 or own_known(engine, self.slot, self.seq):",
+        "if True:",
+    ),
+    (
+        "a fill of 8 bytes writes the lower half only",
+        "_fill.pyx",
+        "fill.target + 4, 8, high",
+        "fill.target, 8, low",
+    ),
+    (
+        "a copy out hands the bytes over before they are there",
+        "_staging.pyx",
+        "    stage.wait()\n    if not inward:",
+        "    if not inward:",
+    ),
+]
+
+
+def prepare(target):
+    copy_of(target, [*NEEDED, "build/cython", *map(relative, (ROOT / "build").glob("temp.*"))])
+    build(target)
+
+
+def relative(path):
+    return str(path.relative_to(ROOT))
+
+
+def judge(tree):
+    """What the random programs find first."""
+    command = [sys.executable, "-W", "ignore", "tests/ownership/library.py"]
+    try:
+        ran = subprocess.run(
+            [*command, f"--operations={OPERATIONS}", "--stop"],
+            cwd=tree,
+            env={**os.environ, "PYTHONPATH": str(tree), "CUDADRV_DRIVER": "software"},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=120,
+        )
+    except subprocess.TimeoutExpired:
+        return {"programs": "never end"}
+    if ran.returncode == 0:
+        return {"programs": None}
+    first = ran.stdout.partition("\n")[0] if ran.returncode == 1 and ran.stdout else ""
+    return {"programs": first or (ran.stderr.splitlines() or [f"status {ran.returncode}"])[-1]}
+
+
+if __name__ == "__main__":
+    sys.exit(main(MUTATIONS, prepare, judge, sys.argv[1:]))

@@ -1,0 +1,387 @@
+"""Random programs through the public API, for the library and the oracle side by side."""
+
+from library_choices import CUTS, DTYPES, NBYTES, ODD, Choices
+from session import ORDERS
+from session_buffers import CLASSES
+from session_host import WAYS, FullSession
+
+LONGEST = 80
+POLICIES = {
+    "strict": ("strict",),
+    "wait": ("wait", "wait", "strict"),
+    "unchecked": ("unchecked", "strict", "wait"),
+}
+
+
+class Program(Choices):
+    """One random program; `run` does its steps and remembers them, to be printed if they fail."""
+
+    def __init__(self, seed, policy="strict"):
+        super().__init__(seed)
+        self.session = FullSession()
+        self.policies = POLICIES[policy]
+        # Where work in flight excludes the host, the software driver counts pending records and
+        # waits, which the library does not: a host access would be the end of the process.
+        excluded = self.session.domain.host_excluded
+        self.memories = [kind for kind in CLASSES if not (excluded and kind == "unified")]
+        self.kinds = self.random.choice((("non_blocking",) * 3 + ("foreign",), tuple(ORDERS)))
+        self.log = []
+        self.weights = dict(self.choose_weights())
+
+    def choose_weights(self):
+        """A program does some kinds of steps often and others seldom, another one the reverse."""
+        for step, weight in WEIGHTS.items():
+            yield step, weight * self.random.choice((0.3, 1, 1, 2))
+
+    def run(self, steps):
+        for _ in range(self.random.randint(2, 3)):
+            self.open_stream()
+        for _ in range(self.random.randint(2, 3)):
+            self.allocate()
+        if self.policies != ("strict",):
+            self.change_policy()
+        chosen = self.random.choices(list(self.weights), list(self.weights.values()), k=steps)
+        for step in chosen:
+            getattr(self, step)()
+            if self.buffers and self.random.random() < 0.1:
+                self.session.compare_borrows(self.pick(self.buffers))
+        self.note("end")
+        self.session.finish(self.buffers, self.views)
+
+    def end(self):
+        """Let go of everything, also after a disagreement."""
+        self.session.end_work()
+        for view in self.views:
+            view.let_go()
+        for things in (self.views, self.buffers, self.tokens, self.events, self.streams):
+            things.clear()
+
+    # ---- notes and arguments ----
+
+    def note(self, *what):
+        self.log.append(what)
+
+    def keep(self, token):
+        if token is not None and self.chance(0.5):
+            self.tokens.append(token)
+            self.note("  keep its token")
+
+    def maybe_stream(self, blocking):
+        """A stream argument; without one the call uses the current stream, or none."""
+        left_out = 0.4 if blocking else 0.5 if self.session.currents else 0.05
+        return None if self.chance(left_out) else self.pick_stream()
+
+    # ---- streams and events ----
+
+    def open_stream(self):
+        kind = self.random.choice(self.kinds)
+        stream = self.session.open_stream(kind)
+        if stream not in self.streams:
+            self.streams.append(stream)
+        self.note("stream", self.streams.index(stream), kind)
+
+    def close_stream(self):
+        stream = self.pick(self.streams)
+        self.note("close stream", self.streams.index(stream))
+        self.session.close_stream(stream)
+
+    def forget_stream(self):
+        """It ends with its last reference, and its work goes on."""
+        stream = self.pick(self.streams)
+        others = [token for token in self.tokens if token.real.stream is not stream.real]
+        buffers = [*self.buffers, *(buffer for token in others for buffer in token.buffers)]
+        used = stream in self.session.currents or stream.kind in self.session.defaults
+        used = used or any(buffer.memory.stream is stream for buffer in buffers)
+        if len(self.streams) > 2 and not used:
+            self.note("forget stream", self.streams.index(stream), "and its tokens")
+            self.streams.remove(stream)
+            self.tokens = others
+            self.session.drop_stream(stream)
+
+    def make_event(self):
+        self.events.append(self.session.make_event())
+        self.note("event", len(self.events) - 1)
+
+    def record(self):
+        stream = self.pick_stream()
+        event = self.pick_event() if self.chance(0.5) else None
+        self.note("record", self.streams.index(stream), self.at(event, self.events))
+        made = self.session.record(stream, event)
+        if made is not None and made is not event:
+            self.events.append(made)
+
+    def close_event(self):
+        if self.events:
+            event = self.pick_event()
+            self.note("close event", self.events.index(event))
+            self.session.close_event(event)
+
+    def wait(self):
+        stream, other = self.pick_stream(), self.pick_stream()
+        ways = [(self.streams, other, self.session.wait_for_stream)]
+        if self.events:
+            ways += [(self.events, self.pick_event(), self.session.wait_for_event)] * 3
+        if self.tokens:
+            ways += [(self.tokens, self.pick(self.tokens), self.session.wait_for_token)] * 2
+        things, thing, step = self.random.choice(ways)
+        self.note("stream", self.streams.index(stream), step.__name__, things.index(thing))
+        step(stream, thing)
+
+    def on_host(self, verb):
+        """Wait for, or ask, a stream, an event or a token."""
+        things, kind = self.random.choice(
+            [(self.streams, "stream"), (self.events, "event"), (self.tokens, "token")]
+        )
+        if things:
+            thing = self.pick_event() if kind == "event" else self.pick(things)
+            self.note(verb, kind, things.index(thing))
+            getattr(self.session, f"{verb}_{kind}")(thing)
+
+    def synchronize(self):
+        self.on_host("synchronize")
+
+    def ask(self):
+        self.on_host("ask")
+
+    def synchronize_context(self):
+        self.note("synchronize context")
+        self.session.synchronize_context()
+
+    # ---- policies and blocks ----
+
+    def change_policy(self):
+        policy = self.random.choice((*self.policies, None))
+        where = self.random.choice(("context", "buffer", "block", "block"))
+        self.note("policy of", where, policy)
+        if where == "context":
+            self.session.set_context_policy(policy)
+        elif where == "buffer" and self.buffers:
+            self.session.set_policy(self.pick(self.buffers), policy)
+        elif where == "block" and self.session.orderings:
+            self.session.leave_ordering()
+        elif where == "block" and policy is not None:
+            self.session.enter_ordering(policy)
+
+    def current_stream(self):
+        if self.session.currents:
+            self.note("leave current stream")
+            self.session.leave_stream()
+        else:
+            stream = self.pick_stream()
+            self.note("enter stream", self.streams.index(stream))
+            self.session.enter_stream(stream)
+
+    # ---- buffers ----
+
+    def add(self, buffer, *what):
+        self.note("buffer", *what, len(self.buffers) if buffer is not None else "refused")
+        if buffer is not None:
+            self.buffers.append(buffer)
+
+    def allocate(self):
+        kind = self.random.choice((*self.memories, "device"))
+        stream = None
+        if kind == "device" and self.streams and self.chance(0.6):
+            stream = self.pick_stream()
+        size = 0 if self.chance(0.02) else NBYTES
+        made = self.session.allocate(kind, size, stream)
+        self.add(made, kind, size, self.at(stream, self.streams))
+
+    def cut(self, buffer, size=None):
+        """A part of a buffer, of a number of bytes if one is given."""
+        step = buffer.real.itemsize
+        cuts = [cut for cut in (*CUTS, *ODD) if cut <= buffer.nbytes and cut % step == 0]
+        if size is None:
+            start, stop = sorted(self.random.choices(cuts, k=2))
+        else:
+            starts = [cut for cut in cuts if cut + size <= buffer.nbytes]
+            start = self.random.choice(starts)
+            stop = start + size
+        how = self.random.choice(("slice", "split", "chunks"))
+        return self.session.part(buffer, start, stop, how), (start, stop, how)
+
+    def part(self):
+        buffer = self.pick_buffer()
+        made, what = self.cut(buffer)
+        self.add(made, "part of", self.buffers.index(buffer), *what)
+
+    def view_as(self):
+        buffer = self.pick_buffer()
+        fitting = [d for d in DTYPES if (buffer.start | buffer.nbytes) % int(d[1]) == 0]
+        dtype = self.random.choice(fitting)
+        made = self.session.view_as(buffer, dtype)
+        self.add(made, "view of", self.buffers.index(buffer), dtype)
+
+    def take(self):
+        buffer = self.pick_buffer()
+        made = self.session.take(buffer)
+        self.add(made, "taken from", self.buffers.index(buffer))
+
+    def close_buffer(self):
+        wholes = [b for b in self.buffers if not b.part and not b.closed]
+        buffer = self.pick(wholes) if wholes and self.chance(0.8) else self.pick_buffer()
+        given = 0.5 if buffer.memory.stream else 0.05
+        stream = self.pick_stream() if self.chance(given) else None
+        self.note("close", self.buffers.index(buffer), self.at(stream, self.streams))
+        self.session.close(buffer, stream)
+        self.replace()
+
+    def replace(self):
+        while sum(not buffer.closed for buffer in self.buffers) < 3:
+            self.allocate()
+
+    def forget_buffer(self):
+        """All that refers to its memory goes, which outlives the work that uses it."""
+        memory = self.pick(self.buffers).memory
+        kept = [buffer for buffer in self.buffers if buffer.memory is not memory]
+        if len(kept) > 1 and not any(view.buffer.memory is memory for view in self.views):
+            gone = [at for at, buffer in enumerate(self.buffers) if buffer not in kept]
+            self.note("forget buffers", *gone, "and their tokens")
+            self.buffers = kept
+            self.tokens = [
+                token
+                for token in self.tokens
+                if not any(buffer.memory is memory for buffer in token.buffers)
+            ]
+            if self.chance(0.3):
+                self.reap()
+            self.replace()
+
+    def forget_token(self):
+        if self.tokens:
+            self.note("forget token", len(self.tokens) - 1)
+            self.tokens.pop()
+
+    def reap(self):
+        self.note("reap")
+        self.session.reap()
+
+    # ---- operations ----
+
+    def copy(self):
+        target, source = self.pick_buffer(), self.pick_buffer()
+        told = self.buffers.index(target), self.buffers.index(source)
+        if target.nbytes <= source.nbytes:
+            source, cut = self.like(source, target)
+        else:
+            target, cut = self.like(target, source)
+        if source is None or target is None:
+            return
+        blocking = self.chance(0.2)
+        stream, inward = self.maybe_stream(blocking), self.chance(0.5)
+        self.note("copy", *told, cut, "blocking" * blocking, self.at(stream, self.streams))
+        self.keep(self.session.copy(target, source, stream, blocking, inward))
+
+    def like(self, buffer, other):
+        """Of a buffer, as many items of the same dtype as another one has, or None."""
+        dtype = other.real.dtype
+        if buffer.closed or other.closed:
+            return buffer, None
+        if (buffer.start | buffer.nbytes) % dtype.itemsize:
+            return None, None
+        if buffer.real.dtype != dtype:
+            buffer = self.session.view_as(buffer, dtype)
+        if buffer.nbytes != other.nbytes:
+            return self.cut(buffer, other.nbytes)
+        return buffer, None
+
+    def fill(self):
+        buffer, blocking, value = self.pick_buffer(), self.chance(0.15), self.random.randrange(256)
+        stream = self.maybe_stream(blocking)
+        told = self.buffers.index(buffer), self.at(stream, self.streams)
+        self.note("fill", *told, value, "blocking" * blocking)
+        self.keep(self.session.fill(buffer, value, stream, blocking))
+
+    def copy_in(self):
+        buffer, blocking = self.pick_buffer(), self.chance(0.4)
+        stream = self.maybe_stream(blocking)
+        told = self.buffers.index(buffer), self.at(stream, self.streams)
+        self.note("copy from array", *told, "blocking" * blocking)
+        array = self.bytes(buffer.nbytes)
+        self.keep(self.session.copy_in(buffer, array, stream, blocking))
+
+    def copy_out(self):
+        buffer, stream = self.pick_buffer(), self.maybe_stream(True)
+        told = self.buffers.index(buffer), self.at(stream, self.streams)
+        self.note("copy to array", *told)
+        self.session.copy_out(buffer, stream)
+
+    # ---- the host ----
+
+    def access(self):
+        """An item, a slice or all of it."""
+        buffer = self.pick_buffer(on_host=True)
+        if buffer is None:
+            return
+        at, how = self.buffers.index(buffer), self.random.choice(("item", "slice", "numpy"))
+        write = self.chance(0.5)
+        self.note("host", at, how, "write" * write)
+        if how == "item" and buffer.nbytes:
+            index = self.random.randrange(buffer.real.count)
+            if write:
+                self.session.set_item(buffer, index, self.bytes(NBYTES))
+            else:
+                self.session.get_item(buffer, index)
+        elif write:
+            self.session.set_slice(buffer, self.bytes(buffer.nbytes))
+        else:
+            self.session.to_numpy(buffer)
+
+    def open_view(self):
+        buffer = self.pick_buffer(on_host=True)
+        if buffer is None:
+            return
+        way = self.random.choice(tuple(WAYS))
+        self.note("view", self.buffers.index(buffer), way)
+        view = self.session.open_view(buffer, way)
+        if view is not None:
+            self.views.append(view)
+
+    def use_view(self):
+        live = [view for view in self.views if view.array is not None]
+        if live:
+            view = self.pick(live)
+            self.note("use view", self.views.index(view))
+            self.session.use_view(view, self.bytes(view.buffer.nbytes))
+            if self.chance(0.3):
+                self.note("  and keep a part of it")
+                self.session.keep_view(view)
+
+    def close_view(self):
+        if self.views:
+            at = self.random.randrange(len(self.views))
+            self.note("close view", at)
+            if self.session.close_view(self.views[at]):
+                del self.views[at]
+
+
+WEIGHTS = {
+    "copy": 24,
+    "fill": 14,
+    "copy_in": 6,
+    "copy_out": 5,
+    "record": 8,
+    "wait": 14,
+    "synchronize": 7,
+    "ask": 6,
+    "synchronize_context": 0.5,
+    "make_event": 5,
+    "close_event": 3,
+    "open_stream": 3,
+    "close_stream": 3,
+    "forget_stream": 2,
+    "change_policy": 4,
+    "current_stream": 2,
+    "allocate": 2,
+    "part": 5,
+    "view_as": 3,
+    "take": 2,
+    "close_buffer": 6,
+    "forget_buffer": 3,
+    "forget_token": 4,
+    "reap": 0.5,
+    "access": 10,
+    "open_view": 8,
+    "use_view": 5,
+    "close_view": 5,
+}

@@ -1,0 +1,327 @@
+"""Runs a program on the library and on the oracle at once, and compares every outcome.
+
+Here are streams, events, tokens and policies; session_buffers.py has the buffers.
+"""
+
+import ctypes
+import weakref
+from collections import Counter
+from dataclasses import dataclass
+from itertools import count
+
+import oracle as model
+from oracle import BORROWED, EVENT_CLOSED, EXPORTED, MEMORY_CLOSED, NOT_RECORDED, OK, STREAM_CLOSED
+from pair import Disagreement
+
+import cudadrv as cu
+from cudadrv import testing
+
+OVERLAP, IS_PART, NO_STREAM = "overlap", "is_part", "no_stream"
+DEFAULT_STREAM, NOT_ORDERED = "default_stream", "not_stream_ordered"
+WAITED = "waited"  # accepted, after waits that a policy inserted
+
+# What is raised for a refusal: this class, no subclass of it, and these words in its text.
+RAISED = {
+    BORROWED: (cu.BufferBorrowedError, "cannot "),
+    EXPORTED: (cu.BufferExportedError, ""),
+    MEMORY_CLOSED: (cu.BufferClosedError, ""),
+    NOT_RECORDED: (cu.EventNotRecordedError, "never recorded"),
+    EVENT_CLOSED: (ValueError, "the event "),
+    STREAM_CLOSED: (ValueError, " is closed"),
+    OVERLAP: (ValueError, "overlap"),
+    IS_PART: (ValueError, "only the whole"),
+    DEFAULT_STREAM: (ValueError, "default stream"),
+    NOT_ORDERED: (ValueError, "not stream-ordered"),
+    NO_STREAM: (TypeError, "needs a stream"),
+}
+# The driver calls by which work and waits reach a stream: a refusal makes none of them.
+QUEUEING = (
+    *("cuMemcpyAsync", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2"),
+    *("cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async", "cuMemsetD2D32Async"),
+    *("cuEventRecord", "cuStreamWaitEvent", "cuMemAllocAsync", "cuMemFreeAsync"),
+)
+# Whether a wait alone, for an event that is complete already, is work of a default stream that
+# orders others, as the library and the oracle take it. The software driver forgets such a wait at
+# once, then lets blocking streams pass, and no GPU has been asked. Until that is settled, programs
+# record an event after a wait of such a stream, which is work beyond doubt.
+WAITS_ARE_WORK = False
+# Of the oracle's kinds of streams, the one that each of the library's is.
+ORDERS = {
+    "non_blocking": "non_blocking",
+    "blocking": "blocking",
+    "legacy": "legacy",
+    "per_thread": "blocking",
+    "foreign": "non_blocking",
+    "foreign_blocking": "blocking",
+}
+
+
+@dataclass(eq=False)
+class Stream:
+    real: cu.Stream | None  # None when it was dropped
+    model: model.Stream
+    kind: str
+
+
+@dataclass(eq=False)
+class Event:
+    real: cu.Event
+    model: model.Event
+
+
+@dataclass(eq=False)
+class Token:
+    """`node` is None where there was nothing to do. It keeps its buffers alive."""
+
+    real: cu.Token
+    node: model.Node | None
+    buffers: list
+
+
+class Session:
+    """Each method is one step of a program, and gives what was made, or None if it was refused."""
+
+    def __init__(self):
+        self.device = cu.Device(0)
+        self.context = self.device.context
+        self.software = cu.driver_info().is_software
+        self.oracle = model.Oracle()
+        excluded = not self.device.attribute("concurrent_managed_access")
+        self.domain = self.oracle.open_domain(excluded)
+        # Blocking calls without a stream use one of the library's own.
+        self.internal = self.oracle.open_stream(self.domain, "non_blocking")
+        self.defaults = {}  # the default streams, by kind
+        self.orderings = []  # open blocks, with their policies
+        self.currents = []  # open `with stream` blocks, with their streams
+        self.policy = None  # the context's
+        self.ordered = True  # until something passes "unchecked" that strict would refuse
+        self.disagreed = False
+        self.answers = Counter()
+        self.sites = count(1)
+
+    # ---- comparing ----
+
+    def agree(self, what, got, expected):
+        if got != expected:
+            self.disagree(f"{what}: the library gives {got!r}, expected {expected!r}")
+
+    def disagree(self, text):
+        self.disagreed = True
+        raise Disagreement(text) from None
+
+    def call(self, what, expected, function, *buffers):
+        """Make a call that must have this outcome; a refusal must leave all as it is."""
+        refused = expected not in (OK, WAITED)
+        before = self._state(buffers) if refused else None
+        got, result = OK, None
+        try:
+            result = function()
+        except (cu.OwnershipError, ValueError, TypeError) as error:
+            got = self._named(what, error)
+        self.agree(what, got, expected if refused else OK)
+        if refused:
+            self.agree(f"what is there after {what}", self._state(buffers), before)
+        self.answers[expected] += 1
+        return result
+
+    def _named(self, what, error):
+        for answer, (raised, words) in RAISED.items():
+            if type(error) is raised and words in str(error):
+                return answer
+        return self.disagree(f"{what}: the library raises {error!r}")
+
+    def _state(self, buffers):
+        calls = [testing.calls(name) for name in QUEUEING] if self.software else []
+        return calls, [buffer.real.borrows for buffer in buffers]
+
+    # ---- streams ----
+
+    def open_stream(self, kind):
+        if kind in self.defaults:
+            return self.defaults[kind]
+        made = Stream(self._new_stream(kind), self._model_stream(kind), kind)
+        if kind in ("legacy", "per_thread"):
+            self.defaults[kind] = made
+        return made
+
+    def _model_stream(self, kind):
+        return self.oracle.open_stream(self.domain, ORDERS[kind])
+
+    def _new_stream(self, kind):
+        if kind == "legacy":
+            return cu.Stream.legacy()
+        if kind == "per_thread":
+            return cu.Stream.per_thread()
+        if kind.startswith("foreign"):
+            owner = Foreign(self.device, blocking=kind == "foreign_blocking")
+            return cu.Stream.from_handle(owner.handle, owner)
+        return cu.Stream(blocking=kind == "blocking")
+
+    def close_stream(self, stream):
+        refused = stream.kind in self.defaults
+        self.call("stream.close()", DEFAULT_STREAM if refused else OK, stream.real.close)
+        if not refused:
+            self.oracle.close_stream(stream.model)
+
+    def drop_stream(self, stream):
+        """The caller has let go of it: nothing refers to the library's object but this."""
+        died = weakref.ref(stream.real)
+        stream.real = None
+        self.agree("a stream to which nothing refers", died(), None)
+        self.oracle.close_stream(stream.model)
+
+    def _usable(self, stream):
+        return OK if stream.model.open else STREAM_CLOSED
+
+    def wait_for_stream(self, stream, other):
+        usable = OK if stream.model.open and other.model.open else STREAM_CLOSED
+        self.call("stream.wait(stream)", usable, lambda: stream.real.wait(other.real))
+        if usable == OK:
+            self._wait(stream, self.oracle.snapshot(other.model, record=True))
+
+    def _wait(self, stream, node):
+        self.oracle.wait(stream.model, node)
+        if not WAITS_ARE_WORK and stream.model.kind != "non_blocking":
+            self.record(stream)
+
+    def synchronize_stream(self, stream):
+        self.call("stream.synchronize()", self._usable(stream), stream.real.synchronize)
+        if stream.model.open:
+            self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
+
+    def ask_stream(self, stream):
+        if self.call("stream.done", self._usable(stream), lambda: stream.real.done):
+            self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
+
+    def synchronize_context(self):
+        self.call("context.synchronize()", OK, self.context.synchronize)
+        self.oracle.synchronize_domain(self.domain)
+
+    # ---- events ----
+
+    def make_event(self):
+        return Event(cu.Event(), model.Event())
+
+    def record(self, stream, event=None):
+        """Record an event, a new one unless given; gives it."""
+        usable = self._usable(stream)
+        if usable == OK and event is not None and not event.model.open:
+            usable = EVENT_CLOSED
+        real = None if event is None else event.real
+        made = self.call("stream.record()", usable, lambda: stream.real.record(real))
+        if usable != OK:
+            return None
+        event = event or Event(made, model.Event())
+        event.model.snapshot = self.oracle.snapshot(stream.model, record=True)
+        return event
+
+    def close_event(self, event):
+        self.call("event.close()", OK, event.real.close)
+        event.model.open = False
+
+    def wait_for_event(self, stream, event):
+        answer = self._usable(stream)
+        if answer == OK:
+            answer = self.oracle.judge_event(event.model).answer
+        self.call("stream.wait(event)", answer, lambda: stream.real.wait(event.real))
+        if answer == OK:
+            self._wait(stream, event.model.snapshot)
+
+    def synchronize_event(self, event):
+        answer = self.oracle.judge_event(event.model).answer
+        self.call("event.synchronize()", answer, event.real.synchronize)
+        if answer == OK:
+            self.oracle.synchronize(event.model.snapshot)
+
+    def ask_event(self, event):
+        answer = self.oracle.judge_event(event.model).answer
+        if self.call("event.done", answer, lambda: event.real.done):
+            self.oracle.synchronize(event.model.snapshot)
+
+    # ---- tokens ----
+
+    def is_known(self, token):
+        return token.node is None or self.oracle.known(token.node)
+
+    def wait_for_token(self, stream, token):
+        """What the host knows to be complete is not waited for."""
+        usable = self._usable(stream)
+        self.call("stream.wait(token)", usable, lambda: stream.real.wait(token.real))
+        if usable == OK and not self.is_known(token):
+            self._wait(stream, token.node)
+
+    def synchronize_token(self, token):
+        self.call("token.wait()", OK, token.real.wait)
+        if not self.is_known(token):
+            self.oracle.synchronize(token.node)
+
+    def ask_token(self, token):
+        done = self.call("token.done", OK, lambda: token.real.done)
+        if self.is_known(token):
+            self.agree("token.done of what the host knows", done, True)
+        elif done:
+            self.oracle.synchronize(token.node)
+
+    # ---- policies and current streams ----
+
+    def set_context_policy(self, policy):
+        self.context.ordering = self.policy = policy
+
+    def enter_ordering(self, policy):
+        block = cu.ordering(policy)
+        block.__enter__()
+        self.orderings.append((block, policy))
+
+    def leave_ordering(self):
+        block, _ = self.orderings.pop()
+        block.__exit__(None, None, None)
+
+    def policy_of(self, buffer):
+        if self.orderings:
+            return self.orderings[-1][1]
+        return buffer.policy or self.policy or "strict"
+
+    def enter_stream(self, stream):
+        self.call("with stream", self._usable(stream), stream.real.__enter__)
+        if stream.model.open:
+            self.currents.append(stream)
+
+    def leave_stream(self):
+        self.currents.pop().real.__exit__(None, None, None)
+
+    def current(self, stream):
+        """The stream of a call to which this one was given, or none."""
+        if stream is None and self.currents:
+            return self.currents[-1]
+        return stream
+
+    def end_blocks(self):
+        """No blocks and no policies any more."""
+        while self.orderings:
+            self.leave_ordering()
+        while self.currents:
+            self.leave_stream()
+        self.set_context_policy(None)
+
+    def end_work(self):
+        """Also after a disagreement: nothing goes on, and nothing reaches the next program."""
+        self.end_blocks()
+        self.context.synchronize()
+        if self.software:
+            testing.forget_races()
+
+
+class Foreign:
+    """A stream that another library made. It ends with this object."""
+
+    def __init__(self, device, blocking):
+        self.driver = ctypes.CDLL(cu.driver_info().path)
+        handle = ctypes.c_void_p()
+        with device:
+            status = self.driver.cuStreamCreate(ctypes.byref(handle), 0 if blocking else 1)
+        assert status == 0, f"cuStreamCreate: {status}"
+        self.handle = handle.value
+
+    def __del__(self):
+        status = self.driver.cuStreamDestroy_v2(ctypes.c_void_p(self.handle))
+        assert status == 0, f"cuStreamDestroy: {status}"

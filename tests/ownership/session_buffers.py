@@ -1,0 +1,279 @@
+"""The steps of a program that concern buffers, and the bytes that must be in them.
+
+Operations on the same bytes are ordered in an accepted program, and calls are made in one of the
+orders that the graph allows. So every byte is what the calls made of it one after the other.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import oracle as model
+from oracle import MEMORY_CLOSED, MUST_WAIT, OK, STREAM_CLOSED
+from session import IS_PART, NO_STREAM, NOT_ORDERED, OVERLAP, WAITED, Session, Stream, Token
+
+import cudadrv as cu
+
+CLASSES = {"device": cu.DeviceBuffer, "locked": cu.LockedBuffer, "unified": cu.UnifiedBuffer}
+UNKNOWN = -1  # of a byte that nobody has written
+
+
+@dataclass(eq=False)
+class Memory:
+    model: model.Memory
+    kind: str
+    stream: Stream | None  # of stream-ordered memory
+    bytes: Any = field(init=False)
+
+    def __post_init__(self):
+        self.bytes = np.full(self.model.nbytes, UNKNOWN, "i2")
+
+
+@dataclass(eq=False)
+class Buffer:
+    """A buffer, or a part of one."""
+
+    real: cu.Buffer
+    memory: Memory
+    start: int
+    nbytes: int
+    part: bool
+    policy: str | None = None
+    moved: bool = False
+
+    @property
+    def closed(self):
+        return self.moved or self.memory.model.closed
+
+    @property
+    def on_host(self):
+        return self.memory.kind != "device"
+
+    @property
+    def bytes(self):
+        """What must be in it: a view, to be changed in place."""
+        return self.memory.bytes[self.start : self.start + self.nbytes]
+
+    def use(self, mode):
+        return (self.memory.model, self.start, self.start + self.nbytes, mode)
+
+
+class BufferSession(Session):
+    # ---- making and ending buffers ----
+
+    def allocate(self, kind, nbytes, stream=None):
+        options = {} if stream is None else {"stream": stream.real}
+        usable = OK if stream is None or stream.model.open else STREAM_CLOSED
+        made = self.call("allocation", usable, lambda: CLASSES[kind](nbytes, **options))
+        if made is None:
+            return None
+        memory = Memory(self.oracle.open_memory(nbytes, kind == "unified"), kind, stream)
+        buffer = Buffer(made, memory, 0, nbytes, part=False)
+        if stream is not None and nbytes:
+            self.oracle.issue(stream.model, [buffer.use("write")], next(self.sites))
+        return buffer
+
+    def part(self, buffer, start, stop, how="slice"):
+        """The bytes from `start` to `stop` of a buffer, cut out in one of several ways."""
+        real, size = buffer.real, buffer.real.itemsize
+        first, last = start // size, stop // size
+        ways = {
+            "slice": lambda: real[first:last],
+            "split": lambda: real.split_at(last)[0].split_at(first)[1],
+            "chunks": lambda: real[first:last].chunks(max(last - first, 1))[0],
+        }
+        if start == stop:
+            how = "slice"
+        answer = MEMORY_CLOSED if buffer.closed else OK
+        made = self.call(f"part by {how}", answer, ways[how], buffer)
+        if made is None:
+            return None
+        begin = buffer.start + first * size
+        return Buffer(made, buffer.memory, begin, (last - first) * size, True, buffer.policy)
+
+    def view_as(self, buffer, dtype):
+        """The same bytes as other items; they must divide into such."""
+        answer = MEMORY_CLOSED if buffer.closed else OK
+        made = self.call("view", answer, lambda: buffer.real.view(dtype), buffer)
+        if made is None:
+            return None
+        return Buffer(made, buffer.memory, buffer.start, buffer.nbytes, True, buffer.policy)
+
+    def take(self, buffer):
+        answer = MEMORY_CLOSED if buffer.closed else OK
+        made = self.call("take", answer, buffer.real.take, buffer)
+        if made is None:
+            return None
+        buffer.moved = True
+        return Buffer(made, buffer.memory, buffer.start, buffer.nbytes, buffer.part, buffer.policy)
+
+    def close(self, buffer, stream=None):
+        real = None if stream is None else stream.real
+        answer = self._judge_close(buffer, stream)
+        self.call("close", answer, lambda: buffer.real.close(real), buffer)
+
+    def _judge_close(self, buffer, stream):
+        memory = buffer.memory
+        if buffer.closed:
+            return OK
+        if buffer.part:
+            return IS_PART
+        if memory.stream is None and stream is not None:
+            return NOT_ORDERED
+        if memory.stream is None or not buffer.nbytes:
+            return self.oracle.close_memory(memory.model)
+        on = (stream or memory.stream).model
+        if stream is None and not on.open:
+            on = self.internal
+        return self.oracle.close_memory_on(memory.model, on, self.policy_of(buffer))
+
+    def set_policy(self, buffer, policy):
+        buffer.real.ordering = buffer.policy = policy
+
+    # ---- operations ----
+
+    def _judge(self, stream, uses, blocking):
+        """The answer, the oracle's stream, and whether there is anything to do.
+
+        What the policies wait for has been waited for.
+        """
+        stream = self.current(stream)
+        on = self.internal if stream is None else stream.model
+        buffers = [buffer for buffer, _ in uses]
+        overlapping, same = relation(*buffers)
+        if any(buffer.closed for buffer in buffers):
+            return MEMORY_CLOSED, on, False
+        if stream is None and not blocking:
+            return NO_STREAM, on, False
+        if overlapping:
+            return OVERLAP, on, False
+        if not on.open:
+            return STREAM_CLOSED, on, False
+        if same or not buffers[0].nbytes:
+            return OK, on, False
+        return self._judge_order(on, uses), on, True
+
+    def _judge_order(self, on, uses):
+        accesses = [buffer.use(mode) for buffer, mode in uses]
+        policies = [self.policy_of(buffer) for buffer, _ in uses]
+        before = self.oracle.judge(on, accesses, policies).answer
+        answer = self.oracle.judge_and_wait(on, accesses, policies).answer
+        if answer == OK and self.oracle.judge(on, accesses, "strict").answer != OK:
+            self.ordered = False
+        return WAITED if answer == OK and before == MUST_WAIT else answer
+
+    def _operate(self, what, stream, uses, blocking, call):
+        """An operation of the GPU: whether it was accepted, and its token."""
+        answer, on, something = self._judge(stream, uses, blocking)
+        buffers = [buffer for buffer, _ in uses]
+        result = self.call(what, answer, call, *buffers)
+        if answer not in (OK, WAITED):
+            return False, None
+        node = None
+        if something:
+            accesses = [buffer.use(mode) for buffer, mode in uses]
+            node = self.oracle.issue(on, accesses, next(self.sites))
+            if blocking:
+                self.oracle.synchronize(node)
+        return True, None if blocking else Token(result, node, buffers)
+
+    def copy(self, target, source, stream=None, blocking=False, inward=True):
+        """Between buffers of the same number of bytes."""
+        subject, other = (target, source) if inward else (source, target)
+        method = getattr(subject.real, name_of("copy_from" if inward else "copy_to", blocking))
+        options = stream_option(stream)
+        uses = [(target, "write"), (source, "read")]
+        done, token = self._operate(
+            method.__name__, stream, uses, blocking, lambda: method(other.real, **options)
+        )
+        if done:
+            target.bytes[:] = source.bytes.copy()
+        return token
+
+    def fill(self, buffer, value, stream=None, blocking=False):
+        """All items of the buffer become one whose bytes count up from a value."""
+        item = (np.arange(buffer.real.itemsize) + value).astype("u1")
+        number = int(item.view(buffer.real.dtype)[0])
+        done, token = self._on_either_side(
+            buffer,
+            "write",
+            getattr(buffer.real, name_of("fill", blocking)),
+            number,
+            stream,
+            blocking,
+        )
+        if done:
+            buffer.bytes[:] = np.tile(item, buffer.real.count)
+        return token
+
+    def copy_in(self, buffer, array, stream=None, blocking=False):
+        """From ordinary memory, which is free when the call returns."""
+        method = getattr(buffer.real, name_of("copy_from", blocking))
+        items = array.view(buffer.real.dtype)
+        done, token = self._on_either_side(buffer, "write", method, items, stream, blocking)
+        if done:
+            buffer.bytes[:] = array
+        array[:] = 0
+        return token
+
+    def copy_out(self, buffer, stream=None):
+        array = np.zeros(buffer.nbytes, "u1")
+        done, _ = self._on_either_side(
+            buffer, "read", buffer.real.copy_to, array.view(buffer.real.dtype), stream, True
+        )
+        if done:
+            self.compare("copy_to", array, buffer.bytes)
+
+    def _on_either_side(self, buffer, mode, method, argument, stream, blocking):
+        """An operation on one buffer, which the host does if no stream is named and it can."""
+        options = stream_option(stream)
+        what, call = method.__name__, lambda: method(argument, **options)
+        if blocking and buffer.on_host and self.current(stream) is None:
+            return self.host_access(what, buffer, mode, call), None
+        if blocking and not buffer.nbytes and what != "fill":  # asks nothing of its stream
+            answer = MEMORY_CLOSED if buffer.closed else OK
+            self.call(what, answer, call, buffer)
+            return answer == OK, None
+        return self._operate(what, stream, [(buffer, mode)], blocking, call)
+
+    # ---- the host ----
+
+    def judge_host(self, buffer, mode):
+        """The answer for a host access. What its policy waits for has been waited for."""
+        if buffer.closed:
+            return MEMORY_CLOSED
+        request = (*buffer.use(mode), self.policy_of(buffer))
+        before = self.oracle.judge_export(*request).answer
+        answer = self.oracle.judge_export_and_wait(*request).answer
+        if answer == OK and self.oracle.judge_export(*request[:-1], "strict").answer != OK:
+            self.ordered = False
+        return WAITED if answer == OK and before == MUST_WAIT else answer
+
+    def host_access(self, what, buffer, mode, call):
+        """An access that is over when the call returns; whether it was accepted."""
+        answer = self.judge_host(buffer, mode)
+        self.result = self.call(what, answer, call, buffer)
+        return answer in (OK, WAITED)
+
+    def compare(self, what, got, expected):
+        """The bytes that the host sees with those that must be there, as far as that is known."""
+        if self.ordered:
+            known = expected != UNKNOWN
+            self.agree(f"bytes of {what}", got[known].tolist(), expected[known].tolist())
+
+
+def name_of(method, blocking):
+    return method if blocking else method + "_async"
+
+
+def stream_option(stream):
+    return {"stream": None if stream is None else stream.real}
+
+
+def relation(target, source=None):
+    """Whether two buffers overlap in part, which no copy may, and whether they are the same."""
+    if source is None or target.memory is not source.memory:
+        return False, False
+    same = target.start == source.start
+    last = max(target.start, source.start)
+    return not same and last < min(target.start, source.start) + target.nbytes, same

@@ -1,0 +1,158 @@
+"""The steps of a program by which the host reaches a buffer, and the program's end."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import oracle as model
+from oracle import EXPORTED, OK
+from session import WAITED
+from session_buffers import Buffer, BufferSession
+
+import cudadrv as cu
+from cudadrv import testing
+
+# The ways to a view, by whether they exclude the GPU or share with its reads.
+WAYS = {
+    "with read": "read",
+    "with write": "write",
+    "memoryview": "write",
+    "asarray": "write",
+    "readonly": "read",
+}
+
+
+@dataclass(eq=False)
+class View:
+    """Something by which the host reaches a buffer: a `with` block's array, a memoryview."""
+
+    buffer: Buffer
+    model: model.View
+    mode: str
+    block: Any  # of `with`, else None
+    array: Any
+    kept: Any = None  # refers to the block's memory, and must not when the block ends
+
+    def let_go(self):
+        self.array = self.kept = self.block = None
+
+
+class FullSession(BufferSession):
+    # ---- items and slices ----
+
+    def get_item(self, buffer, index):
+        item = item_of(buffer, index)
+        if self.host_access("item", item, "read", lambda: buffer.real[index]):
+            self.compare("item", np.atleast_1d(self.result).view("u1"), item.bytes)
+
+    def set_item(self, buffer, index, values):
+        item = item_of(buffer, index)
+        value = values[: item.nbytes].view(buffer.real.dtype)[0]
+        if self.host_access(
+            "item = value", item, "write", lambda: buffer.real.__setitem__(index, value)
+        ):
+            item.bytes[:] = values[: item.nbytes]
+
+    def set_slice(self, buffer, values):
+        array = values.view(buffer.real.dtype)
+        call = lambda: buffer.real.__setitem__(slice(None), array)  # noqa: E731
+        if self.host_access("slice = array", buffer, "write", call):
+            buffer.bytes[:] = values
+
+    def to_numpy(self, buffer):
+        if self.host_access("to_numpy", buffer, "read", buffer.real.to_numpy):
+            self.compare("to_numpy", self.result.view("u1"), buffer.bytes)
+
+    # ---- views ----
+
+    def open_view(self, buffer, way):
+        mode = WAYS[way]
+        answer = self.judge_host(buffer, mode)
+        made = self.call(way, answer, lambda: made_view(buffer.real, way), buffer)
+        if answer not in (OK, WAITED):
+            return None
+        export = self.oracle.export(*buffer.use(mode), next(self.sites))
+        return View(buffer, export, mode, *made)
+
+    def use_view(self, view, values):
+        """Read all of it, and write it if it may be written."""
+        bytes_ = bytes_of(view.array)
+        self.compare("view", bytes_, view.buffer.bytes)
+        if view.mode == "write":
+            bytes_[:] = values
+            view.buffer.bytes[:] = values
+
+    def keep_view(self, view):
+        """Let something refer to the array's memory beyond the end of its block."""
+        if view.block is not None and view.kept is None and len(view.array):
+            view.kept = view.array[:1]
+
+    def close_view(self, view):
+        """Whether it is gone: what was kept of it leaves the buffer borrowed."""
+        if view.block is None:
+            if isinstance(view.array, memoryview):
+                view.array.release()
+            view.array = view.kept = None
+        else:
+            answer = EXPORTED if view.kept is not None else OK
+            self.call("end of with", answer, lambda: view.block.__exit__(None, None, None))
+            view.block = view.array = None
+            if answer == EXPORTED:
+                return False
+        self.oracle.close_export(view.buffer.memory.model, view.model)
+        return True
+
+    # ---- the rest ----
+
+    def compare_borrows(self, buffer):
+        """What the library says of who uses a buffer."""
+        if buffer.closed:
+            return
+        borrowed = self.oracle.borrowed_bytes(buffer.memory.model)
+        mine = {byte for byte in borrowed if 0 <= byte - buffer.start < buffer.nbytes}
+        found = set()
+        for borrow in buffer.real.borrows:
+            found.update(range(borrow.start, borrow.stop))
+        self.agree("bytes in buffer.borrows", {byte + buffer.start for byte in found}, mine)
+        self.agree("buffer.borrowed", buffer.real.borrowed, bool(mine))
+
+    def reap(self):
+        cu.reap()
+
+    def finish(self, buffers, views):
+        """Everything ends: all bytes must be as the program made them, and nothing raced."""
+        for view in views:
+            while not self.close_view(view):
+                pass
+        self.end_blocks()
+        self.synchronize_context()
+        for buffer in buffers:
+            if not buffer.closed:
+                self.copy_out(buffer)
+        races = testing.races() if self.software else []
+        if races and self.ordered:
+            self.disagree("\n".join(["races in an accepted program:", *races]))
+
+
+def item_of(buffer, index):
+    """The bytes of one item, as a buffer has it while it is accessed."""
+    size = buffer.real.itemsize
+    start = buffer.start + index * size
+    return Buffer(buffer.real, buffer.memory, start, size, True, buffer.policy, buffer.moved)
+
+
+def made_view(buffer, way):
+    """A block, if it has one, and the array or memoryview."""
+    if way == "memoryview":
+        return None, memoryview(buffer)
+    if way == "readonly":
+        return None, memoryview(buffer.readonly())
+    if way == "asarray":
+        return None, np.asarray(buffer)
+    block = buffer.read() if way == "with read" else buffer.write()
+    return block, block.__enter__()
+
+
+def bytes_of(array):
+    """The bytes behind an array or a memoryview."""
+    return np.asarray(array).view("u1")

@@ -1,0 +1,68 @@
+"""Random programs through the public API: the outcome of each call, the bytes, and no races."""
+
+from collections import Counter
+
+import library
+import oracle
+import pytest
+import session
+from library_programs import POLICIES
+from pair import Disagreement
+from session_host import FullSession
+
+PROGRAMS = 250  # for each policy, under each schedule
+# Misuse that needs no oracle: enough if it happens.
+SELDOM = {session.IS_PART, session.DEFAULT_STREAM, session.NOT_ORDERED, session.OVERLAP}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_seeded_programs(driver, policy):
+    answers = Counter()
+    for seed in range(PROGRAMS):
+        answers.update(library.run(f"{policy}.{seed}", policy)[1])
+    # Programs that are mostly refused, or never, would test little.
+    assert answers.keys() >= set(session.RAISED)
+    shares = {answer: count / answers.total() for answer, count in answers.items()}
+    assert 0.6 < shares[oracle.OK] < 0.9, shares
+    for answer in session.RAISED.keys() - SELDOM:
+        assert shares[answer] > 0.005, shares
+    if policy != "strict":
+        assert shares[session.WAITED] > 0.005, shares
+
+
+def first_lines(programs=150, policy="strict"):
+    """What the programs find against an oracle or a model that a test has made wrong."""
+    for seed in range(programs):
+        try:
+            library.run(str(seed), policy)
+        except Disagreement as error:
+            yield str(error).splitlines()[0]
+
+
+lazily = pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
+
+
+@lazily
+def test_a_call_that_is_wrongly_accepted_is_noticed(driver, monkeypatch):
+    monkeypatch.setattr(oracle.Oracle, "wait", lambda self, stream, snapshot: None)
+    assert any("gives 'ok', expected 'borrowed'" in line for line in first_lines())
+
+
+@lazily
+def test_a_call_that_is_wrongly_refused_is_noticed(driver, monkeypatch):
+    def everything(self, stream):
+        return [self.host, *(other.last for other in stream.domain.streams)]
+
+    monkeypatch.setattr(oracle.Oracle, "before", everything)
+    assert any("gives 'borrowed', expected 'ok'" in line for line in first_lines())
+
+
+@lazily
+@pytest.mark.cuda_software
+def test_wrong_bytes_and_races_are_noticed(driver, monkeypatch):
+    """What was let pass unchecked is not in order, and is taken for it here."""
+    always = property(lambda self: True, lambda self, ordered: None)
+    monkeypatch.setattr(FullSession, "ordered", always, raising=False)
+    lines = list(first_lines(policy="unchecked"))
+    assert any(line.startswith("bytes of") for line in lines)
+    assert any(line.startswith("races in an accepted program") for line in lines)
