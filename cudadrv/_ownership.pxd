@@ -21,6 +21,11 @@ cdef extern from "cudadrv/ownership.h" nogil:
         OWN_NON_BLOCKING
         OWN_BLOCKING
         OWN_LEGACY
+        OWN_PLAIN
+        OWN_DEFAULT
+        OWN_PER_THREAD
+        OWN_INTERNAL
+        OWN_ENDED
         OWN_OPEN
         OWN_CLOSED
         OWN_RETIRED
@@ -67,6 +72,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint32_t slot
         uint8_t order
         uint8_t state
+        uint8_t kind
     ctypedef struct own_event:
         pthread_mutex_t issue
         own_snapshot snapshot
@@ -88,7 +94,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         own_epoch epoch
         uint32_t site
         uint64_t number
-        uint8_t order
+        uint8_t kind
     ctypedef struct own_request:
         own_stream *stream
         own_access *accesses
@@ -102,12 +108,12 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint64_t start
         uint64_t stop
         uint64_t number
-        uint8_t order
+        uint8_t kind
     ctypedef struct own_suspect:
         own_operation operation
         uint64_t number
         uint64_t earlier
-        uint8_t order
+        uint8_t kind
 
     void own_engine_prepare(own_engine *engine)
     void own_lock_both(pthread_mutex_t *a, pthread_mutex_t *b)

@@ -1,5 +1,7 @@
 """Refusal: the exceptions that say who holds a buffer, since when, and what to do."""
 
+from libc.stdint cimport uint32_t
+
 from cudadrv._operation cimport Operation
 from cudadrv._ownership cimport own_conflict
 from cudadrv._stream cimport Stream
@@ -9,4 +11,4 @@ cdef int refuse_operation(
 cdef int refuse_host(
     int answer, own_conflict *conflict, str verb, bint excluded, str target) except -1
 cdef int refuse_close(int answer, own_conflict *conflict, str verb, str target) except -1
-cdef int refuse_closed(str target) except -1
+cdef int refuse_closed(str target, uint32_t site=*) except -1

@@ -274,5 +274,5 @@ cdef tuple _suspects(own_domain *domain):
 cdef str _suspect(own_suspect *found):
     earlier = f" (and {found.earlier} before those listed)" if found.earlier else ""
     return f"{operation_name(found.operation.operation)} on" \
-           f" {stream_name(found.number, found.order)}{earlier}," \
+           f" {stream_name(found.number, found.kind)}{earlier}," \
            f" queued at {place(found.operation.site)}"

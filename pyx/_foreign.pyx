@@ -12,7 +12,7 @@ from cudadrv._driver cimport (
 from cudadrv._event cimport Event, Waitable
 from cudadrv._ghost cimport bury_orphans, is_finished, this_thread
 from cudadrv._ownership cimport (
-    OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, engine, own_stream_close,
+    OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, OWN_PER_THREAD, engine, own_stream_close,
 )
 from cudadrv._stream cimport Stream, open_stream
 
@@ -37,6 +37,7 @@ def per_thread_stream(device):
     if context not in streams:
         stream = _wrap(context, CU_STREAM_PER_THREAD, OWN_BLOCKING)
         stream.thread = this_thread()
+        stream.order.kind = OWN_PER_THREAD
         streams[context] = stream
     return streams[context]
 

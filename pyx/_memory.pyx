@@ -32,6 +32,8 @@ from cudadrv._errors import BufferBorrowedError, CudaOutOfMemoryError
 bind_driver(&cudadrv_table)
 
 cdef tuple KINDS = ("device", "stream-ordered", "page-locked", "managed", "foreign")
+cdef enum:
+    MOST_LINES = 20  # of a report
 cdef void *_newest = NULL  # head of the list of live memory
 
 
@@ -51,11 +53,14 @@ cdef class Memory:
         if stream is not None and self.kind != STREAM_ORDERED:
             raise ValueError(f"{self.label} is not stream-ordered memory: close() takes no stream")
         if self.kind == STREAM_ORDERED and self.address != 0 and not self.context.lost:
-            return _close_on(self, stream, policy)
+            _close_on(self, stream, policy)
+            self.closed_at = here()
+            return 0
         _end(self, "close", True)
         if self.address != 0 and self.kind != FOREIGN and not self.context.lost:
             _free_now(self)
         _let_go(self)
+        self.closed_at = here()
         return 0
 
     cdef int give_away(self) except -1:
@@ -308,5 +313,9 @@ def memory_report():
         nbytes[what] += buffer.nbytes
     if not count:
         return "No buffer of this process is alive."
-    lines = [f"  {size} bytes in {count[what]} {what}" for what, size in nbytes.most_common(20)]
+    shown = nbytes.most_common(MOST_LINES)
+    lines = [f"  {size} bytes in {count[what]} {what}" for what, size in shown]
+    if len(nbytes) > len(shown):
+        rest = sum(nbytes.values()) - sum(dict(shown).values())
+        lines.append(f"  {rest} bytes made at {len(nbytes) - len(shown)} other lines")
     return f"Live buffers hold {sum(nbytes.values())} bytes:\n" + "\n".join(lines)

@@ -4,21 +4,19 @@ Every message has the same four parts: what was wanted, who is in the way and fr
 nothing orders the two, and the way out.
 """
 
+from libc.stdint cimport uint32_t
+
 from cudadrv._operation cimport REFUSED, Operation
-from cudadrv._operation_names cimport RELEASE, operation_name, stream_name
+from cudadrv._operation_names cimport RELEASE, host_wait, operation_name, stream_name
 from cudadrv._ownership cimport (
-    OWN_EXPORTED, OWN_MEMORY_CLOSED, OWN_NO_MEMORY, OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE,
-    own_conflict,
+    OWN_ENDED, OWN_EXPORTED, OWN_INTERNAL, OWN_MEMORY_CLOSED, OWN_NO_MEMORY, OWN_PER_THREAD,
+    OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE, own_conflict,
 )
 from cudadrv._site cimport place
 from cudadrv._stream cimport STREAM_IS_CLOSED, Stream
 
 from cudadrv._errors import BufferBorrowedError, BufferClosedError, BufferExportedError
 
-cdef str WAIT_ON_HOST = "stream.synchronize(), token.wait(), or event.synchronize() on an event" \
-                        " recorded after it"
-cdef str WAIT_ON_STREAM = "stream.wait(token), stream.wait(other_stream) or stream.wait(event)" \
-                          " before it, or on the host with"
 cdef str PASS_A_STREAM = "stream=..., for a call that runs after the work of that stream, or on" \
                          " the host with"
 cdef str READ_ONLY = "A plain view may write, and so counts as a write. To read only:" \
@@ -42,10 +40,9 @@ cdef int refuse_operation(
     target = targets[conflict.access]
     if answer == OWN_MEMORY_CLOSED:
         return refuse_closed(target)
-    verb = _verb(operation.request.accesses[conflict.access].mode)
-    ours = stream.context.defaults.get("internal") is stream
-    wanted = f"cannot {verb} {target} by {operation_name(operation.request.operation)} on" \
-             f" {'a stream of its own' if ours else _name(stream)}"
+    ours = stream.order.kind == OWN_INTERNAL
+    wanted = _wanted(operation, target) \
+        + f" on {'a stream of its own' if ours else stream.called()}"
     if answer == OWN_EXPORTED:
         whose = "it, or of any UnifiedBuffer (see concurrent_managed_access)," \
             if stream.order.domain.host_excluded else "it"
@@ -53,8 +50,8 @@ cdef int refuse_operation(
     raise BufferBorrowedError(
         f"{wanted}:\n{_user(conflict)}\n"
         "  and nothing orders this operation after it.\n"
-        f"  Order it with: {PASS_A_STREAM if ours else WAIT_ON_STREAM}\n"
-        f"  {WAIT_ON_HOST}."
+        f"  Order it with: {PASS_A_STREAM if ours else _stream_wait(conflict.kind)}\n"
+        f"  {host_wait(conflict.kind)}."
         + ("\n  Or free it behind that work: buffer.close(stream)."
            if operation.request.operation == RELEASE else ""))
 
@@ -73,7 +70,7 @@ cdef int refuse_host(
         if excluded else f"{_user(conflict)}\n  and nothing orders this access after it."
     raise BufferBorrowedError(
         f"cannot {'write' if verb == 'export' else verb} {target} from the host:\n{why}\n"
-        f"  Release it with: {WAIT_ON_HOST}."
+        f"  Release it with: {host_wait(conflict.kind)}."
         + (f"\n  {READ_ONLY}" if verb == "export" and conflict.epoch.mode == OWN_READ else ""))
 
 
@@ -86,16 +83,36 @@ cdef int refuse_close(int answer, own_conflict *conflict, str verb, str target) 
     raise BufferBorrowedError(
         f"cannot {verb} {target}:\n{_user(conflict)}\n"
         "  and that is not known to be complete.\n"
-        f"  Release it with: {WAIT_ON_HOST}.\n"
-        "  Or drop the last reference instead: its memory then outlives the work.")
+        f"  Release it with: {host_wait(conflict.kind)}."
+        + ("\n  Or drop the last reference instead: its memory then outlives the work."
+           if verb == "close" else ""))
 
 
-cdef int refuse_closed(str target) except -1:
-    raise BufferClosedError(f"{target} is closed; its memory is no longer there")
+cdef int refuse_closed(str target, uint32_t site=0) except -1:
+    """Raise for closed memory; the site is that of its close, where the caller knows it."""
+    where = f" (closed at {place(site)})" if site else ""
+    raise BufferClosedError(f"{target} is closed; its memory is no longer there{where}")
 
 
-cdef str _name(Stream stream):
-    return stream_name(stream.order.number, stream.order.order)
+cdef str _wanted(Operation *operation, str target):
+    """What was refused."""
+    if operation.request.operation == RELEASE:
+        return f"cannot close {target}"
+    verb = _verb(operation.request.accesses[operation.request.conflict.access].mode)
+    return f"cannot {verb} {target} by {operation_name(operation.request.operation)}"
+
+
+cdef str _stream_wait(int kind):
+    """How another stream can wait for the work of a stream."""
+    if kind == OWN_INTERNAL:
+        return "a wait of the host,"
+    if kind == OWN_ENDED:
+        return "stream.wait(token) before it, or on the host with"
+    if kind == OWN_PER_THREAD:
+        return "stream.wait(event) before it, for an event that its own thread recorded, or on the" \
+               " host with"
+    return "stream.wait(token), stream.wait(other_stream) or stream.wait(event) before it, or on" \
+           " the host with"
 
 
 cdef str _verb(int mode):
@@ -111,7 +128,7 @@ cdef str _user(own_conflict *conflict):
 
 cdef str _work(own_conflict *conflict):
     return f"{operation_name(conflict.epoch.operation)} on" \
-           f" {stream_name(conflict.number, conflict.order)}," \
+           f" {stream_name(conflict.number, conflict.kind)}," \
            f" queued at {place(conflict.epoch.site)}"
 
 

@@ -20,8 +20,8 @@ from cudadrv._errors cimport report
 from cudadrv._event cimport Event, new_event
 from cudadrv._ghost cimport bury_orphans, is_finished, this_thread
 from cudadrv._ownership cimport (
-    OWN_OPEN, engine, own_borrow, own_borrows, own_memory, own_memory_clear, own_snapshot,
-    own_snapshot_drop, own_snapshot_take, own_stream_known, pthread_mutex_trylock,
+    OWN_INTERNAL, OWN_OPEN, engine, own_borrow, own_borrows, own_memory, own_memory_clear,
+    own_snapshot, own_snapshot_drop, own_snapshot_take, own_stream_known, pthread_mutex_trylock,
     pthread_mutex_unlock,
 )
 from cudadrv._stream cimport Stream
@@ -158,9 +158,12 @@ cdef Stream _free_stream(Context context):
 
 
 cdef Stream _own_stream(Context context, str name):
+    cdef Stream stream
     if name not in context.defaults:
         with context:
-            context.defaults.setdefault(name, Stream())
+            stream = Stream()
+        stream.order.kind = OWN_INTERNAL
+        context.defaults.setdefault(name, stream)
     return context.defaults[name]
 
 

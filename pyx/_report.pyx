@@ -5,7 +5,7 @@ from typing import NamedTuple
 from libc.stdlib cimport free, malloc
 
 from cudadrv._errors cimport refuse_if_forked
-from cudadrv._operation_names cimport operation_name, stream_name
+from cudadrv._operation_names cimport host_wait, operation_name, stream_name
 from cudadrv._ownership cimport (
     OWN_EXPORTED, OWN_READ, OWN_WRITE, engine, own_borrow, own_borrows, own_conflict,
     own_memory_free,
@@ -14,6 +14,10 @@ from cudadrv._region cimport Region
 from cudadrv._site cimport place
 
 from cudadrv._errors import ForkedError
+
+
+cdef enum:
+    MOST_LINES = 20
 
 
 class Borrow(NamedTuple):
@@ -33,26 +37,35 @@ class Borrow(NamedTuple):
 
 
 cdef tuple borrows_of(Region region):
+    """All of them."""
+    listed, _, _ = _look(region, 0xffffffff)
+    return tuple(listed)
+
+
+cdef tuple _look(Region region, unsigned int most):
+    """The borrows, at most so many; how many there are; in which ways the host can wait for them.
+    """
     cdef own_borrow *found
     cdef size_t end = region.start + region.nbytes
     cdef unsigned int count
     cdef unsigned int i
     if region.memory is None or region.nbytes == 0:
-        return ()
+        return [], 0, []
     refuse_if_forked()  # before any lock is taken
     count = own_borrows(engine, region.memory.state, region.start, end, NULL, 0)
     if count == 0:
-        return ()
-    found = <own_borrow *>malloc(count * sizeof(own_borrow))
+        return [], 0, []
+    most = min(count, most)
+    found = <own_borrow *>malloc(most * sizeof(own_borrow))
     if found is NULL:
         raise MemoryError()
     try:
-        count = min(
-            count, own_borrows(engine, region.memory.state, region.start, end, found, count))
-        borrows = []
-        for i in range(count):
+        count = own_borrows(engine, region.memory.state, region.start, end, found, most)
+        borrows, ways = [], {}
+        for i in range(min(count, most)):
             borrows.append(_borrow(&found[i], region.start))
-        return tuple(borrows)
+            ways[host_wait(found[i].kind)] = None
+        return borrows, count, list(ways)
     finally:
         free(found)
 
@@ -61,21 +74,21 @@ cdef object _borrow(own_borrow *found, size_t start):
     mode = found.epoch.mode
     return Borrow(
         "read" if mode == OWN_READ else "write" if mode == OWN_WRITE else "shared",
-        stream_name(found.number, found.order), operation_name(found.epoch.operation),
+        stream_name(found.number, found.kind), operation_name(found.epoch.operation),
         place(found.epoch.site), found.start - start, found.stop - start)
 
 
 cdef str state_of(Region region):
     """For `repr`: ", read by Stream 2"."""
     try:
-        borrows = borrows_of(region)
+        borrows, count, _ = _look(region, 1)
     except ForkedError:
         return ""
     if not borrows:
         return ""
     first = borrows[0]
     doing = {"read": "read", "write": "written", "shared": "shared"}[first.mode]
-    more = f" and {len(borrows) - 1} more" if len(borrows) > 1 else ""
+    more = f" and {count - 1} more" if count > 1 else ""
     return f", {doing} by {first.stream}{more}"
 
 
@@ -88,9 +101,11 @@ cdef str _view_of(Region region):
 
 
 cdef str explain_region(Region region):
+    if region.moved:
+        return f"{region.describe()} was moved at {place(region.moved_at)}."
     if region.closed:
-        return f"{region.describe()} is closed or moved."
-    borrows = borrows_of(region)
+        return f"{region.describe()} is closed."
+    borrows, count, ways = _look(region, MOST_LINES)
     view = _view_of(region)
     if not borrows and not view:
         return f"{region.describe()} is free: no GPU work that uses it may be unfinished."
@@ -100,7 +115,8 @@ cdef str explain_region(Region region):
     for each in borrows:
         lines.append(f"  bytes {each.start}:{each.stop}: {each.mode} by {each.operation} on"
                      f" {each.stream}, queued at {each.site}")
+    if count > len(borrows):
+        lines.append(f"  and {count - len(borrows)} more; buffer.borrows lists all of them")
     if borrows:
-        lines.append("Release it with: stream.synchronize(), token.wait(), or event.synchronize()"
-                     " on an event recorded after it.")
+        lines.append(f"Release it with: {'; '.join(ways)}.")
     return "\n".join(lines)

@@ -251,10 +251,11 @@ cdef class Stream:
     def __repr__(self):
         if self.order is NULL:
             return "<Stream, never initialized>"
-        name = stream_name(self.order.number, self.order.order)
-        if self.thread:
-            name = f"per-thread default {name}"
-        return f"<{name}{', closed' if self.closed else ''}, device {self.context.device.ordinal}>"
+        return f"<{self.called()}{', closed' if self.closed else ''}, device {self.context.device.ordinal}>"
+
+    cdef str called(self):
+        """Its name in messages."""
+        return stream_name(self.order.number, self.order.kind)
 
     cdef int usable(self) except -1:
         """Refuse before any driver call."""
@@ -285,7 +286,7 @@ cdef class Stream:
     cdef int refuse(self, int reason) except -1:
         """Raise for what `enter` or the driver answered."""
         if reason == STREAM_IS_CLOSED:
-            raise ValueError(f"{stream_name(self.order.number, self.order.order)} is closed")
+            raise ValueError(f"{self.called()} is closed")
         if reason == EVENT_IS_CLOSED:
             raise ValueError("the event is closed")
         if reason == STREAM_IS_CAPTURING:

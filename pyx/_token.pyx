@@ -7,7 +7,7 @@ from cudadrv._driver cimport (
     CUstreamCaptureMode, bind_driver, cudadrv_table, cuThreadExchangeStreamCaptureMode,
 )
 from cudadrv._event cimport Event, Waitable, new_event
-from cudadrv._operation_names cimport operation_name, stream_name
+from cudadrv._operation_names cimport operation_name
 from cudadrv._ownership cimport engine, own_known, own_record_as, own_snapshot_drop
 from cudadrv._site cimport place
 
@@ -100,10 +100,9 @@ cdef class Token(Waitable):
     def __repr__(self):
         if self.stream is None:
             return "<Token, never initialized>"
-        stream = stream_name(self.stream.order.number, self.stream.order.order)
         known = own_known(engine, self.snapshot.slot, self.snapshot.seq)
-        return f"<Token {operation_name(self.operation)} on {stream}, queued at {self.site}" \
-               f"{', complete' if known else ''}>"
+        return f"<Token {operation_name(self.operation)} on {self.stream.called()}, queued at" \
+               f" {self.site}{', complete' if known else ''}>"
 
     cdef bint is_known(self) except -1:
         if self.stream is None:
@@ -141,7 +140,12 @@ cdef Event _farewell(Token token):
 
 cdef Token new_token(Operation *operation, Stream stream, object source, object target):
     """The token of an operation that was issued; takes over its snapshot. `source` may be None."""
-    cdef Token token = Token.__new__(Token)
+    cdef Token token
+    try:
+        token = Token.__new__(Token)
+    except MemoryError:
+        own_snapshot_drop(engine, &operation.request.issued)
+        raise
     token.stream = stream
     token.source = source
     token.target = target

@@ -45,7 +45,7 @@ typedef struct own_conflict {
     own_epoch epoch; /* the operation in the way, or */
     uint32_t site;   /* where the view in the way was made */
     uint64_t number; /* of the operation's stream, */
-    uint8_t order;   /* and what kind of stream it is */
+    uint8_t kind;    /* and what kind of stream it is */
 } own_conflict;
 
 typedef struct own_request {
@@ -55,6 +55,7 @@ typedef struct own_request {
     uint32_t site;
     uint16_t operation;
     own_snapshot issued; /* for a token; the caller drops it */
+    own_operation forgotten; /* of the stream's recent ones, the one that this took the place of */
     own_conflict conflict;
 } own_request;
 
@@ -70,7 +71,7 @@ static inline void own_blame_(const own_engine *engine, own_conflict *conflict,
     const own_stream *stream = engine->slots[epoch->slot].stream;
     conflict->epoch = *epoch;
     conflict->number = stream ? stream->number : 0;
-    conflict->order = stream ? stream->order : OWN_NON_BLOCKING;
+    conflict->kind = own_kind_of_(stream);
 }
 
 /* Whether the bytes are free of unordered operations that conflict. `stream` NULL: for the host. */
@@ -223,6 +224,7 @@ static inline int own_begin(own_engine *engine, own_request *request) {
             own_commit_(engine, request, &request->accesses[i]);
         }
         own_operation *recent = &stream->recent[++stream->seq % OWN_RECENT];
+        request->forgotten = *recent;
         *recent = (own_operation){stream->seq, request->site, request->operation};
     } else {
         own_clock_drop(view);
@@ -286,6 +288,7 @@ static inline void own_undo(own_engine *engine, own_request *request) {
         own_ranges_join(access->memory, index, index);
     }
     if (all) {
+        stream->recent[stream->seq % OWN_RECENT] = request->forgotten;
         stream->seq--;
     } else {
         stream->settled = stream->seq;

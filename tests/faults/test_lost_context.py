@@ -179,3 +179,24 @@ def test_streams_that_died_before(script):
     gc.collect()
     """
     )
+
+
+def test_an_operation_that_the_driver_refused_is_no_suspect(script):
+    """It had taken the place of one that is remembered."""
+    script.quiet(
+        HEAD
+        + """
+    for _ in range(40):
+        device.fill_async(1, stream)
+    testing.configure("fault=cuMemcpyHtoDAsync_v2:1:800")
+    try:
+        device.copy_from_async(bytes(16), stream)
+    except cu.CudaError:
+        pass
+    else:
+        raise AssertionError("not refused")
+    error = lose()
+    assert len(error.suspects) == 32
+    assert all(suspect.startswith("fill_async on") for suspect in error.suspects), error.suspects
+    """
+    )
