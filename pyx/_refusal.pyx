@@ -109,8 +109,8 @@ cdef str _stream_wait(int kind):
     if kind == OWN_ENDED:
         return "stream.wait(token) before it, or on the host with"
     if kind == OWN_PER_THREAD:
-        return "stream.wait(event) before it, for an event that its own thread recorded, or on the" \
-               " host with"
+        return "stream.wait(event) before it, for an event that its own thread recorded, or on" \
+               " the host with"
     return "stream.wait(token), stream.wait(other_stream) or stream.wait(event) before it, or on" \
            " the host with"
 

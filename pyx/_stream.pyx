@@ -1,7 +1,6 @@
 """Stream: a queue of work, and the current one of a `with` block."""
 
 import operator
-from contextvars import ContextVar
 
 cimport cython
 
@@ -14,6 +13,7 @@ from cudadrv._driver cimport (
 )
 from cudadrv._event cimport Event, Waitable, new_event
 from cudadrv._ghost cimport bury_stream, drop_stream, make_room, this_thread
+from cudadrv._nesting cimport Entry, Nesting, live
 from cudadrv._operation_names cimport stream_name
 from cudadrv._ownership cimport (
     OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, OWN_OPEN, engine, own_join, own_join_host,
@@ -27,7 +27,7 @@ from cudadrv._errors import OwnershipError
 bind_driver(&cudadrv_table)
 
 _after_wait = None  # what a synchronization does besides: it may release memory
-_current = ContextVar("cudadrv.stream", default=None)  # (stream, what it was before)
+cdef Nesting _blocks = Nesting("cudadrv.stream")
 
 
 @cython.final
@@ -237,21 +237,19 @@ cdef class Stream:
             self.refuse(STREAM_IS_CAPTURING)
 
     def __enter__(self):
-        """Make it the current stream of its context, for calls that name none."""
+        """Make it the current stream of its context; see `ordering` about generators."""
         self.usable()
-        _current.set((self, _current.get()))
+        _blocks.enter(self)
         return self
 
     def __exit__(self, *exception):
-        current = _current.get()
-        if current is None or current[0] is not self:
-            raise RuntimeError("`with stream` blocks must end in reverse order")
-        _current.set(current[1])
+        _blocks.leave(self)
 
     def __repr__(self):
         if self.order is NULL:
             return "<Stream, never initialized>"
-        return f"<{self.called()}{', closed' if self.closed else ''}, device {self.context.device.ordinal}>"
+        closed = ", closed" if self.closed else ""
+        return f"<{self.called()}{closed}, device {self.context.device.ordinal}>"
 
     cdef str called(self):
         """Its name in messages."""
@@ -380,15 +378,16 @@ def call_after_wait(function):
 
 cdef Stream stream_for(object stream, Context context):
     """The stream of a call: the argument, else the context's current one, else None."""
+    cdef Entry block
     if stream is not None:
         if not isinstance(stream, Stream):
             raise TypeError(f"stream must be a Stream, not {type(stream).__name__}")
         return stream
-    current = _current.get()
-    while current is not None:
-        if (<Stream>current[0]).context is context:
-            return current[0]
-        current = current[1]
+    block = _blocks.innermost()
+    while block is not None:
+        if (<Stream>block.thing).context is context:
+            return block.thing
+        block = live(block.outer)
     return None
 
 

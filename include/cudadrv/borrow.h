@@ -54,7 +54,7 @@ typedef struct own_request {
     uint32_t count;
     uint32_t site;
     uint16_t operation;
-    own_snapshot issued; /* for a token; the caller drops it */
+    own_snapshot issued;     /* for a token; the caller drops it */
     own_operation forgotten; /* of the stream's recent ones, the one that this took the place of */
     own_conflict conflict;
 } own_request;
