@@ -9,7 +9,7 @@ cdef class Entry:
 
 
 cdef class Nesting:
-    cdef object current # the innermost entry, as a context variable
+    cdef object current     # the innermost entry, as a context variable
     cdef bint used
 
     cdef Entry innermost(self)

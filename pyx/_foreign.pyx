@@ -5,10 +5,11 @@ import threading
 
 from cudadrv._context cimport Context, context_of, contexts, default_context
 from cudadrv._driver cimport (
-    CU_STREAM_LEGACY, CU_STREAM_NON_BLOCKING, CU_STREAM_PER_THREAD, CUcontext, CUDA_SUCCESS,
-    CUresult, CUstream, bind_driver, cudadrv_table, cuStreamGetCtx, cuStreamGetFlags, cuStreamGetId,
-    cuStreamGetPriority,
+    CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_LEGACY, CU_STREAM_NON_BLOCKING, CU_STREAM_PER_THREAD,
+    CUcontext, CUDA_SUCCESS, CUresult, CUstream, CUstreamCaptureStatus, bind_driver, cudadrv_table,
+    cuStreamGetCtx, cuStreamGetFlags, cuStreamGetId, cuStreamGetPriority, cuStreamIsCapturing,
 )
+from cudadrv._errors cimport refuse_capture
 from cudadrv._event cimport Event, Waitable
 from cudadrv._ghost cimport bury_orphans, is_finished, this_thread
 from cudadrv._ownership cimport (
@@ -58,6 +59,7 @@ def stream_from_handle(handle, owner):
     cdef size_t number = operator.index(handle)
     cdef CUstream raw = <CUstream>number
     cdef Context context = default_context()
+    cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
     cdef unsigned long long identity = 0
     cdef unsigned int flags = 0
     cdef int priority = 0
@@ -69,7 +71,9 @@ def stream_from_handle(handle, owner):
         return per_thread_stream(None)
     context.usable()
     with nogil:
-        context.check(_describe(raw, &found, &identity, &flags, &priority))
+        context.check(_describe(raw, &capture, &found, &identity, &flags, &priority))
+    if capture != CU_STREAM_CAPTURE_STATUS_NONE:
+        refuse_capture(f"the stream with the handle {number:#x}")
     context = _context_of_raw(found)
     stream = _known_stream(context, raw, identity)
     if stream is None:
@@ -83,10 +87,14 @@ def stream_from_handle(handle, owner):
 
 
 cdef CUresult _describe(
-    CUstream handle, CUcontext *context, unsigned long long *identity, unsigned int *flags,
-    int *priority
+    CUstream handle, CUstreamCaptureStatus *capture, CUcontext *context,
+    unsigned long long *identity, unsigned int *flags, int *priority
 ) noexcept nogil:
-    cdef CUresult status = cuStreamGetCtx(handle, context)
+    """Look a stream up; nothing but `capture` while it captures, or the driver would end that."""
+    cdef CUresult status = cuStreamIsCapturing(handle, capture)
+    if status != CUDA_SUCCESS or capture[0] != CU_STREAM_CAPTURE_STATUS_NONE:
+        return status
+    status = cuStreamGetCtx(handle, context)
     if status == CUDA_SUCCESS:
         status = cuStreamGetId(handle, identity)
     if status == CUDA_SUCCESS:

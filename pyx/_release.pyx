@@ -13,7 +13,7 @@ from cudadrv._context cimport Context, contexts, enter_context, leave_context
 from cudadrv._driver cimport (
     CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_STATUS_NONE,
     CUDA_SUCCESS, CUdeviceptr, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus, bind_driver,
-    cudadrv_table, cuMemFree, cuMemFreeAsync, cuMemFreeHost, cuStreamIsCapturing, cuStreamQuery,
+    cudadrv_table, cuMemFree, cuMemFreeAsync, cuMemFreeHost, cuStreamIsCapturing,
     cuThreadExchangeStreamCaptureMode,
 )
 from cudadrv._errors cimport report
@@ -25,7 +25,7 @@ from cudadrv._ownership cimport (
     pthread_mutex_unlock,
 )
 from cudadrv._stream cimport Stream
-from cudadrv._wait cimport query_event
+from cudadrv._wait cimport query_event, query_stream
 
 from cudadrv._errors import ContextLostError, OwnershipError
 from cudadrv._stream import call_after_wait
@@ -251,6 +251,7 @@ cdef bint _free_behind_users(pending *node, Context context) except -1:
     cdef Stream stream = _free_stream(context)
     cdef CUresult status
     cdef bint pushed = False
+    cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
     works = _users(node.state)
     if None in works:
         return False
@@ -259,7 +260,9 @@ cdef bint _free_behind_users(pending *node, Context context) except -1:
     with nogil:
         status = enter_context(context.raw, &pushed)
         if status == CUDA_SUCCESS:
+            cuThreadExchangeStreamCaptureMode(&mode)
             status = cuMemFreeAsync(node.address, stream.raw)
+            cuThreadExchangeStreamCaptureMode(&mode)
             leave_context(pushed)
     report(status)
     return True
@@ -282,13 +285,10 @@ cdef bint _free_idle(pending *node, Context context) except -1:
 
 
 cdef bint is_complete(Event event) noexcept:
-    """Ask the driver for the library itself: no capture and no clock notices."""
-    cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
+    """Ask the driver for the library itself: no clock notices."""
     cdef CUresult status
     with nogil:
-        cuThreadExchangeStreamCaptureMode(&mode)
         status = query_event(event.context.raw, event.raw)
-        cuThreadExchangeStreamCaptureMode(&mode)
     return status == CUDA_SUCCESS
 
 
@@ -319,7 +319,7 @@ cdef bint _stream_is_idle(Stream stream) except -1:
             elif enter_context(stream.context.raw, &pushed) == CUDA_SUCCESS:
                 idle = cuStreamIsCapturing(stream.raw, &capture) == CUDA_SUCCESS \
                     and capture == CU_STREAM_CAPTURE_STATUS_NONE \
-                    and cuStreamQuery(stream.raw) == CUDA_SUCCESS
+                    and query_stream(stream.raw) == CUDA_SUCCESS
                 leave_context(pushed)
             pthread_mutex_unlock(stream.order.issue)
     return idle

@@ -9,8 +9,9 @@ from cudadrv._driver cimport (
     CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_DEFAULT,
     CU_STREAM_NON_BLOCKING, CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CUresult,
     CUstreamCaptureStatus, bind_driver, cudadrv_table, cuEventRecord, cuStreamCreateWithPriority,
-    cuStreamIsCapturing, cuStreamQuery, cuStreamWaitEvent,
+    cuStreamIsCapturing, cuStreamWaitEvent,
 )
+from cudadrv._errors cimport refuse_capture
 from cudadrv._event cimport Event, Waitable, new_event
 from cudadrv._ghost cimport bury_stream, drop_stream, make_room, this_thread
 from cudadrv._nesting cimport Entry, Nesting, live
@@ -21,8 +22,7 @@ from cudadrv._ownership cimport (
     own_stream_close, own_stream_open, own_unlock_both, own_use, pthread_mutex_lock,
     pthread_mutex_unlock,
 )
-
-from cudadrv._errors import OwnershipError
+from cudadrv._wait cimport query_stream
 
 bind_driver(&cudadrv_table)
 
@@ -288,8 +288,7 @@ cdef class Stream:
         if reason == EVENT_IS_CLOSED:
             raise ValueError("the event is closed")
         if reason == STREAM_IS_CAPTURING:
-            raise OwnershipError(f"{self!r} is capturing a graph, begun by another library; cudadrv"
-                                 " cannot yet take part in a capture. End it first.")
+            refuse_capture(repr(self))
         return self.context.raise_failure(<CUresult>reason)
 
     cdef bint finish(self, bint wait) except -1:
@@ -304,7 +303,7 @@ cdef class Stream:
                 pthread_mutex_lock(self.order.issue)
                 reason = self.enter(&pushed)
                 if reason == 0:
-                    reason = cuStreamQuery(self.raw)
+                    reason = query_stream(self.raw)
                     leave_context(pushed)
                 pthread_mutex_unlock(self.order.issue)
             if reason == 0:

@@ -3,8 +3,7 @@
 cimport cython
 
 from cudadrv._driver cimport (
-    CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_NOT_READY, CUresult,
-    CUstreamCaptureMode, bind_driver, cudadrv_table, cuThreadExchangeStreamCaptureMode,
+    CU_EVENT_DISABLE_TIMING, CUDA_ERROR_NOT_READY, bind_driver, cudadrv_table,
 )
 from cudadrv._event cimport Event, Waitable, new_event
 from cudadrv._operation_names cimport operation_name
@@ -82,16 +81,10 @@ cdef class Token(Waitable):
     def _is_complete(self):
         """Whether the driver says so, for a thread that only watches: the host learns nothing.
 
-        It disturbs no capture. Somebody must have asked for `done` before.
+        Somebody must have asked for `done` before.
         """
-        cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
-        cdef CUresult status
         self.stream.context.usable()
-        with nogil:
-            cuThreadExchangeStreamCaptureMode(&mode)
         status = self.event.ask(wait=False)
-        with nogil:
-            cuThreadExchangeStreamCaptureMode(&mode)
         if status == CUDA_ERROR_NOT_READY:
             return False
         self.stream.context.check(status)
