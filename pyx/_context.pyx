@@ -18,8 +18,8 @@ from cudadrv._errors cimport (
 )
 from cudadrv._operation_names cimport operation_name, stream_name
 from cudadrv._ownership cimport (
-    engine, own_domain_open, own_domain_snapshot, own_join_host, own_snapshot, own_snapshot_drop,
-    own_suspect, own_suspects,
+    engine, own_domain_end, own_domain_open, own_domain_snapshot, own_join_host, own_snapshot,
+    own_snapshot_drop, own_suspect, own_suspects,
 )
 from cudadrv._policy cimport policy_name
 from cudadrv._site cimport place
@@ -196,8 +196,11 @@ cdef class Context:
     cdef int raise_failure(self, CUresult status) except -1 with gil:
         if not is_sticky(status):
             return raise_status(status)
+        if self.lost:  # another thread has found out first
+            return self.usable()
         self.lost = status
         suspects = _suspects(self.domain)
+        own_domain_end(engine, self.domain)
         listed = "\n".join([f"  {suspect}" for suspect in suspects]) or "  none of cudadrv's"
         detail = f"The context is lost. Operations that were not known to be complete:\n{listed}"
         raise ContextLostError(<int>status, last_failure().decode(), detail, suspects)

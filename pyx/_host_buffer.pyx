@@ -19,7 +19,7 @@ from libc.string cimport memmove
 from cudadrv._buffer cimport Buffer
 from cudadrv._operation cimport is_over, work_in_the_way
 from cudadrv._ownership cimport (
-    OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_UNCHECKED, OWN_WRITE, engine, own_access, own_conflict,
+    OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_WRITE, engine, own_access, own_conflict,
     own_export, own_export_close, own_export_open,
 )
 from cudadrv._refusal cimport refuse_host
@@ -165,8 +165,6 @@ cdef class HostBuffer(Buffer):
         cdef own_access access
         cdef own_conflict conflict
         self.borrow(&access, OWN_READ if verb == "read" else OWN_WRITE)
-        if self.memory.context.lost:  # nothing runs any more, and what there is can be saved
-            access.policy = OWN_UNCHECKED
         while True:
             answer = own_export_open(engine, &access, here(), view, &conflict)
             if answer == OWN_OK:

@@ -16,7 +16,7 @@ from cudadrv._errors cimport refuse_if_forked
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._operation_names cimport ALLOCATION, RELEASE
 from cudadrv._ownership cimport (
-    OWN_BORROWED, OWN_OK, OWN_STRICT, OWN_WAIT, OWN_WRITE, engine, own_access, own_conflict,
+    OWN_OK, OWN_STRICT, OWN_WAIT, OWN_WRITE, engine, own_access, own_conflict,
     own_memory, own_memory_free, own_memory_prepare, own_snapshot_drop,
 )
 from cudadrv._refusal cimport refuse_close, refuse_operation
@@ -78,12 +78,10 @@ cdef class Memory:
 
 
 cdef int _end(Memory memory, str verb, bint close) except -1:
-    """Refuse if somebody uses it, else mark it as closed. What a lost context did is over."""
+    """Refuse if somebody uses it, else mark it as closed."""
     cdef own_conflict conflict
     answer = own_memory_free(engine, memory.state, close, &conflict)
-    if answer == OWN_BORROWED and memory.context.lost:
-        memory.state.closed = True
-    elif answer != OWN_OK:
+    if answer != OWN_OK:
         refuse_close(answer, &conflict, verb, memory.label)
     return 0
 

@@ -169,6 +169,15 @@ static inline uint32_t own_suspects(own_engine *engine, const own_domain *domain
     return found;
 }
 
+/* The context is lost: nothing of it runs any more. */
+static inline void own_domain_end(own_engine *engine, const own_domain *domain) {
+    own_lock(engine);
+    for (const own_stream *stream = domain->streams; stream; stream = stream->next) {
+        engine->slots[stream->slot].done = stream->seq;
+    }
+    own_unlock(engine);
+}
+
 /* All work of a context that the driver has by now, that of closed streams too. Gives 0 without
  * memory. */
 static inline int own_domain_snapshot(own_engine *engine, const own_domain *domain,
