@@ -99,8 +99,9 @@ CLASSES = {
     Status.CUDA_ERROR_NOT_FOUND: CudaNotFoundError,
 }
 
-CAPTURING = "Another library is capturing a graph, in a mode that allows no such call meanwhile, and" \
-            " the driver may have ended the capture for it. Call it before the capture or after it."
+CAPTURING = "Another library is capturing a graph, in a mode that allows no such call meanwhile," \
+            " and the driver may have ended the capture for it. Call it before the capture or" \
+            " after it."
 HINTS = {
     Status.CUDA_ERROR_NOT_SUPPORTED:
         "The driver or the device does not have this function; `python -m cudadrv info` lists what"

@@ -50,6 +50,7 @@ cdef class ordering:
     """
 
     cdef readonly str policy
+    cdef object __weakref__
 
     def __cinit__(self, str policy not None):
         self.policy = policy_name(policy)

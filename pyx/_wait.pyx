@@ -8,9 +8,9 @@ from cpython.exc cimport PyErr_CheckSignals
 
 from cudadrv._context cimport enter_context, leave_context
 from cudadrv._driver cimport (
-    CU_STREAM_CAPTURE_MODE_RELAXED, CUcontext, CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CUevent, CUresult,
-    CUstream, CUstreamCaptureMode, bind_driver, cudadrv_table, cuEventQuery, cuStreamQuery,
-    cuThreadExchangeStreamCaptureMode,
+    CU_STREAM_CAPTURE_MODE_RELAXED, CUcontext, CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CUevent,
+    CUresult, CUstream, CUstreamCaptureMode, bind_driver, cudadrv_table, cuEventQuery,
+    cuStreamQuery, cuThreadExchangeStreamCaptureMode,
 )
 
 bind_driver(&cudadrv_table)
