@@ -27,5 +27,7 @@ class ContextLostError(CudaError):
 class DriverNotFoundError(CudaError): ...
 class CudaWarning(RuntimeWarning): ...
 
+CAPTURING: str
+HINTS: dict[CUresult, str]
 CLASSES: dict[CUresult, type[CudaError]]
 STICKY: frozenset[CUresult]

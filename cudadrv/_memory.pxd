@@ -19,8 +19,8 @@ cdef class Memory:
     cdef object owner           # keeps foreign memory alive
     cdef str label              # class and name of the buffer that it was made for
     cdef Py_ssize_t regions     # buffers that can reach it: the whole and its parts
-    cdef uint32_t site          # where it was made
-    cdef uint32_t closed_at     # where it was closed, once it is
+    cdef uint32_t site          # where it was made, and
+    cdef uint32_t closed_at     # where it was closed
     cdef void *newer            # neighbours in the list of live memory: see live_memory
     cdef void *older
 

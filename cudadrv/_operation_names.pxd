@@ -14,5 +14,5 @@ cdef enum Operation:
     LEND
 
 cdef str operation_name(uint16_t operation)
-cdef str stream_name(uint64_t number, uint8_t order)
-cdef str closed_stream(uint64_t number, uint8_t order)
+cdef str stream_name(uint64_t number, uint8_t kind)
+cdef str host_wait(uint8_t kind)

@@ -21,6 +21,11 @@ cdef extern from "cudadrv/ownership.h" nogil:
         OWN_NON_BLOCKING
         OWN_BLOCKING
         OWN_LEGACY
+        OWN_PLAIN
+        OWN_DEFAULT
+        OWN_PER_THREAD
+        OWN_INTERNAL
+        OWN_ENDED
         OWN_OPEN
         OWN_CLOSED
         OWN_RETIRED
@@ -67,6 +72,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint32_t slot
         uint8_t order
         uint8_t state
+        uint8_t kind
     ctypedef struct own_event:
         pthread_mutex_t issue
         own_snapshot snapshot
@@ -90,6 +96,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint32_t site
         uint64_t number
         uint8_t order
+        uint8_t kind
         uint8_t loan
         uint8_t excluded
     ctypedef struct own_request:
@@ -106,12 +113,12 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint64_t start
         uint64_t stop
         uint64_t number
-        uint8_t order
+        uint8_t kind
     ctypedef struct own_suspect:
         own_operation operation
         uint64_t number
         uint64_t earlier
-        uint8_t order
+        uint8_t kind
 
     void own_clock_drop(own_clock *clock)
     bint own_clock_add_all(own_clock **clock, uint32_t slot)

@@ -7,7 +7,6 @@ from cudadrv._ownership cimport own_conflict
 from cudadrv._stream cimport Stream
 
 # How to get work, or a host view, out of the way.
-cdef str WAIT_ON_HOST
 cdef str END_LOAN
 cdef str END_VIEW
 

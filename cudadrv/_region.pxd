@@ -43,3 +43,4 @@ cdef class Region:
 
 
 cdef object checked_dtype(object dtype)
+cdef str dtype_name(object dtype)

@@ -18,6 +18,7 @@ cdef class Stream:
     cdef object owner               # keeps a foreign stream alive
     cdef object __weakref__
 
+    cdef str called(self)
     cdef int usable(self) except -1
     cdef int enter(self, bint *pushed) noexcept nogil
     cdef bint finish(self, bint wait) except -1

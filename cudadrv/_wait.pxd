@@ -1,6 +1,7 @@
 """Waiting for the GPU without the GIL, in a way that signals can interrupt."""
 
-from cudadrv._driver cimport CUcontext, CUevent, CUresult
+from cudadrv._driver cimport CUcontext, CUevent, CUresult, CUstream
 
 cdef CUresult query_event(CUcontext context, CUevent event) noexcept nogil
+cdef CUresult query_stream(CUstream stream) noexcept nogil
 cdef CUresult wait_for_event(CUcontext context, CUevent event) except *

@@ -16,7 +16,7 @@ from cudadrv._operation_names cimport (
 )
 from cudadrv._ordinary cimport array_of, target_array
 from cudadrv._policy cimport policy_of
-from cudadrv._region cimport Region
+from cudadrv._region cimport Region, dtype_name
 from cudadrv._release cimport drain
 from cudadrv._report cimport borrows_of, explain_region, state_of
 from cudadrv._staging cimport copy_array
@@ -291,7 +291,7 @@ cdef class Buffer(Region):
         """Give the memory away: returns its address, and the caller must free it.
 
         ``from_raw`` takes it back. Raises BufferBorrowedError or BufferExportedError while it is in
-        use or a part of it is alive, and ValueError for a part.
+        use or a part of it is alive, and ValueError for a part or for memory of `from_address`.
         """
         self.usable()
         self._refuse_part()
@@ -337,8 +337,9 @@ cdef class Buffer(Region):
     def __repr__(self):
         name = f" {self.name!r}" if self.name is not None else ""
         if self.closed:
-            return f"<{type(self).__name__}{name} closed>"
-        return f"<{type(self).__name__}{name} {self.count} x {self.dtype}{state_of(self)}>"
+            return f"<{type(self).__name__}{name} {'moved' if self.moved else 'closed'}>"
+        dtype = dtype_name(self.dtype)
+        return f"<{type(self).__name__}{name} {self.count} x {dtype}{state_of(self)}>"
 
     def _refuse_part(self):
         if self.part:

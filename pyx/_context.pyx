@@ -196,6 +196,8 @@ cdef class Context:
     cdef int raise_failure(self, CUresult status) except -1 with gil:
         if not is_sticky(status):
             return raise_status(status)
+        if self.lost:  # another thread has found out first
+            return self.usable()
         self.lost = status
         suspects = _suspects(self.domain)
         own_domain_lose(engine, self.domain)
@@ -275,5 +277,5 @@ cdef tuple _suspects(own_domain *domain):
 cdef str _suspect(own_suspect *found):
     earlier = f" (and {found.earlier} before those listed)" if found.earlier else ""
     return f"{operation_name(found.operation.operation)} on" \
-           f" {stream_name(found.number, found.order)}{earlier}," \
+           f" {stream_name(found.number, found.kind)}{earlier}," \
            f" queued at {place(found.operation.site)}"

@@ -99,6 +99,17 @@ CLASSES = {
     Status.CUDA_ERROR_NOT_FOUND: CudaNotFoundError,
 }
 
+CAPTURING = "Another library is capturing a graph, in a mode that allows no such call meanwhile," \
+            " and the driver may have ended the capture for it. Call it before the capture or" \
+            " after it."
+HINTS = {
+    Status.CUDA_ERROR_NOT_SUPPORTED:
+        "The driver or the device does not have this function; `python -m cudadrv info` lists what"
+        " the driver lacks.",
+    Status.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: CAPTURING,
+    Status.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: CAPTURING,
+}
+
 # After one of these every later call of the context fails (measured; see docs/driver.md).
 STICKY = frozenset({
     Status.CUDA_ERROR_ECC_UNCORRECTABLE,
@@ -162,15 +173,16 @@ cdef int refuse_if_forked() except -1:
     return 0
 
 
+cdef int refuse_capture(str stream) except -1:
+    raise OwnershipError(f"{stream} is capturing a graph, begun by another library; cudadrv cannot"
+                         " yet take part in a capture. End it first.")
+
+
 cdef int raise_status(CUresult status) except -1 with gil:
     """Raise the exception of a status; `last_failure` names the call."""
     refuse_if_forked()
     call = last_failure().decode()
-    detail = ""
-    if status == CUDA_ERROR_NOT_SUPPORTED:
-        detail = "The driver or the device does not have this function; `python -m cudadrv info`" \
-                 " lists what the driver lacks."
-    raise CLASSES.get(<int>status, CudaError)(<int>status, call, detail)
+    raise CLASSES.get(<int>status, CudaError)(<int>status, call, HINTS.get(<int>status, ""))
 
 
 cdef void report(CUresult status) noexcept with gil:

@@ -16,7 +16,7 @@ from cudadrv._ownership cimport (
 )
 from cudadrv._wait cimport query_event, wait_for_event
 
-from cudadrv._errors import EventNotRecordedError, OwnershipError
+from cudadrv._errors import CudaError, EventNotRecordedError, OwnershipError
 
 bind_driver(&cudadrv_table)
 
@@ -172,6 +172,10 @@ cdef class Event(Waitable):
                 leave_context(pushed)
         _end_wait(start)
         _end_wait(self)
+        if status == CUDA_ERROR_NOT_READY:
+            raise CudaError(<int>status, "cuEventElapsedTime",
+                            "elapsed_ms needs both events complete: synchronize the later one"
+                            " first, end.synchronize()")
         self.context.check(status)
         return milliseconds
 

@@ -5,14 +5,15 @@ import threading
 
 from cudadrv._context cimport Context, context_of, contexts, default_context
 from cudadrv._driver cimport (
-    CU_STREAM_LEGACY, CU_STREAM_NON_BLOCKING, CU_STREAM_PER_THREAD, CUcontext, CUDA_SUCCESS,
-    CUresult, CUstream, bind_driver, cudadrv_table, cuStreamGetCtx, cuStreamGetFlags, cuStreamGetId,
-    cuStreamGetPriority,
+    CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_LEGACY, CU_STREAM_NON_BLOCKING, CU_STREAM_PER_THREAD,
+    CUcontext, CUDA_SUCCESS, CUresult, CUstream, CUstreamCaptureStatus, bind_driver, cudadrv_table,
+    cuStreamGetCtx, cuStreamGetFlags, cuStreamGetId, cuStreamGetPriority, cuStreamIsCapturing,
 )
+from cudadrv._errors cimport refuse_capture
 from cudadrv._event cimport Event
 from cudadrv._ghost cimport bury_orphans, is_finished, this_thread
 from cudadrv._ownership cimport (
-    OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, engine, own_stream_close,
+    OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, OWN_PER_THREAD, engine, own_stream_close,
 )
 from cudadrv._stream cimport Stream, open_stream
 
@@ -37,6 +38,7 @@ def per_thread_stream(device):
     if context not in streams:
         stream = _wrap(context, CU_STREAM_PER_THREAD, OWN_BLOCKING)
         stream.thread = this_thread()
+        stream.order.kind = OWN_PER_THREAD
         streams[context] = stream
     return streams[context]
 
@@ -57,6 +59,7 @@ def stream_from_handle(handle, owner):
     cdef size_t number = operator.index(handle)
     cdef CUstream raw = <CUstream>number
     cdef Context context = default_context()
+    cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
     cdef unsigned long long identity = 0
     cdef unsigned int flags = 0
     cdef int priority = 0
@@ -68,7 +71,9 @@ def stream_from_handle(handle, owner):
         return per_thread_stream(None)
     context.usable()
     with nogil:
-        context.check(_describe(raw, &found, &identity, &flags, &priority))
+        context.check(_describe(raw, &capture, &found, &identity, &flags, &priority))
+    if capture != CU_STREAM_CAPTURE_STATUS_NONE:
+        refuse_capture(f"the stream with the handle {number:#x}")
     context = _context_of_raw(found)
     stream = _known_stream(context, raw, identity)
     if stream is None:
@@ -82,10 +87,14 @@ def stream_from_handle(handle, owner):
 
 
 cdef CUresult _describe(
-    CUstream handle, CUcontext *context, unsigned long long *identity, unsigned int *flags,
-    int *priority
+    CUstream handle, CUstreamCaptureStatus *capture, CUcontext *context,
+    unsigned long long *identity, unsigned int *flags, int *priority
 ) noexcept nogil:
-    cdef CUresult status = cuStreamGetCtx(handle, context)
+    """Look a stream up; nothing but `capture` while it captures, or the driver would end that."""
+    cdef CUresult status = cuStreamIsCapturing(handle, capture)
+    if status != CUDA_SUCCESS or capture[0] != CU_STREAM_CAPTURE_STATUS_NONE:
+        return status
+    status = cuStreamGetCtx(handle, context)
     if status == CUDA_SUCCESS:
         status = cuStreamGetId(handle, identity)
     if status == CUDA_SUCCESS:

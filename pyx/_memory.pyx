@@ -16,7 +16,7 @@ from cudadrv._errors cimport refuse_if_forked
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._operation_names cimport ALLOCATION, RELEASE
 from cudadrv._ownership cimport (
-    OWN_BORROWED, OWN_OK, OWN_STRICT, OWN_WAIT, OWN_WRITE, engine, own_access, own_conflict,
+    OWN_OK, OWN_STRICT, OWN_WAIT, OWN_WRITE, engine, own_access, own_conflict,
     own_memory, own_memory_free, own_memory_prepare, own_snapshot_drop,
 )
 from cudadrv._refusal cimport refuse_close, refuse_operation
@@ -32,6 +32,8 @@ from cudadrv._errors import BufferBorrowedError, CudaOutOfMemoryError
 bind_driver(&cudadrv_table)
 
 cdef tuple KINDS = ("device", "stream-ordered", "page-locked", "managed", "foreign")
+cdef enum:
+    MOST_LINES = 20  # of a report
 cdef void *_newest = NULL  # head of the list of live memory
 
 
@@ -52,16 +54,22 @@ cdef class Memory:
         if stream is not None and self.kind != STREAM_ORDERED:
             raise ValueError(f"{self.label} is not stream-ordered memory: close() takes no stream")
         if self.kind == STREAM_ORDERED and self.address != 0 and not self.context.lost:
-            return _close_on(self, stream, policy)
+            _close_on(self, stream, policy)
+            self.closed_at = here()
+            return 0
         _end(self, "close", True)
         if self.address != 0 and self.kind != FOREIGN and not self.context.lost:
             _free_now(self)
         _let_go(self)
+        self.closed_at = here()
         return 0
 
     cdef int give_away(self) except -1:
         """Close it without freeing it, or raise."""
         self.context.usable()
+        if self.kind == FOREIGN:
+            raise ValueError(f"{self.label} only borrows its memory (from_address), so it cannot give"
+                             " it away; its owner can")
         _end(self, "give away", False)
         if self.regions > 1:
             raise BufferBorrowedError(
@@ -74,12 +82,10 @@ cdef class Memory:
 
 
 cdef int _end(Memory memory, str verb, bint close) except -1:
-    """Refuse if somebody uses it, else mark it as closed. What a lost context did is over."""
+    """Refuse if somebody uses it, else mark it as closed."""
     cdef own_conflict conflict
     answer = own_memory_free(engine, memory.state, close, &conflict)
-    if answer == OWN_BORROWED and memory.context.lost:
-        memory.state.closed = True
-    elif answer != OWN_OK:
+    if answer != OWN_OK:
         refuse_close(answer, &conflict, verb, memory.label)
     return 0
 
@@ -307,5 +313,9 @@ def memory_report():
         nbytes[what] += buffer.nbytes
     if not count:
         return "No buffer of this process is alive."
-    lines = [f"  {size} bytes in {count[what]} {what}" for what, size in nbytes.most_common(20)]
+    shown = nbytes.most_common(MOST_LINES)
+    lines = [f"  {size} bytes in {count[what]} {what}" for what, size in shown]
+    if len(nbytes) > len(shown):
+        rest = sum(nbytes.values()) - sum(dict(shown).values())
+        lines.append(f"  {rest} bytes made at {len(nbytes) - len(shown)} other lines")
     return f"Live buffers hold {sum(nbytes.values())} bytes:\n" + "\n".join(lines)

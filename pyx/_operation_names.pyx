@@ -2,23 +2,37 @@
 
 from libc.stdint cimport uint16_t, uint64_t, uint8_t
 
-from cudadrv._ownership cimport OWN_LEGACY
+from cudadrv._ownership cimport OWN_DEFAULT, OWN_ENDED, OWN_INTERNAL, OWN_PER_THREAD
 
 cdef tuple NAMES = (
     "copy_from", "copy_to", "copy_from_async", "copy_to_async", "fill", "fill_async",
     "its allocation", "close", "lend",
 )
+cdef str AFTERWARDS = "event.synchronize() on an event recorded after it"
 
 
 cdef str operation_name(uint16_t operation):
     return NAMES[operation]
 
 
-cdef str stream_name(uint64_t number, uint8_t order):
+cdef str stream_name(uint64_t number, uint8_t kind):
     """As in ``repr(stream)``: a number that is never used again in this process."""
-    return f"the legacy default stream ({number})" if order == OWN_LEGACY else f"Stream {number}"
+    if kind == OWN_DEFAULT:
+        return f"the legacy default stream ({number})"
+    if kind == OWN_PER_THREAD:
+        return f"per-thread default Stream {number}"
+    if kind == OWN_INTERNAL:
+        return "a stream of the library's own"
+    return f"Stream {number} (closed)" if kind == OWN_ENDED else f"Stream {number}"
 
 
-cdef str closed_stream(uint64_t number, uint8_t order):
-    return f"{stream_name(number, order)} is closed: it takes no more work, and what it has still" \
-           " runs. To wait for that: a token or an event of it, or context.synchronize()"
+cdef str host_wait(uint8_t kind):
+    """How the host can wait for the work of a stream."""
+    if kind == OWN_INTERNAL:
+        return "context.synchronize() or device.synchronize()"
+    if kind == OWN_ENDED:
+        return "token.wait(), context.synchronize() or device.synchronize()"
+    if kind == OWN_PER_THREAD:
+        return f"stream.synchronize() in the thread of that stream, {AFTERWARDS}, or" \
+               " context.synchronize()"
+    return f"stream.synchronize(), token.wait(), or {AFTERWARDS}"

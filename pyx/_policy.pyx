@@ -1,15 +1,13 @@
 """Policy: what happens to a request that is not ordered after a conflicting borrow."""
 
-from contextvars import ContextVar
-
 cimport cython
 
+from cudadrv._nesting cimport Nesting
 from cudadrv._ownership cimport OWN_STRICT, OWN_UNCHECKED, OWN_WAIT
 
 POLICIES = {"strict": OWN_STRICT, "wait": OWN_WAIT, "unchecked": OWN_UNCHECKED}
 
-_current = ContextVar("cudadrv.ordering", default=None)  # (block, what it was before)
-cdef long _blocks = 0  # `with ordering(...)` blocks alive anywhere: with none, nobody looks
+cdef Nesting _blocks = Nesting("cudadrv.ordering")
 
 
 cdef object policy_name(value):
@@ -22,10 +20,9 @@ cdef object policy_name(value):
 
 cdef int policy_of(object buffer_policy, object context_policy) except -1:
     """The policy of a borrow: the innermost block's, else the buffer's, else the context's."""
-    if _blocks:
-        current = _current.get()
-        if current is not None:
-            return POLICIES[(<ordering>current[0]).policy]
+    block = _blocks.innermost()
+    if block is not None:
+        return POLICIES[(<ordering>block.thing).policy]
     if buffer_policy is not None:
         return POLICIES[buffer_policy]
     if context_policy is not None:
@@ -43,31 +40,27 @@ cdef class ordering:
     ``"unchecked"`` lets it pass: the caller answers for the order. Host views, closing and the
     lifetime of memory stay protected, and later requests are still checked against this one.
 
-    The choice reaches the functions that the block calls; new threads start without it. Buffers
-    (``buffer.ordering``) and contexts (``context.ordering``) can have a policy of their own, for
-    requests outside such blocks.
+    The choice reaches the functions that the block calls; new threads start without it. A generator
+    that yields inside the block leaves it in force for its caller until it goes on and the block
+    ends: that is what ``contextlib.contextmanager`` needs, and elsewhere rarely meant. Of several
+    blocks, the one that was entered last counts. Buffers (``buffer.ordering``) and contexts
+    (``context.ordering``) can have a policy of their own, for requests outside such blocks.
 
     Raises ValueError for another word.
     """
 
     cdef readonly str policy
+    cdef object __weakref__
 
     def __cinit__(self, str policy not None):
         self.policy = policy_name(policy)
 
     def __enter__(self):
-        global _blocks
-        _current.set((self, _current.get()))
-        _blocks += 1
+        _blocks.enter(self)
         return self
 
     def __exit__(self, *exception):
-        global _blocks
-        current = _current.get()
-        if current is None or current[0] is not self:
-            raise RuntimeError("`with ordering(...)` blocks must end in reverse order")
-        _current.set(current[1])
-        _blocks -= 1
+        _blocks.leave(self)
 
     def __repr__(self):
         return f"ordering({self.policy!r})"

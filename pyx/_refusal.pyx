@@ -7,9 +7,10 @@ nothing orders the two, and the way out.
 from libc.stdint cimport uint32_t
 
 from cudadrv._operation cimport REFUSED, Operation
-from cudadrv._operation_names cimport RELEASE, operation_name, stream_name
+from cudadrv._operation_names cimport RELEASE, host_wait, operation_name, stream_name
 from cudadrv._ownership cimport (
-    OWN_EXPORTED, OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_NO_MEMORY,
+    OWN_ENDED, OWN_EXPORTED, OWN_INTERNAL, OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MUST_WAIT,
+    OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_PER_THREAD,
     OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE, own_conflict,
 )
 from cudadrv._site cimport place
@@ -17,10 +18,6 @@ from cudadrv._stream cimport STREAM_IS_CLOSED, Stream
 
 from cudadrv._errors import BufferBorrowedError, BufferClosedError, BufferExportedError
 
-cdef str WAIT_ON_HOST = "stream.synchronize(), token.wait(), or event.synchronize() on an event" \
-                        " recorded after it"
-cdef str WAIT_ON_STREAM = "stream.wait(token), stream.wait(other_stream) or stream.wait(event)" \
-                          " before it, or on the host with"
 cdef str PASS_A_STREAM = "stream=..., for a call that runs after the work of that stream, or on" \
                          " the host with"
 cdef str READ_ONLY = "This view may write, and so counts as a write. To read only:" \
@@ -49,17 +46,17 @@ cdef int refuse_operation(
     target = targets[conflict.access]
     if answer == OWN_MEMORY_CLOSED:
         return refuse_closed(target)
-    ours = stream.context.defaults.get("internal") is stream
+    ours = stream.order.kind == OWN_INTERNAL
     wanted = f"cannot {_request(operation, conflict, target)} on" \
-             f" {'a stream of its own' if ours else _name(stream)}"
+             f" {'a stream of its own' if ours else stream.called()}"
     if answer == OWN_EXPORTED:
         raise BufferExportedError(f"{wanted}:\n{_view(conflict)}")
     raise BufferBorrowedError(
         f"{wanted}:\n{_user(conflict)}\n"
         "  and nothing orders this operation after it.\n"
         f"{_why_unordered(answer, conflict, stream)}"
-        f"  Order it with: {PASS_A_STREAM if ours else WAIT_ON_STREAM}\n"
-        f"  {WAIT_ON_HOST}."
+        f"  Order it with: {PASS_A_STREAM if ours else _stream_wait(conflict.kind)}\n"
+        f"  {host_wait(conflict.kind)}."
         + ("\n  Or free it behind that work: buffer.close(stream)."
            if operation.request.operation == RELEASE else ""))
 
@@ -77,7 +74,7 @@ cdef int refuse_host(
         else f"{_user(conflict)}\n  and nothing orders this access after it."
     raise BufferBorrowedError(
         f"{wanted}:\n{why}\n"
-        f"  Release it with: {WAIT_ON_HOST}."
+        f"  Release it with: {host_wait(conflict.kind)}."
         + (f"\n  {READ_ONLY}" if verb == "export" and conflict.epoch.mode == OWN_READ else ""))
 
 
@@ -102,7 +99,7 @@ cdef int refuse_close(int answer, own_conflict *conflict, str verb, str target) 
     raise BufferBorrowedError(
         f"cannot {verb} {target}:\n{_user(conflict)}\n"
         "  and that is not known to be complete.\n"
-        f"  Release it with: {WAIT_ON_HOST}."
+        f"  Release it with: {host_wait(conflict.kind)}."
         + ("\n  Or drop the last reference instead: its memory then outlives the work."
            if verb == "close" else ""))
 
@@ -113,8 +110,17 @@ cdef int refuse_closed(str target, uint32_t site=0) except -1:
     raise BufferClosedError(f"{target} {when}; its memory is no longer there")
 
 
-cdef str _name(Stream stream):
-    return stream_name(stream.order.number, stream.order.order)
+cdef str _stream_wait(int kind):
+    """How another stream can wait for the work of a stream."""
+    if kind == OWN_INTERNAL:
+        return "a wait of the host,"
+    if kind == OWN_ENDED:
+        return "stream.wait(token) before it, or on the host with"
+    if kind == OWN_PER_THREAD:
+        return "stream.wait(event) before it, for an event that its own thread recorded, or on" \
+               " the host with"
+    return "stream.wait(token), stream.wait(other_stream) or stream.wait(event) before it, or on" \
+           " the host with"
 
 
 cdef str _request(Operation *operation, own_conflict *conflict, str target):
@@ -143,12 +149,12 @@ cdef str _user(own_conflict *conflict):
 
 cdef str _work(own_conflict *conflict):
     return f"{operation_name(conflict.epoch.operation)} on" \
-           f" {stream_name(conflict.number, conflict.order)}," \
+           f" {stream_name(conflict.number, conflict.kind)}," \
            f" queued at {place(conflict.epoch.site)}"
 
 
 cdef str loan_line(own_conflict *conflict):
-    return f"  it is lent to {stream_name(conflict.number, conflict.order)}, at" \
+    return f"  it is lent to {stream_name(conflict.number, conflict.kind)}, at" \
            f" {place(conflict.site)}."
 
 

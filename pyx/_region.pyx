@@ -188,7 +188,7 @@ cdef class Region:
         first = self.start // self.itemsize if self.start % self.itemsize == 0 else None
         where = f"[{first}:{first + self.count}]" if first is not None \
             else f"[{self.start}:{self.start + self.nbytes} bytes]"
-        return f"{type(self).__name__}{name}{where} ({self.dtype})"
+        return f"{type(self).__name__}{name}{where} ({dtype_name(self.dtype)})"
 
     cdef Region share(self, size_t start, Py_ssize_t count, object dtype):
         """Another buffer of the same class over part of the same memory."""
@@ -211,6 +211,14 @@ cdef int _fill_in(Region region, Memory memory, Py_ssize_t count, object dtype, 
     region.nbytes = <size_t>count * <size_t>region.itemsize
     region.name = name
     return 0
+
+
+cdef str dtype_name(object dtype):
+    """As NumPy prints it; as the interpreter ends, when NumPy cannot, its short code."""
+    try:
+        return str(dtype)
+    except ImportError:
+        return dtype.str
 
 
 cdef object checked_dtype(object dtype):

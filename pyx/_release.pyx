@@ -23,7 +23,7 @@ from cudadrv._driver cimport (
 from cudadrv._errors cimport report
 from cudadrv._event cimport Event
 from cudadrv._ghost cimport bury_orphans
-from cudadrv._ownership cimport own_memory, own_memory_clear
+from cudadrv._ownership cimport OWN_INTERNAL, own_memory, own_memory_clear
 from cudadrv._stream cimport Stream
 from cudadrv._users cimport is_idle, is_unused, users_are_idle, users_of
 
@@ -242,9 +242,12 @@ cdef Stream _free_stream(Context context):
 
 
 cdef Stream _own_stream(Context context, str name):
+    cdef Stream stream
     if name not in context.defaults:
         with context:
-            context.defaults.setdefault(name, Stream())
+            stream = Stream()
+        stream.order.kind = OWN_INTERNAL
+        context.defaults.setdefault(name, stream)
     return context.defaults[name]
 
 

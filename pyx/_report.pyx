@@ -5,18 +5,22 @@ from typing import NamedTuple
 from libc.stdlib cimport free, malloc
 
 from cudadrv._errors cimport refuse_if_forked
-from cudadrv._operation_names cimport operation_name, stream_name
+from cudadrv._operation_names cimport host_wait, operation_name, stream_name
 from cudadrv._ownership cimport (
     OWN_BORROWED, OWN_OK, OWN_READ, OWN_WRITE, engine, own_borrow, own_borrows, own_conflict,
     own_obstacle,
 )
 from cudadrv._refusal cimport (
-    END_LOAN, END_VIEW, WAIT_ON_HOST, excluding_view, excluding_work, loan_line,
+    END_LOAN, END_VIEW, excluding_view, excluding_work, loan_line,
 )
 from cudadrv._region cimport Region
 from cudadrv._site cimport place
 
 from cudadrv._errors import ForkedError
+
+
+cdef enum:
+    MOST_LINES = 20
 
 
 class Borrow(NamedTuple):
@@ -36,26 +40,35 @@ class Borrow(NamedTuple):
 
 
 cdef tuple borrows_of(Region region):
+    """All of them."""
+    listed, _, _ = _look(region, 0xffffffff)
+    return tuple(listed)
+
+
+cdef tuple _look(Region region, unsigned int most):
+    """The borrows, at most so many; how many there are; in which ways the host can wait for them.
+    """
     cdef own_borrow *found
     cdef size_t end = region.start + region.nbytes
     cdef unsigned int count
     cdef unsigned int i
     if region.memory is None or region.nbytes == 0:
-        return ()
+        return [], 0, []
     refuse_if_forked()  # before any lock is taken
     count = own_borrows(engine, region.memory.state, region.start, end, NULL, 0)
     if count == 0:
-        return ()
-    found = <own_borrow *>malloc(count * sizeof(own_borrow))
+        return [], 0, []
+    most = min(count, most)
+    found = <own_borrow *>malloc(most * sizeof(own_borrow))
     if found is NULL:
         raise MemoryError()
     try:
-        count = min(
-            count, own_borrows(engine, region.memory.state, region.start, end, found, count))
-        borrows = []
-        for i in range(count):
+        count = own_borrows(engine, region.memory.state, region.start, end, found, most)
+        borrows, ways = [], {}
+        for i in range(min(count, most)):
             borrows.append(_borrow(&found[i], region.start))
-        return tuple(borrows)
+            ways[_wait(found[i].kind)] = None
+        return borrows, count, list(ways)
     finally:
         free(found)
 
@@ -64,21 +77,21 @@ cdef object _borrow(own_borrow *found, size_t start):
     mode = found.epoch.mode
     return Borrow(
         "read" if mode == OWN_READ else "write" if mode == OWN_WRITE else "shared",
-        stream_name(found.number, found.order), operation_name(found.epoch.operation),
+        stream_name(found.number, found.kind), operation_name(found.epoch.operation),
         place(found.epoch.site), found.start - start, found.stop - start)
 
 
 cdef str state_of(Region region):
     """For `repr`: ", read by Stream 2"."""
     try:
-        borrows = borrows_of(region)
+        borrows, count, _ = _look(region, 1)
     except ForkedError:
         return ""
     if not borrows:
         return ""
     first = borrows[0]
     doing = {"read": "read", "write": "written", "shared": "shared"}[first.mode]
-    more = f" and {len(borrows) - 1} more" if len(borrows) > 1 else ""
+    more = f" and {count - 1} more" if count > 1 else ""
     return f", {doing} by {first.stream}{more}"
 
 
@@ -90,7 +103,7 @@ cdef str _obstacle(Region region, list ways):
     if answer == OWN_OK:
         return ""
     if answer == OWN_BORROWED:
-        ways.append(_wait())
+        ways.append(_wait(conflict.kind))
         return excluding_work(&conflict)
     if conflict.loan:
         ways.append(f"{END_LOAN}.")
@@ -101,11 +114,13 @@ cdef str _obstacle(Region region, list ways):
 
 
 cdef str explain_region(Region region):
+    if region.moved:
+        return f"{region.describe()} was moved at {place(region.moved_at)}."
     if region.closed:
-        return f"{region.describe()} is closed or moved."
+        return f"{region.describe()} is closed."
     ways = []
-    borrows = borrows_of(region)
     obstacle = _obstacle(region, ways)
+    borrows, count, waits = _look(region, MOST_LINES)
     if not borrows and not obstacle:
         return f"{region.describe()} is free: no GPU work that uses it may be unfinished."
     lines = [f"{region.describe()} is in use:"]
@@ -114,10 +129,11 @@ cdef str explain_region(Region region):
     for each in borrows:
         lines.append(f"  bytes {each.start}:{each.stop}: {each.mode} by {each.operation} on"
                      f" {each.stream}, queued at {each.site}")
-    if borrows and _wait() not in ways:
-        ways.append(_wait())
+    if count > len(borrows):
+        lines.append(f"  and {count - len(borrows)} more; buffer.borrows lists all of them")
+    ways += [way for way in waits if way not in ways]
     return "\n".join([*lines, *ways])
 
 
-cdef str _wait():
-    return f"Release it with: {WAIT_ON_HOST}."
+cdef str _wait(int kind):
+    return f"Release it with: {host_wait(kind)}."

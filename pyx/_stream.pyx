@@ -1,7 +1,6 @@
 """Stream: a queue of work, and the current one of a `with` block."""
 
 import operator
-from contextvars import ContextVar
 
 cimport cython
 
@@ -10,24 +9,25 @@ from cudadrv._driver cimport (
     CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_DEFAULT,
     CU_STREAM_NON_BLOCKING, CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CUresult,
     CUstreamCaptureStatus, bind_driver, cudadrv_table, cuEventRecord, cuStreamCreateWithPriority,
-    cuStreamIsCapturing, cuStreamQuery, cuStreamWaitEvent,
+    cuStreamIsCapturing, cuStreamWaitEvent,
 )
+from cudadrv._errors cimport refuse_capture
 from cudadrv._event cimport Event, Waitable, new_event
 from cudadrv._ghost cimport bury_stream, drop_stream, make_room, this_thread
-from cudadrv._operation_names cimport closed_stream, stream_name
+from cudadrv._nesting cimport Entry, Nesting, live
+from cudadrv._operation_names cimport stream_name
 from cudadrv._ownership cimport (
     OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, OWN_OPEN, engine, own_join, own_join_host,
     own_lock_both, own_record, own_record_as, own_snapshot, own_snapshot_drop, own_snapshot_take,
     own_stream_close, own_stream_open, own_unlock_both, own_use, pthread_mutex_lock,
     pthread_mutex_unlock,
 )
-
-from cudadrv._errors import OwnershipError
+from cudadrv._wait cimport query_stream
 
 bind_driver(&cudadrv_table)
 
 _after_wait = None  # what a synchronization does besides: it may release memory
-_current = ContextVar("cudadrv.stream", default=None)  # (stream, what it was before)
+cdef Nesting _blocks = Nesting("cudadrv.stream")
 
 
 @cython.final
@@ -237,16 +237,13 @@ cdef class Stream:
             self.refuse(STREAM_IS_CAPTURING)
 
     def __enter__(self):
-        """Make it the current stream of its context, for calls that name none."""
+        """Make it the current stream of its context; see `ordering` about generators."""
         self.usable()
-        _current.set((self, _current.get()))
+        _blocks.enter(self)
         return self
 
     def __exit__(self, *exception):
-        current = _current.get()
-        if current is None or current[0] is not self:
-            raise RuntimeError("`with stream` blocks must end in reverse order")
-        _current.set(current[1])
+        _blocks.leave(self)
 
     def scope(self):
         """``with stream.scope():`` as ``with stream:``, and synchronize at the end.
@@ -273,10 +270,12 @@ cdef class Stream:
     def __repr__(self):
         if self.order is NULL:
             return "<Stream, never initialized>"
-        name = stream_name(self.order.number, self.order.order)
-        if self.thread:
-            name = f"per-thread default {name}"
-        return f"<{name}{', closed' if self.closed else ''}, device {self.context.device.ordinal}>"
+        closed = ", closed" if self.closed else ""
+        return f"<{self.called()}{closed}, device {self.context.device.ordinal}>"
+
+    cdef str called(self):
+        """Its name in messages."""
+        return stream_name(self.order.number, self.order.kind)
 
     cdef int usable(self) except -1:
         """Refuse before any driver call."""
@@ -307,12 +306,13 @@ cdef class Stream:
     cdef int refuse(self, int reason) except -1:
         """Raise for what `enter` or the driver answered."""
         if reason == STREAM_IS_CLOSED:
-            raise ValueError(closed_stream(self.order.number, self.order.order))
+            raise ValueError(f"{self.called()} is closed: it takes no more work, and what it has"
+                             " still runs. To wait for that: a token or an event of it, or"
+                             " context.synchronize()")
         if reason == EVENT_IS_CLOSED:
             raise ValueError("the event is closed")
         if reason == STREAM_IS_CAPTURING:
-            raise OwnershipError(f"{self!r} is capturing a graph, begun by another library; cudadrv"
-                                 " cannot yet take part in a capture. End it first.")
+            refuse_capture(repr(self))
         return self.context.raise_failure(<CUresult>reason)
 
     cdef bint finish(self, bint wait) except -1:
@@ -327,7 +327,7 @@ cdef class Stream:
                 pthread_mutex_lock(self.order.issue)
                 reason = self.enter(&pushed)
                 if reason == 0:
-                    reason = cuStreamQuery(self.raw)
+                    reason = query_stream(self.raw)
                     leave_context(pushed)
                 pthread_mutex_unlock(self.order.issue)
             if reason == 0:
@@ -401,15 +401,16 @@ def call_after_wait(function):
 
 cdef Stream stream_for(object stream, Context context):
     """The stream of a call: the argument, else the context's current one, else None."""
+    cdef Entry block
     if stream is not None:
         if not isinstance(stream, Stream):
             raise TypeError(f"stream must be a Stream, not {type(stream).__name__}")
         return stream
-    current = _current.get()
-    while current is not None:
-        if (<Stream>current[0]).context is context:
-            return current[0]
-        current = current[1]
+    block = _blocks.innermost()
+    while block is not None:
+        if (<Stream>block.thing).context is context:
+            return block.thing
+        block = live(block.outer)
     return None
 
 

@@ -3,11 +3,10 @@
 cimport cython
 
 from cudadrv._driver cimport (
-    CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_NOT_READY, CUresult,
-    CUstreamCaptureMode, bind_driver, cudadrv_table, cuThreadExchangeStreamCaptureMode,
+    CU_EVENT_DISABLE_TIMING, CUDA_ERROR_NOT_READY, bind_driver, cudadrv_table,
 )
 from cudadrv._event cimport Event, Waitable, new_event
-from cudadrv._operation_names cimport operation_name, stream_name
+from cudadrv._operation_names cimport operation_name
 from cudadrv._ownership cimport engine, own_known, own_record_as, own_snapshot_drop
 from cudadrv._site cimport place
 
@@ -82,16 +81,10 @@ cdef class Token(Waitable):
     def _is_complete(self):
         """Whether the driver says so, for a thread that only watches: the host learns nothing.
 
-        It disturbs no capture. Somebody must have asked for `done` before.
+        Somebody must have asked for `done` before.
         """
-        cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
-        cdef CUresult status
         self.stream.context.usable()
-        with nogil:
-            cuThreadExchangeStreamCaptureMode(&mode)
         status = self.event.ask(wait=False)
-        with nogil:
-            cuThreadExchangeStreamCaptureMode(&mode)
         if status == CUDA_ERROR_NOT_READY:
             return False
         self.stream.context.check(status)
@@ -100,11 +93,10 @@ cdef class Token(Waitable):
     def __repr__(self):
         if self.stream is None:
             return "<Token, never initialized>"
-        stream = stream_name(self.stream.order.number, self.stream.order.order)
         known = own_known(engine, self.snapshot.slot, self.snapshot.seq) \
             and not self.stream.context.lost
-        return f"<Token {operation_name(self.operation)} on {stream}, queued at {self.site}" \
-               f"{', complete' if known else ''}>"
+        return f"<Token {operation_name(self.operation)} on {self.stream.called()}, queued at" \
+               f" {self.site}{', complete' if known else ''}>"
 
     cdef bint is_known(self) except -1:
         if self.stream is None:
@@ -142,7 +134,12 @@ cdef Event _farewell(Token token):
 
 cdef Token new_token(Operation *operation, Stream stream, object source, object target):
     """The token of an operation that was issued; takes over its snapshot. `source` may be None."""
-    cdef Token token = Token.__new__(Token)
+    cdef Token token
+    try:
+        token = Token.__new__(Token)
+    except MemoryError:
+        own_snapshot_drop(engine, &operation.request.issued)
+        raise
     token.stream = stream
     token.source = source
     token.target = target

@@ -8,9 +8,8 @@ from libc.stdlib cimport free, malloc
 
 from cudadrv._context cimport Context, enter_context, leave_context
 from cudadrv._driver cimport (
-    CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_STATUS_NONE,
-    CUDA_SUCCESS, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus, bind_driver, cudadrv_table,
-    cuStreamIsCapturing, cuStreamQuery, cuThreadExchangeStreamCaptureMode,
+    CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS, CUresult,
+    CUstreamCaptureStatus, bind_driver, cudadrv_table, cuStreamIsCapturing,
 )
 from cudadrv._event cimport Event, new_event
 from cudadrv._foreign cimport user_of_slot
@@ -20,7 +19,7 @@ from cudadrv._ownership cimport (
     own_snapshot_take, own_stream_known, pthread_mutex_trylock, pthread_mutex_unlock,
 )
 from cudadrv._stream cimport Stream
-from cudadrv._wait cimport query_event
+from cudadrv._wait cimport query_event, query_stream
 
 from cudadrv._errors import ContextLostError, OwnershipError
 
@@ -88,13 +87,10 @@ cdef bint users_are_idle(own_memory *state) except -1:
 
 
 cdef bint is_complete(Event event) noexcept:
-    """Ask the driver for the library itself: no capture and no clock notices."""
-    cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
+    """Ask the driver for the library itself: no clock notices."""
     cdef CUresult status
     with nogil:
-        cuThreadExchangeStreamCaptureMode(&mode)
         status = query_event(event.context.raw, event.raw)
-        cuThreadExchangeStreamCaptureMode(&mode)
     return status == CUDA_SUCCESS
 
 
@@ -114,8 +110,6 @@ cdef bint is_idle(Context context) except -1:
 cdef bint _stream_is_idle(Stream stream) except -1:
     """Whether its work is complete; of another thread's default stream: not known."""
     cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
-    # Somebody's capture, of any stream, must not see our question.
-    cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
     cdef bint pushed = False
     cdef bint idle = False
     if stream.thread and stream.thread != this_thread():
@@ -125,11 +119,9 @@ cdef bint _stream_is_idle(Stream stream) except -1:
             if stream.order.state != OWN_OPEN:
                 idle = True
             elif enter_context(stream.context.raw, &pushed) == CUDA_SUCCESS:
-                cuThreadExchangeStreamCaptureMode(&mode)
                 idle = cuStreamIsCapturing(stream.raw, &capture) == CUDA_SUCCESS \
                     and capture == CU_STREAM_CAPTURE_STATUS_NONE \
-                    and cuStreamQuery(stream.raw) == CUDA_SUCCESS
-                cuThreadExchangeStreamCaptureMode(&mode)
+                    and query_stream(stream.raw) == CUDA_SUCCESS
                 leave_context(pushed)
             pthread_mutex_unlock(stream.order.issue)
     return idle

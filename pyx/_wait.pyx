@@ -8,8 +8,9 @@ from cpython.exc cimport PyErr_CheckSignals
 
 from cudadrv._context cimport enter_context, leave_context
 from cudadrv._driver cimport (
-    CUcontext, CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CUevent, CUresult, bind_driver, cudadrv_table,
-    cuEventQuery,
+    CU_STREAM_CAPTURE_MODE_RELAXED, CUcontext, CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CUevent,
+    CUresult, CUstream, CUstreamCaptureMode, bind_driver, cudadrv_table, cuEventQuery,
+    cuStreamQuery, cuThreadExchangeStreamCaptureMode,
 )
 
 bind_driver(&cudadrv_table)
@@ -42,12 +43,28 @@ cdef enum:
 
 
 cdef CUresult query_event(CUcontext context, CUevent event) noexcept nogil:
-    """Ask once. The driver refuses where a lost context is current, so ours is."""
+    """Ask once, without an effect on other libraries' captures.
+
+    The driver refuses where a lost context is current, so ours is.
+    """
+    cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
     cdef bint pushed = False
     cdef CUresult status = enter_context(context, &pushed)
     if status == CUDA_SUCCESS:
+        cuThreadExchangeStreamCaptureMode(&mode)
         status = cuEventQuery(event)
+        cuThreadExchangeStreamCaptureMode(&mode)
         leave_context(pushed)
+    return status
+
+
+cdef CUresult query_stream(CUstream stream) noexcept nogil:
+    """Ask once about a stream of the current context, which does not capture itself."""
+    cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
+    cdef CUresult status
+    cuThreadExchangeStreamCaptureMode(&mode)
+    status = cuStreamQuery(stream)
+    cuThreadExchangeStreamCaptureMode(&mode)
     return status
 
 

@@ -48,7 +48,8 @@ typedef struct own_conflict {
     own_epoch epoch;  /* the operation in the way, or */
     uint32_t site;    /* where the view in the way was made */
     uint64_t number;  /* of the operation's stream, or of a loan's; */
-    uint8_t order;    /* what kind of stream it is */
+    uint8_t order;    /* what it is ordered with, */
+    uint8_t kind;     /* and what kind of stream it is */
     uint8_t loan;     /* whether the view is a loan */
     uint8_t excluded; /* whether it uses other memory, and is in the way of all that is managed */
 } own_conflict;
@@ -59,8 +60,9 @@ typedef struct own_request {
     uint32_t count;
     uint32_t site;
     uint16_t operation;
-    own_export *loan;    /* of its only access, to what others queue on the stream; or NULL */
-    own_snapshot issued; /* for a token; the caller drops it */
+    own_export *loan;        /* of its only access, to what others queue on the stream; or NULL */
+    own_snapshot issued;     /* for a token; the caller drops it */
+    own_operation forgotten; /* of the stream's recent ones, the one that this took the place of */
     own_conflict conflict;
 } own_request;
 
@@ -77,6 +79,7 @@ static inline void own_blame_(const own_engine *engine, own_conflict *conflict,
     conflict->epoch = *epoch;
     conflict->number = stream ? stream->number : 0;
     conflict->order = stream ? stream->order : OWN_NON_BLOCKING;
+    conflict->kind = own_kind_of_(stream);
 }
 
 /* Whether the bytes are free of unordered operations that conflict. `stream` NULL: for the host. */
@@ -107,7 +110,7 @@ static inline void own_blame_export_(own_conflict *conflict, const own_export *v
     conflict->site = view->site;
     conflict->loan = borrower != NULL;
     conflict->number = borrower ? borrower->number : 0;
-    conflict->order = borrower ? borrower->order : OWN_NON_BLOCKING;
+    conflict->kind = borrower ? own_kind_of_(borrower) : OWN_ENDED;
 }
 
 /* Whether no view or loan is in the way of a stream, or of the host (NULL). The host is one user:
@@ -309,6 +312,7 @@ static inline int own_begin(own_engine *engine, own_request *request) {
             own_sweep_(engine, request->accesses[i].memory);
         }
         own_operation *recent = &stream->recent[++stream->seq % OWN_RECENT];
+        request->forgotten = *recent;
         *recent = (own_operation){stream->seq, request->site, request->operation};
     } else {
         own_clock_drop(view);
@@ -385,6 +389,7 @@ static inline void own_undo(own_engine *engine, own_request *request) {
         own_ranges_join(access->memory, index, index);
     }
     if (all) {
+        stream->recent[stream->seq % OWN_RECENT] = request->forgotten;
         stream->seq--;
     } else {
         stream->settled = stream->seq;

@@ -18,6 +18,15 @@ enum own_order { OWN_NON_BLOCKING, OWN_BLOCKING, OWN_LEGACY };
 enum own_state { OWN_OPEN, OWN_CLOSED, OWN_RETIRED }; /* closed: may have unfinished work */
 enum { OWN_RECENT = 32 };
 
+/* For people: what a stream is called, and how they can wait for it. */
+enum own_kind {
+    OWN_PLAIN,
+    OWN_DEFAULT,    /* the legacy default stream */
+    OWN_PER_THREAD, /* only its own thread can name it */
+    OWN_INTERNAL,   /* the library's own: nobody can name it */
+    OWN_ENDED       /* closed, or gone */
+};
+
 typedef struct own_operation {
     uint64_t seq;
     uint32_t site;
@@ -52,6 +61,7 @@ typedef struct own_stream {
     uint8_t state;
     uint8_t orphaned; /* nobody refers to it: free it when it retires */
     uint8_t dropped;  /* open for the driver only, until its last event can be recorded */
+    uint8_t kind;     /* while it is open */
     struct own_stream *next;
     own_operation recent[OWN_RECENT];
 } own_stream;
@@ -186,9 +196,14 @@ static inline own_stream *own_stream_open(own_engine *engine, own_domain *domain
     engine->slots[stream->slot].stream = stream;
     if (order == OWN_LEGACY) {
         domain->legacy = stream;
+        stream->kind = OWN_DEFAULT;
     }
     own_unlock(engine);
     return stream;
+}
+
+static inline uint8_t own_kind_of_(const own_stream *stream) {
+    return stream && stream->state == OWN_OPEN ? stream->kind : OWN_ENDED;
 }
 
 static inline int own_known_(const own_engine *engine, uint32_t slot, uint64_t seq) {

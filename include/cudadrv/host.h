@@ -142,7 +142,7 @@ typedef struct own_borrow {
     own_epoch epoch;
     uint64_t start, stop;
     uint64_t number; /* of its stream */
-    uint8_t order;
+    uint8_t kind;
 } own_borrow;
 
 /* Fills `borrows` with the uses of some bytes, and gives their number, which may be more than fit.
@@ -163,7 +163,7 @@ static inline uint32_t own_borrows(own_engine *engine, own_memory *memory, uint6
                 own_conflict holder;
                 own_blame_(engine, &holder, &epochs[k]);
                 borrows[found] = (own_borrow){epochs[k], from > start ? from : start,
-                                              to < stop ? to : stop, holder.number, holder.order};
+                                              to < stop ? to : stop, holder.number, holder.kind};
             }
             found++;
         }
@@ -177,7 +177,7 @@ typedef struct own_suspect {
     own_operation operation;
     uint64_t number;
     uint64_t earlier; /* how many of its stream are no longer remembered */
-    uint8_t order;
+    uint8_t kind;
 } own_suspect;
 
 static inline uint32_t own_suspects(own_engine *engine, const own_domain *domain,
@@ -191,7 +191,7 @@ static inline uint32_t own_suspects(own_engine *engine, const own_domain *domain
         for (uint64_t seq = stream->seq - known + 1; known && seq <= stream->seq; seq++, found++) {
             if (found < fit) {
                 suspects[found] = (own_suspect){stream->recent[seq % OWN_RECENT], stream->number,
-                                                open - known, stream->order};
+                                                open - known, own_kind_of_(stream)};
             }
         }
     }

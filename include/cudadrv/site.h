@@ -11,13 +11,23 @@
 
 #include <Python.h>
 #include <stdint.h>
+#if PY_VERSION_HEX < 0x030C0000
+#ifndef Py_BUILD_CORE
+#define Py_BUILD_CORE 1
+#endif
+#include <internal/pycore_frame.h>
+#endif
 
 enum { SITE_LIMIT = 1 << 14, SITE_PROBES = 1 << 15 };
 
 typedef struct {
     PyCodeObject *code; /* a strong reference: a reused address must not name another line */
     int offset;
+    int library; /* not the user's: Python's own modules, and NumPy */
 } site_place;
+
+enum { SITE_LIBRARIES = 2, SITE_DEPTH = 100 };
+static char site_libraries[SITE_LIBRARIES][4096]; /* where they lie, with a slash at the end */
 
 static site_place site_places[SITE_LIMIT];
 static uint32_t site_probes[SITE_PROBES]; /* index into site_places, plus one */
@@ -34,6 +44,27 @@ static void site_start_anew(void) {
     }
 }
 
+static void site_set_library(int index, const char *folder) {
+    if (strlen(folder) < sizeof *site_libraries) {
+        strcpy(site_libraries[index], folder);
+    }
+}
+
+static int site_is_library(PyCodeObject *code) {
+    const char *file = PyUnicode_AsUTF8(code->co_filename);
+    if (!file) {
+        PyErr_Clear();
+        return 0;
+    }
+    for (int i = 0; i < SITE_LIBRARIES; i++) {
+        size_t length = strlen(site_libraries[i]);
+        if (length && strncmp(file, site_libraries[i], length) == 0) {
+            return i == 0 ? !strstr(file + length, "-packages/") : 1;
+        }
+    }
+    return strncmp(file, "<frozen ", 8) == 0;
+}
+
 static uint32_t site_number(PyCodeObject *code, int offset) {
     uintptr_t hash = ((uintptr_t)code >> 4) * 31 + (uintptr_t)offset / 2;
     for (;; hash++) {
@@ -45,6 +76,7 @@ static uint32_t site_number(PyCodeObject *code, int offset) {
             }
             site_places[site_count].code = (PyCodeObject *)Py_NewRef((PyObject *)code);
             site_places[site_count].offset = offset;
+            site_places[site_count].library = site_is_library(code);
             *probe = ++site_count;
         }
         site_place *place = &site_places[*probe - 1];
@@ -54,7 +86,30 @@ static uint32_t site_number(PyCodeObject *code, int offset) {
     }
 }
 
-/* The site of the innermost Python frame. Extension code has none, so this is the user's line. */
+/* The innermost frame of the user's code, for calls that come through a library: slow, and rare. */
+static uint32_t site_of_user(uint32_t innermost) {
+    PyFrameObject *frame = PyEval_GetFrame();
+    uint32_t site = innermost;
+    Py_XINCREF(frame);
+    for (int depth = 0; frame && depth < SITE_DEPTH; depth++) {
+        PyCodeObject *code = PyFrame_GetCode(frame);
+        PyFrameObject *back = PyFrame_GetBack(frame);
+        int library = site_is_library(code);
+        if (!library) {
+            site = site_number(code, PyFrame_GetLasti(frame));
+        }
+        Py_DECREF(code);
+        Py_DECREF(frame);
+        frame = back;
+        if (!library) {
+            break;
+        }
+    }
+    Py_XDECREF(frame);
+    return site;
+}
+
+/* The user's line: that of the innermost Python frame, because extension code has none. */
 static uint32_t site_here(void) {
     PyObject *code;
     int offset;
@@ -71,16 +126,20 @@ static uint32_t site_here(void) {
     code = PyUnstable_InterpreterFrame_GetCode(frame);
     offset = PyUnstable_InterpreterFrame_GetLasti(frame);
 #else
-    PyFrameObject *frame = PyEval_GetFrame();
+    /* As PyEval_GetFrame and PyFrame_GetLasti, which would make an object for each new frame. */
+    _PyInterpreterFrame *frame = PyThreadState_Get()->cframe->current_frame;
+    while (frame && _PyFrame_IsIncomplete(frame)) {
+        frame = frame->previous;
+    }
     if (!frame) {
         return 0;
     }
-    code = (PyObject *)PyFrame_GetCode(frame);
-    offset = PyFrame_GetLasti(frame);
+    code = Py_NewRef((PyObject *)frame->f_code);
+    offset = _PyInterpreterFrame_LASTI(frame) * (int)sizeof(_Py_CODEUNIT);
 #endif
     uint32_t site = PyCode_Check(code) ? site_number((PyCodeObject *)code, offset) : 0;
     Py_DECREF(code);
-    return site;
+    return site && site_places[site & 0xffff].library ? site_of_user(site) : site;
 }
 
 /* The place of a site, borrowed, or NULL if it is no longer known. */

@@ -11,17 +11,10 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYERS = {
     "driver": ["_driver", "_status", "_attributes"],
     "errors": ["_site", "_errors", "_library"],
-    "ownership": ["_ownership", "_operation_names", "_policy"],
+    "ownership": ["_ownership", "_operation_names", "_nesting", "_policy"],
     "handles": [
-        "_device",
-        "_context",
-        "_wait",
-        "_event",
-        "_ghost",
-        "_stream",
-        "_scope",
-        "_bound",
-        "_foreign",
+        *("_device", "_context", "_wait", "_event", "_ghost"),
+        *("_stream", "_scope", "_bound", "_foreign"),
     ],
     "buffers": [
         *("_missing", "_operation", "_refusal", "_token", "_await"),

@@ -179,3 +179,61 @@ def test_streams_that_died_before(script):
     gc.collect()
     """
     )
+
+
+def test_an_operation_that_the_driver_refused_is_no_suspect(script):
+    """It had taken the place of one that is remembered."""
+    script.quiet(
+        HEAD
+        + """
+    for _ in range(40):
+        device.fill_async(1, stream)
+    testing.configure("fault=cuMemcpyHtoDAsync_v2:1:800")
+    try:
+        device.copy_from_async(bytes(16), stream)
+    except cu.CudaError:
+        pass
+    else:
+        raise AssertionError("not refused")
+    error = lose()
+    assert len(error.suspects) == 32
+    assert all(suspect.startswith("fill_async on") for suspect in error.suspects), error.suspects
+    """
+    )
+
+
+def test_another_device_goes_on(script):
+    """Its context is not lost; what the lost one did is over, and what the other does is not."""
+    script.quiet(
+        HEAD
+        + """
+    far = cu.Stream(device=cu.Device(1))
+    there = cu.DeviceBuffer(16, device=cu.Device(1))
+    locked.fill_async(2, stream)
+    error = lose()
+    assert [each.split(",")[0] for each in error.suspects] == [
+        f"fill_async on {repr(stream)[1:9]}"] * 2, error.suspects
+    assert locked.to_numpy().shape == (16,)
+    there.copy_from_async(locked, far)
+    there.fill_async(3, far).wait()
+    locked.copy_from_async(there, far)
+    for call in (locked.to_numpy, locked.close):
+        try:
+            call()
+        except cu.BufferBorrowedError:
+            continue
+        raise AssertionError("the other device writes it")
+    far.synchronize()
+    assert locked.to_numpy().tolist() == [3] * 16
+    for call in (lambda: far.wait(event), lambda: far.wait(stream), lambda: far.wait(token)):
+        try:
+            call()
+        except cu.ContextLostError:
+            continue
+        raise AssertionError("nothing waits for a lost context")
+    cu.Device(1).synchronize()
+    cu.reap()
+    locked.close()
+    """,
+        CUDADRV_SOFTWARE="devices=2",
+    )

@@ -21,6 +21,25 @@ def test_globals_in_any_order(script, order):
     script.quiet(HEAD + "".join(f"    {name} = {THINGS[name]}\n" for name in order))
 
 
+GENERATORS = """
+    def suspended(stream):
+        buffer = cu.LockedBuffer.zeros(16)
+        with cu.ordering("wait"), stream:
+            yield buffer.fill_async(1)
+
+    def suspended_view(buffer):
+        with buffer.read() as array:
+            yield array
+
+    async def waiting(buffer):
+        import asyncio
+        async def work():
+            await buffer.fill_async(1, cu.Stream())
+        sys.task = asyncio.create_task(work())
+        await asyncio.sleep(0)
+"""
+
+
 @pytest.mark.parametrize(
     "last",
     [
@@ -35,10 +54,20 @@ def test_globals_in_any_order(script, order):
         "sys.modules['kept'] = cu.LockedBuffer.zeros(16).fill_async(1, cu.Stream())",
         "import atexit; stream = cu.Stream(); atexit.register(stream.synchronize)",
         "import builtins; builtins.kept = [cu.Event(), cu.Stream(), cu.DeviceBuffer(4)]",
+        "work = suspended(cu.Stream()); next(work)",
+        "sys.kept = suspended(cu.Stream()); next(sys.kept)",
+        "work = suspended_view(cu.LockedBuffer.zeros(16)); next(work)",
+        "work = suspended_view(cu.LockedBuffer.zeros(16)); next(work); sys.kept = work",
+        "import weakref; b = cu.LockedBuffer(4); weakref.finalize(b, print, end='')",
+        "import atexit; b = cu.LockedBuffer(4); atexit.register(lambda: (b.fill(1), b.close()))",
+        "import atexit; atexit.register(cu.reap); cu.DeviceBuffer(4).fill_async(1, cu.Stream())",
+        "b = cu.DeviceBuffer(4, stream=cu.Stream()); sys.kept = b[1:].take(); del b",
+        "b = cu.LockedBuffer.zeros(4); c = cu.LockedBuffer.from_address(b.address, 4, owner=b)",
+        "import asyncio; asyncio.run(waiting(cu.LockedBuffer.zeros(16)))",
     ],
 )
 def test_with_something_alive(script, last):
-    script.quiet(HEAD + "    " + last)
+    script.quiet(HEAD + GENERATORS + "    " + last)
 
 
 def test_in_cycles(script):
@@ -69,6 +98,46 @@ def test_while_threads_work(script):
     for _ in range(3):
         threading.Thread(target=work, daemon=True).start()
     time.sleep(0.1)
+    """
+    )
+
+
+@pytest.mark.parametrize("wait", ["token.wait()", "stream.synchronize()", "buffer.copy_to(back)"])
+def test_while_threads_wait_for_what_never_ends(script, wait):
+    """Daemon threads, which the interpreter does not wait for."""
+    script.quiet(
+        HEAD
+        + f"""
+    import ctypes, threading, time
+    stream, flag = cu.Stream(), cu.LockedBuffer.zeros(1, "u4")
+    wait = ctypes.CDLL(cu.driver_info().path).cuStreamWaitValue32_v2
+    wait.argtypes = [ctypes.c_void_p, ctypes.c_ulonglong, ctypes.c_uint, ctypes.c_uint]
+    with stream.device:
+        assert wait(stream.handle, flag.address, 1, 0) == 0
+    def work():
+        buffer, back = cu.LockedBuffer.zeros(16), bytearray(16)
+        with stream:
+            token = buffer.fill_async(1)
+            {wait}
+    for _ in range(3):
+        threading.Thread(target=work, daemon=True).start()
+    time.sleep(0.1)
+    """
+    )
+
+
+def test_views_in_cycles(script):
+    script.quiet(
+        HEAD
+        + """
+    import numpy
+    class Node:
+        pass
+    for make in (memoryview, numpy.asarray, lambda b: memoryview(b.readonly()), lambda b: b[1:]):
+        node = Node()
+        node.me, node.buffer = node, cu.LockedBuffer.zeros(16)
+        node.view, node.stream = make(node.buffer), cu.Stream()
+        node.work = (lambda n: n.stream)(node)
     """
     )
 

@@ -62,6 +62,82 @@ def test_every_call_is_refused(script):
     )
 
 
+# How to call the methods that need arguments, and what may answer because it asks no driver.
+ARGUMENTS = """{
+    "wait": [(event,)], "record": [(), (event,)], "elapsed_ms": [(timed,)], "create": [(device0,)],
+    "copy_from": [(b"x" * 16,), (locked,)], "copy_to": [(bytearray(16),), (locked,)],
+    "copy_from_async": [(b"x" * 16, stream), (locked, stream)], "fill": [(1,)],
+    "copy_to_async": [(device, stream)], "fill_async": [(1, stream)], "split_at": [(3,)],
+    "chunks": [(3,)], "view": [("u2",)], "attribute": [("warp_size",)], "from_array": [(b"abc",)],
+    "zeros": [(3,)], "from_raw": [(4096, 1)], "from_address": [(4096, 1)], "from_handle": [(1,)],
+    "__getitem__": [(0,), (slice(0, 2),)], "lend": [(stream,)], "bind": [(locked,)],
+}"""
+MAY_ANSWER = """
+    blocking bind closed context count device dtype handle itemsize name nbytes ordering ordinal
+    primary priority reads scope site stream stream_ordered timing writes __len__
+"""
+
+
+def test_every_attribute_refuses_or_needs_no_driver(script):
+    script.quiet(
+        HEAD
+        + f"""
+    managed, ordered = cu.UnifiedBuffer(16), cu.DeviceBuffer(16, stream=stream)
+    device0 = stream.device
+    things = [stream, event, timed, locked, device, managed, ordered, token, context, device0]
+    special = "__enter__ __getitem__ __int__ __cuda_stream__ __array__ __len__ __await__".split()
+    arguments, may_answer = {" ".join(ARGUMENTS.split())}, {MAY_ANSWER.split()}
+
+    def answer(thing, name, *given):
+        try:
+            found = getattr(thing, name)
+            found = found(*given) if callable(found) else found
+            return list(found) if name == "__await__" else found
+        except cu.ForkedError:
+            return "refused"
+        except TypeError as error:  # the host never reads a DeviceBuffer
+            words = "has no access to single items", "is no array", "exactly 0 positional"
+            return "refused" if any(word in str(error) for word in words) else error
+
+    child = os.fork()
+    if child == 0:
+        missed = []
+        for thing in things:
+            for name in dir(thing):
+                if name in may_answer or (name.startswith("_") and name not in special):
+                    continue
+                for given in arguments.get(name, [()]):
+                    found = answer(thing, name, *given)
+                    if not (isinstance(found, str) and found == "refused"):
+                        missed.append((type(thing).__name__, name, found))
+        for miss in missed:
+            print(*miss)
+        sys.stdout.flush()
+        os._exit(bool(missed))
+    end(child)
+    """
+    )
+
+
+def test_views_are_refused_and_reports_answer(script):
+    script.quiet(
+        HEAD
+        + """
+    child = os.fork()
+    if child == 0:
+        for view in (memoryview, lambda it: memoryview(it.readonly())):
+            try:
+                view(locked)
+            except cu.ForkedError:
+                continue
+            os._exit(1)
+        cu.memory_report(), cu.live_buffers(), repr(locked), repr(token), locked.name
+        os._exit(0)
+    end(child)
+    """
+    )
+
+
 @pytest.mark.parametrize("ending", ["os._exit(0)", "sys.exit(0)", "pass"])
 def test_destructors_are_quiet(script, ending):
     script.quiet(

@@ -39,15 +39,29 @@ def test_an_argument_comes_first(stream, other, buffer):
         assert buffer.fill_async(1, other).stream is other
 
 
-def test_blocks_end_in_reverse_order(stream, other):
+def test_each_block_counts_until_its_own_end(stream, other, buffer):
     stream.__enter__()
     other.__enter__()
-    with pytest.raises(RuntimeError, match="reverse order"):
-        stream.__exit__(None, None, None)
-    other.__exit__(None, None, None)
     stream.__exit__(None, None, None)
-    with pytest.raises(RuntimeError, match="reverse order"):
+    assert fill(buffer).stream is other
+    other.__exit__(None, None, None)
+    with pytest.raises(TypeError):
+        fill(buffer)
+    with pytest.raises(RuntimeError, match="is not entered here"):
         stream.__exit__(None, None, None)
+
+
+def test_a_generator_that_is_suspended_in_a_block(stream, buffer):
+    def work():
+        with stream:
+            yield
+
+    suspended = work()
+    next(suspended)
+    assert fill(buffer).stream is stream
+    suspended.close()
+    with pytest.raises(TypeError):
+        fill(buffer)
 
 
 def test_a_stream_of_another_context_is_passed_over(stream, buffer):

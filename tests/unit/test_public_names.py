@@ -1,0 +1,108 @@
+"""The public classes as they are: what they share, and the rules for signatures."""
+
+import ast
+import inspect
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cudadrv as cu
+
+STUBS = Path(cu.__file__).parent
+OBJECTS = {
+    "Device": lambda: cu.Device(0),
+    "Context": lambda: cu.Device(0).context,
+    "Stream": lambda: cu.Stream(),
+    "Event": lambda: cu.Event(),
+    "Token": lambda: cu.DeviceBuffer(4).fill_async(1, cu.Stream()),
+    "DeviceBuffer": lambda: cu.DeviceBuffer(4),
+    "LockedBuffer": lambda: cu.LockedBuffer(4),
+    "UnifiedBuffer": lambda: cu.UnifiedBuffer(4),
+    "ordering": lambda: cu.ordering("wait"),
+}
+UNITS = ("_ms", "_s", "_us", "_ns")
+TIMES = ("time", "timeout", "elapsed", "duration", "delay", "interval")
+# Positional ones say what a call works on. Everything else is an option, and keyword-only.
+POSITIONAL = {
+    "device", "ordinal", "name", "handle", "owner", "event", "work", "stream", "policy",
+    "count", "dtype", "address", "array", "source", "target", "value", "key", "index", "start",
+    "self", "cls", "exception", "kind", "traceback", "never", "copy", "flags", "other", "args",
+    "buffer",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_objects_have_fixed_attributes_a_name_and_weak_references(name):
+    thing = OBJECTS[name]()
+    with pytest.raises(AttributeError):
+        thing.anything_else = 1
+    assert weakref.ref(thing)() is thing
+    assert type(thing).__repr__ is not object.__repr__
+    assert " object at 0x" not in repr(thing)
+    if name == "Token":
+        thing.wait()
+
+
+def test_classes_that_can_be_made_are_covered():
+    made = {name for name in cu.__all__ if inspect.isclass(getattr(cu, name))}
+    others = {name for name in made if issubclass(getattr(cu, name), (Exception, tuple, int))}
+    assert made - others - set(OBJECTS) == {"Buffer", "HostBuffer"}
+
+
+def signatures():
+    """Every method and function of the public stubs: where, and its arguments."""
+    public = set(cu.__all__)
+    for path in sorted(STUBS.glob("_*.pyi")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and node.name in public:
+                yield node.name, node
+            elif isinstance(node, ast.ClassDef):
+                for each in node.body:
+                    if isinstance(each, ast.FunctionDef) and node.name in (*public, "Region"):
+                        yield f"{node.name}.{each.name}", each
+
+
+SIGNATURES = list(signatures())
+
+
+def test_signatures_are_found():
+    names = {name for name, _ in SIGNATURES}
+    assert {"Stream.wait", "Buffer.fill_async", "Region.chunks", "live_buffers"} <= names
+
+
+@pytest.mark.parametrize(("name", "node"), SIGNATURES, ids=[name for name, _ in SIGNATURES])
+def test_rules_for_signatures(name, node):
+    if name.endswith("__") and node.name not in ("__init__", "__new__"):
+        return  # Python's own shape
+    positional = [*node.args.posonlyargs, *node.args.args]
+    every = [*positional, *node.args.kwonlyargs]
+    for argument in every:
+        word = argument.arg
+        assert word not in ("size", "length", "n", "num", "bytes"), "sizes are `count` or `nbytes`"
+        if any(word.startswith(time) for time in TIMES):
+            assert word.endswith(UNITS), f"{word} does not say its unit"
+    for argument in positional:
+        kind = ast.unparse(argument.annotation) if argument.annotation else ""
+        assert kind != "bool" or argument.arg == "copy", f"the flag {argument.arg} has to be named"
+        if not name.startswith(("Cuda", "ContextLost")):
+            assert argument.arg in POSITIONAL, f"the option {argument.arg} has to be keyword-only"
+    returns = ast.unparse(node.returns) if node.returns else ""
+    if returns == "float":
+        assert node.name.endswith(UNITS), f"{name} does not say the unit of what it gives"
+
+
+def test_flags_are_keyword_only_in_fact(stream):
+    for call in (
+        lambda: cu.Stream(True),
+        lambda: cu.Event(True),
+        lambda: cu.LockedBuffer(4, "u1", True),
+        lambda: cu.DeviceBuffer(4, "u1", stream),
+        lambda: cu.DeviceBuffer.from_array(np.zeros(4), stream),
+        lambda: cu.DeviceBuffer(4).fill(1, stream),
+        lambda: cu.DeviceBuffer(4).copy_from(bytes(4), stream),
+        lambda: cu.Stream.legacy(cu.Device(0)),
+    ):
+        with pytest.raises(TypeError):
+            call()
