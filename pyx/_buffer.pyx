@@ -290,7 +290,7 @@ cdef class Buffer(Region):
         """Give the memory away: returns its address, and the caller must free it.
 
         ``from_raw`` takes it back. Raises BufferBorrowedError or BufferExportedError while it is in
-        use or a part of it is alive, and ValueError for a part.
+        use or a part of it is alive, and ValueError for a part or for memory of `from_address`.
         """
         self.usable()
         self._refuse_part()

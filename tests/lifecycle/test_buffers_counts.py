@@ -181,6 +181,32 @@ def test_a_whole_with_parts_is_not_given_away(cls):
     cls.from_raw(buffer.into_raw(), 8)
 
 
+def test_stream_ordered_memory_goes_out_and_comes_back(stream, other):
+    buffer = cu.DeviceBuffer(8, stream=stream)
+    with pytest.raises(cu.BufferBorrowedError, match="its allocation"):
+        buffer.into_raw()
+    stream.synchronize()
+    address = buffer.into_raw()
+    back = cu.DeviceBuffer.from_raw(address, 8)
+    with pytest.raises(ValueError, match="lies in a live DeviceBuffer"):
+        cu.DeviceBuffer.from_raw(address + 4, 4)
+    back.fill_async(1, other)
+    with pytest.raises(cu.BufferBorrowedError):
+        back.close()
+    other.synchronize()
+    back.close()
+
+
+@CLASSES
+def test_borrowed_memory_is_not_given_away(cls):
+    memory = cls(8)
+    buffer = cls.from_address(memory.address, 8, owner=memory)
+    with pytest.raises(ValueError, match="cannot give it away; its owner can"):
+        buffer.into_raw()
+    assert not buffer.closed
+    buffer.fill(1)
+
+
 class Owner:
     pass
 
