@@ -68,8 +68,8 @@ cdef class Memory:
         """Close it without freeing it, or raise."""
         self.context.usable()
         if self.kind == FOREIGN:
-            raise ValueError(f"{self.label} only borrows its memory (from_address), so it cannot give"
-                             " it away; its owner can")
+            raise ValueError(f"{self.label} only borrows its memory (from_address), so it cannot"
+                             " give it away; its owner can")
         _end(self, "give away", False)
         if self.regions > 1:
             raise BufferBorrowedError(
