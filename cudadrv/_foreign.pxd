@@ -1,5 +1,9 @@
 """Streams that are named by something else than their object: a handle, or a slot of the engine."""
 
-from cudadrv._event cimport Waitable
+from libc.stdint cimport uint64_t
 
-cdef Waitable work_of_slot(unsigned int slot)
+from cudadrv._context cimport Context
+from cudadrv._event cimport Event
+
+cdef Event work_of(unsigned int slot, uint64_t seq)
+cdef bint may_synchronize(Context context) except -1

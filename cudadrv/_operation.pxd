@@ -1,7 +1,7 @@
 """Operation: the one way in which work reaches a stream."""
 
 from cudadrv._driver cimport CUresult, CUstream
-from cudadrv._event cimport Waitable
+from cudadrv._event cimport Event
 from cudadrv._ownership cimport own_access, own_conflict, own_request
 from cudadrv._stream cimport Stream
 
@@ -26,5 +26,5 @@ cdef void prepare(
     void *arguments) noexcept
 cdef int issue(Operation *operation, Stream stream) except? -1
 cdef int ask(Operation *operation, Stream stream) except? -1
-cdef Waitable work_in_the_way(own_conflict *conflict)
+cdef Event work_in_the_way(own_conflict *conflict)
 cdef bint is_over(own_conflict *conflict) noexcept

@@ -4,3 +4,4 @@ from cudadrv._driver cimport CUcontext, CUevent, CUresult
 
 cdef CUresult query_event(CUcontext context, CUevent event) noexcept nogil
 cdef CUresult wait_for_event(CUcontext context, CUevent event) except *
+cdef int let_others_go_on() except -1

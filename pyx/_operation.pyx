@@ -7,8 +7,8 @@ operation has changed nothing, and has made no driver call that queues anything.
 
 from cudadrv._context cimport leave_context
 from cudadrv._driver cimport CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table
-from cudadrv._event cimport Waitable
-from cudadrv._foreign cimport work_of_slot
+from cudadrv._event cimport Event
+from cudadrv._foreign cimport work_of
 from cudadrv._ownership cimport (
     OWN_MUST_WAIT, OWN_OK, engine, own_access, own_ask, own_begin,
     own_conflict, own_known, own_settle, own_snapshot_drop, own_undo, pthread_mutex_lock,
@@ -65,12 +65,9 @@ cdef int ask(Operation *operation, Stream stream) except? -1:
     return 0 if answer in (OWN_OK, OWN_MUST_WAIT) else REFUSED - answer
 
 
-cdef Waitable work_in_the_way(own_conflict *conflict):
-    """Something to wait for that covers a conflict; None if this thread has nothing to wait for."""
-    try:
-        return work_of_slot(conflict.epoch.slot)
-    except ValueError:  # a per-thread default stream of another thread
-        return None
+cdef Event work_in_the_way(own_conflict *conflict):
+    """An event that covers a conflict; None if it is over, or this thread cannot wait for it."""
+    return work_of(conflict.epoch.slot, conflict.epoch.seq)
 
 
 cdef bint is_over(own_conflict *conflict) noexcept:

@@ -7,18 +7,20 @@ stream of the library's own that waits for its users, which never blocks.
 """
 
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
 
 from cudadrv._context cimport Context, contexts, enter_context, leave_context
 from cudadrv._driver cimport (
     CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_STATUS_NONE,
     CUDA_SUCCESS, CUdeviceptr, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus, bind_driver,
-    cudadrv_table, cuMemFree, cuMemFreeAsync, cuMemFreeHost, cuStreamIsCapturing, cuStreamQuery,
-    cuThreadExchangeStreamCaptureMode,
+    cudadrv_table, cuCtxSynchronize, cuMemFree, cuMemFreeAsync, cuMemFreeHost,
+    cuStreamIsCapturing, cuStreamQuery, cuThreadExchangeStreamCaptureMode,
 )
 from cudadrv._errors cimport report
 from cudadrv._event cimport Event, new_event
-from cudadrv._ghost cimport bury_orphans, is_finished, this_thread
+from cudadrv._foreign cimport may_synchronize
+from cudadrv._ghost cimport bury_orphans, this_thread
 from cudadrv._ownership cimport (
     OWN_OPEN, engine, own_borrow, own_borrows, own_memory, own_memory_clear, own_snapshot,
     own_snapshot_drop, own_snapshot_take, own_stream_known, pthread_mutex_trylock,
@@ -27,8 +29,8 @@ from cudadrv._ownership cimport (
 from cudadrv._stream cimport Stream
 from cudadrv._wait cimport query_event
 
+from cudadrv._context import call_after_wait
 from cudadrv._errors import ContextLostError, OwnershipError
-from cudadrv._stream import call_after_wait
 
 bind_driver(&cudadrv_table)
 
@@ -70,32 +72,58 @@ cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil:
 
 cdef int drain(bint may_block) except -1:
     """Free what is in the queue, as far as that blocks nobody or `may_block` allows it."""
-    global _queue
-    cdef pending *node
-    cdef pending *rest
+    cdef pending *left
     if _queue is NULL:
         return 0
     bury_orphans()
-    idle = {}   # by context: whether freeing in it blocks nobody
-    behind = set()
-    rest, _queue = _queue, NULL
+    _free_all(_take_queue(), may_block, False)
+    if may_block and _queue is not NULL:  # used by work that no event can tell of
+        left = _take_queue()
+        try:
+            finished = _finish_everything()
+        except BaseException:
+            _put_back(left)
+            raise
+        _free_all(left, True, finished)
+    return 0
+
+
+cdef pending *_take_queue() noexcept:
+    global _queue
+    cdef pending *taken = _queue
+    _queue = NULL
+    return taken
+
+
+cdef void _put_back(pending *rest) noexcept:
+    global _queue
+    cdef pending *node
     while rest is not NULL:
         node, rest = rest, rest.next
+        node.next, _queue = _queue, node
+
+
+cdef int _free_all(pending *rest, bint may_block, bint finished) except -1:
+    """Free what can be, and put the others back. `finished`: none of it has users any more."""
+    cdef pending *node
+    idle = {}   # by context: whether freeing in it blocks nobody
+    behind = set()
+    while rest is not NULL:
+        node, rest = rest, rest.next
+        node.next = NULL
         context = <Context>node.context
         try:
-            done = _release(node, context, may_block, idle)
+            done = _release(node, context, may_block, finished, idle)
         except BaseException:
-            node.next, _queue = _queue, node
-            while rest is not NULL:
-                node, rest = rest, rest.next
-                node.next, _queue = _queue, node
+            _put_back(node)
+            _put_back(rest)
             raise
         if done:
             if node.kind == STREAM_ORDERED:
                 behind.add(context)
             _finish(node)
         else:
-            node.next, _queue = _queue, node
+            _put_back(node)
     if may_block:
         for context in behind:
             if not (<Context>context).lost:
@@ -103,14 +131,39 @@ cdef int drain(bint may_block) except -1:
     return 0
 
 
-cdef bint _release(pending *node, Context context, bint may_block, dict idle) except -1:
+cdef bint _finish_everything() except -1:
+    """Wait for all work of all contexts, where that disturbs no capture; the host learns nothing.
+
+    The default stream of another thread, and of one that has ended, leaves no other way.
+    """
+    cdef Context context
+    cdef CUresult status
+    cdef bint pushed = False
+    for context in contexts():
+        if context.lost:
+            continue
+        if not may_synchronize(context):
+            return False
+        with nogil:
+            status = enter_context(context.raw, &pushed)
+            if status == CUDA_SUCCESS:
+                status = cuCtxSynchronize()
+                leave_context(pushed)
+        if status != CUDA_SUCCESS:
+            return False
+    return True
+
+
+cdef bint _release(
+    pending *node, Context context, bint may_block, bint finished, dict idle
+) except -1:
     """Free one piece of memory if that is possible now."""
     if context.lost or cudadrv_table.forked:
         return True
     if node.kind == STREAM_ORDERED:
-        return _free_behind_users(node, context)
+        return _free_behind(node, context, [] if finished else _users(node.state))
     if may_block:
-        works = _users(node.state)
+        works = [] if finished else _users(node.state)
         if None in works:
             return False
         for work in works:
@@ -175,46 +228,47 @@ cdef bint _is_unused(own_memory *state) noexcept:
     return state is NULL or own_borrows(engine, state, 0, state.nbytes, NULL, 0) == 0
 
 
-cdef set _slots(own_memory *state):
-    """The slots of the streams that may use the memory; without a state it has no users."""
+cdef dict _last_uses(own_memory *state):
+    """The last operation of each slot that may use the memory; none without a state."""
     cdef unsigned int i
     cdef unsigned int count
     cdef own_borrow *borrows
     if _is_unused(state):
-        return set()
+        return {}
     count = own_borrows(engine, state, 0, state.nbytes, NULL, 0)
     borrows = <own_borrow *>malloc((count + 1) * sizeof(own_borrow))
     if borrows is NULL:
         raise MemoryError()
     # Meanwhile others may have come to know that some are over.
     count = min(count, own_borrows(engine, state, 0, state.nbytes, borrows, count))
-    slots = set()
+    uses = {}
     for i in range(count):
-        slots.add(borrows[i].epoch.slot)
+        slot = borrows[i].epoch.slot
+        uses[slot] = max(uses.get(slot, 0), borrows[i].epoch.seq)
     free(borrows)
-    return slots
+    return uses
 
 
 cdef list _users(own_memory *state):
     """What to wait for before the memory can go; None is what this thread cannot wait for."""
-    cdef unsigned int slot
     works = []
-    for slot in _slots(state):
-        stream, ghost = _stream_of(slot)
+    for slot, seq in _last_uses(state).items():
+        stream, ghost = _stream_of(slot, seq)
         works.append(ghost if stream is None else _end_of(stream))
     return works if not _is_unused(state) else []
 
 
-cdef tuple _stream_of(unsigned int slot):
-    """The stream that has a slot, or the last event of one that is closed, of any context."""
+cdef tuple _stream_of(unsigned int slot, uint64_t seq):
+    """The stream of an unfinished operation, or its last event if it is closed, of any context."""
     cdef Stream stream
     cdef Event ghost
     for context in contexts():
-        for stream in list((<Context>context).streams):
+        for stream in (<Context>context).streams.all():
             if stream.order.slot == slot and stream.order.state == OWN_OPEN:
                 return stream, None
         for ghost in list((<Context>context).ghosts):
-            if ghost.state.snapshot.slot == slot and not is_finished(ghost):
+            # The slot may have belonged to an earlier stream.
+            if ghost.state.snapshot.slot == slot and ghost.state.snapshot.seq >= seq:
                 return None, ghost
     return None, None
 
@@ -236,19 +290,19 @@ cdef Event _end_of(Stream stream):
 
 cdef bint _users_are_idle(own_memory *state) except -1:
     """Whether all work that may use the memory is complete. Changes what nobody knows."""
-    for slot in _slots(state):
-        stream, ghost = _stream_of(slot)
+    for slot, seq in _last_uses(state).items():
+        stream, ghost = _stream_of(slot, seq)
         if not (is_complete(ghost) if ghost is not None else
                 stream is not None and _stream_is_idle(stream)):
             return False
     return True
 
 
-cdef bint _free_behind_users(pending *node, Context context) except -1:
+cdef bint _free_behind(pending *node, Context context, list works) except -1:
+    """Free stream-ordered memory after its users, unless one of them cannot be waited for."""
     cdef Stream stream = _free_stream(context)
     cdef CUresult status
     cdef bint pushed = False
-    works = _users(node.state)
     if None in works:
         return False
     for work in works:
@@ -293,7 +347,7 @@ cdef bint _is_idle(Context context) except -1:
     """Whether all known work of a context is complete. Changes what nobody knows."""
     cdef Stream stream
     cdef Event ghost
-    for stream in list(context.streams):
+    for stream in context.streams.all():
         if not _stream_is_idle(stream):
             return False
     for ghost in list(context.ghosts):
