@@ -30,6 +30,7 @@ cdef extern from *:
 prepare_the_engine()
 engine = &the_engine
 
+
 def books():
     """How much the process's engine keeps, for tests.
 
