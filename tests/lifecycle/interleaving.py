@@ -89,3 +89,16 @@ def in_a_thread(function: Callable[[], Any]) -> tuple[threading.Thread, list[Any
     thread = threading.Thread(target=run)
     thread.start()
     return thread, answers
+
+
+def filled_by(stream: cu.Stream) -> cu.LockedBuffer:
+    """A buffer that is borrowed by the stream."""
+    buffer = cu.LockedBuffer.zeros(16)
+    buffer.fill_async(1, stream)
+    return buffer
+
+
+def fill_after(buffer: cu.LockedBuffer, stream: cu.Stream) -> cu.Token:
+    """Use it on another stream, which waits as needed."""
+    with cu.ordering("wait"):
+        return buffer.fill_async(2, stream)
