@@ -3,9 +3,10 @@
 Streams, events and buffers that know who uses them: a copy or a launch that is not ordered after a
 conflicting one is refused with an exception, before anything reaches the driver.
 
-Importing this loads no driver and touches no device.
+Importing this loads no driver and touches no device. A free-threaded Python takes its GIL back.
 """
 
+import sys
 from pathlib import Path
 
 from cudadrv._buffer import Buffer
@@ -38,6 +39,12 @@ from cudadrv._status import CUresult
 from cudadrv._stream import Stream
 from cudadrv._token import Token
 from cudadrv._unified_buffer import UnifiedBuffer
+
+if not getattr(sys, "_is_gil_enabled", lambda: True)():
+    raise ImportError(
+        "cudadrv keeps its books under the GIL, and this interpreter was told to do without"
+        " (PYTHON_GIL=0 or -X gil=0). Leave that out: importing cudadrv then enables the GIL"
+    )
 
 __version__ = "0.1.0"
 

@@ -8,19 +8,30 @@ from cudadrv._driver cimport (
 from cudadrv._ownership cimport own_domain
 
 
+cdef class Alive:
+    """Objects that are alive, held weakly; other threads may add some while one looks at them."""
+
+    cdef set references
+    cdef unsigned long long added   # how often
+
+    cdef object reference_to(self, object thing)
+    cdef int add(self, object reference) except -1
+    cdef list all(self)
+
+
 cdef class Context:
     cdef readonly Device device
     cdef readonly bint primary
     cdef CUcontext raw
-    cdef own_domain *domain     # outlives the object: streams that still have work refer to it
+    cdef own_domain *domain     # outlives the object while closed streams may have work
     cdef object policy          # None, or this context's ordering
     cdef int lost               # the sticky status, or 0
-    cdef object streams         # its live Streams, held weakly
+    cdef Alive streams          # its live Streams
     cdef list ghosts            # farewell Events of closed streams with work that may be unfinished
     cdef list stages            # idle page-locked blocks for ordinary memory: see _staging.pyx
     cdef size_t staged          # their bytes
-    # Its default streams and the library's own, by name. In a dict, so that the garbage collector
-    # can end the cycle.
+    # Its default streams and the library's own, by name, and by thread. In a dict, so that the
+    # garbage collector can end the cycle.
     cdef dict defaults
     cdef object __weakref__
 
@@ -32,6 +43,7 @@ cdef class Context:
 cdef Context default_context()
 cdef Context context_of(object device)
 cdef list contexts()
+cdef int after_wait() except -1
 
 
 cdef inline CUresult enter_context(CUcontext wanted, bint *pushed) noexcept nogil:

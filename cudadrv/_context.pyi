@@ -1,7 +1,11 @@
+from collections.abc import Callable
 from typing import Never, Self, final
 
 from cudadrv._device import Device
 from cudadrv._policy import _Policy
+
+@final
+class Alive: ...
 
 @final
 class Context:
@@ -23,3 +27,4 @@ class Context:
     def __exit__(self, *exception: object) -> None: ...
 
 def primary_context(device: Device) -> Context: ...
+def call_after_wait(function: Callable[[], object] | None) -> None: ...

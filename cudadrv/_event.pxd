@@ -8,7 +8,6 @@ from cudadrv._ownership cimport own_event, own_snapshot
 cdef class Waitable:
     cdef object __weakref__
 
-    cdef bint is_known(self) except -1
     cdef Event event_of(self)
 
 

@@ -1,7 +1,10 @@
-from typing import SupportsIndex
+from typing import SupportsIndex, final
 
 from cudadrv._device import Device
 from cudadrv._stream import Stream
+
+@final
+class ThreadEnd: ...
 
 def legacy_stream(device: Device | None) -> Stream: ...
 def per_thread_stream(device: Device | None) -> Stream: ...

@@ -6,11 +6,9 @@ from cudadrv._event cimport Event
 from cudadrv._ownership cimport own_stream
 
 cdef void drop_stream(
-    Context context, CUstream handle, own_stream *order, bint ours, object owner,
-    unsigned long thread
-) noexcept
+    Context context, CUstream handle, own_stream *order, bint ours, object owner) noexcept
 cdef bint bury_stream(Context context, CUstream handle, own_stream *order, bint ours) except -1
 cdef int bury_orphans() except -1
+cdef bint is_dying(unsigned int slot) noexcept
 cdef int make_room(Context context) except -1
-cdef bint is_finished(Event event) noexcept
 cdef unsigned long this_thread() noexcept nogil

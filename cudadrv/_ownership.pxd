@@ -119,15 +119,22 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint64_t number
         uint64_t earlier
         uint8_t kind
+    ctypedef struct own_books:
+        uint32_t domains
+        uint32_t streams
+        uint32_t views
 
     void own_clock_drop(own_clock *clock)
     bint own_clock_add_all(own_clock **clock, uint32_t slot)
     void own_engine_prepare(own_engine *engine)
+    void own_count(own_engine *engine, own_books *books)
     void own_lock_both(pthread_mutex_t *a, pthread_mutex_t *b)
     void own_unlock_both(pthread_mutex_t *a, pthread_mutex_t *b)
     void own_domain_open(own_engine *engine, own_domain *domain, bint host_excluded)
     void own_domain_lose(own_engine *engine, own_domain *domain)
+    bint own_domain_close(own_engine *engine, own_domain *domain)
     own_stream *own_stream_open(own_engine *engine, own_domain *domain, int order)
+    uint32_t own_unfinished(own_engine *engine, const own_domain *domain)
     bint own_stream_known(own_engine *engine, const own_stream *stream)
     void own_stream_close(own_engine *engine, own_stream *stream)
     void own_stream_drop(own_engine *engine, own_stream *stream)

@@ -10,6 +10,8 @@ MODES: Final[dict[str, int]]
 POLICIES: Final[dict[str, int]]
 ANSWERS: Final[dict[int, str]]
 
+def books() -> dict[str, int]: ...
+
 @final
 class Engine:
     def __new__(cls) -> Self: ...

@@ -34,7 +34,7 @@ cdef class Region:
         self, object address, object count, object dtype, Context context, object name,
         object owner, bint ours) except -1
     cdef int usable(self) except -1
-    cdef int move_out(self) except -1
+    cdef int move_out(self, uint32_t site) except -1
     cdef Region part_of(self, slice key)
     cdef CUdeviceptr pointer(self) noexcept
     cdef int borrow(self, own_access *access, int mode) except -1

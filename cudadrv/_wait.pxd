@@ -5,3 +5,4 @@ from cudadrv._driver cimport CUcontext, CUevent, CUresult, CUstream
 cdef CUresult query_event(CUcontext context, CUevent event) noexcept nogil
 cdef CUresult query_stream(CUstream stream) noexcept nogil
 cdef CUresult wait_for_event(CUcontext context, CUevent event) except *
+cdef int let_others_go_on() except -1

@@ -19,6 +19,7 @@ from cudadrv._policy cimport policy_of
 from cudadrv._region cimport Region, dtype_name
 from cudadrv._release cimport drain
 from cudadrv._report cimport borrows_of, explain_region, state_of
+from cudadrv._site cimport here
 from cudadrv._staging cimport copy_array
 from cudadrv._stream cimport stream_for
 from cudadrv._token cimport Token
@@ -284,7 +285,9 @@ cdef class Buffer(Region):
         self.usable()
         moved = self.share(self.start, self.count, self.dtype)
         moved.part = self.part
-        self.move_out()
+        site = here()
+        self.usable()  # another thread may have taken it meanwhile; from here on none gets in
+        self.move_out(site)
         return moved
 
     def into_raw(self):
@@ -297,7 +300,7 @@ cdef class Buffer(Region):
         self._refuse_part()
         address = self.pointer()
         self.memory.give_away()
-        self.move_out()
+        self.move_out(here())
         return address
 
     def lend(self, stream=None, *, bint readonly=False):

@@ -18,7 +18,8 @@ from cudadrv._errors cimport (
 )
 from cudadrv._operation_names cimport operation_name, stream_name
 from cudadrv._ownership cimport (
-    engine, own_domain_lose, own_domain_open, own_domain_snapshot, own_join_host, own_snapshot,
+    engine, own_domain_close, own_domain_lose, own_domain_open, own_domain_snapshot, own_join_host,
+    own_snapshot,
     own_snapshot_drop, own_suspect, own_suspects,
 )
 from cudadrv._policy cimport policy_name
@@ -29,26 +30,34 @@ from cudadrv._errors import ContextLostError, EventNotRecordedError
 bind_driver(&cudadrv_table)
 
 
-class _Alive:
-    """Objects that are alive, held weakly; other threads may add some while one looks at them.
+@cython.final
+cdef class Alive:
+    # A WeakSet cannot do that: its iteration fails when the set changes.
 
-    A WeakSet cannot do that: its iteration fails when the set changes.
-    """
+    def __cinit__(self):
+        self.references = set()
 
-    def __init__(self):
-        self._references = set()
+    cdef object reference_to(self, object thing):
+        """What `add` takes."""
+        reference = ref(thing, self.references.discard)
+        hash(reference)  # while it can be: a dead thing that was never added is discarded, too
+        return reference
 
-    def add(self, thing):
-        self._references.add(ref(thing, self._references.discard))
+    cdef int add(self, object reference) except -1:
+        """Add a thing. Lets no other thread in, and runs no other code."""
+        self.references.add(reference)
+        self.added += 1
+        return 0
 
-    def __iter__(self):
-        things = [reference() for reference in list(self._references)]
-        return iter([thing for thing in things if thing is not None])
+    cdef list all(self):
+        return [thing for thing in [reference() for reference in list(self.references)]
+                if thing is not None]
 
 
 _primary = {}  # Context by ordinal, kept until the process ends
-_all = _Alive()
+cdef Alive _all = Alive()
 _current = ContextVar("cudadrv.context", default=None)  # (context, what it was before)
+_after_wait = None  # what a synchronization does besides: it may release memory
 
 
 @cython.final
@@ -64,7 +73,7 @@ cdef class Context:
 
     def __cinit__(self):
         self.lost = 0
-        self.streams = _Alive()
+        self.streams = Alive()
         self.ghosts = []
         self.stages = []
         self.defaults = {}
@@ -86,19 +95,16 @@ cdef class Context:
         with nogil:
             check_status(cuCtxCreate(&context.raw, 0, device.raw))
             check_status(cuCtxPopCurrent(&popped))
+        _all.add(_all.reference_to(context))
         return context
 
     def __dealloc__(self):
-        cdef CUresult status
-        if self.raw is NULL or self.primary or self.lost or cudadrv_table.forked:
+        if self.domain is NULL or cudadrv_table.forked:
             return
-        if own_suspects(engine, self.domain, NULL, 0):
-            report_text("a context died with unfinished work, and is left to the driver; call its"
-                        " synchronize() before the last reference goes")
-            return
-        with nogil:
-            status = cuCtxDestroy(self.raw)
-        report(status)
+        if self.raw is not NULL and not self.primary and not self.lost:
+            _destroy(self)
+        if own_domain_close(engine, self.domain):
+            free(self.domain)
 
     @property
     def ordering(self):
@@ -152,6 +158,7 @@ cdef class Context:
             own_join_host(engine, &snapshot)
         finally:
             own_snapshot_drop(engine, &snapshot)
+        after_wait()
 
     def __enter__(self):
         """Make it current for this thread, and the default for new objects."""
@@ -214,20 +221,36 @@ cdef Context _new_context(Device device):
         raise MemoryError()
     excluded = not device.attribute_value(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)
     own_domain_open(engine, context.domain, excluded)
-    _all.add(context)
     return context
+
+
+cdef void _destroy(Context context) noexcept:
+    """End a created context, if that does not block."""
+    cdef CUresult status
+    if own_suspects(engine, context.domain, NULL, 0):
+        report_text("a context died with unfinished work, and is left to the driver; call its"
+                    " synchronize() before the last reference goes")
+        return
+    with nogil:
+        status = cuCtxDestroy(context.raw)
+    report(status)
 
 
 def primary_context(Device device not None):
     """The primary context of a device (cuDevicePrimaryCtxRetain)."""
-    cdef Context context = _primary.get(device.ordinal)
-    if context is None:
+    cdef Context context
+    ordinal = device.ordinal
+    if ordinal not in _primary:
         context = _new_context(device)
         context.primary = True
         with nogil:
             check_status(cuDevicePrimaryCtxRetain(&context.raw, device.raw))
-        context = _primary.setdefault(device.ordinal, context)
-    return context
+        reference = _all.reference_to(context)
+        # One object for each, also when threads come at once: from here on nobody else gets in.
+        if ordinal not in _primary:
+            _all.add(reference)
+            _primary[ordinal] = context
+    return _primary[ordinal]
 
 
 cdef Context default_context():
@@ -247,12 +270,25 @@ cdef Context context_of(object device):
 
 cdef list contexts():
     """All contexts that are in use."""
-    return list(_all)
+    return _all.all()
+
+
+def call_after_wait(function):
+    """Let every synchronization of a stream or a context end with a call of this function."""
+    global _after_wait
+    _after_wait = function
+
+
+cdef int after_wait() except -1:
+    """What a synchronization ends with."""
+    if _after_wait is not None:
+        _after_wait()
+    return 0
 
 
 def _wait_for_known_work(Context context):
     """Wait for what events can tell, so that signals interrupt the longest part of the wait."""
-    for stream in context.streams:
+    for stream in context.streams.all():
         with suppress(ValueError):  # closed meanwhile, or the default stream of another thread
             if not stream.done:
                 stream.waitable().synchronize()

@@ -27,12 +27,8 @@ cdef class Waitable:
     def __init__(self):
         raise TypeError("Waitable is the base of Event and Token")
 
-    cdef bint is_known(self) except -1:
-        """Whether it is known to be complete, so that nobody need wait. Asks nobody."""
-        raise NotImplementedError
-
     cdef Event event_of(self):
-        """The event to wait for."""
+        """The event to wait for; None if the host knows that it is complete."""
         raise NotImplementedError
 
 
@@ -185,12 +181,8 @@ cdef class Event(Waitable):
         state = "recorded" if self.state.recorded else "not recorded"
         return f"<Event{' with timing' if self.timing else ''} {state}>"
 
-    cdef bint is_known(self) except -1:
-        # What cudadrv queued before it may be complete, and other libraries' work not.
-        self.refuse_unrecorded("waited for")
-        return False
-
     cdef Event event_of(self):
+        # Never None: what cudadrv queued before it may be known, and other libraries' work not.
         self.refuse_unrecorded("waited for")
         return self
 
@@ -238,6 +230,8 @@ cdef class Event(Waitable):
     cdef CUresult ask(self, bint wait) except *:
         """Query the driver's event, which lives until the last thread that asks is back."""
         cdef CUresult status
+        if self.closed:  # by another thread, since the caller looked
+            raise ValueError("the event is closed")
         self.waiters += 1
         try:
             if wait:

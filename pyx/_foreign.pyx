@@ -3,7 +3,12 @@
 import operator
 import threading
 
-from cudadrv._context cimport Context, context_of, contexts, default_context
+cimport cython
+from libc.stdint cimport uint64_t
+
+from cudadrv._context cimport (
+    Alive, Context, context_of, contexts, default_context, enter_context, leave_context,
+)
 from cudadrv._driver cimport (
     CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_LEGACY, CU_STREAM_NON_BLOCKING, CU_STREAM_PER_THREAD,
     CUcontext, CUDA_SUCCESS, CUresult, CUstream, CUstreamCaptureStatus, bind_driver, cudadrv_table,
@@ -11,22 +16,56 @@ from cudadrv._driver cimport (
 )
 from cudadrv._errors cimport refuse_capture
 from cudadrv._event cimport Event
-from cudadrv._ghost cimport bury_orphans, is_finished, this_thread
+from cudadrv._ghost cimport bury_orphans, is_dying, make_room, this_thread
 from cudadrv._ownership cimport (
-    OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, OWN_PER_THREAD, engine, own_stream_close,
+    OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, OWN_OPEN, OWN_PER_THREAD, engine, own_known,
+    own_stream_close, own_unfinished, pthread_mutex_lock, pthread_mutex_unlock,
 )
 from cudadrv._stream cimport Stream, open_stream
+from cudadrv._wait cimport let_others_go_on
 
 bind_driver(&cudadrv_table)
+
+cdef enum:
+    MOST_ENDED = 256    # streams of ended threads whose work nobody has waited for
 
 _per_thread = threading.local()
 
 
+@cython.final
+cdef class ThreadEnd:
+    """Ends a thread's default streams. It dies in the thread, as one of the last things there.
+
+    Recording events then could block, so there are none to wait for: the streams just end.
+    """
+
+    cdef unsigned long thread
+
+    def __cinit__(self):
+        self.thread = this_thread()
+
+    def __dealloc__(self):
+        cdef Stream stream
+        for context in contexts():
+            stream = (<Context>context).defaults.pop(self.thread, None)
+            if stream is not None:
+                own_stream_close(engine, stream.order)
+
+
+# One stream, one object, whatever other threads and finalizers do meanwhile. So all that can let
+# them in, which is all that makes Python objects, comes first; then one looks whether there is an
+# object for the stream by now, and opens the new one.
+
 def legacy_stream(device):
     """See `Stream.legacy`."""
     cdef Context context = context_of(device)
+    cdef Stream stream
     if "legacy" not in context.defaults:
-        context.defaults["legacy"] = _wrap(context, CU_STREAM_LEGACY, OWN_LEGACY)
+        stream = _unopened(context, CU_STREAM_LEGACY)
+        reference = context.streams.reference_to(stream)
+        if "legacy" not in context.defaults:
+            _open(stream, reference, OWN_LEGACY)
+            context.defaults["legacy"] = stream
     return context.defaults["legacy"]
 
 
@@ -34,24 +73,44 @@ def per_thread_stream(device):
     """See `Stream.per_thread`."""
     cdef Context context = context_of(device)
     cdef Stream stream
-    streams = _per_thread.__dict__.setdefault("streams", {})
-    if context not in streams:
-        stream = _wrap(context, CU_STREAM_PER_THREAD, OWN_BLOCKING)
-        stream.thread = this_thread()
-        stream.order.kind = OWN_PER_THREAD
-        streams[context] = stream
-    return streams[context]
+    thread = this_thread()
+    if thread not in context.defaults:
+        if not hasattr(_per_thread, "end"):
+            _per_thread.end = ThreadEnd()
+        _make_room_for_threads(context)
+        stream = _unopened(context, CU_STREAM_PER_THREAD)
+        stream.thread = thread
+        reference = context.streams.reference_to(stream)
+        if thread not in context.defaults:
+            _open(stream, reference, OWN_BLOCKING)
+            stream.order.kind = OWN_PER_THREAD
+            context.defaults[thread] = stream
+    return context.defaults[thread]
 
 
-cdef Stream _wrap(Context context, CUstream handle, int order):
-    """A stream that is not ours to destroy."""
+cdef int _make_room_for_threads(Context context) except -1:
+    """Keep the number of ended threads' streams with unfinished work bounded, by waiting."""
+    make_room(context)
+    if own_unfinished(engine, context.domain) > len(context.ghosts) + MOST_ENDED \
+            and may_synchronize(context):
+        context.synchronize()
+    return 0
+
+
+cdef Stream _unopened(Context context, CUstream handle):
+    """A stream that is not ours to destroy, and that the engine does not know yet."""
     cdef Stream stream = Stream.__new__(Stream)
     context.usable()
+    stream.context = context
     stream.raw = handle
     stream.exposed = True
-    open_stream(stream, context, order)
-    context.streams.add(stream)
     return stream
+
+
+cdef int _open(Stream stream, object reference, int order) except -1:
+    """Let everybody know it. Lets no other thread in."""
+    open_stream(stream, stream.context, order)
+    return stream.context.streams.add(reference)
 
 
 def stream_from_handle(handle, owner):
@@ -74,13 +133,11 @@ def stream_from_handle(handle, owner):
         context.check(_describe(raw, &capture, &found, &identity, &flags, &priority))
     if capture != CU_STREAM_CAPTURE_STATUS_NONE:
         refuse_capture(f"the stream with the handle {number:#x}")
-    context = _context_of_raw(found)
-    stream = _known_stream(context, raw, identity)
-    if stream is None:
-        stream = _wrap(
-            context, raw, OWN_NON_BLOCKING if flags & CU_STREAM_NON_BLOCKING else OWN_BLOCKING)
-        stream.identity = identity
-        stream.priority = priority
+    stream = _unopened(_context_of_raw(found), raw)
+    stream.identity = identity
+    stream.priority = priority
+    stream = _known_or_opened(
+        stream, OWN_NON_BLOCKING if flags & CU_STREAM_NON_BLOCKING else OWN_BLOCKING)
     if owner is not None and stream.owner is not owner:
         stream.owner = owner if stream.owner is None else (stream.owner, owner)
     return stream
@@ -112,32 +169,81 @@ cdef Context _context_of_raw(CUcontext raw):
                      " primary context, use it first: device.context")
 
 
-cdef Stream _known_stream(Context context, CUstream handle, unsigned long long identity):
+cdef Stream _known_or_opened(Stream stream, int order):
+    """The live object of the same stream, or else this one, opened."""
+    cdef Alive streams = stream.context.streams
+    cdef Stream known
+    reference = streams.reference_to(stream)
+    while True:
+        added = streams.added
+        known = _known_stream(stream)
+        if known is not None:
+            return known
+        if added == streams.added:
+            _open(stream, reference, order)
+            return stream
+
+
+cdef Stream _known_stream(Stream wanted):
     """The live object of a stream. Drivers use a handle again, and never an identity."""
     cdef Stream stream
-    for stream in list(context.streams):
-        if stream.raw == handle and not stream.closed:
-            if stream.ours or stream.identity == identity:
+    for stream in wanted.context.streams.all():
+        if stream.raw == wanted.raw and not stream.closed:
+            if stream.ours or stream.identity == wanted.identity:
                 return stream
             # Its owner has destroyed it. Only the context can tell when its work ends.
             own_stream_close(engine, stream.order)
     return None
 
 
-cdef object user_of_slot(unsigned int slot):
-    """The open Stream that has a slot, or the last Event of a closed one, of any context.
+cdef object user_of(unsigned int slot, uint64_t seq):
+    """Whose operation it is: see `find_user`. None also if the host knows that it is over."""
+    while True:
+        bury_orphans()
+        if own_known(engine, slot, seq):
+            return None
+        user = find_user(slot, seq)
+        if user is not None or not is_dying(slot):
+            return user
+        let_others_go_on()
 
-    None if there is neither, as after the end of a thread whose default stream had it.
+
+cdef object find_user(unsigned int slot, uint64_t seq):
+    """The open Stream of an operation, or the last Event of a closed one, of any context.
+
+    None if there is neither, as after the end of a thread whose default stream it was.
     """
     cdef Stream stream
     cdef Event ghost
-    bury_orphans()
     for context in contexts():
-        for stream in list((<Context>context).streams):
+        for stream in (<Context>context).streams.all():
             if stream.order.slot == slot and not stream.closed:
                 return stream
         for ghost in (<Context>context).ghosts:
-            # The slot of one that is known may belong to another stream by now.
-            if ghost.state.snapshot.slot == slot and not is_finished(ghost):
+            # The slot may have belonged to an earlier stream.
+            if ghost.state.snapshot.slot == slot and ghost.state.snapshot.seq >= seq:
                 return ghost
     return None
+
+
+cdef bint may_synchronize(Context context) except -1:
+    """Whether no stream that is known is being captured: cuCtxSynchronize would end that."""
+    cdef Stream stream
+    cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
+    cdef CUresult status
+    cdef bint pushed = False
+    for stream in context.streams.all():
+        if not stream.exposed or stream.thread not in (0, this_thread()):
+            continue
+        with nogil:
+            pthread_mutex_lock(stream.order.issue)
+            status = CUDA_SUCCESS
+            if stream.order.state == OWN_OPEN:
+                status = enter_context(context.raw, &pushed)
+                if status == CUDA_SUCCESS:
+                    status = cuStreamIsCapturing(stream.raw, &capture)
+                    leave_context(pushed)
+            pthread_mutex_unlock(stream.order.issue)
+        if status != CUDA_SUCCESS or capture != CU_STREAM_CAPTURE_STATUS_NONE:
+            return False
+    return True

@@ -48,6 +48,8 @@ cdef struct orphan:
     bint ours
     PyObject *context
     PyObject *owner     # without it a foreign stream could be destroyed before it is buried
+    unsigned long thread    # that is about to destroy it, or 0
+    bint captured           # the last to try could not
     orphan *next
 
 cdef orphan *_orphans = NULL
@@ -59,8 +61,7 @@ cdef unsigned long this_thread() noexcept nogil:
 
 
 cdef void drop_stream(
-    Context context, CUstream handle, own_stream *order, bint ours, object owner,
-    unsigned long thread
+    Context context, CUstream handle, own_stream *order, bint ours, object owner
 ) noexcept:
     """A stream dies: destroy it if that cannot block, else leave it to `bury_orphans`."""
     cdef CUresult status = CUDA_SUCCESS
@@ -69,16 +70,13 @@ cdef void drop_stream(
     global _orphans
     if order.state == OWN_OPEN and not own_stream_known(engine, order) \
             and not context.lost and not cudadrv_table.forked:
-        if thread:
-            _drop_per_thread(context, handle, order, thread)
-            return
         own_stream_drop(engine, order)
         node = <orphan *>malloc(sizeof(orphan))
         if node is not NULL:  # else the handle leaks, and its work stays unknown: still sound
             Py_INCREF(context)
             Py_INCREF(owner)
             node[0] = orphan(
-                handle, order, ours, <PyObject *>context, <PyObject *>owner, _orphans)
+                handle, order, ours, <PyObject *>context, <PyObject *>owner, 0, False, _orphans)
             _orphans = node
         return
     if order.state == OWN_OPEN and ours and not context.lost and not cudadrv_table.forked:
@@ -91,18 +89,6 @@ cdef void drop_stream(
     report(status)
 
 
-cdef void _drop_per_thread(
-    Context context, CUstream handle, own_stream *order, unsigned long thread
-) noexcept:
-    """Only its own thread can name it; elsewhere only the context can tell when its work ends."""
-    try:
-        if thread == this_thread():
-            bury_stream(context, handle, order, False)
-    except Exception as error:
-        report_text(f"the default stream of a thread could not be closed: {error}")
-    _forget(order)
-
-
 cdef void _forget(own_stream *order) noexcept:
     """Nobody refers to it any more."""
     if order.state == OWN_OPEN:
@@ -111,25 +97,52 @@ cdef void _forget(own_stream *order) noexcept:
 
 
 cdef int bury_orphans() except -1:
-    """Destroy the streams that died with unfinished work."""
-    cdef orphan *node
-    cdef orphan *later = NULL
-    global _orphans
+    """Destroy the streams that died with unfinished work, but for those that others are at."""
+    cdef orphan *node = _orphans
+    cdef orphan *following
+    cdef orphan *buried = NULL
     refuse_if_forked()
-    while _orphans is not NULL:
-        node, _orphans = _orphans, _orphans.next
-        context = <Context>node.context
-        if _bury_orphan(context, node):
-            _forget(node.order)
-            Py_DECREF(<object>node.owner)
-            Py_DECREF(context)
-            free(node)
-        else:
-            node.next, later = later, node
-    while later is not NULL:
-        node, later = later, later.next
-        node.next, _orphans = _orphans, node
+    while node is not NULL:
+        following = node.next
+        if node.thread == 0:
+            node.thread = this_thread()  # until it is 0 again, nobody else removes it
+            context = <Context>node.context
+            done = _bury_orphan(context, node)
+            following = node.next
+            node.thread, node.captured = 0, not done
+            if done:
+                _unlink(node)
+                node.next, buried = buried, node
+        node = following
+    while buried is not NULL:
+        node, buried = buried, buried.next
+        _forget(node.order)
+        Py_DECREF(<object>node.owner)
+        Py_DECREF(<Context>node.context)
+        free(node)
     return 0
+
+
+cdef void _unlink(orphan *node) noexcept:
+    global _orphans
+    cdef orphan *before = _orphans
+    if before is node:
+        _orphans = node.next
+        return
+    while before.next is not node:
+        before = before.next
+    before.next = node.next
+
+
+cdef bint is_dying(unsigned int slot) noexcept:
+    """Whether a stream with this slot died, and is about to have a last event."""
+    cdef orphan *node = _orphans
+    while node is not NULL:
+        if node.order.slot == slot and node.thread != this_thread() \
+                and (node.thread or not node.captured):
+            return True
+        node = node.next
+    return False
 
 
 cdef bint _bury_orphan(Context context, orphan *node) noexcept:
@@ -203,13 +216,26 @@ cdef CUresult _destroy(
 
 cdef int make_room(Context context) except -1:
     """Keep the number of closed streams with unfinished work bounded, by waiting for the oldest."""
+    cdef Event oldest
     bury_orphans()
     context.usable()
     _forget_ghosts(context, None)
     while len(context.ghosts) > MOST_GHOSTS:
-        context.ghosts[0].synchronize()
+        oldest = _oldest(context.ghosts)
+        if oldest is None:
+            break
+        oldest.synchronize()
         _forget_ghosts(context, None)
     return 0
+
+
+cdef Event _oldest(list ghosts):
+    """The one that was recorded first; other threads are just recording the others."""
+    cdef Event ghost
+    for ghost in ghosts:
+        if ghost.state.recorded:
+            return ghost
+    return None
 
 
 cdef int _forget_ghosts(Context context, Event useless) except -1:
@@ -219,13 +245,13 @@ cdef int _forget_ghosts(Context context, Event useless) except -1:
         before = context.ghosts
         kept = []
         for ghost in before:
-            if ghost is not useless and not is_finished(ghost):
+            if ghost is not useless and not _is_finished(ghost):
                 kept.append(ghost)
         if context.ghosts is before:  # no other thread has replaced it
             context.ghosts = kept
             return 0
 
 
-cdef bint is_finished(Event event) noexcept:
+cdef bint _is_finished(Event event) noexcept:
     """Whether the host knows that the work before a last event is complete."""
     return event.state.recorded and own_snapshot_known(engine, &event.state.snapshot)

@@ -13,10 +13,10 @@ from cudadrv._driver cimport (
     cuMemHostAlloc, last_failure,
 )
 from cudadrv._errors cimport refuse_if_forked
-from cudadrv._operation cimport Operation, issue, prepare
+from cudadrv._operation cimport REFUSED, Operation, issue, prepare
 from cudadrv._operation_names cimport ALLOCATION, RELEASE
 from cudadrv._ownership cimport (
-    OWN_OK, OWN_STRICT, OWN_WAIT, OWN_WRITE, engine, own_access, own_conflict,
+    OWN_MEMORY_CLOSED, OWN_OK, OWN_STRICT, OWN_WAIT, OWN_WRITE, engine, own_access, own_conflict,
     own_memory, own_memory_free, own_memory_prepare, own_snapshot_drop,
 )
 from cudadrv._refusal cimport refuse_close, refuse_operation
@@ -56,6 +56,8 @@ cdef class Memory:
         if self.kind == STREAM_ORDERED and self.address != 0 and not self.context.lost:
             _close_on(self, stream, policy)
             self.closed_at = here()
+            return 0
+        if self.state.closed:  # by another thread, since the caller looked
             return 0
         _end(self, "close", True)
         if self.address != 0 and self.kind != FOREIGN and not self.context.lost:
@@ -143,20 +145,29 @@ cdef Memory adopt_memory(
     MemoryKind kind, Context context, CUdeviceptr address, size_t nbytes, object owner, str label
 ):
     """Memory that somebody else allocated; to free it as well, nobody else may have it here."""
-    cdef void *each = _newest
-    while kind != FOREIGN and nbytes and each is not NULL:
-        other = <Memory>each
-        if other.kind != FOREIGN and other.address < address + nbytes \
-                and address < other.address + other.nbytes:
-            raise ValueError(f"{address:#x} lies in a live {other.label}, made at"
-                             f" {place(other.site)}, which owns and frees it. Take it from there"
-                             " with into_raw() first, or borrow it with from_address()")
-        each = other.older
     cdef Memory memory = _new_memory(kind, context, nbytes, label)
+    cdef Memory other = None if kind == FOREIGN else _owner_of(address, nbytes)
+    if other is not None:
+        raise ValueError(f"{address:#x} lies in a live {other.label}, made at"
+                         f" {place(other.site)}, which owns and frees it. Take it from there"
+                         " with into_raw() first, or borrow it with from_address()")
     memory.address = address
     memory.owner = owner
     _list(memory)
     return memory
+
+
+cdef Memory _owner_of(CUdeviceptr address, size_t nbytes):
+    """The live memory that owns some of these bytes. Lets no other thread in."""
+    cdef void *each = _newest
+    cdef Memory memory
+    while nbytes and each is not NULL:
+        memory = <Memory>each
+        if memory.kind != FOREIGN and memory.address < address + nbytes \
+                and address < memory.address + memory.nbytes:
+            return memory
+        each = memory.older
+    return None
 
 
 cdef Memory _new_memory(MemoryKind kind, Context context, size_t nbytes, str label):
@@ -226,6 +237,8 @@ cdef int _write_on(
     reason = issue(&operation, stream)
     if reason == 0:
         own_snapshot_drop(engine, &operation.request.issued)
+    elif free and reason == REFUSED - OWN_MEMORY_CLOSED:
+        return 0  # another thread has freed it, since the caller looked
     elif free or reason != CUDA_ERROR_OUT_OF_MEMORY:
         refuse_operation(&operation, reason, stream, (memory.label,))
     return reason
@@ -294,13 +307,19 @@ def live_buffers():
         ``kind`` of memory, ``label`` (class and name), ``nbytes``, ``device`` ordinal, and
         ``site``: the line that made it. Parts of a buffer are not listed.
     """
+    cdef Memory memory
+    return [LiveBuffer(KINDS[memory.kind], memory.label, memory.nbytes,
+                       memory.context.device.ordinal, place(memory.site))
+            for memory in _live_memory()]
+
+
+cdef list _live_memory():
+    """All of it. Other threads change the list, so nothing that lets them in happens meanwhile."""
+    cdef list found = []
     cdef void *each = _newest
-    found = []
     while each is not NULL:
-        memory = <Memory>each
-        found.append(LiveBuffer(KINDS[memory.kind], memory.label, memory.nbytes,
-                                memory.context.device.ordinal, place(memory.site)))
-        each = memory.older
+        found.append(<Memory>each)
+        each = (<Memory>each).older
     return found
 
 

@@ -7,7 +7,7 @@ for, the request is refused, and then nothing may have changed.
 from cudadrv._context cimport leave_context
 from cudadrv._driver cimport bind_driver, cudadrv_table
 from cudadrv._event cimport Event
-from cudadrv._foreign cimport user_of_slot
+from cudadrv._foreign cimport user_of
 from cudadrv._ownership cimport (
     OWN_MUST_WAIT, OWN_OK, engine, own_clock, own_clock_add_all, own_clock_drop, own_conflict,
     own_known, pthread_mutex_lock, pthread_mutex_unlock,
@@ -28,9 +28,11 @@ cdef list missing_waits(own_conflict *conflict, question still_in_the_way, void 
     users = []
     try:
         while answer == OWN_MUST_WAIT:
-            user = user_of_slot(conflict.epoch.slot)
+            user = user_of(conflict.epoch.slot, conflict.epoch.seq)
             if _can_be_waited_for(user):
                 users.append(user)
+            elif isinstance(user, Stream) and (<Stream>user).closed:
+                continue  # since we looked: then there is a last event to be found
             elif not own_known(engine, conflict.epoch.slot, conflict.epoch.seq):
                 return None
             if not own_clock_add_all(&waited, conflict.epoch.slot):
@@ -41,7 +43,15 @@ cdef list missing_waits(own_conflict *conflict, question still_in_the_way, void 
         own_clock_drop(waited)
     if answer != OWN_OK:  # another thread has made it one that no waiting helps
         return []
-    return [user if isinstance(user, Event) else (<Stream>user).waitable() for user in users]
+    return _events_of(users)
+
+
+cdef list _events_of(list users):
+    """Events after all work of these; none if a stream among them was closed since we looked."""
+    try:
+        return [user if isinstance(user, Event) else (<Stream>user).waitable() for user in users]
+    except ValueError:
+        return []
 
 
 cdef bint _can_be_waited_for(user) except -1:

@@ -30,6 +30,17 @@ cdef extern from *:
 prepare_the_engine()
 engine = &the_engine
 
+
+def books():
+    """How much the process's engine keeps, for tests.
+
+    Contexts, streams that are open or may have unfinished work, host views of managed memory.
+    """
+    cdef own_books counted
+    own_count(engine, &counted)
+    return {"contexts": counted.domains, "streams": counted.streams, "views": counted.views}
+
+
 ORDERS = {"non_blocking": OWN_NON_BLOCKING, "blocking": OWN_BLOCKING, "legacy": OWN_LEGACY}
 MODES = {"read": OWN_READ, "write": OWN_WRITE, "shared": OWN_SHARED}
 POLICIES = {"strict": OWN_STRICT, "wait": OWN_WAIT, "unchecked": OWN_UNCHECKED}

@@ -12,9 +12,12 @@ def reap():
 
     Buffers that die while the GPU may use them, or while freeing could block, are kept until the
     GPU is idle; this waits instead. Idle page-locked memory of the library's own is freed too.
-    ``close()`` a buffer to free it at a point that you choose.
+    Where the default stream of another thread used such memory, that is for all work of all
+    contexts, and is left out while a stream is being captured. ``close()`` a buffer to free it at
+    a point that you choose.
 
-    Driver functions: cuEventRecord, cuEventQuery, cuMemFree, cuMemFreeHost, cuMemFreeAsync.
+    Driver functions: cuEventRecord, cuEventQuery, cuMemFree, cuMemFreeHost, cuMemFreeAsync;
+    cuCtxSynchronize for what the default stream of another thread used.
     """
     cdef Context context
     ensure_driver()

@@ -16,7 +16,7 @@ from cudadrv._ownership cimport own_access
 from cudadrv._policy cimport policy_name, policy_of
 from cudadrv._refusal cimport refuse_closed
 from cudadrv._release cimport FOREIGN, STREAM_ORDERED, UNIFIED
-from cudadrv._site cimport here, place
+from cudadrv._site cimport place
 from cudadrv._stream cimport Stream
 
 from cudadrv._errors import BufferClosedError
@@ -162,9 +162,9 @@ cdef class Region:
             refuse_closed(self.describe(), self.memory.closed_at)
         return 0
 
-    cdef int move_out(self) except -1:
-        """Another object stands for the memory from now on."""
-        self.moved_at = here()
+    cdef int move_out(self, uint32_t site) except -1:
+        """Another object stands for the memory from now on; the move was at a site."""
+        self.moved_at = site
         self.moved = True
         self.memory.regions -= 1
         return 0

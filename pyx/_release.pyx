@@ -12,6 +12,7 @@ it must end somewhere: where much waits, allocations hold the program up until t
 from time import monotonic, sleep
 
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
 
 from cudadrv._context cimport Context, enter_context, leave_context
@@ -25,9 +26,9 @@ from cudadrv._event cimport Event
 from cudadrv._ghost cimport bury_orphans
 from cudadrv._ownership cimport OWN_INTERNAL, own_memory, own_memory_clear
 from cudadrv._stream cimport Stream
-from cudadrv._users cimport is_idle, is_unused, users_are_idle, users_of
+from cudadrv._users cimport finish_everything, is_idle, is_unused, users_are_idle, users_of
 
-from cudadrv._stream import call_after_wait
+from cudadrv._context import call_after_wait
 
 bind_driver(&cudadrv_table)
 
@@ -87,24 +88,49 @@ cdef int drain(bint may_block) except -1:
     If it may not, some that cannot go end it, so that a call costs the same however many wait. They
     are put at the end: the next call looks at others.
     """
-    global _queue, _leave
-    cdef releases rest
-    cdef releases kept = releases(NULL, NULL, 0, 0)
+    global _leave
+    cdef releases left
     if _queue.first is NULL:
         _leave = 1
         return 0
     bury_orphans()
-    # What dies meanwhile is not looked at: what this call asks may be older than its last use.
-    rest, _queue = _queue, releases(NULL, NULL, 0, 0)
+    _free_all(_take_queue(), may_block, False)
+    if may_block and _queue.first is not NULL:  # used by work that no event can tell of
+        left = _take_queue()
+        try:
+            finished = finish_everything()
+        except BaseException:
+            _put_back(&left)
+            raise
+        _free_all(left, True, finished)
+    return 0
+
+
+cdef releases _take_queue() noexcept:
+    """All of it: what dies from now on may have later users than those that are asked about."""
+    global _queue
+    cdef releases taken = _queue
+    _queue = releases(NULL, NULL, 0, 0)
+    return taken
+
+
+cdef void _put_back(releases *pieces) noexcept:
+    global _queue
+    _prepend(pieces, &_queue)
+    _queue = pieces[0]
+
+
+cdef int _free_all(releases rest, bint may_block, bint finished) except -1:
+    """Free what can be, and put the others back. `finished`: none of it has users any more."""
+    cdef releases kept = releases(NULL, NULL, 0, 0)
     idle = {}   # by context: whether freeing in it blocks nobody
     behind = set()
     try:
         while rest.first is not NULL and (may_block or kept.count < MOST_REFUSALS):
-            _release_first(&rest, &kept, may_block, idle, behind)
+            _release_first(&rest, &kept, may_block, finished, idle, behind)
     finally:
-        _prepend(&rest, &_queue)
-        _prepend(&kept, &rest)
-        _queue = kept
+        _put_back(&rest)
+        _put_back(&kept)
     if may_block:
         for context in behind:
             if not (<Context>context).lost:
@@ -162,7 +188,7 @@ cdef size_t _host_bytes(pending *node) noexcept:
 
 
 cdef int _release_first(
-    releases *queue, releases *kept, bint may_block, dict idle, set behind
+    releases *queue, releases *kept, bint may_block, bint finished, dict idle, set behind
 ) except -1:
     """Take the first from the queue, and free it if that is possible now, else keep it."""
     cdef pending *node = queue.first
@@ -172,7 +198,7 @@ cdef int _release_first(
     queue.host_bytes -= _host_bytes(node)
     context = <Context>node.context
     try:
-        done = _release(node, context, may_block, idle)
+        done = _release(node, context, may_block, finished, idle)
     finally:
         if not done:
             _append(kept, node)
@@ -183,14 +209,16 @@ cdef int _release_first(
     return 0
 
 
-cdef bint _release(pending *node, Context context, bint may_block, dict idle) except -1:
+cdef bint _release(
+    pending *node, Context context, bint may_block, bint finished, dict idle
+) except -1:
     """Free one piece of memory if that is possible now."""
     if context.lost or cudadrv_table.forked:
         return True
     if node.kind == STREAM_ORDERED:
-        return _free_behind_users(node, context)
+        return _free_behind(node, context, [] if finished else users_of(node.state))
     if may_block:
-        works = users_of(node.state)
+        works = [] if finished else users_of(node.state)
         if None in works:
             return False
         for work in works:
@@ -257,13 +285,13 @@ cdef void _forget(own_memory *state) noexcept:
         free(state)
 
 
-cdef bint _free_behind_users(pending *node, Context context) except -1:
+cdef bint _free_behind(pending *node, Context context, list works) except -1:
+    """Free stream-ordered memory after its users, unless one of them cannot be waited for."""
     cdef Stream stream = _free_stream(context)
     cdef CUresult status
     cdef bint pushed = False
     # Somebody's capture must not see our free.
     cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
-    works = users_of(node.state)
     if None in works:
         return False
     for work in works:

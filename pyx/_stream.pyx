@@ -4,7 +4,9 @@ import operator
 
 cimport cython
 
-from cudadrv._context cimport Context, context_of, enter_context, leave_context
+from cudadrv._context cimport (
+    Context, after_wait, context_of, enter_context, leave_context,
+)
 from cudadrv._driver cimport (
     CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_DEFAULT,
     CU_STREAM_NON_BLOCKING, CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CUresult,
@@ -26,7 +28,6 @@ from cudadrv._wait cimport query_stream
 
 bind_driver(&cudadrv_table)
 
-_after_wait = None  # what a synchronization does besides: it may release memory
 cdef Nesting _blocks = Nesting("cudadrv.stream")
 
 
@@ -75,7 +76,7 @@ cdef class Stream:
                 leave_context(pushed)
             context.check(status)
         self.ours = True
-        context.streams.add(self)
+        context.streams.add(context.streams.reference_to(self))
 
     @staticmethod
     def legacy(*, device=None):
@@ -92,7 +93,9 @@ cdef class Stream:
         """The default stream of this thread (CU_STREAM_PER_THREAD), a blocking stream.
 
         Each thread has its own. Using one, or a token of it, in another thread is a ValueError: the
-        driver would take it for that thread's own.
+        driver would take it for that thread's own. It ends with its thread: what is unfinished then
+        stays borrowed until `Context.synchronize`, or until one waits for an event that the thread
+        has recorded.
         """
         from cudadrv._foreign import per_thread_stream
         return per_thread_stream(device)
@@ -120,7 +123,7 @@ cdef class Stream:
 
     def __dealloc__(self):
         if self.order is not NULL:
-            drop_stream(self.context, self.raw, self.order, self.ours, self.owner, self.thread)
+            drop_stream(self.context, self.raw, self.order, self.ours, self.owner)
 
     @property
     def device(self):
@@ -167,8 +170,7 @@ cdef class Stream:
         Driver functions: cuStreamQuery, then cuEventRecord and cuEventQuery.
         """
         self.finish(wait=True)
-        if _after_wait is not None:
-            _after_wait()
+        after_wait()
 
     def waitable(self):
         """An event recorded now, of the library's own."""
@@ -212,8 +214,9 @@ cdef class Stream:
         if isinstance(work, Stream):
             self.wait_for((<Stream>work).waitable())
         elif isinstance(work, Waitable):
-            if not (<Waitable>work).is_known():
-                self.wait_for((<Waitable>work).event_of())
+            event = (<Waitable>work).event_of()
+            if event is not None:
+                self.wait_for(event)
         else:
             raise TypeError(f"work must be an Event, Token or Stream, not {type(work).__name__}")
 
@@ -306,6 +309,8 @@ cdef class Stream:
     cdef int refuse(self, int reason) except -1:
         """Raise for what `enter` or the driver answered."""
         if reason == STREAM_IS_CLOSED:
+            if self.thread:
+                raise ValueError(f"{self.called()} is closed: its thread has ended")
             raise ValueError(f"{self.called()} is closed: it takes no more work, and what it has"
                              " still runs. To wait for that: a token or an event of it, or"
                              " context.synchronize()")
@@ -391,12 +396,6 @@ cdef int _record_or_wait(Stream stream, Event event, bint record) noexcept nogil
                 else cuStreamWaitEvent(stream.raw, event.raw, 0)
             leave_context(pushed)
     return reason
-
-
-def call_after_wait(function):
-    """Let every `Stream.synchronize` end with a call of this function."""
-    global _after_wait
-    _after_wait = function
 
 
 cdef Stream stream_for(object stream, Context context):

@@ -59,7 +59,8 @@ cdef class Token(Waitable):
 
         Driver functions: cuEventQuery, and cuEventRecord the first time.
         """
-        return self.is_known() or self.event_of().done
+        event = self.event_of()
+        return event is None or event.done
 
     def wait(self):
         """Block until the operation is complete. Signals such as Ctrl-C interrupt it.
@@ -68,8 +69,9 @@ cdef class Token(Waitable):
 
         Driver functions: cuEventQuery, and cuEventRecord the first time.
         """
-        if not self.is_known():
-            self.event_of().synchronize()
+        event = self.event_of()
+        if event is not None:
+            event.synchronize()
 
     def __await__(self):
         """``await token`` waits without blocking the event loop; it is `wait` when it resumes."""
@@ -93,18 +95,16 @@ cdef class Token(Waitable):
     def __repr__(self):
         if self.stream is None:
             return "<Token, never initialized>"
-        known = own_known(engine, self.snapshot.slot, self.snapshot.seq) \
-            and not self.stream.context.lost
+        known = _is_known(self) and not self.stream.context.lost
         return f"<Token {operation_name(self.operation)} on {self.stream.called()}, queued at" \
                f" {self.site}{', complete' if known else ''}>"
 
-    cdef bint is_known(self) except -1:
+    cdef Event event_of(self):
         if self.stream is None:
             raise TypeError("this Token was never initialized")
         self.stream.context.usable()
-        return own_known(engine, self.snapshot.slot, self.snapshot.seq)
-
-    cdef Event event_of(self):
+        if _is_known(self):
+            return None
         if self.event is None:
             try:
                 event = new_event(self.stream.context, CU_EVENT_DISABLE_TIMING)
@@ -116,8 +116,13 @@ cdef class Token(Waitable):
         return self.event
 
 
+cdef bint _is_known(Token token) noexcept:
+    """Whether the host knows that the operation is complete. Asks nobody."""
+    return own_known(engine, token.snapshot.slot, token.snapshot.seq)
+
+
 cdef Event _farewell(Token token):
-    """The last event of a closed stream, standing for this operation alone."""
+    """The last event of a closed stream, standing for this operation alone; None as `event_of`."""
     cdef Event ghost
     cdef Event event = Event.__new__(Event)
     for ghost in token.stream.context.ghosts:
@@ -127,6 +132,8 @@ cdef Event _farewell(Token token):
             event.raw, event.lent, event.lender = ghost.raw, True, ghost
             own_record_as(engine, &token.snapshot, &event.state)
             return event
+    if _is_known(token):  # by now, and so the event is gone
+        return None
     raise OwnershipError(
         "the stream of this operation has ended without an event to wait for, as the default stream"
         " of a thread does that ended; wait with context.synchronize()")

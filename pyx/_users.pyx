@@ -6,13 +6,14 @@ them, and they change nothing but when memory is released.
 
 from libc.stdlib cimport free, malloc
 
-from cudadrv._context cimport Context, enter_context, leave_context
+from cudadrv._context cimport Context, contexts, enter_context, leave_context
 from cudadrv._driver cimport (
     CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS, CUresult,
-    CUstreamCaptureStatus, bind_driver, cudadrv_table, cuStreamIsCapturing,
+    CUstreamCaptureStatus, bind_driver, cudadrv_table, cuCtxSynchronize,
+    cuStreamIsCapturing,
 )
 from cudadrv._event cimport Event, new_event
-from cudadrv._foreign cimport user_of_slot
+from cudadrv._foreign cimport find_user, may_synchronize
 from cudadrv._ghost cimport this_thread
 from cudadrv._ownership cimport (
     OWN_OPEN, engine, own_borrow, own_borrows, own_memory, own_snapshot, own_snapshot_drop,
@@ -31,32 +32,32 @@ cdef bint is_unused(own_memory *state) noexcept:
     return state is NULL or own_borrows(engine, state, 0, state.nbytes, NULL, 0) == 0
 
 
-cdef set _slots(own_memory *state):
-    """The slots of the streams that may use the memory; without a state it has no users."""
+cdef dict _last_uses(own_memory *state):
+    """The last operation of each slot that may use the memory; none without a state."""
     cdef unsigned int i
     cdef unsigned int count
     cdef own_borrow *borrows
     if is_unused(state):
-        return set()
+        return {}
     count = own_borrows(engine, state, 0, state.nbytes, NULL, 0)
     borrows = <own_borrow *>malloc((count + 1) * sizeof(own_borrow))
     if borrows is NULL:
         raise MemoryError()
     # Meanwhile others may have come to know that some are over.
     count = min(count, own_borrows(engine, state, 0, state.nbytes, borrows, count))
-    slots = set()
+    uses = {}
     for i in range(count):
-        slots.add(borrows[i].epoch.slot)
+        slot = borrows[i].epoch.slot
+        uses[slot] = max(uses.get(slot, 0), borrows[i].epoch.seq)
     free(borrows)
-    return slots
+    return uses
 
 
 cdef list users_of(own_memory *state):
     """What to wait for before the memory can go; None is what this thread cannot wait for."""
-    cdef unsigned int slot
     works = []
-    for slot in _slots(state):
-        user = user_of_slot(slot)
+    for slot, seq in _last_uses(state).items():
+        user = find_user(slot, seq)
         works.append(_end_of(user) if isinstance(user, Stream) else user)
     return works if not is_unused(state) else []
 
@@ -78,10 +79,33 @@ cdef Event _end_of(Stream stream):
 
 cdef bint users_are_idle(own_memory *state) except -1:
     """Whether all work that may use the memory is complete. Changes what nobody knows."""
-    for slot in _slots(state):
-        user = user_of_slot(slot)
+    for slot, seq in _last_uses(state).items():
+        user = find_user(slot, seq)
         if user is None or not (
                 _stream_is_idle(user) if isinstance(user, Stream) else is_complete(user)):
+            return False
+    return True
+
+
+cdef bint finish_everything() except -1:
+    """Wait for all work of all contexts, where that disturbs no capture; the host learns nothing.
+
+    The default stream of another thread, and of one that has ended, leaves no other way.
+    """
+    cdef Context context
+    cdef CUresult status
+    cdef bint pushed = False
+    for context in contexts():
+        if context.lost:
+            continue
+        if not may_synchronize(context):
+            return False
+        with nogil:
+            status = enter_context(context.raw, &pushed)
+            if status == CUDA_SUCCESS:
+                status = cuCtxSynchronize()
+                leave_context(pushed)
+        if status != CUDA_SUCCESS:
             return False
     return True
 
@@ -98,7 +122,7 @@ cdef bint is_idle(Context context) except -1:
     """Whether all known work of a context is complete. Changes what nobody knows."""
     cdef Stream stream
     cdef Event ghost
-    for stream in list(context.streams):
+    for stream in context.streams.all():
         if not _stream_is_idle(stream):
             return False
     for ghost in list(context.ghosts):

@@ -80,6 +80,14 @@ cdef CUresult wait_for_event(CUcontext context, CUevent event) except *:
         PyErr_CheckSignals()
 
 
+cdef int let_others_go_on() except -1:
+    """Pause for a moment, for another thread to finish something. Signals interrupt."""
+    with nogil:
+        wait_pause(LONGEST_PAUSE_NS)
+    PyErr_CheckSignals()
+    return 0
+
+
 cdef CUresult _ask(CUcontext context, CUevent event, int64_t start) noexcept nogil:
     cdef int64_t entered = wait_now()
     cdef int64_t now = entered

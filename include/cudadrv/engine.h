@@ -123,6 +123,25 @@ static inline void own_domain_open(own_engine *engine, own_domain *domain, int h
     own_unlock(engine);
 }
 
+/* The context has ended, and nobody refers to its streams: the domain can be freed. Gives 0, and it
+ * must stay, where closed streams have work that is not known to be complete. */
+static inline int own_domain_close(own_engine *engine, own_domain *domain) {
+    own_lock(engine);
+    int finished = domain->streams == NULL;
+    if (finished) {
+        own_domain **link = &engine->domains;
+        while (*link != domain) {
+            link = &(*link)->next;
+        }
+        *link = domain->next;
+    }
+    own_unlock(engine);
+    if (finished) {
+        pthread_mutex_destroy(&domain->blocking_issue);
+    }
+    return finished;
+}
+
 static inline void own_stream_free_(own_stream *stream) {
     pthread_mutex_destroy(&stream->own_issue);
     free(stream);
@@ -235,6 +254,17 @@ static inline int own_stream_known(own_engine *engine, const own_stream *stream)
     int known = stream->state == OWN_RETIRED || own_known_(engine, stream->slot, stream->seq);
     own_unlock(engine);
     return known;
+}
+
+/* How many closed streams of the domain may have unfinished work. */
+static inline uint32_t own_unfinished(own_engine *engine, const own_domain *domain) {
+    uint32_t found = 0;
+    own_lock(engine);
+    for (const own_stream *stream = domain->streams; stream; stream = stream->next) {
+        found += stream->state == OWN_CLOSED && !own_known_(engine, stream->slot, stream->seq);
+    }
+    own_unlock(engine);
+    return found;
 }
 
 /* No more operations. Its unfinished ones stay known until the host knows that they are complete.

@@ -199,6 +199,26 @@ static inline uint32_t own_suspects(own_engine *engine, const own_domain *domain
     return found;
 }
 
+/* How much an engine keeps: what must not grow without bound. */
+typedef struct own_books {
+    uint32_t domains, streams, views; /* streams that are not retired; views of managed memory */
+} own_books;
+
+static inline void own_count(own_engine *engine, own_books *books) {
+    *books = (own_books){0, 0, 0};
+    own_lock(engine);
+    for (const own_domain *domain = engine->domains; domain; domain = domain->next) {
+        books->domains++;
+    }
+    for (uint32_t i = 0; i < engine->size; i++) {
+        books->streams += engine->slots[i].stream != NULL;
+    }
+    for (const own_export *view = engine->managed; view; view = view->next_managed) {
+        books->views++;
+    }
+    own_unlock(engine);
+}
+
 /* All work of a context that the driver has by now, that of closed streams too. Gives 0 without
  * memory. */
 static inline int own_domain_snapshot(own_engine *engine, const own_domain *domain,

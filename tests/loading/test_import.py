@@ -1,5 +1,9 @@
 """Importing cudadrv loads no driver; the first use does, once."""
 
+import sysconfig
+
+import pytest
+
 
 def test_import_opens_no_library(script):
     assert not script.quiet("""
@@ -72,3 +76,35 @@ def test_a_child_of_a_process_that_used_no_driver_can_use_one(script):
     """)
         == "0\n"
     )
+
+
+def test_without_the_gil_it_is_not_imported(script):
+    """Such an interpreter is asked for what it has; others are told what to answer."""
+    assert (
+        script.quiet("""
+        import sys
+        sys._is_gil_enabled = lambda: False
+        try:
+            import cudadrv
+        except ImportError as error:
+            print("PYTHON_GIL=0" in str(error))
+    """)
+        == "True\n"
+    )
+
+
+@pytest.mark.skipif(
+    not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python always has a GIL"
+)
+def test_a_free_threaded_python_takes_its_gil_back(script):
+    """None of the modules says that it can do without, so that all tests of threads hold there."""
+    program = """
+        import sys, warnings
+        assert not sys._is_gil_enabled()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            import cudadrv
+        assert sys._is_gil_enabled()
+        print(any("cudadrv" in str(warning.message) for warning in caught))
+    """
+    assert script.quiet(program) == "True\n"

@@ -1,0 +1,6 @@
+"""The way to the modules beside the tests."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

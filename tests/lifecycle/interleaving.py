@@ -1,0 +1,106 @@
+"""Forced interleavings: other code in the middle of a call, and a call that the driver holds."""
+
+import gc
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import cudadrv as cu
+
+PLACES = 60  # more than any call here has
+
+
+@contextmanager
+def at_collection(number: int, action: Callable[[], Any]) -> Iterator[None]:
+    """In the block, run something at the nth garbage collection, which can be nearly anywhere.
+
+    Finalizers run there, and other threads while they do. From Python 3.12 on, collections happen
+    only between instructions of Python code, and there is nothing to get into the middle of.
+    """
+    left = (number + 1) // 2
+
+    def count(phase: str, _info: dict[str, int]) -> None:
+        nonlocal left
+        if phase == "start":
+            left -= 1
+            if left == 0:
+                gc.set_threshold(0)
+                action()
+
+    before = gc.get_threshold()
+    gc.callbacks.append(count)
+    gc.set_threshold(1)
+    shift = [[] for _ in range(number % 2)]  # only every second object brings a collection
+    try:
+        yield
+        shift.clear()
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(count)
+
+
+class Held:
+    """Another thread, inside a driver call that lasts until the gate is opened.
+
+    It copies between two page-locked buffers, for which the driver waits, on a blocking stream: so
+    it has the issue lock of all blocking streams of the context.
+    """
+
+    def __init__(self, gate: Any) -> None:
+        self.gate = gate
+        self.stream = cu.Stream(blocking=True)
+        self.buffers = [cu.LockedBuffer.zeros(64) for _ in range(2)]
+        gate.hold(self.stream)
+        self.thread = threading.Thread(target=self._copy)
+        self.thread.start()
+        self.still_held(self.thread)
+
+    def _copy(self) -> None:
+        self.buffers[0].copy_from_async(self.buffers[1], self.stream)
+
+    @staticmethod
+    def still_held(thread: threading.Thread) -> None:
+        """Give a thread time to come to where it cannot go on."""
+        time.sleep(0.1)
+        assert thread.is_alive()
+
+    def end(self) -> None:
+        self.gate.open()
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+
+    def __enter__(self) -> "Held":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.end()
+
+
+def in_a_thread(function: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
+    """Start a thread; the list gets what the function gives or raises."""
+    answers: list[Any] = []
+
+    def run() -> None:
+        try:
+            answers.append(function())
+        except Exception as error:
+            answers.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, answers
+
+
+def filled_by(stream: cu.Stream) -> cu.LockedBuffer:
+    """A buffer that is borrowed by the stream."""
+    buffer = cu.LockedBuffer.zeros(16)
+    buffer.fill_async(1, stream)
+    return buffer
+
+
+def fill_after(buffer: cu.LockedBuffer, stream: cu.Stream) -> cu.Token:
+    """Use it on another stream, which waits as needed."""
+    with cu.ordering("wait"):
+        return buffer.fill_async(2, stream)

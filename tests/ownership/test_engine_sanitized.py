@@ -1,0 +1,48 @@
+"""The engine in a C program of several threads, under the compiler's sanitizers."""
+
+import os
+import shlex
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = Path(__file__).parent / "engine_threads.c"
+SEEDS = range(1, 1 + int(os.environ.get("CUDADRV_FUZZ_SEEDS", "4")))
+ROUNDS = os.environ.get("CUDADRV_ENGINE_ROUNDS", "3000")
+
+
+def build(source: Path, target: Path, sanitizer: str) -> subprocess.CompletedProcess[str]:
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
+    flags = ["-std=gnu11", "-O1", "-g", "-Wall", "-Werror", "-pthread"]
+    checks = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
+    command = [compiler, *flags, *checks, f"-I{ROOT / 'include'}", str(source), "-o", str(target)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.fixture(params=["thread", "address,undefined"])
+def program(request, tmp_path) -> Path:
+    empty, target = tmp_path / "empty.c", tmp_path / "engine_threads"
+    empty.write_text("int main(void) { return 0; }\n", encoding="utf-8")
+    try:
+        works = build(empty, target, request.param).returncode == 0
+        works = works and subprocess.run([target], capture_output=True).returncode == 0
+    except OSError:
+        pytest.skip("there is no C compiler")
+    if not works:
+        pytest.skip(f"the {request.param} sanitizer does not work here")
+    done = build(PROGRAM, target, request.param)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return target
+
+
+def test_several_threads(program):
+    """No data race, also not between operations that the engine lets in, and empty books."""
+    for seed in SEEDS:
+        done = subprocess.run(
+            [program, str(seed), ROUNDS], capture_output=True, text=True, timeout=100
+        )
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr[-8000:]
+        assert done.stdout.endswith(" refused\n")
