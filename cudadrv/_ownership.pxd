@@ -125,7 +125,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint32_t views
 
     void own_clock_drop(own_clock *clock)
-    bint own_clock_add_all(own_clock **clock, uint32_t slot)
+    bint own_foresee(own_engine *engine, uint32_t slot, own_clock **clock)
     void own_engine_prepare(own_engine *engine)
     void own_count(own_engine *engine, own_books *books)
     void own_lock_both(pthread_mutex_t *a, pthread_mutex_t *b)
@@ -147,7 +147,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
     void own_snapshot_drop(own_engine *engine, own_snapshot *snapshot)
     void own_record(own_engine *engine, const own_stream *stream, own_event *event)
     void own_record_as(own_engine *engine, const own_snapshot *as_of, own_event *event)
-    bint own_join(own_engine *engine, own_stream *stream, const own_snapshot *news)
+    bint own_wait(own_engine *engine, own_stream *stream, const own_snapshot *news)
     void own_join_host(own_engine *engine, const own_snapshot *news)
     bint own_known(own_engine *engine, uint32_t slot, uint64_t seq)
     bint own_snapshot_known(own_engine *engine, const own_snapshot *snapshot)

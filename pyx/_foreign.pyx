@@ -21,7 +21,7 @@ from cudadrv._ownership cimport (
     OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, OWN_OPEN, OWN_PER_THREAD, engine, own_known,
     own_stream_close, own_unfinished, pthread_mutex_lock, pthread_mutex_unlock,
 )
-from cudadrv._stream cimport Stream, open_stream
+from cudadrv._stream cimport Stream
 from cudadrv._wait cimport let_others_go_on
 
 bind_driver(&cudadrv_table)
@@ -109,7 +109,7 @@ cdef Stream _unopened(Context context, CUstream handle):
 
 cdef int _open(Stream stream, object reference, int order) except -1:
     """Let everybody know it. Lets no other thread in."""
-    open_stream(stream, stream.context, order)
+    stream.open(stream.context, order)
     return stream.context.streams.add(reference)
 
 

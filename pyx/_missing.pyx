@@ -9,7 +9,7 @@ from cudadrv._driver cimport bind_driver, cudadrv_table
 from cudadrv._event cimport Event
 from cudadrv._foreign cimport user_of
 from cudadrv._ownership cimport (
-    OWN_MUST_WAIT, OWN_OK, engine, own_clock, own_clock_add_all, own_clock_drop, own_conflict,
+    OWN_MUST_WAIT, OWN_OK, engine, own_clock, own_clock_drop, own_conflict, own_foresee,
     own_known, pthread_mutex_lock, pthread_mutex_unlock,
 )
 from cudadrv._stream cimport Stream
@@ -35,7 +35,7 @@ cdef list missing_waits(own_conflict *conflict, question still_in_the_way, void 
                 continue  # since we looked: then there is a last event to be found
             elif not own_known(engine, conflict.epoch.slot, conflict.epoch.seq):
                 return None
-            if not own_clock_add_all(&waited, conflict.epoch.slot):
+            if not own_foresee(engine, conflict.epoch.slot, &waited):
                 raise MemoryError()
             with nogil:
                 answer = still_in_the_way(request, waited)

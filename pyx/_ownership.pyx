@@ -126,9 +126,7 @@ cdef class StreamState:
 
     def wait(self, Snapshot snapshot not None):
         """Order everything that follows after what the snapshot stands for."""
-        cdef own_engine *engine = &self.domain.engine.engine
-        if not (own_use(engine, self.stream)
-                and own_join(engine, self.stream, &snapshot.snapshot)):
+        if not own_wait(&self.domain.engine.engine, self.stream, &snapshot.snapshot):
             raise MemoryError()
 
     def issue(self, *accesses, policy="strict", driver_fails=False, site=0):
@@ -136,6 +134,18 @@ cdef class StreamState:
 
         Gives ``("ok", snapshot)``, or the reason of the refusal and the site in the way.
         """
+        return self.begin(accesses, policy, driver_fails, site, None)
+
+    def lend(self, *access, policy="strict", driver_fails=False, site=0):
+        """As `issue`, of one access, and lend its bytes to the stream: ``("ok", view)``."""
+        cdef View view = View.__new__(View)
+        answer, what = self.begin([access], policy, driver_fails, site, view)
+        if answer == "ok":
+            view.memory, view.borrower = access[0], self
+            return "ok", view
+        return answer, what
+
+    cdef tuple begin(self, accesses, policy, driver_fails, site, View view):
         cdef own_engine *engine = &self.domain.engine.engine
         cdef own_access borrowed[MOST_ACCESSES]
         cdef own_request request
@@ -149,7 +159,7 @@ cdef class StreamState:
         request.count = <uint32_t>len(accesses)
         request.site = site
         request.operation = 0
-        request.loan = NULL
+        request.loan = NULL if view is None else &view.view
         answer = own_begin(engine, &request)
         if answer == OWN_OK:
             if driver_fails:
@@ -271,9 +281,10 @@ cdef class MemoryState:
 @cython.final
 @cython.no_gc_clear
 cdef class View:
-    """A host borrow; it lasts until `close` or until the object dies."""
+    """A host borrow or a loan; it lasts until `close` or until the object dies."""
 
     cdef MemoryState memory
+    cdef StreamState borrower   # of a loan: the engine refers to it
     cdef own_export view
 
     def __dealloc__(self):
@@ -282,4 +293,4 @@ cdef class View:
     def close(self):
         if self.memory is not None:
             own_export_close(&self.memory.engine.engine, &self.view)
-            self.memory = None
+            self.memory = self.borrower = None

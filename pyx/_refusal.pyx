@@ -14,7 +14,8 @@ from cudadrv._ownership cimport (
     OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE, own_conflict,
 )
 from cudadrv._site cimport place
-from cudadrv._stream cimport STREAM_IS_CLOSED, Stream
+from cudadrv._queue cimport STREAM_IS_CLOSED
+from cudadrv._stream cimport Stream
 
 from cudadrv._errors import BufferBorrowedError, BufferClosedError, BufferExportedError
 

@@ -12,7 +12,6 @@ it must end somewhere: where much waits, allocations hold the program up until t
 from time import monotonic, sleep
 
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
-from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
 
 from cudadrv._context cimport Context, enter_context, leave_context

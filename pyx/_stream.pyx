@@ -4,27 +4,18 @@ import operator
 
 cimport cython
 
-from cudadrv._context cimport (
-    Context, after_wait, context_of, enter_context, leave_context,
-)
+from cudadrv._context cimport Context, after_wait, context_of, enter_context, leave_context
 from cudadrv._driver cimport (
-    CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_DEFAULT,
-    CU_STREAM_NON_BLOCKING, CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CUresult,
-    CUstreamCaptureStatus, bind_driver, cudadrv_table, cuEventRecord, cuStreamCreateWithPriority,
-    cuStreamIsCapturing, cuStreamWaitEvent,
+    CU_EVENT_DISABLE_TIMING, CU_STREAM_DEFAULT, CU_STREAM_NON_BLOCKING, CUDA_SUCCESS, CUresult,
+    bind_driver, cudadrv_table, cuStreamCreateWithPriority,
 )
-from cudadrv._errors cimport refuse_capture
 from cudadrv._event cimport Event, Waitable, new_event
-from cudadrv._ghost cimport bury_stream, drop_stream, make_room, this_thread
+from cudadrv._ghost cimport bury_stream, make_room
 from cudadrv._nesting cimport Entry, Nesting, live
-from cudadrv._operation_names cimport stream_name
 from cudadrv._ownership cimport (
-    OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, OWN_OPEN, engine, own_join, own_join_host,
-    own_lock_both, own_record, own_record_as, own_snapshot, own_snapshot_drop, own_snapshot_take,
-    own_stream_close, own_stream_open, own_unlock_both, own_use, pthread_mutex_lock,
-    pthread_mutex_unlock,
+    OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, engine, own_stream_close,
 )
-from cudadrv._wait cimport query_stream
+from cudadrv._queue cimport STREAM_IS_CAPTURING, Queue
 
 bind_driver(&cudadrv_table)
 
@@ -33,7 +24,7 @@ cdef Nesting _blocks = Nesting("cudadrv.stream")
 
 @cython.final
 @cython.no_gc_clear
-cdef class Stream:
+cdef class Stream(Queue):
     """A queue of work, which runs in order.
 
     Work of different streams is ordered by events (`record`, `wait`) and by nothing else, apart
@@ -68,7 +59,7 @@ cdef class Stream:
             if not greatest <= self.priority <= least:
                 raise ValueError(f"priority {priority} is not from {greatest} (first) to {least}")
         make_room(context)
-        open_stream(self, context, OWN_BLOCKING if blocking else OWN_NON_BLOCKING)
+        self.open(context, OWN_BLOCKING if blocking else OWN_NON_BLOCKING)
         with nogil:
             status = enter_context(context.raw, &pushed)
             if status == CUDA_SUCCESS:
@@ -121,10 +112,6 @@ cdef class Stream:
         from cudadrv._foreign import stream_from_handle
         return stream_from_handle(handle, owner)
 
-    def __dealloc__(self):
-        if self.order is not NULL:
-            drop_stream(self.context, self.raw, self.order, self.ours, self.owner)
-
     @property
     def device(self):
         return None if self.context is None else self.context.device
@@ -147,10 +134,6 @@ cdef class Stream:
     def __cuda_stream__(self):
         """The protocol by which other libraries take a stream: ``(version, handle)``."""
         return 0, self.handle
-
-    @property
-    def closed(self):
-        return self.order is NULL or self.order.state != OWN_OPEN
 
     @property
     def done(self):
@@ -276,127 +259,6 @@ cdef class Stream:
         closed = ", closed" if self.closed else ""
         return f"<{self.called()}{closed}, device {self.context.device.ordinal}>"
 
-    cdef str called(self):
-        """Its name in messages."""
-        return stream_name(self.order.number, self.order.kind)
-
-    cdef int usable(self) except -1:
-        """Refuse before any driver call."""
-        if self.order is NULL:
-            raise TypeError("this Stream was never initialized")
-        self.context.usable()
-        if self.order.state != OWN_OPEN:
-            self.refuse(STREAM_IS_CLOSED)
-        if self.thread and self.thread != this_thread():
-            raise ValueError(f"{self!r} is another thread's, and the driver would take it for this"
-                             " one's; use a stream of your own, or wait for an event of that one")
-        return 0
-
-    cdef int enter(self, bint *pushed) noexcept nogil:
-        """Begin a driver call on it, with its issue lock held: 0, or why not."""
-        cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
-        cdef CUresult status
-        if self.order.state != OWN_OPEN:
-            return STREAM_IS_CLOSED
-        status = enter_context(self.context.raw, pushed)
-        if status == CUDA_SUCCESS and self.exposed:
-            status = cuStreamIsCapturing(self.raw, &capture)
-            if status != CUDA_SUCCESS or capture != CU_STREAM_CAPTURE_STATUS_NONE:
-                leave_context(pushed[0])
-                return STREAM_IS_CAPTURING if status == CUDA_SUCCESS else status
-        return status
-
-    cdef int refuse(self, int reason) except -1:
-        """Raise for what `enter` or the driver answered."""
-        if reason == STREAM_IS_CLOSED:
-            if self.thread:
-                raise ValueError(f"{self.called()} is closed: its thread has ended")
-            raise ValueError(f"{self.called()} is closed: it takes no more work, and what it has"
-                             " still runs. To wait for that: a token or an event of it, or"
-                             " context.synchronize()")
-        if reason == EVENT_IS_CLOSED:
-            raise ValueError("the event is closed")
-        if reason == STREAM_IS_CAPTURING:
-            refuse_capture(repr(self))
-        return self.context.raise_failure(<CUresult>reason)
-
-    cdef bint finish(self, bint wait) except -1:
-        """Whether the work up to this call is complete; the host then knows it."""
-        cdef own_snapshot snapshot
-        cdef bint pushed = False
-        cdef int reason
-        self.usable()
-        own_snapshot_take(engine, self.order, &snapshot)
-        try:
-            with nogil:
-                pthread_mutex_lock(self.order.issue)
-                reason = self.enter(&pushed)
-                if reason == 0:
-                    reason = query_stream(self.raw)
-                    leave_context(pushed)
-                pthread_mutex_unlock(self.order.issue)
-            if reason == 0:
-                own_join_host(engine, &snapshot)
-            elif reason != CUDA_ERROR_NOT_READY:
-                self.refuse(reason)
-            elif wait:
-                event = new_event(self.context, CU_EVENT_DISABLE_TIMING)
-                self.record_event(event, &snapshot).observe(&snapshot)
-            return wait or reason == 0
-        finally:
-            own_snapshot_drop(engine, &snapshot)
-
-    cdef Event record_event(self, Event event, own_snapshot *as_of=NULL):
-        """Record an event; it stands for all work so far, or for the earlier point `as_of`."""
-        cdef bint noted = True
-        cdef int reason
-        self.usable()
-        with nogil:
-            own_lock_both(self.order.issue, &event.state.issue)
-            reason = _record_or_wait(self, event, record=True)
-            if reason == 0 and as_of is not NULL:
-                own_record_as(engine, as_of, &event.state)
-            elif reason == 0:
-                noted = own_use(engine, self.order)
-                if noted:
-                    own_record(engine, self.order, &event.state)
-            own_unlock_both(self.order.issue, &event.state.issue)
-        if reason:
-            self.refuse(reason)
-        if not noted:
-            raise MemoryError()
-        return event
-
-    cdef int wait_for(self, Event event) except -1:
-        """Let later work wait for an event that was recorded."""
-        cdef bint noted = True
-        cdef int reason
-        with nogil:
-            own_lock_both(self.order.issue, &event.state.issue)
-            reason = _record_or_wait(self, event, record=False)
-            if reason == 0:
-                noted = own_use(engine, self.order) \
-                    and own_join(engine, self.order, &event.state.snapshot)
-            own_unlock_both(self.order.issue, &event.state.issue)
-        if reason:
-            self.refuse(reason)
-        if not noted:  # the driver waits, and the engine does not rely on it
-            raise MemoryError()
-        return 0
-
-
-cdef int _record_or_wait(Stream stream, Event event, bint record) noexcept nogil:
-    """The driver call. The issue locks of both are held."""
-    cdef bint pushed = False
-    cdef int reason = EVENT_IS_CLOSED
-    if event.raw is not NULL and not event.closing:
-        reason = stream.enter(&pushed)
-        if reason == 0:
-            reason = cuEventRecord(event.raw, stream.raw) if record \
-                else cuStreamWaitEvent(stream.raw, event.raw, 0)
-            leave_context(pushed)
-    return reason
-
 
 cdef Stream stream_for(object stream, Context context):
     """The stream of a call: the argument, else the context's current one, else None."""
@@ -411,12 +273,3 @@ cdef Stream stream_for(object stream, Context context):
             return block.thing
         block = live(block.outer)
     return None
-
-
-cdef int open_stream(Stream stream, Context context, int order) except -1:
-    """Make the engine know a stream, which has no handle yet."""
-    stream.context = context
-    stream.order = own_stream_open(engine, context.domain, order)
-    if stream.order is NULL:
-        raise MemoryError()
-    return 0

@@ -3,56 +3,7 @@
 #ifndef CUDADRV_BORROW_H
 #define CUDADRV_BORROW_H
 
-#include "order.h"
-#include "ranges.h"
-
-enum own_policy { OWN_STRICT, OWN_WAIT, OWN_UNCHECKED };
-
-enum own_answer {
-    OWN_OK,
-    OWN_BORROWED,  /* an operation that is not ordered before this one uses the bytes */
-    OWN_EXPORTED,  /* a host view of the bytes is alive */
-    OWN_MUST_WAIT, /* as OWN_BORROWED, and the policy says to wait for the stream */
-    OWN_MEMORY_CLOSED,
-    OWN_STREAM_CLOSED,
-    OWN_NO_MEMORY
-};
-
-/* A live host view, or a loan to whatever others queue on one stream. The caller keeps it; the
- * engine links it into its memory. */
-typedef struct own_export {
-    own_memory *memory;
-    struct own_export *next;
-    struct own_export *next_managed;
-    const own_stream *borrower; /* of a loan: nobody else may use the bytes. NULL: a host view */
-    uint64_t start, stop;
-    uint32_t site;
-    uint8_t exclusive;
-} own_export;
-
-/* Bytes that one operation uses, and, once it has begun, how to take that back. */
-typedef struct own_access {
-    own_memory *memory;
-    uint64_t start, stop;
-    uint8_t mode;
-    uint8_t policy;
-    uint8_t closes; /* nobody may use the memory after it */
-    uint8_t undo;   /* whether `saved` holds what the bytes' only range held before */
-    uint8_t undo_count;
-    own_epoch saved[OWN_FEW];
-} own_access;
-
-/* Why the answer was no: the other side. */
-typedef struct own_conflict {
-    uint32_t access;  /* index of the access that was refused */
-    own_epoch epoch;  /* the operation in the way, or */
-    uint32_t site;    /* where the view in the way was made */
-    uint64_t number;  /* of the operation's stream, or of a loan's; */
-    uint8_t order;    /* what it is ordered with, */
-    uint8_t kind;     /* and what kind of stream it is */
-    uint8_t loan;     /* whether the view is a loan */
-    uint8_t excluded; /* whether it uses other memory, and is in the way of all that is managed */
-} own_conflict;
+#include "access.h"
 
 typedef struct own_request {
     own_stream *stream;
@@ -105,29 +56,6 @@ static inline int own_check_epochs_(const own_engine *engine, const own_stream *
     return OWN_OK;
 }
 
-static inline void own_blame_export_(own_conflict *conflict, const own_export *view) {
-    const own_stream *borrower = view->borrower;
-    conflict->site = view->site;
-    conflict->loan = borrower != NULL;
-    conflict->number = borrower ? borrower->number : 0;
-    conflict->kind = borrower ? own_kind_of_(borrower) : OWN_ENDED;
-}
-
-/* Whether no view or loan is in the way of a stream, or of the host (NULL). The host is one user:
- * its own views are not in its way, and a stream's loans not in that stream's, but for closing. */
-static inline int own_check_exports_(const own_stream *stream, const own_access *access,
-                                     own_conflict *conflict) {
-    for (const own_export *view = access->memory->exports; view; view = view->next) {
-        if ((view->borrower != stream || access->closes) && view->start < view->stop &&
-            view->start < access->stop && access->start < view->stop &&
-            (view->exclusive || access->mode == OWN_WRITE) && access->mode != OWN_SHARED) {
-            own_blame_export_(conflict, view);
-            return OWN_EXPORTED;
-        }
-    }
-    return OWN_OK;
-}
-
 /* Checks everything that cannot be waited for first: a refusal must come before anything is done.
  */
 static inline int own_check_(const own_engine *engine, own_request *request,
@@ -157,44 +85,6 @@ static inline int own_check_(const own_engine *engine, own_request *request,
         return OWN_EXPORTED;
     }
     return answer;
-}
-
-/* Whether all work is refused, while the view lives, where the host cannot be in managed memory
- * with it. */
-static inline int own_excludes_(const own_export *view) {
-    return view->memory->managed && view->start < view->stop && !view->borrower;
-}
-
-static inline void own_export_link_(own_engine *engine, const own_access *access, uint32_t site,
-                                    const own_stream *borrower, own_export *view) {
-    own_memory *memory = access->memory;
-    *view = (own_export){.memory = memory,
-                         .next = memory->exports,
-                         .borrower = borrower,
-                         .start = access->start,
-                         .stop = access->stop,
-                         .site = site,
-                         .exclusive = access->mode == OWN_WRITE};
-    memory->exports = view;
-    if (own_excludes_(view)) {
-        view->next_managed = engine->managed;
-        engine->managed = view;
-    }
-}
-
-static inline void own_export_unlink_(own_engine *engine, own_export *view) {
-    own_export **link = &view->memory->exports;
-    while (*link != view) {
-        link = &(*link)->next;
-    }
-    *link = view->next;
-    if (own_excludes_(view)) {
-        link = &engine->managed;
-        while (*link != view) {
-            link = &(*link)->next_managed;
-        }
-        *link = view->next_managed;
-    }
 }
 
 static inline int own_reserve_(const own_request *request, const own_access *access) {

@@ -84,16 +84,4 @@ static inline int own_clock_join(own_clock *clock, const own_snapshot *news, own
     return 1;
 }
 
-/* Lets a clock know all that a slot ever does. Gives 0, and changes nothing, without memory. */
-static inline int own_clock_add_all(own_clock **clock, uint32_t slot) {
-    const own_snapshot all = {*clock, UINT64_MAX, slot};
-    own_clock *joined;
-    if (!own_clock_join(NULL, &all, &joined)) {
-        return 0;
-    }
-    own_clock_drop(*clock);
-    *clock = joined;
-    return 1;
-}
-
 #endif

@@ -64,6 +64,31 @@ static inline int own_view_(const own_stream *stream, own_clock **view) {
     return 1;
 }
 
+/* Lets a clock know what a wait for all work of a slot would tell. Gives 0, and changes nothing,
+ * without memory. */
+static inline int own_foresee(own_engine *engine, uint32_t slot, own_clock **clock) {
+    own_clock *view = NULL, *joined;
+    own_lock(engine);
+    const own_stream *stream = engine->slots[slot].stream;
+    int ok = 1;
+    if (stream && stream->state == OWN_OPEN) {
+        ok = own_view_(stream, &view);
+    } else if (stream) {
+        view = own_clock_share(stream->clock);
+    }
+    if (ok) {
+        const own_snapshot all = {view, UINT64_MAX, slot};
+        ok = own_clock_join(*clock, &all, &joined);
+        own_clock_drop(view);
+    }
+    if (ok) {
+        own_clock_drop(*clock);
+        *clock = joined;
+    }
+    own_unlock(engine);
+    return ok;
+}
+
 /* The driver has an operation of the stream that was checked with this view, which is given away.
  */
 static inline void own_use_(own_stream *stream, own_clock *view) {
@@ -75,7 +100,7 @@ static inline void own_use_(own_stream *stream, own_clock *view) {
     }
 }
 
-/* The driver has recorded an event on the stream, or made it wait, and its issue lock is held.
+/* The driver has recorded an event on the stream, and its issue lock is held.
  * Gives 0 without memory: then less is known than could be. */
 static inline int own_use(own_engine *engine, own_stream *stream) {
     own_clock *view;
@@ -123,11 +148,15 @@ static inline void own_snapshot_copy(own_engine *engine, const own_snapshot *fro
     own_unlock(engine);
 }
 
-/* The stream waits for what the snapshot stands for. Gives 0, and changes nothing, without memory:
- * then the driver may wait, and nobody relies on it. */
-static inline int own_join(own_engine *engine, own_stream *stream, const own_snapshot *news) {
+/* The driver lets the stream wait for what the snapshot stands for. It may leave out a wait for
+ * what is complete by then, so the default streams' rules do not hold for waits: blocking streams
+ * are after what their legacy stream has waited for, in any case, and not after all that it would
+ * wait for if it had work. Gives 0, and changes nothing, without memory: then the driver may wait,
+ * and nobody relies on it. */
+static inline int own_wait(own_engine *engine, own_stream *stream, const own_snapshot *news) {
     own_lock(engine);
     int ok = own_join_(stream, news);
+    stream->uses += (uint64_t)ok;
     own_unlock(engine);
     return ok;
 }

@@ -5,6 +5,7 @@
  *   ranges.h  who uses which bytes
  *   engine.h  streams, their slots, and the host's clock
  *   order.h   what one learns from another: events, waits, synchronizations
+ *   access.h  which bytes are asked for, and what can be in the way
  *   borrow.h  whether an operation may begin
  *   host.h    whether the host may look
  *

@@ -153,7 +153,7 @@ def test_use_after_close_names_the_line(driver):
     part = buffer[:2]
     buffer.close()
     for closed in (buffer, part):
-        with pytest.raises(cu.BufferClosedError, match=r"\(closed at .*_messages\.py:\d+\)$"):
+        with pytest.raises(cu.BufferClosedError, match=r"was closed at .*_messages\.py:\d+;"):
             closed.fill(1)
 
 

@@ -105,8 +105,8 @@ static void record_or_wait(own_stream *stream, own_event *event, int record) {
         if (own_use(&engine, stream)) {
             own_record(&engine, stream, event);
         }
-    } else if (event->recorded && own_use(&engine, stream)) {
-        own_join(&engine, stream, &event->snapshot);
+    } else if (event->recorded) {
+        own_wait(&engine, stream, &event->snapshot);
     }
     own_unlock_both(stream->issue, &event->issue);
 }

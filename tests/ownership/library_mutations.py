@@ -81,9 +81,10 @@ MUTATIONS = [
     ),
     (
         "a block's policy stays when the block ends",
-        "_policy.pyx",
-        "        _current.set(current[1])\n        _blocks -= 1",
-        "        _current.set(current[1] or (self, None))",
+        "_nesting.pyx",
+        "        if inner is None and _is_reset(self.current, token):\n            return 0\n"
+        "        entry.ended = True",
+        "        return 0\n        entry.ended = True",
     ),
     ("parts lose the policy", "_region.pyx", "region.policy = self.policy", "region.policy = None"),
     (
@@ -108,8 +109,8 @@ MUTATIONS = [
     (
         "every token is taken for complete",
         "_token.pyx",
-        "        return own_known(engine, self.snapshot.slot, self.snapshot.seq)",
-        "        return True",
+        "    return own_known(engine, token.snapshot.slot, token.snapshot.seq)",
+        "    return True",
     ),
     (
         "an event that was never recorded can be waited for",
@@ -119,19 +120,19 @@ MUTATIONS = [
     ),
     (
         "a wait of a stream is not noted",
-        "_stream.pyx",
-        "and own_join(engine, self.order, &event.state.snapshot)",
-        "and True",
+        "_queue.pyx",
+        "noted = own_wait(engine, self.order, &event.state.snapshot)",
+        "noted = True",
     ),
     (
         "a stream that is done is not taken for done",
-        "_stream.pyx",
+        "_queue.pyx",
         "if reason == 0:\n                own_join_host(engine, &snapshot)",
         "if reason == 0:\n                pass",
     ),
     (
         "synchronizing a stream covers nothing of others",
-        "_stream.pyx",
+        "_queue.pyx",
         "own_snapshot_take(engine, self.order, &snapshot)\n",
         "own_snapshot_take(engine, self.order, &snapshot)\n        snapshot.clock = NULL\n",
     ),
@@ -156,13 +157,13 @@ MUTATIONS = [
     (
         "what a closed stream did cannot be waited for",
         "_foreign.pyx",
-        "if ghost.state.snapshot.slot == slot and not is_finished(ghost):",
+        "if ghost.state.snapshot.slot == slot and ghost.state.snapshot.seq >= seq:",
         "if False:",
     ),
     # ---- default streams ----
     (
-        "records and waits are no work for the legacy stream",
-        "_stream.pyx",
+        "records are no work for the legacy stream",
+        "_queue.pyx",
         "noted = own_use(engine, self.order)\n",
         "noted = True\n",
     ),
@@ -175,8 +176,8 @@ MUTATIONS = [
     (
         "the thread's default stream is not a blocking one",
         "_foreign.pyx",
-        "_wrap(context, CU_STREAM_PER_THREAD, OWN_BLOCKING)",
-        "_wrap(context, CU_STREAM_PER_THREAD, OWN_NON_BLOCKING)",
+        "_open(stream, reference, OWN_BLOCKING)",
+        "_open(stream, reference, OWN_NON_BLOCKING)",
     ),
     (
         "streams of others are all blocking ones",
@@ -213,8 +214,9 @@ MUTATIONS = [
     (
         "memory closes while it is borrowed",
         "_memory.pyx",
-        "if answer == OWN_BORROWED and memory.context.lost:",
-        "if answer == OWN_BORROWED:",
+        "    if answer != OWN_OK:\n        refuse_close(",
+        "    if answer == OWN_BORROWED:\n        memory.state.closed = True\n"
+        "    elif answer != OWN_OK:\n        refuse_close(",
     ),
     ("a part closes the whole", "_buffer.pyx", "        if self.part:", "        if False:"),
     (

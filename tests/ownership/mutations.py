@@ -71,27 +71,28 @@ MUTATIONS = [
     ),
     (
         "a view reaches one byte too far",
-        "borrow.h",
+        "access.h",
         "view->start < access->stop &&",
         "view->start <= access->stop &&",
     ),
     (
         "exclusive views do not exclude reads",
-        "borrow.h",
+        "access.h",
         "(view->exclusive || access->mode == OWN_WRITE)",
         "(access->mode == OWN_WRITE)",
     ),
     (
         "unchecked gets past views",
         "borrow.h",
-        "found = own_check_exports_(access, &conflict);",
-        "found = access->policy == OWN_UNCHECKED ? OWN_OK : own_check_exports_(access, &conflict);",
+        "found = own_check_exports_(request->stream, access, &conflict);",
+        "if (access->policy != OWN_UNCHECKED)"
+        " found = own_check_exports_(request->stream, access, &conflict);",
     ),
     (
         "waiting comes before refusing",
         "borrow.h",
-        "(answer == OWN_OK || answer == OWN_MUST_WAIT)",
-        "answer == OWN_OK",
+        "if (found != OWN_OK && (answer == OWN_OK || answer == OWN_MUST_WAIT))",
+        "if (found != OWN_OK && answer == OWN_OK)",
     ),
     (
         "close does not see shared uses",
@@ -108,9 +109,33 @@ MUTATIONS = [
     ),
     (
         "a view without bytes excludes all work",
-        "host.h",
+        "access.h",
+        "return view->memory->managed && view->start < view->stop && !view->borrower;",
+        "return view->memory->managed && !view->borrower;",
+    ),
+    (
+        "a loan excludes all work",
+        "access.h",
+        "return view->memory->managed && view->start < view->stop && !view->borrower;",
         "return view->memory->managed && view->start < view->stop;",
-        "return view->memory->managed;",
+    ),
+    (
+        "a loan is in the way of its borrower",
+        "access.h",
+        "(view->borrower != stream || access->closes)",
+        "(view->borrower || view->borrower != stream)",
+    ),
+    (
+        "a loan is not in the way of the host",
+        "host.h",
+        "int answer = own_check_exports_(NULL, access, conflict);",
+        "int answer = OWN_OK;",
+    ),
+    (
+        "a refused loan stays",
+        "borrow.h",
+        "own_export_unlink_(engine, request->loan);",
+        "",
     ),
     (
         "a lost context's work stays unfinished",
@@ -194,6 +219,19 @@ MUTATIONS = [
         "legacy work waits for closed streams",
         "order.h",
         " && other->state == OWN_OPEN",
+        "",
+    ),
+    (
+        "a wait is work of default streams",
+        "order.h",
+        "    int ok = own_join_(stream, news);\n    stream->uses += (uint64_t)ok;",
+        "    own_clock *view;\n    int ok = own_view_(stream, &view);\n"
+        "    own_use_(stream, view);\n    ok = ok && own_join_(stream, news);",
+    ),
+    (
+        "what the legacy stream waited for is not passed on",
+        "order.h",
+        "    stream->uses += (uint64_t)ok;\n",
         "",
     ),
     (

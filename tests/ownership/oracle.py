@@ -69,10 +69,18 @@ class Access:
 
 @dataclass(eq=False)
 class View:
+    """Of the host, or of a stream to which the bytes are lent."""
+
     start: int
     stop: int
     mode: str
     site: int
+    user: Stream | None = None  # None: the host
+
+    @property
+    def excludes(self):
+        """Whether it is in the way of all work where the host excludes that."""
+        return self.user is None and self.start < self.stop
 
 
 @dataclass(eq=False)
@@ -159,7 +167,8 @@ class Oracle:
         return stream.last or Node()
 
     def wait(self, stream, snapshot):
-        stream.last = Node(*self.before(stream), snapshot)
+        """The driver may leave it out, so it is not what default streams are ordered by."""
+        stream.last = Node(self.host, stream.last, snapshot)
 
     def synchronize(self, snapshot):
         self.host = Node(self.host, snapshot)
@@ -191,7 +200,7 @@ class Oracle:
         known = past(*self.before(stream))
         policies = policies_of(policy, accesses)
         answers = [
-            self._judge_access(known, *access, one)
+            self._judge_access(stream, known, *access, one)
             for access, one in zip(accesses, policies, strict=True)
         ]
         # What cannot be waited for is refused before anything is waited for.
@@ -199,22 +208,29 @@ class Oracle:
             if answer.answer not in (OK, MUST_WAIT):
                 return answer
         if stream.domain.host_excluded:
-            views = [v for m in self.memories if m.managed for v in m.views if v.start < v.stop]
+            views = [v for m in self.memories if m.managed for v in m.views if v.excludes]
             if views:
                 return Answer(EXPORTED, frozenset(view.site for view in views))
         waits = frozenset().union(*(answer.blamed for answer in answers))
         return Answer(MUST_WAIT, waits) if waits else YES
 
-    def _judge_access(self, known, memory, start, stop, mode, policy):
+    def _judge_access(self, stream, known, memory, start, stop, mode, policy):
         if memory.closed:
             return Answer(MEMORY_CLOSED)
         if start == stop:
             return YES
         access = Access(None, start, stop, mode, 0)
-        views = [v for v in memory.views if overlap(v, access) and conflict(v.mode, mode)]
-        if views:
-            return Answer(EXPORTED, frozenset(view.site for view in views))
-        return self._judge_order(known, memory, access, policy)
+        return self._judge_views(memory, access, stream) \
+            or self._judge_order(known, memory, access, policy)
+
+    def _judge_views(self, memory, access, user):
+        """What the views of others than the user, a stream or the host (None), are in the way of."""
+        sites = frozenset(
+            view.site
+            for view in memory.views
+            if view.user is not user and overlap(view, access) and conflict(view.mode, access.mode)
+        )
+        return Answer(EXPORTED, sites) if sites else None
 
     def _judge_order(self, known, memory, access, policy):
         if policy == "unchecked":
@@ -288,7 +304,8 @@ class Oracle:
         if start == stop:
             return YES
         access = Access(None, start, stop, mode, 0)
-        answer = self._judge_order(past(self.host), memory, access, policy)
+        answer = self._judge_views(memory, access, None) \
+            or self._judge_order(past(self.host), memory, access, policy)
         if answer == YES and memory.managed and policy != "unchecked":
             sites = frozenset(stream.last_site for stream in self._unfinished_where_excluded())
             if sites:
@@ -318,8 +335,9 @@ class Oracle:
             if not self.stream_known(stream)
         ]
 
-    def export(self, memory, start, stop, mode, site):
-        view = View(start, stop, mode, site)
+    def export(self, memory, start, stop, mode, site, user=None):
+        """A view of the host, or a loan to a stream."""
+        view = View(start, stop, mode, site, user)
         memory.views.append(view)
         return view
 

@@ -80,6 +80,17 @@ class Pair:
             return answer, None
         return "ok", Both(what, self.oracle.issue(stream.model, modelled(accesses), site))
 
+    def lend(self, stream, access, policy="strict"):
+        """Gives ("ok", loan) or (reason, None). A loan ends as an export does."""
+        site = next(self.sites)
+        expected = self.oracle.judge(stream.model, modelled([access]), policy)
+        answer, what = stream.real.lend(*realized([access])[0], policy=policy, site=site)
+        self.agree_answer("loan", answer, what, expected)
+        if answer != "ok":
+            return answer, None
+        self.oracle.issue(stream.model, modelled([access]), site)
+        return "ok", Both(what, self.oracle.export(*modelled([access])[0], site, stream.model))
+
     def fail(self, stream, accesses, policy="strict"):
         """An operation that the driver refuses, if the engine does not.
 

@@ -44,7 +44,8 @@ class Program:
             self.wait: 14,
             self.synchronize: 7,
             self.export: 6,
-            self.close_export: 5,
+            self.lend: 2,
+            self.close_export: 6,
             self.fail: 4,
             self.open_stream: 2,
             self.close_stream: 2,
@@ -162,6 +163,17 @@ class Program:
         self.answers["host " + answer] = self.answers.get("host " + answer, 0) + 1
         if answer == "ok":
             self.views.append((memory, view))
+
+    def lend(self):
+        stream, policy = self.pick(self.streams), self.policy()
+        for access in self.accesses():
+            if access[3] == "shared":  # nobody lends so
+                continue
+            self.note("lend", self.streams.index(stream), self.told([access]), policy)
+            answer, view = self.pair.lend(stream, access, policy)
+            self.answers["lend " + answer] = self.answers.get("lend " + answer, 0) + 1
+            if answer == "ok":
+                self.views.append((access[0], view))
 
     def close_export(self):
         if self.views:

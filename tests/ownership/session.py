@@ -40,11 +40,6 @@ QUEUEING = (
     *("cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async", "cuMemsetD2D32Async"),
     *("cuEventRecord", "cuStreamWaitEvent", "cuMemAllocAsync", "cuMemFreeAsync"),
 )
-# Whether a wait alone, for an event that is complete already, is work of a default stream that
-# orders others, as the library and the oracle take it. The software driver forgets such a wait at
-# once, then lets blocking streams pass, and no GPU has been asked. Until that is settled, programs
-# record an event after a wait of such a stream, which is work beyond doubt.
-WAITS_ARE_WORK = False
 # Of the oracle's kinds of streams, the one that each of the library's is.
 ORDERS = {
     "non_blocking": "non_blocking",
@@ -177,12 +172,7 @@ class Session:
         usable = OK if stream.model.open and other.model.open else STREAM_CLOSED
         self.call("stream.wait(stream)", usable, lambda: stream.real.wait(other.real))
         if usable == OK:
-            self._wait(stream, self.oracle.snapshot(other.model, record=True))
-
-    def _wait(self, stream, node):
-        self.oracle.wait(stream.model, node)
-        if not WAITS_ARE_WORK and stream.model.kind != "non_blocking":
-            self.record(stream)
+            self.oracle.wait(stream.model, self.oracle.snapshot(other.model, record=True))
 
     def synchronize_stream(self, stream):
         self.call("stream.synchronize()", self._usable(stream), stream.real.synchronize)
@@ -225,7 +215,7 @@ class Session:
             answer = self.oracle.judge_event(event.model).answer
         self.call("stream.wait(event)", answer, lambda: stream.real.wait(event.real))
         if answer == OK:
-            self._wait(stream, event.model.snapshot)
+            self.oracle.wait(stream.model, event.model.snapshot)
 
     def synchronize_event(self, event):
         answer = self.oracle.judge_event(event.model).answer
@@ -248,7 +238,7 @@ class Session:
         usable = self._usable(stream)
         self.call("stream.wait(token)", usable, lambda: stream.real.wait(token.real))
         if usable == OK and not self.is_known(token):
-            self._wait(stream, token.node)
+            self.oracle.wait(stream.model, token.node)
 
     def synchronize_token(self, token):
         self.call("token.wait()", OK, token.real.wait)

@@ -43,8 +43,7 @@ static void step(own_stream *stream, own_memory *source, own_memory *target, own
     }
     own_use(&engine, stream);
     own_record(&engine, stream, event);
-    own_use(&engine, stream);
-    own_join(&engine, stream, &event->snapshot);
+    own_wait(&engine, stream, &event->snapshot);
     own_export view;
     own_conflict conflict;
     own_access host = {.memory = source, .stop = 64, .mode = OWN_READ};

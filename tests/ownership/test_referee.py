@@ -112,6 +112,13 @@ class Referee(RuleBasedStateMachine):
         answer, view = self.pair.export(memory, *part, mode, policy)
         return (memory, view) if answer == "ok" else multiple()
 
+    @rule(target=views, stream=streams, memory=memories, part=parts, mode=modes, policy=policies)
+    def lend(self, stream, memory, part, mode, policy):
+        if mode == "shared":  # nobody lends so
+            return multiple()
+        answer, view = self.pair.lend(stream, (memory, *part, mode), policy)
+        return (memory, view) if answer == "ok" else multiple()
+
     @rule(export=consumes(views))
     def close_export(self, export):
         self.pair.close_export(*export)

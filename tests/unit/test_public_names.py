@@ -29,7 +29,7 @@ POSITIONAL = {
     "device", "ordinal", "name", "handle", "owner", "event", "work", "stream", "policy",
     "count", "dtype", "address", "array", "source", "target", "value", "key", "index", "start",
     "self", "cls", "exception", "kind", "traceback", "never", "copy", "flags", "other", "args",
-    "buffer",
+    "buffer", "thing",
 }  # fmt: skip
 
 

@@ -1,0 +1,35 @@
+"""Queue: a stream as the driver and the engine know it."""
+
+from cudadrv._context cimport Context
+from cudadrv._driver cimport CUresult, CUstream
+from cudadrv._event cimport Event
+from cudadrv._ownership cimport own_snapshot, own_stream
+
+
+cdef class Queue:
+    cdef readonly Context context   # the stream dies with it
+    cdef readonly int priority      # lower numbers run first
+    cdef own_stream *order          # what the engine knows of it
+    cdef CUstream raw
+    cdef bint ours                  # closing destroys the handle
+    cdef bint exposed               # others may have the handle, and may capture with it
+    cdef unsigned long thread       # the only thread that may use it (`this_thread`), or 0
+    cdef unsigned long long identity    # of a foreign stream: cuStreamGetId
+    cdef object owner               # keeps a foreign stream alive
+    cdef object __weakref__
+
+    cdef int open(self, Context context, int order) except -1
+    cdef str called(self)
+    cdef int usable(self) except -1
+    cdef int enter(self, bint *pushed) noexcept nogil
+    cdef bint finish(self, bint wait) except -1
+    cdef int refuse(self, int reason) except -1
+    cdef Event record_event(self, Event event, own_snapshot *as_of=*)
+    cdef int wait_for(self, Event event) except -1
+
+
+# Why `enter` did not enter, below the driver's own numbers.
+cdef enum:
+    STREAM_IS_CLOSED = -2
+    STREAM_IS_CAPTURING = -3
+    EVENT_IS_CLOSED = -4
