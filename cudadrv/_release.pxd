@@ -18,6 +18,7 @@ cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil
 cdef void release_later(
     MemoryKind kind, CUdeviceptr address, own_memory *state, Context context,
     object owner) noexcept
+cdef bint is_to_be_freed(CUdeviceptr address, size_t nbytes) noexcept
 cdef int drain(bint may_block) except -1
 cdef int drain_for_more() except -1
 cdef Stream internal_stream(Context context)

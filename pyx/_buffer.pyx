@@ -122,6 +122,8 @@ cdef class Buffer(Region):
         self.usable()
         array = array_of(source, self)
         found = stream_for(stream, self.memory.context)
+        if found is not None:
+            found.usable()
         if self.nbytes and not (found is None and self.copy_in_on_host(array)):
             copy_array(COPY_FROM, self, array, blocking_stream(found, self))
 
@@ -137,6 +139,8 @@ cdef class Buffer(Region):
         self.usable()
         array = target_array(target, self)
         found = stream_for(stream, self.memory.context)
+        if found is not None:
+            found.usable()
         if self.nbytes and not (found is None and self.copy_out_on_host(array)):
             copy_array(COPY_TO, self, array, blocking_stream(found, self))
 

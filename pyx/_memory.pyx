@@ -22,7 +22,7 @@ from cudadrv._ownership cimport (
 from cudadrv._refusal cimport refuse_close, refuse_operation
 from cudadrv._release cimport (
     DEVICE, FOREIGN, LOCKED, STREAM_ORDERED, UNIFIED, MemoryKind, drain, drain_for_more,
-    free_memory, internal_stream, release_later,
+    free_memory, internal_stream, is_to_be_freed, release_later,
 )
 from cudadrv._site cimport here, place
 from cudadrv._stream cimport Stream
@@ -151,6 +151,9 @@ cdef Memory adopt_memory(
         raise ValueError(f"{address:#x} lies in a live {other.label}, made at"
                          f" {place(other.site)}, which owns and frees it. Take it from there"
                          " with into_raw() first, or borrow it with from_address()")
+    if kind != FOREIGN and is_to_be_freed(address, nbytes):
+        raise ValueError(f"{address:#x} lies in memory of a buffer that has died, and will be freed"
+                         " when its work is complete. To keep it, take it with into_raw() in time")
     memory.address = address
     memory.owner = owner
     _list(memory)

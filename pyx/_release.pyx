@@ -74,6 +74,17 @@ cdef void release_later(
         _prepend(&_queue, &fresh)  # what is new can often go at once
 
 
+cdef bint is_to_be_freed(CUdeviceptr address, size_t nbytes) noexcept:
+    """Whether some of these bytes are in the queue."""
+    cdef pending *node = _queue.first
+    while node is not NULL:
+        if node.kind != FOREIGN and node.state is not NULL and node.address < address + nbytes \
+                and address < node.address + node.state.nbytes:
+            return True
+        node = node.next
+    return False
+
+
 cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil:
     """Free memory that nobody uses; may block. Its context is current."""
     if kind == LOCKED:

@@ -2,6 +2,7 @@
 
 #include "state.h"
 
+#include <algorithm>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -27,9 +28,15 @@ bool runs_host_function(const Stream &stream) {
     return first.on_worker && first.progress == Progress::Running;
 }
 
+bool has_work(const Stream &stream) {
+    return !runs_host_function(stream) &&
+           std::any_of(stream.queue.begin(), stream.queue.end(),
+                       [](const auto &operation) { return !operation->only_orders(); });
+}
+
 bool in_use(Managed &managed) {
     for (const Stream *stream : state().scheduler.busy())
-        if (managed.visible(*stream) && !runs_host_function(*stream))
+        if (managed.visible(*stream) && has_work(*stream))
             return true;
     return false;
 }

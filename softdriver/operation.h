@@ -38,6 +38,8 @@ struct Operation {
     Clock::time_point finished;
 
     bool done() const { return progress == Progress::Done; }
+    // Records and waits of events order work, and are none themselves.
+    bool only_orders() const { return !action && !condition; }
     bool writes_to(const Range &range) const {
         return std::any_of(writes.begin(), writes.end(),
                            [&](const Range &written) { return written.overlaps(range); });

@@ -22,9 +22,11 @@ void Scheduler::enqueue(OperationPtr operation) {
     }
     if (operation->condition)
         conditions_++;
+    bool works = !operation->only_orders();
     stream.queue.push_back(std::move(operation));
     pending_++;
-    close_managed(stream);
+    if (works)
+        close_managed(stream);
     // Behind other work there is nothing to wake for: who finishes that looks further.
     if (first && state().settings.schedule == Schedule::Eager)
         wake_worker();

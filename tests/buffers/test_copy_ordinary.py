@@ -282,3 +282,12 @@ def test_a_buffer_and_a_view_of_itself(make, stream, kind):
         buffer.copy_from(view, stream=stream)
     with pytest.raises(cu.BufferExportedError):
         buffer.copy_to(view, stream=stream)
+
+
+@pytest.mark.parametrize("kind", ["device", "locked"])
+def test_no_bytes_do_not_excuse_a_closed_stream(make, kind):
+    buffer, stream = make(kind, 0), cu.Stream()
+    stream.close()
+    for copy in (buffer.copy_from, buffer.copy_to):
+        with pytest.raises(ValueError, match="is closed"):
+            copy(np.empty(0, "u1"), stream=stream)

@@ -89,6 +89,17 @@ touch(memory)
     )
 
 
+def test_records_and_waits_are_no_work(run):
+    run(
+        """
+event = client.event()
+lib.ok("cuEventRecord", event, stream)
+lib.ok("cuStreamWaitEvent", other, event, 0)
+touch(memory)
+"""
+    )
+
+
 @pytest.mark.parametrize(
     "wait",
     [

@@ -150,3 +150,18 @@ with managed.read() as array:
 """,
         tail="assert not testing.races(), testing.races()",
     )
+
+
+def test_records_and_waits_exclude_nobody(machine):
+    machine(
+        "concurrent_managed=0",
+        """
+stream, other = cu.Stream(), cu.Stream()
+managed = cu.UnifiedBuffer.zeros(8)
+event = stream.record()
+other.wait(event)
+stream.wait(stream)
+managed[0] = 3
+assert managed[0] == 3
+""",
+    )

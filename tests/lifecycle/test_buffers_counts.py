@@ -266,3 +266,16 @@ def test_wrong_addresses_are_refused(cls):
         cls.from_address(memory[cls].address + 2, 1, "i4")
     with pytest.raises(TypeError):
         cls.from_address("0x1000", 1)
+
+
+def test_memory_of_a_dead_buffer_is_not_taken_twice(stream, gate):
+    """It waits to be freed while it is in use: nobody else may free it, too."""
+    buffer = cu.DeviceBuffer(8)
+    gate.hold(stream)
+    buffer.fill_async(1, stream)
+    address = buffer.address
+    del buffer
+    with pytest.raises(ValueError, match="of a buffer that has died"):
+        cu.DeviceBuffer.from_raw(address, 8)
+    gate.open()
+    stream.synchronize()

@@ -220,11 +220,12 @@ class Oracle:
         if start == stop:
             return YES
         access = Access(None, start, stop, mode, 0)
-        return self._judge_views(memory, access, stream) \
-            or self._judge_order(known, memory, access, policy)
+        return self._judge_views(memory, access, stream) or self._judge_order(
+            known, memory, access, policy
+        )
 
     def _judge_views(self, memory, access, user):
-        """What the views of others than the user, a stream or the host (None), are in the way of."""
+        """Views of others than the user, a stream or the host (None), in the way of an access."""
         sites = frozenset(
             view.site
             for view in memory.views
@@ -304,8 +305,9 @@ class Oracle:
         if start == stop:
             return YES
         access = Access(None, start, stop, mode, 0)
-        answer = self._judge_views(memory, access, None) \
-            or self._judge_order(past(self.host), memory, access, policy)
+        answer = self._judge_views(memory, access, None) or self._judge_order(
+            past(self.host), memory, access, policy
+        )
         if answer == YES and memory.managed and policy != "unchecked":
             sites = frozenset(stream.last_site for stream in self._unfinished_where_excluded())
             if sites:
