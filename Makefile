@@ -1,4 +1,4 @@
-# make test | external | demo | bench | lint | matrix | clean
+# make test | external | referee | referee-library | demo | bench | lint | matrix | clean
 #
 # Each does its own set-up in a virtual environment (VENV) and needs Python 3.11 or newer with its
 # headers, a C and a C++ compiler, and make. No CUDA toolkit, no GPU. PYTHON chooses the Python,
@@ -23,7 +23,7 @@ endif
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 
-.PHONY: build test external demo bench lint matrix clean
+.PHONY: build test external referee referee-library demo bench lint matrix clean
 .DELETE_ON_ERROR:
 
 test: build
@@ -45,6 +45,14 @@ $(EXTERNAL)/venv.stamp: tests/external/requirements.txt $(VENV)/venv.stamp
 	$(EXTERNAL_PY) -m pip --disable-pip-version-check install -q --only-binary :all: -r $< \
 	    || { echo "make external: cannot install $< (it needs PyPI: is the network there?)"; exit 1; }
 	@touch $@
+
+# Random programs on the library and on an oracle: ARGS="--operations 10000000 --seed 2", and for
+# those of the public API also --policy, --schedule, --seconds.
+referee: build
+	PYTHONPATH=. $(PY) tests/ownership/referee.py $(ARGS)
+
+referee-library: build
+	PYTHONPATH=. $(PY) tests/ownership/library.py $(ARGS)
 
 demo: build
 	$(PY) -m cudadrv demo $(ARGS)

@@ -53,6 +53,13 @@ class StreamState:
         driver_fails: bool = False,
         site: int = 0,
     ) -> tuple[str, Snapshot | int | None]: ...
+    def lend(
+        self,
+        *access: MemoryState | int | _Mode,
+        policy: _Policy = "strict",
+        driver_fails: bool = False,
+        site: int = 0,
+    ) -> tuple[str, View | int | None]: ...
 
 @final
 class MemoryState:

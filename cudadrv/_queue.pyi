@@ -1,7 +1,10 @@
 from typing import Never
 
+from typing_extensions import disjoint_base
+
 from cudadrv._context import Context
 
+@disjoint_base
 class Queue:
     def __init__(self, *args: Never) -> None: ...
     @property

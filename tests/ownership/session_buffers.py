@@ -230,8 +230,10 @@ class BufferSession(Session):
         what, call = method.__name__, lambda: method(argument, **options)
         if blocking and buffer.on_host and self.current(stream) is None:
             return self.host_access(what, buffer, mode, call), None
-        if blocking and not buffer.nbytes and what != "fill":  # asks nothing of its stream
-            answer = MEMORY_CLOSED if buffer.closed else OK
+        if blocking and not buffer.nbytes and what != "fill":  # is no work of its stream
+            stream = self.current(stream)
+            usable = OK if stream is None or stream.model.open else STREAM_CLOSED
+            answer = MEMORY_CLOSED if buffer.closed else usable
             self.call(what, answer, call, buffer)
             return answer == OK, None
         return self._operate(what, stream, [(buffer, mode)], blocking, call)
