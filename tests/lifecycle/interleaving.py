@@ -1,4 +1,4 @@
-"""Forced interleavings: other code in the middle of a call, and a call that the driver holds."""
+"""Threads at once, and forced interleavings: other code in a call, and a call that is held."""
 
 import gc
 import threading
@@ -91,6 +91,27 @@ def in_a_thread(function: Callable[[], Any]) -> tuple[threading.Thread, list[Any
     thread = threading.Thread(target=run)
     thread.start()
     return thread, answers
+
+
+def in_threads(count: int, work: Callable[[int], object]) -> None:
+    """Run it in many threads at once, with their numbers; raise what one of them raised."""
+    failures = []
+    start = threading.Barrier(count)
+
+    def run(index: int) -> None:
+        try:
+            start.wait()
+            work(index)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
 
 
 def filled_by(stream: cu.Stream) -> cu.LockedBuffer:

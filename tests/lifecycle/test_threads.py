@@ -4,32 +4,12 @@ import gc
 import threading
 
 import pytest
+from interleaving import in_threads
 
 import cudadrv as cu
 
 THREADS = 8
 ROUNDS = 40
-
-
-def in_threads(work) -> None:
-    """Run it in many threads at once; raise what one of them raised."""
-    failures = []
-    start = threading.Barrier(THREADS)
-
-    def run(index):
-        try:
-            start.wait()
-            work(index)
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=(index,)) for index in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
 
 
 @pytest.fixture
@@ -54,7 +34,7 @@ def test_one_stream(stream):
                 stream.record().synchronize()
                 assert buffers[index][0] == value
 
-    in_threads(work)
+    in_threads(THREADS, work)
     assert not any(buffer.borrowed for buffer in buffers)
 
 
@@ -73,7 +53,7 @@ def test_a_stream_each_in_a_ring(driver):
                 token.wait()
                 assert buffers[index][0] == value
 
-    in_threads(work)
+    in_threads(THREADS, work)
     cu.Device(0).synchronize()
 
 
@@ -90,7 +70,7 @@ def test_one_buffer_handed_round(driver):
                 buffer.fill_async(value, stream)
                 last[0] = stream.record()
 
-    in_threads(work)
+    in_threads(THREADS, work)
     last[0].synchronize()
     assert buffer[0] == ROUNDS - 1
     last.clear()
@@ -107,7 +87,7 @@ def test_opening_closing_and_synchronizing_everything(driver):
                 cu.Device(0).synchronize()
                 assert not buffer.borrowed
 
-    in_threads(work)
+    in_threads(THREADS, work)
 
 
 def test_closing_what_others_use(driver):
@@ -130,11 +110,11 @@ def test_closing_what_others_use(driver):
                 if "closed" not in str(error):
                     raise
 
-    in_threads(work)
+    in_threads(THREADS, work)
 
 
 def test_threads_that_end_with_their_default_streams_busy(driver):
     buffers = [cu.LockedBuffer.zeros(16) for _ in range(THREADS)]
-    in_threads(lambda index: buffers[index].fill_async(1, cu.Stream.per_thread()) and None)
+    in_threads(THREADS, lambda index: buffers[index].fill_async(1, cu.Stream.per_thread()) and None)
     cu.Device(0).synchronize()
     assert not any(buffer.borrowed for buffer in buffers)

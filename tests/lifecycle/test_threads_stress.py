@@ -8,13 +8,13 @@ import gc
 import os
 import queue
 import sys
-import threading
 import time
 from collections import Counter
 from random import Random
 
 import numpy as np
 import pytest
+from interleaving import in_threads
 
 import cudadrv as cu
 from cudadrv._ownership import books
@@ -33,25 +33,6 @@ def eager_threads():
     sys.setswitchinterval(1e-5)
     yield
     sys.setswitchinterval(before)
-
-
-def in_threads(work):
-    """Run it in many threads at once; raise what one of them raised."""
-    failures = []
-
-    def run(index):
-        try:
-            work(index)
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=(index,)) for index in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
 
 
 def settled_books():
@@ -298,7 +279,7 @@ def test_everything_at_once(driver, policy):
         accepted.update(thread.accepted)
         refused.update(thread.refused)
 
-    in_threads(work)
+    in_threads(THREADS, work)
     names = {name for name in vars(Thread) if name.startswith("do_")}
     assert not {name for name in refused if name not in names}
     if SECONDS > 2:
@@ -330,7 +311,7 @@ def test_buffers_that_threads_hand_over_by_events(driver, policy):
                 assert copy[0] == copy[COUNT - 1] == value
                 streams.reverse()
 
-    in_threads(work)
+    in_threads(THREADS, work)
     while not ready.empty():
         buffer, value, event = ready.get()
         event.synchronize()

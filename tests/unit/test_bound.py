@@ -6,13 +6,6 @@ import pytest
 import cudadrv as cu
 
 
-@pytest.fixture
-def buffers(driver):
-    buffers = cu.LockedBuffer.from_array(np.arange(64, dtype="u1")), cu.DeviceBuffer(64)
-    yield buffers
-    cu.Device(0).synchronize()
-
-
 def test_methods_run_on_the_stream(stream, buffers):
     host, device = buffers
     bound = stream.bind(device)

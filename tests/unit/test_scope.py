@@ -1,16 +1,8 @@
 """``stream.scope()``: complete at the end of the block, however it ends."""
 
-import numpy as np
 import pytest
 
 import cudadrv as cu
-
-
-@pytest.fixture
-def buffers(driver):
-    buffers = cu.LockedBuffer.from_array(np.arange(64, dtype="u1")), cu.DeviceBuffer(64)
-    yield buffers
-    cu.Device(0).synchronize()
 
 
 def test_the_work_of_the_block_is_complete_after_it(stream, buffers):
