@@ -232,9 +232,40 @@ static inline int own_ask(own_engine *engine, own_request *request, own_clock *w
     return answer;
 }
 
+/* Drops the epochs that the operation stands for by the default streams' rules. Not before the
+ * driver has it: only then has it waited for them. */
+static inline void own_supersede_(const own_engine *engine, const own_request *request,
+                                  const own_access *access) {
+    own_memory *memory = access->memory;
+    const own_snapshot *issued = &request->issued;
+    if (access->start >= access->stop) {
+        return;
+    }
+    uint32_t first = own_range_find(memory, access->start), last = first;
+    for (; last < memory->count && memory->ranges[last].start < access->stop; last++) {
+        own_range *range = &memory->ranges[last];
+        for (uint32_t k = 0; k < range->count; k++) {
+            const own_epoch epoch = own_epochs(range)[k];
+            if (epoch.slot == issued->slot && epoch.seq == issued->seq &&
+                epoch.mode == access->mode) {
+                own_replace_(engine, request->stream, issued->clock, range, &epoch);
+                break;
+            }
+        }
+    }
+    if (memory->count > 1) {
+        own_ranges_join(memory, first, last - 1);
+    }
+}
+
 /* The driver has the operation. */
 static inline void own_settle(own_engine *engine, own_request *request) {
     own_lock(engine);
+    if (request->issued.clock != request->stream->clock) {
+        for (uint32_t i = 0; i < request->count; i++) {
+            own_supersede_(engine, request, &request->accesses[i]);
+        }
+    }
     own_use_(request->stream, own_clock_share(request->issued.clock));
     request->stream->settled = request->issued.seq;
     own_over_if_lost_(engine, request->stream);

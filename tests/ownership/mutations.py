@@ -222,6 +222,12 @@ MUTATIONS = [
         "",
     ),
     (
+        "default streams' order leaves what it orders",
+        "borrow.h",
+        "if (request->issued.clock != request->stream->clock) {",
+        "if (0) {",
+    ),
+    (
         "a wait is work of default streams",
         "order.h",
         "    int ok = own_join_(stream, news);\n    stream->uses += (uint64_t)ok;",

@@ -48,6 +48,16 @@ def test_they_are_ordered_by_legacy_records_too(legacy, blocking, memory):
     assert write(blocking[1], memory) == "ok"
 
 
+def test_what_they_are_ordered_after_is_superseded(legacy, blocking, memory):
+    write(legacy, memory)
+    write(blocking[0], memory)
+    assert [slot for slot, *_ in memory.borrows()] == [blocking[0].slot]
+    read(blocking[1], memory, 0, 4)
+    write(legacy, memory)
+    assert [slot for slot, *_ in memory.borrows()] == [legacy.slot]
+    assert memory.ranges == 1
+
+
 def test_they_are_not_ordered_by_legacy_waits(legacy, blocking, memory, domain):
     """The driver may leave out a wait for what is complete: then the legacy stream had no work."""
     event = record(StreamState(domain))
