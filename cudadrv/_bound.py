@@ -17,6 +17,8 @@ class Bound:
         self._thing = thing
 
     def __getattr__(self, name: str) -> Any:
+        if name in self.__slots__:  # while it is being copied or unpickled, there is nothing yet
+            raise AttributeError(name)
         found = getattr(self._thing, name)
         # A partial has no frame of its own: messages name the line of the caller.
         return partial(found, stream=self._stream) if _takes_stream(found) else found
@@ -40,7 +42,7 @@ def _names_stream(function: Any) -> bool:
     try:
         parameters = signature(function).parameters.values()
     except (TypeError, ValueError):  # of no known signature
-        return True
+        return False
     return any(
         parameter.kind is Parameter.VAR_KEYWORD or parameter.name == "stream"
         for parameter in parameters

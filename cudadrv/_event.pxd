@@ -20,6 +20,7 @@ cdef class Event(Waitable):
     cdef int waiters
     cdef bint lent                  # the handle is that of `lender`, which outlives this
     cdef Event lender
+    cdef unsigned long long identity    # of the foreign stream of which it is the last, or 0
 
     cdef int refuse_unrecorded(self, str what) except -1
     cdef int observe(self, own_snapshot *snapshot) except -1

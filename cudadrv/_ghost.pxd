@@ -6,8 +6,11 @@ from cudadrv._event cimport Event
 from cudadrv._ownership cimport own_stream
 
 cdef void drop_stream(
-    Context context, CUstream handle, own_stream *order, bint ours, object owner) noexcept
-cdef bint bury_stream(Context context, CUstream handle, own_stream *order, bint ours) except -1
+    Context context, CUstream handle, own_stream *order, bint ours, unsigned long long identity,
+    object owner) noexcept
+cdef bint bury_stream(
+    Context context, CUstream handle, own_stream *order, bint ours, unsigned long long identity
+) except -1
 cdef int bury_orphans() except -1
 cdef bint is_dying(unsigned int slot) noexcept
 cdef int make_room(Context context) except -1

@@ -11,9 +11,11 @@ cdef class Loan:
     cdef readonly Stream stream     # the engine's loan names it
     cdef readonly bint readonly
     cdef Event event                # recorded where the block begins and ends
-    cdef bint live                  # the engine has the loan
+    cdef int state                  # of the block; the engine has the loan while it lasts
     cdef own_export loan
 
+    cdef int end(self) except -1
+    cdef int end_unrecorded(self, raised, error) except -1
     cdef int use(self, own_export *loan) except -1
 
 

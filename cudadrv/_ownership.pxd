@@ -71,6 +71,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint64_t number
         uint32_t slot
         uint8_t order
+        uint32_t loans
         uint8_t state
         uint8_t kind
     ctypedef struct own_event:
@@ -106,6 +107,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint32_t site
         uint16_t operation
         own_export *loan
+        uint8_t returns
         own_snapshot issued
         own_conflict conflict
     ctypedef struct own_borrow:

@@ -314,7 +314,9 @@ cdef class Buffer(Region):
         it queues on the stream (``stream.handle``). What it queues counts as one use, queued where
         the block ends: later users have to be ordered after it, as after any operation. It runs
         after all work that the stream is ordered after. Inside the block nobody else may use the
-        buffer: operations of other streams, and the host, are refused. Does not block.
+        buffer: operations of other streams, and the host, are refused, and the stream cannot be
+        closed. Where the end of the block cannot be recorded, the buffer stays lent.
+        Does not block.
 
         Parameters
         ----------
@@ -330,7 +332,7 @@ cdef class Buffer(Region):
         Raises
         ------
         TypeError, ValueError
-            No stream; a closed one; one of another device, but for a LockedBuffer.
+            No stream; a closed one; one of another device, for a DeviceBuffer.
         BufferBorrowedError, BufferExportedError, BufferClosedError
             By the ``with`` line: see docs/errors.md.
 

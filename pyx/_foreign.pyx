@@ -14,12 +14,12 @@ from cudadrv._driver cimport (
     CUcontext, CUDA_SUCCESS, CUresult, CUstream, CUstreamCaptureStatus, bind_driver, cudadrv_table,
     cuStreamGetCtx, cuStreamGetFlags, cuStreamGetId, cuStreamGetPriority, cuStreamIsCapturing,
 )
-from cudadrv._errors cimport refuse_capture
+from cudadrv._errors cimport check, refuse_capture
 from cudadrv._event cimport Event
 from cudadrv._ghost cimport bury_orphans, is_dying, make_room, this_thread
 from cudadrv._ownership cimport (
     OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, OWN_OPEN, OWN_PER_THREAD, engine, own_known,
-    own_stream_close, own_unfinished, pthread_mutex_lock, pthread_mutex_unlock,
+    own_stream_close, own_unfinished, own_wait, pthread_mutex_lock, pthread_mutex_unlock,
 )
 from cudadrv._stream cimport Stream
 from cudadrv._wait cimport let_others_go_on
@@ -130,16 +130,18 @@ def stream_from_handle(handle, owner):
         return per_thread_stream(None)
     context.usable()
     with nogil:
-        context.check(_describe(raw, &capture, &found, &identity, &flags, &priority))
+        check(_describe(raw, &capture, &found, &identity, &flags, &priority))
     if capture != CU_STREAM_CAPTURE_STATUS_NONE:
         refuse_capture(f"the stream with the handle {number:#x}")
-    stream = _unopened(_context_of_raw(found), raw)
+    context = _context_of_raw(found)
+    make_room(context)
+    stream = _unopened(context, raw)
     stream.identity = identity
     stream.priority = priority
     stream = _known_or_opened(
         stream, OWN_NON_BLOCKING if flags & CU_STREAM_NON_BLOCKING else OWN_BLOCKING)
-    if owner is not None and stream.owner is not owner:
-        stream.owner = owner if stream.owner is None else (stream.owner, owner)
+    if stream.owner is None:
+        stream.owner = owner
     return stream
 
 
@@ -181,7 +183,18 @@ cdef Stream _known_or_opened(Stream stream, int order):
             return known
         if added == streams.added:
             _open(stream, reference, order)
+            _follow_itself(stream)
             return stream
+
+
+cdef int _follow_itself(Stream stream) except -1:
+    """Be after what the same stream did under earlier objects. Lets no other thread in."""
+    cdef Event ghost
+    for ghost in stream.context.ghosts:
+        if ghost.identity == stream.identity and ghost.state.recorded \
+                and not own_wait(engine, stream.order, &ghost.state.snapshot):
+            raise MemoryError()
+    return 0
 
 
 cdef Stream _known_stream(Stream wanted):

@@ -46,6 +46,7 @@ cdef struct orphan:
     CUstream handle
     own_stream *order
     bint ours
+    unsigned long long identity     # of a foreign stream
     PyObject *context
     PyObject *owner     # without it a foreign stream could be destroyed before it is buried
     unsigned long thread    # that is about to destroy it, or 0
@@ -61,7 +62,8 @@ cdef unsigned long this_thread() noexcept nogil:
 
 
 cdef void drop_stream(
-    Context context, CUstream handle, own_stream *order, bint ours, object owner
+    Context context, CUstream handle, own_stream *order, bint ours, unsigned long long identity,
+    object owner
 ) noexcept:
     """A stream dies: destroy it if that cannot block, else leave it to `bury_orphans`."""
     cdef CUresult status = CUDA_SUCCESS
@@ -76,7 +78,8 @@ cdef void drop_stream(
             Py_INCREF(context)
             Py_INCREF(owner)
             node[0] = orphan(
-                handle, order, ours, <PyObject *>context, <PyObject *>owner, 0, False, _orphans)
+                handle, order, ours, identity, <PyObject *>context, <PyObject *>owner, 0, False,
+                _orphans)
             _orphans = node
         return
     if order.state == OWN_OPEN and ours and not context.lost and not cudadrv_table.forked:
@@ -148,13 +151,16 @@ cdef bint is_dying(unsigned int slot) noexcept:
 cdef bint _bury_orphan(Context context, orphan *node) noexcept:
     """Whether it is done with. What goes wrong is not the fault of the call that sees to it."""
     try:
-        return context.lost or bury_stream(context, node.handle, node.order, node.ours)
+        return context.lost or bury_stream(
+            context, node.handle, node.order, node.ours, node.identity)
     except Exception as error:
         report_text(f"a stream that died with unfinished work could not be destroyed: {error}")
         return True
 
 
-cdef bint bury_stream(Context context, CUstream handle, own_stream *order, bint ours) except -1:
+cdef bint bury_stream(
+    Context context, CUstream handle, own_stream *order, bint ours, unsigned long long identity
+) except -1:
     """Record a last event if there is work to wait for, destroy the stream, remember the event.
 
     False: it is being captured by another library, and stays as it is.
@@ -167,6 +173,7 @@ cdef bint bury_stream(Context context, CUstream handle, own_stream *order, bint 
             farewell = new_event(context, CU_EVENT_DISABLE_TIMING)
             # Before the stream counts as closed: its tokens then look for the event, by slot.
             farewell.state.snapshot.slot = NO_SLOT
+            farewell.identity = identity
             context.ghosts.append(farewell)
         with nogil:
             status = _end(context, handle, order, ours, farewell, &capturing)

@@ -18,6 +18,14 @@ from cudadrv._stream cimport Stream
 
 bind_driver(&cudadrv_table)
 
+cdef enum:
+    FRESH
+    BUSY    # a thread begins or ends it, or its end could not be recorded
+    LIVE
+    ENDED
+
+cdef list _unended = []     # loans whose end could not be recorded: the memory is not ours again
+
 
 cdef CUresult _record_call(void *event, CUstream stream, bint *queued) noexcept nogil:
     """The order of the default streams holds for what the driver has, so it gets something."""
@@ -40,35 +48,54 @@ cdef class Loan:
         raise TypeError("use buffer.lend(stream)")
 
     def __dealloc__(self):
-        if self.live:
+        if self.state == LIVE and not cudadrv_table.forked:
             own_export_close(engine, &self.loan)
             report_text("a loan died inside its block, and what was queued there is not known: end"
                         " the block that `with buffer.lend(stream)` begins")
 
     def __enter__(self):
-        if self.event is not None:
+        if self.state != FRESH:
             raise RuntimeError("this block has been entered already; call lend() again")
-        self.region.usable()
-        self.event = new_event(self.stream.context, CU_EVENT_DISABLE_TIMING)
-        self.use(&self.loan)
-        self.live = True
+        self.state = BUSY  # before anything that lets other threads in
+        try:
+            self.region.usable()
+            self.event = new_event(self.stream.context, CU_EVENT_DISABLE_TIMING)
+            self.use(&self.loan)
+        except BaseException:
+            self.state = FRESH
+            raise
+        self.state = LIVE
         return self.region.pointer()
 
     def __exit__(self, kind, exception, traceback):
-        if not self.live:
+        if self.state != LIVE:
             raise RuntimeError("this block is not entered, or has ended already")
+        self.state = BUSY
         try:
             self.use(NULL)
-        except Exception as error:
+        except BaseException as error:
+            self.end_unrecorded(error if exception is None else exception, error)
             if exception is None:
                 raise
-            exception.add_note(f"cudadrv: what was queued in the block is not known: {error}")
-        finally:
-            self.live = False
-            own_export_close(engine, &self.loan)
+        else:
+            self.end()
 
     def __repr__(self):
         return f"<Loan of {self.region.describe()} to {self.stream!r}>"
+
+    cdef int end(self) except -1:
+        self.state = ENDED
+        own_export_close(engine, &self.loan)
+        return 0
+
+    cdef int end_unrecorded(self, raised, error) except -1:
+        """What was queued in the block is not known: unless it was lost, nobody gets the memory."""
+        if self.stream.context.lost:
+            return self.end()
+        _unended.append(self)
+        raised.add_note(f"cudadrv: {self.region.describe()} stays lent for ever: what was queued in"
+                        f" the block is not known, since its end could not be recorded: {error}")
+        return 0
 
     cdef int use(self, own_export *loan) except -1:
         """An operation of the stream that stands for all that others queue on it up to now."""
@@ -77,6 +104,7 @@ cdef class Loan:
         self.region.borrow(&access, OWN_READ if self.readonly else OWN_WRITE)
         prepare(&operation, LEND, &access, 1, _record_call, self.event.raw)
         operation.request.loan = loan
+        operation.request.returns = loan is NULL
         reason = issue(&operation, self.stream)
         if reason:
             refuse_operation(&operation, reason, self.stream, (self.region.describe(),))

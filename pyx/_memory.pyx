@@ -50,13 +50,10 @@ cdef class Memory:
     cdef int close(self, Stream stream, int policy) except -1:
         """Free it now, or raise, and then nothing has changed. May block, as the driver does."""
         refuse_if_forked()
-        self.closed_at = here()
         if stream is not None and self.kind != STREAM_ORDERED:
             raise ValueError(f"{self.label} is not stream-ordered memory: close() takes no stream")
         if self.kind == STREAM_ORDERED and self.address != 0 and not self.context.lost:
-            _close_on(self, stream, policy)
-            self.closed_at = here()
-            return 0
+            return _close_on(self, stream, policy)
         if self.state.closed:  # by another thread, since the caller looked
             return 0
         _end(self, "close", True)
@@ -227,7 +224,7 @@ cdef CUresult _free_call(void *arguments, CUstream stream, bint *queued) noexcep
 cdef int _write_on(
     Memory memory, Stream stream, int name, int policy, StreamOrdered *ordered, bint free
 ) except? -1:
-    """Issue the call as a write of the whole memory: 0, or that an allocation finds no memory."""
+    """Issue the call as a write of the whole memory: 0, or no memory, or that it is closed."""
     cdef Operation operation
     cdef own_access access
     access.memory = memory.state
@@ -241,7 +238,7 @@ cdef int _write_on(
     if reason == 0:
         own_snapshot_drop(engine, &operation.request.issued)
     elif free and reason == REFUSED - OWN_MEMORY_CLOSED:
-        return 0  # another thread has freed it, since the caller looked
+        return reason  # another thread frees it, since the caller looked
     elif free or reason != CUDA_ERROR_OUT_OF_MEMORY:
         refuse_operation(&operation, reason, stream, (memory.label,))
     return reason
@@ -263,9 +260,11 @@ cdef int _close_on(Memory memory, Stream stream, int policy) except -1:
             stream = internal_stream(memory.context)
     elif stream.context is not memory.context:
         raise ValueError(f"{stream!r} is not a stream of the context of {memory.label}")
-    _write_on(memory, stream, RELEASE, OWN_WAIT if policy == OWN_WAIT else OWN_STRICT, &ordered,
-              True)
-    return _let_go(memory)
+    if _write_on(memory, stream, RELEASE, OWN_WAIT if policy == OWN_WAIT else OWN_STRICT, &ordered,
+                 True) == 0:
+        memory.closed_at = here()
+        _let_go(memory)
+    return 0
 
 
 # ---- what is alive ----

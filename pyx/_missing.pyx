@@ -40,7 +40,7 @@ cdef list missing_waits(own_conflict *conflict, question still_in_the_way, void 
             with nogil:
                 answer = still_in_the_way(request, waited)
     finally:
-        own_clock_drop(waited)
+        own_clock_drop(waited)  # nobody else has it, so without the engine's lock
     if answer != OWN_OK:  # another thread has made it one that no waiting helps
         return []
     return _events_of(users)

@@ -28,6 +28,7 @@ cdef void prepare(
     operation.request.operation = name
     operation.request.site = here()
     operation.request.loan = NULL
+    operation.request.returns = False
     operation.call = call
     operation.arguments = arguments
 

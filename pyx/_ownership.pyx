@@ -160,6 +160,7 @@ cdef class StreamState:
         request.site = site
         request.operation = 0
         request.loan = NULL if view is None else &view.view
+        request.returns = False
         answer = own_begin(engine, &request)
         if answer == OWN_OK:
             if driver_fails:

@@ -31,7 +31,8 @@ cdef class Queue:
 
     def __dealloc__(self):
         if self.order is not NULL:
-            drop_stream(self.context, self.raw, self.order, self.ours, self.owner)
+            drop_stream(
+                self.context, self.raw, self.order, self.ours, self.identity, self.owner)
 
     @property
     def closed(self):

@@ -155,6 +155,10 @@ cdef str _work(own_conflict *conflict):
 
 
 cdef str loan_line(own_conflict *conflict):
+    if conflict.excluded:
+        return f"  memory is lent to {stream_name(conflict.number, conflict.kind)}, at" \
+               f" {place(conflict.site)}, and what is queued there\n" \
+               f"  excludes the host from all managed memory {WHERE}."
     return f"  it is lent to {stream_name(conflict.number, conflict.kind)}, at" \
            f" {place(conflict.site)}."
 

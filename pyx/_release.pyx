@@ -156,18 +156,20 @@ cdef int drain_for_more() except -1:
     """
     global _leave
     drain(False)
-    if _is_crowded():
+    if _is_crowded(_leave):
         end = monotonic() + LONGEST_HOLD
-        while _is_crowded() and monotonic() < end:
+        while _is_crowded(_leave) and monotonic() < end:
             sleep(0.0005)
             drain(False)
-        if _is_crowded():
+        if _is_crowded(_leave):
             _leave *= 2
+    elif _leave > 1 and not _is_crowded(_leave // 2):
+        _leave //= 2
     return 0
 
 
-cdef bint _is_crowded() noexcept:
-    return _queue.count > MOST_PIECES * _leave or _queue.host_bytes > MOST_HOST_BYTES * _leave
+cdef bint _is_crowded(size_t times) noexcept:
+    return _queue.count > MOST_PIECES * times or _queue.host_bytes > MOST_HOST_BYTES * times
 
 
 cdef void _append(releases *queue, pending *node) noexcept:

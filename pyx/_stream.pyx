@@ -17,6 +17,8 @@ from cudadrv._ownership cimport (
 )
 from cudadrv._queue cimport STREAM_IS_CAPTURING, Queue
 
+from cudadrv._errors import OwnershipError
+
 bind_driver(&cudadrv_table)
 
 cdef Nesting _blocks = Nesting("cudadrv.stream")
@@ -219,7 +221,10 @@ cdef class Stream(Queue):
             own_stream_close(engine, self.order)
             return
         self.usable()
-        if not bury_stream(self.context, self.raw, self.order, self.ours):
+        if self.order.loans:
+            raise OwnershipError(f"{self!r} is not closed: buffers are lent to it; end their"
+                                 " `with buffer.lend(...)` blocks first")
+        if not bury_stream(self.context, self.raw, self.order, self.ours, self.identity):
             self.refuse(STREAM_IS_CAPTURING)
 
     def __enter__(self):

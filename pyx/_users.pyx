@@ -16,8 +16,9 @@ from cudadrv._event cimport Event, new_event
 from cudadrv._foreign cimport find_user, may_synchronize
 from cudadrv._ghost cimport this_thread
 from cudadrv._ownership cimport (
-    OWN_OPEN, engine, own_borrow, own_borrows, own_memory, own_snapshot, own_snapshot_drop,
-    own_snapshot_take, own_stream_known, pthread_mutex_trylock, pthread_mutex_unlock,
+    OWN_OPEN, engine, own_borrow, own_borrows, own_known, own_memory, own_snapshot,
+    own_snapshot_drop, own_snapshot_take, own_stream_known, own_unfinished, pthread_mutex_trylock,
+    pthread_mutex_unlock,
 )
 from cudadrv._stream cimport Stream
 from cudadrv._wait cimport query_event, query_stream
@@ -122,13 +123,18 @@ cdef bint is_idle(Context context) except -1:
     """Whether all known work of a context is complete. Changes what nobody knows."""
     cdef Stream stream
     cdef Event ghost
+    cdef long nameless
     for stream in context.streams.all():
         if not _stream_is_idle(stream):
             return False
+    # Streams that nobody can name any more have no event to ask, or have none yet.
+    nameless = own_unfinished(engine, context.domain)
     for ghost in list(context.ghosts):
         if not is_complete(ghost):
             return False
-    return True
+        nameless -= ghost.state.recorded and not own_known(
+            engine, ghost.state.snapshot.slot, ghost.state.snapshot.seq)
+    return nameless <= 0
 
 
 cdef bint _stream_is_idle(Stream stream) except -1:

@@ -24,7 +24,7 @@ typedef struct own_export {
     own_memory *memory;
     struct own_export *next;
     struct own_export *next_managed;
-    const own_stream *borrower; /* of a loan: nobody else may use the bytes. NULL: a host view */
+    own_stream *borrower; /* of a loan: nobody else may use the bytes. NULL: a host view */
     uint64_t start, stop;
     uint32_t site;
     uint8_t exclusive;
@@ -61,7 +61,7 @@ static inline int own_excludes_(const own_export *view) {
 }
 
 static inline void own_export_link_(own_engine *engine, const own_access *access, uint32_t site,
-                                    const own_stream *borrower, own_export *view) {
+                                    own_stream *borrower, own_export *view) {
     own_memory *memory = access->memory;
     *view = (own_export){.memory = memory,
                          .next = memory->exports,
@@ -71,6 +71,9 @@ static inline void own_export_link_(own_engine *engine, const own_access *access
                          .site = site,
                          .exclusive = access->mode == OWN_WRITE};
     memory->exports = view;
+    if (borrower) {
+        borrower->loans++;
+    }
     if (own_excludes_(view)) {
         view->next_managed = engine->managed;
         engine->managed = view;
@@ -83,6 +86,9 @@ static inline void own_export_unlink_(own_engine *engine, own_export *view) {
         link = &(*link)->next;
     }
     *link = view->next;
+    if (view->borrower) {
+        view->borrower->loans--;
+    }
     if (own_excludes_(view)) {
         link = &engine->managed;
         while (*link != view) {

@@ -12,6 +12,7 @@ typedef struct own_request {
     uint32_t site;
     uint16_t operation;
     own_export *loan;        /* of its only access, to what others queue on the stream; or NULL */
+    uint8_t returns;         /* ends a loan: what it stands for is queued already */
     own_snapshot issued;     /* for a token; the caller drops it */
     own_operation forgotten; /* of the stream's recent ones, the one that this took the place of */
     own_conflict conflict;
@@ -63,6 +64,9 @@ static inline int own_check_(const own_engine *engine, own_request *request,
     int answer = OWN_OK;
     if (request->stream->state != OWN_OPEN) {
         return OWN_STREAM_CLOSED;
+    }
+    if (request->returns) {
+        return OWN_OK;
     }
     for (uint32_t i = 0; i < request->count; i++) {
         const own_access *access = &request->accesses[i];

@@ -62,6 +62,7 @@ typedef struct own_stream {
     uint8_t orphaned; /* nobody refers to it: free it when it retires */
     uint8_t dropped;  /* open for the driver only, until its last event can be recorded */
     uint8_t kind;     /* while it is open */
+    uint32_t loans;   /* of memory, to whatever others queue on it */
     struct own_stream *next;
     own_operation recent[OWN_RECENT];
 } own_stream;
@@ -123,25 +124,6 @@ static inline void own_domain_open(own_engine *engine, own_domain *domain, int h
     own_unlock(engine);
 }
 
-/* The context has ended, and nobody refers to its streams: the domain can be freed. Gives 0, and it
- * must stay, where closed streams have work that is not known to be complete. */
-static inline int own_domain_close(own_engine *engine, own_domain *domain) {
-    own_lock(engine);
-    int finished = domain->streams == NULL;
-    if (finished) {
-        own_domain **link = &engine->domains;
-        while (*link != domain) {
-            link = &(*link)->next;
-        }
-        *link = domain->next;
-    }
-    own_unlock(engine);
-    if (finished) {
-        pthread_mutex_destroy(&domain->blocking_issue);
-    }
-    return finished;
-}
-
 static inline void own_stream_free_(own_stream *stream) {
     pthread_mutex_destroy(&stream->own_issue);
     free(stream);
@@ -172,6 +154,26 @@ static inline void own_retire_finished_(own_engine *engine) {
             own_retire_(engine, stream);
         }
     }
+}
+
+/* The context has ended, and nobody refers to its streams: the domain can be freed. Gives 0, and it
+ * must stay, where closed streams have work that is not known to be complete. */
+static inline int own_domain_close(own_engine *engine, own_domain *domain) {
+    own_lock(engine);
+    own_retire_finished_(engine);
+    int finished = domain->streams == NULL;
+    if (finished) {
+        own_domain **link = &engine->domains;
+        while (*link != domain) {
+            link = &(*link)->next;
+        }
+        *link = domain->next;
+    }
+    own_unlock(engine);
+    if (finished) {
+        pthread_mutex_destroy(&domain->blocking_issue);
+    }
+    return finished;
 }
 
 static inline int own_free_slot_(own_engine *engine, uint32_t *index) {
@@ -222,7 +224,7 @@ static inline own_stream *own_stream_open(own_engine *engine, own_domain *domain
 }
 
 static inline uint8_t own_kind_of_(const own_stream *stream) {
-    return stream && stream->state == OWN_OPEN ? stream->kind : OWN_ENDED;
+    return stream && stream->state == OWN_OPEN && !stream->dropped ? stream->kind : OWN_ENDED;
 }
 
 static inline int own_known_(const own_engine *engine, uint32_t slot, uint64_t seq) {
@@ -256,12 +258,13 @@ static inline int own_stream_known(own_engine *engine, const own_stream *stream)
     return known;
 }
 
-/* How many closed streams of the domain may have unfinished work. */
+/* How many streams of the domain that nobody can name any more may have unfinished work. */
 static inline uint32_t own_unfinished(own_engine *engine, const own_domain *domain) {
     uint32_t found = 0;
     own_lock(engine);
     for (const own_stream *stream = domain->streams; stream; stream = stream->next) {
-        found += stream->state == OWN_CLOSED && !own_known_(engine, stream->slot, stream->seq);
+        found += (stream->state == OWN_CLOSED || stream->dropped) &&
+                 !own_known_(engine, stream->slot, stream->seq);
     }
     own_unlock(engine);
     return found;

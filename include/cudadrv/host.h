@@ -26,6 +26,24 @@ static inline int own_excluded_(const own_engine *engine, const own_clock *waite
     return 0;
 }
 
+/* There, a stream that memory is lent to may have work at any time: whether there is one. */
+static inline int own_lent_where_excluded_(const own_engine *engine, own_conflict *conflict) {
+    for (const own_domain *domain = engine->domains; domain; domain = domain->next) {
+        const own_stream *stream = domain->host_excluded ? domain->streams : NULL;
+        for (; stream; stream = stream->next) {
+            if (stream->loans) {
+                *conflict = (own_conflict){.site = stream->recent[stream->seq % OWN_RECENT].site,
+                                           .number = stream->number,
+                                           .kind = own_kind_of_(stream),
+                                           .loan = 1,
+                                           .excluded = 1};
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
 /* Whether the host may use the bytes, once it has waited for what the clock `waited` knows. */
 static inline int own_check_host_(const own_engine *engine, const own_clock *waited,
                                   const own_access *access, own_conflict *conflict) {
@@ -37,6 +55,9 @@ static inline int own_check_host_(const own_engine *engine, const own_clock *wai
         return OWN_OK;
     }
     int answer = own_check_exports_(NULL, access, conflict);
+    if (answer == OWN_OK && access->memory->managed && own_lent_where_excluded_(engine, conflict)) {
+        answer = OWN_EXPORTED;
+    }
     if (answer == OWN_OK) {
         answer = own_check_epochs_(engine, NULL, waited, access, conflict);
     }
@@ -125,6 +146,9 @@ static inline int own_obstacle(own_engine *engine, const own_domain *domain,
             own_blame_export_(conflict, view);
             answer = OWN_EXPORTED;
         }
+    }
+    if (answer == OWN_OK && memory->managed && own_lent_where_excluded_(engine, conflict)) {
+        answer = OWN_EXPORTED;
     }
     if (answer == OWN_OK && memory->managed && own_excluded_(engine, NULL, conflict)) {
         answer = OWN_BORROWED;

@@ -34,14 +34,20 @@ static uint32_t site_probes[SITE_PROBES]; /* index into site_places, plus one */
 static uint32_t site_count;
 static uint32_t site_generation = 1; /* upper half of a site's number: 0 stands for "no site" */
 
+/* The table is whole again before a code object dies: that can run Python, which comes here. */
 static void site_start_anew(void) {
     uint32_t count = site_count;
+    PyCodeObject **old = malloc(count * sizeof *old); /* else they live for ever */
+    for (uint32_t i = 0; old && i < count; i++) {
+        old[i] = site_places[i].code;
+    }
     site_count = 0;
     site_generation = site_generation == UINT16_MAX ? 1 : site_generation + 1;
     memset(site_probes, 0, sizeof site_probes);
-    for (uint32_t i = 0; i < count; i++) {
-        Py_CLEAR(site_places[i].code);
+    for (uint32_t i = 0; old && i < count; i++) {
+        Py_DECREF(old[i]);
     }
+    free(old);
 }
 
 static void site_set_library(int index, const char *folder) {

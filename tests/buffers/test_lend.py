@@ -1,6 +1,8 @@
 """Lending a buffer to another library: here the driver itself, called through ctypes."""
 
+import contextlib
 import ctypes
+import threading
 
 import numpy as np
 import pytest
@@ -101,31 +103,103 @@ def test_it_is_checked_like_any_operation(make, stream, other):
         pytest.fail("entered")
 
 
-def test_a_stream_that_ends_inside(make, fill_behind_our_back, gate):
+def test_the_stream_cannot_be_closed_inside(make):
     buffer, lender = make("device", 8), cu.Stream()
-    gate.hold(lender)
+    with buffer.lend(lender), pytest.raises(cu.OwnershipError, match="buffers are lent to it"):
+        lender.close()
+    lender.close()
+
+
+def test_the_way_back_is_always_open(make, stream, other):
+    """What the end of the block stands for is queued already, whatever the policy says."""
+    buffer = make("locked", 8)
+    buffer.fill_async(1, other)
+    with contextlib.ExitStack() as stack:
+        with cu.ordering("unchecked"):
+            stack.enter_context(buffer.lend(stream))
+    assert {borrow.operation for borrow in buffer.borrows} == {"fill_async", "lend"}
+    other.synchronize()
+
+
+@pytest.fixture
+def stuck(driver):
+    """A stream on which nothing can be recorded from some point on: others capture with it."""
+    library, stream, graph = ctypes.CDLL(cu.driver_info().path), cu.Stream(), ctypes.c_void_p()
+    handle = ctypes.c_void_p(stream.handle)
+
+    def begin():
+        with cu.Device(0):
+            assert library.cuStreamBeginCapture_v2(handle, 2) == 0
+
+    yield stream, begin
+    with cu.Device(0):
+        assert library.cuStreamEndCapture(handle, ctypes.byref(graph)) == 0
+        assert library.cuGraphDestroy(graph) == 0
+
+
+@pytest.mark.cuda_allow("leaks")
+def test_what_could_not_be_recorded_stays_lent(make, stuck, fill_behind_our_back):
+    buffer, (lender, begin) = make("locked", 8), stuck
     loan = buffer.lend(lender)
     fill_behind_our_back(loan.__enter__(), 1, 8, lender)
-    lender.close()
-    with pytest.raises(ValueError, match="is closed"):
+    begin()
+    with pytest.raises(cu.OwnershipError, match="capturing") as caught:
         loan.__exit__(None, None, None)
-    assert buffer.borrowed
-    with pytest.raises(cu.BufferBorrowedError):
-        buffer.close()
-    gate.open()
+    assert "stays lent for ever" in caught.value.__notes__[0]
+    del loan
+    for use in (lambda: buffer[0], buffer.close):
+        with pytest.raises(cu.BufferExportedError):
+            use()
 
 
-def test_an_exception_is_not_replaced(make):
-    buffer, lender = make("device", 8), cu.Stream()
+@pytest.mark.cuda_allow("leaks")
+def test_an_exception_is_not_replaced(make, stuck):
+    buffer, (lender, begin) = make("device", 8), stuck
 
     def block():
         with buffer.lend(lender):
-            lender.close()
+            begin()
             raise KeyError("mine")
 
     with pytest.raises(KeyError) as caught:
         block()
-    assert "cudadrv: what was queued in the block is not known" in caught.value.__notes__[0]
+    assert "stays lent for ever" in caught.value.__notes__[0]
+
+
+def test_a_refused_loan_can_be_tried_again(make, stream, other):
+    buffer = make("device", 8)
+    buffer.fill_async(1, other)
+    loan = buffer.lend(stream)
+    with pytest.raises(cu.BufferBorrowedError):
+        loan.__enter__()
+    stream.wait(other)
+    with loan:
+        pass
+
+
+@pytest.mark.parametrize("way", ["__enter__", "__exit__"])
+def test_only_one_thread_begins_and_ends_it(make, stream, way):
+    buffer = make("device", 8)
+    for _ in range(50):
+        loan, done = buffer.lend(stream), []
+        if way == "__exit__":
+            loan.__enter__()
+        start = threading.Barrier(4)
+
+        def run(loan=loan, done=done, start=start):
+            start.wait()
+            with contextlib.suppress(RuntimeError):
+                getattr(loan, way)(*[None] * (3 if way == "__exit__" else 0))
+                done.append(way)
+
+        threads = [threading.Thread(target=run) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert done == [way]
+        if way == "__enter__":
+            loan.__exit__(None, None, None)
 
 
 def test_blocks_are_left_once(make, stream):

@@ -165,3 +165,24 @@ managed[0] = 3
 assert managed[0] == 3
 """,
     )
+
+
+def test_a_loan_excludes_the_host_from_managed_memory(machine):
+    """What the library queues in the block is not seen, and could be running at any time."""
+    machine(
+        "concurrent_managed=0",
+        """
+managed, device, stream = cu.UnifiedBuffer.zeros(8), cu.DeviceBuffer(8), cu.Stream()
+with device.lend(stream):
+    stream.synchronize()
+    words = "memory is lent to Stream 1, at <string>:"
+    refused(cu.BufferExportedError, words, lambda: managed[0])
+    with cu.ordering("unchecked"):
+        refused(cu.BufferExportedError, words, lambda: managed[0])
+    assert words in managed.explain()
+stream.synchronize()
+assert managed[0] == 0
+with managed.read():
+    refused(cu.BufferExportedError, "a host view of a UnifiedBuffer", device.lend(stream).__enter__)
+""",
+    )

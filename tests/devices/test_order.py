@@ -188,3 +188,20 @@ zero.synchronize()
 """,
         tail="assert not testing.races(), testing.races()",
     )
+
+
+def test_a_handle_of_a_lost_device_loses_no_other(machine):
+    machine(
+        "devices=2",
+        """
+buffer, handle = cu.DeviceBuffer(64, device=one), far.handle
+buffer.fill(0)
+testing.configure("fault=operation:1:700")
+buffer.fill_async(1, far)
+refused(cu.ContextLostError, "700", one.synchronize)
+refused(cu.CudaError, "700", lambda: cu.Stream.from_handle(handle))
+cu.DeviceBuffer(4, device=zero).fill(1, stream=near)
+near.synchronize()
+""",
+        tail="",
+    )

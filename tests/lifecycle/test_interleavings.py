@@ -267,8 +267,14 @@ def test_created_contexts_leave_nothing_in_the_engine(driver):
         with context:
             cu.Stream().record().synchronize()
             cu.Stream.legacy()
-        del context
+            buffer, stream = cu.DeviceBuffer(8), cu.Stream()
+            buffer.fill_async(1, stream)
+            stream.close()
+            context.synchronize()
+            buffer.close()
+        del context, buffer, stream
     gc.collect()
+    assert books()["contexts"] == before["contexts"]
     cu.Stream().close()
     assert books() == before
 

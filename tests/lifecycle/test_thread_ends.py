@@ -123,3 +123,18 @@ def test_threads_that_leave_work_for_ever(driver):
     assert 200 < most < 400
     cu.Device(0).synchronize()
     assert [part[0] for part in parts] == [1] * 600
+
+
+@pytest.mark.cuda_software
+def test_no_allocation_waits_for_what_an_ended_thread_left(driver):
+    """Freeing in the driver would: so memory that has died is kept as long as that may run."""
+    from cudadrv import testing
+
+    alive, dead = cu.LockedBuffer.zeros(16), cu.DeviceBuffer(64)
+    Worker([alive]).end()
+    freed = testing.calls("cuMemFree_v2")
+    del dead
+    cu.DeviceBuffer(8).fill(1)
+    assert testing.calls("cuMemFree_v2") == freed
+    cu.Device(0).synchronize()
+    assert testing.calls("cuMemFree_v2") > freed

@@ -305,14 +305,22 @@ class Oracle:
         if start == stop:
             return YES
         access = Access(None, start, stop, mode, 0)
-        answer = self._judge_views(memory, access, None) or self._judge_order(
-            past(self.host), memory, access, policy
+        answer = (
+            self._judge_views(memory, access, None)
+            or self._judge_loans(memory)
+            or self._judge_order(past(self.host), memory, access, policy)
         )
         if answer == YES and memory.managed and policy != "unchecked":
             sites = frozenset(stream.last_site for stream in self._unfinished_where_excluded())
             if sites:
                 return Answer(MUST_WAIT if policy == "wait" else BORROWED, sites)
         return answer
+
+    def _judge_loans(self, memory):
+        """A stream that memory is lent to may have work, which may exclude the host."""
+        lent = [v.user for m in self.memories for v in m.views if v.user and memory.managed]
+        sites = frozenset(stream.last_site for stream in lent if stream.domain.host_excluded)
+        return Answer(EXPORTED, sites) if sites else None
 
     def judge_export_and_wait(self, memory, start, stop, mode, policy):
         """As `judge_export`; the host has then waited for what it must."""

@@ -91,6 +91,11 @@ class Pair:
         self.oracle.issue(stream.model, modelled([access]), site)
         return "ok", Both(what, self.oracle.export(*modelled([access])[0], site, stream.model))
 
+    def lends_to(self, stream):
+        """Whether anything is lent to it: the library closes no such stream."""
+        views = [view for memory in self.memories for view in memory.model.views]
+        return any(view.user is stream.model for view in views)
+
     def fail(self, stream, accesses, policy="strict"):
         """An operation that the driver refuses, if the engine does not.
 

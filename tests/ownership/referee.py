@@ -89,7 +89,7 @@ class Program:
     def close_stream(self):
         """A legacy stream lives as long as its context."""
         stream = self.pick(self.streams)
-        if stream.model.kind == "legacy" or not stream.model.open:
+        if stream.model.kind == "legacy" or not stream.model.open or self.pair.lends_to(stream):
             return
         self.note("close stream", self.streams.index(stream))
         self.pair.close_stream(stream)

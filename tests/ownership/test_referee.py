@@ -60,6 +60,8 @@ class Referee(RuleBasedStateMachine):
 
     @rule(stream=consumes(streams))
     def close_stream(self, stream):
+        if self.pair.lends_to(stream):
+            return
         if stream.model.kind != "legacy":
             self.open_streams.remove(stream)
         self.pair.close_stream(stream)

@@ -1,6 +1,7 @@
 """``stream.bind(thing)``: methods that run on one stream."""
 
-import numpy as np
+import copy
+
 import pytest
 
 import cudadrv as cu
@@ -64,7 +65,13 @@ def test_anything_can_be_bound(stream):
     assert bound.any_options(a=1) == {"a": 1, "stream": stream}
     assert bound.without(7) == 7
     assert bound.static() is stream
-    assert stream.bind(np.random).default_rng(1).random() < 1
+    settings = {}
+    stream.bind(settings).update(a=1)  # of no known signature
+    assert settings == {"a": 1}
+
+
+def test_a_copy_is_bound_as_well(stream):
+    assert copy.copy(stream.bind(Library())).explicit() is stream
 
 
 def test_misuse(stream):

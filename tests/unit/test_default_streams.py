@@ -3,10 +3,12 @@
 import ctypes
 import gc
 import threading
+import weakref
 
 import pytest
 
 import cudadrv as cu
+from cudadrv._ownership import books
 
 
 def in_a_thread(function):
@@ -162,6 +164,42 @@ def test_a_foreign_stream(library, flags):
     stream.close()
     assert stream.closed
     library.destroy(handle)  # closing has not
+
+
+@pytest.mark.parametrize("closing", [False, True])
+def test_a_foreign_stream_is_the_same_under_a_later_object(library, closing):
+    """As where it is taken for each operation: what it did before is before."""
+    handle, buffer = library.stream(1), cu.LockedBuffer.zeros(16)
+    slots = []
+    for value in range(600):
+        stream = cu.Stream.from_handle(handle)
+        buffer.fill_async(value % 256, stream)
+        if closing:
+            stream.close()
+        del stream
+        slots.append(books()["streams"])
+    assert max(slots) < 300  # of closed streams with work that nobody waited for
+    cu.Stream.from_handle(handle).synchronize()
+    assert buffer[0] == 599 % 256
+    cu.Device(0).synchronize()
+    cu.reap()
+    library.destroy(handle)
+
+
+def test_one_owner_is_enough(library):
+    class Owner:
+        pass
+
+    handle, owners = library.stream(1), []
+    kept = cu.Stream.from_handle(handle, Owner())
+    for _ in range(10):
+        owner = Owner()
+        owners.append(weakref.ref(owner))
+        assert cu.Stream.from_handle(handle, owner) is kept
+        del owner
+    assert not any(owner() for owner in owners)
+    kept.close()
+    library.destroy(handle)
 
 
 def test_an_own_stream_by_its_handle(stream):

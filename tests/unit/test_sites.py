@@ -130,3 +130,22 @@ def test_a_thread_that_only_the_standard_library_runs(buffer, stream):
     thread.start()
     thread.join()
     assert "threading.py:" in buffer.borrows[0].site
+
+
+def test_the_table_of_lines_starts_anew_while_code_dies(script):
+    """Code that dies then may run Python, which notes lines of its own."""
+    script.quiet(
+        """
+import weakref
+import cudadrv as cu
+
+kept = []
+first = compile("cu.DeviceBuffer(0)", "first.py", "exec")
+exec(first)
+died = weakref.ref(first, lambda _: kept.extend(cu.DeviceBuffer(4) for _ in range(4)))
+del first
+while not kept:
+    exec(compile("cu.DeviceBuffer(0)", "another.py", "exec"))
+assert all("<string>:" in buffer.site for buffer in cu.live_buffers())
+"""
+    )
