@@ -105,7 +105,7 @@ cdef class Stream(Queue):
         handle : int
             0 and 1 are the legacy default stream, 2 is this thread's default stream.
         owner : object, optional
-            Kept alive with the result.
+            Kept alive with the result: the first that is given. The default streams need none.
 
         Raises ValueError if the stream is of a context that cudadrv does not know.
 
