@@ -149,6 +149,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
     void own_snapshot_drop(own_engine *engine, own_snapshot *snapshot)
     void own_record(own_engine *engine, const own_stream *stream, own_event *event)
     void own_record_as(own_engine *engine, const own_snapshot *as_of, own_event *event)
+    bint own_join(own_engine *engine, own_stream *stream, const own_snapshot *news)
     bint own_wait(own_engine *engine, own_stream *stream, const own_snapshot *news)
     void own_join_host(own_engine *engine, const own_snapshot *news)
     bint own_known(own_engine *engine, uint32_t slot, uint64_t seq)

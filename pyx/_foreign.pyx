@@ -18,8 +18,8 @@ from cudadrv._errors cimport check, refuse_capture
 from cudadrv._event cimport Event
 from cudadrv._ghost cimport bury_orphans, is_dying, make_room, this_thread
 from cudadrv._ownership cimport (
-    OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, OWN_OPEN, OWN_PER_THREAD, engine, own_known,
-    own_stream_close, own_unfinished, own_wait, pthread_mutex_lock, pthread_mutex_unlock,
+    OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, OWN_OPEN, OWN_PER_THREAD, engine, own_join, own_known,
+    own_stream_close, own_unfinished, pthread_mutex_lock, pthread_mutex_unlock,
 )
 from cudadrv._stream cimport Stream
 from cudadrv._wait cimport let_others_go_on
@@ -192,7 +192,7 @@ cdef int _follow_itself(Stream stream) except -1:
     cdef Event ghost
     for ghost in stream.context.ghosts:
         if ghost.identity == stream.identity and ghost.state.recorded \
-                and not own_wait(engine, stream.order, &ghost.state.snapshot):
+                and not own_join(engine, stream.order, &ghost.state.snapshot):
             raise MemoryError()
     return 0
 

@@ -59,6 +59,13 @@ void order_with_legacy(const Stream &stream, Operation &operation) {
     }
 }
 
+// Whether there is work that the next operation of the stream would be ordered after by that.
+bool ordered_with_legacy(const Stream &stream) {
+    Operation next;
+    order_with_legacy(stream, next);
+    return !next.waits.empty();
+}
+
 } // namespace
 
 CUresult submit(Stream &stream, OperationPtr operation, OperationPtr *queued) {
@@ -193,7 +200,8 @@ SOFT_STREAM_API(cuStreamWaitEvent, (CUstream handle, CUevent event_handle, unsig
     // A snapshot: what the event stands for now. Never recorded counts as complete.
     if (!event->recorded)
         return CUDA_SUCCESS;
-    if (event->recorded->done()) {
+    // A wait for what is complete is work all the same, by which default streams order others.
+    if (event->recorded->done() && !ordered_with_legacy(*stream)) {
         state().races.passed(*stream, event->recorded);
         return CUDA_SUCCESS;
     }

@@ -148,17 +148,20 @@ static inline void own_snapshot_copy(own_engine *engine, const own_snapshot *fro
     own_unlock(engine);
 }
 
-/* The driver lets the stream wait for what the snapshot stands for. It may leave out a wait for
- * what is complete by then, so the default streams' rules do not hold for waits: blocking streams
- * are after what their legacy stream has waited for, in any case, and not after all that it would
- * wait for if it had work. Gives 0, and changes nothing, without memory: then the driver may wait,
- * and nobody relies on it. */
-static inline int own_wait(own_engine *engine, own_stream *stream, const own_snapshot *news) {
+/* The stream's work is after what the snapshot stands for. Gives 0, and changes nothing, without
+ * memory: then nobody relies on it. */
+static inline int own_join(own_engine *engine, own_stream *stream, const own_snapshot *news) {
     own_lock(engine);
     int ok = own_join_(stream, news);
-    stream->uses += (uint64_t)ok;
     own_unlock(engine);
     return ok;
+}
+
+/* The driver lets the stream wait for what the snapshot stands for, and its issue lock is held.
+ * That is work, which the default streams' rules order, also where it is complete by then. Gives 0
+ * without memory: then less is known than could be. */
+static inline int own_wait(own_engine *engine, own_stream *stream, const own_snapshot *news) {
+    return own_use(engine, stream) && own_join(engine, stream, news);
 }
 
 /* The host has seen that what the snapshot stands for is complete. */

@@ -132,6 +132,22 @@ def test_legacy_stream_knows_blocking_streams_only(client, flags):
     assert blocks(client, gate, "cuStreamSynchronize", LEGACY) == (flags == 0)
 
 
+@pytest.mark.parametrize("call", ["cuEventRecord", "cuStreamWaitEvent"])
+def test_records_and_waits_are_legacy_work(client, call):
+    """Of whatever event, also one that is complete."""
+    busy, behind, done = client.stream(0), client.stream(0), client.event()
+    client.ok("cuEventRecord", done, client.stream())
+    client.ok("cuEventSynchronize", done)
+    target = client.device(SMALL)
+    gate = client.gate().hold(busy)
+    if call == "cuEventRecord":
+        client.ok(call, client.event(), LEGACY)
+    else:
+        client.ok(call, LEGACY, done, 0)
+    client.ok("cuMemsetD8Async", target, 1, SMALL, behind)
+    assert blocks(client, gate, "cuStreamSynchronize", behind)
+
+
 def test_destroyed_stream_finishes_its_work(client):
     stream, target = client.stream(), client.device(SMALL)
     gate = client.gate().hold(stream)

@@ -228,17 +228,10 @@ MUTATIONS = [
         "if (0) {",
     ),
     (
-        "a wait is work of default streams",
+        "a wait is no work of default streams",
         "order.h",
-        "    int ok = own_join_(stream, news);\n    stream->uses += (uint64_t)ok;",
-        "    own_clock *view;\n    int ok = own_view_(stream, &view);\n"
-        "    own_use_(stream, view);\n    ok = ok && own_join_(stream, news);",
-    ),
-    (
-        "what the legacy stream waited for is not passed on",
-        "order.h",
-        "    stream->uses += (uint64_t)ok;\n",
-        "",
+        "return own_use(engine, stream) && own_join(engine, stream, news);",
+        "return own_join(engine, stream, news);",
     ),
     (
         "a refused operation has waited",

@@ -167,8 +167,7 @@ class Oracle:
         return stream.last or Node()
 
     def wait(self, stream, snapshot):
-        """The driver may leave it out, so it is not what default streams are ordered by."""
-        stream.last = Node(self.host, stream.last, snapshot)
+        stream.last = Node(*self.before(stream), snapshot)
 
     def synchronize(self, snapshot):
         self.host = Node(self.host, snapshot)

@@ -42,10 +42,14 @@ def test_blocking_streams_are_ordered_by_legacy_work_between(legacy, blocking, m
     assert write(blocking[1], memory) == "ok"
 
 
-def test_they_are_ordered_by_legacy_records_too(legacy, blocking, memory):
-    write(blocking[0], memory)
-    record(legacy)
-    assert write(blocking[1], memory) == "ok"
+def test_they_are_ordered_by_legacy_work_of_any_kind(legacy, blocking, domain):
+    """A record and a wait are work too, and on either side."""
+    event = record(StreamState(domain))
+    for use in (lambda: record(legacy), lambda: legacy.wait(event)):
+        memory = MemoryState(domain.engine, 8)
+        write(blocking[0], memory)
+        use()
+        assert write(blocking[1], memory) == "ok"
 
 
 def test_what_they_are_ordered_after_is_superseded(legacy, blocking, memory):
@@ -56,14 +60,6 @@ def test_what_they_are_ordered_after_is_superseded(legacy, blocking, memory):
     write(legacy, memory)
     assert [slot for slot, *_ in memory.borrows()] == [legacy.slot]
     assert memory.ranges == 1
-
-
-def test_they_are_not_ordered_by_legacy_waits(legacy, blocking, memory, domain):
-    """The driver may leave out a wait for what is complete: then the legacy stream had no work."""
-    event = record(StreamState(domain))
-    write(blocking[0], memory)
-    legacy.wait(event)
-    assert write(blocking[1], memory) == "borrowed"
 
 
 def test_a_recorded_legacy_event_covers_the_blocking_streams(legacy, blocking, memory):
