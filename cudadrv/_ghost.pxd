@@ -2,7 +2,6 @@
 
 from cudadrv._context cimport Context
 from cudadrv._driver cimport CUstream
-from cudadrv._event cimport Event
 from cudadrv._ownership cimport own_stream
 
 cdef void drop_stream(

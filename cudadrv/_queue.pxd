@@ -1,7 +1,7 @@
 """Queue: a stream as the driver and the engine know it."""
 
 from cudadrv._context cimport Context
-from cudadrv._driver cimport CUresult, CUstream
+from cudadrv._driver cimport CUstream
 from cudadrv._event cimport Event
 from cudadrv._ownership cimport own_snapshot, own_stream
 

@@ -6,10 +6,6 @@ from cudadrv._operation cimport Operation
 from cudadrv._ownership cimport own_conflict
 from cudadrv._stream cimport Stream
 
-# How to get work, or a host view, out of the way.
-cdef str END_LOAN
-cdef str END_VIEW
-
 cdef int refuse_operation(
     Operation *operation, int reason, Stream stream, tuple targets) except -1
 cdef int refuse_host(
@@ -17,5 +13,5 @@ cdef int refuse_host(
 cdef int refuse_close(int answer, own_conflict *conflict, str verb, str target) except -1
 cdef int refuse_closed(str target, uint32_t site=*) except -1
 cdef str excluding_work(own_conflict *conflict)
-cdef str excluding_view(own_conflict *conflict)
-cdef str loan_line(own_conflict *conflict)
+cdef str view_line(own_conflict *conflict)
+cdef str view_end(own_conflict *conflict)

@@ -1,6 +1,6 @@
 """Region: some items of an allocation, and how they are borrowed."""
 
-from libc.stdint cimport uint32_t, uint8_t
+from libc.stdint cimport uint32_t
 
 from cudadrv._context cimport Context
 from cudadrv._driver cimport CUdeviceptr

@@ -19,8 +19,7 @@ from cudadrv._errors cimport (
 from cudadrv._operation_names cimport operation_name, stream_name
 from cudadrv._ownership cimport (
     engine, own_domain_close, own_domain_lose, own_domain_open, own_domain_snapshot, own_join_host,
-    own_snapshot,
-    own_snapshot_drop, own_suspect, own_suspects,
+    own_snapshot, own_snapshot_drop, own_suspect, own_suspects,
 )
 from cudadrv._policy cimport policy_name
 from cudadrv._site cimport place

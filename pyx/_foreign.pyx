@@ -18,8 +18,8 @@ from cudadrv._errors cimport check, refuse_capture
 from cudadrv._event cimport Event
 from cudadrv._ghost cimport bury_orphans, is_dying, make_room, this_thread
 from cudadrv._ownership cimport (
-    OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, OWN_OPEN, OWN_PER_THREAD, engine, own_join, own_known,
-    own_stream_close, own_unfinished, pthread_mutex_lock, pthread_mutex_unlock,
+    OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, OWN_OPEN, OWN_PER_THREAD, engine, own_join,
+    own_known, own_stream_close, own_unfinished, pthread_mutex_lock, pthread_mutex_unlock,
 )
 from cudadrv._stream cimport Stream
 from cudadrv._wait cimport let_others_go_on

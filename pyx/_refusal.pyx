@@ -10,11 +10,11 @@ from cudadrv._operation cimport REFUSED, Operation
 from cudadrv._operation_names cimport RELEASE, host_wait, operation_name, stream_name
 from cudadrv._ownership cimport (
     OWN_ENDED, OWN_EXPORTED, OWN_INTERNAL, OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MUST_WAIT,
-    OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_PER_THREAD,
-    OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE, own_conflict,
+    OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_PER_THREAD, OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE,
+    own_conflict,
 )
-from cudadrv._site cimport place
 from cudadrv._queue cimport STREAM_IS_CLOSED
+from cudadrv._site cimport place
 from cudadrv._stream cimport Stream
 
 from cudadrv._errors import BufferBorrowedError, BufferClosedError, BufferExportedError
@@ -28,8 +28,8 @@ cdef str CANNOT_WAIT = "ordering('wait') cannot wait for it: that is the default
                        " context.synchronize() can."
 cdef str WHERE = "(concurrent_managed_access is 0)"
 cdef str END_LOAN = "Use it after that `with buffer.lend(...)` block, or on that stream"
-cdef str END_VIEW = "leave its `with` block, delete the array that refers to it, or call" \
-                    " release() on the memoryview"
+cdef str END_VIEW = "Release it: leave its `with` block, delete the array that refers to it, or" \
+                    " call release() on the memoryview"
 
 
 cdef int refuse_operation(
@@ -83,12 +83,6 @@ cdef str excluding_work(own_conflict *conflict):
     """The work on other memory that is in the way of all managed memory."""
     return f"  {_work(conflict)} may be unfinished, and work of that device\n" \
            f"  excludes the host from all managed memory {WHERE}."
-
-
-cdef str excluding_view(own_conflict *conflict):
-    """The host view of other memory that is in the way of all work of a device."""
-    return f"  a host view of a UnifiedBuffer is alive, made at {place(conflict.site)},\n" \
-           f"  and excludes all work of this device {WHERE}."
 
 
 cdef int refuse_close(int answer, own_conflict *conflict, str verb, str target) except -1:
@@ -154,19 +148,23 @@ cdef str _work(own_conflict *conflict):
            f" queued at {place(conflict.epoch.site)}"
 
 
-cdef str loan_line(own_conflict *conflict):
-    if conflict.excluded:
-        return f"  memory is lent to {stream_name(conflict.number, conflict.kind)}, at" \
-               f" {place(conflict.site)}, and what is queued there\n" \
-               f"  excludes the host from all managed memory {WHERE}."
-    return f"  it is lent to {stream_name(conflict.number, conflict.kind)}, at" \
-           f" {place(conflict.site)}."
+cdef str view_line(own_conflict *conflict):
+    """The host view or the loan in the way."""
+    where = place(conflict.site)
+    if conflict.loan:
+        stream = stream_name(conflict.number, conflict.kind)
+        return f"  memory is lent to {stream}, at {where}, and what is queued there\n" \
+               f"  excludes the host from all managed memory {WHERE}." \
+            if conflict.excluded else f"  it is lent to {stream}, at {where}."
+    return f"  a host view of a UnifiedBuffer is alive, made at {where},\n" \
+           f"  and excludes all work of this device {WHERE}." \
+        if conflict.excluded else f"  a host view of it is alive, made at {where}."
+
+
+cdef str view_end(own_conflict *conflict):
+    """The way out of that."""
+    return END_LOAN if conflict.loan else END_VIEW
 
 
 cdef str _view(own_conflict *conflict):
-    """The host view or the loan in the way."""
-    if conflict.loan:
-        return f"{loan_line(conflict)}\n  {END_LOAN}."
-    view = excluding_view(conflict) if conflict.excluded \
-        else f"  a host view of it is alive, made at {place(conflict.site)}."
-    return f"{view}\n  Release it: {END_VIEW}."
+    return f"{view_line(conflict)}\n  {view_end(conflict)}."

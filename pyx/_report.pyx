@@ -10,9 +10,7 @@ from cudadrv._ownership cimport (
     OWN_BORROWED, OWN_OK, OWN_READ, OWN_WRITE, engine, own_borrow, own_borrows, own_conflict,
     own_obstacle,
 )
-from cudadrv._refusal cimport (
-    END_LOAN, END_VIEW, excluding_view, excluding_work, loan_line,
-)
+from cudadrv._refusal cimport excluding_work, view_end, view_line
 from cudadrv._region cimport Region
 from cudadrv._site cimport place
 
@@ -105,12 +103,8 @@ cdef str _obstacle(Region region, list ways):
     if answer == OWN_BORROWED:
         ways.append(_wait(conflict.kind))
         return excluding_work(&conflict)
-    if conflict.loan:
-        ways.append(f"{END_LOAN}.")
-        return loan_line(&conflict)
-    ways.append(f"Release it: {END_VIEW}.")
-    return excluding_view(&conflict) if conflict.excluded \
-        else f"  a host view of it is alive, made at {place(conflict.site)}."
+    ways.append(f"{view_end(&conflict)}.")
+    return view_line(&conflict)
 
 
 cdef str explain_region(Region region):
