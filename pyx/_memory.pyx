@@ -309,10 +309,12 @@ def live_buffers():
         ``kind`` of memory, ``label`` (class and name), ``nbytes``, ``device`` ordinal, and
         ``site``: the line that made it. Parts of a buffer are not listed.
     """
-    cdef Memory memory
-    return [LiveBuffer(KINDS[memory.kind], memory.label, memory.nbytes,
-                       memory.context.device.ordinal, place(memory.site))
-            for memory in _live_memory()]
+    return [_live_buffer(memory) for memory in _live_memory()]
+
+
+cdef object _live_buffer(Memory memory):
+    return LiveBuffer(KINDS[memory.kind], memory.label, memory.nbytes,
+                      memory.context.device.ordinal, place(memory.site))
 
 
 cdef list _live_memory():

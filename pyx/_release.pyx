@@ -282,13 +282,17 @@ cdef Stream _free_stream(Context context):
 
 
 cdef Stream _own_stream(Context context, str name):
-    cdef Stream stream
     if name not in context.defaults:
-        with context:
-            stream = Stream()
-        stream.order.kind = OWN_INTERNAL
-        context.defaults.setdefault(name, stream)
+        context.defaults.setdefault(name, _nameless_stream(context))
     return context.defaults[name]
+
+
+cdef Stream _nameless_stream(Context context):
+    cdef Stream stream
+    with context:
+        stream = Stream()
+        stream.order.kind = OWN_INTERNAL
+        return stream
 
 
 cdef void _forget(own_memory *state) noexcept:
