@@ -53,8 +53,8 @@ MUTATIONS = [
     (
         "neighbours are never joined",
         "borrow.h",
-        "if (memory->count > 1) {",
-        "if (0) {",
+        "                     &epoch);\n    }\n    if (memory->count > 1) {",
+        "                     &epoch);\n    }\n    if (0) {",
     ),
     # ---- checks ----
     (
@@ -104,8 +104,8 @@ MUTATIONS = [
     (
         "work in flight does not exclude the host",
         "host.h",
-        "domain->host_excluded ? domain->streams : NULL",
-        "NULL",
+        "if (!own_known_(engine, stream->slot, stream->seq) &&\n                own_clock_at(",
+        "if (0 &&\n                own_clock_at(",
     ),
     (
         "a view without bytes excludes all work",

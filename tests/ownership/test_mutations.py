@@ -1,0 +1,21 @@
+"""The lists of mutations fit the sources: else breaking them would prove nothing."""
+
+from pathlib import Path
+
+import library_mutations
+import mutations
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EVERY = [*mutations.MUTATIONS, *library_mutations.MUTATIONS]
+
+
+@pytest.mark.parametrize(("name", "file", "old", "new"), EVERY, ids=[each[0] for each in EVERY])
+def test_each_changes_one_place(name, file, old, new):
+    folder = "pyx" if file.endswith(".pyx") else "include/cudadrv"
+    assert (ROOT / folder / file).read_text(encoding="utf-8").count(old) == 1
+    assert new != old
+
+
+def test_names_are_names():
+    assert len({each[0] for each in EVERY}) == len(EVERY) > 80
