@@ -4,6 +4,7 @@
 # headers, a C and a C++ compiler, and make. No CUDA toolkit, no GPU. PYTHON chooses the Python,
 # ARGS is passed on:
 #     make test ARGS="--cuda-driver=cuda -k copy"
+#     make test ARGS="-n 0"                       # one test at a time, for a debugger
 #
 # With no network, where the requirements (pyproject.toml) are installed in the system's Python:
 #     python3 setup.py build_ext --inplace && python3 -m pytest --cuda-driver=cuda
@@ -27,7 +28,7 @@ PIP := $(PY) -m pip --disable-pip-version-check
 .DELETE_ON_ERROR:
 
 test: build
-	$(PY) -m pytest --timeout=600 $(ARGS)
+	$(PY) -m pytest -n auto --timeout=600 $(ARGS)
 
 # Other people's packages on the software driver (tests/external). They are large, and no
 # requirements of ours, so they have a virtual environment of their own.
