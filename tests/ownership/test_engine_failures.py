@@ -180,3 +180,10 @@ def test_two_failures_at_once(streams, memory):
     )
     assert memory.borrows() == []
     assert record(streams[0]).known
+
+
+def test_a_loan_that_the_driver_refuses_is_none(streams, memory):
+    assert streams[0].lend(memory, 0, 8, "write", driver_fails=True)[0] == "driver_failed"
+    assert host(memory) == "ok"
+    assert write(streams[1], memory) == "ok"
+    assert memory.close() == "borrowed"
