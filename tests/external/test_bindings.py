@@ -188,6 +188,7 @@ def test_host_function(stream):
 def test_values_in_memory(memory, stream, other, source, target):
     """One stream waits for what the other writes."""
     check(driver.cuMemsetD32(memory, 0, 1))
+    check(driver.cuCtxSynchronize())  # the fill returns before it is done, and orders no stream
     check(driver.cuStreamWaitValue32(stream, memory, 5, 0))
     check(driver.cuMemcpyDtoHAsync(target.ctypes.data, memory, 4, stream))
     check(driver.cuStreamWriteValue32(other, memory, 5, 0))
