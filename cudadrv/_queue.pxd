@@ -22,6 +22,7 @@ cdef class Queue:
     cdef str called(self)
     cdef int usable(self) except -1
     cdef int enter(self, bint *pushed) noexcept nogil
+    cdef int probe(self) noexcept nogil
     cdef bint finish(self, bint wait) except -1
     cdef int refuse(self, int reason) except -1
     cdef Event record_event(self, Event event, own_snapshot *as_of=*)

@@ -6,9 +6,7 @@ import threading
 cimport cython
 from libc.stdint cimport uint64_t
 
-from cudadrv._context cimport (
-    Alive, Context, context_of, contexts, default_context, enter_context, leave_context,
-)
+from cudadrv._context cimport Alive, Context, context_of, contexts, default_context
 from cudadrv._driver cimport (
     CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_LEGACY, CU_STREAM_NON_BLOCKING, CU_STREAM_PER_THREAD,
     CUcontext, CUDA_SUCCESS, CUresult, CUstream, CUstreamCaptureStatus, bind_driver, cudadrv_table,
@@ -18,9 +16,10 @@ from cudadrv._errors cimport check, refuse_capture
 from cudadrv._event cimport Event
 from cudadrv._ghost cimport bury_orphans, is_dying, make_room, this_thread
 from cudadrv._ownership cimport (
-    OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, OWN_OPEN, OWN_PER_THREAD, engine, own_join,
-    own_known, own_stream_close, own_unfinished, pthread_mutex_lock, pthread_mutex_unlock,
+    OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, OWN_PER_THREAD, engine, own_join, own_known,
+    own_stream_close, own_unfinished,
 )
+from cudadrv._queue cimport STREAM_IS_CLOSED
 from cudadrv._stream cimport Stream
 from cudadrv._wait cimport let_others_go_on
 
@@ -242,21 +241,12 @@ cdef object find_user(unsigned int slot, uint64_t seq):
 cdef bint may_synchronize(Context context) except -1:
     """Whether no stream that is known is being captured: cuCtxSynchronize would end that."""
     cdef Stream stream
-    cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
-    cdef CUresult status
-    cdef bint pushed = False
+    cdef int reason
     for stream in context.streams.all():
         if not stream.exposed or stream.thread not in (0, this_thread()):
             continue
         with nogil:
-            pthread_mutex_lock(stream.order.issue)
-            status = CUDA_SUCCESS
-            if stream.order.state == OWN_OPEN:
-                status = enter_context(context.raw, &pushed)
-                if status == CUDA_SUCCESS:
-                    status = cuStreamIsCapturing(stream.raw, &capture)
-                    leave_context(pushed)
-            pthread_mutex_unlock(stream.order.issue)
-        if status != CUDA_SUCCESS or capture != CU_STREAM_CAPTURE_STATUS_NONE:
+            reason = stream.probe()
+        if reason not in (0, STREAM_IS_CLOSED):
             return False
     return True

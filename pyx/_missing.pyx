@@ -4,17 +4,13 @@ All that is in the way is found before anything is inserted: where one of the us
 for, the request is refused, and then nothing may have changed.
 """
 
-from cudadrv._context cimport leave_context
-from cudadrv._driver cimport bind_driver, cudadrv_table
 from cudadrv._event cimport Event
 from cudadrv._foreign cimport user_of
 from cudadrv._ownership cimport (
     OWN_MUST_WAIT, OWN_OK, engine, own_clock, own_clock_drop, own_conflict, own_foresee,
-    own_known, pthread_mutex_lock, pthread_mutex_unlock,
+    own_known,
 )
 from cudadrv._stream cimport Stream
-
-bind_driver(&cudadrv_table)  # for leave_context
 
 
 cdef list missing_waits(own_conflict *conflict, question still_in_the_way, void *request):
@@ -57,25 +53,16 @@ cdef list _events_of(list users):
 cdef bint _can_be_waited_for(user) except -1:
     """Whether an event can stand for the work of a stream now; that of a closed one has one."""
     cdef Stream stream
+    cdef int reason
     if user is None or isinstance(user, Event):
         return user is not None
     stream = user
     try:
-        _refuse_capture(stream)
+        stream.usable()
+        with nogil:
+            reason = stream.probe()
+        if reason:
+            stream.refuse(reason)
     except ValueError:  # the default stream of another thread; or closed meanwhile
         return False
     return True
-
-
-cdef int _refuse_capture(Stream stream) except -1:
-    """Refuse a stream on which no event can be recorded for us now."""
-    cdef bint pushed = False
-    cdef int reason
-    stream.usable()
-    with nogil:
-        pthread_mutex_lock(stream.order.issue)
-        reason = stream.enter(&pushed)
-        if reason == 0:
-            leave_context(pushed)
-        pthread_mutex_unlock(stream.order.issue)
-    return stream.refuse(reason) if reason else 0

@@ -76,6 +76,17 @@ cdef class Queue:
                 return STREAM_IS_CAPTURING if status == CUDA_SUCCESS else status
         return status
 
+    cdef int probe(self) noexcept nogil:
+        """0 if a driver call could begin on it now, or why not."""
+        cdef bint pushed = False
+        cdef int reason
+        pthread_mutex_lock(self.order.issue)
+        reason = self.enter(&pushed)
+        if reason == 0:
+            leave_context(pushed)
+        pthread_mutex_unlock(self.order.issue)
+        return reason
+
     cdef int refuse(self, int reason) except -1:
         """Raise for what `enter` or the driver answered."""
         if reason == STREAM_IS_CLOSED:

@@ -100,7 +100,7 @@ static inline void own_use_(own_stream *stream, own_clock *view) {
     }
 }
 
-/* The driver has recorded an event on the stream, and its issue lock is held.
+/* The driver has recorded an event on the stream, or made it wait, and its issue lock is held.
  * Gives 0 without memory: then less is known than could be. */
 static inline int own_use(own_engine *engine, own_stream *stream) {
     own_clock *view;
