@@ -13,7 +13,7 @@ from cudadrv._ownership cimport (
     OWN_READ, OWN_WRITE, engine, own_access, own_export, own_export_close, own_snapshot_drop,
 )
 from cudadrv._refusal cimport refuse_operation
-from cudadrv._region cimport Region
+from cudadrv._region cimport Region, pointer_of
 from cudadrv._stream cimport Stream
 
 bind_driver(&cudadrv_table)
@@ -65,7 +65,7 @@ cdef class Loan:
             self.state = FRESH
             raise
         self.state = LIVE
-        return self.region.pointer()
+        return pointer_of(self.region)
 
     def __exit__(self, kind, exception, traceback):
         if self.state != LIVE:

@@ -40,7 +40,7 @@ cdef class Region:
         The same number works on the device, and for `LockedBuffer` and `UnifiedBuffer` on the host.
         """
         self.usable()
-        return self.pointer()
+        return pointer_of(self)
 
     @property
     def context(self):
@@ -103,7 +103,7 @@ cdef class Region:
         if self.nbytes % wanted.itemsize:
             raise ValueError(f"{self.nbytes} bytes are no whole number of {wanted} items"
                              f" ({wanted.itemsize} bytes each)")
-        if self.pointer() % wanted.alignment:
+        if pointer_of(self) % wanted.alignment:
             raise ValueError(f"{self.describe()} starts at byte {self.start}, and {wanted} needs a"
                              f" multiple of {wanted.alignment}")
         return self.share(self.start, self.nbytes // wanted.itemsize, wanted)
@@ -168,9 +168,6 @@ cdef class Region:
         self.moved = True
         self.memory.regions -= 1
         return 0
-
-    cdef CUdeviceptr pointer(self) noexcept:
-        return self.memory.address + self.start if self.memory.address else 0
 
     cdef int borrow(self, own_access *access, int mode) except -1:
         """Fill in the access of an operation that uses all of it."""

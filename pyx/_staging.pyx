@@ -25,7 +25,7 @@ from cudadrv._ownership cimport (
     OWN_READ, OWN_WRITE, engine, own_access, own_known, own_snapshot_drop,
 )
 from cudadrv._refusal cimport refuse_operation
-from cudadrv._region cimport Region
+from cudadrv._region cimport Region, pointer_of
 from cudadrv._release cimport LOCKED, drain, release_later
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token, new_token
@@ -203,7 +203,7 @@ cdef int _queue(
     """Queue the copy of one chunk between a buffer and a stage."""
     cdef own_access access
     cdef Copy copy
-    cdef CUdeviceptr inside = region.pointer() + offset
+    cdef CUdeviceptr inside = pointer_of(region) + offset
     cdef CUdeviceptr outside = <CUdeviceptr><size_t>stage.data
     _prepare(operation, name, region, &access, &copy)
     copy.nbytes = nbytes
