@@ -7,7 +7,7 @@ from cudadrv._driver cimport (
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._ownership cimport OWN_READ, OWN_WRITE, own_access
 from cudadrv._refusal cimport refuse_operation
-from cudadrv._region cimport Region, check_region, pointer_of
+from cudadrv._region cimport Region, borrow, check_region, pointer_of
 from cudadrv._release cimport internal_stream
 from cudadrv._stream cimport Stream, stream_for
 from cudadrv._token cimport Token, new_token
@@ -40,8 +40,8 @@ cdef Token copy_between(int name, Region target, Region source, Stream stream):
     _check_pair(target, source)
     refuse_other_device(target, stream)
     refuse_other_device(source, stream)
-    target.borrow(&accesses[0], OWN_WRITE)
-    source.borrow(&accesses[1], OWN_READ)
+    borrow(target, &accesses[0], OWN_WRITE)
+    borrow(source, &accesses[1], OWN_READ)
     copy.target = pointer_of(target)
     copy.source = pointer_of(source)
     copy.nbytes = target.nbytes
@@ -95,6 +95,8 @@ cdef Stream asynchronous_stream(object stream, Region target, Region source, str
     """The stream of an asynchronous copy between buffers."""
     check_region(target)
     check_region(source)
+    if isinstance(stream, Stream):
+        return stream
     return required_stream(stream, _device_side(target, source), method)
 
 

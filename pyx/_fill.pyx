@@ -15,7 +15,7 @@ from cudadrv._driver cimport (
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._ownership cimport OWN_WRITE, own_access
 from cudadrv._refusal cimport refuse_operation
-from cudadrv._region cimport Region, check_region, pointer_of
+from cudadrv._region cimport Region, borrow, check_region, pointer_of
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token, new_token
 
@@ -178,7 +178,7 @@ cdef Token fill_region(int name, Region region, const unsigned char *item, Strea
     if region.nbytes == 0:
         return nothing_to_do(name, stream, None, region)
     refuse_other_device(region, stream)
-    region.borrow(&access, OWN_WRITE)
+    borrow(region, &access, OWN_WRITE)
     fill.target = pointer_of(region)
     fill.count = region.count
     fill.itemsize = region.itemsize

@@ -23,7 +23,7 @@ from cudadrv._ownership cimport (
     own_conflict, own_export, own_export_close, own_export_open,
 )
 from cudadrv._refusal cimport refuse_host
-from cudadrv._region cimport pointer_of
+from cudadrv._region cimport borrow, pointer_of
 from cudadrv._site cimport here
 
 
@@ -170,7 +170,7 @@ cdef class HostBuffer(Buffer):
         cdef own_access access
         cdef own_conflict conflict
         cdef HostRequest request = HostRequest(&access, &conflict)
-        self.borrow(&access, OWN_READ if verb == "read" else OWN_WRITE)
+        borrow(self, &access, OWN_READ if verb == "read" else OWN_WRITE)
         while True:
             answer = own_export_open(engine, &access, here(), view, &conflict)
             if answer == OWN_OK:
