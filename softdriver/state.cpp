@@ -39,6 +39,8 @@ void State::start_choosing() {
     streams.forget_freed();
     events.forget_freed();
     graphs.forget_freed();
+    modules.forget_freed();
+    functions.forget_freed();
 }
 
 State &state() {

@@ -5,6 +5,7 @@
 #include "event.h"
 #include "handles.h"
 #include "location.h"
+#include "modules.h"
 #include "races.h"
 #include "schedule.h"
 #include "settings.h"
@@ -31,6 +32,8 @@ struct State {
     HandleTable<Event> events{0x5c2000001000};
     HandleTable<Capture> graphs{0x5c3000001000};
     HandleTable<Pool> pools{0x5c4000001000};
+    HandleTable<Module> modules{0x5c5000001000};
+    HandleTable<KernelFunction> functions{0x5c6000001000};
     std::vector<CapturePtr> captures; // those that have not ended
     std::map<uintptr_t, Allocation> allocations;
     uint64_t live_allocations[5] = {}; // by MemoryKind
