@@ -1,17 +1,16 @@
 #include "jit.h"
 
 #include "device_attributes.h"
+#include "ptx/link.h"
+#include "ptx/parser.h"
 #include "state.h"
 
-#include <cstdio>
 #include <cstring>
 
 // From what a program hands over to code that can be run.
 
 namespace soft {
 namespace {
-
-constexpr unsigned char elf_magic[] = {0x7f, 'E', 'L', 'F'};
 
 template <class Value> Value value_of(void *const *place) {
     Value value;
@@ -37,6 +36,19 @@ CUresult status_of(const std::vector<ptx::Problem> &problems) {
         if (problem.target)
             return CUDA_ERROR_NO_BINARY_FOR_GPU;
     return CUDA_ERROR_INVALID_PTX;
+}
+
+ProgramPtr make_program(const Image &image, std::vector<ptx::Problem> &problems) {
+    if (image.texts.size() == 1)
+        return ptx::compile(image.texts.front(), problems);
+    std::vector<ptx::Tree> trees;
+    for (const std::string &text : image.texts)
+        if (std::optional<ptx::Tree> tree = ptx::parse(text, problems))
+            trees.push_back(std::move(*tree));
+    if (!problems.empty())
+        return nullptr;
+    std::optional<ptx::Tree> whole = ptx::link(std::move(trees), problems);
+    return whole ? ptx::decode(*whole, problems) : nullptr;
 }
 
 } // namespace
@@ -94,34 +106,10 @@ void JitOptions::finish() {
     store(wall_time_, 0.0f);
 }
 
-CUresult text_of_image(const void *image, std::string &text) {
-    if (!image)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!std::strncmp(static_cast<const char *>(image), reinterpret_cast<const char *>(elf_magic),
-                      sizeof elf_magic))
-        return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    text = static_cast<const char *>(image);
-    return CUDA_SUCCESS;
-}
-
-CUresult read_file(const char *path, std::string &content) {
-    if (!path)
-        return CUDA_ERROR_INVALID_VALUE;
-    std::FILE *file = std::fopen(path, "rb");
-    if (!file)
-        return CUDA_ERROR_FILE_NOT_FOUND;
-    char buffer[65536];
-    while (size_t got = std::fread(buffer, 1, sizeof buffer, file))
-        content.append(buffer, got);
-    bool failed = std::ferror(file);
-    std::fclose(file);
-    return failed ? CUDA_ERROR_FILE_NOT_FOUND : CUDA_SUCCESS;
-}
-
-CUresult compile(Call &call, const std::string &text, JitOptions &options, ProgramPtr &program) {
+CUresult compile(Call &call, const Image &image, JitOptions &options, ProgramPtr &program) {
     std::vector<ptx::Problem> problems;
     call.lock.unlock();
-    program = ptx::compile(text, problems);
+    program = make_program(image, problems);
     acquire(call.lock);
     CUresult status = program ? CUDA_SUCCESS : status_of(problems);
     if (program && program->capability > device_capability) {

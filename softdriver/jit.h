@@ -1,6 +1,7 @@
 #pragma once
 
 #include "call.h"
+#include "image.h"
 #include "modules.h"
 
 namespace soft {
@@ -31,10 +32,7 @@ class JitOptions {
     bool verbose_ = false;
 };
 
-// The text of a module in whatever form a program hands over.
-CUresult text_of_image(const void *image, std::string &text);
-CUresult read_file(const char *path, std::string &content);
-// Makes code of a text, without the state lock. Says why not in the options' log.
-CUresult compile(Call &call, const std::string &text, JitOptions &options, ProgramPtr &program);
+// Makes code of an image, without the state lock. Says why not in the options' log.
+CUresult compile(Call &call, const Image &image, JitOptions &options, ProgramPtr &program);
 
 } // namespace soft

@@ -1,7 +1,8 @@
 #include "launch.h"
 
-#include "device_attributes.h"
+#include "code_library.h"
 #include "kernel_run.h"
+#include "occupancy.h"
 #include "state.h"
 
 #include <cstring>
@@ -34,6 +35,28 @@ CUresult check_size(const KernelFunction &function, const LaunchRequest &request
     if (request.shared > dynamic_shared_limit(kernel, *function.settings))
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
+}
+
+// Clusters are of whole blocks and make up the grid; more than a few blocks need to be allowed.
+CUresult check_clusters(const KernelFunction &function, const LaunchRequest &request) {
+    uint64_t blocks = product(request.cluster);
+    if (!blocks)
+        return CUDA_SUCCESS;
+    for (int i = 0; i < 3; i++)
+        if (request.grid[i] % request.cluster[i])
+            return CUDA_ERROR_INVALID_VALUE;
+    uint64_t limit = function.settings->large_clusters ? largest_cluster : portable_cluster;
+    return blocks > limit ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
+}
+
+// All blocks of a cooperative launch are resident at a time, as they may wait for each other.
+CUresult check_cooperation(const KernelFunction &function, const LaunchRequest &request) {
+    if (!request.cooperative)
+        return CUDA_SUCCESS;
+    unsigned threads = static_cast<unsigned>(product(request.block));
+    uint64_t resident = resident_blocks(*function.kernel, threads, request.shared);
+    bool fits = product(request.grid) <= resident * multiprocessors(*function.owner);
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 }
 
 // The block of parameters out of `extra`: pairs of a key and a value, until the end.
@@ -97,9 +120,12 @@ ptx::Launch describe(const KernelFunction &function, const LaunchRequest &reques
 
 } // namespace
 
-CUresult resolve_function(Call &, CUfunction handle, KernelFunctionPtr &function) {
+CUresult resolve_function(Call &call, CUfunction handle, KernelFunctionPtr &function) {
     function = state().functions.find(reinterpret_cast<uintptr_t>(handle));
-    return function ? context_status(function->owner) : CUDA_ERROR_INVALID_HANDLE;
+    if (function)
+        return context_status(function->owner);
+    LibraryKernelPtr kernel = find_library_kernel(reinterpret_cast<CUkernel>(handle));
+    return kernel ? function_in(*kernel, call.context, function) : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult launch(Call &call, CUfunction handle, const LaunchRequest &request,
@@ -114,25 +140,16 @@ CUresult launch(Call &call, CUfunction handle, const LaunchRequest &request,
         return CUDA_ERROR_INVALID_HANDLE;
     if (CUresult status = check_size(*function, request))
         return status;
+    if (CUresult status = check_clusters(*function, request))
+        return status;
+    if (CUresult status = check_cooperation(*function, request))
+        return status;
     ptx::Launch described = describe(*function, request);
     if (CUresult status = take_parameters(*function->kernel, request, described.parameters))
         return status;
     auto operation = std::make_shared<Operation>();
     operation->pieces = std::make_shared<KernelRun>(function, std::move(described));
     return submit(*stream, std::move(operation));
-}
-
-SOFT_STREAM_API(cuLaunchKernel,
-                (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                 unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
-                 CUstream stream, void **parameters, void **extra),
-                (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream,
-                 parameters, extra)) {
-    LaunchRequest request{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}};
-    request.shared = shared;
-    request.parameters = parameters;
-    request.extra = extra;
-    return launch(call, function, request, stream);
 }
 
 } // namespace soft

@@ -125,11 +125,10 @@ KernelFunctionPtr function_of(const ModulePtr &module, int kernel, KernelSetting
     return function;
 }
 
-static CUresult load_text(Call &call, CUmodule *handle, const std::string &text,
-                          JitOptions &options) {
+static CUresult load_text(Call &call, CUmodule *handle, const Image &image, JitOptions &options) {
     ProgramPtr program;
     ContextPtr context = call.context;
-    if (CUresult status = compile(call, text, options, program))
+    if (CUresult status = compile(call, image, options, program))
         return status;
     ModulePtr module;
     if (CUresult status = load_module(context, program, module))
@@ -139,20 +138,20 @@ static CUresult load_text(Call &call, CUmodule *handle, const std::string &text,
 }
 
 SOFT_API(cuModuleLoadDataEx,
-         (CUmodule * module, const void *image, unsigned count, CUjit_option *options,
+         (CUmodule * module, const void *data, unsigned count, CUjit_option *options,
           void **values),
-         (module, image, count, options, values)) {
+         (module, data, count, options, values)) {
     if (CUresult status = refuse_unsafe(*call.thread))
         return status;
     JitOptions chosen;
-    std::string text;
+    Image image;
     if (!module)
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = chosen.read(count, options, values))
         return status;
-    if (CUresult status = text_of_image(image, text))
+    if (CUresult status = read_image(data, image))
         return status;
-    return load_text(call, module, text, chosen);
+    return load_text(call, module, image, chosen);
 }
 
 SOFT_API(cuModuleLoadData, (CUmodule * module, const void *image), (module, image)) {

@@ -41,6 +41,9 @@ void State::start_choosing() {
     graphs.forget_freed();
     modules.forget_freed();
     functions.forget_freed();
+    libraries.forget_freed();
+    kernels.forget_freed();
+    links.forget_freed();
 }
 
 State &state() {

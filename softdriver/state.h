@@ -2,10 +2,11 @@
 
 #include "allocation.h"
 #include "capture.h"
+#include "code_library.h"
 #include "event.h"
 #include "handles.h"
+#include "link.h"
 #include "location.h"
-#include "modules.h"
 #include "races.h"
 #include "schedule.h"
 #include "settings.h"
@@ -34,6 +35,9 @@ struct State {
     HandleTable<Pool> pools{0x5c4000001000};
     HandleTable<Module> modules{0x5c5000001000};
     HandleTable<KernelFunction> functions{0x5c6000001000};
+    HandleTable<CodeLibrary> libraries{0x5c7000001000};
+    HandleTable<LibraryKernel> kernels{0x5c8000001000};
+    HandleTable<Link> links{0x5c9000001000};
     std::vector<CapturePtr> captures; // those that have not ended
     std::map<uintptr_t, Allocation> allocations;
     uint64_t live_allocations[5] = {}; // by MemoryKind
