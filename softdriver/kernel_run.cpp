@@ -46,12 +46,28 @@ bool KernelRun::find(uintptr_t address, ptx::Segment &segment) {
     return true;
 }
 
+// What a stream is to free later is still there for what comes before.
+bool KernelRun::look_up_freed(uintptr_t address, Known &known) const {
+    Freed::EntryPtr freed = state().freed.find(address);
+    const Context &context = *function_->owner;
+    if (!freed || !freed->there)
+        return false;
+    if (freed->device != context.device && !(freed->pool && freed->pool->admits(*context.device)))
+        return false;
+    known.segment = {freed->begin, freed->bytes, freed->host, true};
+    known.shadow = freed->shadow;
+    return true;
+}
+
 bool KernelRun::look_up(uintptr_t address, Known &known) const {
     const Allocation *allocation = find_allocation(address);
-    if (!allocation || !reaches(*function_->owner, *allocation))
+    if (!allocation)
+        return look_up_freed(address, known);
+    if (!reaches(*function_->owner, *allocation))
         return false;
-    known.segment = {allocation->begin, allocation->bytes, allocation->host,
-                     !allocation->read_only};
+    bool read_only = allocation->read_only || (allocation->kind == MemoryKind::Registered &&
+                                               (allocation->flags & CU_MEMHOSTREGISTER_READ_ONLY));
+    known.segment = {allocation->begin, allocation->bytes, allocation->host, !read_only};
     return true;
 }
 
@@ -59,12 +75,13 @@ CUresult KernelRun::end(Operation &) {
     if (!failed_)
         return CUDA_SUCCESS;
     const ptx::Fault &fault = run_->fault();
-    std::string text = describe(fault);
+    std::string text = fault.text;
+    if (fault.address)
+        text += "; the address is " + describe_address(fault.address);
     if (state().settings.print_kernel_faults)
         std::fprintf(stderr, "%s\n", text.c_str());
+    state().kernel_fault = std::move(text);
     return fault.status;
 }
-
-std::string KernelRun::describe(const ptx::Fault &fault) const { return fault.text; }
 
 } // namespace soft

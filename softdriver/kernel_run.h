@@ -27,7 +27,7 @@ class KernelRun : public Piecewise, public std::enable_shared_from_this<KernelRu
 
     bool find(uintptr_t address, ptx::Segment &segment);
     bool look_up(uintptr_t address, Known &known) const;
-    std::string describe(const ptx::Fault &fault) const;
+    bool look_up_freed(uintptr_t address, Known &known) const;
 
     KernelFunctionPtr function_;
     ptx::Launch launch_;
