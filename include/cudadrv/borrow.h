@@ -159,7 +159,14 @@ static inline void own_commit_(const own_engine *engine, const own_request *requ
     for (own_range *range = first; range < end; range++) {
         own_replace_(engine, request->stream, request->stream->clock, range, &epoch);
     }
-    if (memory->count > 1) {
+}
+
+/* Joins the ranges that the operation has made equal. Not before all its accesses are committed:
+ * they may overlap, and each needs the cuts where it begins and ends. */
+static inline void own_join_ranges_(const own_access *access) {
+    own_memory *memory = access->memory;
+    if (memory->count > 1 && access->start < access->stop) {
+        own_range *end, *first = own_ranges_of(memory, access->start, access->stop, &end);
         own_ranges_join(memory, first, end);
     }
 }
@@ -211,6 +218,7 @@ static inline int own_begin(own_engine *engine, own_request *request) {
             own_export_link_(engine, request->accesses, request->site, stream, request->loan);
         }
         for (uint32_t i = 0; i < request->count; i++) {
+            own_join_ranges_(&request->accesses[i]);
             own_sweep_(engine, request->accesses[i].memory);
         }
         own_operation *recent = &stream->recent[++stream->seq % OWN_RECENT];
