@@ -122,7 +122,9 @@ inline T round_to(bool negative, int exponent, uint64_t significand, Rounding ro
     int biased = exponent - lead + 63 + F::bias;
     int drop = 63 - F::mantissa + (biased < 1 ? 1 - biased : 0);
     if (drop > 62) { // far below the smallest number: keep that there was something
-        significand = drop - 62 > 63 ? 1 : significand >> (drop - 62) | 1;
+        int more = drop - 62 < 63 ? drop - 62 : 63;
+        bool lost = (significand & ((uint64_t(1) << more) - 1)) != 0;
+        significand = significand >> more | lost;
         drop = 62;
     }
     uint64_t kept = significand >> drop, half = uint64_t(1) << (drop - 1);

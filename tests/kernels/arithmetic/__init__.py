@@ -1,0 +1,1 @@
+"""What every arithmetic instruction computes, bit for bit, against references in Python and NumPy."""
