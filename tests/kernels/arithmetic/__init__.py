@@ -1,1 +1,1 @@
-"""What every arithmetic instruction computes, bit for bit, against references in Python and NumPy."""
+"""What every arithmetic instruction computes, against references that share no code with it."""

@@ -84,6 +84,7 @@ def compared() -> list[Operation]:
 def combined() -> list[Operation]:
     """With a predicate, and of setp both results."""
     found = []
+    greater = compare_floats("gt", KINDS["f32"].format, False)
     for name, function in (("and", operator.and_), ("or", operator.or_), ("xor", operator.xor)):
         found.append(
             operation(
@@ -101,9 +102,7 @@ def combined() -> list[Operation]:
                 f"set.gt.{name}.u32.f32, with !p",
                 "u32",
                 "f32 f32 u32",
-                lambda a, b, c, f=function, g=compare_floats("gt", KINDS["f32"].format, False): (
-                    -f(int(g(a, b)), 1 - (c & 1))
-                ),
+                lambda a, b, c, f=function: -f(int(greater(a, b)), 1 - (c & 1)),
                 f"and.b32 %c, %c, 1; setp.ne.u32 %p, %c, 0; set.gt.{name}.u32.f32 %d, %a, %b, !%p;",
             )
         )
@@ -113,16 +112,15 @@ def combined() -> list[Operation]:
 def selected() -> list[Operation]:
     found = []
     for t in ("b16", "u16", "s16", "b32", "u32", "s32", "b64", "u64", "s64", "f32", "f64"):
-        result = "f32 f64".split()[t == "f64"] if t[0] == "f" else t
         found += [
             operation(
                 f"selp.{t}",
-                result,
+                t,
                 f"{t} {t} u32",
                 lambda a, b, c: a if c & 1 else b,
                 f"and.b32 %c, %c, 1; setp.ne.u32 %p, %c, 0; selp.{t} %d, %a, %b, %p;",
             ),
-            operation(f"slct.{t}.s32", result, f"{t} {t} s32", lambda a, b, c: a if c >= 0 else b),
+            operation(f"slct.{t}.s32", t, f"{t} {t} s32", lambda a, b, c: a if c >= 0 else b),
         ]
         for ftz in ("", ".ftz"):
 
@@ -130,7 +128,7 @@ def selected() -> list[Operation]:
                 form = KINDS["f32"].format
                 return a if value_of(form.flush(c) if ftz else c, form) >= 0 else b
 
-            found.append(operation(f"slct{ftz}.{t}.f32", result, f"{t} {t} f32", choose))
+            found.append(operation(f"slct{ftz}.{t}.f32", t, f"{t} {t} f32", choose))
     return found
 
 

@@ -125,57 +125,50 @@ def halves() -> list[Operation]:
 
 
 def carries() -> list[Operation]:
-    """The result of an instruction that reads a carry (c's lowest bit), and the carry it writes."""
+    """Instructions that read a carry (c's lowest bit) and write one: the result, and the carry.
+
+    Of subtractions the carry is a borrow. %x holds what sets it, and then the result.
+    """
     found = []
     for t in ("u32", "s32", "u64", "s64"):
-        bits = KINDS[t].bits
-        register = f"b{bits}"
-        mask = (1 << bits) - 1
-        for out in (False, True):  # the carry, instead of the result
+        n, mask = KINDS[t].bits, (1 << KINDS[t].bits) - 1
+        carry = f"and.b{n} %x, %c, 1; add.cc.{t} %x, %x, -1;"
+        borrow = f"and.b{n} %x, %c, 1; sub.cc.{t} %x, 0, %x;"
+        of_carry = f"addc.{t} %d, 0, 0;"
+        of_borrow = f"subc.{t} %d, 0, 0; neg.s{n} %d, %d;"
 
-            def pick(value: int, n: int = bits, out: bool = out) -> int:
-                return value >> n & 1 if out else value
-
-            def chain(first: str, second: str, zero: str, t=t, out=out, register=register) -> str:
-                tail = f"{zero}.{t} %d, 0, 0;" if out else "mov.{r} %d, %x;".format(r=register)
-                return f"{{ .reg .{register} %x; {first} {second} {tail} }}".replace("%one", "%x")
-
-            set_carry = f"and.{register} %one, %c, 1; add.cc.{t} %one, %one, -1;"
-            set_borrow = f"and.{register} %one, %c, 1; sub.cc.{t} %one, 0, %one;"
+        def add(name, before, operands, after, value, t=t, n=n) -> None:
+            code = f"{{ .reg .b{n} %x; {before} {name}.cc.{t} %x, {operands};"
             kinds = f"{t} {t} {t}"
-            suffix = ", carry" if out else ""
-            found += [
+            found.append(
+                operation(f"{name}.cc.{t}", t, kinds, value, f"{code} mov.b{n} %d, %x; }}")
+            )
+            found.append(
                 operation(
-                    f"addc.cc.{t}{suffix}",
+                    f"{name}.cc.{t}, carry",
                     t,
                     kinds,
-                    lambda a, b, c, m=mask, p=pick: p((a & m) + (b & m) + (c & 1)),
-                    chain(set_carry, f"addc.cc.{t} %x, %a, %b;", "addc"),
-                ),
-                operation(
-                    f"subc.cc.{t}{suffix}",
-                    t,
-                    kinds,
-                    lambda a, b, c, m=mask, p=pick: p((a & m) - (b & m) - (c & 1)),
-                    # subc gives minus the borrow
-                    chain(set_borrow, f"subc.cc.{t} %x, %a, %b;", "subc")
-                    + (f" neg.s{bits} %d, %d;" if out else ""),
-                ),
-            ]
-            for part in ("lo", "hi"):
-
-                def term(a: int, b: int, part=part, n=bits, m=mask) -> int:
-                    return (a * b if part == "lo" else a * b >> n) & m
-
-                found.append(
-                    operation(
-                        f"madc.{part}.cc.{t}{suffix}",
-                        t,
-                        kinds,
-                        lambda a, b, c, m=mask, p=pick, f=term: p(f(a, b) + (c & m) + (c & 1)),
-                        chain(set_carry, f"madc.{part}.cc.{t} %x, %a, %b, %c;", "addc"),
-                    )
+                    lambda a, b, c: value(a, b, c) >> n & 1,
+                    f"{code} {after} }}",
                 )
+            )
+
+        def plus(a, b, c, m=mask) -> int:
+            return (a & m) + (b & m) + (c & 1)
+
+        def minus(a, b, c, m=mask) -> int:
+            return (a & m) - (b & m) - (c & 1)
+
+        def low(a, b, c, m=mask) -> int:
+            return (a * b & m) + (c & m) + (c & 1)
+
+        def high(a, b, c, m=mask, n=n) -> int:
+            return (a * b >> n & m) + (c & m) + (c & 1)
+
+        add("addc", carry, "%a, %b", of_carry, plus)
+        add("subc", borrow, "%a, %b", of_borrow, minus)
+        add("madc.lo", carry, "%a, %b, %c", of_carry, low)
+        add("madc.hi", carry, "%a, %b, %c", of_carry, high)
     return found
 
 

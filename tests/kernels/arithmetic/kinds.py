@@ -167,8 +167,8 @@ def operands(kinds: tuple[Kind, ...]) -> tuple[tuple[int, ...], ...]:
         lanes = [lane_values(kind, place, len(kinds), choose) for _ in range(kind.lanes)]
         width = kind.bits // kind.lanes
         mask = (1 << width) - 1
-        joined = [sum((v & mask) << (width * i) for i, v in enumerate(row)) for row in zip(*lanes)]
-        columns.append(joined)
+        rows = zip(*lanes, strict=True)
+        columns.append([sum((v & mask) << (width * i) for i, v in enumerate(row)) for row in rows])
     first = kinds[0].format
     if len(kinds) > 1 and first and all(kind.format == first for kind in kinds):
         cancel(columns, first, choose)

@@ -40,9 +40,9 @@ class Bench:
     def buffers(self, kinds) -> list[cu.DeviceBuffer]:
         """Always three: a kernel that takes fewer operands leaves the last ones alone."""
         if kinds not in self.inputs:
-            columns = zip(kinds, operands(kinds), strict=True)
             made = [
-                cu.DeviceBuffer.from_array(np.array(c, dtype=kind.dtype)) for kind, c in columns
+                cu.DeviceBuffer.from_array(np.array(column, dtype=kind.dtype))
+                for kind, column in zip(kinds, operands(kinds), strict=True)
             ]
             self.inputs[kinds] = (made * 3)[:3]
         return self.inputs[kinds]
@@ -51,11 +51,9 @@ class Bench:
         inputs = [cu.read(buffer) for buffer in self.buffers(operation.operands)]
         kernel.launch(COUNT // THREADS, THREADS, self.output, *inputs, stream=self.stream)
         self.stream.synchronize()
-        result = np.empty(
-            COUNT * 8 // np.dtype(operation.result.dtype).itemsize, operation.result.dtype
-        )
-        self.output.view(operation.result.dtype).copy_to(result)
-        return result[:COUNT].tolist()
+        result = np.empty(COUNT, operation.result.dtype)
+        self.output.view(result.dtype)[:COUNT].copy_to(result)
+        return result.tolist()
 
 
 @one_schedule
