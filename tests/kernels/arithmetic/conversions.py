@@ -4,7 +4,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from . import exact
-from .exact import NEAREST, convert, integral, round_to, saturate, to_integer
+from .exact import AWAY, NEAREST, convert, integral, round_to, saturate, to_integer
 from .kinds import BF16, F16, F32, F64, KINDS, Format, Kind
 from .operation import Operation, operation
 
@@ -124,15 +124,18 @@ def between_floats() -> list[Operation]:
         def function(a: int, whole=first[2:3] == "i", m=mode, f=form, t=into) -> int:
             if whole:
                 return integral(f, m, a)
-            return exact.nan_among(t, a) if f == t and f.is_nan(a) else convert_wide(t, m, a, f)
+            return convert(t, m, a, f)
 
+        into = into.flushing("ftz" in first and to == "f32")
         expected = modified(function, form, into, f".{first}")
-        found.append(operation(f"cvt.{text}", to, source, expected))
+        # A conversion to the same type may be a mere copy, of a NaN too.
+        close = either_nan(into) if to == source and not first else None
+        found.append(operation(f"cvt.{text}", to, source, expected, close=close))
     return found
 
 
-def convert_wide(to: Format, mode: str, a: int, form: Format) -> int:
-    return a if to == form else convert(to, mode, a, form)
+def either_nan(form: Format) -> Callable[..., bool]:
+    return lambda got, wanted, *operands: form.is_nan(got) and form.is_nan(wanted)
 
 
 def packed() -> list[Operation]:
@@ -148,21 +151,21 @@ def packed() -> list[Operation]:
                     return high << 16 | low
 
                 found.append(operation(f"cvt.r{mode}{relu}.{to}.f32", to, "f32 f32", both))
-    found.append(operation("cvt.rna.tf32.f32", "b32", "f32", to_tf32))
+    # What becomes of a NaN is not said, and was seen to be an infinity.
+    found.append(
+        operation(
+            "cvt.rna.tf32.f32", "b32", "f32", to_tf32, close=lambda got, wanted, a: F32.is_nan(a)
+        )
+    )
     return found
 
 
 def to_tf32(a: int) -> int:
     """A float whose lowest 13 bits are zero."""
     short = Format(10, 8)
-    x = exact.value_of(a, F32)
-    if F32.is_nan(a):
-        return exact.DEFAULT_NAN[F32]
-    if a & ~F32.sign == F32.infinity:
+    if a & ~F32.sign >= F32.infinity:
         return a
-    zero = (a & F32.sign) >> 13
-    bits = round_to(Fraction(x), short, "a", zero)
-    return bits << 13
+    return round_to(Fraction(exact.value_of(a, F32)), short, AWAY, (a & F32.sign) >> 13) << 13
 
 
 def operations() -> list[Operation]:

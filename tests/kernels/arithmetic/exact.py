@@ -2,7 +2,6 @@
 
 import math
 import struct
-from collections.abc import Callable
 from fractions import Fraction
 
 from .kinds import BF16, F16, F32, F64, Format
@@ -47,18 +46,18 @@ def round_to(exact: Fraction, form: Format, mode: str, zero: int = 0) -> int:
     size = abs(exact)
     exponent = size.numerator.bit_length() - size.denominator.bit_length()
     exponent -= size < Fraction(2) ** exponent
-    quantum = max(exponent, 1 - form.bias) - form.mantissa
+    lowest = 1 - form.bias - form.mantissa  # exponent of the smallest subnormal number
+    quantum = exponent - form.mantissa if form.ftz else max(exponent - form.mantissa, lowest)
     if sign:
         mode = {DOWN: UP, UP: DOWN}.get(mode, mode)
     count = to_integral(size / Fraction(2) ** quantum, mode)
-    bits = count + ((quantum + form.mantissa + form.bias - 1) << form.mantissa)
+    if quantum < lowest:  # flushed, unless it was rounded to the smallest normal number
+        reached = quantum == lowest - 1 and count == 2 << form.mantissa
+        return sign | (1 << form.mantissa if reached else 0)
+    bits = count + ((quantum - lowest) << form.mantissa)
     if bits >= form.infinity:
         bits = form.infinity - (mode in (ZERO, DOWN))
     return sign | bits
-
-
-def rounder(form: Format, mode: str) -> Callable[[Fraction, int], int]:
-    return lambda exact, zero: round_to(exact, form, mode, zero)
 
 
 def opposite_zero(mode: str, form: Format, *signs: int) -> int:
@@ -67,14 +66,10 @@ def opposite_zero(mode: str, form: Format, *signs: int) -> int:
     return signs[0] if same else form.sign if mode == DOWN else 0
 
 
-def infinite(value: float, form: Format) -> int:
-    return form.infinity | (form.sign if value < 0 else 0)
-
-
 def fma(form: Format, mode: str, a: int, b: int, c: int) -> int:
     x, y, z = (value_of(bits, form) for bits in (a, b, c))
     if any(map(math.isnan, (x, y, z))):
-        return nan_among(form, a, b, c)
+        return nan_among(form, a, c, b)
     sign = (a ^ b) & form.sign
     if math.isinf(x) or math.isinf(y):
         if x == 0 or y == 0 or (math.isinf(z) and c & form.sign != sign):
@@ -148,11 +143,22 @@ def relu(form: Format, bits: int) -> int:
     return 0 if bits & form.sign and not form.is_nan(bits) else bits
 
 
+def convert_nan(to: Format, a: int, form: Format) -> int:
+    """Doubles get and give the payload; a bfloat is the upper half of a float."""
+    if form == BF16 and to == F32:
+        return a << 16
+    if F64 not in (to, form):
+        return DEFAULT_NAN[to]
+    sign = to.sign if a & form.sign else 0
+    payload = (a & ((1 << form.mantissa) - 1)) << 64 >> (64 + form.mantissa - to.mantissa)
+    return sign | to.infinity | payload | 1 << (to.mantissa - 1)
+
+
 def convert(to: Format, mode: str, a: int, form: Format) -> int:
     """A number in another format."""
     x = value_of(a, form)
     if math.isnan(x):
-        return DEFAULT_NAN[to]
+        return convert_nan(to, a, form)
     sign = to.sign if a & form.sign else 0
     return to.infinity | sign if math.isinf(x) else round_to(Fraction(x), to, mode, sign)
 

@@ -55,8 +55,9 @@ def arithmetic(t: str, names: str, flags: list[str]) -> list[Operation]:
     for name in names.split():
         function = exact.OPERATIONS[name.replace("mad", "fma")]
         for rounding in ROUNDINGS:
-            rounded = functools.partial(function, form, rounding[1])
             for flag in flags:
+                flushing = form.flushing(".ftz" in flag)
+                rounded = functools.partial(function, flushing, rounding[1])
                 if ".sat" in flag and name in ("div", "rcp", "sqrt"):
                     continue
                 expected = with_modifiers(rounded, form, ".ftz" in flag, ".sat" in flag)
@@ -70,8 +71,9 @@ def half_arithmetic() -> list[Operation]:
         form = KINDS[t].format
         flags = ["", ".ftz", ".sat", ".ftz.sat"] if t[0] == "f" else [""]
         for name in ("add", "sub", "mul", "fma"):
-            function = functools.partial(exact.OPERATIONS[name], form, NEAREST)
             for flag in flags + ([".relu"] if name == "fma" else []):
+                flushing = form.flushing(".ftz" in flag)
+                function = functools.partial(exact.OPERATIONS[name], flushing, NEAREST)
                 modified = with_modifiers(
                     function, form, ".ftz" in flag, ".sat" in flag, flag == ".relu"
                 )
@@ -82,7 +84,7 @@ def half_arithmetic() -> list[Operation]:
 def select(form: Format, sign: int, propagate: bool, a: int, b: int) -> int:
     """min (sign 1) and max (sign -1), where -0 is less than +0."""
     if form.is_nan(a) and form.is_nan(b):
-        return exact.nan_among(form, a, b)
+        return exact.nan_among(form, b, a)
     if form.is_nan(a) or form.is_nan(b):
         return exact.nan_among(form, a, b) if propagate else b if form.is_nan(a) else a
 
@@ -117,11 +119,6 @@ def extremes() -> list[Operation]:
     return found
 
 
-def same_nan(form: Format) -> Callable[..., bool]:
-    """PTX leaves open which NaN these give."""
-    return lambda got, wanted, *operands: form.is_nan(got) and form.is_nan(wanted)
-
-
 def signs() -> list[Operation]:
     found = []
     for t in ("f32", "f64", "f16", "f16x2", "bf16", "bf16x2"):
@@ -129,9 +126,12 @@ def signs() -> list[Operation]:
         for flag in ["", ".ftz"] if t in ("f32", "f16", "f16x2") else [""]:
             functions = {"abs": lambda a, f=form: a & ~f.sign, "neg": lambda a, f=form: a ^ f.sign}
             for name, function in functions.items():
-                expected = with_modifiers(function, form, bool(flag), False)
-                each = make(f"{name}{flag}.{t}", t, 1, expected)
-                found.append(each)
+
+                def unless_nan(a: int, f=function, form=form) -> int:
+                    return exact.nan_among(form, a) if form.is_nan(a) else f(a)
+
+                expected = with_modifiers(unless_nan, form, bool(flag), False)
+                found.append(make(f"{name}{flag}.{t}", t, 1, expected))
         if t in ("f32", "f64"):
             found.append(
                 operation(

@@ -16,7 +16,7 @@ def quotient(a: int, b: int) -> int:
 
 
 def remainder(a: int, b: int) -> int:
-    return a if b == 0 else a - b * quotient(a, b)
+    return -1 if b == 0 else a - b * quotient(a, b)
 
 
 def low24(value: int, signed: bool) -> int:

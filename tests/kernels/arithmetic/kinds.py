@@ -2,7 +2,7 @@
 
 import functools
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 COUNT = 2048  # values of each operand, one a thread
 
@@ -13,6 +13,7 @@ class Format:
 
     mantissa: int
     exponent: int
+    ftz: bool = field(default=False, compare=False)  # results that would be subnormal are zero
 
     @property
     def bias(self) -> int:
@@ -35,6 +36,9 @@ class Format:
 
     def is_subnormal(self, bits: int) -> bool:
         return 0 < bits & ~self.sign < 1 << self.mantissa
+
+    def flushing(self, ftz: bool = True) -> "Format":
+        return replace(self, ftz=ftz)
 
     def flush(self, bits: int) -> int:
         return bits & self.sign if self.is_subnormal(bits) else bits
