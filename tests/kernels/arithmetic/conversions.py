@@ -119,14 +119,14 @@ def between_floats() -> list[Operation]:
     for text in texts:
         first, to, source = text.rsplit(".", 2) if text.count(".") > 1 else ("", *text.split("."))
         mode = first[1] if first[:1] == "r" and first[:2] != "re" else NEAREST
-        form, into = KINDS[source].format, KINDS[to].format
+        form = KINDS[source].format
+        into = KINDS[to].format.flushing("ftz" in first and to == "f32")
 
         def function(a: int, whole=first[2:3] == "i", m=mode, f=form, t=into) -> int:
             if whole:
                 return integral(f, m, a)
             return convert(t, m, a, f)
 
-        into = into.flushing("ftz" in first and to == "f32")
         expected = modified(function, form, into, f".{first}")
         # A conversion to the same type may be a mere copy, of a NaN too.
         close = either_nan(into) if to == source and not first else None

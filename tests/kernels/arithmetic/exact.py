@@ -28,14 +28,13 @@ def nan_among(form: Format, *operands: int) -> int:
     return DEFAULT_NAN[form]
 
 
-def to_integral(exact: Fraction, mode: str) -> int:
-    down = math.floor(exact)
-    rest = exact - down
+def divide(above: int, below: int, mode: str) -> int:
+    """An integer quotient, rounded."""
+    down, rest = divmod(above, below)
     if mode in (NEAREST, AWAY):
-        tie = down % 2 if mode == NEAREST else exact > 0
-        return down + (rest > Fraction(1, 2) or (rest == Fraction(1, 2) and bool(tie)))
-    toward_zero = mode == ZERO and exact < 0
-    return down + (rest != 0 and (mode == UP or toward_zero))
+        tie = down % 2 if mode == NEAREST else above > 0
+        return down + (2 * rest > below or (2 * rest == below and bool(tie)))
+    return down + (rest != 0 and (mode == UP or (mode == ZERO and above < 0)))
 
 
 def round_to(exact: Fraction, form: Format, mode: str, zero: int = 0) -> int:
@@ -43,14 +42,14 @@ def round_to(exact: Fraction, form: Format, mode: str, zero: int = 0) -> int:
     if exact == 0:
         return zero
     sign = form.sign if exact < 0 else 0
-    size = abs(exact)
-    exponent = size.numerator.bit_length() - size.denominator.bit_length()
-    exponent -= size < Fraction(2) ** exponent
+    above, below = abs(exact.numerator), exact.denominator
+    exponent = above.bit_length() - below.bit_length()
+    exponent -= above << max(-exponent, 0) < below << max(exponent, 0)
     lowest = 1 - form.bias - form.mantissa  # exponent of the smallest subnormal number
     quantum = exponent - form.mantissa if form.ftz else max(exponent - form.mantissa, lowest)
     if sign:
         mode = {DOWN: UP, UP: DOWN}.get(mode, mode)
-    count = to_integral(size / Fraction(2) ** quantum, mode)
+    count = divide(above << max(-quantum, 0), below << max(quantum, 0), mode)
     if quantum < lowest:  # flushed, unless it was rounded to the smallest normal number
         reached = quantum == lowest - 1 and count == 2 << form.mantissa
         return sign | (1 << form.mantissa if reached else 0)
@@ -170,7 +169,7 @@ def integral(form: Format, mode: str, a: int) -> int:
         return nan_among(form, a)
     if math.isinf(x):
         return a
-    whole = Fraction(to_integral(Fraction(x), mode))
+    whole = Fraction(divide(*x.as_integer_ratio(), mode))
     return round_to(whole, form, NEAREST, a & form.sign)
 
 
@@ -180,4 +179,4 @@ def to_integer(low: int, high: int, nan: int, mode: str, a: int, form: Format) -
         return nan
     if math.isinf(x):
         return high if x > 0 else low
-    return min(max(to_integral(Fraction(x), mode), low), high)
+    return min(max(divide(*x.as_integer_ratio(), mode), low), high)

@@ -106,14 +106,18 @@ def special_floats(form: Format) -> list[int]:
     return [sign | bits for bits in positive for sign in (0, form.sign)]
 
 
-def near_integer_limits(form: Format) -> list[int]:
-    """Halves, and numbers around 2^7 to 2^64, which conversions have to clamp or round."""
+def near_limits(form: Format) -> list[int]:
+    """What conversions have to clamp or round: halves, and numbers around other types' limits."""
     found = []
-    for power in (-1, 0, 1, 2, 7, 8, 10, 15, 16, 22, 23, 24, 31, 32, 52, 53, 63, 64):
+    of_floats = (-150, -149, -127, -126, -25, -24, -15, -14, 15, 16, 127, 128)
+    for power in (-1, 0, 1, 2, 7, 8, 10, 22, 23, 24, 31, 32, 52, 53, 63, 64, *of_floats):
         base = (form.bias + power) << form.mantissa
-        if base < form.infinity:
-            half = 1 << max(form.mantissa - power - 1, 0)  # 0.5, where there is a fraction
-            found += [base + step for step in (-1, 0, 1, -half, half, half + 1, 3 * half)]
+        if 0 < base < form.infinity:
+            steps = [-1, 0, 1]
+            for kept in (max(power, 0), 7, 10, 23):  # bits of a fraction that is to be rounded
+                half = 1 << max(form.mantissa - kept - 1, 0)
+                steps += [-half - 1, -half, half - 1, half, half + 1, 3 * half]
+            found += [base + step for step in steps]
     return [sign | min(bits, form.infinity) for bits in found for sign in (0, form.sign)]
 
 
@@ -143,7 +147,7 @@ def specials_of(kind: Kind, only: bool) -> list[int]:
     if kind.values == "amount":
         return [*range(66), 127, 128, 255, 256, 0x80000000, 0xFFFFFFFF]
     if kind.format:
-        return special_floats(kind.format) + (near_integer_limits(kind.format) if only else [])
+        return special_floats(kind.format) + (near_limits(kind.format) if only else [])
     return special_integers(kind.bits)
 
 
