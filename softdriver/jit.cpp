@@ -40,7 +40,7 @@ struct TargetVersion {
     int capability, version;
 };
 constexpr TargetVersion target_versions[] = {
-    {30, 30},  {32, 40},  {35, 31},  {37, 41},  {50, 40},  {52, 41},  {53, 42},  {60, 50},
+    {10, 10},  {11, 10},  {12, 12},  {13, 12},  {20, 20},  {21, 20},  {30, 30},  {32, 40},  {35, 31},  {37, 41},  {50, 40},  {52, 41},  {53, 42},  {60, 50},
     {61, 50},  {62, 50},  {70, 60},  {72, 61},  {75, 63},  {80, 70},  {86, 71},  {87, 74},
     {88, 90},  {89, 78},  {90, 78},  {100, 86}, {101, 86}, {103, 88}, {110, 90}, {120, 87},
     {121, 88},
@@ -180,7 +180,7 @@ void JitOptions::write(Log &log, const std::string &text) {
     size_t length = std::min(text.size(), log.room - 1);
     std::memcpy(log.buffer, text.data(), length);
     log.buffer[length] = 0;
-    log.used = length < text.size() ? log.room : length;
+    log.used = length && length < text.size() ? log.room : length;
 }
 
 void JitOptions::finish() {

@@ -28,8 +28,8 @@ unsigned thread_limit(const ptx::Kernel &kernel) {
 size_t dynamic_shared_limit(const ptx::Kernel &kernel, const KernelSettings &settings) {
     if (settings.dynamic_shared >= 0)
         return settings.dynamic_shared;
-    return shared_memory_without_asking -
-           std::min<size_t>(kernel.shared_bytes, shared_memory_without_asking);
+    size_t most = shared_memory_without_asking;
+    return most - std::min(static_shared(kernel), most);
 }
 
 int cluster_size(const ptx::Kernel &kernel, const KernelSettings &settings, int dimension) {
