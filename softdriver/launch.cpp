@@ -47,8 +47,8 @@ void complete_cluster(const KernelFunction &function, LaunchRequest &request) {
 
 // Clusters are of whole blocks and make up the grid; more than a few blocks need to be allowed.
 CUresult check_clusters(const KernelFunction &function, const LaunchRequest &request) {
-    const unsigned(&required)[3] = function.kernel->required_cluster;
-    const unsigned(&cluster)[3] = request.cluster;
+    const unsigned (&required)[3] = function.kernel->required_cluster;
+    const unsigned (&cluster)[3] = request.cluster;
     uint64_t blocks = product(cluster);
     if (!cluster[0] && !cluster[1] && !cluster[2])
         return request.preferred_cluster ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;

@@ -22,7 +22,8 @@ CUresult read_parameter(const ptx::Kernel &kernel, size_t index, size_t *offset,
 bool valid_cache(CUfunc_cache config);
 // The function that a handle names.
 CUresult resolve_function(CUfunction handle, KernelFunctionPtr &function);
-// The same where the handle may be that of a kernel of a library, which has a function in a context.
+// The same where the handle may be that of a kernel of a library, which has a function in a
+// context.
 CUresult resolve_kernel(CUfunction handle, const ContextPtr &context, KernelFunctionPtr &function);
 
 } // namespace soft

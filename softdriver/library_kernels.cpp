@@ -93,8 +93,8 @@ SOFT_API(cuKernelSetAttribute,
     for (const auto &loaded : kernel->library->modules)
         if (loaded.first->device == device && loaded.second->functions[kernel->index])
             write_function_attribute(kernel->kernel(),
-                                     function_of(loaded.second, kernel->index)->settings,
-                                     attribute, value);
+                                     function_of(loaded.second, kernel->index)->settings, attribute,
+                                     value);
     return write_function_attribute(kernel->kernel(), kernel->settings[ordinal], attribute, value);
 }
 
