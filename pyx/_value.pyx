@@ -56,7 +56,7 @@ cdef int _put_integer(
     cdef Parameter *parameter = &signature.parameters[index]
     cdef int bits = 8 * parameter.nbytes
     cdef int overflow = 0
-    cdef uint64_t large
+    cdef uint64_t large = 0
     cdef int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow)
     if overflow > 0 and bits == 64 and parameter.kind != b"s":
         try:
