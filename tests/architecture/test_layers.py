@@ -24,6 +24,7 @@ LAYERS = {
         *("_host_buffer", "_host_view", "_locked_buffer", "_unified_buffer"),
     ],
     "launch": ["_module", "_kernel"],
+    "toolkit": ["_compilers", "_compile_cache"],
     "public": ["_bench", "_demo", "_info", "_watch"],
 }
 LEVEL = {module: level for level, layer in enumerate(LAYERS.values()) for module in layer}
