@@ -12,32 +12,32 @@ static __device__ void count_word(word *bins, word bytes)
     atomicAdd(&bins[bytes >> 24], 1u);
 }
 
-// Adds to `bins`, 256 of them. Any number of threads, of blocks and of bytes below 2**32, from any
-// address: 16 bytes a load in the middle, single ones before and after.
-extern "C" __global__ void histogram(const byte *data, word count, count_t *bins)
+// Adds to `bins`, 256 of them. Any number of threads and of blocks, below 2**32 bytes for each, from
+// any address: 16 bytes a load in the middle, single ones before and after.
+extern "C" __global__ void histogram(const byte *data, count_t count, count_t *bins)
 {
     __shared__ word own[256];
     for (word value = threadIdx.x; value < 256; value += blockDim.x)
         own[value] = 0;
     __syncthreads();
 
-    word thread = blockIdx.x * blockDim.x + threadIdx.x;
-    word threads = gridDim.x * blockDim.x;
-    word before = min(count, (word)(-(count_t)data & 15));
-    word quads = (count - before) / 16;
-    word after = before + quads * 16;
+    count_t thread = (count_t)blockIdx.x * blockDim.x + threadIdx.x;
+    count_t threads = (count_t)gridDim.x * blockDim.x;
+    count_t before = min(count, -(count_t)data & 15);
+    count_t quads = (count - before) / 16;
+    count_t after = before + quads * 16;
     const uint4 *middle = (const uint4 *)(data + before);
 
-    for (word i = thread; i < before; i += threads)
+    for (count_t i = thread; i < before; i += threads)
         atomicAdd(&own[data[i]], 1u);
-    for (word i = thread; i < quads; i += threads) {
+    for (count_t i = thread; i < quads; i += threads) {
         uint4 quad = middle[i];
         count_word(own, quad.x);
         count_word(own, quad.y);
         count_word(own, quad.z);
         count_word(own, quad.w);
     }
-    for (word i = after + thread; i < count; i += threads)
+    for (count_t i = after + thread; i < count; i += threads)
         atomicAdd(&own[data[i]], 1u);
 
     __syncthreads();

@@ -25,7 +25,7 @@ LAYERS = {
     ],
     "launch": ["_module", "_kernel"],
     "toolkit": ["_compilers", "_compile_cache"],
-    "public": ["_bench", "_demo", "_info", "_watch"],
+    "public": ["_bench", "_demo", "_demo_mistakes", "_demo_pipeline", "_info", "_watch"],
 }
 LEVEL = {module: level for level, layer in enumerate(LAYERS.values()) for module in layer}
 PUBLIC = len(LAYERS) - 1  # also cudadrv itself, and every module without an underscore

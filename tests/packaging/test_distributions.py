@@ -61,10 +61,11 @@ def test_wheel_has_the_package_and_nothing_else(shipped):
     binaries = {name for name in shipped if name.endswith(".so")}
     assert {Path(name).name.partition(".")[0] for name in binaries} == modules
     headers = {f"cudadrv/{name}" for name in sources("include/cudadrv/*.h")}
+    kernels = {"cudadrv/kernels/histogram.ptx"}
     published = sources("cudadrv/*.py", "cudadrv/*.pxd", "cudadrv/*.pyi", "pytest_cudadrv.py")
     published.add("cudadrv/py.typed")
     metadata = {name for name in shipped if ".dist-info/" in name}
-    assert shipped - binaries - metadata == headers | published
+    assert shipped - binaries - metadata == headers | kernels | published
 
 
 def test_pytest_finds_the_plugin(installed, tmp_path):
