@@ -204,7 +204,7 @@ class Progress:
 
 
 def count_bytes(array: Bytes) -> Counts:
-    """How often each value occurs; in pieces, as numpy.bincount makes a copy of 8 times the size."""
+    """How often each value occurs; in pieces, as numpy.bincount makes a copy 8 times as large."""
     counts = np.zeros(256, "u8")
     for at in range(0, array.size, PIECE):
         counts += np.bincount(array[at : at + PIECE], minlength=256).astype("u8")

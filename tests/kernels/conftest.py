@@ -1,4 +1,4 @@
-"""The programs of examples/kernels, as modules."""
+"""The programs of examples/, as modules."""
 
 import importlib.util
 from functools import cache
@@ -11,22 +11,28 @@ FOLDER = Path(__file__).resolve().parents[2] / "examples" / "kernels"
 
 
 @cache
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
+def load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 @pytest.fixture
-def example():
-    """A program of examples/kernels by its name."""
+def load_file():
+    """Gives the module of a file."""
     return load
 
 
 @pytest.fixture
+def example():
+    """Gives a program of examples/kernels by its name."""
+    return lambda name: load(FOLDER / f"{name}.py")
+
+
+@pytest.fixture
 def ptx():
-    """The module of a .ptx file of examples/kernels, by its name."""
+    """Gives the module of a .ptx file of examples/kernels by its name."""
     import cudadrv as cu
 
     return lambda name: cu.Module.from_file(FOLDER / f"{name}.ptx")
