@@ -18,7 +18,7 @@ def convolve(image: Image, weights: Image) -> Image:
     result = np.empty_like(image)
     with cu.Stream().scope():
         # A variable of the module is a buffer like any other: it is copied to, and borrowed.
-        constant = module.global_("filter").view("f4")
+        constant = module.global_("filter", "f4")
         constant.copy_from(weights.ravel())
         source = cu.DeviceBuffer.from_array(image, name="image")
         target = cu.DeviceBuffer(image.size, "f4", name="filtered")

@@ -106,10 +106,9 @@ def test_histogram_that_is_wrong(driver, file, monkeypatch, capsys):
     wrong = np.arange(256) == 7
     monkeypatch.setattr(_demo_pipeline, "count_bytes", lambda array: really_count(array) + wrong)
     assert main(["demo", str(file)]) == 1
-    expected = (
-        "python -m cudadrv: demo: the kernels counted byte 0x7 1,000 times, and numpy.bincount"
+    assert "the kernels counted byte 0x07 1,000 times, and numpy.bincount 1,001 times" in (
+        capsys.readouterr().err
     )
-    assert capsys.readouterr().err.startswith(f"{expected} 1,001 times")
 
 
 @pytest.mark.parametrize("nbytes", [1, 2, 4095])
