@@ -212,12 +212,10 @@ def test_bounded_and_the_least_used_go_first(tmp_path):
     for number in range(10):
         cache.store(f"key{number}", ptx)
         os.utime(tmp_path / f"key{number}.ptx", (number, number))
-    assert all(cache.load(f"key{number}") for number in range(10) if number != 1)
+    assert cache.load("key0")
     cache.store("key10", ptx)
     left = {path.stem for path in tmp_path.iterdir()}
-    assert len(left) == 5
-    assert "key1" not in left
-    assert "key10" in left
+    assert left == {"key0", "key7", "key8", "key9", "key10"}
 
 
 def test_half_written_files_are_thrown_away_too(tmp_path):
