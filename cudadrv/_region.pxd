@@ -33,6 +33,7 @@ cdef class Region:
     cdef int adopt(
         self, object address, object count, object dtype, Context context, object name,
         object owner, bint ours) except -1
+    cdef int stand_for(self, Memory memory, object dtype, str name) except -1
     cdef int usable(self) except -1
     cdef int move_out(self, uint32_t site) except -1
     cdef Region part_of(self, slice key)

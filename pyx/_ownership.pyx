@@ -273,6 +273,12 @@ cdef class MemoryState:
             return "ok", view
         return ANSWERS[answer], blamed(answer, &conflict)
 
+    def inherit(self, MemoryState other not None, mode):
+        """Let all that uses another memory use this one, which is new, in a mode."""
+        if not own_memory_inherit(
+                &self.engine.engine, self.memory, other.memory, MODES[mode]):
+            raise MemoryError()
+
     def close(self):
         """Close it if nobody uses it: ``"ok"`` or the reason."""
         cdef own_conflict conflict

@@ -143,6 +143,16 @@ cdef class Region:
         memory.state.managed = self.kind == UNIFIED
         return _fill_in(self, memory, number, dtype, name)
 
+    cdef int stand_for(self, Memory memory, object dtype, str name) except -1:
+        """Be a part of memory that closes with something else: all of it."""
+        dtype = checked_dtype(dtype)
+        if memory.nbytes % dtype.itemsize or memory.address % dtype.alignment:
+            raise ValueError(f"{name!r} has {memory.nbytes} bytes at {memory.address:#x}: that is no"
+                             f" whole number of {dtype} items, aligned to {dtype.alignment} bytes")
+        _fill_in(self, memory, memory.nbytes // <size_t>dtype.itemsize, dtype, name)
+        self.part = True
+        return 0
+
     cdef int usable(self) except -1:
         """Refuse a closed or moved buffer, a lost context, a forked process.
 

@@ -81,6 +81,8 @@ uint64_t count(const char *kind) {
         return driver.events.size();
     if (!std::strcmp(kind, "graphs"))
         return driver.graphs.size();
+    if (!std::strcmp(kind, "modules"))
+        return driver.modules.size();
     if (!std::strcmp(kind, "pools"))
         return created_pools();
     if (!std::strcmp(kind, "contexts"))

@@ -140,19 +140,25 @@ static inline void own_commit_(const own_engine *engine, const own_request *requ
     if (access->start >= access->stop) {
         return;
     }
-    uint32_t first = own_range_find(memory, access->start), last = first;
-    own_range *range = &memory->ranges[first];
-    if (own_range_stop(memory, first) == access->stop && range->count <= OWN_FEW) {
+    uint32_t i = own_range_find(memory, access->start);
+    own_range *range = &memory->ranges[i];
+    if (own_range_stop(memory, i) == access->stop && range->count <= OWN_FEW) {
         access->undo = 1;
         access->undo_count = (uint8_t)range->count;
         memcpy(access->saved, own_epochs(range), range->count * sizeof *access->saved);
     }
-    for (; last < memory->count && memory->ranges[last].start < access->stop; last++) {
-        own_replace_(engine, request->stream, request->stream->clock, &memory->ranges[last],
-                     &epoch);
+    for (; i < memory->count && memory->ranges[i].start < access->stop; i++) {
+        own_replace_(engine, request->stream, request->stream->clock, &memory->ranges[i], &epoch);
     }
-    if (memory->count > 1) {
-        own_ranges_join(memory, first, last - 1);
+}
+
+/* Joins the ranges that the operation has made equal. Not before all its accesses are committed:
+ * they may overlap, and each needs the cuts where it begins and ends. */
+static inline void own_join_ranges_(const own_access *access) {
+    own_memory *memory = access->memory;
+    if (memory->count > 1 && access->start < access->stop) {
+        own_ranges_join(memory, own_range_find(memory, access->start),
+                        own_range_find(memory, access->stop - 1));
     }
 }
 
@@ -203,6 +209,7 @@ static inline int own_begin(own_engine *engine, own_request *request) {
             own_export_link_(engine, request->accesses, request->site, stream, request->loan);
         }
         for (uint32_t i = 0; i < request->count; i++) {
+            own_join_ranges_(&request->accesses[i]);
             own_sweep_(engine, request->accesses[i].memory);
         }
         own_operation *recent = &stream->recent[++stream->seq % OWN_RECENT];

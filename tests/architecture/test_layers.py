@@ -23,7 +23,10 @@ LAYERS = {
         *("_buffer", "_device_buffer"),
         *("_host_buffer", "_host_view", "_locked_buffer", "_unified_buffer"),
     ],
-    "launch": ["_module", "_kernel"],
+    "launch": [
+        *("_access", "_room", "_ptx", "_image", "_signature", "_value", "_arguments", "_shape"),
+        *("_module", "_kernel_attributes", "_kernel", "_prepared"),
+    ],
     "toolkit": ["_compilers", "_compile_cache"],
     "public": ["_bench", "_demo", "_demo_mistakes", "_demo_pipeline", "_info", "_watch"],
 }
