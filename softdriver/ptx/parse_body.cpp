@@ -86,8 +86,6 @@ void read_label(Parsing &parsing, Function &function) {
 
 void read_statement(Parsing &parsing, Function &function) {
     Reader &reader = parsing.reader;
-    if (reader.accept(";"))
-        return;
     if (reader.now().kind == Token::Kind::Word && reader.after().text == ":") {
         read_label(parsing, function);
     } else if (reader.now().kind != Token::Kind::Dot) {
@@ -95,19 +93,15 @@ void read_statement(Parsing &parsing, Function &function) {
     } else if (reader.accept_dot("reg")) {
         read_registers(parsing, function);
     } else if (!skip_remark(parsing)) {
-        Linkage linkage;
-        read_linkage(reader, linkage);
         if (!at_space(reader))
-            reader.fail("unknown directive " + quoted("." + std::string(reader.now().text)));
-        read_variables(parsing, linkage, &function);
+            reader.syntax_error();
+        read_variables(parsing, Linkage(), &function);
     }
 }
 
 void open_block(Parsing &parsing) {
-    if (parsing.names.depth() > deepest) {
-        parsing.reader.report(parsing.reader.now().line, "blocks are nested too deeply");
-        throw Reader::Enough{};
-    }
+    if (parsing.names.depth() > deepest)
+        parsing.reader.fail("blocks are nested too deeply");
     parsing.names.open();
 }
 
@@ -123,15 +117,9 @@ void read_body(Parsing &parsing, Function &function) {
         } else if (reader.accept("}")) {
             close_block(parsing, function);
         } else if (reader.now().kind == Token::Kind::End) {
-            reader.report(reader.now().line, "syntax error at the end of the text: a function "
-                                             "is not closed");
-            throw Reader::Enough{};
+            reader.fail("syntax error at the end of the text: a function is not closed");
         } else {
-            try {
-                read_statement(parsing, function);
-            } catch (const Reader::Refused &) {
-                reader.skip_statement();
-            }
+            read_statement(parsing, function);
         }
     }
 }

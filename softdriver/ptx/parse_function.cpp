@@ -20,6 +20,8 @@ void read_extent(Reader &reader, unsigned (&extent)[3]) {
     std::fill(extent, extent + 3, 1);
     for (unsigned &each : extent) {
         each = read_count(reader);
+        if (!each)
+            reader.fail("a number of threads or blocks cannot be zero");
         if (!reader.accept(","))
             return;
     }
@@ -46,6 +48,8 @@ int read_parameters(Parsing &parsing, Signature &signature) {
             parameter.offset = bytes;
             bytes += parameter.bytes();
         }
+        if (!parameter.count && signature.function.entry)
+            reader.fail("parameter " + quoted(parameter.name) + " of a kernel has no size");
         if (bytes > most_parameter_bytes)
             reader.fail("the parameters are too large");
         signature.function.variables.push_back(std::move(parameter));
@@ -174,6 +178,8 @@ void read_function(Parsing &parsing, const Linkage &linkage) {
     function.weak = linkage.weak;
     while (read_performance(reader, function) || skip_remark(parsing))
         continue;
+    if (function.max_threads[0] && function.required_threads[0])
+        reader.report(function.line, "a kernel has .maxntid or .reqntid, not both");
     function.defined = reader.at("{");
     if (!function.defined)
         reader.expect(";");

@@ -6,7 +6,8 @@ namespace soft::ptx {
 
 namespace {
 
-constexpr size_t deepest = 32; // dimensions of an array
+constexpr size_t deepest = 32;               // dimensions of an array
+constexpr size_t largest = size_t{1} << 40; // bytes of an array whose items are counted
 
 class Initial {
   public:
@@ -20,57 +21,54 @@ class Initial {
             bytes *= dimensions[i];
         }
         open_ = !dimensions.empty() && !dimensions[0];
-        end_ = open_ ? ~size_t{0} : variable.bytes();
+        end_ = open_ ? largest : variable.bytes();
     }
 
     void read() {
-        if (reader_.at("{"))
-            list(0);
-        else
-            value();
-        if (open_ && !strides_.empty())
-            variable_.count = (furthest_ + strides_[0] - 1) / strides_[0] * (strides_[0] / item_);
+        items(0);
+        if (open_)
+            variable_.count = furthest_ / item_;
     }
 
   private:
-    // Braces may be left out within: items then follow each other.
-    void list(size_t level) {
-        if (level >= deepest)
-            reader_.fail("the initial value is nested too deeply");
+    // What an array of so many dimensions less holds: braces for each, then an item.
+    void items(size_t level) {
+        if (level == strides_.size())
+            return value();
+        size_t begin = offset_, stride = strides_[level];
         reader_.expect("{");
-        size_t end = end_;
-        if (level > 0) {
-            size_t stride = level - 1 < strides_.size() ? strides_[level - 1] : item_;
-            end = std::min(end, offset_ + stride);
-        }
-        size_t outer = end_;
-        end_ = end;
-        while (!reader_.at("}")) {
-            if (reader_.at("{"))
-                list(level + 1);
-            else
-                value();
-            if (!reader_.accept(","))
-                break;
-        }
+        do {
+            if (offset_ >= end_)
+                reader_.fail("too many initial values for " + quoted(variable_.name));
+            size_t next = offset_ + stride, outer = end_;
+            end_ = std::min(end_, next);
+            items(level + 1);
+            end_ = outer;
+            offset_ = next;
+        } while (reader_.accept(","));
         reader_.expect("}");
-        end_ = outer;
-        if (level > 0)
-            offset_ = end;
+        furthest_ = std::max(furthest_, offset_);
+        offset_ = begin;
     }
 
     void value() {
-        if (offset_ >= end_)
-            reader_.fail("too many initial values for " + quoted(variable_.name));
-        bool mask = reader_.now().kind == Token::Kind::Integer && reader_.after().text == "(";
-        if (mask)
+        if (reader_.now().kind == Token::Kind::Integer && reader_.after().text == "(")
             masked();
         else if (starts_constant(reader_))
-            store(converted(read_constant(reader_), variable_.type));
+            store(constant());
         else
             address(0);
-        offset_ += item_;
-        furthest_ = std::max(furthest_, offset_);
+    }
+
+    uint64_t constant() {
+        Constant value = read_constant(reader_);
+        bool half = size_of(variable_.type) == 2 && variable_.type >= Type::F16;
+        bool is_float = variable_.type == Type::F32 || variable_.type == Type::F64;
+        bool may_float = is_float || variable_.type == Type::B32 || variable_.type == Type::B64;
+        if (half || variable_.type == Type::F16x2 || variable_.type == Type::BF16x2 ||
+            (value.is_float() ? !may_float : is_float))
+            reader_.fail("the initial value of " + quoted(variable_.name) + " is of another type");
+        return converted(value, variable_.type);
     }
 
     // Initial bytes are taken as far as they are not zero.
@@ -114,18 +112,13 @@ class Initial {
             reader_.take();
             address.generic = true;
             name(address);
-            addend(address);
             reader_.expect(")");
         } else {
             name(address);
         }
-        addend(address);
+        if (reader_.accept("+"))
+            address.addend = int64_t(read_integer(reader_));
         variable_.addresses.push_back(address);
-    }
-
-    void addend(Variable::Address &address) {
-        if (reader_.at("+") || reader_.at("-"))
-            address.addend += int64_t(read_integer(reader_));
     }
 
     void name(Variable::Address &address) {

@@ -54,6 +54,15 @@ Operand read_callee(Parsing &parsing, Function &function) {
     return callee;
 }
 
+void check_count(Parsing &parsing, const Function &callee, const std::vector<Operand> &operands) {
+    bool open = callee.parameters && !callee.variables[size_t(callee.results + callee.parameters) - 1].count;
+    if (operands[0].parts.size() != size_t(callee.results) ||
+        (operands[2].parts.size() != size_t(callee.parameters) && !open))
+        parsing.reader.report(parsing.reader.now().line,
+                              "a call of " + quoted(callee.name) + " has another number of "
+                              "results or arguments than the function");
+}
+
 // call (results), callee, (arguments), prototype;
 std::vector<Operand> read_call(Parsing &parsing, Function &function) {
     Reader &reader = parsing.reader;
@@ -69,6 +78,8 @@ std::vector<Operand> read_call(Parsing &parsing, Function &function) {
         operands[2] = read_list(parsing, function);
         more = reader.accept(",");
     }
+    if (operands[1].kind == Kind::Function)
+        check_count(parsing, parsing.tree.functions[size_t(operands[1].index)], operands);
     if (more) {
         Operand target;
         target.kind = Kind::Label; // a prototype or a list, till its block ends
@@ -102,6 +113,9 @@ void read_instruction(Parsing &parsing, Function &function) {
     instruction.operands = call ? read_call(parsing, function) : read_operands(parsing, function);
     reader.expect(";");
     bool may_branch = call || instruction.opcode == "bra" || instruction.opcode == "brx";
+    if (may_branch && !call && !instruction.operands.empty() &&
+        instruction.operands.back().kind != Kind::Label)
+        reader.report(instruction.line, "a branch needs a label");
     for (size_t i = 0; i < instruction.operands.size(); i++) {
         const Operand &operand = instruction.operands[i];
         bool unknown = operand.kind == Kind::Label && (!call || i > 2);

@@ -181,7 +181,7 @@ void read_variables(Parsing &parsing, const Linkage &linkage, Function *function
     for (const SpaceName &known : spaces)
         if (reader.at_dot(known.name))
             variable.space = known.space;
-    if (variable.space == Space::Param && !function)
+    if ((variable.space == Space::Param || variable.space == Space::Local) && !function)
         reader.syntax_error();
     reader.take();
     read_qualifiers(reader, variable);

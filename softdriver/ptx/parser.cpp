@@ -2,6 +2,8 @@
 
 #include "parsing.h"
 
+#include <algorithm>
+
 namespace soft::ptx {
 
 namespace {
@@ -36,7 +38,7 @@ void read_version(Parsing &parsing, std::vector<Problem> &problems) {
                        ": the newest known is " + std::to_string(newest_version / 10) + "." +
                        std::to_string(newest_version % 10);
         problems.push_back(std::move(problem));
-        throw Reader::Enough{};
+        throw Reader::Stop{};
     }
 }
 
@@ -74,12 +76,27 @@ void read_address_size(Reader &reader) {
     reader.expect_kind(Token::Kind::Integer);
 }
 
+Linkage read_linkage(Reader &reader) {
+    Linkage linkage;
+    for (;;) {
+        if (reader.accept_dot("visible"))
+            linkage.visible = true;
+        else if (reader.accept_dot("extern"))
+            linkage.external = true;
+        else if (reader.accept_dot("weak"))
+            linkage.weak = true;
+        else if (reader.accept_dot("common"))
+            linkage.common = true;
+        else
+            return linkage;
+    }
+}
+
 void read_directive(Parsing &parsing) {
     Reader &reader = parsing.reader;
-    if (reader.accept(";") || skip_remark(parsing))
+    if (skip_remark(parsing))
         return;
-    Linkage linkage;
-    read_linkage(reader, linkage);
+    Linkage linkage = read_linkage(reader);
     if (reader.at_dot("entry") || reader.at_dot("func"))
         read_function(parsing, linkage);
     else if (at_space(reader))
@@ -103,6 +120,9 @@ void replace_aliases(Tree &tree) {
     for (Function &function : tree.functions) {
         for (int &callee : function.calls)
             real(callee);
+        std::sort(function.calls.begin(), function.calls.end());
+        auto end = std::unique(function.calls.begin(), function.calls.end());
+        function.calls.erase(end, function.calls.end());
         for (Instruction &instruction : function.body)
             for (Operand &operand : instruction.operands) {
                 if (operand.kind == Operand::Kind::Function)
@@ -116,46 +136,19 @@ void replace_aliases(Tree &tree) {
 
 void read_module(Parsing &parsing, std::vector<Problem> &problems) {
     Reader &reader = parsing.reader;
-    while (reader.accept(";"))
-        continue;
     read_version(parsing, problems);
     read_target(parsing);
     read_address_size(reader);
-    while (reader.now().kind != Token::Kind::End) {
-        size_t before = reader.taken();
-        try {
-            read_directive(parsing);
-        } catch (const Reader::Refused &) {
-            reader.skip_statement();
-            if (reader.taken() == before)
-                reader.take();
-        }
-    }
+    while (reader.now().kind != Token::Kind::End)
+        read_directive(parsing);
 }
 
 } // namespace
 
 void Parsing::spend(size_t bytes) {
-    if (bytes > spare) {
-        reader.report(reader.now().line, "the module needs too much memory for so short a text");
-        throw Reader::Enough{};
-    }
+    if (bytes > spare)
+        reader.fail("the module needs too much memory for so short a text");
     spare -= bytes;
-}
-
-void read_linkage(Reader &reader, Linkage &linkage) {
-    for (;;) {
-        if (reader.accept_dot("visible"))
-            linkage.visible = true;
-        else if (reader.accept_dot("extern"))
-            linkage.external = true;
-        else if (reader.accept_dot("weak"))
-            linkage.weak = true;
-        else if (reader.accept_dot("common"))
-            linkage.common = true;
-        else
-            return;
-    }
 }
 
 std::optional<Tree> parse(std::string_view text, std::vector<Problem> &problems) {
@@ -163,8 +156,7 @@ std::optional<Tree> parse(std::string_view text, std::vector<Problem> &problems)
     Parsing parsing(text, problems);
     try {
         read_module(parsing, problems);
-    } catch (const Reader::Enough &) {
-    } catch (const Reader::Refused &) {
+    } catch (const Reader::Stop &) {
     }
     if (problems.size() > before)
         return std::nullopt;

@@ -8,7 +8,7 @@
 #include <vector>
 
 // The parts of the parser, each of which reads one kind of thing. They tell of problems through the
-// reader, and return only what was read whole.
+// reader.
 
 namespace soft::ptx {
 
@@ -39,9 +39,6 @@ struct Parsing {
 struct Linkage {
     bool visible = false, external = false, weak = false, common = false;
 };
-
-// parser.cpp: .visible and its like.
-void read_linkage(Reader &reader, Linkage &linkage);
 
 // parse_variable.cpp
 Type read_type(Reader &reader);

@@ -22,7 +22,6 @@ Token Reader::take() {
     Token token = now_;
     now_ = after_;
     after_ = lexer_.next();
-    taken_++;
     return token;
 }
 
@@ -65,12 +64,12 @@ void Reader::report(int line, std::string text) {
     problem.text = std::move(text);
     problems_.push_back(std::move(problem));
     if (problems_.size() >= most_problems)
-        throw Enough{};
+        throw Stop{};
 }
 
 void Reader::fail(std::string text) {
     report(now_.line, std::move(text));
-    throw Refused{};
+    throw Stop{};
 }
 
 void Reader::syntax_error() {
@@ -78,23 +77,6 @@ void Reader::syntax_error() {
         fail("syntax error at the end of the text");
     std::string dot = now_.kind == Token::Kind::Dot ? "." : "";
     fail("syntax error near " + quoted(dot + std::string(now_.text.substr(0, 100))));
-}
-
-void Reader::skip_statement() {
-    size_t depth = 0;
-    while (now_.kind != Token::Kind::End) {
-        if (at("}") && depth <= 1) {
-            if (depth)
-                take();
-            return;
-        }
-        depth += at("{");
-        depth -= at("}");
-        bool end = at(";") && !depth;
-        take();
-        if (end)
-            return;
-    }
 }
 
 } // namespace soft::ptx
