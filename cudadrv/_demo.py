@@ -120,11 +120,11 @@ def print_result(
         print_words(
             f"Overlap: {overlap:.2f}. That is the sum above divided by the"
             f" {result.wall * 1e3:.2f} ms that the pipeline took: how many stages were under way"
-            " at once, on average. 1 would be one after the other. With these times, no more than"
-            f" {busy / longest:.2f} is possible: the host does its stages in one thread, and the"
-            " device one operation of each kind at a time. The host's stages were timed in the"
-            " pipeline, the device's by events in an earlier run of one stage at a time, so that"
-            " waiting for a turn does not count as work." + slower
+            " at once, on average. 1 would be one after the other. With these times, about"
+            f" {busy / longest:.2f} is the most to expect: the host does its stages in one thread,"
+            " and the device one operation of each kind at a time. The host's stages were timed in"
+            " the pipeline, the device's by events in an earlier run of one stage at a time, so"
+            " that waiting for a turn does not count as work." + slower
         )
     if is_software:
         print()
