@@ -171,11 +171,12 @@ void register_host(const Context &context, void *address, size_t bytes, unsigned
     allocation.flags = flags;
 }
 
-Remains forget_allocation(Allocation &allocation) {
+Remains forget_allocation(Allocation &allocation, bool in_stream) {
     State &driver = state();
     Remains remains{allocation.kind, allocation.device, allocation.begin,
                     allocation.host, allocation.bytes,  allocation.pool};
     driver.races.forgotten(allocation);
+    driver.freed.add(allocation, thread_state().function, in_stream);
     if (allocation.pool)
         allocation.pool->leave(allocation.bytes);
     else if (allocation.on_device())
@@ -187,6 +188,7 @@ Remains forget_allocation(Allocation &allocation) {
 }
 
 void give_back(const Remains &remains) {
+    state().freed.given_back(remains.begin);
     switch (remains.kind) {
     case MemoryKind::Device:
     case MemoryKind::Async:

@@ -74,7 +74,8 @@ struct Remains {
     size_t bytes;
     PoolPtr pool;
 };
-Remains forget_allocation(Allocation &allocation);
+// `in_stream`: work that comes before the free may still use it.
+Remains forget_allocation(Allocation &allocation, bool in_stream = false);
 void give_back(const Remains &remains);
 
 } // namespace soft

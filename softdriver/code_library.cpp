@@ -40,9 +40,23 @@ CUresult module_of(const CodeLibraryPtr &library, const ContextPtr &context, Mod
     return CUDA_SUCCESS;
 }
 
+static void forget_library(const CodeLibrary &library) {
+    for (CUkernel kernel : library.kernels)
+        state().kernels.erase(reinterpret_cast<uintptr_t>(kernel));
+    state().libraries.erase(reinterpret_cast<uintptr_t>(library.handle));
+}
+
 void leave_context(const Context &context) {
     for (const auto &entry : state().libraries)
         entry.second->modules.erase(&context);
+}
+
+void unload_libraries() {
+    std::vector<CodeLibraryPtr> libraries;
+    for (const auto &entry : state().libraries)
+        libraries.push_back(entry.second);
+    for (const CodeLibraryPtr &library : libraries)
+        forget_library(*library);
 }
 
 static CUresult load_library(Call &call, CUlibrary *handle, const Image &image,
@@ -103,9 +117,7 @@ SOFT_API(cuLibraryUnload, (CUlibrary handle), (handle)) {
         library->modules.erase(library->modules.begin());
         unload_module(call.lock, module);
     }
-    for (CUkernel kernel : library->kernels)
-        state().kernels.erase(reinterpret_cast<uintptr_t>(kernel));
-    state().libraries.erase(reinterpret_cast<uintptr_t>(handle));
+    forget_library(*library);
     return CUDA_SUCCESS;
 }
 

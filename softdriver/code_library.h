@@ -36,6 +36,8 @@ KernelSettingsPtr settings_of(LibraryKernel &kernel, const Device &device);
 CUresult module_of(const CodeLibraryPtr &library, const ContextPtr &context, ModulePtr &module);
 // The kernel in a context.
 CUresult function_in(LibraryKernel &kernel, const ContextPtr &context, KernelFunctionPtr &function);
+// All libraries go; no context has any of their modules.
+void unload_libraries();
 // A context goes, and what libraries have loaded there.
 void leave_context(const Context &context);
 

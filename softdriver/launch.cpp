@@ -148,7 +148,10 @@ CUresult launch(Call &call, CUfunction handle, const LaunchRequest &request,
     if (CUresult status = take_parameters(*function->kernel, request, described.parameters))
         return status;
     auto operation = std::make_shared<Operation>();
-    operation->pieces = std::make_shared<KernelRun>(function, std::move(described));
+    auto run = std::make_shared<KernelRun>(function, std::move(described));
+    run->operation = operation;
+    operation->pieces = run;
+    operation->unforeseen = true;
     return submit(*stream, std::move(operation));
 }
 

@@ -4,6 +4,7 @@
 #include "capture.h"
 #include "code_library.h"
 #include "event.h"
+#include "freed.h"
 #include "handles.h"
 #include "link.h"
 #include "location.h"
@@ -40,6 +41,8 @@ struct State {
     HandleTable<Link> links{0x5c9000001000};
     std::vector<CapturePtr> captures; // those that have not ended
     std::map<uintptr_t, Allocation> allocations;
+    Freed freed;
+    std::string kernel_fault; // the last one in words; empty if there was none
     uint64_t live_allocations[5] = {}; // by MemoryKind
     uint64_t live_bytes = 0;
     uint64_t next_id = 16;
