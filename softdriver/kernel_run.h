@@ -28,7 +28,7 @@ class KernelRun : public Piecewise {
 
     KernelFunctionPtr function_;
     ptx::Launch launch_;
-    std::unique_ptr<ptx::Run> run_; // from the first piece on
+    std::unique_ptr<ptx::Run> run_;    // from the first piece on
     std::map<uintptr_t, size_t> used_; // memory by its beginning, and how much it is
     bool failed_ = false;
 };

@@ -45,9 +45,9 @@ struct Operation {
     std::shared_ptr<Stream> stream;
     std::vector<std::shared_ptr<Operation>> waits;
     std::vector<Range> reads, writes;
-    std::vector<Range> updates;   // atomic accesses, which do not race with each other
-    bool unforeseen = false;      // all that is known at its end only
-    bool synchronizes = false; // a value in memory that streams signal each other with, no data
+    std::vector<Range> updates; // atomic accesses, which do not race with each other
+    bool unforeseen = false;    // all that is known at its end only
+    bool synchronizes = false;  // a value in memory that streams signal each other with, no data
     Function function = Function::Count; // that submitted it
     RaceMark mark;
     std::function<bool()> condition;

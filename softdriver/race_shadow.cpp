@@ -52,8 +52,7 @@ void RaceShadow::compare(Access &access, const OperationPtr &earlier, const Rang
     if (earlier == access.operation || access.settled(*earlier) ||
         access.operation->mark.after(earlier->mark))
         return;
-    add_conflict(access.conflicts,
-                 RaceConflict{earlier, range_of(*earlier, where, use), use});
+    add_conflict(access.conflicts, RaceConflict{earlier, range_of(*earlier, where, use), use});
 }
 
 void RaceShadow::compare_segment(Access &access, uintptr_t start, Segment &segment) {

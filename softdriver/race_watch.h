@@ -12,7 +12,8 @@ namespace soft {
 class RaceWatches {
   public:
     // Called with the operation, its range, and what it does there.
-    using Report = std::function<void(const Operation &, const RaceShadow &, const Range &, RaceUse)>;
+    using Report =
+        std::function<void(const Operation &, const RaceShadow &, const Range &, RaceUse)>;
     explicit RaceWatches(Report report) : report_(std::move(report)) {}
 
     void add(const OperationPtr &operation, const RaceShadowPtr &shadow, const Range &range,

@@ -61,7 +61,8 @@ RaceShadowPtr Races::shadow_of(const Range &range) {
 
 Races::Shadows Races::shadows_of(const Operation &operation) {
     Shadows shadows;
-    each_range(operation, [&](const Range &range, RaceUse) { shadows.push_back(shadow_of(range)); });
+    each_range(operation,
+               [&](const Range &range, RaceUse) { shadows.push_back(shadow_of(range)); });
     return shadows;
 }
 
@@ -170,8 +171,7 @@ void Races::judge_deferred() {
 }
 
 void Races::comes_to_use(const OperationPtr &operation, const Allocation &allocation) {
-    if (!on() || !operation->mark.track || !allocation.shadow ||
-        !allocation.shadow->host_visible())
+    if (!on() || !operation->mark.track || !allocation.shadow || !allocation.shadow->host_visible())
         return;
     watches_.started(operation);
     if (order_.anybody_waits())
@@ -291,7 +291,10 @@ void Races::freed_by_host(const Allocation &allocation) {
         return;
     look();
     const RaceShadow &shadow = *allocation.shadow;
-    Deferred free{nullptr, {allocation.shadow}, order_.host_clock(), thread_state().function,
+    Deferred free{nullptr,
+                  {allocation.shadow},
+                  order_.host_clock(),
+                  thread_state().function,
                   state().next_operation};
     auto uses = [&](const OperationPtr &waiting) {
         auto kept = kept_.find(waiting.get());
@@ -321,9 +324,8 @@ void Races::judge_free(const RaceShadow &shadow, const Deferred &free,
         if (function == Function::cuMemAllocAsync || function == Function::cuMemAllocFromPoolAsync)
             continue;
         RaceKey key{index(free.free), index(user.operation->function), shadow.id};
-        record.add(key, state().settings.races, [&] {
-            return race_with_free(shadow, free.free, free.next_operation, user);
-        });
+        record.add(key, state().settings.races,
+                   [&] { return race_with_free(shadow, free.free, free.next_operation, user); });
     }
 }
 

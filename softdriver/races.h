@@ -73,8 +73,8 @@ class Races {
 
     void check(const OperationPtr &operation);
     void judge(const OperationPtr &operation, const Shadows &shadows, const RaceSettled &settled);
-    void judge_range(const OperationPtr &operation, const RaceShadowPtr &shadow,
-                     const Range &range, RaceUse use, const RaceSettled &settled);
+    void judge_range(const OperationPtr &operation, const RaceShadowPtr &shadow, const Range &range,
+                     RaceUse use, const RaceSettled &settled);
     void judge_free(const RaceShadow &shadow, const Deferred &free,
                     std::vector<RaceConflict> users);
     void use_words(const OperationPtr &operation, const Shadows &shadows);
