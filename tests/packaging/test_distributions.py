@@ -52,7 +52,9 @@ def test_sdist_has_everything(packed):
 
 
 def test_sdist_has_nothing_built(packed):
-    assert [name for name in packed if name.startswith(("build/", "cudadrv/include"))] == []
+    assert [
+        name for name in packed if name.startswith(("build/", "cudadrv/include", "cudadrv/kernels"))
+    ] == []
     assert [name for name in packed if name.endswith((".so", ".o", ".pyc"))] == []
 
 
@@ -121,6 +123,16 @@ def test_headers_are_where_it_says(python, tmp_path):
     )
     expected = sorted(Path(name).name for name in sources("include/cudadrv/*.h"))
     assert python(tmp_path, "-W", "error", "-c", code).split() == expected
+
+
+def test_the_demo_has_its_kernel(installed):
+    code = (
+        "from pathlib import Path\n"
+        "import cudadrv\n"
+        "print(Path(cudadrv.__file__).with_name('kernels').joinpath('histogram.ptx').read_text())"
+    )
+    source = ROOT / "examples" / "kernels" / "histogram.ptx"
+    assert output(installed, "-I", "-c", code) == source.read_text(encoding="utf-8") + "\n"
 
 
 def test_wheel_is_what_is_imported(installed):

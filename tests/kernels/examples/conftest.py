@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-FOLDER = Path(__file__).resolve().parents[2] / "examples" / "kernels"
+FOLDER = Path(__file__).resolve().parents[3] / "examples" / "kernels"
 
 
 @cache
