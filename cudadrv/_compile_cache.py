@@ -24,7 +24,18 @@ FOLDER_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Where compiled PTX is kept; None: nowhere (``CUDADRV_CACHE_DIR=off``, or no home)."""
+    """Say where compiled PTX is kept; the folder may not exist yet.
+
+    Parameters
+    ----------
+    environ
+        ``CUDADRV_CACHE_DIR``, else ``cudadrv`` in ``XDG_CACHE_HOME``, else in ``~/.cache``.
+
+    Returns
+    -------
+    Path or None
+        None: nothing is kept (``CUDADRV_CACHE_DIR=off``, or there is no home).
+    """
     chosen = environ.get("CUDADRV_CACHE_DIR")
     if chosen:
         return None if chosen == OFF else Path(chosen).absolute()
