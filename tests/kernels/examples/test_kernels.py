@@ -280,11 +280,13 @@ def test_only_what_is_shared_is_free_to_the_host(ptx, stream):
     numbers = cu.LockedBuffer.from_array(np.arange(4, dtype="i4"), name="numbers")
     kernel = ptx("spin")["wait_then_double"]
     done = kernel.launch(1, 32, cu.shared(flag), numbers, 4, stream=stream)
-    with pytest.raises(cu.BufferBorrowedError, match="'numbers'"):
-        numbers[0] = 1
-    with pytest.raises(cu.BufferBorrowedError, match="'flag'"):
-        flag.close()
-    assert not done.done
-    flag[0] = 1
-    done.wait()
+    try:
+        with pytest.raises(cu.BufferBorrowedError, match="'numbers'"):
+            numbers[0] = 1
+        with pytest.raises(cu.BufferBorrowedError, match="'flag'"):
+            flag.close()
+        assert not done.done
+    finally:
+        flag[0] = 1  # or the kernel, and the test run with it, never ends
+        done.wait()
     assert numbers.to_numpy().tolist() == [0, 2, 4, 6]
