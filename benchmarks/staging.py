@@ -14,6 +14,7 @@ import json
 import os
 import platform
 import statistics
+import threading
 import time
 from pathlib import Path
 
@@ -23,12 +24,12 @@ import cudadrv as cu
 from cudadrv._chunked import plan
 
 KIB, MIB = 1 << 10, 1 << 20
-ROUNDS = 5
+ROUNDS = 3
 GRID_BYTES = 256 * MIB
 THREADS = (1, 2, 4, 6, 8, 12, 16)
 CHUNKS = (MIB, 2 * MIB, 4 * MIB, 8 * MIB)
-PIECES = (256 * KIB, 512 * KIB, MIB, 2 * MIB, 4 * MIB)
-RINGS = (4, 8, 16)
+PIECES = (256 * KIB, 512 * KIB, MIB, 2 * MIB)
+RINGS = (4, 8)
 MOST_RING_BYTES = 64 * MIB
 NEVER = 1 << 62
 
@@ -82,7 +83,7 @@ def measure(copies, ways, plans, rounds, deadline):
 def the_grid(copies, most, seconds):
     """Every reasonable plan for a large copy."""
     usual, plans = plan(), []
-    for chunk, piece, ring, streaming in itertools.product(CHUNKS, PIECES, RINGS, (0, 1)):
+    for chunk, piece, ring, streaming in itertools.product(CHUNKS, PIECES, RINGS, (0, 1, 2)):
         if piece <= chunk and chunk * ring <= MOST_RING_BYTES:
             for threads in sorted({4, 8, most} & set(THREADS)):
                 plans.append(
@@ -107,51 +108,106 @@ def the_grid(copies, most, seconds):
 
 
 def the_sizes(largest, most, seconds):
-    """One stage against several, for each size and number of threads, with the plan that is set."""
+    """One stage against several, for each size and number of threads, and small chunks."""
     usual, rows = plan(), []
     sizes = [64 * KIB << n for n in range(15) if 64 * KIB << n <= largest.nbytes]
     for nbytes in sizes:
         copies = Copies(nbytes, largest)
-        rounds = max(ROUNDS, min(101, 64 * MIB // nbytes))
+        rounds = max(ROUNDS, min(31, 64 * MIB // nbytes))
         plans = [{"threshold": NEVER}] if nbytes <= 64 * MIB else []
         plans += [{"threshold": 0, "threads": n} for n in THREADS if n <= most]
+        if 512 * KIB <= nbytes <= 32 * MIB:
+            for least, parts, piece, streaming in itertools.product(
+                (256 * KIB, 512 * KIB, MIB), (2, 4, 8), (64 * KIB, 128 * KIB, 256 * KIB), (0, 1)
+            ):
+                plans.append(
+                    {
+                        "threshold": 0,
+                        "threads": min(8, most),
+                        "least": least,
+                        "parts": parts,
+                        "piece": piece,
+                        "streaming": streaming,
+                    }
+                )
         ways = ("in", "out", "fresh")
         deadline = time.monotonic() + seconds / len(sizes)
-        rates = measure(copies, ways, plans, rounds, deadline)
-        floor = measure(copies, ("locked in", "locked out"), [usual], rounds, deadline)
+        filled = [{**usual, **settings} for settings in plans]
+        rates = measure(copies, ways, filled, rounds, deadline)
+        floor = measure(copies, ("locked in", "locked out"), [usual], rounds, deadline + 0.1)
         for at, settings in enumerate(plans):
-            row = {"nbytes": nbytes, "threads": settings.get("threads", 0)}
+            row = {"nbytes": nbytes, **settings}
             rows.append({**row, **{way: round(rates[way, at], 2) for way in ways}})
-        for way, rate in floor.items():
-            rows[-1][way[0]] = round(rate, 2)
+        rows.append({"nbytes": nbytes, **{way: round(rate, 2) for (way, _), rate in floor.items()}})
         plan(**usual)
     return rows
 
 
+def the_pages(largest, most):
+    """How fast pages of a new array are there at all: each is touched once, by some threads."""
+    rows = []
+    for threads in (1, 4, 8, most):
+        rates = []
+        for _ in range(3):
+            array = np.empty(largest.nbytes, "u1")
+            parts = np.array_split(array, 16 * threads)
+
+            def touch(at, parts=parts, threads=threads):
+                for part in parts[at::threads]:
+                    part[::4096] = 1
+
+            found = [threading.Thread(target=touch, args=(at,)) for at in range(threads)]
+            start = time.perf_counter()
+            for thread in found:
+                thread.start()
+            for thread in found:
+                thread.join()
+            rates.append(largest.nbytes / (time.perf_counter() - start) / 1e9)
+            del array, parts, touch, found
+        rows.append({"threads": threads, "rate": round(statistics.median(rates), 2)})
+    return rows
+
+
+def settings_of(row):
+    words = []
+    for name in ("chunk", "least", "piece"):
+        if name in row:
+            words.append(f"{name} {row[name] // KIB:5} KiB")
+    for name in ("parts", "ring", "threads", "streaming"):
+        if name in row:
+            words.append(f"{name} {row[name]:2}")
+    return "  ".join(words)
+
+
 def show_grid(rows, most):
-    print(f"plans for {GRID_BYTES // MIB} MiB, GB/s: the 12 best of each way and number of threads")
-    for way, threads in itertools.product(("in", "out", "fresh"), sorted({4, 8, most})):
-        found = [row for row in rows if row["threads"] == threads]
+    print(f"plans for {GRID_BYTES // MIB} MiB, GB/s: the 8 best of each way and number of threads")
+    for way, threads, streaming in itertools.product(
+        ("in", "out", "fresh"), sorted({4, 8, most}), (0, 1, 2)
+    ):
+        found = [row for row in rows if row["threads"] == threads and row["streaming"] == streaming]
         print(f"  {way}, {threads} threads:")
-        for row in sorted(found, key=lambda row: -row[way])[:12]:
-            print(
-                f"    {row[way]:6.1f}  chunk {row['chunk'] // KIB:5} KiB"
-                f"  piece {row['piece'] // KIB:5} KiB  ring {row['ring']:2}"
-                f"{'  streaming' if row['streaming'] else ''}"
-            )
+        for row in sorted(found, key=lambda row: -row[way])[:8]:
+            print(f"    {row[way]:6.1f}  {settings_of(row)}")
 
 
 def show_sizes(rows):
-    print("by size, GB/s of in / out / fresh; threads 0: one stage, no chunks")
-    for nbytes, found in itertools.groupby(rows, key=lambda row: row["nbytes"]):
-        for row in found:
-            floor = ""
-            if "locked in" in row:
-                floor = f"   page-locked {row['locked in']:6.1f} / {row['locked out']:6.1f}"
-            print(
-                f"  {nbytes // KIB:8} KiB  threads {row['threads']:2}"
-                f"  {row['in']:6.2f} / {row['out']:6.2f} / {row['fresh']:6.2f}{floor}"
-            )
+    print("by size, GB/s of in / out / fresh, and the 3 best plans of each way with small chunks")
+    for nbytes, group in itertools.groupby(rows, key=lambda row: row["nbytes"]):
+        found = list(group)
+        print(
+            f"  {nbytes // KIB} KiB: page-locked {found[-1]['locked in']:6.1f}"
+            f" / {found[-1]['locked out']:6.1f}"
+        )
+        for row in found[:-1]:
+            if "least" not in row:
+                print(
+                    f"    {row['in']:6.2f} / {row['out']:6.2f} / {row['fresh']:6.2f}"
+                    f"  {settings_of(row) or 'one stage'}"
+                )
+        for way in ("in", "out", "fresh"):
+            small = [row for row in found if "least" in row]
+            for row in sorted(small, key=lambda row: -row[way])[:3]:
+                print(f"    {way:5} {row[way]:6.2f}  {settings_of(row)}")
 
 
 def main():
@@ -170,10 +226,14 @@ def main():
     largest.run("in")
     grid_rows = the_grid(grid, most, options.seconds * 0.6)
     show_grid(grid_rows, most)
+    page_rows = the_pages(largest, most)
+    print("touching new pages, GB/s:", page_rows)
     size_rows = the_sizes(largest, most, options.seconds * 0.4)
     show_sizes(size_rows)
     if options.json:
-        options.json.write_text(json.dumps({"grid": grid_rows, "sizes": size_rows}, indent=1))
+        options.json.write_text(
+            json.dumps({"grid": grid_rows, "pages": page_rows, "sizes": size_rows}, indent=1)
+        )
 
 
 if __name__ == "__main__":

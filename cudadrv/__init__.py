@@ -7,7 +7,6 @@ Importing this loads no driver and touches no device. A free-threaded Python tak
 """
 
 import sys
-from pathlib import Path
 
 from cudadrv._buffer import Buffer
 from cudadrv._context import Context
@@ -87,6 +86,8 @@ __all__ = [
 
 def get_include() -> str:
     """The folder of cudadrv's C headers, for extension modules that ``cimport`` it."""
+    from pathlib import Path
+
     package = Path(__file__).resolve().parent
     installed = package / "include"
     return str(installed if installed.is_dir() else package.parent / "include")

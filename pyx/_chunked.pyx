@@ -103,6 +103,7 @@ cdef size_t _threads() except 0:
 def plan(**changes):
     """Change what `Plan` says, for measurements; gives it as a dict."""
     global _plan
+    cdef dict found
     _threads()
     found = _plan
     found.update(changes)
@@ -150,7 +151,7 @@ cdef int copy_chunks(Region region, char *ordinary, Stream stream, int name) exc
         transfer.memory.chunk, transfer.memory.piece = chunk, _plan.piece
         transfer.memory.ring, transfer.memory.threads = len(stages), threads
         transfer.memory.inward = name != COPY_TO
-        transfer.memory.streaming = _plan.streaming != 0
+        transfer.memory.streaming = _plan.streaming
         for at, stage in enumerate(stages):
             transfer.memory.blocks[at] = (<Stage>stage).data
             transfer.events[at] = (<Stage>stage).event.raw

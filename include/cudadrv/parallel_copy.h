@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <sys/mman.h>
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
@@ -135,7 +136,12 @@ static void par_done(par_copy *copy, par_piece piece) {
 
 static void par_bytes(char *target, const char *source, size_t nbytes, int streaming) {
 #ifdef __SSE2__
-    if (streaming && nbytes > 4096) {
+    if (streaming == 2 && nbytes > 8192) {
+        uintptr_t begin = ((uintptr_t)target + 4095) & ~(uintptr_t)4095;
+        uintptr_t end = ((uintptr_t)target + nbytes) & ~(uintptr_t)4095;
+        madvise((void *)begin, end - begin, 23);
+    }
+    if (streaming == 1 && nbytes > 4096) {
         size_t head = -(uintptr_t)target % 64;
         memcpy(target, source, head);
         target += head, source += head, nbytes -= head;
