@@ -19,8 +19,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <time.h>
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
@@ -176,6 +177,7 @@ static void par_work(par_copy *copy) {
 /* ---- threads ---- */
 
 static void *par_thread(void *unused) {
+    prctl(PR_SET_NAME, "cudadrv-copy");
     pthread_mutex_lock(&par_the_pool.lock);
     for (;;) {
         par_copy *copy = par_the_pool.first;

@@ -1,9 +1,10 @@
 """Large copies of ordinary memory: chunk by chunk through several stages, by several threads."""
 
+import _thread
 import gc
-import os
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -269,17 +270,20 @@ def test_a_copy_that_waits_does_not_hold_others_up(make, stream, other, gate):
 
 
 def native_threads():
-    return len(os.listdir("/proc/self/task"))
+    """How many threads there are for copies."""
+    names = [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
+    return names.count("cudadrv-copy\n")
 
 
 def test_threads_are_few_and_kept(make, stream):
     buffer, items = make("device", 300_000), random_bytes(300_000)
     buffer.copy_from(items, stream=stream)
     before = native_threads()
+    assert before >= SMALL["threads"] - 1
     for _ in range(20):
         buffer.copy_from(items, stream=stream)
         buffer.copy_to(items, stream=stream)
-    assert native_threads() <= before
+    assert native_threads() == before
 
 
 def test_idle_threads_take_no_time(make, stream):
@@ -292,13 +296,80 @@ def test_idle_threads_take_no_time(make, stream):
     assert time.process_time() - before < 0.1
 
 
-def test_stages_are_kept_and_bounded(make, stream):
-    """However many copies there are, they need no more page-locked memory than one."""
+@pytest.mark.cuda_software
+def test_stages_are_used_again(make, stream):
+    from cudadrv import testing
+
     buffer, items = make("device", 300_000), random_bytes(300_000)
-    context = buffer.context
     buffer.copy_from(items, stream=stream)
-    before = context.idle_stage_bytes() if hasattr(context, "idle_stage_bytes") else 0
+    before = testing.calls("cuMemHostAlloc"), testing.calls("cuEventCreate")
     for _ in range(10):
         buffer.copy_from(items, stream=stream)
-    after = context.idle_stage_bytes() if hasattr(context, "idle_stage_bytes") else 0
-    assert before == after
+        buffer.copy_to(items, stream=stream)
+    assert (testing.calls("cuMemHostAlloc"), testing.calls("cuEventCreate")) == before
+
+
+@pytest.mark.cuda_software
+def test_small_copies_make_few_stages(make, stream):
+    """Making one takes far longer than filling it."""
+    from cudadrv import testing
+
+    cu.reap()
+    plan(ring=8, fresh=50_000)
+    for nbytes, stages in ((10_000, 2), (99_999, 2), (200_000, 4), (1_000_000, 8)):
+        buffer, items = make("device", nbytes), random_bytes(nbytes)
+        before = testing.calls("cuMemHostAlloc")
+        buffer.copy_from(items, stream=stream)
+        assert testing.calls("cuMemHostAlloc") - before == stages
+        buffer.close()
+        cu.reap()
+
+
+@pytest.mark.parametrize("way", ["copy_from", "copy_to"])
+def test_ctrl_c_while_threads_copy(make, stream, gate, way):
+    """Afterwards nobody touches the array, and the buffer stays borrowed."""
+    nbytes = 200_000
+    plan(fresh=1)
+    buffer, array = make("device", nbytes, items=np.full(nbytes, 1, "u1")), np.full(nbytes, 9, "u1")
+    gate.hold(stream)
+    timer = threading.Timer(0.05, _thread.interrupt_main)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        getattr(buffer, way)(array, stream=stream)
+    timer.join()
+    array[:] = 5
+    assert buffer.borrowed
+    with pytest.raises(cu.BufferBorrowedError):
+        buffer.close()
+    gate.open()
+    stream.synchronize()
+    assert not buffer.borrowed
+    assert (array == 5).all()
+    found = np.empty(nbytes, "u1")
+    buffer.copy_to(found)
+    filled = SMALL["ring"] * SMALL["chunk"] if way == "copy_from" else 0
+    assert (found[:filled] == 9).all()
+    assert (found[filled:] == 1).all()
+
+
+def test_ctrl_c_at_any_time(make, items_of, stream):
+    """It may come when nothing is held up, too."""
+    nbytes, interrupted = 2_000_000, 0
+    buffer = make("device", nbytes, items=np.zeros(nbytes, "u1"))
+    for delay in range(12):
+        array = np.full(nbytes, delay + 1, "u1")
+        timer = threading.Timer(delay / 4000, _thread.interrupt_main)
+        try:
+            timer.start()
+            while True:
+                buffer.copy_from(array, stream=stream)
+                buffer.copy_to(array, stream=stream)
+        except KeyboardInterrupt:
+            interrupted += 1
+        array[:] = 0
+        timer.join()
+        stream.synchronize()
+        assert (array == 0).all()
+        assert set(np.unique(items_of(buffer)).tolist()) <= {delay, delay + 1}
+        buffer.copy_from(np.full(nbytes, delay + 1, "u1"))
+    assert interrupted == 12
