@@ -5,21 +5,21 @@ size and platform, and a copy that is interrupted must not touch it any more.
 """
 
 cimport cython
-from libc.stdint cimport uint32_t, uint64_t
 
 from cudadrv._context cimport Context, enter_context, leave_context
 from cudadrv._copy cimport copy_operation, refuse_other_device
 from cudadrv._driver cimport (
     CU_EVENT_DISABLE_TIMING, CU_MEMHOSTALLOC_PORTABLE, CU_STREAM_CAPTURE_MODE_RELAXED,
-    CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CUdeviceptr, CUevent, CUresult, CUstream, CUstreamCaptureMode,
-    bind_driver, cudadrv_table, cuEventRecord, cuMemHostAlloc, cuThreadExchangeStreamCaptureMode,
+    CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CUdeviceptr, CUevent, CUresult, CUstream,
+    CUstreamCaptureMode, bind_driver, cudadrv_table, cuEventRecord, cuMemHostAlloc,
+    cuThreadExchangeStreamCaptureMode,
 )
 from cudadrv._event cimport new_event
 from cudadrv._operation cimport Operation, ask
 from cudadrv._operation_names cimport COPY_TO
 from cudadrv._ownership cimport OWN_READ, OWN_WRITE, engine, own_known
 from cudadrv._refusal cimport refuse_operation
-from cudadrv._region cimport Region
+from cudadrv._region cimport Region, borrow, pointer_of
 from cudadrv._release cimport LOCKED, drain, release_later
 from cudadrv._stream cimport Stream
 from cudadrv._users cimport is_complete
@@ -174,11 +174,11 @@ cdef int prepare_staged(
     So the copy is refused before it has done anything, and nobody gets in between two chunks.
     """
     cdef bint inward = name != COPY_TO
-    region.borrow(&copy.access, OWN_WRITE if inward else OWN_READ)
+    borrow(region, &copy.access, OWN_WRITE if inward else OWN_READ)
     copy.plain.target_is_host = region.host_side if inward else True
     copy.plain.source_is_host = True if inward else region.host_side
     copy.inward = inward
-    copy.inside = region.pointer()
+    copy.inside = pointer_of(region)
     copy_operation(operation, name, &copy.plain, &copy.access, 1)
     copy.call, copy.arguments = operation.call, operation.arguments
     operation.call, operation.arguments = _copy_and_mark, copy
