@@ -7,9 +7,8 @@ Importing this loads no driver and touches no device. A free-threaded Python tak
 """
 
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cudadrv._access import Access, read, shared, write
 from cudadrv._buffer import Buffer
 from cudadrv._context import Context
 from cudadrv._device import Device
@@ -31,21 +30,49 @@ from cudadrv._errors import (
 )
 from cudadrv._event import Event
 from cudadrv._host_buffer import HostBuffer
-from cudadrv._kernel import Kernel
-from cudadrv._kernel_attributes import KernelAttributes
 from cudadrv._library import DriverInfo, driver_info
 from cudadrv._locked_buffer import LockedBuffer
 from cudadrv._memory import LiveBuffer, live_buffers, memory_report
-from cudadrv._module import Module
 from cudadrv._policy import ordering
-from cudadrv._prepared import Prepared
-from cudadrv._ptx import Parameter
 from cudadrv._reap import reap
 from cudadrv._report import Borrow
 from cudadrv._status import CUresult
 from cudadrv._stream import Stream
 from cudadrv._token import Token
 from cudadrv._unified_buffer import UnifiedBuffer
+
+if TYPE_CHECKING:
+    from cudadrv._access import Access, read, shared, write
+    from cudadrv._kernel import Kernel
+    from cudadrv._kernel_attributes import KernelAttributes
+    from cudadrv._module import Module
+    from cudadrv._prepared import Prepared
+    from cudadrv._ptx import Parameter
+else:  # imported when they are first used: importing cudadrv takes half as long again with them
+    _LAUNCH = {
+        "Access": "_access",
+        "Kernel": "_kernel",
+        "KernelAttributes": "_kernel_attributes",
+        "Module": "_module",
+        "Parameter": "_ptx",
+        "Prepared": "_prepared",
+        "read": "_access",
+        "shared": "_access",
+        "write": "_access",
+    }
+
+    def __getattr__(name):
+        if name not in _LAUNCH:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        found = getattr(import_module(f"{__name__}.{_LAUNCH[name]}"), name)
+        globals()[name] = found
+        return found
+
+    def __dir__():
+        return sorted({*globals(), *_LAUNCH})
+
 
 if not getattr(sys, "_is_gil_enabled", lambda: True)():
     raise ImportError(
@@ -104,6 +131,8 @@ __all__ = [
 
 def get_include() -> str:
     """The folder of cudadrv's C headers, for extension modules that ``cimport`` it."""
+    from pathlib import Path
+
     package = Path(__file__).resolve().parent
     installed = package / "include"
     return str(installed if installed.is_dir() else package.parent / "include")

@@ -28,7 +28,7 @@ cdef class Context:
     cdef int lost               # the sticky status, or 0
     cdef Alive streams          # its live Streams
     cdef list ghosts            # farewell Events of closed streams with work that may be unfinished
-    cdef list stages            # idle page-locked blocks for ordinary memory: see _staging.pyx
+    cdef list stages            # idle page-locked blocks for ordinary memory: see _stage.pyx
     cdef size_t staged          # their bytes
     # Its default streams and the library's own, by name, and by thread. In a dict, so that the
     # garbage collector can end the cycle.

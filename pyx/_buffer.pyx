@@ -111,12 +111,16 @@ cdef class Buffer(Region):
         Raises
         ------
         TypeError, ValueError
-            Other dtype, size, device or kind of object; parts that overlap.
+            Other dtype, size, device or kind of object; parts that overlap; a wrong setting.
         BufferBorrowedError, BufferExportedError, BufferClosedError
             See docs/errors.md.
 
+        Ordinary memory goes through page-locked memory of the library's own; for large arrays by up
+        to 8 threads, or ``CUDADRV_COPY_THREADS``. After Ctrl-C the array is not touched any more,
+        and this buffer stays borrowed until what was queued is known to be complete.
+
         Driver functions: cuMemcpyHtoDAsync, cuMemcpyDtoHAsync, cuMemcpyDtoDAsync or cuMemcpyAsync;
-        cuEventRecord and cuEventQuery. Ordinary memory goes through page-locked memory.
+        cuEventRecord and cuEventQuery; cuMemHostAlloc.
         """
         if isinstance(source, Region):
             copy_and_wait(COPY_FROM, self, source, stream)
@@ -133,7 +137,7 @@ cdef class Buffer(Region):
         """Copy this buffer's items out; blocks, and is complete on return.
 
         As `copy_from`, in the other direction. A target in ordinary memory must be writable and
-        C-contiguous.
+        C-contiguous; one that was used before is faster than one whose pages have yet to be found.
         """
         if isinstance(target, Region):
             copy_and_wait(COPY_TO, target, self, stream)

@@ -1,8 +1,6 @@
 """Device: what a GPU is. What runs on it belongs to its context."""
 
-import difflib
 import operator
-import uuid
 
 cimport cython
 
@@ -13,8 +11,6 @@ from cudadrv._driver cimport (
 )
 from cudadrv._errors cimport check
 from cudadrv._library cimport ensure_driver
-
-from cudadrv._attributes import DEVICE_ATTRIBUTES
 
 bind_driver(&cudadrv_table)
 
@@ -72,10 +68,11 @@ cdef class Device:
     @property
     def uuid(self):
         """The device's identity across processes, as `uuid.UUID` (cuDeviceGetUuid)."""
+        from uuid import UUID
         cdef CUuuid found
         with nogil:
             check(cuDeviceGetUuid(&found, self.raw))
-        return uuid.UUID(bytes=found.bytes[:16])
+        return UUID(bytes=found.bytes[:16])
 
     @property
     def compute_capability(self):
@@ -113,8 +110,10 @@ cdef class Device:
 
         Driver function: cuDeviceGetAttribute.
         """
+        from cudadrv._attributes import DEVICE_ATTRIBUTES
         number = DEVICE_ATTRIBUTES.get(name.lower().removeprefix("cu_device_attribute_"))
         if number is None:
+            import difflib
             near = difflib.get_close_matches(name.lower(), DEVICE_ATTRIBUTES, n=3)
             hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
             raise ValueError(f"there is no device attribute {name!r}{hint}")

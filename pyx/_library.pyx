@@ -1,7 +1,5 @@
 """The library: which libcuda.so.1 is used, chosen by CUDADRV_DRIVER and opened on first use."""
 
-import importlib.util
-import logging
 import os
 import threading
 from typing import NamedTuple
@@ -24,7 +22,6 @@ USE_SOFTWARE = "To run without a GPU, use the software driver: CUDADRV_DRIVER=so
 cdef bint _ready = False
 _opening = threading.RLock()
 _path = None
-_log = logging.getLogger("cudadrv")
 
 
 class DriverInfo(NamedTuple):
@@ -94,7 +91,9 @@ def _choose():
         try:
             return open_driver(SYSTEM_LIBRARY)
         except OSError as reason:
-            _log.warning("%s; using the software driver (not a GPU)", reason)
+            import logging  # most programs never need it, and importing cudadrv is to be quick
+            logging.getLogger("cudadrv").warning(
+                "%s; using the software driver (not a GPU)", reason)
             return _load(software_path())
         except LookupError as reason:  # there is a driver, so another one would be a silent switch
             raise _unusable(reason) from None
@@ -112,7 +111,8 @@ def _choose():
 
 def software_path():
     """The path of the software driver that is installed with this package."""
-    spec = importlib.util.find_spec("cudadrv._softdriver")
+    from importlib.util import find_spec
+    spec = find_spec("cudadrv._softdriver")
     if spec is None or spec.origin is None:
         raise DriverNotFoundError(
             Status.CUDA_ERROR_FILE_NOT_FOUND, "find_spec",

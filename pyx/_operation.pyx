@@ -45,7 +45,7 @@ cdef int issue(Operation *operation, Stream stream) except? -1:
     operation.request.stream = stream.order
     while True:
         with nogil:
-            reason = _attempt(operation, stream)
+            reason = attempt(operation, stream)
         if reason != REFUSED - OWN_MUST_WAIT:
             return reason
         works = missing_waits(&operation.request.conflict, _still_in_the_way, &operation.request)
@@ -70,7 +70,11 @@ cdef int _still_in_the_way(void *request, own_clock *waited) noexcept nogil:
     return own_ask(engine, <own_request *>request, waited)
 
 
-cdef int _attempt(Operation *operation, Stream stream) except? -1 nogil:
+cdef int attempt(Operation *operation, Stream stream) except? -1 nogil:
+    """Check it and hand it to the driver once: as `issue`, but that nothing is waited for.
+
+    `request.stream` is set, and the stream was usable.
+    """
     cdef bint pushed = False
     cdef bint queued = False
     cdef CUresult status

@@ -4,7 +4,7 @@ from cudadrv._context cimport Context, contexts
 from cudadrv._ghost cimport make_room
 from cudadrv._library cimport ensure_driver
 from cudadrv._release cimport drain
-from cudadrv._staging cimport drop_idle_stages
+from cudadrv._stage cimport drop_idle_stages
 
 
 def reap():

@@ -5,6 +5,7 @@ first, then with pauses that grow with the time waited, so that a long wait cost
 """
 
 from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int64_t
 
 from cudadrv._context cimport enter_context, leave_context
 from cudadrv._driver cimport (
@@ -31,7 +32,6 @@ cdef extern from *:
         nanosleep(&pause, NULL);
     }
     """
-    ctypedef long long int64_t
     int64_t wait_now() noexcept nogil
     void wait_pause(int64_t nanoseconds) noexcept nogil
 
@@ -80,6 +80,17 @@ cdef CUresult wait_for_event(CUcontext context, CUevent event) except *:
         PyErr_CheckSignals()
 
 
+cdef int64_t now_ns() noexcept nogil:
+    """A time in nanoseconds, to take differences of."""
+    return wait_now()
+
+
+cdef void pause_after(int64_t waited) noexcept nogil:
+    """Between two questions: no pause at first, then longer ones the more ns have gone by."""
+    if waited > SPIN_NS:
+        wait_pause(min(waited // 32, <int64_t>LONGEST_PAUSE_NS))
+
+
 cdef int let_others_go_on() except -1:
     """Pause for a moment, for another thread to finish something. Signals interrupt."""
     with nogil:
@@ -96,6 +107,5 @@ cdef CUresult _ask(CUcontext context, CUevent event, int64_t start) noexcept nog
         status = query_event(context, event)
         if status != CUDA_ERROR_NOT_READY or now - entered > SIGNALS_NS:
             return status
-        if now - start > SPIN_NS:
-            wait_pause(min((now - start) // 32, <int64_t>LONGEST_PAUSE_NS))
+        pause_after(now - start)
         now = wait_now()

@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # Lowest first. A module may import from its own layer and from those above it in this table.
 LAYERS = {
-    "driver": ["_driver", "_status", "_attributes"],
+    "driver": ["_driver", "_status", "_attributes", "_processors"],
     "errors": ["_site", "_errors", "_library"],
     "ownership": ["_ownership", "_operation_names", "_nesting", "_policy"],
     "handles": [
@@ -19,7 +19,7 @@ LAYERS = {
     "buffers": [
         *("_missing", "_operation", "_refusal", "_token", "_await"),
         *("_users", "_release", "_memory", "_external", "_region", "_report"),
-        *("_copy", "_fill", "_loan", "_ordinary", "_staging", "_reap"),
+        *("_copy", "_fill", "_loan", "_ordinary", "_stage", "_chunked", "_staging", "_reap"),
         *("_buffer", "_device_buffer"),
         *("_host_buffer", "_host_view", "_locked_buffer", "_unified_buffer"),
     ],

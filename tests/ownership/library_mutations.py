@@ -50,7 +50,7 @@ MUTATIONS = [
     ),
     (
         "a copy from an array does not borrow its target",
-        "_staging.pyx",
+        "_stage.pyx",
         "OWN_WRITE if inward else OWN_READ",
         f"{SHARED} if inward else OWN_READ",
     ),
@@ -234,8 +234,8 @@ MUTATIONS = [
     # ---- bytes ----
     (
         "a stage is used again too early",
-        "_staging.pyx",
-        "if self.seq == 0 or own_known(engine, self.slot, self.seq):",
+        "_stage.pyx",
+        "if self.last.seq == 0 or own_known(engine, self.last.slot, self.last.seq):",
         "if True:",
     ),
     (
@@ -247,8 +247,8 @@ MUTATIONS = [
     (
         "a copy out hands the bytes over before they are there",
         "_staging.pyx",
-        "    stage.wait()\n    if not inward:",
-        "    if not inward:",
+        "stream.context.check(wait_for_event(stream.context.raw, stage.event.raw))",
+        "pass",
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""The engine in a C program of several threads, under the compiler's sanitizers."""
+"""The engine, and the threads of large copies, in C programs under the compiler's sanitizers."""
 
 import os
 import shlex
@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = Path(__file__).parent / "engine_threads.c"
+FOLDER = Path(__file__).parent
+PROGRAMS = {"engine_threads.c": " refused\n", "copy_threads.c": " ended\n"}
 SEEDS = range(1, 1 + int(os.environ.get("CUDADRV_FUZZ_SEEDS", "4")))
 ROUNDS = os.environ.get("CUDADRV_ENGINE_ROUNDS", "3000")
 
@@ -23,8 +24,9 @@ def build(source: Path, target: Path, sanitizer: str) -> subprocess.CompletedPro
 
 
 @pytest.fixture(params=["thread", "address,undefined"])
-def program(request, tmp_path) -> Path:
-    empty, target = tmp_path / "empty.c", tmp_path / "engine_threads"
+def compiled(request, tmp_path):
+    """Compile one of the programs with a sanitizer that works here."""
+    empty, target = tmp_path / "empty.c", tmp_path / "program"
     empty.write_text("int main(void) { return 0; }\n", encoding="utf-8")
     try:
         works = build(empty, target, request.param).returncode == 0
@@ -33,16 +35,22 @@ def program(request, tmp_path) -> Path:
         pytest.skip("there is no C compiler")
     if not works:
         pytest.skip(f"the {request.param} sanitizer does not work here")
-    done = build(PROGRAM, target, request.param)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return target
+
+    def compiled(name: str) -> Path:
+        done = build(FOLDER / name, target, request.param)
+        assert done.returncode == 0, done.stderr[-4000:]
+        return target
+
+    return compiled
 
 
-def test_several_threads(program):
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_several_threads(compiled, name):
     """No data race, also not between operations that the engine lets in, and empty books."""
+    program = compiled(name)
     for seed in SEEDS:
         done = subprocess.run(
             [program, str(seed), ROUNDS], capture_output=True, text=True, timeout=100
         )
         assert (done.returncode, done.stderr) == (0, ""), done.stderr[-8000:]
-        assert done.stdout.endswith(" refused\n")
+        assert done.stdout.endswith(PROGRAMS[name])

@@ -1,0 +1,54 @@
+"""Stage: a page-locked block of the library's own, through which ordinary memory reaches the GPU."""
+
+from libc.stdint cimport uint32_t, uint64_t
+
+from cudadrv._context cimport Context
+from cudadrv._copy cimport Copy
+from cudadrv._driver cimport CUdeviceptr, CUevent
+from cudadrv._event cimport Event
+from cudadrv._operation cimport Operation, driver_call
+from cudadrv._ownership cimport own_access
+from cudadrv._region cimport Region
+from cudadrv._stream cimport Stream
+
+
+# The arguments of an operation that copies between a buffer and a stage. It must not move.
+cdef struct StagedCopy:
+    own_access access
+    Copy plain
+    driver_call call        # of the plain copy,
+    void *arguments         # and its
+    CUdeviceptr inside      # where the buffer begins
+    CUevent event           # of the stage
+    bint inward             # into the buffer
+    bint queued             # the driver has the copy,
+    bint marked             # and the event stands for it
+
+
+# The last copy that uses a stage.
+cdef struct StageUse:
+    uint32_t slot
+    uint64_t seq            # of that slot; 0: there was none
+    bint marked             # the stage's event stands for it
+
+
+cdef class Stage:
+    cdef Context context        # the block dies with it
+    cdef char *data
+    cdef size_t nbytes
+    cdef StageUse last
+    cdef Event event
+
+    cdef bint is_free(self) except -1
+
+
+cdef Stage idle_stage(Context context, size_t nbytes)
+cdef Stage take_stage(Context context, size_t nbytes)
+cdef int give_stage(Stage stage) except -1
+cdef int drop_idle_stages(Context context) except -1
+cdef int prepare_staged(
+    Operation *operation, StagedCopy *copy, int name, Region region) except -1
+cdef void aim(
+    StagedCopy *copy, char *data, CUevent event, size_t offset, size_t nbytes) noexcept nogil
+cdef void note_use(StageUse *use, Operation *operation, StagedCopy *copy) noexcept nogil
+cdef int refuse_early(int name, Region region, Stream stream) except -1
