@@ -19,15 +19,23 @@ Space space_of(const Step &step) { return Space(step.detail & space_bits); }
 enum class Pattern { Scattered, Contiguous, Uniform };
 
 // How the addresses of a full warp lie, each lane's `bytes` long.
-template <class A> Pattern pattern(const Warp &warp, const A *addresses, size_t bytes) {
-    if (warp.active != ~uint32_t{0})
-        return Pattern::Scattered;
+template <class A> SOFT_INLINE Pattern find_pattern(const A *addresses, size_t bytes) {
     A apart = 0, differ = 0, first = addresses[0];
     for (int lane = 0; lane < warp_size; lane++) {
         differ |= addresses[lane] ^ first;
         apart |= addresses[lane] ^ A(first + A(lane) * A(bytes));
     }
     return differ == 0 ? Pattern::Uniform : apart == 0 ? Pattern::Contiguous : Pattern::Scattered;
+}
+template <class A> Pattern plain_pattern(const A *addresses, size_t bytes) {
+    return find_pattern(addresses, bytes);
+}
+template <class A> SOFT_AVX2 Pattern avx2_pattern(const A *addresses, size_t bytes) {
+    return find_pattern(addresses, bytes);
+}
+template <class A> Pattern pattern(const Warp &warp, const A *addresses, size_t bytes) {
+    static const auto find = has_avx2() ? avx2_pattern<A> : plain_pattern<A>;
+    return warp.active == ~uint32_t{0} ? find(addresses, bytes) : Pattern::Scattered;
 }
 
 // A value of memory in a register that may be wider.
@@ -61,7 +69,9 @@ template <class T, class R, class A, int n> void load(Warp &warp, const Step &st
         bool own = first / window_bytes * window_bytes == local_window;
         if (from && !own) {
             size_t stride = how == Pattern::Uniform ? 0 : bytes;
-            if (stride)
+            if (stride && n == 1 && sizeof(T) == sizeof(R))
+                memcpy(rows[0], from, all);
+            else if (stride)
                 for (int lane = 0; lane < warp_size; lane++)
                     for (int i = 0; i < n; i++)
                         rows[i][lane] = extended<R, T>(from + size_t(lane) * bytes + i * sizeof(T));
@@ -106,6 +116,10 @@ template <class T, class R, class A, int n> void store(Warp &warp, const Step &s
         char *to = first % bytes || first >= shared_window
                        ? nullptr
                        : access.reach(0, first, bytes * warp_size);
+        if (to && n == 1 && sizeof(T) == sizeof(R)) {
+            memcpy(to, rows[0], bytes * warp_size);
+            return;
+        }
         if (to) {
             for (int lane = 0; lane < warp_size; lane++)
                 put(to + size_t(lane) * bytes, lane);
