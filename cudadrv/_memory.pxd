@@ -32,3 +32,5 @@ cdef Memory allocate_memory(
     MemoryKind kind, Context context, size_t nbytes, unsigned int flags, Stream stream, str label)
 cdef Memory adopt_memory(
     MemoryKind kind, Context context, CUdeviceptr address, size_t nbytes, object owner, str label)
+cdef Memory code_memory(Context context, CUdeviceptr module, str label)
+cdef int close_module(Memory code, list variables) except -1

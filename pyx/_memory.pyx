@@ -21,8 +21,8 @@ from cudadrv._ownership cimport (
 )
 from cudadrv._refusal cimport refuse_close, refuse_operation
 from cudadrv._release cimport (
-    DEVICE, FOREIGN, LOCKED, STREAM_ORDERED, UNIFIED, MemoryKind, drain, drain_for_more,
-    free_memory, internal_stream, is_to_be_freed, release_later,
+    CODE, DEVICE, FOREIGN, LOCKED, STREAM_ORDERED, UNIFIED, MemoryKind, drain,
+    drain_for_more, free_memory, internal_stream, is_to_be_freed, release_later,
 )
 from cudadrv._site cimport here, place
 from cudadrv._stream cimport Stream
@@ -114,6 +114,25 @@ cdef int _let_go(Memory memory) except -1:
     return 0
 
 
+cdef int close_module(Memory code, list variables) except -1:
+    """Unload a module and close the memory of its variables, or raise, and nothing has changed."""
+    cdef Memory memory
+    ended = []
+    try:
+        for memory in variables:
+            _end(memory, "close", True)
+            ended.append(memory)
+        code.close(None, OWN_STRICT)
+    except BaseException:
+        for memory in ended:
+            memory.state.closed = False
+        raise
+    for memory in ended:
+        memory.closed_at = code.closed_at
+        _let_go(memory)
+    return 0
+
+
 cdef Memory allocate_memory(
     MemoryKind kind, Context context, size_t nbytes, unsigned int flags, Stream stream, str label
 ):
@@ -154,6 +173,13 @@ cdef Memory adopt_memory(
     memory.address = address
     memory.owner = owner
     _list(memory)
+    return memory
+
+
+cdef Memory code_memory(Context context, CUdeviceptr module, str label):
+    """What the books know of a module: its launches share it, and it is unloaded after them."""
+    cdef Memory memory = _new_memory(CODE, context, 1, label)
+    memory.address = module
     return memory
 
 

@@ -205,7 +205,7 @@ Row Decoder::source(const Operand &operand, Type type) {
         wanted.kind = Filling::Kind::Special;
         wanted.width = uint8_t(width);
         wanted.special = special;
-        return filling(wanted, true);
+        return filling(wanted, special->of_block);
     }
     case Operand::Kind::Integer:
     case Operand::Kind::Float:
