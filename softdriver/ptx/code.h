@@ -17,6 +17,7 @@ struct Step;
 using Handler = void (*)(Warp &, const Step &);
 
 constexpr int warp_size = 32;
+constexpr size_t most_local_bytes = 512 << 10; // of a thread, as on GPUs
 
 // Where a register's 32 values lie in a frame: in bytes from its beginning. Constants and special
 // registers are rows as well, filled when the frame is made, so that a handler sees only rows.
@@ -79,7 +80,7 @@ struct Code {
     std::vector<int> lines;           // of each step
     std::vector<std::string> written; // opcode with its modifiers, of each step
     std::vector<Filling> constants;   // the same in all calls of a launch
-    std::vector<Filling> fresh; // to be filled at each call: special registers, local addresses
+    std::vector<Filling> fresh;       // to be filled at each call, the same in all lanes
     size_t frame_bytes = 0;
     size_t local_bytes = 0; // its variables and parameters, not those of what it calls
     std::vector<Call> calls;

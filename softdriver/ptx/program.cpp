@@ -22,6 +22,8 @@ const std::unordered_map<std::string_view, Decode> &opcodes() {
 
 namespace {
 
+constexpr size_t most_static_shared = 48 << 10; // more has to be dynamic, on every device
+
 size_t aligned(size_t offset, size_t alignment) {
     alignment = std::max(alignment, size_t{1});
     return (offset + alignment - 1) / alignment * alignment;
@@ -183,6 +185,12 @@ Kernel describe(const Decoding &decoding, int index, const std::shared_ptr<Libra
             std::max(kernel.parameter_bytes, parameter.offset + parameter.bytes());
     std::vector<int> functions = reachable(decoding.tree, index);
     kernel.shared_bytes = lay_out_shared(decoding, functions, code);
+    if (kernel.shared_bytes > most_static_shared)
+        decoding.problems.push_back(
+            {function.line, "kernel '" + kernel.name + "' needs " +
+                                std::to_string(kernel.shared_bytes) +
+                                " bytes of static shared memory; there are " +
+                                std::to_string(most_static_shared)});
     std::vector<bool> open(decoding.tree.functions.size());
     kernel.local_bytes = local_bytes(decoding, index, open);
     for (size_t i = 0; i < decoding.tree.variables.size(); i++)
