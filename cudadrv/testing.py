@@ -12,7 +12,10 @@ from contextlib import contextmanager
 
 from cudadrv._library import driver_info
 
-KINDS = ("device", "async", "host", "managed", "registered", "streams", "events", "contexts")
+KINDS = (
+    *("device", "async", "host", "managed", "registered"),
+    *("streams", "events", "modules", "contexts"),
+)
 
 _opened: ctypes.CDLL | None = None
 
