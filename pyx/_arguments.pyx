@@ -8,7 +8,7 @@ from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from cudadrv._access cimport Access
 from cudadrv._driver cimport CUdeviceptr
 from cudadrv._ownership cimport OWN_WRITE
-from cudadrv._region cimport Region
+from cudadrv._region cimport Region, pointer_of
 from cudadrv._room cimport Room, new_room
 from cudadrv._signature cimport Parameter, Signature
 from cudadrv._value cimport bytes_of_value, put_value, refuse_argument
@@ -77,7 +77,7 @@ cdef bint _put_buffer(
                                  signature.parameters[index].kind in (b"f", b"S")):
         refuse_argument(signature, index, value, "the parameter is no address")
     region.usable()
-    address = region.pointer()
+    address = pointer_of(region)
     memcpy(place, &address, sizeof(address))
     return True
 

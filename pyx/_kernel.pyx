@@ -30,7 +30,7 @@ from cudadrv._ownership cimport (
 )
 from cudadrv._policy cimport policy_of
 from cudadrv._refusal cimport refuse_operation
-from cudadrv._region cimport Region
+from cudadrv._region cimport Region, borrow
 from cudadrv._room cimport Room, new_room
 from cudadrv._shape cimport Shape, dimensions, fill_shape, limits_of, threads_of
 from cudadrv._signature cimport new_signature
@@ -454,7 +454,7 @@ cdef Token launch_packed(
         region = <Region>packed.operands[i].region
         region.usable()
         refuse_other_device(region, stream)
-        region.borrow(&accesses[i], packed.operands[i].mode)
+        borrow(region, &accesses[i], packed.operands[i].mode)
     for memory, mode in kernel.variables:
         _borrow_whole(memory, mode, &accesses[count])
         count += 1

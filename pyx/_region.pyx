@@ -12,8 +12,7 @@ from cudadrv._driver cimport CUdeviceptr
 from cudadrv._errors cimport refuse_if_forked
 from cudadrv._external cimport check_external
 from cudadrv._memory cimport Memory, adopt_memory, allocate_memory
-from cudadrv._ownership cimport own_access
-from cudadrv._policy cimport policy_name, policy_of
+from cudadrv._policy cimport policy_name
 from cudadrv._refusal cimport refuse_closed
 from cudadrv._release cimport FOREIGN, STREAM_ORDERED, UNIFIED
 from cudadrv._site cimport place
@@ -40,7 +39,7 @@ cdef class Region:
         The same number works on the device, and for `LockedBuffer` and `UnifiedBuffer` on the host.
         """
         self.usable()
-        return self.pointer()
+        return pointer_of(self)
 
     @property
     def context(self):
@@ -103,7 +102,7 @@ cdef class Region:
         if self.nbytes % wanted.itemsize:
             raise ValueError(f"{self.nbytes} bytes are no whole number of {wanted} items"
                              f" ({wanted.itemsize} bytes each)")
-        if self.pointer() % wanted.alignment:
+        if pointer_of(self) % wanted.alignment:
             raise ValueError(f"{self.describe()} starts at byte {self.start}, and {wanted} needs a"
                              f" multiple of {wanted.alignment}")
         return self.share(self.start, self.nbytes // wanted.itemsize, wanted)
@@ -177,19 +176,6 @@ cdef class Region:
         self.moved_at = site
         self.moved = True
         self.memory.regions -= 1
-        return 0
-
-    cdef CUdeviceptr pointer(self) noexcept:
-        return self.memory.address + self.start if self.memory.address else 0
-
-    cdef int borrow(self, own_access *access, int mode) except -1:
-        """Fill in the access of an operation that uses all of it."""
-        access.memory = self.memory.state
-        access.start = self.start
-        access.stop = self.start + self.nbytes
-        access.mode = mode
-        access.policy = policy_of(self.policy, self.memory.context.policy)
-        access.closes = False
         return 0
 
     cdef str describe(self):

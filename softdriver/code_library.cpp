@@ -171,16 +171,16 @@ SOFT_API(cuLibraryGetModule, (CUmodule * result, CUlibrary handle), (result, han
     return CUDA_SUCCESS;
 }
 
-// Managed variables are asked for by cuLibraryGetManaged only, others by cuLibraryGetGlobal only.
+// `only_managed`: what is no managed variable is not found.
 static CUresult get_variable(Call &call, CUdeviceptr *address, size_t *bytes, CUlibrary handle,
-                             const char *name, bool managed) {
+                             const char *name, bool only_managed) {
     CodeLibraryPtr library = find_library(handle);
     if (!name || (!address && !bytes))
         return CUDA_ERROR_INVALID_VALUE;
     if (!library)
         return CUDA_ERROR_INVALID_HANDLE;
     int index = find_variable(*library->program, name);
-    if (index < 0 || library->program->variables[index].managed != managed)
+    if (index < 0 || (only_managed && !library->program->variables[index].managed))
         return CUDA_ERROR_NOT_FOUND;
     ModulePtr module;
     if (CUresult status = module_of(library, call.context, module))
@@ -209,7 +209,7 @@ SOFT_API(cuLibraryGetUnifiedFunction, (void **function, CUlibrary handle, const 
          (function, handle, name)) {
     if (!function || !name)
         return CUDA_ERROR_INVALID_VALUE;
-    return find_library(handle) ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
+    return find_library(handle) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
 }
 
 } // namespace soft

@@ -20,7 +20,7 @@ struct LibraryKernel {
     CUkernel handle = nullptr;
     CodeLibraryPtr library;
     int index = 0;
-    std::map<int, KernelSettingsPtr> settings; // by device
+    std::map<int, KernelSettings> settings; // by device
 
     const ptx::Kernel &kernel() const { return library->program->kernels[index]; }
 };
@@ -31,7 +31,6 @@ CodeLibraryPtr find_library(CUlibrary handle);
 LibraryKernelPtr find_library_kernel(CUkernel handle);
 // The kernel with an index, always the same one.
 LibraryKernelPtr kernel_of(const CodeLibraryPtr &library, int index);
-KernelSettingsPtr settings_of(LibraryKernel &kernel, const Device &device);
 // Loads the library into a context, if that has not been done.
 CUresult module_of(const CodeLibraryPtr &library, const ContextPtr &context, ModulePtr &module);
 // The kernel in a context.

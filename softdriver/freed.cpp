@@ -60,8 +60,7 @@ std::string describe_address(uintptr_t address) {
     }
     if (Freed::EntryPtr old = state().freed.find(address))
         return std::to_string(address - old->begin) + " bytes into " +
-               memory(old->begin, old->bytes, old->maker) + " and " + name_of(old->free) +
-               " freed";
+               memory(old->begin, old->bytes, old->maker) + " and " + name_of(old->free) + " freed";
     const auto &allocations = state().allocations;
     auto next = allocations.upper_bound(address);
     const Allocation *before = next == allocations.begin() ? nullptr : &std::prev(next)->second;

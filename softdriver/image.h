@@ -19,6 +19,7 @@ CUresult read_image(const void *data, Image &image);
 CUresult read_image(const void *data, size_t bytes, Image &image);
 // The result of a link, in a form that only this driver knows.
 std::string linked_image(const Image &image);
+bool is_linked(const void *data, size_t bytes);
 CUresult read_file(const char *path, std::string &content);
 
 } // namespace soft

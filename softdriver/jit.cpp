@@ -25,20 +25,82 @@ template <class Value> void store(void **place, Value value) {
 
 std::string line_of(const ptx::Problem &problem) {
     std::string where = problem.line ? ", line " + std::to_string(problem.line) : "";
-    return "ptx input" + where + "; error: " + problem.text + "\n";
+    return "PTX input" + where + "; error: " + problem.text;
+}
+
+std::string lines_of(const std::vector<ptx::Problem> &problems) {
+    std::string lines;
+    for (const ptx::Problem &problem : problems)
+        lines += (lines.empty() ? "" : "\n") + line_of(problem);
+    return lines;
+}
+
+// The first version of the language that knows a target.
+struct TargetVersion {
+    int capability, version;
+};
+constexpr TargetVersion target_versions[] = {
+    {10, 10}, {11, 10},  {12, 12},  {13, 12},  {20, 20},  {21, 20},  {30, 30},  {32, 40},
+    {35, 31}, {37, 41},  {50, 40},  {52, 41},  {53, 42},  {60, 50},  {61, 50},  {62, 50},
+    {70, 60}, {72, 61},  {75, 63},  {80, 70},  {86, 71},  {87, 74},  {88, 90},  {89, 78},
+    {90, 78}, {100, 86}, {101, 86}, {103, 88}, {110, 90}, {120, 87}, {121, 88},
+};
+
+const TargetVersion *find_target(int capability) {
+    for (const TargetVersion &known : target_versions)
+        if (known.capability == capability)
+            return &known;
+    return nullptr;
+}
+
+// What a text may not ask of a device.
+void check_limits(const ptx::Program &program, std::vector<ptx::Problem> &problems) {
+    constexpr size_t constant_limit = 65536;
+    constexpr int large_parameters = 81; // the version that has them
+    auto fail = [&](const std::string &text) { problems.push_back({0, text}); };
+    const TargetVersion *target = find_target(program.capability);
+    if (target && program.version < target->version)
+        fail("version " + std::to_string(program.version / 10) + "." +
+             std::to_string(program.version % 10) + " does not know the target sm_" +
+             std::to_string(program.capability));
+    if (!target || program.capability > device_capability)
+        fail("the target sm_" + std::to_string(program.capability) +
+             " is not that of this device or an older one, which is sm_" +
+             std::to_string(device_capability));
+    if (constant_bytes(program) > constant_limit)
+        fail("more than 64 KiB of constants: " + std::to_string(constant_bytes(program)) +
+             " bytes");
+    size_t limit = program.version < large_parameters ? 4352 : 32764;
+    for (const ptx::Kernel &kernel : program.kernels)
+        if (kernel.parameter_bytes > limit)
+            fail("kernel " + kernel.name + " has " + std::to_string(kernel.parameter_bytes) +
+                 " bytes of parameters, and may have " + std::to_string(limit));
+}
+
+// The language has no letters but ASCII's, in remarks either.
+void check_letters(const std::string &text, std::vector<ptx::Problem> &problems) {
+    int line = 1;
+    for (char letter : text) {
+        line += letter == '\n';
+        if (static_cast<unsigned char>(letter) >= 0x80) {
+            problems.push_back({line, "a letter that is not ASCII"});
+            return;
+        }
+    }
 }
 
 CUresult status_of(const std::vector<ptx::Problem> &problems) {
     for (const ptx::Problem &problem : problems)
         if (problem.version)
             return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
-    for (const ptx::Problem &problem : problems)
-        if (problem.target)
-            return CUDA_ERROR_NO_BINARY_FOR_GPU;
     return CUDA_ERROR_INVALID_PTX;
 }
 
 ProgramPtr make_program(const Image &image, std::vector<ptx::Problem> &problems) {
+    for (const std::string &text : image.texts)
+        check_letters(text, problems);
+    if (!problems.empty())
+        return nullptr;
     if (image.texts.size() == 1)
         return ptx::compile(image.texts.front(), problems);
     std::vector<ptx::Tree> trees;
@@ -58,7 +120,21 @@ CUresult JitOptions::read(unsigned count, CUjit_option *options, void **values) 
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < count; i++) {
         void **value = values + i;
+        auto number = value_of<int>(value);
         switch (static_cast<int>(options[i])) {
+        case CU_JIT_MAX_REGISTERS:
+            if (!number)
+                return CUDA_ERROR_INVALID_VALUE;
+            break;
+        case CU_JIT_TARGET:
+            if (number && !find_target(number))
+                return CUDA_ERROR_INVALID_VALUE;
+            target_ = number;
+            break;
+        case CU_JIT_CACHE_MODE:
+            if (number < CU_JIT_CACHE_OPTION_NONE || number > CU_JIT_CACHE_OPTION_CA)
+                return CUDA_ERROR_INVALID_VALUE;
+            break;
         case CU_JIT_INFO_LOG_BUFFER:
             info_.buffer = static_cast<char *>(*value);
             break;
@@ -79,31 +155,50 @@ CUresult JitOptions::read(unsigned count, CUjit_option *options, void **values) 
         case CU_JIT_THREADS_PER_BLOCK:
             threads_ = value;
             break;
-        case CU_JIT_LOG_VERBOSE:
-            verbose_ = value_of<unsigned>(value) != 0;
-            break;
         default:
             if (options[i] < 0 || options[i] >= newest_jit_option)
                 return CUDA_ERROR_INVALID_VALUE;
         }
     }
+    for (const Log *log : {&info_, &error_})
+        if (!log->buffer != !log->size)
+            return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }
 
+CUresult JitOptions::check_target(int capability) const {
+    if (target_ < 0 || target_ == device_capability)
+        return CUDA_SUCCESS;
+    if (!target_)
+        return CUDA_ERROR_INVALID_IMAGE;
+    return target_ < capability ? CUDA_ERROR_INVALID_PTX : CUDA_ERROR_INVALID_SOURCE;
+}
+
 void JitOptions::write(Log &log, const std::string &text) {
-    if (!log.buffer || log.room <= log.used + 1)
+    if (!log.buffer || !log.room)
         return;
-    size_t length = std::min(text.size(), log.room - log.used - 1);
-    std::memcpy(log.buffer + log.used, text.data(), length);
-    log.used += length;
-    log.buffer[log.used] = 0;
+    size_t length = std::min(text.size(), log.room - 1);
+    std::memcpy(log.buffer, text.data(), length);
+    log.buffer[length] = 0;
+    log.used = length && length < text.size() ? log.room : length;
 }
 
 void JitOptions::finish() {
     for (const Log *log : {&info_, &error_})
-        if (log->buffer && log->size)
+        if (log->size)
             store(log->size, static_cast<unsigned>(log->used));
     store(wall_time_, 0.0f);
+}
+
+CUresult check_texts(const Image &image, JitOptions &options) {
+    std::vector<ptx::Problem> problems;
+    for (const std::string &text : image.texts)
+        ptx::parse(text, problems);
+    if (problems.empty())
+        return CUDA_SUCCESS;
+    options.write(lines_of(problems));
+    options.finish();
+    return status_of(problems);
 }
 
 CUresult compile(Call &call, const Image &image, JitOptions &options, ProgramPtr &program) {
@@ -111,16 +206,14 @@ CUresult compile(Call &call, const Image &image, JitOptions &options, ProgramPtr
     call.lock.unlock();
     program = make_program(image, problems);
     acquire(call.lock);
-    CUresult status = program ? CUDA_SUCCESS : status_of(problems);
-    if (program && program->capability > device_capability) {
-        status = CUDA_ERROR_NO_BINARY_FOR_GPU;
-        options.write_error("the text is for devices of capability " +
-                            std::to_string(program->capability) + ", this one has " +
-                            std::to_string(device_capability) + "\n");
-    }
-    if (status)
-        for (const ptx::Problem &problem : problems)
-            options.write_error(line_of(problem));
+    if (program && !image.texts.empty())
+        check_limits(*program, problems);
+    CUresult status = problems.empty() ? CUDA_SUCCESS : status_of(problems);
+    if (!status)
+        status = options.check_target(program->capability);
+    if (!problems.empty())
+        program = nullptr;
+    options.write(lines_of(problems));
     options.finish();
     return status;
 }

@@ -12,9 +12,13 @@ class JitOptions {
   public:
     // Refuses those that are not known.
     CUresult read(unsigned count, CUjit_option *options, void **values);
-    void write_error(const std::string &text) { write(error_, text); }
-    void write_info(const std::string &text) { write(info_, text); }
-    bool verbose() const { return verbose_; }
+    // What the error log is to say; the other one is empty.
+    void write(const std::string &errors) {
+        write(info_, "");
+        write(error_, errors);
+    }
+    // The error of a text for devices of this capability, where another target was asked for.
+    CUresult check_target(int capability) const;
     // Writes back how long the logs are, and what else was asked.
     void finish();
 
@@ -29,9 +33,11 @@ class JitOptions {
 
     Log info_, error_;
     void **wall_time_ = nullptr, **threads_ = nullptr;
-    bool verbose_ = false;
+    int target_ = -1;
 };
 
+// Whether all texts of an image can be read. If not, the options' log says why.
+CUresult check_texts(const Image &image, JitOptions &options);
 // Makes code of an image, without the state lock. Says why not in the options' log.
 CUresult compile(Call &call, const Image &image, JitOptions &options, ProgramPtr &program);
 

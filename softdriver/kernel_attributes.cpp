@@ -14,19 +14,27 @@ unsigned product(const unsigned (&numbers)[3]) { return numbers[0] * numbers[1] 
 
 } // namespace
 
+size_t static_shared(const ptx::Kernel &kernel) {
+    constexpr size_t unit = 16;
+    return (kernel.shared_bytes + unit - 1) / unit * unit;
+}
+
 unsigned thread_limit(const ptx::Kernel &kernel) {
     constexpr unsigned device_limit = 1024;
-    unsigned limit = product(kernel.required_threads);
-    if (!limit)
-        limit = product(kernel.max_threads);
+    unsigned limit = product(kernel.max_threads);
     return limit ? std::min(limit, device_limit) : device_limit;
 }
 
 size_t dynamic_shared_limit(const ptx::Kernel &kernel, const KernelSettings &settings) {
     if (settings.dynamic_shared >= 0)
         return settings.dynamic_shared;
-    return shared_memory_without_asking -
-           std::min<size_t>(kernel.shared_bytes, shared_memory_without_asking);
+    size_t most = shared_memory_without_asking;
+    return most - std::min(static_shared(kernel), most);
+}
+
+int cluster_size(const ptx::Kernel &kernel, const KernelSettings &settings, int dimension) {
+    return kernel.required_cluster[0] ? static_cast<int>(kernel.required_cluster[dimension])
+                                      : settings.cluster[dimension];
 }
 
 CUresult read_function_attribute(const ptx::Program &program, const ptx::Kernel &kernel,
@@ -38,10 +46,10 @@ CUresult read_function_attribute(const ptx::Program &program, const ptx::Kernel 
         *value = static_cast<int>(thread_limit(kernel));
         break;
     case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
-        *value = static_cast<int>(kernel.shared_bytes);
+        *value = static_cast<int>(static_shared(kernel));
         break;
     case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
-        *value = static_cast<int>(kernel.const_bytes);
+        *value = static_cast<int>(constant_bytes(program));
         break;
     case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
         *value = static_cast<int>(kernel.local_bytes);
@@ -70,8 +78,8 @@ CUresult read_function_attribute(const ptx::Program &program, const ptx::Kernel 
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
-        *value = static_cast<int>(
-            kernel.required_cluster[attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH]);
+        *value =
+            cluster_size(kernel, settings, attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH);
         break;
     case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
         *value = settings.large_clusters;
@@ -89,7 +97,7 @@ CUresult write_function_attribute(const ptx::Kernel &kernel, KernelSettings &set
                                   int attribute, int value) {
     switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-        if (value < 0 || value + int64_t(kernel.shared_bytes) > shared_memory_opt_in)
+        if (value < 0 || value + int64_t(static_shared(kernel)) > shared_memory_opt_in)
             return CUDA_ERROR_INVALID_VALUE;
         settings.dynamic_shared = value;
         return CUDA_SUCCESS;
@@ -97,6 +105,13 @@ CUresult write_function_attribute(const ptx::Kernel &kernel, KernelSettings &set
         if (value < -1 || value > 100)
             return CUDA_ERROR_INVALID_VALUE;
         settings.carveout = value;
+        return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+        if (value < 0 || kernel.required_cluster[0])
+            return CUDA_ERROR_INVALID_VALUE;
+        settings.cluster[attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] = value;
         return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
         settings.large_clusters = value != 0;

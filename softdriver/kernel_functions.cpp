@@ -26,31 +26,31 @@ SOFT_API(cuFuncGetAttribute, (int *value, CUfunction_attribute attribute, CUfunc
     KernelFunctionPtr function;
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult status = resolve_function(call, handle, function))
+    if (CUresult status = resolve_function(handle, function))
         return status;
     return read_function_attribute(*function->module->program, *function->kernel,
-                                   *function->settings, attribute, value);
+                                   function->settings, attribute, value);
 }
 
 SOFT_API(cuFuncSetAttribute, (CUfunction handle, CUfunction_attribute attribute, int value),
          (handle, attribute, value)) {
     KernelFunctionPtr function;
-    if (CUresult status = resolve_function(call, handle, function))
+    if (CUresult status = resolve_function(handle, function))
         return status;
-    return write_function_attribute(*function->kernel, *function->settings, attribute, value);
+    return write_function_attribute(*function->kernel, function->settings, attribute, value);
 }
 
 // Hints, which change nothing here.
 SOFT_API(cuFuncSetCacheConfig, (CUfunction handle, CUfunc_cache config), (handle, config)) {
     KernelFunctionPtr function;
-    if (CUresult status = resolve_function(call, handle, function))
+    if (CUresult status = resolve_function(handle, function))
         return status;
     return valid_cache(config) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 SOFT_API(cuFuncSetSharedMemConfig, (CUfunction handle, CUsharedconfig config), (handle, config)) {
     KernelFunctionPtr function;
-    if (CUresult status = resolve_function(call, handle, function))
+    if (CUresult status = resolve_function(handle, function))
         return status;
     bool valid = config >= CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE &&
                  config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE;
@@ -59,9 +59,9 @@ SOFT_API(cuFuncSetSharedMemConfig, (CUfunction handle, CUsharedconfig config), (
 
 SOFT_API(cuFuncGetModule, (CUmodule * module, CUfunction handle), (module, handle)) {
     KernelFunctionPtr function;
-    if (!module)
+    if (!module || !handle)
         return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult status = resolve_function(call, handle, function))
+    if (CUresult status = resolve_function(handle, function))
         return status;
     *module = function->module->handle;
     return CUDA_SUCCESS;
@@ -70,9 +70,9 @@ SOFT_API(cuFuncGetModule, (CUmodule * module, CUfunction handle), (module, handl
 // The text lives as long as the module.
 SOFT_API(cuFuncGetName, (const char **name, CUfunction handle), (name, handle)) {
     KernelFunctionPtr function;
-    if (!name)
+    if (!name || !handle)
         return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult status = resolve_function(call, handle, function))
+    if (CUresult status = resolve_function(handle, function))
         return status;
     *name = function->kernel->name.c_str();
     return CUDA_SUCCESS;
@@ -81,9 +81,9 @@ SOFT_API(cuFuncGetName, (const char **name, CUfunction handle), (name, handle)) 
 SOFT_API(cuFuncGetParamInfo, (CUfunction handle, size_t index, size_t *offset, size_t *bytes),
          (handle, index, offset, bytes)) {
     KernelFunctionPtr function;
-    if (!offset)
+    if (!offset || !handle)
         return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult status = resolve_function(call, handle, function))
+    if (CUresult status = resolve_function(handle, function))
         return status;
     return read_parameter(*function->kernel, index, offset, bytes);
 }
@@ -92,7 +92,7 @@ SOFT_API(cuFuncIsLoaded, (CUfunctionLoadingState * loaded, CUfunction handle), (
     KernelFunctionPtr function;
     if (!loaded)
         return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult status = resolve_function(call, handle, function))
+    if (CUresult status = resolve_function(handle, function))
         return status;
     *loaded = static_cast<CUfunctionLoadingState>(1);
     return CUDA_SUCCESS;
@@ -100,7 +100,7 @@ SOFT_API(cuFuncIsLoaded, (CUfunctionLoadingState * loaded, CUfunction handle), (
 
 SOFT_API(cuFuncLoad, (CUfunction handle), (handle)) {
     KernelFunctionPtr function;
-    return resolve_function(call, handle, function);
+    return resolve_function(handle, function);
 }
 
 } // namespace soft

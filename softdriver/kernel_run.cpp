@@ -29,51 +29,92 @@ bool KernelRun::advance(uint64_t steps) {
 }
 
 bool KernelRun::find(uintptr_t address, ptx::Segment &segment) {
-    auto next = known_.upper_bound(address);
-    if (next != known_.begin()) {
-        const ptx::Segment &known = std::prev(next)->second.segment;
-        if (address - known.begin < known.bytes) {
-            segment = known;
-            return true;
-        }
-    }
-    Known found;
     Lock lock(state().mutex);
-    if (!look_up(address, found))
+    if (!look_up(address, segment))
         return false;
-    segment = found.segment;
-    known_.emplace(segment.begin, std::move(found));
+    if (used_.emplace(segment.begin, segment.bytes).second)
+        come_to_use(segment);
     return true;
 }
 
+// It may write all of this from now on, which is kept for it.
+void KernelRun::come_to_use(const ptx::Segment &segment) {
+    OperationPtr self = operation.lock();
+    const Allocation *allocation = find_allocation(segment.begin);
+    if (!self || !allocation || allocation->on_device())
+        return;
+    self->writes.push_back({segment.begin, segment.bytes});
+    state().races.comes_to_use(self, *allocation);
+}
+
 // What a stream is to free later is still there for what comes before.
-bool KernelRun::look_up_freed(uintptr_t address, Known &known) const {
+bool KernelRun::look_up_freed(uintptr_t address, ptx::Segment &segment) const {
     Freed::EntryPtr freed = state().freed.find(address);
     const Context &context = *function_->owner;
     if (!freed || !freed->there)
         return false;
     if (freed->device != context.device && !(freed->pool && freed->pool->admits(*context.device)))
         return false;
-    known.segment = {freed->begin, freed->bytes, freed->host, true};
-    known.shadow = freed->shadow;
+    segment = {freed->begin, freed->bytes, freed->host, true};
     return true;
 }
 
-bool KernelRun::look_up(uintptr_t address, Known &known) const {
+bool KernelRun::look_up(uintptr_t address, ptx::Segment &segment) const {
     const Allocation *allocation = find_allocation(address);
     if (!allocation)
-        return look_up_freed(address, known);
+        return look_up_freed(address, segment);
     if (!reaches(*function_->owner, *allocation))
         return false;
     bool read_only = allocation->read_only || (allocation->kind == MemoryKind::Registered &&
                                                (allocation->flags & CU_MEMHOSTREGISTER_READ_ONLY));
-    known.segment = {allocation->begin, allocation->bytes, allocation->host, !read_only};
+    segment = {allocation->begin, allocation->bytes, allocation->host, !read_only};
     return true;
 }
 
-CUresult KernelRun::end(Operation &) {
+// In pieces that lie in one allocation each; equal ones at equal distances are rows.
+std::vector<Range> KernelRun::ranges(const std::vector<ptx::Accessed> &accessed) const {
+    std::vector<Range> found;
+    auto add = [&](uintptr_t begin, size_t bytes) {
+        Range *last = found.empty() ? nullptr : &found.back();
+        size_t distance = last ? begin - last->begin : 0;
+        if (last && last->bytes == bytes && last->rows == 1 && same_memory(last->begin, begin))
+            *last = {last->begin, bytes, distance, 2};
+        else if (last && last->bytes == bytes && last->rows > 1 &&
+                 distance == last->pitch * last->rows && same_memory(last->begin, begin))
+            last->rows++;
+        else
+            found.push_back({begin, bytes});
+    };
+    for (const ptx::Accessed &access : accessed) {
+        uintptr_t begin = access.begin, end = access.begin + access.bytes;
+        while (begin < end) {
+            auto memory = used_.upper_bound(begin);
+            if (memory == used_.begin())
+                break;
+            --memory;
+            uintptr_t part = std::min(end, memory->first + memory->second);
+            if (part <= begin)
+                break;
+            add(begin, part - begin);
+            begin = part;
+        }
+    }
+    return found;
+}
+
+bool KernelRun::same_memory(uintptr_t one, uintptr_t other) const {
+    return used_.upper_bound(one) == used_.upper_bound(other);
+}
+
+Outcome KernelRun::end() {
+    Outcome outcome;
+    if (launch_.record) {
+        outcome.reads = ranges(run_->reads());
+        outcome.writes = ranges(run_->writes());
+        outcome.updates = ranges(run_->atomics());
+    }
     if (!failed_)
-        return CUDA_SUCCESS;
+        return outcome;
     const ptx::Fault &fault = run_->fault();
     std::string text = fault.text;
     if (fault.address)
@@ -81,7 +122,8 @@ CUresult KernelRun::end(Operation &) {
     if (state().settings.print_kernel_faults)
         std::fprintf(stderr, "%s\n", text.c_str());
     state().kernel_fault = std::move(text);
-    return fault.status;
+    outcome.status = fault.status;
+    return outcome;
 }
 
 } // namespace soft

@@ -8,31 +8,28 @@
 
 namespace soft {
 
-class RaceShadow;
-
 // A launch of a kernel as work of a stream.
-class KernelRun : public Piecewise, public std::enable_shared_from_this<KernelRun> {
+class KernelRun : public Piecewise {
   public:
     KernelRun(KernelFunctionPtr function, ptx::Launch launch);
 
     bool advance(uint64_t steps) override;
-    CUresult end(Operation &operation) override;
+    Outcome end() override;
+    // The operation that it is the work of.
+    std::weak_ptr<Operation> operation;
 
   private:
-    // Memory that the kernel has come to use.
-    struct Known {
-        ptx::Segment segment;
-        std::shared_ptr<RaceShadow> shadow;
-    };
-
     bool find(uintptr_t address, ptx::Segment &segment);
-    bool look_up(uintptr_t address, Known &known) const;
-    bool look_up_freed(uintptr_t address, Known &known) const;
+    bool look_up(uintptr_t address, ptx::Segment &segment) const;
+    bool look_up_freed(uintptr_t address, ptx::Segment &segment) const;
+    void come_to_use(const ptx::Segment &segment);
+    bool same_memory(uintptr_t one, uintptr_t other) const;
+    std::vector<Range> ranges(const std::vector<ptx::Accessed> &accessed) const;
 
     KernelFunctionPtr function_;
     ptx::Launch launch_;
-    std::unique_ptr<ptx::Run> run_; // from the first piece on
-    std::map<uintptr_t, Known> known_;
+    std::unique_ptr<ptx::Run> run_;    // from the first piece on
+    std::map<uintptr_t, size_t> used_; // memory by its beginning, and how much it is
     bool failed_ = false;
 };
 

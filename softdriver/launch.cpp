@@ -32,21 +32,31 @@ CUresult check_size(const KernelFunction &function, const LaunchRequest &request
     if (product(kernel.required_threads) &&
         std::memcmp(kernel.required_threads, request.block, sizeof request.block))
         return CUDA_ERROR_INVALID_VALUE;
-    if (request.shared > dynamic_shared_limit(kernel, *function.settings))
+    if (request.shared > dynamic_shared_limit(kernel, function.settings))
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }
 
+// How clusters are to be: as the launch says, or else the kernel.
+void complete_cluster(const KernelFunction &function, LaunchRequest &request) {
+    if (request.cluster[0] || request.cluster[1] || request.cluster[2])
+        return;
+    for (int i = 0; i < 3; i++)
+        request.cluster[i] = cluster_size(*function.kernel, function.settings, i);
+}
+
 // Clusters are of whole blocks and make up the grid; more than a few blocks need to be allowed.
 CUresult check_clusters(const KernelFunction &function, const LaunchRequest &request) {
-    uint64_t blocks = product(request.cluster);
-    if (!blocks)
-        return CUDA_SUCCESS;
-    for (int i = 0; i < 3; i++)
-        if (request.grid[i] % request.cluster[i])
-            return CUDA_ERROR_INVALID_VALUE;
-    uint64_t limit = function.settings->large_clusters ? largest_cluster : portable_cluster;
-    return blocks > limit ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
+    const unsigned (&required)[3] = function.kernel->required_cluster;
+    const unsigned (&cluster)[3] = request.cluster;
+    uint64_t blocks = product(cluster);
+    if (!cluster[0] && !cluster[1] && !cluster[2])
+        return request.preferred_cluster ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
+    uint64_t limit = function.settings.large_clusters ? largest_cluster : portable_cluster;
+    bool fits = blocks && blocks <= limit;
+    for (int i = 0; i < 3 && fits; i++)
+        fits = request.grid[i] % cluster[i] == 0 && (!required[0] || required[i] == cluster[i]);
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
 }
 
 // All blocks of a cooperative launch are resident at a time, as they may wait for each other.
@@ -71,7 +81,9 @@ CUresult take_buffer(const ptx::Kernel &kernel, void **extra, std::vector<uint8_
         else
             return CUDA_ERROR_INVALID_VALUE;
     }
-    if (bytes < kernel.parameter_bytes || (bytes && !buffer))
+    if (bytes > kernel.parameter_bytes)
+        return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    if (bytes < kernel.parameter_bytes || !buffer)
         return CUDA_ERROR_INVALID_VALUE;
     std::copy_n(static_cast<const uint8_t *>(buffer), kernel.parameter_bytes, block.begin());
     return CUDA_SUCCESS;
@@ -80,10 +92,10 @@ CUresult take_buffer(const ptx::Kernel &kernel, void **extra, std::vector<uint8_
 CUresult take_parameters(const ptx::Kernel &kernel, const LaunchRequest &request,
                          std::vector<uint8_t> &block) {
     block.resize(kernel.parameter_bytes);
-    if (request.parameters && request.extra)
-        return CUDA_ERROR_INVALID_VALUE;
     if (kernel.parameters.empty())
         return CUDA_SUCCESS;
+    if (request.parameters && request.extra)
+        return CUDA_ERROR_INVALID_VALUE;
     if (request.extra)
         return take_buffer(kernel, request.extra, block);
     if (!request.parameters)
@@ -118,26 +130,12 @@ ptx::Launch describe(const KernelFunction &function, const LaunchRequest &reques
     return launch;
 }
 
-} // namespace
-
-CUresult resolve_function(Call &call, CUfunction handle, KernelFunctionPtr &function) {
-    function = state().functions.find(reinterpret_cast<uintptr_t>(handle));
-    if (function)
-        return context_status(function->owner);
-    LibraryKernelPtr kernel = find_library_kernel(reinterpret_cast<CUkernel>(handle));
-    return kernel ? function_in(*kernel, call.context, function) : CUDA_ERROR_INVALID_HANDLE;
-}
-
-CUresult launch(Call &call, CUfunction handle, const LaunchRequest &request,
-                CUstream stream_handle) {
-    KernelFunctionPtr function;
-    StreamPtr stream;
-    if (CUresult status = resolve_function(call, handle, function))
-        return status;
-    if (CUresult status = resolve_stream(call, stream_handle, stream))
-        return status;
-    if (stream->owner != function->owner)
+// What is wrong with a launch; if nothing is, its work.
+CUresult prepare(const KernelFunctionPtr &function, const Stream &stream, LaunchRequest request,
+                 OperationPtr &operation) {
+    if (stream.owner != function->owner)
         return CUDA_ERROR_INVALID_HANDLE;
+    complete_cluster(*function, request);
     if (CUresult status = check_size(*function, request))
         return status;
     if (CUresult status = check_clusters(*function, request))
@@ -147,9 +145,41 @@ CUresult launch(Call &call, CUfunction handle, const LaunchRequest &request,
     ptx::Launch described = describe(*function, request);
     if (CUresult status = take_parameters(*function->kernel, request, described.parameters))
         return status;
-    auto operation = std::make_shared<Operation>();
-    operation->pieces = std::make_shared<KernelRun>(function, std::move(described));
-    return submit(*stream, std::move(operation));
+    operation = std::make_shared<Operation>();
+    auto run = std::make_shared<KernelRun>(function, std::move(described));
+    run->operation = operation;
+    operation->pieces = run;
+    operation->unforeseen = true;
+    return CUDA_SUCCESS;
+}
+
+} // namespace
+
+CUresult resolve_function(CUfunction handle, KernelFunctionPtr &function) {
+    function = state().functions.find(reinterpret_cast<uintptr_t>(handle));
+    return function ? context_status(function->owner) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult resolve_kernel(CUfunction handle, const ContextPtr &context, KernelFunctionPtr &function) {
+    LibraryKernelPtr kernel = find_library_kernel(reinterpret_cast<CUkernel>(handle));
+    return kernel ? function_in(*kernel, context, function) : resolve_function(handle, function);
+}
+
+CUresult launch(Call &call, CUfunction handle, const LaunchRequest &request,
+                CUstream stream_handle) {
+    KernelFunctionPtr function;
+    StreamPtr stream;
+    OperationPtr operation;
+    CUresult unusable = resolve_stream(call, stream_handle, stream);
+    ContextPtr context = stream ? stream->context : call.context;
+    if (CUresult status = resolve_kernel(handle, context, function))
+        return status;
+    if (unusable)
+        return unusable;
+    CUresult status = prepare(function, *stream, request, operation);
+    if (status && stream->capture)
+        invalidate(*stream->capture);
+    return status ? status : submit(*stream, std::move(operation));
 }
 
 } // namespace soft

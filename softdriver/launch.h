@@ -9,6 +9,7 @@ namespace soft {
 struct LaunchRequest {
     unsigned grid[3] = {}, block[3] = {};
     unsigned cluster[3] = {}; // zero: not said
+    bool preferred_cluster = false;
     size_t shared = 0;
     bool cooperative = false;
     void **parameters = nullptr, **extra = nullptr;
@@ -19,7 +20,10 @@ CUresult launch(Call &call, CUfunction function, const LaunchRequest &request, C
 CUresult read_config(const CUlaunchConfig &config, LaunchRequest &request);
 CUresult read_parameter(const ptx::Kernel &kernel, size_t index, size_t *offset, size_t *bytes);
 bool valid_cache(CUfunc_cache config);
-// The function that a handle names in a context, be it that of a kernel of a library.
-CUresult resolve_function(Call &call, CUfunction handle, KernelFunctionPtr &function);
+// The function that a handle names.
+CUresult resolve_function(CUfunction handle, KernelFunctionPtr &function);
+// The same where the handle may be that of a kernel of a library, which has a function in a
+// context.
+CUresult resolve_kernel(CUfunction handle, const ContextPtr &context, KernelFunctionPtr &function);
 
 } // namespace soft

@@ -1,3 +1,4 @@
+#include "device_attributes.h"
 #include "launch.h"
 #include "state.h"
 
@@ -13,22 +14,31 @@ enum LaunchAttribute {
     ignore = 0,
     access_policy_window = 1,
     cooperative = 2,
-    synchronization_policy = 3,
     cluster_dimension = 4,
     cluster_scheduling = 5,
     programmatic_serialization = 6,
+    programmatic_event = 7,
     priority = 8,
     domain_map = 9,
     domain = 10,
     preferred_cluster = 11,
+    completion_event = 12,
+    updatable_node = 13,
     carveout = 14,
     nvlink_scheduling = 16,
-    newest_launch_attribute = 16,
 };
+
+// Both attributes with an event begin with it.
+bool has_event(const CUlaunchAttribute &attribute) {
+    uintptr_t event;
+    std::memcpy(&event, &attribute.value, sizeof event);
+    return state().events.find(event) != nullptr;
+}
 
 CUresult read_attribute(const CUlaunchAttribute &attribute, LaunchRequest &request) {
     int value;
     std::memcpy(&value, &attribute.value, sizeof value);
+    auto hint = [](bool valid) { return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; };
     switch (static_cast<int>(attribute.id)) {
     case cooperative:
         request.cooperative = value != 0;
@@ -36,22 +46,29 @@ CUresult read_attribute(const CUlaunchAttribute &attribute, LaunchRequest &reque
     case cluster_dimension:
         std::memcpy(request.cluster, &attribute.value, sizeof request.cluster);
         return CUDA_SUCCESS;
-    // Hints.
+    case preferred_cluster:
+        request.preferred_cluster = true;
+        return CUDA_SUCCESS;
     case ignore:
     case access_policy_window:
-    case cluster_scheduling:
     case programmatic_serialization:
     case priority:
     case domain_map:
-    case domain:
-    case preferred_cluster:
-    case carveout:
     case nvlink_scheduling:
         return CUDA_SUCCESS;
-    default: {
-        bool known = static_cast<unsigned>(attribute.id) <= newest_launch_attribute;
-        return known ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
-    }
+    case cluster_scheduling:
+        return hint(value >= 0 && value <= 2);
+    case domain:
+        return hint(value >= 0 && value < memory_sync_domains);
+    case carveout:
+        return hint(value >= -1 && value <= 100);
+    case programmatic_event:
+    case completion_event:
+        return has_event(attribute) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_HANDLE;
+    case updatable_node:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
     }
 }
 

@@ -10,19 +10,15 @@ LibraryKernelPtr find_library_kernel(CUkernel handle) {
     return state().kernels.find(reinterpret_cast<uintptr_t>(handle));
 }
 
-KernelSettingsPtr settings_of(LibraryKernel &kernel, const Device &device) {
-    KernelSettingsPtr &settings = kernel.settings[device.ordinal];
-    if (!settings)
-        settings = std::make_shared<KernelSettings>();
-    return settings;
-}
-
 CUresult function_in(LibraryKernel &kernel, const ContextPtr &context,
                      KernelFunctionPtr &function) {
     ModulePtr module;
     if (CUresult status = module_of(kernel.library, context, module))
         return status;
-    function = function_of(module, kernel.index, settings_of(kernel, *context->device));
+    bool is_new = !module->functions[kernel.index];
+    function = function_of(module, kernel.index);
+    if (is_new)
+        function->settings = kernel.settings[context->device->ordinal];
     return CUDA_SUCCESS;
 }
 
@@ -51,7 +47,7 @@ SOFT_API(cuKernelGetLibrary, (CUlibrary * library, CUkernel handle), (library, h
 
 SOFT_API(cuKernelGetName, (const char **name, CUkernel handle), (name, handle)) {
     LibraryKernelPtr kernel = find_library_kernel(handle);
-    if (!name)
+    if (!name || !handle)
         return CUDA_ERROR_INVALID_VALUE;
     if (!kernel)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -62,7 +58,7 @@ SOFT_API(cuKernelGetName, (const char **name, CUkernel handle), (name, handle)) 
 SOFT_API(cuKernelGetParamInfo, (CUkernel handle, size_t index, size_t *offset, size_t *bytes),
          (handle, index, offset, bytes)) {
     LibraryKernelPtr kernel = find_library_kernel(handle);
-    if (!offset)
+    if (!offset || !handle)
         return CUDA_ERROR_INVALID_VALUE;
     if (!kernel)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -81,7 +77,7 @@ SOFT_API(cuKernelGetAttribute,
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
     return read_function_attribute(*kernel->library->program, kernel->kernel(),
-                                   *settings_of(*kernel, *device), attribute, value);
+                                   kernel->settings[ordinal], attribute, value);
 }
 
 SOFT_API(cuKernelSetAttribute,
@@ -93,8 +89,13 @@ SOFT_API(cuKernelSetAttribute,
         return CUDA_ERROR_INVALID_HANDLE;
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    return write_function_attribute(kernel->kernel(), *settings_of(*kernel, *device), attribute,
-                                    value);
+    // Also of its functions, which may be told otherwise afterwards.
+    for (const auto &loaded : kernel->library->modules)
+        if (loaded.first->device == device && loaded.second->functions[kernel->index])
+            write_function_attribute(kernel->kernel(),
+                                     function_of(loaded.second, kernel->index)->settings, attribute,
+                                     value);
+    return write_function_attribute(kernel->kernel(), kernel->settings[ordinal], attribute, value);
 }
 
 SOFT_API(cuKernelSetCacheConfig, (CUkernel handle, CUfunc_cache config, CUdevice ordinal),

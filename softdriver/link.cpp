@@ -48,7 +48,12 @@ SOFT_API(cuLinkAddData_v2,
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = chosen.read(count, options, values))
         return status;
+    bool text = type == CU_JIT_INPUT_PTX || type == CU_JIT_INPUT_FATBINARY;
+    if (!text && !is_linked(data, bytes))
+        return CUDA_ERROR_INVALID_IMAGE;
     if (CUresult status = read_image(data, bytes, image))
+        return status;
+    if (CUresult status = check_texts(image, link->options))
         return status;
     std::move(image.texts.begin(), image.texts.end(), std::back_inserter(link->image.texts));
     return CUDA_SUCCESS;
@@ -85,13 +90,13 @@ SOFT_API(cuLinkAddFile,
 SOFT_API(cuLinkComplete, (CUlinkState handle, void **result, size_t *bytes),
          (handle, result, bytes)) {
     std::shared_ptr<Link> link = find_link(handle);
-    if (!link)
+    if (!link || !link->result.empty())
         return CUDA_ERROR_INVALID_HANDLE;
     if (!result)
         return CUDA_ERROR_INVALID_VALUE;
     ProgramPtr program;
     if (CUresult status = compile(call, link->image, link->options, program))
-        return status;
+        return status == CUDA_ERROR_INVALID_PTX ? CUDA_ERROR_INVALID_SOURCE : status;
     link->result = linked_image(link->image);
     *result = link->result.data();
     if (bytes)

@@ -40,14 +40,14 @@ CUresult allocate_variable(const Context &context, const ptx::Variable &variable
     return CUDA_SUCCESS;
 }
 
-// Addresses of variables that others hold from the start. Those of functions mean nothing outside.
+// Addresses that variables hold from the start.
 void store_addresses(const Module &module) {
     const auto &variables = module.program->variables;
     for (size_t i = 0; i < variables.size(); i++)
         for (const ptx::Variable::Address &place : variables[i].addresses) {
-            if (place.function || size_t(place.target) >= module.variables.size())
-                continue;
-            uint64_t value = module.variables[place.target] + place.addend;
+            uint64_t value = place.function ? ptx::function_address(place.target)
+                                            : module.variables.at(place.target);
+            value += place.addend;
             const Allocation *allocation = find_allocation(module.variables[i]);
             if (place.width <= sizeof value && place.offset + place.width <= allocation->bytes)
                 std::memcpy(allocation->host + place.offset, &value, place.width);
@@ -63,6 +63,15 @@ void free_variables(const Module &module) {
 }
 
 } // namespace
+
+size_t constant_bytes(const ptx::Program &program) {
+    size_t bytes = 0;
+    for (const ptx::Variable &variable : program.variables)
+        if (variable.space == ptx::Space::Const)
+            bytes = (bytes + variable.alignment - 1) / variable.alignment * variable.alignment +
+                    variable.bytes();
+    return bytes;
+}
 
 ModulePtr find_module(CUmodule handle) {
     return state().modules.find(reinterpret_cast<uintptr_t>(handle));
@@ -111,7 +120,7 @@ void unload_module(Lock &lock, const ModulePtr &module) {
     forget_module(*module);
 }
 
-KernelFunctionPtr function_of(const ModulePtr &module, int kernel, KernelSettingsPtr settings) {
+KernelFunctionPtr function_of(const ModulePtr &module, int kernel) {
     CUfunction &handle = module->functions[kernel];
     if (handle)
         return state().functions.find(reinterpret_cast<uintptr_t>(handle));
@@ -119,7 +128,6 @@ KernelFunctionPtr function_of(const ModulePtr &module, int kernel, KernelSetting
     function->owner = module->owner;
     function->module = module;
     function->kernel = &module->program->kernels[kernel];
-    function->settings = settings ? settings : std::make_shared<KernelSettings>();
     handle = reinterpret_cast<CUfunction>(state().functions.insert(function, state().reuse()));
     function->handle = handle;
     return function;
@@ -141,8 +149,6 @@ SOFT_API(cuModuleLoadDataEx,
          (CUmodule * module, const void *data, unsigned count, CUjit_option *options,
           void **values),
          (module, data, count, options, values)) {
-    if (CUresult status = refuse_unsafe(*call.thread))
-        return status;
     JitOptions chosen;
     Image image;
     if (!module)
@@ -193,7 +199,7 @@ SOFT_API(cuModuleGetLoadingMode, (CUmoduleLoadingMode * mode), (mode)) {
 
 SOFT_API(cuModuleGetFunction, (CUfunction * function, CUmodule handle, const char *name),
          (function, handle, name)) {
-    if (!function || !name)
+    if (!function || !name || !*name)
         return CUDA_ERROR_INVALID_VALUE;
     ModulePtr module = find_module(handle);
     if (!module)
@@ -201,7 +207,7 @@ SOFT_API(cuModuleGetFunction, (CUfunction * function, CUmodule handle, const cha
     int kernel = find_kernel(*module->program, name);
     if (kernel < 0)
         return CUDA_ERROR_NOT_FOUND;
-    *function = function_of(module, kernel, nullptr)->handle;
+    *function = function_of(module, kernel)->handle;
     return CUDA_SUCCESS;
 }
 
@@ -224,21 +230,22 @@ SOFT_API(cuModuleEnumerateFunctions, (CUfunction * functions, unsigned room, CUm
         return CUDA_ERROR_INVALID_HANDLE;
     size_t count = std::min<size_t>(room, module->functions.size());
     for (size_t i = 0; i < count; i++)
-        functions[i] = function_of(module, static_cast<int>(i), nullptr)->handle;
+        functions[i] = function_of(module, static_cast<int>(i))->handle;
     return CUDA_SUCCESS;
 }
 
 SOFT_API(cuModuleGetGlobal_v2,
          (CUdeviceptr * address, size_t *bytes, CUmodule handle, const char *name),
          (address, bytes, handle, name)) {
-    if (!name || (!address && !bytes))
+    if (!name || !*name || (!address && !bytes))
         return CUDA_ERROR_INVALID_VALUE;
     ModulePtr module = find_module(handle);
     if (!module)
         return CUDA_ERROR_INVALID_HANDLE;
     int variable = find_variable(*module->program, name);
     if (variable < 0)
-        return CUDA_ERROR_NOT_FOUND;
+        return find_kernel(*module->program, name) < 0 ? CUDA_ERROR_NOT_FOUND
+                                                       : CUDA_ERROR_INVALID_VALUE;
     if (address)
         *address = module->variables[variable];
     if (bytes)

@@ -18,9 +18,8 @@ struct KernelSettings {
     int carveout = -1;
     int large_clusters = 0;
     int cluster_policy = 0;
+    int cluster[3] = {}; // of a kernel that says nothing of clusters itself
 };
-
-using KernelSettingsPtr = std::shared_ptr<KernelSettings>;
 
 // Code that is loaded into a context, with memory for its variables.
 struct Module {
@@ -39,7 +38,7 @@ struct KernelFunction {
     Context *owner = nullptr;
     ModulePtr module;
     const ptx::Kernel *kernel = nullptr;
-    KernelSettingsPtr settings;
+    KernelSettings settings;
 };
 
 using KernelFunctionPtr = std::shared_ptr<KernelFunction>;
@@ -55,12 +54,18 @@ void forget_module(const Module &module);
 int find_kernel(const ptx::Program &program, const std::string &name);
 int find_variable(const ptx::Program &program, const std::string &name);
 // The function of a kernel, always the same one.
-KernelFunctionPtr function_of(const ModulePtr &module, int kernel, KernelSettingsPtr settings);
+KernelFunctionPtr function_of(const ModulePtr &module, int kernel);
+// How much of constant memory its variables take.
+size_t constant_bytes(const ptx::Program &program);
+// Of one block, without the dynamic part.
+size_t static_shared(const ptx::Kernel &kernel);
 
 // How many bytes of dynamic shared memory a launch may ask for.
 size_t dynamic_shared_limit(const ptx::Kernel &kernel, const KernelSettings &settings);
 // How many threads a block may have.
 unsigned thread_limit(const ptx::Kernel &kernel);
+// How many blocks a cluster has in a dimension, as the kernel says or was told; 0: nothing said.
+int cluster_size(const ptx::Kernel &kernel, const KernelSettings &settings, int dimension);
 CUresult read_function_attribute(const ptx::Program &program, const ptx::Kernel &kernel,
                                  const KernelSettings &settings, int attribute, int *value);
 CUresult write_function_attribute(const ptx::Kernel &kernel, KernelSettings &settings,

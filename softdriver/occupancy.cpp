@@ -25,7 +25,7 @@ constexpr size_t shared_unit = 128;
 size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
 size_t shared_of(const ptx::Kernel &kernel, size_t dynamic) {
-    return round_up(kernel.shared_bytes + dynamic + shared_reserved, shared_unit);
+    return round_up(static_shared(kernel) + dynamic + shared_reserved, shared_unit);
 }
 
 unsigned product(const unsigned (&numbers)[3]) { return numbers[0] * numbers[1] * numbers[2]; }
@@ -64,7 +64,7 @@ int multiprocessors(const Context &context) {
 int resident_blocks(const ptx::Kernel &kernel, unsigned threads, size_t dynamic_shared) {
     unsigned warps = (threads + warp - 1) / warp;
     if (!warps || threads > max_threads ||
-        kernel.shared_bytes + dynamic_shared > size_t(shared_memory_opt_in))
+        static_shared(kernel) + dynamic_shared > size_t(shared_memory_opt_in))
         return 0;
     size_t blocks = std::min(max_blocks, max_warps / warps);
     size_t registers_of_warp = round_up(kernel.registers * warp, register_unit);
@@ -80,9 +80,9 @@ SOFT_API(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
     KernelFunctionPtr function;
     if (!blocks || threads <= 0 || !valid_flags(flags))
         return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult status = resolve_function(call, handle, function))
+    if (CUresult status = resolve_kernel(handle, call.context, function))
         return status;
-    bool allowed = unsigned(threads) <= thread_limit(*function->kernel);
+    bool allowed = shared <= dynamic_shared_limit(*function->kernel, function->settings);
     *blocks = allowed ? resident_blocks(*function->kernel, threads, shared) : 0;
     return CUDA_SUCCESS;
 }
@@ -101,7 +101,7 @@ SOFT_API(cuOccupancyMaxPotentialBlockSizeWithFlags,
     KernelFunctionPtr function;
     if (!grid || !block || limit < 0 || !valid_flags(flags))
         return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult status = resolve_function(call, handle, function))
+    if (CUresult status = resolve_kernel(handle, call.context, function))
         return status;
     // The program's function may call the driver.
     call.lock.unlock();
@@ -126,13 +126,13 @@ SOFT_API(cuOccupancyAvailableDynamicSMemPerBlock,
     KernelFunctionPtr function;
     if (!bytes || blocks <= 0 || threads <= 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult status = resolve_function(call, handle, function))
+    if (CUresult status = resolve_kernel(handle, call.context, function))
         return status;
     if (resident_blocks(*function->kernel, threads, 0) < blocks)
         return CUDA_ERROR_INVALID_VALUE;
-    size_t each = shared_bytes / blocks / shared_unit * shared_unit - shared_reserved;
-    each = std::min<size_t>(each, shared_memory_opt_in);
-    *bytes = each - std::min(each, function->kernel->shared_bytes);
+    size_t each = shared_bytes / blocks / shared_unit * shared_unit;
+    *bytes = std::min(each - std::min(each, static_shared(*function->kernel)),
+                      dynamic_shared_limit(*function->kernel, function->settings));
     return CUDA_SUCCESS;
 }
 
@@ -141,10 +141,10 @@ SOFT_API(cuOccupancyMaxPotentialClusterSize,
     KernelFunctionPtr function;
     if (!size || !config)
         return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult status = resolve_function(call, handle, function))
+    if (CUresult status = resolve_kernel(handle, call.context, function))
         return status;
     *size =
-        static_cast<int>(function->settings->large_clusters ? largest_cluster : portable_cluster);
+        static_cast<int>(function->settings.large_clusters ? largest_cluster : portable_cluster);
     return CUDA_SUCCESS;
 }
 
@@ -152,9 +152,9 @@ SOFT_API(cuOccupancyMaxActiveClusters,
          (int *count, CUfunction handle, const CUlaunchConfig *config), (count, handle, config)) {
     KernelFunctionPtr function;
     LaunchRequest request;
-    if (!count || !config)
+    if (!count || !config || !handle)
         return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult status = resolve_function(call, handle, function))
+    if (CUresult status = resolve_kernel(handle, call.context, function))
         return status;
     if (CUresult status = read_config(*config, request))
         return status;

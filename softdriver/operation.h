@@ -18,15 +18,19 @@ using Clock = std::chrono::steady_clock;
 
 enum class Progress { Queued, Running, Paused, Done };
 
-struct Operation;
+// What work that is over has read and written, and the error that loses the device, if any.
+struct Outcome {
+    CUresult status = CUDA_SUCCESS;
+    std::vector<Range> reads, writes, updates;
+};
 
 // Work that is done piece by piece, so that no other has to wait for its end.
 struct Piecewise {
     virtual ~Piecewise() = default;
     // Does about so much of it, without the state lock; true if it is over.
     virtual bool advance(uint64_t steps) = 0;
-    // It is over: says what it has read and written, and the error that loses the device, if any.
-    virtual CUresult end(Operation &operation) = 0;
+    // It is over.
+    virtual Outcome end() = 0;
 };
 
 // One piece of work in a stream. It may run when it is first in its stream, all that it waits for
@@ -41,7 +45,9 @@ struct Operation {
     std::shared_ptr<Stream> stream;
     std::vector<std::shared_ptr<Operation>> waits;
     std::vector<Range> reads, writes;
-    bool synchronizes = false; // a value in memory that streams signal each other with, no data
+    std::vector<Range> updates; // atomic accesses, which do not race with each other
+    bool unforeseen = false;    // all that is known at its end only
+    bool synchronizes = false;  // a value in memory that streams signal each other with, no data
     Function function = Function::Count; // that submitted it
     RaceMark mark;
     std::function<bool()> condition;

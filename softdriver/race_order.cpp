@@ -176,7 +176,12 @@ bool RaceOrder::will_change(const Pending &pending, const RaceShadow &memory) co
         clock.join(earlier->mark);
     RaceMark place = pending.operation->mark;
     place.before = clock.result();
-    return memory.will_change(pending.operation->reads.front(), place);
+    const Range &word = pending.operation->reads.front();
+    bool found = memory.will_change(word, place);
+    unrecorded_([&](const Operation &writer) {
+        found |= !writer.done() && writer.writes_to(word) && place.after(writer.mark);
+    });
+    return found;
 }
 
 // Whether a wait that nothing uncertain is before has its value; from then on it is ordered after
@@ -198,6 +203,10 @@ bool RaceOrder::has_come(Pending &pending) {
         clock.join(host_);
     if (memory)
         memory->acquire_word(word, clock.own());
+    unrecorded_([&](const Operation &writer) {
+        if (writer.progress != Progress::Queued && writer.writes_to(word))
+            clock.join(writer.mark);
+    });
     pending.before = clock.result();
     return true;
 }

@@ -34,8 +34,12 @@ using RaceTrackPtr = std::shared_ptr<RaceTrack>;
 class RaceOrder {
   public:
     using Certain = std::function<void(const OperationPtr &)>;
-    // `certain` is called once for each operation, as soon as its place is known.
-    explicit RaceOrder(Certain certain) : certain_(std::move(certain)) {}
+    using Visit = std::function<void(const Operation &)>;
+    using EachUnrecorded = std::function<void(const Visit &)>;
+    // `certain` is called once for each operation, as soon as its place is known. `unrecorded`
+    // visits the operations that no shadow knows yet.
+    RaceOrder(Certain certain, EachUnrecorded unrecorded)
+        : certain_(std::move(certain)), unrecorded_(std::move(unrecorded)) {}
 
     // Puts an operation behind its stream's others and whatever it waits for.
     void place(Stream &stream, const OperationPtr &operation);
@@ -64,9 +68,9 @@ class RaceOrder {
     bool learn_before(const Operation &operation);
     bool known(const Operation &operation) const;
     bool anybody_waits() const { return !waits_.empty(); }
-    const RaceClock &host() const { return *host_; }
+    RaceClockPtr host_clock() const { return host_; }
     // The host's knowledge, if all that is still to be placed has it, too; else null.
-    const RaceClock *settled() const { return pending_.empty() ? host_.get() : nullptr; }
+    RaceClockPtr settled() const { return pending_.empty() ? host_ : nullptr; }
     // Visits what waits for a value in memory, or is behind one that does.
     template <class Visit> void each_waiting(Visit visit) const {
         for (const Pending &pending : pending_)
@@ -92,6 +96,7 @@ class RaceOrder {
     void sweep();
 
     Certain certain_;
+    EachUnrecorded unrecorded_;
     std::vector<RaceTrackPtr> tracks_;
     std::unordered_map<const Context *, std::vector<OperationPtr>> gates_;
     RaceClockPtr host_ = std::make_shared<RaceClock>();

@@ -16,9 +16,12 @@ template <class Where> void add_conflict(std::vector<RaceConflict> &found, const
     found.push_back(conflict);
 }
 
+// Whether two accesses to a byte need an order.
+bool conflict(RaceUse one, RaceUse other) { return one != other || one == RaceUse::Write; }
+
 // The range by which an operation touches these bytes.
-Range range_of(const Operation &operation, const Range &where, bool writes) {
-    for (const Range &range : writes ? operation.writes : operation.reads)
+Range range_of(const Operation &operation, const Range &where, RaceUse use) {
+    for (const Range &range : ranges_of(operation, use))
         if (range.overlaps(where))
             return range;
     return where;
@@ -45,30 +48,31 @@ RaceShadow::RaceShadow(const Allocation &allocation)
       kind(allocation.kind), id(allocation.id) {}
 
 void RaceShadow::compare(Access &access, const OperationPtr &earlier, const Range &where,
-                         bool writes) {
+                         RaceUse use) {
     if (earlier == access.operation || access.settled(*earlier) ||
         access.operation->mark.after(earlier->mark))
         return;
-    add_conflict(access.conflicts,
-                 RaceConflict{earlier, range_of(*earlier, where, writes), writes});
+    add_conflict(access.conflicts, RaceConflict{earlier, range_of(*earlier, where, use), use});
 }
 
 void RaceShadow::compare_segment(Access &access, uintptr_t start, Segment &segment) {
     Range where{start, segment.end - start};
     if (segment.writer)
-        compare(access, segment.writer, where, true);
-    if (access.writes)
+        compare(access, segment.writer, where, RaceUse::Write);
+    if (access.use != RaceUse::Read)
         for (const OperationPtr &reader : segment.readers)
-            compare(access, reader, where, false);
+            compare(access, reader, where, RaceUse::Read);
+    if (access.use != RaceUse::Update)
+        for (const OperationPtr &updater : segment.updaters)
+            compare(access, updater, where, RaceUse::Update);
 }
 
 void RaceShadow::compare_stripes(Access &access) {
     for (size_t i = stripes_.size(); i-- > 0;) {
         Stripe &stripe = stripes_[i];
-        bool conflicting = access.writes || stripe.writes;
-        bool superseded = access.writes || !stripe.writes;
-        if (conflicting && stripe.range.overlaps(access.range))
-            compare(access, stripe.operation, stripe.range, stripe.writes);
+        bool superseded = access.use == RaceUse::Write || access.use == stripe.use;
+        if (conflict(access.use, stripe.use) && stripe.range.overlaps(access.range))
+            compare(access, stripe.operation, stripe.range, stripe.use);
         bool over = superseded && access.range.covers(stripe.range) &&
                     access.operation->mark.after(stripe.operation->mark);
         if (over || access.settled(*stripe.operation))
@@ -91,27 +95,27 @@ void RaceShadow::split(uintptr_t at) {
 void RaceShadow::remember_segments(Access &access) {
     uintptr_t start = access.range.begin, end = access.range.end();
     auto segment = segments_.lower_bound(start);
-    if (access.writes) {
+    if (access.use == RaceUse::Write) {
         while (segment != segments_.end() && segment->first < end)
             segment = segments_.erase(segment);
-        segments_.emplace_hint(segment, start, Segment{end, access.operation, {}});
+        segments_.emplace_hint(segment, start, Segment{end, access.operation, {}, {}});
         return;
     }
     for (; start < end; segment++) {
         if (segment == segments_.end() || segment->first > start) {
             uintptr_t gap = segment == segments_.end() ? end : std::min(end, segment->first);
-            segment =
-                segments_.emplace_hint(segment, start, Segment{gap, nullptr, {access.operation}});
-        } else {
-            add_latest(segment->second.readers, access.operation, access.settled);
+            segment = segments_.emplace_hint(segment, start, Segment{gap, nullptr, {}, {}});
         }
+        Segment &found = segment->second;
+        add_latest(access.use == RaceUse::Read ? found.readers : found.updaters, access.operation,
+                   access.settled);
         start = segment->second.end;
     }
 }
 
 std::vector<RaceConflict> RaceShadow::access(const OperationPtr &operation, const Range &range,
-                                             bool writes, const RaceSettled &settled) {
-    Access access{operation, range, writes, settled, {}};
+                                             RaceUse use, const RaceSettled &settled) {
+    Access access{operation, range, use, settled, {}};
     if (range.contiguous()) {
         split(range.begin);
         split(range.end());
@@ -126,7 +130,7 @@ std::vector<RaceConflict> RaceShadow::access(const OperationPtr &operation, cons
     if (range.contiguous())
         remember_segments(access);
     else
-        stripes_.push_back({range, operation, writes});
+        stripes_.push_back({range, operation, use});
     if (stripes_.size() > max_stripes)
         stripes_.erase(stripes_.begin());
     if (segments_.size() > sweep_at_)
@@ -139,11 +143,11 @@ void RaceShadow::sweep(const RaceSettled &settled) {
         Segment &segment = next->second;
         if (segment.writer && settled(*segment.writer))
             segment.writer = nullptr;
-        auto &readers = segment.readers;
-        readers.erase(std::remove_if(readers.begin(), readers.end(),
-                                     [&](auto &reader) { return settled(*reader); }),
-                      readers.end());
-        bool empty = !segment.writer && readers.empty();
+        for (auto *users : {&segment.readers, &segment.updaters})
+            users->erase(std::remove_if(users->begin(), users->end(),
+                                        [&](auto &user) { return settled(*user); }),
+                         users->end());
+        bool empty = !segment.writer && segment.readers.empty() && segment.updaters.empty();
         next = empty ? segments_.erase(next) : std::next(next);
     }
     sweep_at_ = std::max<size_t>(64, 2 * segments_.size());
@@ -151,22 +155,23 @@ void RaceShadow::sweep(const RaceSettled &settled) {
 
 std::vector<RaceConflict> RaceShadow::unsettled(const RaceSettled &settled) const {
     std::vector<RaceConflict> found;
-    auto consider = [&](const OperationPtr &operation, const Range &where, bool writes) {
+    auto consider = [&](const OperationPtr &operation, const Range &where, RaceUse use) {
         if (!settled(*operation))
-            add_conflict(found,
-                         RaceConflict{operation, range_of(*operation, where, writes), writes});
+            add_conflict(found, RaceConflict{operation, range_of(*operation, where, use), use});
     };
     for (const auto &entry : segments_) {
         Range where{entry.first, entry.second.end - entry.first};
         if (entry.second.writer)
-            consider(entry.second.writer, where, true);
+            consider(entry.second.writer, where, RaceUse::Write);
         for (const OperationPtr &reader : entry.second.readers)
-            consider(reader, where, false);
+            consider(reader, where, RaceUse::Read);
+        for (const OperationPtr &updater : entry.second.updaters)
+            consider(updater, where, RaceUse::Update);
     }
     for (const Stripe &stripe : stripes_)
-        consider(stripe.operation, stripe.range, stripe.writes);
+        consider(stripe.operation, stripe.range, stripe.use);
     for (const OperationPtr &user : users_)
-        consider(user, Range{begin, bytes}, !user->writes.empty());
+        consider(user, Range{begin, bytes}, user->writes.empty() ? RaceUse::Read : RaceUse::Write);
     return found;
 }
 

@@ -13,11 +13,19 @@ struct RaceSettled {
     bool operator()(const Operation &operation) const;
 };
 
+enum class RaceUse : uint8_t { Read, Write, Update };
+
+inline const std::vector<Range> &ranges_of(const Operation &operation, RaceUse use) {
+    return use == RaceUse::Read    ? operation.reads
+           : use == RaceUse::Write ? operation.writes
+                                   : operation.updates;
+}
+
 // An earlier access that a later one is not ordered after.
 struct RaceConflict {
     OperationPtr operation;
     Range range; // all that it accessed there
-    bool writes;
+    RaceUse use;
 };
 
 // The accesses to one allocation that later ones can still race with: for each byte the last write
@@ -40,7 +48,7 @@ class RaceShadow {
     bool host_visible() const { return kind != MemoryKind::Device && kind != MemoryKind::Async; }
 
     // Remembers an access. Returns the earlier ones that it races with.
-    std::vector<RaceConflict> access(const OperationPtr &operation, const Range &range, bool writes,
+    std::vector<RaceConflict> access(const OperationPtr &operation, const Range &range, RaceUse use,
                                      const RaceSettled &settled);
     // All accesses that are not settled: what a free by the host races with.
     std::vector<RaceConflict> unsettled(const RaceSettled &settled) const;
@@ -58,24 +66,24 @@ class RaceShadow {
     struct Segment {
         uintptr_t end;
         OperationPtr writer;
-        std::vector<OperationPtr> readers;
+        std::vector<OperationPtr> readers, updaters;
     };
     using Segments = std::map<uintptr_t, Segment>;
     // An access in rows that lie apart.
     struct Stripe {
         Range range;
         OperationPtr operation;
-        bool writes;
+        RaceUse use;
     };
     struct Access {
         const OperationPtr &operation;
         const Range &range;
-        bool writes;
+        RaceUse use;
         const RaceSettled &settled;
         std::vector<RaceConflict> conflicts;
     };
 
-    void compare(Access &access, const OperationPtr &earlier, const Range &where, bool writes);
+    void compare(Access &access, const OperationPtr &earlier, const Range &where, RaceUse use);
     void compare_segment(Access &access, uintptr_t start, Segment &segment);
     void compare_stripes(Access &access);
     void remember_segments(Access &access);

@@ -50,31 +50,32 @@ std::string bytes_text(const RaceShadow &memory, const Range &range) {
 }
 
 std::string access_text(const RaceShadow &memory, const Operation &operation, const Range &range,
-                        bool writes) {
-    const char *does = operation.synchronizes ? " uses " : writes ? " writes " : " reads ";
+                        RaceUse use) {
+    static const char *const words[] = {" reads ", " writes ", " updates "};
+    const char *does = operation.synchronizes ? " uses " : words[static_cast<int>(use)];
     return operation_text(operation) + does + bytes_text(memory, range);
 }
 
 } // namespace
 
 std::string race_of_operations(const RaceShadow &memory, const Operation &later, const Range &range,
-                               bool writes, const RaceConflict &earlier) {
-    return memory_text(memory) + access_text(memory, later, range, writes) + ", and " +
-           access_text(memory, *earlier.operation, earlier.range, earlier.writes) +
+                               RaceUse use, const RaceConflict &earlier) {
+    return memory_text(memory) + access_text(memory, later, range, use) + ", and " +
+           access_text(memory, *earlier.operation, earlier.range, earlier.use) +
            ": neither is ordered after the other";
 }
 
 std::string race_with_host_write(const RaceShadow &memory, const Operation &operation,
-                                 const Range &range, bool writes) {
+                                 const Range &range, RaceUse use) {
     return memory_text(memory) + "the host wrote there, and " +
-           access_text(memory, operation, range, writes) + ": the host did not wait for that";
+           access_text(memory, operation, range, use) + ": the host did not wait for that";
 }
 
 std::string race_with_free(const RaceShadow &memory, Function free, uint64_t next_operation,
                            const RaceConflict &user) {
     return memory_text(memory) + name_of(free) + " frees it (the next operation would be " +
            std::to_string(next_operation) + "), and " +
-           access_text(memory, *user.operation, user.range, user.writes) +
+           access_text(memory, *user.operation, user.range, user.use) +
            ": the host did not wait for that";
 }
 

@@ -8,9 +8,9 @@ namespace soft {
 
 // Reports in words.
 std::string race_of_operations(const RaceShadow &memory, const Operation &later, const Range &range,
-                               bool writes, const RaceConflict &earlier);
+                               RaceUse use, const RaceConflict &earlier);
 std::string race_with_host_write(const RaceShadow &memory, const Operation &operation,
-                                 const Range &range, bool writes);
+                                 const Range &range, RaceUse use);
 std::string race_with_free(const RaceShadow &memory, Function free, uint64_t next_operation,
                            const RaceConflict &user);
 

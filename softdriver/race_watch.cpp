@@ -77,7 +77,7 @@ void RaceWatches::hash(Watch &watch) {
 bool RaceWatches::intact(const Watch &watch) const {
     if (!watch.hashed || hash_range(*watch.shadow, watch.range) == watch.hash)
         return true;
-    report_(*watch.operation, *watch.shadow, watch.range, watch.writes);
+    report_(*watch.operation, *watch.shadow, watch.range, watch.use);
     return false;
 }
 
@@ -86,10 +86,10 @@ template <class Chosen> void RaceWatches::drop(Chosen chosen) {
 }
 
 void RaceWatches::add(const OperationPtr &operation, const RaceShadowPtr &shadow,
-                      const Range &range, bool writes) {
+                      const Range &range, RaceUse use) {
     if (watches_.size() == max_watches || shadow->has_word(range))
         return;
-    watches_.push_back({operation, shadow, range, writes, false, 0});
+    watches_.push_back({operation, shadow, range, use, false, 0});
     hash(watches_.back());
 }
 

@@ -11,12 +11,13 @@ namespace soft {
 // done, but for what device operations write meanwhile.
 class RaceWatches {
   public:
-    // Called with the operation, its range, and whether it writes.
-    using Report = std::function<void(const Operation &, const RaceShadow &, const Range &, bool)>;
+    // Called with the operation, its range, and what it does there.
+    using Report =
+        std::function<void(const Operation &, const RaceShadow &, const Range &, RaceUse)>;
     explicit RaceWatches(Report report) : report_(std::move(report)) {}
 
     void add(const OperationPtr &operation, const RaceShadowPtr &shadow, const Range &range,
-             bool writes);
+             RaceUse use);
     // An operation starts and ends.
     void started(const OperationPtr &operation);
     void ended(const Operation &operation);
@@ -34,7 +35,7 @@ class RaceWatches {
         OperationPtr operation;
         RaceShadowPtr shadow;
         Range range;
-        bool writes;
+        RaceUse use;
         bool hashed; // false while a device operation writes there
         uint64_t hash;
     };

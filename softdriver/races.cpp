@@ -9,15 +9,19 @@ namespace {
 // In the place of a function: what the host did without calling any.
 constexpr int host_write = -1;
 
+constexpr size_t max_deferred = 20000;
+
 bool on() { return state().settings.races != RaceMode::Off; }
 
 int index(Function function) { return static_cast<int>(function); }
 
 template <class Visit> void each_range(const Operation &operation, Visit visit) {
     for (const Range &range : operation.reads)
-        visit(range, false);
+        visit(range, RaceUse::Read);
     for (const Range &range : operation.writes)
-        visit(range, true);
+        visit(range, RaceUse::Write);
+    for (const Range &range : operation.updates)
+        visit(range, RaceUse::Update);
 }
 
 // Takes out one of a short list.
@@ -28,17 +32,26 @@ void remove_from(std::vector<OperationPtr> &list, const OperationPtr &operation)
 } // namespace
 
 Races::Races()
-    : order_([this](const OperationPtr &operation) { check(operation); }),
+    : order_([this](const OperationPtr &operation) { check(operation); },
+             [this](const RaceOrder::Visit &visit) {
+                 for (const Deferred &deferred : deferred_)
+                     if (deferred.operation)
+                         visit(*deferred.operation);
+             }),
       watches_([this](const Operation &operation, const RaceShadow &memory, const Range &range,
-                      bool writes) {
+                      RaceUse use) {
           record.add({index(operation.function), host_write, memory.id}, state().settings.races,
-                     [&] { return race_with_host_write(memory, operation, range, writes); });
+                     [&] { return race_with_host_write(memory, operation, range, use); });
       }) {}
 
 RaceShadowPtr Races::shadow_of(const Range &range) {
     Allocation *allocation = find_range(range.begin, range.end() - range.begin);
-    if (!allocation)
-        return just_forgotten_ && just_forgotten_->holds(range) ? just_forgotten_ : nullptr;
+    if (!allocation && just_forgotten_ && just_forgotten_->holds(range))
+        return just_forgotten_;
+    if (!allocation) {
+        Freed::EntryPtr freed = state().freed.find(range.begin);
+        return freed ? freed->shadow : nullptr;
+    }
     if (!allocation->shadow) {
         allocation->shadow = std::make_shared<RaceShadow>(*allocation);
         allocation->shadow->ignored = allocation->device->sticky != CUDA_SUCCESS;
@@ -48,7 +61,8 @@ RaceShadowPtr Races::shadow_of(const Range &range) {
 
 Races::Shadows Races::shadows_of(const Operation &operation) {
     Shadows shadows;
-    each_range(operation, [&](const Range &range, bool) { shadows.push_back(shadow_of(range)); });
+    each_range(operation,
+               [&](const Range &range, RaceUse) { shadows.push_back(shadow_of(range)); });
     return shadows;
 }
 
@@ -84,37 +98,99 @@ void Races::ended(const Context &context) { order_.remove_gates(context); }
 void Races::check(const OperationPtr &operation) {
     if (operation->on_worker)
         functions_.push_back(operation);
-    if (operation->reads.empty() && operation->writes.empty())
+    bool touches = !operation->reads.empty() || !operation->writes.empty();
+    if (!touches && !operation->unforeseen)
         return;
     auto kept = kept_.find(operation.get());
     Shadows shadows = kept == kept_.end() ? shadows_of(*operation) : std::move(kept->second);
     if (kept != kept_.end())
         kept_.erase(kept);
-    auto shadow = shadows.begin();
-    each_range(*operation, [&](const Range &range, bool writes) {
-        if (*shadow && !(*shadow)->ignored)
-            check_range(operation, *shadow, range, writes);
-        shadow++;
-    });
-    // A function of the host that comes before may still write what the operation uses.
-    if (!operation->synchronizes && behind_host_function(*operation))
-        unwatched_.insert(operation.get());
-    else if (!operation->synchronizes)
-        watch(operation, shadows);
-}
-
-void Races::check_range(const OperationPtr &operation, const RaceShadowPtr &shadow,
-                        const Range &range, bool writes) {
     if (operation->synchronizes) {
-        shadow->use_word(operation, settled());
-        watches_.forget(range);
+        use_words(operation, shadows);
         return;
     }
-    for (const RaceConflict &earlier : shadow->access(operation, range, writes, settled())) {
+    // A function of the host that comes before may still write what the operation uses.
+    if (behind_host_function(*operation))
+        unwatched_.insert(operation.get());
+    else
+        watch(operation, shadows);
+    if (deferred_.empty() && !operation->unforeseen) {
+        judge(operation, shadows, settled());
+        return;
+    }
+    deferred_.push_back({operation, std::move(shadows), order_.settled()});
+    judge_deferred();
+}
+
+void Races::use_words(const OperationPtr &operation, const Shadows &shadows) {
+    auto shadow = shadows.begin();
+    each_range(*operation, [&](const Range &range, RaceUse) {
+        if (*shadow && !(*shadow)->ignored) {
+            (*shadow)->use_word(operation, settled());
+            watches_.forget(range);
+        }
+        shadow++;
+    });
+}
+
+void Races::judge(const OperationPtr &operation, const Shadows &shadows,
+                  const RaceSettled &settled) {
+    auto shadow = shadows.begin();
+    each_range(*operation, [&](const Range &range, RaceUse use) {
+        if (*shadow && !(*shadow)->ignored)
+            judge_range(operation, *shadow, range, use, settled);
+        shadow++;
+    });
+}
+
+void Races::judge_range(const OperationPtr &operation, const RaceShadowPtr &shadow,
+                        const Range &range, RaceUse use, const RaceSettled &settled) {
+    for (const RaceConflict &earlier : shadow->access(operation, range, use, settled)) {
         RaceKey key{index(operation->function), index(earlier.operation->function), shadow->id};
         record.add(key, state().settings.races,
-                   [&] { return race_of_operations(*shadow, *operation, range, writes, earlier); });
+                   [&] { return race_of_operations(*shadow, *operation, range, use, earlier); });
     }
+}
+
+// All that is known, up to the first that is not. Should very much wait for that, the oldest is
+// taken for one that uses nothing.
+void Races::judge_deferred() {
+    while (!deferred_.empty()) {
+        Deferred &first = deferred_.front();
+        bool waits = first.operation && first.operation->unforeseen;
+        if (waits && deferred_.size() < max_deferred)
+            return;
+        Deferred next = std::move(first);
+        deferred_.pop_front();
+        RaceSettled settled{next.settled.get()};
+        if (next.operation && !waits)
+            judge(next.operation, next.shadows, settled);
+        else if (!next.operation && !next.shadows.front()->ignored)
+            judge_free(*next.shadows.front(), next, next.shadows.front()->unsettled(settled));
+    }
+}
+
+void Races::comes_to_use(const OperationPtr &operation, const Allocation &allocation) {
+    if (!on() || !operation->mark.track || !allocation.shadow || !allocation.shadow->host_visible())
+        return;
+    watches_.started(operation);
+    if (order_.anybody_waits())
+        order_.before_write(*operation);
+}
+
+bool Races::recording() const { return on(); }
+
+void Races::known(const OperationPtr &operation, Outcome &outcome) {
+    operation->reads = std::move(outcome.reads);
+    operation->writes = std::move(outcome.writes);
+    operation->updates = std::move(outcome.updates);
+    operation->unforeseen = false;
+    for (Deferred &deferred : deferred_)
+        if (deferred.operation == operation) {
+            deferred.shadows = shadows_of(*operation);
+            watch(operation, deferred.shadows);
+        }
+    judge_deferred();
 }
 
 bool Races::behind_host_function(const Operation &operation) const {
@@ -125,9 +201,10 @@ bool Races::behind_host_function(const Operation &operation) const {
 
 void Races::watch(const OperationPtr &operation, const Shadows &shadows) {
     auto shadow = shadows.begin();
-    each_range(*operation, [&](const Range &range, bool writes) {
-        if (*shadow && !(*shadow)->ignored && (*shadow)->host_visible())
-            watches_.add(operation, *shadow, range, writes);
+    each_range(*operation, [&](const Range &range, RaceUse use) {
+        bool visible = *shadow && !(*shadow)->ignored && (*shadow)->host_visible();
+        if (visible && use != RaceUse::Update)
+            watches_.add(operation, *shadow, range, use);
         shadow++;
     });
 }
@@ -170,6 +247,10 @@ void Races::ended(const OperationPtr &operation) {
 }
 
 void Races::dropped(const OperationPtr &operation) {
+    if (operation->unforeseen) {
+        Outcome nothing;
+        known(operation, nothing);
+    }
     kept_.erase(operation.get());
     unwatched_.erase(operation.get());
     watches_.forget(*operation);
@@ -202,33 +283,55 @@ void Races::learn_before(const OperationPtr &operation) {
 }
 
 void Races::freed_by_host(const Allocation &allocation) {
-    if (!on() || !allocation.shadow || allocation.shadow->ignored)
+    if (!on())
+        return;
+    if (!deferred_.empty())
+        shadow_of({allocation.begin, allocation.bytes}); // what is not known may use it, too
+    if (!allocation.shadow || allocation.shadow->ignored)
         return;
     look();
     const RaceShadow &shadow = *allocation.shadow;
-    auto users = shadow.unsettled({&order_.host()});
-    Range all{shadow.begin, shadow.bytes};
-    order_.each_waiting([&](const OperationPtr &waiting) {
+    Deferred free{nullptr,
+                  {allocation.shadow},
+                  order_.host_clock(),
+                  thread_state().function,
+                  state().next_operation};
+    auto uses = [&](const OperationPtr &waiting) {
         auto kept = kept_.find(waiting.get());
-        if (kept == kept_.end())
-            return;
-        const Shadows &used = kept->second;
-        if (std::find(used.begin(), used.end(), allocation.shadow) != used.end())
-            users.push_back({waiting, all, !waiting->writes.empty()});
+        return kept != kept_.end() && std::find(kept->second.begin(), kept->second.end(),
+                                                allocation.shadow) != kept->second.end();
+    };
+    std::vector<RaceConflict> users;
+    order_.each_waiting([&](const OperationPtr &waiting) {
+        if (uses(waiting))
+            users.push_back({waiting, Range{shadow.begin, shadow.bytes},
+                             waiting->writes.empty() ? RaceUse::Read : RaceUse::Write});
     });
-    Function free = thread_state().function;
+    if (deferred_.empty()) {
+        auto unsettled = shadow.unsettled({free.settled.get()});
+        users.insert(users.begin(), unsettled.begin(), unsettled.end());
+    }
+    judge_free(shadow, free, std::move(users));
+    if (!deferred_.empty())
+        deferred_.push_back(std::move(free));
+}
+
+void Races::judge_free(const RaceShadow &shadow, const Deferred &free,
+                       std::vector<RaceConflict> users) {
     for (const RaceConflict &user : users) {
         // Freeing what nobody has used yet is no harm.
         Function function = user.operation->function;
         if (function == Function::cuMemAllocAsync || function == Function::cuMemAllocFromPoolAsync)
             continue;
-        RaceKey key{index(free), index(user.operation->function), shadow.id};
+        RaceKey key{index(free.free), index(user.operation->function), shadow.id};
         record.add(key, state().settings.races,
-                   [&] { return race_with_free(shadow, free, state().next_operation, user); });
+                   [&] { return race_with_free(shadow, free.free, free.next_operation, user); });
     }
 }
 
 void Races::forgotten(const Allocation &allocation) {
+    if (on() && !deferred_.empty())
+        shadow_of({allocation.begin, allocation.bytes});
     if (!allocation.shadow)
         return;
     watches_.forget(*allocation.shadow);
@@ -252,6 +355,7 @@ void Races::start_over() {
     kept_.clear();
     unwatched_.clear();
     functions_.clear();
+    deferred_.clear();
 }
 
 } // namespace soft

@@ -4,6 +4,7 @@
 #include "race_record.h"
 #include "race_watch.h"
 
+#include <deque>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -30,6 +31,11 @@ class Races {
     void started(const OperationPtr &operation);
     void ended(const OperationPtr &operation);
     void dropped(const OperationPtr &operation);
+    // Unforeseen work has come to use memory that the host can write, and may itself write there.
+    void comes_to_use(const OperationPtr &operation, const Allocation &allocation);
+    // It has ended, and this is what it used.
+    void known(const OperationPtr &operation, Outcome &outcome);
+    bool recording() const;
 
     // What a synchronization that begins now waits for. Not what the scheduler waits for: that may
     // be done and forgotten, and the host still not know it.
@@ -55,16 +61,32 @@ class Races {
   private:
     using Shadows = std::vector<RaceShadowPtr>; // of an operation's reads, then of its writes
 
+    // Something to be judged in the order in which all was submitted: an access, or a free by the
+    // host. It waits for what is before it to be known.
+    struct Deferred {
+        OperationPtr operation; // null: a free
+        Shadows shadows;
+        RaceClockPtr settled; // whom the host knew to be done when it was submitted, if certain
+        Function free = Function::Count;
+        uint64_t next_operation = 0;
+    };
+
     void check(const OperationPtr &operation);
-    void check_range(const OperationPtr &operation, const RaceShadowPtr &shadow, const Range &range,
-                     bool writes);
+    void judge(const OperationPtr &operation, const Shadows &shadows, const RaceSettled &settled);
+    void judge_range(const OperationPtr &operation, const RaceShadowPtr &shadow, const Range &range,
+                     RaceUse use, const RaceSettled &settled);
+    void judge_free(const RaceShadow &shadow, const Deferred &free,
+                    std::vector<RaceConflict> users);
+    void use_words(const OperationPtr &operation, const Shadows &shadows);
+    void judge_deferred();
     void watch(const OperationPtr &operation, const Shadows &shadows);
     bool behind_host_function(const Operation &operation) const;
     Shadows shadows_of(const Operation &operation);
     RaceShadowPtr shadow_of(const Range &range);
-    RaceSettled settled() const { return {order_.settled()}; }
+    RaceSettled settled() const { return {order_.settled().get()}; }
 
     RaceOrder order_;
+    std::deque<Deferred> deferred_;
     RaceWatches watches_;
     std::vector<OperationPtr> functions_; // of the host, that have not ended
     // What has no certain place yet keeps its memory's shadows: the memory may go.

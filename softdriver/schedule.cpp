@@ -104,11 +104,12 @@ void Scheduler::run_piece(Lock &lock, const OperationPtr &operation) {
         return;
     }
     Device &device = *operation->stream->owner->device;
-    CUresult status = operation->pieces->end(*operation);
+    Outcome outcome = operation->pieces->end();
     complete(*operation);
     state().races.ended(operation);
-    if (status)
-        lose_device(device, status);
+    state().races.known(operation, outcome);
+    if (outcome.status)
+        lose_device(device, outcome.status);
 }
 
 void Scheduler::run(Lock &lock, const OperationPtr &operation) {

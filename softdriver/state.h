@@ -42,7 +42,7 @@ struct State {
     std::vector<CapturePtr> captures; // those that have not ended
     std::map<uintptr_t, Allocation> allocations;
     Freed freed;
-    std::string kernel_fault; // the last one in words; empty if there was none
+    std::string kernel_fault;          // the last one in words; empty if there was none
     uint64_t live_allocations[5] = {}; // by MemoryKind
     uint64_t live_bytes = 0;
     uint64_t next_id = 16;

@@ -43,15 +43,16 @@ template <bool ftz = false> inline float rsqrt_approx(float a) {
 }
 inline double rsqrt_approx(double a) { return settle(1 / native_sqrt(a), a); }
 
-// Of rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64 the lower half of operand and result is zero.
-inline double upper_half(double a) { return from_bits<double>(to_bits(a) >> 32 << 32); }
-inline double rcp_approx_ftz(double a) {
-    a = flush(is_nan(a) ? a : upper_half(a));
-    return upper_half(flush(settle(1 / a, a)));
+// rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64 know only the upper half of operand and result, also
+// of a NaN.
+inline double upper_half(double a) {
+    uint64_t bits = is_nan(a) ? Format<double>::sign - 1 : to_bits(a);
+    return from_bits<double>(bits >> 32 << 32);
 }
+inline double known_half(double a) { return flush(from_bits<double>(to_bits(a) >> 32 << 32)); }
+inline double rcp_approx_ftz(double a) { return upper_half(flush(1 / known_half(a))); }
 inline double rsqrt_approx_ftz(double a) {
-    a = flush(is_nan(a) ? a : upper_half(a));
-    return upper_half(flush(settle(1 / native_sqrt(a), a)));
+    return upper_half(flush(1 / native_sqrt(known_half(a))));
 }
 
 template <bool ftz = false> inline float div_full(float a, float b) {

@@ -71,22 +71,34 @@ inline To from_integer(From a) {
     }
 }
 
-// Between formats; to a wider one it is exact. To the same one it is a plain copy, but for NaNs.
-template <class To, Rounding rounding = Rounding::Nearest, class From>
+// A double's NaN in a narrower format: what fits of its payload, and its sign.
+template <class To> inline To shorten_nan(double a) {
+    constexpr int lost = Format<double>::mantissa - Format<To>::mantissa;
+    Bits<To> payload = Bits<To>((to_bits(a) | Format<double>::quiet) >> lost);
+    Bits<To> rest = Bits<To>(payload & (Format<To>::normal - 1));
+    return from_bits<To>(
+        Bits<To>(Format<To>::infinity | rest | (is_negative(a) ? Format<To>::sign : 0)));
+}
+
+// Between formats; to a wider one it is exact. Doubles get and give the payload of a NaN, and the
+// bits of a Bfloat are the upper half of a float's; otherwise there is one NaN. `ftz`: of the
+// result, a float.
+template <class To, Rounding rounding = Rounding::Nearest, bool ftz = false, class From>
 inline To to_float(From from) {
-    auto a = widen(from);
     if constexpr (std::is_same_v<To, double>)
-        return settle(double(a), double(a));
-    else if constexpr (std::is_same_v<To, float> && rounding == Rounding::Nearest)
-        return settle(float(a));
+        return settle(double(widen(from)), double(widen(from)));
+    else if constexpr (std::is_same_v<To, float> && sizeof(From) < sizeof(double))
+        return std::is_same_v<From, Bfloat> ? widen(from) : flush<ftz>(settle(float(widen(from))));
+    else if constexpr (std::is_same_v<From, double>)
+        return from == from ? narrow<To>(from, rounding, ftz) : shorten_nan<To>(from);
     else
-        return narrow<To>(a, rounding);
+        return narrow<To>(double(widen(from)), rounding, ftz);
 }
 
 // cvt.rna.tf32.f32: ten bits of fraction are kept, ties go away from zero.
 inline uint32_t to_tf32(float a) {
     uint32_t bits = to_bits(a);
-    return is_nan(a) ? Format<float>::nan : is_finite(a) ? (bits + 0x1000) & ~0x1fffu : bits;
+    return (is_finite(a) ? bits + 0x1000 : bits) & ~0x1fffu;
 }
 
 } // namespace soft::ptx::floating

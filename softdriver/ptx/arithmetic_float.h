@@ -32,7 +32,7 @@ template <class T, Rounding rounding = Rounding::Nearest, bool ftz = false> inli
     else if constexpr (std::is_same_v<T, double>)
         return settle(exact_sum(a, b, rounding), a, b);
     else
-        return flush<ftz>(narrow<T>(odd_sum<rounding>(widen(a), widen(b)), rounding));
+        return narrow<T>(odd_sum<rounding>(widen(a), widen(b)), rounding, ftz);
 }
 
 template <class T> inline T negative_of(T a) { return from_bits<T>(to_bits(a) ^ Format<T>::sign); }
@@ -49,41 +49,47 @@ template <class T, Rounding rounding = Rounding::Nearest, bool ftz = false> inli
 
 template <class T, Rounding rounding = Rounding::Nearest, bool ftz = false> inline T mul(T a, T b) {
     a = flush<ftz>(a), b = flush<ftz>(b);
-    if constexpr (is_native<T> && rounding == Rounding::Nearest)
-        return flush<ftz>(settle(a * b, a, b));
+    if constexpr (ftz && std::is_same_v<T, float> && rounding == Rounding::Nearest)
+        return flush_result<ftz>(settle(a * b, a, b), double(a) * b);
+    else if constexpr (is_native<T> && rounding == Rounding::Nearest)
+        return settle(a * b, a, b);
     else if constexpr (std::is_same_v<T, double>)
         return settle(exact_product(a, b, rounding), a, b);
     else
-        return flush<ftz>(narrow<T>(double(widen(a)) * widen(b), rounding));
+        return narrow<T>(double(widen(a)) * widen(b), rounding, ftz);
 }
 
 inline float native_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 inline double native_fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 
-// mad of floating-point numbers is the same. Fast where the function it is inlined into may use
-// the processor's instruction (a target attribute), else a call.
+// mad of floating-point numbers is the same. Of NaNs that of c comes before that of b. Fast where
+// the function it is inlined into may use the processor's instruction (a target attribute), else a
+// call.
 template <class T, Rounding rounding = Rounding::Nearest, bool ftz = false>
 inline T fma(T a, T b, T c) {
     a = flush<ftz>(a), b = flush<ftz>(b), c = flush<ftz>(c);
-    if constexpr (is_native<T> && rounding == Rounding::Nearest)
-        return flush<ftz>(settle(native_fma(a, b, c), a, b, c));
+    if constexpr (ftz && std::is_same_v<T, float> && rounding == Rounding::Nearest)
+        return flush_result<ftz>(settle(native_fma(a, b, c), a, c, b), odd_sum(double(a) * b, c));
+    else if constexpr (is_native<T> && rounding == Rounding::Nearest)
+        return settle(native_fma(a, b, c), a, c, b);
     else if constexpr (std::is_same_v<T, double>)
-        return settle(exact_fma(a, b, c, rounding), a, b, c);
+        return settle(exact_fma(a, b, c, rounding), a, c, b);
     else
-        return flush<ftz>(
-            narrow<T>(odd_sum<rounding>(double(widen(a)) * widen(b), widen(c)), rounding));
+        return narrow<T>(odd_sum<rounding>(double(widen(a)) * widen(b), widen(c)), rounding, ftz);
 }
 
 // A quotient or root of floats that is not a float, nor half way between two, is so far from
 // both that rounding it to a double first does no harm.
 template <class T, Rounding rounding = Rounding::Nearest, bool ftz = false> inline T div(T a, T b) {
     a = flush<ftz>(a), b = flush<ftz>(b);
-    if constexpr (rounding == Rounding::Nearest)
-        return flush<ftz>(settle(a / b, a, b));
+    if constexpr (ftz && rounding == Rounding::Nearest)
+        return flush_result<ftz>(settle(a / b, a, b), double(a) / b);
+    else if constexpr (rounding == Rounding::Nearest)
+        return settle(a / b, a, b);
     else if constexpr (std::is_same_v<T, double>)
         return settle(exact_quotient(a, b, rounding), a, b);
     else
-        return flush<ftz>(narrow<T>(double(a) / b, rounding));
+        return narrow<T>(double(a) / b, rounding, ftz);
 }
 template <class T, Rounding rounding = Rounding::Nearest, bool ftz = false> inline T rcp(T a) {
     return div<T, rounding, ftz>(T(1), a);
@@ -102,20 +108,20 @@ template <class T, Rounding rounding = Rounding::Nearest, bool ftz = false> inli
         return narrow<T>(native_sqrt(double(a)), rounding);
 }
 
-// Of a number and a NaN the number is the result, and -0 is less than +0.
+// Of a number and a NaN the number is the result, of two NaNs the second; -0 is less than +0.
 template <class T, bool ftz = false> inline T min(T a, T b) {
     a = flush<ftz>(a), b = flush<ftz>(b);
     auto x = widen(a), y = widen(b);
     T less = x < y || y != y ? a : b;
     less = x == y ? from_bits<T>(to_bits(a) | to_bits(b)) : less;
-    return settle(less, a, b);
+    return settle(less, b, a);
 }
 template <class T, bool ftz = false> inline T max(T a, T b) {
     a = flush<ftz>(a), b = flush<ftz>(b);
     auto x = widen(a), y = widen(b);
     T greater = x > y || y != y ? a : b;
     greater = x == y ? from_bits<T>(to_bits(a) & to_bits(b)) : greater;
-    return settle(greater, a, b);
+    return settle(greater, b, a);
 }
 // .NaN: of any NaN the result is one.
 template <class T, bool ftz = false> inline T min_nan(T a, T b) {
@@ -126,9 +132,11 @@ template <class T, bool ftz = false> inline T max_nan(T a, T b) {
 }
 
 template <class T, bool ftz = false> inline T abs(T a) {
-    return flush<ftz>(from_bits<T>(magnitude(a)));
+    return settle(flush<ftz>(from_bits<T>(magnitude(a))), a);
 }
-template <class T, bool ftz = false> inline T neg(T a) { return flush<ftz>(negative_of(a)); }
+template <class T, bool ftz = false> inline T neg(T a) {
+    return settle(flush<ftz>(negative_of(a)), a);
+}
 // The sign of a, the rest of b.
 template <class T> inline T copysign(T a, T b) {
     return from_bits<T>(Bits<T>((to_bits(a) & Format<T>::sign) | magnitude(b)));

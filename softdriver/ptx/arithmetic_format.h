@@ -20,30 +20,33 @@ struct Bfloat {
 // rn rz rm rp, and rna: to nearest, ties away from zero. Of rounding to integers: rni rzi rmi rpi.
 enum class Rounding : uint8_t { Nearest, Zero, Down, Up, NearestAway };
 
-// `nan`: the NaN of operations that had none among their operands.
+// `normal`: the smallest number that is not subnormal. `nan`: the NaN of operations that had none
+// among their operands.
 template <class T> struct Format;
 template <> struct Format<Half> {
     using Bits = uint16_t;
     static constexpr int mantissa = 10, bias = 15;
-    static constexpr Bits sign = 0x8000, infinity = 0x7c00, one = 0x3c00, nan = 0x7fff;
+    static constexpr Bits sign = 0x8000, infinity = 0x7c00, one = 0x3c00;
+    static constexpr Bits normal = 1 << mantissa, nan = 0x7fff;
 };
 template <> struct Format<Bfloat> {
     using Bits = uint16_t;
     static constexpr int mantissa = 7, bias = 127;
-    static constexpr Bits sign = 0x8000, infinity = 0x7f80, one = 0x3f80, nan = 0x7fff;
+    static constexpr Bits sign = 0x8000, infinity = 0x7f80, one = 0x3f80;
+    static constexpr Bits normal = 1 << mantissa, nan = 0x7fff;
 };
 template <> struct Format<float> {
     using Bits = uint32_t;
     static constexpr int mantissa = 23, bias = 127;
     static constexpr Bits sign = 1u << 31, infinity = 0xffu << 23, one = 0x7fu << 23;
-    static constexpr Bits nan = 0x7fffffff;
+    static constexpr Bits normal = 1u << mantissa, nan = 0x7fffffff;
 };
 template <> struct Format<double> {
     using Bits = uint64_t;
     static constexpr int mantissa = 52, bias = 1023;
     static constexpr Bits sign = Bits(1) << 63, infinity = Bits(0x7ff) << 52;
-    static constexpr Bits one = Bits(0x3ff) << 52, quiet = Bits(1) << 51;
-    static constexpr Bits nan = sign | infinity | quiet;
+    static constexpr Bits one = Bits(0x3ff) << 52, normal = Bits(1) << 52;
+    static constexpr Bits quiet = Bits(1) << 51, nan = sign | infinity | quiet;
 };
 template <class T> using Bits = typename Format<T>::Bits;
 
@@ -64,8 +67,8 @@ template <class T> inline bool is_finite(T a) { return magnitude(a) < Format<T>:
 template <class T> inline bool is_negative(T a) { return (to_bits(a) & Format<T>::sign) != 0; }
 template <class T> inline T nan_of() { return from_bits<T>(Format<T>::nan); }
 
-// The NaN that a result is, of which operands decide: here alone is said which. Doubles keep the
-// payload of the first operand that is a NaN, all other formats have one NaN.
+// The NaN that a result is: here alone is said which. Doubles keep sign and payload of the first
+// operand given here that is a NaN, all other formats have one NaN.
 inline double quiet(double a) { return from_bits<double>(to_bits(a) | Format<double>::quiet); }
 inline double settle(double result, double a) {
     return result == result ? result : a != a ? quiet(a) : nan_of<double>();
@@ -85,6 +88,15 @@ template <bool ftz = true, class T> inline T flush(T a) {
     Bits<T> bits = to_bits(a);
     bool subnormal = (bits & Format<T>::infinity) == 0;
     return ftz ? from_bits<T>(subnormal ? bits & Format<T>::sign : bits) : a;
+}
+
+// What .ftz makes of the result of floats rounded to nearest, whose exact value (or the same
+// rounded to odd) is given: a number that becomes the smallest normal one only because subnormal
+// numbers have fewer bits is zero too.
+template <bool ftz> inline float flush_result(float result, double exact) {
+    double size = from_bits<double>(magnitude(exact));
+    uint32_t bits = to_bits(result);
+    return ftz ? from_bits<float>(size < 0x1.ffffffp-127 ? bits & 1u << 31 : bits) : result;
 }
 
 // .sat: into 0 to 1, a NaN becomes 0.
@@ -109,10 +121,19 @@ inline float widen(Half a) {
 inline float widen(float a) { return a; }
 inline double widen(double a) { return a; }
 
+inline bool rounds_up(uint64_t kept, uint64_t rest, uint64_t half, bool negative, Rounding to) {
+    bool outward = to == Rounding::Up ? !negative : to == Rounding::Down && negative;
+    return to == Rounding::Nearest       ? rest > half || (rest == half && (kept & 1))
+           : to == Rounding::NearestAway ? rest >= half
+                                         : outward && rest != 0;
+}
+
 // significand * 2^exponent in format T. Its lowest bit may stand for all that lies below: then it
-// is set if anything does, and more than two bits are to be above what fits.
+// is set if anything does, and more than two bits are to be above what fits. With ftz what would
+// be subnormal is zero: what is so when rounded as if exponents had no end, as on a GPU.
 template <class T>
-inline T round_to(bool negative, int exponent, uint64_t significand, Rounding rounding) {
+inline T round_to(bool negative, int exponent, uint64_t significand, Rounding rounding,
+                  bool ftz = false) {
     using F = Format<T>;
     Bits<T> sign = negative ? F::sign : Bits<T>(0);
     if (significand == 0)
@@ -120,18 +141,19 @@ inline T round_to(bool negative, int exponent, uint64_t significand, Rounding ro
     int lead = __builtin_clzll(significand);
     significand <<= lead;
     int biased = exponent - lead + 63 + F::bias;
-    int drop = 63 - F::mantissa + (biased < 1 ? 1 - biased : 0);
+    int drop = 63 - F::mantissa + (biased < 1 && !ftz ? 1 - biased : 0);
     if (drop > 62) { // far below the smallest number: keep that there was something
-        significand = drop - 62 > 63 ? 1 : significand >> (drop - 62) | 1;
+        int more = drop - 62 < 63 ? drop - 62 : 63;
+        bool lost = (significand & ((uint64_t(1) << more) - 1)) != 0;
+        significand = significand >> more | lost;
         drop = 62;
     }
     uint64_t kept = significand >> drop, half = uint64_t(1) << (drop - 1);
     uint64_t rest = significand & (2 * half - 1);
-    bool outward = rounding == Rounding::Up ? !negative : rounding == Rounding::Down && negative;
-    bool up = rounding == Rounding::Nearest       ? rest > half || (rest == half && (kept & 1))
-              : rounding == Rounding::NearestAway ? rest >= half
-                                                  : outward && rest != 0;
-    kept += up;
+    kept += rounds_up(kept, rest, half, negative, rounding);
+    if (ftz && biased < 1)
+        return from_bits<T>(biased == 0 && kept >> (F::mantissa + 1) ? Bits<T>(sign | F::normal)
+                                                                     : sign);
     uint64_t result = kept + (biased < 1 ? 0 : uint64_t(biased - 1) << F::mantissa);
     if (biased > 2 * F::bias || result >= F::infinity) {
         bool finite = rounding == Rounding::Zero || (rounding == Rounding::Up && negative) ||
@@ -142,7 +164,8 @@ inline T round_to(bool negative, int exponent, uint64_t significand, Rounding ro
 }
 
 // A double in a narrower format.
-template <class T> inline T narrow(double a, Rounding rounding = Rounding::Nearest) {
+template <class T>
+inline T narrow(double a, Rounding rounding = Rounding::Nearest, bool ftz = false) {
     uint64_t bits = magnitude(a), fraction = bits & ((uint64_t(1) << 52) - 1);
     if (is_nan(a))
         return nan_of<T>();
@@ -151,7 +174,7 @@ template <class T> inline T narrow(double a, Rounding rounding = Rounding::Neare
     int exponent = int(bits >> 52);
     bool normal = exponent != 0;
     return round_to<T>(is_negative(a), (normal ? exponent : 1) - 1075,
-                       fraction | uint64_t(normal) << 52, rounding);
+                       fraction | uint64_t(normal) << 52, rounding, ftz);
 }
 
 } // namespace soft::ptx::floating

@@ -81,8 +81,9 @@ inline int32_t mad24_hi_sat(int32_t a, int32_t b, int32_t c) { return add_sat(mu
 
 template <class T> inline T sad(T a, T b, T c) { return add(c, a < b ? sub(b, a) : sub(a, b)); }
 
-// PTX leaves a division by zero open: these are what GPUs answer. The divisor that C++ must not
-// see is replaced by 1, for which the quotient of the lowest number is itself, as a GPU has it.
+// PTX leaves a division by zero open: GPUs answer all ones, of the remainder too. The divisor that
+// C++ must not see is replaced by 1, for which the quotient of the lowest number is itself, as a
+// GPU has it.
 template <class T> inline T div(T a, T b) {
     bool trap = std::is_signed_v<T> && b == T(-1);
     T quotient = T(a / (trap || b == 0 ? T(1) : b));
@@ -91,7 +92,7 @@ template <class T> inline T div(T a, T b) {
 template <class T> inline T rem(T a, T b) {
     bool trap = std::is_signed_v<T> && b == T(-1);
     T remainder = T(a % (trap || b == 0 ? T(1) : b));
-    return b == 0 ? a : remainder;
+    return b == 0 ? T(-1) : remainder;
 }
 
 template <class T> inline T min(T a, T b) { return a < b ? a : b; }

@@ -3,7 +3,7 @@
 #include "arithmetic_integer.h"
 #include "decode_arithmetic.h"
 
-#include <atomic>
+#include <cstring>
 
 // atom and red.
 
@@ -28,13 +28,14 @@ template <class T, class From> T as(From from) {
 
 // Replaces what is there by operation(what is there, b...); returns what was there. Host and other
 // kernels may change it meanwhile.
-template <class T, auto operation, class... B> T replace(char *place, B... b) {
+template <class T, auto operation, class... B> T replace(char *place, uint64_t &changes, B... b) {
     auto *cell = reinterpret_cast<Cell<T> *>(place);
     Cell<T> before = __atomic_load_n(cell, __ATOMIC_RELAXED), after;
     do
         after = as<Cell<T>>(operation(as<T>(before), b...));
     while (!__atomic_compare_exchange_n(cell, &before, after, true, __ATOMIC_SEQ_CST,
                                         __ATOMIC_RELAXED));
+    changes += before != after;
     return as<T>(before);
 }
 
@@ -51,9 +52,9 @@ template <class T, class A, auto operation, int sources> void update(Warp &warp,
         if (!place)
             return;
         if constexpr (sources == 1)
-            result[lane] = replace<T, operation>(place, b[lane]);
+            result[lane] = replace<T, operation>(place, warp.machine.progress, b[lane]);
         else
-            result[lane] = replace<T, operation>(place, b[lane], c[lane]);
+            result[lane] = replace<T, operation>(place, warp.machine.progress, b[lane], c[lane]);
     }
 }
 

@@ -43,6 +43,7 @@ void ThreadBlock::complete_if_all(unsigned number_of_barrier) {
     if (barrier.expected ? arrived < barrier.expected : !all)
         return;
     barrier.used = false;
+    machine.progress++;
     barrier.last_trues = barrier.trues;
     barrier.last_count = barrier.count;
     for (auto &warp : warps)

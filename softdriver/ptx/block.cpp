@@ -6,8 +6,8 @@ namespace soft::ptx {
 
 namespace {
 
-// Steps of a warp, after which another one gets its turn.
-constexpr uint64_t warp_slice = 4096;
+// Steps of a warp, after which another one gets its turn; and of one that waits for others.
+constexpr uint64_t warp_slice = 4096, spinning_slice = 256;
 
 } // namespace
 
@@ -33,6 +33,8 @@ void ThreadBlock::start(uint64_t number_in_grid) {
         std::swap(order_[i - 1], order_[machine.random.below(i)]);
     turn_ = 0;
     slice_left_ = 0;
+    spins = false;
+    spins_.assign(warps.size(), false);
     for (unsigned i = 0; i < warps.size(); i++) {
         unsigned lanes = std::min(machine.threads - i * warp_size, unsigned(warp_size));
         warps[i]->start(i, ~uint32_t{0} >> (warp_size - lanes));
@@ -43,8 +45,10 @@ uint64_t ThreadBlock::run(uint64_t steps) {
     uint64_t left = steps;
     size_t stuck = 0; // warps in a row that could do nothing
     while (left && live && !machine.failed()) {
-        if (!slice_left_)
-            slice_left_ = warp_slice;
+        if (!slice_left_) {
+            slice_left_ = spins_[turn_] ? spinning_slice : warp_slice;
+            progress_before_ = machine.progress;
+        }
         uint64_t wanted = std::min(left, slice_left_);
         uint64_t done = warps[order_[turn_]]->run(wanted);
         left -= done;
@@ -54,8 +58,10 @@ uint64_t ThreadBlock::run(uint64_t steps) {
             machine.fail(CUDA_ERROR_LAUNCH_TIMEOUT, deadlock());
             break;
         }
-        if (!slice_left_)
+        if (!slice_left_) {
+            spins_[turn_] = machine.progress == progress_before_;
             turn_ = (turn_ + 1) % warps.size();
+        }
     }
     return steps - left;
 }

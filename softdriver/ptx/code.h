@@ -63,6 +63,9 @@ struct Transfer {
 
 struct Code;
 
+// Offsets in local memory, and bytes, of a function's results or parameters.
+using Places = std::vector<std::pair<uint32_t, uint32_t>>;
+
 struct Call {
     const Code *callee = nullptr; // null: indirect
     Row pointer = 0;              // of an indirect call
@@ -81,8 +84,8 @@ struct Code {
     size_t local_bytes = 0; // its variables and parameters, not those of what it calls
     std::vector<Call> calls;
     std::vector<std::vector<uint32_t>> branch_tables;
-    std::vector<std::pair<uint32_t, uint32_t>> results, parameters; // offset in local memory, bytes
-    int index = 0;                                                  // in Library::codes
+    Places results, parameters;
+    int index = 0; // in Library::codes
     // Of a kernel: where the shared variables of the module lie in a block's shared memory.
     std::vector<size_t> shared_offsets;
     const struct Library *library = nullptr;

@@ -141,21 +141,6 @@ std::vector<Transfer> transfers(Decoder &decoder, const Operand *list,
     return made;
 }
 
-using Places = std::vector<std::pair<uint32_t, uint32_t>>;
-
-// Where a function has its parameters in local memory, as Decoder::lay_out_variables says.
-void places_of(const Function &function, Places &results, Places &parameters) {
-    size_t end = 0;
-    for (int i = 0; i < function.results + function.parameters; i++) {
-        const Variable &variable = function.variables[size_t(i)];
-        size_t alignment = variable.alignment ? variable.alignment : 1;
-        end = (end + alignment - 1) / alignment * alignment;
-        (i < function.results ? results : parameters)
-            .push_back({uint32_t(end), uint32_t(variable.bytes())});
-        end += variable.bytes();
-    }
-}
-
 void decode_call(Decoder &decoder) {
     decoder.take("uni");
     size_t next = 0;
@@ -178,7 +163,7 @@ void decode_call(Decoder &decoder) {
         places_of(function, result_places, parameter_places);
         call.callee = decoder.decoding().library.codes[size_t(callee.index)].get();
         if (!call.callee)
-            return decode_provided_call(decoder, function, arguments);
+            return decode_provided_call(decoder, function, results, arguments);
     } else {
         call.pointer = decoder.source(callee, Type::U64);
         if (next >= decoder.operands())

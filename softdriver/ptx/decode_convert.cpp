@@ -27,8 +27,8 @@ template <class To, Rounding rounding, class From> Held<To> float_to_integer(Fro
 template <class To, Rounding rounding, class From> To integer_to_float(Held<From> a) {
     return from_integer<To, rounding>(From(a));
 }
-template <class To, Rounding rounding, class From> To float_to_float(From a) {
-    return to_float<To, rounding>(a);
+template <class To, Rounding rounding, bool ftz, class From> To float_to_float(From a) {
+    return to_float<To, rounding, ftz>(a);
 }
 
 template <class Choose> Handler by_any_integer(Type type, Choose choose) {
@@ -106,8 +106,10 @@ Handler core(const Conversion &wanted) {
                 });
             if (wanted.to_integral)
                 return wanted.to == wanted.from ? lanes<floating::to_integral<To, how>> : nullptr;
+            if (wanted.ftz && wanted.to == Type::F32 && wanted.from == Type::F64)
+                return lanes<float_to_float<float, how, true, double>>;
             return by_float(wanted.from, [&](auto from) -> Handler {
-                return lanes<float_to_float<To, how, decltype(from)>>;
+                return lanes<float_to_float<To, how, false, decltype(from)>>;
             });
         });
     });
@@ -169,8 +171,6 @@ void emit_conversion(Decoder &decoder, const Conversion &wanted) {
     decoder.step.rows[0] = result;
     decoder.step.rows[1] = from;
     decoder.emit(core(wanted));
-    if (wanted.ftz && wanted.to == Type::F32)
-        emit_aside(decoder, lanes<flush<true, float>>, result, result, false);
     if (wanted.sat && is_float(wanted.to))
         emit_aside(decoder, saturation(wanted.to), result, result, false);
     if (wanted.relu)
@@ -227,7 +227,19 @@ void check_rounding(Decoder &decoder, const Conversion &wanted) {
         decoder.refuse(".rn, .rz, .rm or .rp is missing");
 }
 
+// cvt.rna.tf32.f32: its result is bits.
+void decode_tf32(Decoder &decoder) {
+    decoder.expect_operands(2);
+    if (decoder.take_type() != Type::F32)
+        decoder.refuse_types();
+    decoder.step.rows[0] = decoder.destination(decoder.operand(0), Type::B32);
+    decoder.step.rows[1] = decoder.source(decoder.operand(1), Type::F32);
+    decoder.emit(lanes<to_tf32>);
+}
+
 void decode_cvt(Decoder &decoder) {
+    if (decoder.any_left("tf32") && decoder.take("rna") && decoder.take("tf32"))
+        return decode_tf32(decoder);
     Conversion wanted;
     take_rounding(decoder, wanted);
     wanted.ftz = decoder.take("ftz");

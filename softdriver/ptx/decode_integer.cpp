@@ -59,7 +59,20 @@ void decode_carry_sum(Decoder &decoder, Type type, bool reads, bool writes) {
                 }));
 }
 
+// add, min and max of the two halves of a register. False if that is not what is written.
+template <uint16_t of_unsigned(uint16_t, uint16_t), int16_t of_signed(int16_t, int16_t)>
+bool decode_halves(Decoder &decoder) {
+    int sign = decoder.take_any({"u16x2", "s16x2"});
+    if (sign >= 0)
+        decode_same(decoder, Type::B32, 2,
+                    sign == 0 ? lanes<halves<uint16_t, of_unsigned>>
+                              : lanes<halves<int16_t, of_signed>>);
+    return sign >= 0;
+}
+
 template <bool subtracts> void decode_sum(Decoder &decoder) {
+    if (!subtracts && decode_halves<add, add>(decoder))
+        return;
     bool writes = decoder.take("cc"), saturates = decoder.any_left("sat");
     Type type = decoder.take_type();
     if (is_float(type))
@@ -224,8 +237,18 @@ void decode_rem(Decoder &decoder) {
                 }));
 }
 
+template <class T, T operation(T, T)> T with_relu(T a, T b) { return relu(operation(a, b)); }
+
 template <bool greatest> void decode_min_max(Decoder &decoder) {
     bool relus = decoder.any_left("relu");
+    if (decoder.any_left("s16x2") && relus && decoder.take("relu")) {
+        constexpr auto operation = greatest ? max<int16_t> : min<int16_t>;
+        decoder.take("s16x2");
+        return decode_same(decoder, Type::B32, 2,
+                           lanes<halves<int16_t, with_relu<int16_t, operation>>>);
+    }
+    if (greatest ? decode_halves<max, max>(decoder) : decode_halves<min, min>(decoder))
+        return;
     Type type = decoder.take_type();
     if (is_float(type))
         return greatest ? decode_float_max(decoder, type) : decode_float_min(decoder, type);

@@ -63,6 +63,17 @@ Row Decoder::temporary(size_t width) {
     return Row(begin);
 }
 
+void places_of(const Function &function, Places &results, Places &parameters) {
+    size_t end = 0;
+    for (int i = 0; i < function.results + function.parameters; i++) {
+        const Variable &variable = function.variables[size_t(i)];
+        end = aligned(end, std::max(variable.alignment, size_t{1}));
+        (i < function.results ? results : parameters)
+            .push_back({uint32_t(end), uint32_t(variable.bytes())});
+        end += variable.bytes();
+    }
+}
+
 Row Decoder::carry() {
     if (carry_ == ~Row{0})
         carry_ = temporary(0);
@@ -175,6 +186,8 @@ Row Decoder::source(const Operand &operand, Type type) {
     case Operand::Kind::Register:
         if (operand.negated)
             refuse("'!' is only for predicates");
+        if (!operand.name.empty())
+            refuse("a part of a register is only for video instructions");
         if (row_width(type_of(operand)) != row_width(type) ||
             (type_of(operand) == Type::Pred) != (type == Type::Pred))
             refuse("register " + function_.registers[size_t(operand.index)].name +
@@ -256,7 +269,7 @@ uint64_t Decoder::integer(const Operand &operand) const {
 }
 
 size_t Decoder::address(const Operand &operand) {
-    if (operand.kind != Operand::Kind::Memory || operand.parts.empty())
+    if (operand.kind != Operand::Kind::Memory || operand.parts.size() != 1)
         refuse("an address in brackets is needed");
     const Operand &base = operand.parts[0];
     step.offset = operand.addend;

@@ -124,6 +124,9 @@ template <class Choose> Handler by_width(size_t width, Choose choose) {
     }
 }
 
+// Where a function has its results and parameters: the first of its local variables.
+void places_of(const Function &function, Places &results, Places &parameters);
+
 bool is_float(Type type);
 bool is_signed(Type type);
 bool is_bits(Type type);

@@ -9,7 +9,8 @@ namespace soft::ptx {
 using Opcodes = std::unordered_map<std::string_view, Decode>;
 
 // A call of a function that the driver provides: vprintf, __assertfail.
-void decode_provided_call(Decoder &decoder, const Function &function, const Operand *arguments);
+void decode_provided_call(Decoder &decoder, const Function &function, const Operand *results,
+                          const Operand *arguments);
 
 void add_load_store(Opcodes &opcodes);
 void add_moves(Opcodes &opcodes);

@@ -112,7 +112,7 @@ std::optional<Tree> link(std::vector<Tree> trees, std::vector<Problem> &problems
         variables.take_definitions(tree.variables);
         functions.take_definitions(tree.functions);
     }
-    if (!problems.empty() || trees.empty())
+    if (!problems.empty())
         return std::nullopt;
     Tree whole;
     for (size_t i = 0; i < trees.size(); i++) {
@@ -134,7 +134,8 @@ std::optional<Tree> link(std::vector<Tree> trees, std::vector<Problem> &problems
             if (functions.owns(i, index, trees[i].functions))
                 renumber.apply(functions.items[functions.place(i, int(index))]);
     }
-    whole.source_name = trees.front().source_name;
+    if (!trees.empty())
+        whole.source_name = trees.front().source_name;
     whole.variables = std::move(variables.items);
     whole.functions = std::move(functions.items);
     return whole;

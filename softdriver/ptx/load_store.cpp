@@ -89,6 +89,7 @@ template <class T, class R, class A, int n> void load(Warp &warp, const Step &st
 template <class T, class R, class A, int n> void store(Warp &warp, const Step &step) {
     constexpr size_t bytes = n * sizeof(T);
     acquire(step);
+    warp.machine.progress++;
     Access access{warp, step, space_of(step), Use::Write};
     const A *addresses = warp.row<A>(step.rows[9]);
     const R *rows[n];

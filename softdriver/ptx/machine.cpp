@@ -7,10 +7,8 @@ namespace soft::ptx {
 
 namespace {
 
-// Steps of a block, after which another one gets its turn.
-constexpr uint64_t block_slice = 1 << 17;
-// Blocks that run in turns, at most: those of a large GPU.
-constexpr size_t most_resident = 2048;
+// Steps of a block, after which another one gets its turn; and of one that waits for others.
+constexpr uint64_t block_slice = 1 << 15, spinning_slice = 512;
 
 std::string triple(const unsigned index[3]) {
     return "(" + std::to_string(index[0]) + ", " + std::to_string(index[1]) + ", " +
@@ -25,6 +23,7 @@ Machine::Machine(Launch what)
     threads = launch.block[0] * launch.block[1] * launch.block[2];
     blocks = uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
     shared_bytes = launch.kernel->shared_bytes + launch.shared_bytes;
+    most_resident_ = launch.processors * std::max(1u, std::min(32u, 2048 / threads));
     first_ = random.below(blocks);
     do
         step_ = random.below(blocks) + 1;
@@ -52,8 +51,10 @@ Run::State Machine::advance(uint64_t steps) {
                 return Run::State::Done;
         if (!steps)
             return Run::State::More;
-        if (!slice_left_)
-            slice_left_ = block_slice;
+        if (!slice_left_) {
+            slice_left_ = resident_[turn_]->spins ? spinning_slice : block_slice;
+            progress_before_ = progress;
+        }
         uint64_t done = resident_[turn_]->run(std::min(steps, slice_left_));
         executed += done;
         steps -= done;
@@ -76,18 +77,19 @@ void Machine::recycle() {
     resident_.pop_back();
     turn_ = 0;
     slice_left_ = 0;
-    turns_without_end_ = 0;
+    idle_turns_ = 0;
 }
 
-// Blocks that do not end may wait for others, which therefore get their turn.
+// When all blocks seem to wait, it may be for one that has not begun.
 void Machine::end_slice() {
-    turn_++;
-    if (++turns_without_end_ >= resident_.size() && resident_.size() < most_resident) {
-        for (size_t more = resident_.size(); more && admit();)
-            more--;
-        turns_without_end_ = 0;
+    bool spins = progress == progress_before_;
+    resident_[turn_]->spins = spins;
+    idle_turns_ = spins ? idle_turns_ + 1 : 0;
+    if (idle_turns_ >= resident_.size() && resident_.size() < most_resident_) {
+        admit();
+        idle_turns_ = 0;
     }
-    turn_ %= resident_.size();
+    turn_ = (turn_ + 1) % resident_.size();
 }
 
 void Machine::thread_index(const Warp &warp, unsigned lane, unsigned index[3]) const {

@@ -26,7 +26,8 @@ struct ThreadBlock {
     Machine &machine;
     uint64_t number = 0;
     unsigned index[3] = {};
-    unsigned live = 0; // threads that have not ended
+    unsigned live = 0;  // threads that have not ended
+    bool spins = false; // it made no progress in its last slice
     std::vector<char> shared;
     std::vector<std::unique_ptr<Warp>> warps;
     Barrier barriers[barriers_of_block];
@@ -49,6 +50,8 @@ struct ThreadBlock {
     std::vector<unsigned> order_; // of warps
     size_t turn_ = 0;             // in it
     uint64_t slice_left_ = 0;     // of the warp whose turn it is
+    uint64_t progress_before_ = 0;
+    std::vector<bool> spins_; // warps that made no progress in their last slice
 };
 
 struct Machine {
@@ -77,6 +80,9 @@ struct Machine {
     unsigned threads = 0; // of a block
     uint64_t blocks = 0;  // of the grid
     size_t shared_bytes = 0;
+    // Counts what lets others go on: writes, changes by atomics, barriers. Who makes none for a
+    // while is taken to wait for others.
+    uint64_t progress = 0;
 
   private:
     bool admit();
@@ -84,9 +90,11 @@ struct Machine {
     void recycle();
 
     std::vector<std::unique_ptr<ThreadBlock>> resident_, idle_;
+    size_t most_resident_ = 0; // as many as a GPU would have at a time
     size_t turn_ = 0;
     uint64_t slice_left_ = 0;
-    size_t turns_without_end_ = 0;
+    uint64_t progress_before_ = 0;                // when the slice began
+    size_t idle_turns_ = 0;                       // slices in a row that made none
     uint64_t started_ = 0, step_ = 1, first_ = 0; // the order of the blocks: a walk by step_
 };
 

@@ -150,6 +150,7 @@ void prepare(Decoding &decoding, Program &program) {
         code->entry = tree.functions[i].entry;
         code->index = int(i);
         code->library = &decoding.library;
+        places_of(tree.functions[i], code->results, code->parameters);
         decoding.library.codes.back() = std::move(code);
     }
     for (const Variable &variable : tree.variables) {

@@ -1,9 +1,234 @@
 #include "decode_arithmetic.h"
 #include "machine.h"
 
+// shfl, vote, match, redux, elect: what lanes of a warp tell each other.
+
 namespace soft::ptx {
-void add_shuffles(Opcodes &) {}
-void decode_provided_call(Decoder &decoder, const Function &function, const Operand *) {
-    decoder.refuse("function '" + function.name + "' is nowhere defined");
+
+namespace {
+
+// With .sync all lanes of the mask, which rows[9] holds, come first.
+bool assembled(Warp &warp, const Step &step) {
+    return step.offset == 0 ||
+           warp.meet(step, warp.row<uint32_t>(step.rows[9])[warp.lane_of_fault()]);
 }
+// The lanes that take part.
+uint32_t participants(const Warp &warp, const Step &step) {
+    uint32_t members = step.offset ? warp.row<uint32_t>(step.rows[9])[warp.lane_of_fault()] : ~0u;
+    return warp.active & members;
+}
+
+void take_sync(Decoder &decoder, size_t mask_operand) {
+    decoder.step.offset = 1;
+    decoder.step.rows[9] = decoder.source(decoder.operand(mask_operand), Type::B32);
+}
+
+enum class Shuffle { Up, Down, Bfly, Idx };
+
+// The lane that a lane reads, and whether it is in its segment.
+template <Shuffle mode> int source_lane(int lane, uint32_t b, uint32_t c, bool &inside) {
+    int offset = int(b & 31), clamp = int(c & 31), segment = int(c >> 8 & 31);
+    int highest = (lane & segment) | (clamp & ~segment), lowest = lane & segment;
+    int from = mode == Shuffle::Up     ? lane - offset
+               : mode == Shuffle::Down ? lane + offset
+               : mode == Shuffle::Bfly ? lane ^ offset
+                                       : lowest | (offset & ~segment);
+    inside = mode == Shuffle::Up ? from >= highest : from <= highest;
+    return inside ? from : lane;
+}
+
+// rows[0] = rows[1] of another lane; rows[4]: a predicate, whether there is one.
+template <Shuffle mode> void shuffle(Warp &warp, const Step &step) {
+    if (!assembled(warp, step))
+        return;
+    const uint32_t *a = warp.row<uint32_t>(step.rows[1]), *b = warp.row<uint32_t>(step.rows[2]);
+    const uint32_t *c = warp.row<uint32_t>(step.rows[3]);
+    uint32_t *result = warp.row<uint32_t>(step.rows[0]);
+    uint32_t values[warp_size], found = 0;
+    for (int lane = 0; lane < warp_size; lane++) {
+        bool inside;
+        values[lane] = a[source_lane<mode>(lane, b[lane], c[lane], inside) & 31];
+        found |= inside ? lane_bits[lane] : 0;
+    }
+    for (uint32_t left = warp.active; left; left &= left - 1)
+        result[__builtin_ctz(left)] = values[__builtin_ctz(left)];
+    warp.set_predicate(step.rows[4], found);
+}
+
+void decode_shuffle(Decoder &decoder) {
+    bool sync = decoder.take("sync");
+    int mode = decoder.take_any({"up", "down", "bfly", "idx"});
+    if (mode < 0 || !decoder.take("b32"))
+        decoder.refuse_types();
+    decoder.expect_operands(sync ? 5 : 4);
+    const Operand &results = decoder.operand(0);
+    bool pair = results.kind == Operand::Kind::Pair;
+    decoder.step.rows[0] = decoder.destination(pair ? results.parts.at(0) : results, Type::B32);
+    decoder.step.rows[4] =
+        pair ? decoder.destination(results.parts.at(1), Type::Pred) : decoder.temporary(0);
+    for (size_t i = 1; i <= 3; i++)
+        decoder.step.rows[i] = decoder.source(decoder.operand(i), Type::B32);
+    if (sync)
+        take_sync(decoder, 4);
+    static const Handler handlers[] = {shuffle<Shuffle::Up>, shuffle<Shuffle::Down>,
+                                       shuffle<Shuffle::Bfly>, shuffle<Shuffle::Idx>};
+    decoder.emit(handlers[mode]);
+}
+
+enum class Vote { All, Any, Uni, Ballot };
+
+template <Vote mode> void vote(Warp &warp, const Step &step) {
+    if (!assembled(warp, step))
+        return;
+    uint32_t all = participants(warp, step), holds = warp.predicate(step.rows[1]) & all;
+    if constexpr (mode == Vote::Ballot) {
+        uint32_t *result = warp.row<uint32_t>(step.rows[0]);
+        for (uint32_t left = warp.active; left; left &= left - 1)
+            result[__builtin_ctz(left)] = holds;
+    } else {
+        bool result = mode == Vote::All   ? holds == all
+                      : mode == Vote::Any ? holds != 0
+                                          : holds == all || holds == 0;
+        warp.set_predicate(step.rows[0], result ? ~uint32_t{0} : 0);
+    }
+}
+
+void decode_vote(Decoder &decoder) {
+    bool sync = decoder.take("sync");
+    int mode = decoder.take_any({"all", "any", "uni", "ballot"});
+    bool ballot = mode == int(Vote::Ballot);
+    if (mode < 0 || !decoder.take(ballot ? "b32" : "pred"))
+        decoder.refuse_types();
+    decoder.expect_operands(sync ? 3 : 2);
+    decoder.step.rows[0] = decoder.destination(decoder.operand(0), ballot ? Type::B32 : Type::Pred);
+    decoder.step.rows[1] = decoder.predicate(decoder.operand(1));
+    if (sync)
+        take_sync(decoder, 2);
+    static const Handler handlers[] = {vote<Vote::All>, vote<Vote::Any>, vote<Vote::Uni>,
+                                       vote<Vote::Ballot>};
+    decoder.emit(handlers[mode]);
+}
+
+// rows[0]: of .any the lanes with the same value; of .all all lanes, if they have the same.
+template <class T, bool all> void match(Warp &warp, const Step &step) {
+    if (!assembled(warp, step))
+        return;
+    const T *values = warp.row<T>(step.rows[1]);
+    uint32_t *result = warp.row<uint32_t>(step.rows[0]);
+    uint32_t lanes_here = participants(warp, step), results[warp_size];
+    bool same = true;
+    for (uint32_t left = warp.active; left; left &= left - 1) {
+        int lane = __builtin_ctz(left);
+        results[lane] = 0;
+        for (uint32_t others = lanes_here; others; others &= others - 1)
+            if (values[__builtin_ctz(others)] == values[lane])
+                results[lane] |= others & -others;
+        same = same && results[lane] == lanes_here;
+    }
+    for (uint32_t left = warp.active; left; left &= left - 1) {
+        int lane = __builtin_ctz(left);
+        result[lane] = all && !same ? 0 : results[lane];
+    }
+    if (all)
+        warp.set_predicate(step.rows[4], same ? ~uint32_t{0} : 0);
+}
+
+void decode_match(Decoder &decoder) {
+    int mode = decoder.take_any({"any", "all"});
+    if (mode < 0 || !decoder.take("sync"))
+        decoder.refuse("only match.any.sync and match.all.sync are known");
+    Type type = decoder.take_type();
+    decoder.expect_operands(3);
+    const Operand &results = decoder.operand(0);
+    bool pair = mode == 1 && results.kind == Operand::Kind::Pair;
+    decoder.step.rows[0] = decoder.destination(pair ? results.parts.at(0) : results, Type::B32);
+    decoder.step.rows[4] =
+        pair ? decoder.destination(results.parts.at(1), Type::Pred) : decoder.temporary(0);
+    decoder.step.rows[1] = decoder.source(decoder.operand(1), type);
+    take_sync(decoder, 2);
+    Handler of_32 = mode ? match<uint32_t, true> : match<uint32_t, false>;
+    Handler of_64 = mode ? match<uint64_t, true> : match<uint64_t, false>;
+    decoder.emit(type == Type::B32 ? of_32 : type == Type::B64 ? of_64 : nullptr);
+}
+
+template <class T> T sum(T a, T b) { return T(uint32_t(a) + uint32_t(b)); }
+template <class T> T least(T a, T b) { return a < b ? a : b; }
+template <class T> T greatest(T a, T b) { return a < b ? b : a; }
+uint32_t conjunction(uint32_t a, uint32_t b) { return a & b; }
+uint32_t disjunction(uint32_t a, uint32_t b) { return a | b; }
+uint32_t difference(uint32_t a, uint32_t b) { return a ^ b; }
+
+template <class T, T (*operation)(T, T)> void reduce(Warp &warp, const Step &step) {
+    if (!assembled(warp, step))
+        return;
+    const T *values = warp.row<T>(step.rows[1]);
+    uint32_t left = participants(warp, step);
+    if (!left)
+        return;
+    T result = values[__builtin_ctz(left)];
+    for (left &= left - 1; left; left &= left - 1)
+        result = operation(result, values[__builtin_ctz(left)]);
+    for (left = warp.active; left; left &= left - 1)
+        warp.row<T>(step.rows[0])[__builtin_ctz(left)] = result;
+}
+
+template <class T> Handler reduction(int which) {
+    return which == 0   ? reduce<T, sum<T>>
+           : which == 1 ? reduce<T, least<T>>
+                        : reduce<T, greatest<T>>;
+}
+
+void decode_redux(Decoder &decoder) {
+    decoder.take("sync");
+    int which = decoder.take_any({"add", "min", "max", "and", "or", "xor"});
+    Type type = decoder.take_type();
+    decoder.expect_operands(3);
+    decoder.step.rows[0] = decoder.destination(decoder.operand(0), type);
+    decoder.step.rows[1] = decoder.source(decoder.operand(1), type);
+    take_sync(decoder, 2);
+    static const Handler of_bits[] = {reduce<uint32_t, conjunction>, reduce<uint32_t, disjunction>,
+                                      reduce<uint32_t, difference>};
+    bool logical = which >= 3;
+    decoder.emit(which < 0 || logical != (type == Type::B32) ? nullptr
+                 : logical                                   ? of_bits[which - 3]
+                 : type == Type::S32                         ? reduction<int32_t>(which)
+                 : type == Type::U32                         ? reduction<uint32_t>(which)
+                                                             : nullptr);
+}
+
+// One lane of those that take part: the lowest. rows[0]: its number, rows[4]: whether it is this.
+void elect(Warp &warp, const Step &step) {
+    if (!assembled(warp, step))
+        return;
+    uint32_t all = participants(warp, step);
+    if (!all)
+        all = warp.active;
+    for (uint32_t left = warp.active; left; left &= left - 1)
+        warp.row<uint32_t>(step.rows[0])[__builtin_ctz(left)] = uint32_t(__builtin_ctz(all));
+    warp.set_predicate(step.rows[4], all & -all);
+}
+
+void decode_elect(Decoder &decoder) {
+    if (!decoder.take("sync"))
+        decoder.refuse(".sync is missing");
+    decoder.expect_operands(2);
+    const Operand &results = decoder.operand(0);
+    if (results.kind != Operand::Kind::Pair)
+        decoder.refuse("d|p is needed");
+    decoder.step.rows[0] = decoder.destination(results.parts.at(0), Type::B32);
+    decoder.step.rows[4] = decoder.destination(results.parts.at(1), Type::Pred);
+    take_sync(decoder, 1);
+    decoder.emit(elect);
+}
+
+} // namespace
+
+void add_shuffles(Opcodes &opcodes) {
+    opcodes["shfl"] = decode_shuffle;
+    opcodes["vote"] = decode_vote;
+    opcodes["match"] = decode_match;
+    opcodes["redux"] = decode_redux;
+    opcodes["elect"] = decode_elect;
+}
+
 } // namespace soft::ptx

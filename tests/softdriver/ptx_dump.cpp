@@ -1,10 +1,12 @@
-// ptx_dump FILE
+// ptx_dump FILE [CAPABILITY]
 //
-// Prints what the parser makes of a PTX text, one thing a line, or the problems it finds.
+// Prints what the parser makes of a PTX text, one thing a line, or the problems it finds. With a
+// capability the file is a fatbin, and the text in it for such a device is printed.
 
+#include "ptx/fatbin.h"
 #include "ptx/parser.h"
 
-#include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -146,9 +148,14 @@ void print(const Tree &tree, const Function &function) {
 
 } // namespace
 
-int main(int, char **arguments) {
+int main(int count, char **arguments) {
     std::ifstream file(arguments[1], std::ios::binary);
     std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    if (count > 2) {
+        FatbinText found = text_of_fatbin(text, std::atoi(arguments[2]));
+        out << found.text << found.why;
+        return found.outcome != FatbinText::Outcome::Found;
+    }
     std::vector<Problem> problems;
     auto tree = parse(text, problems);
     for (const Problem &problem : problems)

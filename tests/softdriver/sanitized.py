@@ -1,4 +1,4 @@
-"""Builds of the software driver and its fuzz test with a compiler's sanitizers."""
+"""Builds of the software driver and its fuzz tests with a compiler's sanitizers."""
 
 import os
 import shutil
@@ -12,9 +12,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "sanitizers"
-DRIVER = sorted((ROOT / "softdriver").glob("*.cpp"))
+DRIVER = sorted((ROOT / "softdriver").rglob("*.cpp"))
+PTX = sorted((ROOT / "softdriver" / "ptx").glob("*.cpp"))
 FUZZ = ROOT / "tests" / "softdriver" / "fuzz.cpp"
-DRIVER_HEADERS = [*(ROOT / "softdriver").glob("*.h"), *(ROOT / "softdriver").glob("*.def")]
+PTX_FUZZ = FUZZ.parent / "ptx_fuzz.cpp"
+PTX_DUMP = FUZZ.parent / "ptx_dump.cpp"
+DRIVER_HEADERS = [*(ROOT / "softdriver").rglob("*.h"), *(ROOT / "softdriver").glob("*.def")]
 FUZZ_HEADERS = [*DRIVER_HEADERS, *FUZZ.parent.glob("*.h")]
 COMMON = ["-std=c++17", "-O1", "-g", "-pthread", "-fPIC", "-fno-omit-frame-pointer"]
 # Programs are C or ctypes, and may pass any number where an enumeration is declared.
@@ -56,7 +59,7 @@ def _header_folder() -> str:
 
 
 class Build:
-    """The driver's files, and the fuzz test, compiled with these flags; files that are as new as
+    """The driver's files, and the fuzz tests, compiled with these flags; files that are as new as
     their sources and all headers are kept from the last time."""
 
     def __init__(self, name: str, flags: list[str]) -> None:
@@ -71,8 +74,8 @@ class Build:
         ]
 
     def _compile(self, source: Path) -> str:
-        target = self.folder / (source.stem + ".o")
-        headers = FUZZ_HEADERS if source == FUZZ else DRIVER_HEADERS
+        target = self.folder / "_".join(source.relative_to(ROOT).with_suffix(".o").parts)
+        headers = FUZZ_HEADERS if source.parent == FUZZ.parent else DRIVER_HEADERS
         newest = max(path.stat().st_mtime for path in (source, *headers, Path(__file__)))
         if not target.exists() or target.stat().st_mtime < newest:
             command = [compiler(), *self.flags, *self.includes, "-c", str(source)]
@@ -95,6 +98,12 @@ class Build:
         target = self.folder / "fuzz"
         link = ["-Wl,--wrap=munmap", "-ldl", "-o", str(target)]
         self._run([compiler(), *self.flags, *objects, *link])
+        return target
+
+    def ptx_program(self, source: Path) -> Path:
+        """With what reads PTX, and without the driver."""
+        target = self.folder / source.stem
+        self._run([compiler(), *self.flags, *self._objects([source, *PTX]), "-o", str(target)])
         return target
 
     def library(self) -> Path:

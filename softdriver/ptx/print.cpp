@@ -1,0 +1,235 @@
+#include "access.h"
+#include "families.h"
+
+#include <cstdio>
+#include <cstring>
+
+// The functions that the driver provides to kernels: vprintf and __assertfail. Their arguments lie
+// in the caller's local memory.
+
+namespace soft::ptx {
+
+namespace {
+
+constexpr size_t longest_text = 4096; // of one string that a kernel prints
+
+template <class T> T argument(Warp &warp, unsigned lane, uint32_t place) {
+    T value;
+    memcpy(&value, warp.local(lane) + warp.frame->local_begin + place, sizeof value);
+    return value;
+}
+
+// A string in the memory of the device; false after a fault.
+bool read_text(const Access &access, unsigned lane, uint64_t address, std::string &text) {
+    for (; text.size() < longest_text; address++) {
+        const char *byte = access.reach_or_fail(lane, address, 1);
+        if (!byte)
+            return false;
+        if (!*byte)
+            return true;
+        text += *byte;
+    }
+    return true;
+}
+
+// Walks through the arguments of vprintf, each aligned to its size.
+struct Arguments {
+    const Access &access;
+    unsigned lane;
+    uint64_t next;
+
+    template <class T> bool take(T &value) {
+        next = (next + sizeof value - 1) / sizeof value * sizeof value;
+        const char *bytes = access.reach_or_fail(lane, next, sizeof value);
+        if (bytes)
+            memcpy(&value, bytes, sizeof value);
+        next += sizeof value;
+        return bytes;
+    }
+};
+
+// `form` is one conversion, "%-8.3f"; appends what it makes of a value.
+template <class T> void append(std::string &out, const std::string &form, T value) {
+    char small[64];
+    int length = snprintf(small, sizeof small, form.c_str(), value);
+    if (length < int(sizeof small)) {
+        out.append(small, size_t(length < 0 ? 0 : length));
+        return;
+    }
+    std::string large(size_t(length) + 1, ' ');
+    snprintf(large.data(), large.size(), form.c_str(), value);
+    out.append(large, 0, size_t(length));
+}
+
+template <class Long, class Short>
+bool append_integer(std::string &out, std::string form, char letter, bool is_long,
+                    Arguments &arguments) {
+    form += "ll";
+    form += letter;
+    Long number = 0;
+    Short narrow = 0;
+    if (!(is_long ? arguments.take(number) : arguments.take(narrow)))
+        return false;
+    append(out, form, is_long ? number : Long(narrow));
+    return true;
+}
+
+bool append_text(std::string &out, std::string form, Arguments &arguments) {
+    uint64_t address;
+    std::string text;
+    if (!arguments.take(address))
+        return false;
+    if (address == 0)
+        text = "(null)";
+    else if (!read_text(arguments.access, arguments.lane, address, text))
+        return false;
+    append(out, form + "s", text.c_str());
+    return true;
+}
+
+// One conversion; `form` is what precedes its letter, without the size.
+bool convert(std::string &out, const std::string &form, char letter, const std::string &size,
+             Arguments &arguments) {
+    bool is_long = size == "l" || size == "ll" || size == "j" || size == "z" || size == "t";
+    double number;
+    switch (letter) {
+    case 'd':
+    case 'i':
+        return append_integer<long long, int>(out, form, letter, is_long, arguments);
+    case 'u':
+    case 'x':
+    case 'X':
+    case 'o':
+        return append_integer<unsigned long long, unsigned>(out, form, letter, is_long, arguments);
+    case 'c': {
+        int character;
+        if (!arguments.take(character))
+            return false;
+        append(out, form + "c", character);
+        return true;
+    }
+    case 'p': {
+        uint64_t pointer;
+        if (!arguments.take(pointer))
+            return false;
+        append(out, form + "p", reinterpret_cast<void *>(pointer));
+        return true;
+    }
+    case 's':
+        return append_text(out, form, arguments);
+    case 'f':
+    case 'F':
+    case 'e':
+    case 'E':
+    case 'g':
+    case 'G':
+    case 'a':
+    case 'A':
+        if (!arguments.take(number))
+            return false;
+        append(out, form + letter, number);
+        return true;
+    default: // not a conversion: as it stands
+        out += form + size + letter;
+        return true;
+    }
+}
+
+bool format(std::string &out, const std::string &text, Arguments &arguments) {
+    for (size_t i = 0; i < text.size();) {
+        if (text[i] != '%' || i + 1 == text.size()) {
+            out += text[i++];
+            continue;
+        }
+        if (text[i + 1] == '%') {
+            out += '%';
+            i += 2;
+            continue;
+        }
+        std::string form = "%", size;
+        for (i++; i < text.size() && strchr("-+ #0123456789.*", text[i]) && form.size() < 32; i++) {
+            int width = 0;
+            if (text[i] == '*' && !arguments.take(width))
+                return false;
+            form += text[i] == '*' ? std::to_string(width % 10000) : std::string(1, text[i]);
+        }
+        while (i < text.size() && strchr("hlLqjzt", text[i]) && size.size() < 2)
+            size += text[i++];
+        if (i < text.size() && !convert(out, form, text[i++], size, arguments))
+            return false;
+    }
+    return true;
+}
+
+// rows[1], rows[2]: places of the format's address and of the arguments'; rows[0]: of the result.
+void print(Warp &warp, const Step &step) {
+    Access access{warp, step, Space::Generic, Use::Read};
+    for (uint32_t left = warp.active; left; left &= left - 1) {
+        unsigned lane = unsigned(__builtin_ctz(left));
+        std::string text, out;
+        Arguments arguments{access, lane, argument<uint64_t>(warp, lane, step.rows[2])};
+        if (!read_text(access, lane, argument<uint64_t>(warp, lane, step.rows[1]), text) ||
+            !format(out, text, arguments))
+            return;
+        if (warp.machine.launch.print)
+            warp.machine.launch.print(out);
+        int32_t count = 0; // of conversions: nobody reads it, and a GPU gives it so
+        for (size_t i = 0; i < text.size(); i++)
+            count += text[i] == '%';
+        memcpy(warp.local(lane) + warp.frame->local_begin + step.rows[0], &count, sizeof count);
+    }
+}
+
+// rows[1]: message, file, line, function.
+void assertion(Warp &warp, const Step &step) {
+    Access access{warp, step, Space::Generic, Use::Read};
+    unsigned lane = warp.lane_of_fault(), index[3];
+    std::string texts[3];
+    for (int i : {0, 1, 2})
+        if (!read_text(access, lane, argument<uint64_t>(warp, lane, step.rows[i == 2 ? 4 : i + 1]),
+                       texts[i]))
+            return;
+    warp.machine.thread_index(warp, lane, index);
+    std::string line = std::to_string(argument<uint32_t>(warp, lane, step.rows[3]));
+    const unsigned *block = warp.block.index;
+    char place[128];
+    snprintf(place, sizeof place, "block: [%u,%u,%u], thread: [%u,%u,%u]", block[0], block[1],
+             block[2], index[0], index[1], index[2]);
+    if (warp.machine.launch.print)
+        warp.machine.launch.print(texts[1] + ":" + line + ": " + texts[2] + ": " + place +
+                                  " Assertion `" + texts[0] + "` failed.\n");
+    warp.machine.fail(warp, step, lane, CUDA_ERROR_ASSERT,
+                      "assertion `" + texts[0] + "` failed (" + texts[1] + ":" + line + ")");
+}
+
+uint32_t place_of(Decoder &decoder, const Operand &argument, size_t bytes) {
+    const Variable *variable = decoder.named(argument);
+    if (!variable || variable->space != Space::Param || variable->bytes() < bytes)
+        decoder.refuse("its arguments are to be .param variables");
+    return decoder.local_offset(argument.index);
+}
+
+} // namespace
+
+void decode_provided_call(Decoder &decoder, const Function &function, const Operand *results,
+                          const Operand *arguments) {
+    size_t count = arguments ? arguments->parts.size() : 0;
+    auto place = [&](size_t n, size_t bytes) {
+        return place_of(decoder, arguments->parts[n], bytes);
+    };
+    if (function.name == "vprintf" && count == 2 && results && results->parts.size() == 1) {
+        decoder.step.rows[0] = place_of(decoder, results->parts[0], 4);
+        decoder.step.rows[1] = place(0, 8);
+        decoder.step.rows[2] = place(1, 8);
+    } else if (function.name == "__assertfail" && count == 5) {
+        for (size_t i = 0; i < 4; i++)
+            decoder.step.rows[i + 1] = place(i, i == 2 ? 4 : 8);
+    } else if (function.name == "malloc" || function.name == "free")
+        decoder.refuse("memory that kernels allocate is not supported by the software driver");
+    else
+        decoder.refuse("function '" + function.name + "' is nowhere defined");
+    decoder.step.site = decoder.decoding().library.sites++;
+    decoder.emit(function.name == "vprintf" ? print : assertion);
+}
+
+} // namespace soft::ptx

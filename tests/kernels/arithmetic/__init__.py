@@ -1,0 +1,1 @@
+"""What every arithmetic instruction computes, against references that share no code with it."""

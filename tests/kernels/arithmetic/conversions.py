@@ -1,0 +1,178 @@
+"""cvt between all types."""
+
+from collections.abc import Callable
+from fractions import Fraction
+
+from . import exact
+from .exact import AWAY, NEAREST, convert, integral, round_to, saturate, to_integer
+from .kinds import BF16, F16, F32, F64, KINDS, Format, Kind
+from .operation import Operation, operation
+
+INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
+FLOATS = ("f16", "f32", "f64")
+MODES = ("n", "z", "m", "p")
+
+
+def stored(t: str) -> str:
+    """What a result is stored as: a byte fills its register, extended by its sign."""
+    return {"u8": "u16", "s8": "s16"}.get(t, t)
+
+
+def limits(kind: Kind) -> tuple[int, int]:
+    if kind.signed:
+        return -(1 << (kind.bits - 1)), (1 << (kind.bits - 1)) - 1
+    return 0, (1 << kind.bits) - 1
+
+
+def between_integers() -> list[Operation]:
+    found = []
+    for to in INTEGERS:
+        low, high = limits(KINDS[to])
+        for source in INTEGERS:
+            found.append(operation(f"cvt.{to}.{source}", stored(to), source, KINDS[to].wrap))
+            lowest, highest = limits(KINDS[source])
+            if lowest < low or highest > high:  # .sat is an error where there is no use for it
+                found.append(
+                    operation(
+                        f"cvt.sat.{to}.{source}",
+                        stored(to),
+                        source,
+                        lambda a, low=low, high=high: min(max(a, low), high),
+                    )
+                )
+    return found
+
+
+def integers_from_floats() -> list[Operation]:
+    found = []
+    for to in INTEGERS:
+        kind = KINDS[to]
+        low, high = limits(kind)
+        for source in FLOATS:
+            form = KINDS[source].format
+            wide = kind.bits == 64 or form == F64
+            nan = kind.wrap(1 << (kind.bits - 1)) if wide else 0
+            for mode in MODES:
+                for ftz in ("", ".ftz") if source == "f32" else ("",):
+
+                    def expected(a: int, f=form, r=(low, high, nan), mode=mode, z=bool(ftz)) -> int:
+                        return to_integer(*r, mode, f.flush(a) if z else a, f)
+
+                    text = f"cvt.r{mode}i{ftz}.{to}.{source}"
+                    found.append(operation(text, stored(to), source, expected))
+    return found
+
+
+def floats_from_integers() -> list[Operation]:
+    found = []
+    for to in FLOATS:
+        form = KINDS[to].format
+        for source in INTEGERS:
+            for mode in MODES:
+                found.append(
+                    operation(
+                        f"cvt.r{mode}.{to}.{source}",
+                        to,
+                        source,
+                        lambda a, f=form, mode=mode: round_to(Fraction(a), f, mode),
+                    )
+                )
+    found.append(
+        operation(
+            "cvt.rn.sat.f32.s32",
+            "f32",
+            "s32",
+            lambda a: saturate(F32, round_to(Fraction(a), F32, NEAREST)),
+        )
+    )
+    return found
+
+
+def modified(
+    function: Callable[[int], int], source: Format, to: Format, flags: str
+) -> Callable[[int], int]:
+    def expected(a: int) -> int:
+        ftz = ".ftz" in flags
+        bits = function(source.flush(a) if ftz and source == F32 else a)
+        bits = to.flush(bits) if ftz and to == F32 else bits
+        if ".relu" in flags:
+            bits = exact.relu(to, bits)
+        return saturate(to, bits) if ".sat" in flags else bits
+
+    return expected
+
+
+def between_floats() -> list[Operation]:
+    texts = []
+    for mode in MODES:
+        texts += [
+            *(f"r{mode}.f32.f64", f"r{mode}.ftz.f32.f64", f"r{mode}.sat.f32.f64"),
+            *(f"r{mode}.f16.f32", f"r{mode}.f16.f64"),
+            *(f"r{mode}i.{t}.{t}" for t in FLOATS),
+            *(f"r{mode}i.ftz.f32.f32", f"r{mode}i.sat.f32.f32"),
+        ]
+    texts += ["f32.f16", "f64.f16", "f64.f32", "ftz.f64.f32", "ftz.f32.f16", "f32.bf16"]
+    texts += ["f32.f32", "ftz.f32.f32", "sat.f32.f32", "f64.f64", "sat.f64.f64", "f16.f16"]
+    texts += ["rn.sat.f16.f32", "rn.ftz.f16.f32", "rn.relu.f16.f32", "rz.relu.f16.f32"]
+    texts += ["rn.bf16.f32", "rz.bf16.f32", "rn.relu.bf16.f32", "sat.f32.f16", "sat.f64.f32"]
+    found = []
+    for text in texts:
+        first, to, source = text.rsplit(".", 2) if text.count(".") > 1 else ("", *text.split("."))
+        mode = first[1] if first[:1] == "r" and first[:2] != "re" else NEAREST
+        form = KINDS[source].format
+        into = KINDS[to].format.flushing("ftz" in first and to == "f32")
+
+        def function(a: int, whole=first[2:3] == "i", m=mode, f=form, t=into) -> int:
+            if whole:
+                return integral(f, m, a)
+            return convert(t, m, a, f)
+
+        expected = modified(function, form, into, f".{first}")
+        # A conversion to the same type may be a mere copy, of a NaN too.
+        close = either_nan(into) if to == source and not first else None
+        found.append(operation(f"cvt.{text}", to, source, expected, close=close))
+    return found
+
+
+def either_nan(form: Format) -> Callable[..., bool]:
+    return lambda got, wanted, *operands: form.is_nan(got) and form.is_nan(wanted)
+
+
+def packed() -> list[Operation]:
+    found = []
+    for to, form in (("f16x2", F16), ("bf16x2", BF16)):
+        for mode in ("n", "z"):
+            for relu in ("", ".relu"):
+
+                def both(a: int, b: int, f=form, mode=mode, r=bool(relu)) -> int:
+                    high, low = (convert(f, mode, bits, F32) for bits in (a, b))
+                    if r:
+                        high, low = exact.relu(f, high), exact.relu(f, low)
+                    return high << 16 | low
+
+                found.append(operation(f"cvt.r{mode}{relu}.{to}.f32", to, "f32 f32", both))
+    # What becomes of a NaN is not said, and was seen to be an infinity.
+    found.append(
+        operation(
+            "cvt.rna.tf32.f32", "b32", "f32", to_tf32, close=lambda got, wanted, a: F32.is_nan(a)
+        )
+    )
+    return found
+
+
+def to_tf32(a: int) -> int:
+    """A float whose lowest 13 bits are zero."""
+    short = Format(10, 8)
+    if a & ~F32.sign >= F32.infinity:
+        return a
+    return round_to(Fraction(exact.value_of(a, F32)), short, AWAY, (a & F32.sign) >> 13) << 13
+
+
+def operations() -> list[Operation]:
+    return [
+        *between_integers(),
+        *integers_from_floats(),
+        *floats_from_integers(),
+        *between_floats(),
+        *packed(),
+    ]

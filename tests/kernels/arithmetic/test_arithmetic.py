@@ -1,0 +1,70 @@
+"""Every arithmetic instruction on many values, bit for bit the same on each driver.
+
+The message of a failure names all instructions of the family that differ, with the first operands
+for which they do: one run on a GPU tells everything.
+"""
+
+import numpy as np
+import pytest
+
+import cudadrv as cu
+
+from . import approximations, bits, comparisons, conversions, floats, integers
+from .kinds import COUNT, operands
+from .operation import THREADS, Operation, module_text
+
+FAMILIES = {
+    "integers": integers.operations,
+    "bits": bits.operations,
+    "single precision": floats.singles,
+    "double precision": floats.doubles,
+    "half precision": floats.half_arithmetic,
+    "minimum and maximum": floats.extremes,
+    "signs": floats.signs,
+    "comparisons": comparisons.operations,
+    "conversions": conversions.operations,
+    "approximations": approximations.operations,
+}
+# What a lane computes does not depend on when work runs.
+one_schedule = pytest.mark.parametrize("cuda_schedule", ["eager"], indirect=True)
+
+
+class Bench:
+    """Runs instructions, with their operands in buffers that are made once."""
+
+    def __init__(self):
+        self.stream = cu.Stream()
+        self.inputs: dict[object, list[cu.DeviceBuffer]] = {}
+        self.output = cu.DeviceBuffer(COUNT, "u8")
+
+    def buffers(self, kinds) -> list[cu.DeviceBuffer]:
+        """Always three: a kernel that takes fewer operands leaves the last ones alone."""
+        if kinds not in self.inputs:
+            made = [
+                cu.DeviceBuffer.from_array(np.array(column, dtype=kind.dtype))
+                for kind, column in zip(kinds, operands(kinds), strict=True)
+            ]
+            self.inputs[kinds] = (made * 3)[:3]
+        return self.inputs[kinds]
+
+    def results(self, kernel, operation: Operation) -> list[int]:
+        inputs = [cu.read(buffer) for buffer in self.buffers(operation.operands)]
+        kernel.launch(COUNT // THREADS, THREADS, self.output, *inputs, stream=self.stream)
+        self.stream.synchronize()
+        result = np.empty(COUNT, operation.result.dtype)
+        self.output.view(result.dtype)[:COUNT].copy_to(result)
+        return result.tolist()
+
+
+@one_schedule
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bits(driver, family):
+    operations = FAMILIES[family]()
+    bench = Bench()
+    wrong = []
+    with cu.Module(module_text(operations)) as module:
+        for i, operation in enumerate(operations):
+            difference = operation.difference(bench.results(module[f"k{i}"], operation))
+            if difference:
+                wrong.append(difference)
+    assert not wrong, f"{len(wrong)} of {len(operations)} instructions:\n" + "\n".join(wrong)

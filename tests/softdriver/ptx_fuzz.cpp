@@ -1,0 +1,192 @@
+// ptx_fuzz SEED INPUTS FILE...
+//
+// Feeds what reads code with the PTX texts of these files, changed at random, and with fatbins of
+// such texts, changed too. It is compiled with a sanitizer; what that finds, an exception, a tree
+// that refers to what is not there, and an input that takes too long for its length are failures.
+// Then texts that repeat one thing are read in two lengths: the time must grow as the length does.
+
+#include "ptx_mutations.h"
+
+#include "ptx/fatbin.h"
+#include "ptx/parser.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <memory>
+
+using namespace soft::ptx;
+
+namespace {
+
+constexpr double seconds_per_byte = 50e-6, seconds_at_most = 0.5; // with the sanitizer
+std::string input;                                                // that is read now
+
+[[noreturn]] void fail(const std::string &why) {
+    std::ofstream("ptx_fuzz.input", std::ios::binary) << input;
+    std::fprintf(stderr, "ptx_fuzz: %s; the input is in ptx_fuzz.input\n", why.c_str());
+    std::abort();
+}
+
+void require(bool condition, const char *what) {
+    if (!condition)
+        fail(std::string("the tree is wrong: ") + what);
+}
+
+bool within(int index, size_t size) { return index >= 0 && size_t(index) < size; }
+
+void check(const Tree &tree, const Function &function, const Operand &operand) {
+    using Kind = Operand::Kind;
+    bool of_module = operand.scope == Operand::Scope::Module;
+    if (operand.kind == Kind::Register)
+        require(within(operand.index, function.registers.size()), "a register");
+    if (operand.kind == Kind::Variable)
+        require(within(operand.index, (of_module ? tree.variables : function.variables).size()),
+                "a variable");
+    if (operand.kind == Kind::Function)
+        require(within(operand.index, tree.functions.size()), "a function");
+    if (operand.kind == Kind::Label)
+        require(within(operand.index, function.body.size() + 1), "a label");
+    if (operand.kind == Kind::Memory || operand.kind == Kind::Pair)
+        require(!operand.parts.empty(), "an operand without parts");
+    for (const Operand &part : operand.parts)
+        check(tree, function, part);
+}
+
+void check(const Tree &tree, const Function &function) {
+    size_t count = function.variables.size();
+    require(function.results >= 0 && function.parameters >= 0 &&
+                size_t(function.results + function.parameters) <= count,
+            "parameters");
+    require(function.defined || function.body.empty(), "a body of a declaration");
+    for (int callee : function.calls)
+        require(within(callee, tree.functions.size()), "a call");
+    for (const Instruction &instruction : function.body) {
+        require(instruction.guard < 0 || within(instruction.guard, function.registers.size()),
+                "a guard");
+        for (const Operand &operand : instruction.operands)
+            check(tree, function, operand);
+        if (instruction.opcode != "call")
+            continue;
+        require(instruction.operands.size() >= 3, "a call's operands");
+        if (instruction.operands.size() > 3 &&
+            instruction.operands[3].kind == Operand::Kind::Integer)
+            require(instruction.operands[3].bits < function.prototypes.size(), "a prototype");
+    }
+}
+
+void check(const Tree &tree) {
+    for (const Variable &variable : tree.variables) {
+        require(variable.initial.size() <= variable.bytes(), "initial bytes");
+        for (const Variable::Address &address : variable.addresses) {
+            require(within(address.target,
+                           address.function ? tree.functions.size() : tree.variables.size()),
+                    "an initial address");
+            require(address.offset + address.width <= variable.bytes(), "an address's place");
+        }
+    }
+    for (const Function &function : tree.functions)
+        check(tree, function);
+}
+
+// Copies have no byte behind their end that may be read.
+std::unique_ptr<char[]> copy_of(const std::string &text) {
+    std::unique_ptr<char[]> copy(new char[text.size()]);
+    std::copy(text.begin(), text.end(), copy.get());
+    return copy;
+}
+
+double seconds() { return double(std::clock()) / CLOCKS_PER_SEC; }
+
+// Whether it is a right text.
+bool read_text(const std::string &text) {
+    auto copy = copy_of(text);
+    std::vector<Problem> problems;
+    auto tree = parse(std::string_view(copy.get(), text.size()), problems);
+    if (bool(tree) != problems.empty())
+        fail("a problem with a tree, or none without");
+    for (const Problem &problem : problems)
+        if (problem.text.empty() || problem.line < 0 || problem.text.size() > 400)
+            fail("a problem that says nothing, or too much");
+    if (tree)
+        check(*tree);
+    return bool(tree);
+}
+
+void read_fatbin(const std::string &container) {
+    auto copy = copy_of(container);
+    std::string_view view(copy.get(), container.size());
+    form_of(view);
+    FatbinText found = text_of_fatbin(view, 90);
+    bool is = found.outcome == FatbinText::Outcome::Found;
+    if (is != found.why.empty())
+        fail("a fatbin's text with a problem, or none without");
+    if (is)
+        read_text(found.text.substr(0, 100000));
+}
+
+void timed(const std::string &text, const std::function<void()> &read) {
+    input = text;
+    double start = seconds();
+    read();
+    double limit = seconds_at_most + seconds_per_byte * double(text.size());
+    if (double took = seconds() - start; took > limit)
+        fail("it took " + std::to_string(took) + " s for " + std::to_string(text.size()) +
+             " bytes");
+}
+
+double best_time(const std::string &text) {
+    double best = 1e9;
+    for (int i = 0; i < 3; i++) {
+        double start = seconds();
+        read_text(text);
+        best = std::min(best, seconds() - start);
+    }
+    return best;
+}
+
+void check_growth() {
+    constexpr size_t few = 2000, factor = 8;
+    for (const fuzz::Growth &growth : fuzz::growths) {
+        input = fuzz::grown(growth, few * factor);
+        double small = best_time(fuzz::grown(growth, few)), large = best_time(input);
+        if (large > 3 * factor * small + 0.02)
+            fail(std::string("the time is not linear in the number of: ") + growth.item + ": " +
+                 std::to_string(small) + " s and " + std::to_string(large) + " s");
+    }
+}
+
+} // namespace
+
+int main(int count, char **arguments) {
+    if (count < 4) {
+        std::fprintf(stderr, "ptx_fuzz SEED INPUTS FILE...\n");
+        return 2;
+    }
+    std::vector<std::string> corpus;
+    for (int i = 3; i < count; i++) {
+        std::ifstream file(arguments[i], std::ios::binary);
+        corpus.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+        input = corpus.back();
+        if (!read_text(input))
+            fail(std::string("the parser refuses ") + arguments[i]);
+    }
+    fuzz::Mutator mutator(std::strtoull(arguments[1], nullptr, 10), std::move(corpus));
+    size_t right = 0;
+    const size_t inputs = std::strtoull(arguments[2], nullptr, 10);
+    for (size_t i = 0; i < inputs; i++) {
+        if (i % 8 == 7) {
+            std::string container = mutator.fatbin();
+            timed(container, [&] { read_fatbin(container); });
+        } else {
+            std::string text = mutator.text();
+            timed(text, [&] { right += read_text(text); });
+        }
+    }
+    check_growth();
+    std::printf("ptx_fuzz: %zu inputs, %zu of them right texts\n", inputs, right);
+    return 0;
+}
