@@ -2,6 +2,8 @@
 """Arguments: buffers and values of one launch, packed as the driver takes them."""
 
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 
 from cudadrv._access cimport Access
 from cudadrv._driver cimport CUdeviceptr
@@ -125,11 +127,21 @@ cdef int _refuse_count(Signature signature, Py_ssize_t given) except -1:
 cdef tuple buffers_of(Packed *packed, int mode):
     """The buffers that are used in a mode."""
     cdef Py_ssize_t i
-    cdef list found = []
+    cdef Py_ssize_t count = 0
+    cdef tuple found
+    for i in range(packed.operand_count):
+        count += packed.operands[i].mode == mode
+    if count == 0:
+        return ()
+    found = PyTuple_New(count)
+    count = 0
     for i in range(packed.operand_count):
         if packed.operands[i].mode == mode:
-            found.append(<Region>packed.operands[i].region)
-    return tuple(found)
+            region = <Region>packed.operands[i].region
+            Py_INCREF(region)
+            PyTuple_SET_ITEM(found, count, region)
+            count += 1
+    return found
 
 
 cdef str describe_operand(Signature signature, Operand *operand):
