@@ -62,9 +62,7 @@ char *Access::reach_other(unsigned lane, uint64_t address, size_t bytes) const {
 void Access::fail(unsigned lane, uint64_t address, size_t bytes) const {
     uint64_t inside = address;
     Space where = space == Space::Generic ? narrow_generic(inside) : space;
-    std::string what = !writes(use)        ? "read of "
-                       : use == Use::Write ? "write of "
-                                           : "update of ";
+    std::string what = !writes(use) ? "read of " : use == Use::Write ? "write of " : "update of ";
     what += std::to_string(bytes) + " bytes at " + hexadecimal(inside) + " in " + name_of(where);
     Segment segment;
     bool global = where == Space::Global || where == Space::Const;

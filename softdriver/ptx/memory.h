@@ -35,7 +35,8 @@ class Memory {
         if (writes(use) && !known.segment.writable)
             return nullptr;
         if (launch_.record)
-            touched_[use == Use::Signal ? int(Use::Atomic) : int(use)].add(known.place, address, bytes);
+            touched_[use == Use::Signal ? int(Use::Atomic) : int(use)].add(known.place, address,
+                                                                           bytes);
         return known.segment.host + offset;
     }
     // What was found before may be gone.
