@@ -32,7 +32,9 @@ DEFAULTS = [flag for flag in ("-O2", "-g0") if flag[:2] not in os.environ.get("C
 # Cython emits helpers that a module may not need; other warnings stay on.
 C_FLAGS = [*DEFAULTS, "-pthread", "-fvisibility=hidden", "-Wall", "-Wno-unused-function"]
 # The software driver exports cu* like libcuda.so.1, and must call its own even beside that one.
-CXX_FLAGS = [*DEFAULTS, "-std=c++17", "-pthread", "-fvisibility=hidden", "-Wall", "-Wextra"]
+# Nothing that is to be rounded twice may be fused, as compilers do where the processor can.
+CXX_FLAGS = [*DEFAULTS, "-std=c++17", "-pthread", "-fvisibility=hidden", "-ffp-contract=off"]
+CXX_FLAGS += ["-Wall", "-Wextra"]
 # Nobody reads errno or the exception flags after arithmetic: loops over lanes become vectors.
 CXX_FLAGS += ["-fno-math-errno", "-fno-trapping-math"]
 CXX_LINK_FLAGS = ["-Wl,-Bsymbolic", f"-Wl,--version-script={EXPORTS}", "-pthread"]

@@ -17,7 +17,7 @@ from cudadrv._signature cimport Parameter, Signature
 
 cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
-    unsigned long long PyLong_AsUnsignedLongLong(object number) except? 0
+    unsigned long long PyLong_AsUnsignedLongLong(object number) except? -1
 
 _SimpleCType = ctypes.c_int.__mro__[1]
 _CData = _SimpleCType.__mro__[1]
@@ -98,7 +98,7 @@ cdef bytes _float(Signature signature, Py_ssize_t index, object value, int nbyte
     if code is None:
         refuse_argument(signature, index, value, "pass a NumPy or ctypes value of that size")
     try:
-        data = pack_number(code, value)
+        data = pack_number(code, float(value))
     except OverflowError:
         _refuse_range(signature, index, value)
     if isinstance(value, int) and int(np.frombuffer(data, code)[0]) != value:

@@ -18,6 +18,7 @@ struct Step;
 using Handler = void (*)(Warp &, const Step &);
 
 constexpr int warp_size = 32;
+constexpr size_t most_local_bytes = 512 << 10; // of a thread, as on GPUs
 
 // Where a register's 32 values lie in a frame: in bytes from its beginning. Constants and special
 // registers are rows as well, filled when the frame is made, so that a handler sees only rows.

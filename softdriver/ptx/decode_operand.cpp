@@ -19,6 +19,8 @@ size_t row_width(Type type) {
     return width == 1 ? 2 : width;
 }
 
+constexpr size_t most_frame_bytes = 16 << 20;
+
 size_t aligned(size_t offset, size_t alignment) {
     return (offset + alignment - 1) / alignment * alignment;
 }
@@ -40,6 +42,8 @@ void Decoder::lay_out_variables() {
     size_t end = 0;
     int number = 0;
     for (const Variable &variable : function_.variables) {
+        if (variable.space == Space::Register)
+            refuse("parameters in registers are not supported by the software driver");
         bool parameter = number < function_.results + function_.parameters;
         bool local = variable.space == Space::Local ||
                      (variable.space == Space::Param && !(parameter && function_.entry));
@@ -52,13 +56,16 @@ void Decoder::lay_out_variables() {
         number++;
     }
     code_.local_bytes = aligned(end, 16);
+    if (code_.local_bytes > most_local_bytes)
+        refuse("it needs " + std::to_string(end) + " bytes of local memory; a thread has " +
+               std::to_string(most_local_bytes));
 }
 
 // Predicates are masks of four bytes, other rows begin at lines of the cache.
 Row Decoder::temporary(size_t width) {
     size_t begin = aligned(code_.frame_bytes, width ? 64 : 4);
     code_.frame_bytes = begin + (width ? width * warp_size : 4);
-    if (code_.frame_bytes > (size_t{1} << 30))
+    if (code_.frame_bytes > most_frame_bytes)
         refuse("the function has too many registers");
     return Row(begin);
 }

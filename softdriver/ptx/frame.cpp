@@ -12,7 +12,6 @@ namespace {
 
 constexpr size_t row_alignment = 64;
 constexpr unsigned deepest_call = 1024;
-constexpr size_t most_local_bytes = 512 << 10; // of a thread, as on GPUs
 
 } // namespace
 

@@ -23,6 +23,8 @@ const std::unordered_map<std::string_view, Decode> &opcodes() {
 
 namespace {
 
+constexpr size_t most_static_shared = 48 << 10; // more has to be dynamic, on every device
+
 size_t aligned(size_t offset, size_t alignment) {
     alignment = std::max(alignment, size_t{1});
     return (offset + alignment - 1) / alignment * alignment;
@@ -149,6 +151,12 @@ Kernel describe(const Decoding &decoding, const CallGraph &graph, int index,
         kernel.parameter_bytes =
             std::max(kernel.parameter_bytes, parameter.offset + parameter.bytes());
     count_memory(decoding, graph, index, code, kernel);
+    if (kernel.shared_bytes > most_static_shared)
+        decoding.problems.push_back(
+            {function.line, "kernel '" + kernel.name + "' needs " +
+                                std::to_string(kernel.shared_bytes) +
+                                " bytes of static shared memory; there are " +
+                                std::to_string(most_static_shared)});
     for (int i = 0; i < 3; i++) {
         kernel.max_threads[i] = function.max_threads[i];
         kernel.required_threads[i] = function.required_threads[i];

@@ -1,12 +1,15 @@
 """Kernels that do little, from kernels.ptx: nvcc made it of kernels.cu, and the parameters got
 names."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import cudadrv as cu
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 PTX = Path(__file__).with_name("kernels.ptx")
 

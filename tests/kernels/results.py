@@ -1,6 +1,10 @@
-"""What kernels have left in buffers."""
+"""Where the kernels are, and what they have left in buffers."""
+
+from pathlib import Path
 
 import numpy as np
+
+PTX = Path(__file__).with_name("kernels.ptx")
 
 
 def array_of(buffer):

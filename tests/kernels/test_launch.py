@@ -193,9 +193,13 @@ def test_shared_memory(module, stream):
     stream.synchronize()
 
 
-def test_cooperative(saxpy, vectors, stream):
+def test_cooperative_launches_where_there_are_any(saxpy, vectors, stream):
     x, y = vectors
     args = 2.0, cu.read(x), y, 1000
+    if not saxpy.module.device.attribute("cooperative_launch"):
+        with pytest.raises(ValueError, match="has no cooperative launches"):
+            saxpy.launch(1, 128, *args, stream=stream, cooperative=True)
+        return
     saxpy.launch(1, 128, *args, stream=stream, cooperative=True)
     with pytest.raises(ValueError, match="run at once, as a cooperative launch needs"):
         saxpy.launch(1 << 20, 1024, *args, stream=stream, cooperative=True)
