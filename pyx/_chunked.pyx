@@ -113,7 +113,7 @@ def plan(**changes):
 
 cdef list _take_ring(Context context, size_t chunk, size_t nbytes):
     """Stages for chunks: as many as are there, and new ones as far as their cost is worth it."""
-    cdef size_t most = min(_plan.ring, (nbytes + chunk - 1) // chunk)
+    cdef size_t most = min(min(_plan.ring, <size_t>PAR_RING), (nbytes + chunk - 1) // chunk)
     cdef size_t worth = max(<size_t>2, nbytes // _plan.fresh)
     cdef size_t count = 0
     stages = []
