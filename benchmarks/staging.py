@@ -83,7 +83,7 @@ def measure(copies, ways, plans, rounds, deadline):
 def the_grid(copies, most, seconds):
     """Every reasonable plan for a large copy."""
     usual, plans = plan(), []
-    for chunk, piece, ring, streaming in itertools.product(CHUNKS, PIECES, RINGS, (0, 1, 2)):
+    for chunk, piece, ring in itertools.product(CHUNKS, PIECES, RINGS):
         if piece <= chunk and chunk * ring <= MOST_RING_BYTES:
             for threads in sorted({4, 8, most} & set(THREADS)):
                 plans.append(
@@ -92,7 +92,6 @@ def the_grid(copies, most, seconds):
                         "piece": piece,
                         "ring": ring,
                         "threads": threads,
-                        "streaming": streaming,
                         "least": chunk,
                         "fresh": MIB,
                         "threshold": 0,
@@ -117,8 +116,8 @@ def the_sizes(largest, most, seconds):
         plans = [{"threshold": NEVER}] if nbytes <= 64 * MIB else []
         plans += [{"threshold": 0, "threads": n} for n in THREADS if n <= most]
         if 512 * KIB <= nbytes <= 32 * MIB:
-            for least, parts, piece, streaming in itertools.product(
-                (256 * KIB, 512 * KIB, MIB), (2, 4, 8), (64 * KIB, 128 * KIB, 256 * KIB), (0, 1)
+            for least, parts, piece in itertools.product(
+                (256 * KIB, 512 * KIB, MIB), (2, 4, 8), (64 * KIB, 128 * KIB, 256 * KIB)
             ):
                 plans.append(
                     {
@@ -127,7 +126,6 @@ def the_sizes(largest, most, seconds):
                         "least": least,
                         "parts": parts,
                         "piece": piece,
-                        "streaming": streaming,
                     }
                 )
         ways = ("in", "out", "fresh")
@@ -173,7 +171,7 @@ def settings_of(row):
     for name in ("chunk", "least", "piece"):
         if name in row:
             words.append(f"{name} {row[name] // KIB:5} KiB")
-    for name in ("parts", "ring", "threads", "streaming"):
+    for name in ("parts", "ring", "threads"):
         if name in row:
             words.append(f"{name} {row[name]:2}")
     return "  ".join(words)
@@ -181,10 +179,8 @@ def settings_of(row):
 
 def show_grid(rows, most):
     print(f"plans for {GRID_BYTES // MIB} MiB, GB/s: the 8 best of each way and number of threads")
-    for way, threads, streaming in itertools.product(
-        ("in", "out", "fresh"), sorted({4, 8, most}), (0, 1, 2)
-    ):
-        found = [row for row in rows if row["threads"] == threads and row["streaming"] == streaming]
+    for way, threads in itertools.product(("in", "out", "fresh"), sorted({4, 8, most})):
+        found = [row for row in rows if row["threads"] == threads]
         print(f"  {way}, {threads} threads:")
         for row in sorted(found, key=lambda row: -row[way])[:8]:
             print(f"    {row[way]:6.1f}  {settings_of(row)}")

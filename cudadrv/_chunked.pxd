@@ -1,4 +1,4 @@
-"""Chunked copies: large arrays go through a ring of stages, filled or emptied by several threads."""
+"""Chunked copies: large arrays go through a ring of stages, by several threads."""
 
 from cudadrv._region cimport Region
 from cudadrv._stream cimport Stream

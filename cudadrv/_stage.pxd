@@ -1,4 +1,4 @@
-"""Stage: a page-locked block of the library's own, through which ordinary memory reaches the GPU."""
+"""Stage: a page-locked block, through which ordinary memory reaches the GPU."""
 
 from libc.stdint cimport uint32_t, uint64_t
 

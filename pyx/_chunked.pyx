@@ -38,7 +38,6 @@ cdef extern from "cudadrv/parallel_copy.h" nogil:
         uint32_t ring
         uint32_t threads
         uint8_t inward
-        uint8_t streaming
     void par_begin(par_copy *copy)
     void par_open(par_copy *copy, size_t upto)
     bint par_help(par_copy *copy)
@@ -48,7 +47,8 @@ cdef extern from "cudadrv/parallel_copy.h" nogil:
 
 cdef enum:
     SIGNALS_NS = 10_000_000     # look for signals this often
-    DONE = 0                    # `_advance`: all is copied, or besides a reason of `attempt`
+    # What `_advance` answers, besides a reason of `attempt` or a status of the driver:
+    DONE = 0                    # all is copied
     LOOK = -1000                # it is time to look for signals
 
 # What is worth how much, in bytes: see docs/performance.md for the measurement.
@@ -61,10 +61,10 @@ cdef struct Plan:
     size_t fresh        # a copy may allocate one more stage for so many bytes of its own
     size_t piece        # what a thread copies at a time
     size_t threads      # at most, the calling one among them; 0: not known yet
-    size_t streaming
 
 cdef Plan _plan = Plan(
-    1 << 20, 4 << 20, 4, 1 << 20, 8, 16 << 20, 1 << 19, 0, 0)
+    threshold=1 << 20, chunk=4 << 20, parts=4, least=1 << 20, ring=8, fresh=32 << 20,
+    piece=1 << 19, threads=0)
 
 
 cdef struct Transfer:
@@ -113,7 +113,7 @@ def plan(**changes):
 
 cdef list _take_ring(Context context, size_t chunk, size_t nbytes):
     """Stages for chunks: as many as are there, and new ones as far as their cost is worth it."""
-    cdef size_t most = min(_plan.ring, (nbytes + chunk - 1) // chunk)
+    cdef size_t most = min(min(_plan.ring, <size_t>PAR_RING), (nbytes + chunk - 1) // chunk)
     cdef size_t worth = max(<size_t>2, nbytes // _plan.fresh)
     cdef size_t count = 0
     stages = []
@@ -151,7 +151,6 @@ cdef int copy_chunks(Region region, char *ordinary, Stream stream, int name) exc
         transfer.memory.chunk, transfer.memory.piece = chunk, _plan.piece
         transfer.memory.ring, transfer.memory.threads = len(stages), threads
         transfer.memory.inward = name != COPY_TO
-        transfer.memory.streaming = _plan.streaming
         for at, stage in enumerate(stages):
             transfer.memory.blocks[at] = (<Stage>stage).data
             transfer.events[at] = (<Stage>stage).event.raw

@@ -19,12 +19,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <time.h>
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
 
 enum { PAR_RING = 16, PAR_THREADS = 64, PAR_STACK = 1 << 18, PAR_EXIT_SECONDS = 2 };
 
@@ -38,7 +34,6 @@ typedef struct par_copy {
     uint32_t ring;
     uint32_t threads; /* at most so many work on it at a time, the owner among them */
     uint8_t inward;   /* from ordinary memory into the blocks */
-    uint8_t streaming;
     /* The pool's lock guards what follows. */
     size_t opened;         /* the blocks may be used up to here, */
     size_t taken;          /* pieces up to here have been taken, */
@@ -135,41 +130,13 @@ static void par_done(par_copy *copy, par_piece piece) {
     }
 }
 
-static void par_bytes(char *target, const char *source, size_t nbytes, int streaming) {
-#ifdef __SSE2__
-    if (streaming == 2 && nbytes > 8192) {
-        uintptr_t begin = ((uintptr_t)target + 4095) & ~(uintptr_t)4095;
-        uintptr_t end = ((uintptr_t)target + nbytes) & ~(uintptr_t)4095;
-        madvise((void *)begin, end - begin, 23);
-    }
-    if (streaming == 1 && nbytes > 4096) {
-        size_t head = -(uintptr_t)target % 64;
-        memcpy(target, source, head);
-        target += head, source += head, nbytes -= head;
-        for (; nbytes >= 64; nbytes -= 64, target += 64, source += 64) {
-            __m128i a = _mm_loadu_si128((const __m128i *)source);
-            __m128i b = _mm_loadu_si128((const __m128i *)source + 1);
-            __m128i c = _mm_loadu_si128((const __m128i *)source + 2);
-            __m128i d = _mm_loadu_si128((const __m128i *)source + 3);
-            _mm_stream_si128((__m128i *)target, a);
-            _mm_stream_si128((__m128i *)target + 1, b);
-            _mm_stream_si128((__m128i *)target + 2, c);
-            _mm_stream_si128((__m128i *)target + 3, d);
-        }
-        _mm_sfence();
-    }
-#endif
-    memcpy(target, source, nbytes);
-}
-
 /* Copies a piece without the lock. */
 static void par_work(par_copy *copy) {
     par_piece piece = par_take(copy);
     pthread_mutex_unlock(&par_the_pool.lock);
     char *block = copy->blocks[par_block_of(copy, piece.start)] + piece.start % copy->chunk;
     char *ordinary = copy->ordinary + piece.start;
-    par_bytes(copy->inward ? block : ordinary, copy->inward ? ordinary : block, piece.size,
-              copy->streaming);
+    memcpy(copy->inward ? block : ordinary, copy->inward ? ordinary : block, piece.size);
     pthread_mutex_lock(&par_the_pool.lock);
     par_done(copy, piece);
 }
