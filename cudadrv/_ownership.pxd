@@ -156,6 +156,11 @@ cdef extern from "cudadrv/ownership.h" nogil:
     bint own_snapshot_known(own_engine *engine, const own_snapshot *snapshot)
     void own_memory_prepare(own_memory *memory, uint64_t nbytes)
     void own_memory_clear(own_memory *memory)
+    bint own_memory_reusable(
+        own_engine *engine, const own_stream *stream, own_memory *memory)
+    void own_memory_renew(own_memory *memory, uint64_t nbytes)
+    void own_memory_prepare_used(
+        own_memory *memory, uint64_t nbytes, const own_request *write)
     int own_memory_free(
         own_engine *engine, own_memory *memory, bint close, own_conflict *conflict)
     int own_obstacle(

@@ -29,7 +29,7 @@ cdef class Region:
 
     cdef int allocate(
         self, object count, object dtype, Context context, Stream stream, unsigned int flags,
-        object name) except -1
+        object name, bint pooled) except -1
     cdef int adopt(
         self, object address, object count, object dtype, Context context, object name,
         object owner, bint ours) except -1
@@ -40,7 +40,3 @@ cdef class Region:
     cdef int borrow(self, own_access *access, int mode) except -1
     cdef str describe(self)
     cdef Region share(self, size_t start, Py_ssize_t count, object dtype)
-
-
-cdef object checked_dtype(object dtype)
-cdef str dtype_name(object dtype)

@@ -9,6 +9,7 @@ from cudadrv._copy cimport (
     refuse_other_device, required_stream,
 )
 from cudadrv._device cimport Device
+from cudadrv._dtype cimport dtype_name
 from cudadrv._fill cimport fill_region, item_bytes
 from cudadrv._loan cimport new_loan
 from cudadrv._operation_names cimport (
@@ -16,7 +17,7 @@ from cudadrv._operation_names cimport (
 )
 from cudadrv._ordinary cimport array_of, target_array
 from cudadrv._policy cimport policy_of
-from cudadrv._region cimport Region, dtype_name
+from cudadrv._region cimport Region
 from cudadrv._release cimport drain
 from cudadrv._report cimport borrows_of, explain_region, state_of
 from cudadrv._site cimport here

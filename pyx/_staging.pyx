@@ -11,6 +11,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from cudadrv._cache cimport trim_caches
 from cudadrv._context cimport Context, enter_context, leave_context
 from cudadrv._copy cimport Copy, copy_operation, refuse_other_device
 from cudadrv._driver cimport (
@@ -126,6 +127,8 @@ cdef Stage _new_stage(Context context, size_t nbytes):
     stage.context = context
     stage.nbytes = nbytes
     for may_block in (False, True):
+        if may_block:
+            trim_caches()
         drain(may_block)
         with nogil:
             status = enter_context(context.raw, &pushed)

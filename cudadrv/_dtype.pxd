@@ -1,0 +1,10 @@
+"""Dtype: which items can live in a buffer."""
+
+
+cdef class Items:
+    cdef object dtype
+    cdef Py_ssize_t itemsize
+
+
+cdef Items items_of(object dtype)
+cdef str dtype_name(object dtype)
