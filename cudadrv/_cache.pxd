@@ -42,6 +42,8 @@ cdef class Cache:
     cdef size_t limit       # the most that there may be
     cdef unsigned long long hits
     cdef unsigned long long misses
+    cdef void *newer        # neighbours in the list of all caches
+    cdef void *older
 
     cdef size_t size_for(self, unsigned int shelf, size_t nbytes) noexcept
     cdef Block *take(self, unsigned int shelf, size_t nbytes, const own_stream *stream) noexcept
@@ -52,7 +54,16 @@ cdef class Cache:
     cdef void trim(self, size_t keep, Context context) noexcept
 
 
+# Those of a context.
+cdef class Caches:
+    cdef Cache device
+    cdef Cache locked
+    cdef Cache unified
+
+    cdef list all(self)
+
+
 cdef Cache cache_of(Context context, MemoryKind kind)
 cdef int trim_caches() except -1
 cdef size_t cached_bytes() except? 0
-cdef bint is_cached(CUdeviceptr address, size_t nbytes) except -1
+cdef bint is_cached(CUdeviceptr address, size_t nbytes) noexcept

@@ -4,6 +4,7 @@
 cdef class Items:
     cdef object dtype
     cdef Py_ssize_t itemsize
+    cdef long long most     # as many as an address can count the bytes of
 
 
 cdef Items items_of(object dtype)

@@ -150,14 +150,7 @@ cdef Memory adopt_memory(
 ):
     """Memory that somebody else allocated; to free it as well, nobody else may have it here."""
     cdef Memory memory = Memory.__new__(Memory)
-    cdef Memory other = None if kind == FOREIGN else owner_of(address, nbytes)
-    if other is not None:
-        raise ValueError(f"{address:#x} lies in a live {other.label}, made at"
-                         f" {place(other.site)}, which owns and frees it. Take it from there"
-                         " with into_raw() first, or borrow it with from_address()")
-    if kind != FOREIGN and (is_to_be_freed(address, nbytes) or is_cached(address, nbytes)):
-        raise ValueError(f"{address:#x} lies in memory of a buffer that has died, and will be freed"
-                         " or used again. To keep it, take it with into_raw() in time")
+    cdef Memory other
     memory.context = context
     memory.kind = kind
     memory.nbytes = nbytes
@@ -165,6 +158,15 @@ cdef Memory adopt_memory(
     memory.site = here()
     memory.state = new_state(nbytes)
     memory.state.managed = kind == UNIFIED
+    # From here on nobody else gets in: there is one owner for an address.
+    other = None if kind == FOREIGN else owner_of(address, nbytes)
+    if other is not None:
+        raise ValueError(f"{address:#x} lies in a live {other.label}, made at"
+                         f" {place(other.site)}, which owns and frees it. Take it from there"
+                         " with into_raw() first, or borrow it with from_address()")
+    if kind != FOREIGN and (is_to_be_freed(address, nbytes) or is_cached(address, nbytes)):
+        raise ValueError(f"{address:#x} lies in memory of a buffer that has died, and will be freed"
+                         " or used again. To keep it, take it with into_raw() in time")
     memory.address = address
     memory.owner = owner
     list_memory(memory)

@@ -33,6 +33,8 @@ cdef enum:
     DEVICE_SHARE = 8        # of a device's memory, one part in so many may be cached
     HOST_LIMIT = 256 << 20  # bytes of page-locked memory, and of managed memory
 
+cdef void *_newest = NULL  # head of the list of all caches
+
 cdef extern from *:
     """
     static inline unsigned int cache_power(size_t n) { return 63 - __builtin_clzll(n); }
@@ -87,9 +89,23 @@ cdef class Cache:
     It does not refer to the context, which refers to it.
     """
 
+    def __cinit__(self):
+        global _newest
+        self.older = _newest
+        if _newest is not NULL:
+            (<Cache>_newest).newer = <void *>self
+        _newest = <void *>self
+
     def __dealloc__(self):
         """The context is gone, and the driver has freed its memory with it."""
+        global _newest
         cdef Block *block = self.all.newest
+        if self.newer is not NULL:
+            (<Cache>self.newer).older = self.older
+        else:
+            _newest = self.older
+        if self.older is not NULL:
+            (<Cache>self.older).newer = self.newer
         while block is not NULL:
             _unlink(&self.all, block, OF_ALL)
             _drop(block)
@@ -205,51 +221,63 @@ cdef void _drop(Block *block) noexcept:
     free(block)
 
 
+@cython.final
+cdef class Caches:
+    """The caches of a context, by kind of memory."""
+
+    cdef list all(self):
+        return [self.device, self.locked, self.unified]
+
+
 cdef Cache cache_of(Context context, MemoryKind kind):
     """The cache of a context for a kind of memory of our own."""
+    cdef Caches caches
     if context.caches is None:
         _make_caches(context)
+    caches = <Caches>context.caches
     if kind == LOCKED:
-        return <Cache>(<tuple>context.caches)[1]
-    return <Cache>(<tuple>context.caches)[2 if kind == UNIFIED else 0]
+        return caches.locked
+    return caches.unified if kind == UNIFIED else caches.device
 
 
-def _make_caches(Context context):
-    caches = Cache(), Cache(), Cache()
-    (<Cache>caches[0]).limit = context.device.total_memory // DEVICE_SHARE
-    (<Cache>caches[1]).limit = (<Cache>caches[2]).limit = HOST_LIMIT
+cdef int _make_caches(Context context) except -1:
+    cdef Caches caches = Caches()
+    caches.device, caches.locked, caches.unified = Cache(), Cache(), Cache()
+    caches.device.limit = context.device.total_memory // DEVICE_SHARE
+    caches.locked.limit = caches.unified.limit = HOST_LIMIT
     if context.caches is None:  # no other thread was faster
         context.caches = caches
+    return 0
+
+
+cdef list _all_caches():
+    """Pairs of a cache and its context."""
+    cdef Context context
+    return [(cache, context) for context in contexts() if context.caches is not None
+            for cache in (<Caches>context.caches).all()]
 
 
 cdef int trim_caches() except -1:
     """Let go of all blocks of all contexts."""
-    cdef Context context
-    for context in contexts():
-        for cache in context.caches or ():
-            (<Cache>cache).trim(0, context)
+    for cache, context in _all_caches():
+        (<Cache>cache).trim(0, context)
     return 0
 
 
 cdef size_t cached_bytes() except? 0:
     """Bytes of all blocks that no buffer has."""
-    cdef Context context
-    cdef size_t found = 0
-    for context in contexts():
-        for cache in context.caches or ():
-            found += (<Cache>cache).cached
-    return found
+    return sum([(<Cache>cache).cached for cache, _ in _all_caches()])
 
 
-cdef bint is_cached(CUdeviceptr address, size_t nbytes) except -1:
-    """Whether some of these bytes are in a block that no buffer has."""
-    cdef Context context
+cdef bint is_cached(CUdeviceptr address, size_t nbytes) noexcept:
+    """Whether some of these bytes are in a block that no buffer has. Lets no other thread in."""
+    cdef void *each = _newest
     cdef Block *block
-    for context in contexts():
-        for cache in context.caches or ():
-            block = (<Cache>cache).all.newest
-            while block is not NULL:
-                if block.address < address + nbytes and address < block.address + block.nbytes:
-                    return True
-                block = block.links[OF_ALL].older
+    while each is not NULL:
+        block = (<Cache>each).all.newest
+        while block is not NULL:
+            if block.address < address + nbytes and address < block.address + block.nbytes:
+                return True
+            block = block.links[OF_ALL].older
+        each = (<Cache>each).older
     return False

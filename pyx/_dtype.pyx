@@ -1,8 +1,11 @@
 """Dtype: which items can live in a buffer."""
 
+import sys
+
 import numpy as np
 
 cimport cython
+from libc.limits cimport LLONG_MAX
 
 
 @cython.final
@@ -12,17 +15,25 @@ cdef class Items:
 
 cdef Items items_of(object dtype):
     """The items that a dtype-like means, if they can live in a buffer."""
-    if type(dtype) is str or isinstance(dtype, type):
-        found = _common.get(dtype)
+    global _last, _last_items
+    if dtype is _last:
+        return _last_items
+    if type(dtype) is str:
+        found = _by_name.get(dtype)
         if found is not None:
-            return found
-    return _items(_checked_dtype(dtype))
+            _last, _last_items = dtype, found
+    elif isinstance(dtype, type):
+        found = _by_type.get(dtype)
+    else:
+        found = None
+    return found if found is not None else _items(_checked_dtype(dtype))
 
 
 cdef Items _items(object dtype):
     cdef Items items = Items.__new__(Items)
     items.dtype = dtype
     items.itemsize = dtype.itemsize
+    items.most = LLONG_MAX // items.itemsize
     return items
 
 
@@ -50,16 +61,20 @@ cdef object _checked_dtype(object dtype):
 
 # What is asked for in nearly every program: NumPy takes longer to find out what it means than an
 # allocation takes here.
-cdef dict _common = {}
+cdef dict _by_name = {}
+cdef dict _by_type = {}
+cdef object _last = object()  # the name that was asked for last, and
+cdef Items _last_items = None
 
 
 def _remember_common():
     for code in "?bhilqBHILQefdgFDG":
         dtype = np.dtype(code)
         items = _items(dtype)
-        for key in (code, dtype.name, dtype.str, dtype.str[1:], dtype.type):
-            if np.dtype(key) == dtype:
-                _common[key] = items
+        _by_type[dtype.type] = items
+        for name in (code, dtype.name, dtype.str, dtype.str[1:]):
+            if np.dtype(name) == dtype:
+                _by_name[sys.intern(name)] = items
 
 
 _remember_common()

@@ -5,7 +5,6 @@ import operator
 
 cimport cython
 from cpython.long cimport PyLong_AsLongLongAndOverflow
-from libc.limits cimport LLONG_MAX
 
 from cudadrv._allocation cimport adopt_memory, allocate_memory
 from cudadrv._context cimport Context
@@ -28,6 +27,7 @@ from cudadrv._errors import BufferClosedError
 cdef tuple CLASSES = ("DeviceBuffer", "DeviceBuffer", "LockedBuffer", "UnifiedBuffer")
 
 
+@cython.freelist(64)
 @cython.no_gc_clear
 cdef class Region:
     """Items of one dtype in an allocation: the base of `Buffer`."""
@@ -235,7 +235,7 @@ cdef Py_ssize_t _checked_count(object count, Items items) except -1:
     number = PyLong_AsLongLongAndOverflow(count, &overflow)
     if number < 0 and overflow <= 0:
         raise ValueError(f"count must not be negative, and is {count}")
-    if overflow or number > LLONG_MAX // items.itemsize:
+    if overflow or number > items.most:
         raise ValueError(
             f"count is {count}: no memory has so many {items.itemsize}-byte items")
     return number
@@ -253,8 +253,9 @@ cdef CUdeviceptr _checked_address(object address, Py_ssize_t count, object dtype
 
 cdef str _checked_label(Region region, object name):
     """Class and name, for messages."""
+    cdef str label = <str>CLASSES[<Py_ssize_t>region.kind]
     if name is None:
-        return <str>CLASSES[region.kind]
+        return label
     if not isinstance(name, str):
         raise TypeError(f"name must be a str, not {type(name).__name__}")
-    return f"{CLASSES[region.kind]} {name!r}"
+    return f"{label} {name!r}"
