@@ -10,7 +10,7 @@ from cudadrv._driver cimport (
     cuMemHostAlloc, last_failure,
 )
 from cudadrv._memory cimport Memory, list_memory, new_state, owner_of
-from cudadrv._ownership cimport OWN_LEGACY, own_memory, own_memory_clear, own_memory_renew
+from cudadrv._ownership cimport OWN_NON_BLOCKING, own_memory, own_memory_clear, own_memory_renew
 from cudadrv._release cimport (
     DEVICE, FOREIGN, LOCKED, STREAM_ORDERED, UNIFIED, MemoryKind, drain, drain_for_more,
     is_to_be_freed,
@@ -38,8 +38,8 @@ cdef Memory allocate_memory(
     memory.stream = stream
     memory.label = label
     memory.site = here()
-    if stream is not None and stream.order.order == OWN_LEGACY:
-        pooled = False
+    if stream is not None and stream.order.order != OWN_NON_BLOCKING:
+        pooled = False  # see _stream_ordered.pyx
     if nbytes == 0 or not pooled:
         _allocate(memory, flags, nbytes)
     elif not _reuse(memory, flags):

@@ -11,7 +11,7 @@ from cudadrv._context cimport enter_context, leave_context
 from cudadrv._driver cimport CUDA_SUCCESS, CUdeviceptr, CUresult, bind_driver, cudadrv_table
 from cudadrv._errors cimport refuse_if_forked
 from cudadrv._ownership cimport (
-    OWN_LEGACY, OWN_OK, engine, own_conflict, own_memory, own_memory_free, own_memory_prepare,
+    OWN_NON_BLOCKING, OWN_OK, engine, own_conflict, own_memory, own_memory_free, own_memory_prepare,
 )
 from cudadrv._refusal cimport refuse_close
 from cudadrv._release cimport (
@@ -126,7 +126,7 @@ cdef int _close_on(Memory memory, Stream stream, int policy) except -1:
     elif stream.context is not memory.context:
         raise ValueError(f"{stream!r} is not a stream of the context of {memory.label}")
     ordered = StreamOrdered(memory.address, memory.nbytes, memory.state, False, NULL)
-    if stream.order.order != OWN_LEGACY:
+    if stream.order.order == OWN_NON_BLOCKING:
         ordered.after = _state_after(memory)
         ordered.cached = ordered.after is not NULL
     reason = -1

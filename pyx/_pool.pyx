@@ -61,8 +61,10 @@ cdef class MemoryPool:
 
     @limit_bytes.setter
     def limit_bytes(self, value):
-        self.cache.limit = _nbytes(value, "limit_bytes")
-        self.trim(keep_bytes=value)
+        limit = _nbytes(value, "limit_bytes")
+        self.context.usable()
+        self.cache.limit = limit
+        self.trim(keep_bytes=limit)
 
     def trim(self, *, keep_bytes=0):
         """Give the oldest memory back to the driver, until at most so many bytes are kept.
@@ -74,7 +76,9 @@ cdef class MemoryPool:
 
         Driver functions: cuMemFree, cuMemFreeHost, cuMemFreeAsync.
         """
-        self.cache.trim(_nbytes(keep_bytes, "keep_bytes"), self.context)
+        keep = _nbytes(keep_bytes, "keep_bytes")
+        self.context.usable()
+        self.cache.trim(keep, self.context)
         drain(False)
 
     def __repr__(self):

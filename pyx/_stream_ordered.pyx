@@ -2,7 +2,8 @@
 
 Also where a cache gives and takes the memory, and the driver is not asked: users on other streams
 have to be ordered after the allocation, and with it after what the stream has waited for by then.
-Only the legacy default stream needs a call, because work of other streams is ordered by it.
+That is for non-blocking streams. Calls on the others are themselves what orders streams, by the
+rules of the default streams, and a call that is left out would not.
 """
 
 from cudadrv._driver cimport (
