@@ -16,7 +16,7 @@ cdef struct Links:
     Block *older
 
 
-# One allocation of the driver. While a buffer has it, it is in no list, and its state is the buffer's.
+# One allocation of the driver. A buffer that has it has its state; then it is in no list.
 cdef struct Block:
     CUdeviceptr address
     size_t nbytes
@@ -65,5 +65,5 @@ cdef class Caches:
 
 cdef Cache cache_of(Context context, MemoryKind kind)
 cdef int trim_caches() except -1
-cdef size_t cached_bytes() except? 0
+cdef size_t cached_bytes() noexcept
 cdef bint is_cached(CUdeviceptr address, size_t nbytes) noexcept

@@ -2,5 +2,6 @@ from typing import final
 
 @final
 class Cache: ...
+
 @final
 class Caches: ...

@@ -15,7 +15,7 @@ from libc.stdlib cimport free, malloc
 from cudadrv._context cimport Context, contexts
 from cudadrv._driver cimport CUdeviceptr, bind_driver, cudadrv_table
 from cudadrv._ownership cimport (
-    engine, own_memory, own_memory_clear, own_memory_reusable, own_stream,
+    engine, own_memory_clear, own_memory_reusable, own_stream,
 )
 from cudadrv._release cimport LOCKED, UNIFIED, MemoryKind, release_later
 
@@ -250,23 +250,24 @@ cdef int _make_caches(Context context) except -1:
     return 0
 
 
-cdef list _all_caches():
-    """Pairs of a cache and its context."""
-    cdef Context context
-    return [(cache, context) for context in contexts() if context.caches is not None
-            for cache in (<Caches>context.caches).all()]
-
-
 cdef int trim_caches() except -1:
     """Let go of all blocks of all contexts."""
-    for cache, context in _all_caches():
-        (<Cache>cache).trim(0, context)
+    cdef Context context
+    for context in contexts():
+        if context.caches is not None:
+            for cache in (<Caches>context.caches).all():
+                (<Cache>cache).trim(0, context)
     return 0
 
 
-cdef size_t cached_bytes() except? 0:
+cdef size_t cached_bytes() noexcept:
     """Bytes of all blocks that no buffer has."""
-    return sum([(<Cache>cache).cached for cache, _ in _all_caches()])
+    cdef void *each = _newest
+    cdef size_t found = 0
+    while each is not NULL:
+        found += (<Cache>each).cached
+        each = (<Cache>each).older
+    return found
 
 
 cdef bint is_cached(CUdeviceptr address, size_t nbytes) noexcept:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 cimport cython
 
-from cudadrv._cache cimport Cache, cache_of
+from cudadrv._cache cimport cache_of
 from cudadrv._context cimport Context
 from cudadrv._release cimport DEVICE, LOCKED, UNIFIED, MemoryKind, drain
 

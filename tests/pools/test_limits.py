@@ -247,7 +247,7 @@ def test_no_memory_is_tried_once_more_and_then_reported(pools, cls):
     cls(3 * MIB).close()
     assert pools.locked.stats.cached_bytes in (0, 3 * MIB)
     calls = testing.calls(function)
-    with pytest.raises(cu.CudaOutOfMemoryError, match="test_limits.py") as caught:
+    with pytest.raises(cu.CudaOutOfMemoryError, match=r"test_limits\.py") as caught:
         cls(1 << 45)
     assert testing.calls(function) == calls + 2
     assert f"{1 << 45} bytes were asked for {cls.__name__}" in str(caught.value)

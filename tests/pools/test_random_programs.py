@@ -1,8 +1,8 @@
 """Random programs against a model that keeps, for every use, all that is ordered before it.
 
 The model says for each allocation which memory it must get, in both directions: none that is still
-in use, and one that is free if the pool looks at it. So the answers are the same under all schedules
-of the driver, and the fixture finds the races that memory handed out too early would be.
+in use, and one that is free if the pool looks at it. So the answers are the same under all
+schedules of the driver, and the fixture finds the races that memory handed out too early would be.
 """
 
 import random

@@ -109,7 +109,7 @@ def test_dying_in_a_forked_child(script):
     "last",
     [
         "kept = cu.DeviceBuffer(1000); kept.close()",
-        "import sys; sys.kept = cu.LockedBuffer(1000); cu.DeviceBuffer(10).fill_async(1, cu.Stream())",
+        "import sys; sys.kept = cu.DeviceBuffer(9).fill_async(1, cu.Stream()); cu.LockedBuffer(9)",
         "import atexit; b = cu.UnifiedBuffer(1000); atexit.register(b.close)",
         "import builtins; builtins.pools = cu.Device(0).context.pools; cu.DeviceBuffer(10)",
     ],
@@ -135,7 +135,8 @@ def test_a_context_takes_its_memory_along(driver):
 
 @pytest.mark.cuda_software
 def test_a_lost_context_keeps_nothing(script):
-    script.quiet("""
+    script.quiet(
+        """
         import cudadrv as cu
         from cudadrv import testing
         cu.DeviceBuffer(1000).close()
@@ -154,12 +155,15 @@ def test_a_lost_context_keeps_nothing(script):
             pass
         else:
             raise AssertionError
-        """, CUDADRV_DRIVER="software")
+        """,
+        CUDADRV_DRIVER="software",
+    )
 
 
 @pytest.mark.cuda_software
 def test_devices_have_pools_of_their_own(script):
-    script.quiet("""
+    script.quiet(
+        """
         import cudadrv as cu
         zero, one = cu.Device(0), cu.Device(1)
         near, far = cu.Stream(device=zero), cu.Stream(device=one)
@@ -175,7 +179,10 @@ def test_devices_have_pools_of_their_own(script):
         assert elsewhere.address != address     # the other device reads it
         far.synchronize()
         assert cu.LockedBuffer(1000, device=zero).address == address
-        """, CUDADRV_DRIVER="software", CUDADRV_SOFTWARE="devices=2")
+        """,
+        CUDADRV_DRIVER="software",
+        CUDADRV_SOFTWARE="devices=2",
+    )
 
 
 def test_no_two_buffers_get_one_block(driver):
