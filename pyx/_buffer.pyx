@@ -247,9 +247,10 @@ cdef class Buffer(Region):
     # ---- lifetime ----
 
     def close(self, stream=None):
-        """Free the memory. Closing twice does nothing. May block, as the driver does.
+        """End the buffer. Its memory goes to the pool, or is freed. Closing twice does nothing.
 
-        Stream-ordered memory is freed after the work of its stream, or of ``stream``.
+        Stream-ordered memory is given back after the work of its stream, or of ``stream``. Freeing
+        what is not pooled may block, as the driver does; the pool's does not.
 
         Raises
         ------

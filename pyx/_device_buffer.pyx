@@ -19,7 +19,7 @@ cdef class DeviceBuffer(Buffer):
         Any NumPy dtype of a fixed size without objects; bytes unless given.
     stream : Stream, optional
         Allocate stream-ordered memory after this stream's work: a write on the stream, so other
-        streams must be ordered after it. Such memory comes from the driver's pool.
+        streams must be ordered after it.
     device : Device, optional
         Default: that of the stream, else the current one.
     name : str, optional
@@ -28,7 +28,8 @@ cdef class DeviceBuffer(Buffer):
         Take the memory from the context's pool, and give it back there (docs/memory-pools.md).
         False: from the driver, and back to it.
 
-    The contents are undefined at first. Allocation may block as the driver does; it orders nothing.
+    The contents are undefined at first. Memory of a pool is there at once; the driver may block.
+    Either way an allocation without a stream orders nothing.
 
     Raises
     ------

@@ -34,8 +34,8 @@ cdef class LockedBuffer(HostBuffer):
         Take the memory from the context's pool, and give it back there (docs/memory-pools.md).
         False: from the driver, and back to it.
 
-    The contents are undefined at first. Allocation is slow (see docs/performance.md): keep buffers
-    and use them again.
+    The contents are undefined at first. Memory that the pool does not have is slow to allocate
+    (see docs/performance.md).
 
     Raises
     ------
