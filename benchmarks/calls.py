@@ -1,244 +1,239 @@
 """What a call costs: bare from C, through cudadrv, and through other bindings found installed.
 
-    python benchmarks/calls.py [--json FILE]
+    python benchmarks/calls.py [--json FILE] [--only NAME ...] [--rows ROW ...]
 
 All are timed in one process, in turns, and the median of the rounds counts: ratios within a row
-mean something on a noisy machine, times of two runs do not. The C floor is compiled on the spot.
+mean something on a noisy machine, times of two runs do not. The floor is compiled on the spot. Each
+call is timed twice: in a plain loop, and from a small function of the caller's, whose own cost is
+taken off.
+
+On the software driver other bindings run only where they find the same library: start with
+    eval "$(python -m cudadrv libcuda /tmp/soft)"; CUDADRV_DRIVER=/tmp/soft/libcuda.so.1
 """
 
 import argparse
-import ctypes
 import datetime
+import gc
 import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from floor import Floor
+from peers import KERNEL, LARGE, NBYTES, PEERS, PTX
 
 import cudadrv as cu
 
-NBYTES = 4096
 ROUNDS = 15
-CALLS = 400
+CALLS = 300
+FLOOR = "bare call from C"
 ROWS = {
-    "h": "copy 4 KiB host to device, asynchronous",
-    "H": "the same, then wait for it on the host",
-    "d": "copy 4 KiB device to host, asynchronous",
-    "f": "fill 4 KiB, asynchronous",
-    "r": "record an event",
-    "w": "wait for an event on a stream",
-    "s": "synchronize an idle stream",
+    "h2d": "copy 4 KiB host to device, asynchronous",
+    "d2h": "copy 4 KiB device to host, asynchronous",
+    "d2d": "copy 4 KiB device to device, asynchronous",
+    "fill": "fill 4 KiB, asynchronous",
+    "launch": "launch a kernel with 4 arguments",
+    "launch prepared": "the same, prepared",
+    "record": "record an event",
+    "wait": "wait for an event on a stream",
+    "synchronize": "synchronize an idle stream",
+    "h2d and wait": "copy 4 KiB host to device and wait for it",
+    "locked memory": "1 MiB of page-locked memory, and let go of it",
+    "device memory": "1 MiB of device memory, and let go of it",
 }
+SLOW = {"locked memory": 20}  # calls of a round where the driver has no pool
+PACKAGES = {
+    "cudadrv": "cudadrv",
+    "cuda.core": "cuda-core",
+    "CuPy": "cupy-cuda13x",
+    "cuda.bindings": "cuda-bindings",
+    "PyCUDA": "pycuda",
+    "PyTorch": "torch",
+    "numba-cuda": "numba-cuda",
+}
+LOOP = """\
+def loop(calls, clock, {names}):
+    turns = range(calls)
+    start = clock()
+    for _ in turns:
+        {statement}
+    taken = clock() - start
+    start = clock()
+    for _ in turns:
+        pass
+    return (taken - (clock() - start)) / calls
+"""
+FUNCTION = """\
+def function(calls, clock, {names}):
+    def call():
+        {statement}
+    def nothing():
+        pass
+    turns = range(calls)
+    start = clock()
+    for _ in turns:
+        call()
+    taken = clock() - start
+    start = clock()
+    for _ in turns:
+        nothing()
+    return (taken - (clock() - start)) / calls
+"""
 
 
-def floor(stream, device, host, event):
-    """The same calls from a loop in C."""
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from cuda_header import find_cuda_header
+def timers(peer):
+    """For each row two functions that give nanoseconds a call: in a loop, and from a function."""
 
-    target = str(Path(tempfile.mkdtemp(), "floor.so"))
-    source = str(Path(__file__).with_name("floor.c"))
-    include = str(find_cuda_header().folder)
-    compiler = os.environ.get("CC", "cc")
-    subprocess.run(
-        [compiler, "-O2", "-shared", "-fPIC", f"-I{include}", source, "-o", target, "-ldl"],
-        check=True,
-    )
-    call = ctypes.CDLL(target).floor_call
-    call.restype = ctypes.c_double
-    call.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulonglong, ctypes.c_ulonglong]
-    call.argtypes += [ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
-    path = cu.driver_info().path.encode()
+    def timer(source, row, statement):
+        scope = {}
+        exec(source.format(names=", ".join(peer.names), statement=statement), scope)
+        timed = scope["loop" if source is LOOP else "function"]
 
-    def timed(row):
-        taken = call(path, row.encode(), device, host, NBYTES, stream, event, CALLS)
-        if taken < 0:
-            raise RuntimeError(f"the driver refused: {ROWS[row]}")
-        return taken
+        def run():
+            peer.settle()
+            gc.disable()
+            taken = timed(SLOW.get(row, CALLS), time.perf_counter_ns, **peer.names)
+            gc.enable()
+            peer.settle()
+            return taken
 
-    return {row: lambda row=row: timed(row) for row in ROWS}
+        return run
 
-
-def loop(settle, calls):
-    """Time each call in a plain loop; the loop itself is taken off."""
-
-    def timed(function):
-        settle()
-        start = time.perf_counter_ns()
-        for _ in range(CALLS):
-            function()
-        taken = time.perf_counter_ns() - start
-        start = time.perf_counter_ns()
-        for _ in range(CALLS):
-            pass
-        taken -= time.perf_counter_ns() - start
-        settle()
-        return taken / CALLS
-
-    return {row: lambda function=function: timed(function) for row, function in calls.items()}
-
-
-def ours():
-    stream, event = cu.Stream(), cu.Event()
-    host, device = cu.LockedBuffer.zeros(NBYTES), cu.DeviceBuffer.zeros(NBYTES)
-    stream.record(event)
-
-    def both():
-        device.copy_from_async(host, stream)
-        stream.synchronize()
-
-    calls = {
-        "h": lambda: device.copy_from_async(host, stream),
-        "H": both,
-        "d": lambda: device.copy_to_async(host, stream),
-        "f": lambda: device.fill_async(0, stream),
-        "r": lambda: stream.record(event),
-        "w": lambda: stream.wait(event),
-        "s": stream.synchronize,
+    return {
+        row: (timer(LOOP, row, statement), timer(FUNCTION, row, statement))
+        for row, statement in peer.rows.items()
     }
-    bare_stream, bare_event = cu.Stream(), cu.Event()
-    bare_stream.record(bare_event)
-    keep = (bare_stream, bare_event, host, device)
-    # A stream whose handle others know is asked whether it captures; so the floor has its own.
-    bare = floor(bare_stream.handle, device.address, host.address, bare_event.handle)
-    return bare, loop(stream.synchronize, calls), keep
 
 
-def cuda_bindings():
-    from cuda.bindings import driver
-
+def floor():
+    """The same for the bare calls, with objects of their own."""
+    image = PTX.encode() + b"\0"
     with cu.Device(0):
-        host, device = cu.LockedBuffer.zeros(NBYTES), cu.DeviceBuffer.zeros(NBYTES)
-        _, stream = driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
-        _, event = driver.cuEventCreate(driver.CUevent_flags.CU_EVENT_DISABLE_TIMING)
-    target, source = driver.CUdeviceptr(device.address), host.address
-    driver.cuEventRecord(event, stream)
+        bare = Floor(cu.driver_info().path, image, KERNEL)
+    stream, event = cu.Stream(), cu.Event()
+    host = cu.LockedBuffer.zeros(NBYTES)
+    device, other = cu.DeviceBuffer.zeros(NBYTES), cu.DeviceBuffer.zeros(NBYTES)
+    stream.record(event)
+    things = bare.things
+    things.device, things.other, things.host = device.address, other.address, host.address
+    things.nbytes, things.large = NBYTES, LARGE
+    things.stream, things.event = stream.handle, event.handle
+    rows = [row for row in ROWS if bare.timed(row.removesuffix(" prepared"), 1) is not None]
 
-    def both():
-        driver.cuMemcpyHtoDAsync(target, source, NBYTES, stream)
-        driver.cuStreamSynchronize(stream)
+    def timer(row):
+        return lambda: bare.timed(row.removesuffix(" prepared"), SLOW.get(row, CALLS))
 
-    calls = {
-        "h": lambda: driver.cuMemcpyHtoDAsync(target, source, NBYTES, stream),
-        "H": both,
-        "d": lambda: driver.cuMemcpyDtoHAsync(source, target, NBYTES, stream),
-        "f": lambda: driver.cuMemsetD8Async(target, 0, NBYTES, stream),
-        "r": lambda: driver.cuEventRecord(event, stream),
-        "w": lambda: driver.cuStreamWaitEvent(stream, event, 0),
-        "s": lambda: driver.cuStreamSynchronize(stream),
-    }
-    return loop(lambda: driver.cuStreamSynchronize(stream), calls), (host, device)
+    keep = (stream, event, host, device, other)
+    return {row: (timer(row), timer(row)) for row in rows}, keep
 
 
-def cuda_core():
-    try:
-        from cuda.core import Device, LegacyPinnedMemoryResource
-    except ImportError:
-        from cuda.core.experimental import Device, LegacyPinnedMemoryResource
-
-    unit = Device(0)
-    unit.set_current()
-    stream = unit.create_stream()
-    device = unit.memory_resource.allocate(NBYTES, stream=stream)
-    host = LegacyPinnedMemoryResource().allocate(NBYTES)
-    event = stream.record()
-
-    def both():
-        device.copy_from(host, stream=stream)
-        stream.sync()
-
-    calls = {
-        "h": lambda: device.copy_from(host, stream=stream),
-        "H": both,
-        "d": lambda: device.copy_to(host, stream=stream),
-        "r": lambda: stream.record(event),
-        "w": lambda: stream.wait(event),
-        "s": stream.sync,
-    }
-    if hasattr(device, "fill"):
-        calls["f"] = lambda: device.fill(0, stream=stream)
-    return loop(stream.sync, calls), (host, device)
-
-
-def cupy():
-    import cupy
-
-    stream = cupy.cuda.Stream(non_blocking=True)
-    event = cupy.cuda.Event(disable_timing=True)
-    device = cupy.cuda.alloc(NBYTES)
-    host = cupy.cuda.alloc_pinned_memory(NBYTES)
-    event.record(stream)
-
-    def both():
-        device.copy_from_host_async(host.ptr, NBYTES, stream)
-        stream.synchronize()
-
-    calls = {
-        "h": lambda: device.copy_from_host_async(host.ptr, NBYTES, stream),
-        "H": both,
-        "d": lambda: device.copy_to_host_async(host.ptr, NBYTES, stream),
-        "f": lambda: device.memset_async(0, NBYTES, stream),
-        "r": lambda: event.record(stream),
-        "w": lambda: stream.wait_event(event),
-        "s": stream.synchronize,
-    }
-    return loop(stream.synchronize, calls), (host, device)
-
-
-def measure():
-    bare, timed, keep = ours()
-    columns, kept = {"bare call from C": bare, "cudadrv": timed}, [keep]
-    for name, peer in (("cuda.bindings", cuda_bindings), ("cuda.core", cuda_core), ("CuPy", cupy)):
-        if cu.driver_info().is_software:
-            break
+def columns(only):
+    """Those who can be measured here, and what has to stay alive meanwhile."""
+    bare, keep = floor()
+    found, kept = {FLOOR: bare}, [keep]
+    for name, prepare in PEERS.items():
+        if only and name not in only:
+            continue
         try:
-            columns[name], keep = peer()
-            kept.append(keep)
+            peer = prepare()
         except ImportError as missing:
             print(f"without {name}: {missing}", file=sys.stderr)
-    times = {name: {row: [] for row in rows} for name, rows in columns.items()}
+        except Exception as error:
+            print(f"without {name}: {type(error).__name__}: {error}", file=sys.stderr)
+        else:
+            found[name] = timers(peer)
+            kept.append(peer)
+    return found, kept
+
+
+def measure(found, rows):
+    """``{row: {column: [[loop, ...], [function, ...]]}}``, in nanoseconds a call."""
+    times = {row: {name: [[], []] for name in found if row in found[name]} for row in rows}
     for turn in range(ROUNDS + 1):
-        for row in ROWS:
-            for name, rows in columns.items():
-                if row in rows:
-                    taken = rows[row]()
+        for row, cells in times.items():
+            for name, both in cells.items():
+                for way in (0, 1):
+                    taken = found[name][row][way]()
                     if turn:  # the first one warms up
-                        times[name][row].append(taken)
+                        both[way].append(taken)
+    return times
+
+
+def summary(figures):
+    ordered = sorted(figures)
+    quarter = len(ordered) // 4
     return {
-        name: {row: statistics.median(rounds) for row, rounds in rows.items()}
-        for name, rows in times.items()
+        "median": statistics.median(ordered),
+        "low": ordered[quarter],
+        "high": ordered[-1 - quarter],
     }
+
+
+def about():
+    info, device = cu.driver_info(), cu.Device(0)
+    versions = {}
+    for name, package in PACKAGES.items():
+        try:
+            versions[name] = version(package)
+        except PackageNotFoundError:
+            if name == "cudadrv":
+                versions[name] = cu.__version__
+    return {
+        "date": datetime.date.today().isoformat(),
+        "device": device.name,
+        "cuda": ".".join(map(str, info.version)),
+        "software": info.is_software,
+        "python": platform.python_version(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "versions": versions,
+    }
+
+
+def table(results, way):
+    """Rows of ratios to the floor, as Markdown."""
+    names = [name for name in [FLOOR, *PEERS] if any(name in row for row in results.values())]
+    lines = ["| " + " | ".join(["nanoseconds a call", *names]) + " |"]
+    lines.append("|---|" + "---|" * len(names))
+    for row, cells in results.items():
+        bare = cells[FLOOR][way]["median"] if FLOOR in cells else None
+        line = [ROWS[row]]
+        for name in names:
+            if name not in cells:
+                line.append("-")
+                continue
+            middle = cells[name][way]["median"]
+            ratio = f" ({middle / bare:.2f})" if bare else ""
+            line.append(f"{middle:,.0f}{ratio}")
+        lines.append("| " + " | ".join(line) + " |")
+    return "\n".join(lines)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", help="also write the figures, with machine and versions, here")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help=f"of {', '.join(PEERS)}")
+    parser.add_argument("--rows", nargs="+", metavar="ROW", choices=ROWS, default=list(ROWS))
     options = parser.parse_args()
-    info, device = cu.driver_info(), cu.Device(0)
-    about = {
-        "date": datetime.date.today().isoformat(),
-        "device": device.name,
-        "cuda": ".".join(map(str, info.version)),
-        "python": platform.python_version(),
-        "cpus": os.cpu_count(),
+    found, _kept = columns(options.only)
+    times = measure(found, options.rows)
+    results = {
+        row: {
+            name: {"loop": summary(both[0]), "function": summary(both[1])}
+            for name, both in cells.items()
+        }
+        for row, cells in times.items()
     }
-    medians = measure()
-    print(", ".join(f"{key} {value}" for key, value in about.items()))
-    print("| nanoseconds a call | " + " | ".join(medians) + " |")
-    print("|---|" + "---|" * len(medians))
-    for row, words in ROWS.items():
-        bare = medians["bare call from C"][row]
-        cells = [
-            f"{rows[row]:,.0f} ({rows[row] / bare:.2f})" if row in rows else "-"
-            for rows in medians.values()
-        ]
-        print(f"| {words} | " + " | ".join(cells) + " |")
+    machine = about()
+    print(f"{machine['device']}, CUDA {machine['cuda']}, Python {machine['python']},")
+    print(f"{machine['cpus']} cores, {machine['date']}; medians of {ROUNDS} rounds\n")
+    for way, words in (("loop", "In a plain loop"), ("function", "From a function")):
+        print(f"{words}:\n\n{table(results, way)}\n")
     if options.json:
-        Path(options.json).write_text(json.dumps({**about, "medians_ns": medians}, indent=1) + "\n")
+        Path(options.json).write_text(json.dumps({**machine, "rows": results}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

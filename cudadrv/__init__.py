@@ -9,6 +9,7 @@ Importing this loads no driver and touches no device. A free-threaded Python tak
 import sys
 from pathlib import Path
 
+from cudadrv._access import Access, read, shared, write
 from cudadrv._buffer import Buffer
 from cudadrv._context import Context
 from cudadrv._device import Device
@@ -19,6 +20,7 @@ from cudadrv._errors import (
     BufferExportedError,
     ContextLostError,
     CudaError,
+    CudaImageError,
     CudaNotFoundError,
     CudaOutOfMemoryError,
     CudaWarning,
@@ -29,11 +31,16 @@ from cudadrv._errors import (
 )
 from cudadrv._event import Event
 from cudadrv._host_buffer import HostBuffer
+from cudadrv._kernel import Kernel
+from cudadrv._kernel_attributes import KernelAttributes
 from cudadrv._library import DriverInfo, driver_info
 from cudadrv._locked_buffer import LockedBuffer
 from cudadrv._memory import LiveBuffer, live_buffers, memory_report
+from cudadrv._module import Module
 from cudadrv._policy import ordering
 from cudadrv._pool import MemoryPool, MemoryPools, PoolStats
+from cudadrv._prepared import Prepared
+from cudadrv._ptx import Parameter
 from cudadrv._reap import reap
 from cudadrv._report import Borrow
 from cudadrv._status import CUresult
@@ -50,6 +57,7 @@ if not getattr(sys, "_is_gil_enabled", lambda: True)():
 __version__ = "0.1.0"
 
 __all__ = [
+    "Access",
     "Borrow",
     "Buffer",
     "BufferBorrowedError",
@@ -59,6 +67,7 @@ __all__ = [
     "Context",
     "ContextLostError",
     "CudaError",
+    "CudaImageError",
     "CudaNotFoundError",
     "CudaOutOfMemoryError",
     "CudaWarning",
@@ -70,12 +79,17 @@ __all__ = [
     "EventNotRecordedError",
     "ForkedError",
     "HostBuffer",
+    "Kernel",
+    "KernelAttributes",
     "LiveBuffer",
     "LockedBuffer",
     "MemoryPool",
     "MemoryPools",
+    "Module",
     "OwnershipError",
+    "Parameter",
     "PoolStats",
+    "Prepared",
     "Stream",
     "Token",
     "UnifiedBuffer",
@@ -85,7 +99,10 @@ __all__ = [
     "live_buffers",
     "memory_report",
     "ordering",
+    "read",
     "reap",
+    "shared",
+    "write",
 ]
 
 

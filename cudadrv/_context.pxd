@@ -3,7 +3,7 @@
 from cudadrv._device cimport Device
 from cudadrv._driver cimport (
     CUcontext, CUDA_SUCCESS, CUresult, cuCtxGetCurrent, cuCtxPopCurrent, cuCtxPushCurrent,
-    cuCtxSetCurrent,
+    cuCtxSetCurrent, cudadrv_table,
 )
 from cudadrv._ownership cimport own_domain
 
@@ -45,6 +45,11 @@ cdef Context default_context()
 cdef Context context_of(object device)
 cdef list contexts()
 cdef int after_wait() except -1
+
+
+cdef inline bint is_usable(Context context) noexcept:
+    """Whether `usable` would refuse nothing: for paths that count every instruction."""
+    return context.raw is not NULL and not context.lost and not cudadrv_table.forked
 
 
 cdef inline CUresult enter_context(CUcontext wanted, bint *pushed) noexcept nogil:

@@ -12,6 +12,7 @@ cdef extern from "cudadrv/driver.h" nogil:
         CUDA_ERROR_NOT_INITIALIZED
         CUDA_ERROR_DEINITIALIZED
         CUDA_ERROR_NO_DEVICE
+        CUDA_ERROR_NOT_FOUND
         CUDA_ERROR_NOT_READY
         CUDA_ERROR_NOT_SUPPORTED
 
@@ -26,6 +27,12 @@ cdef extern from "cudadrv/driver.h" nogil:
     ctypedef struct CUevent_st:
         pass
     ctypedef CUevent_st *CUevent
+    ctypedef struct CUmod_st:
+        pass
+    ctypedef CUmod_st *CUmodule
+    ctypedef struct CUfunc_st:
+        pass
+    ctypedef CUfunc_st *CUfunction
     ctypedef struct CUuuid:
         char bytes[16]
     ctypedef enum CUdevice_attribute:
@@ -33,10 +40,62 @@ cdef extern from "cudadrv/driver.h" nogil:
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
         CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
+        CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X
+        CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y
+        CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z
+        CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X
+        CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y
+        CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z
+        CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+        CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH
+        CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH
     ctypedef enum CUpointer_attribute:
         CU_POINTER_ATTRIBUTE_MEMORY_TYPE
         CU_POINTER_ATTRIBUTE_IS_MANAGED
         CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    ctypedef enum CUfunction_attribute:
+        CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+        CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
+        CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES
+        CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
+        CU_FUNC_ATTRIBUTE_NUM_REGS
+        CU_FUNC_ATTRIBUTE_PTX_VERSION
+        CU_FUNC_ATTRIBUTE_BINARY_VERSION
+        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+    ctypedef enum CUfunc_cache:
+        CU_FUNC_CACHE_PREFER_NONE
+    ctypedef enum CUjit_option:
+        CU_JIT_MAX_REGISTERS
+        CU_JIT_INFO_LOG_BUFFER
+        CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES
+        CU_JIT_ERROR_LOG_BUFFER
+        CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES
+        CU_JIT_OPTIMIZATION_LEVEL
+        CU_JIT_TARGET
+        CU_JIT_GENERATE_DEBUG_INFO
+        CU_JIT_LOG_VERBOSE
+        CU_JIT_GENERATE_LINE_INFO
+    ctypedef size_t (*CUoccupancyB2DSize)(int block_size)
+    ctypedef enum CUlaunchAttributeID:
+        CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+    ctypedef union CUlaunchAttributeValue:
+        int cooperative
+    ctypedef struct CUlaunchAttribute:
+        CUlaunchAttributeID id
+        CUlaunchAttributeValue value
+    ctypedef struct CUlaunchConfig:
+        unsigned int gridDimX
+        unsigned int gridDimY
+        unsigned int gridDimZ
+        unsigned int blockDimX
+        unsigned int blockDimY
+        unsigned int blockDimZ
+        unsigned int sharedMemBytes
+        CUstream hStream
+        CUlaunchAttribute *attrs
+        unsigned int numAttrs
     ctypedef enum CUstreamCaptureStatus:
         CU_STREAM_CAPTURE_STATUS_NONE
     ctypedef enum CUstreamCaptureMode:
@@ -154,6 +213,43 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult cuMemsetD2D32Async "cudadrv_cuMemsetD2D32Async"(
         CUdeviceptr target, size_t pitch, unsigned int value, size_t width, size_t height,
         CUstream stream)
+
+    # modules
+    CUresult cuModuleLoadDataEx "cudadrv_cuModuleLoadDataEx"(
+        CUmodule *module, const void *image, unsigned int count, CUjit_option *options,
+        void **values)
+    CUresult cuModuleUnload "cudadrv_cuModuleUnload"(CUmodule module)
+    CUresult cuModuleGetFunction "cudadrv_cuModuleGetFunction"(
+        CUfunction *function, CUmodule module, const char *name)
+    CUresult cuModuleGetGlobal "cudadrv_cuModuleGetGlobal"(
+        CUdeviceptr *address, size_t *nbytes, CUmodule module, const char *name)
+    CUresult cuModuleGetFunctionCount "cudadrv_cuModuleGetFunctionCount"(
+        unsigned int *count, CUmodule module)
+    CUresult cuModuleEnumerateFunctions "cudadrv_cuModuleEnumerateFunctions"(
+        CUfunction *functions, unsigned int count, CUmodule module)
+
+    # kernels
+    CUresult cuFuncGetName "cudadrv_cuFuncGetName"(const char **name, CUfunction function)
+    CUresult cuFuncGetAttribute "cudadrv_cuFuncGetAttribute"(
+        int *value, CUfunction_attribute attribute, CUfunction function)
+    CUresult cuFuncSetAttribute "cudadrv_cuFuncSetAttribute"(
+        CUfunction function, CUfunction_attribute attribute, int value)
+    CUresult cuFuncSetCacheConfig "cudadrv_cuFuncSetCacheConfig"(
+        CUfunction function, CUfunc_cache config)
+    CUresult cuFuncGetParamInfo "cudadrv_cuFuncGetParamInfo"(
+        CUfunction function, size_t index, size_t *offset, size_t *nbytes)
+    CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor \
+        "cudadrv_cuOccupancyMaxActiveBlocksPerMultiprocessor"(
+            int *blocks, CUfunction function, int block_size, size_t shared_bytes)
+    CUresult cuOccupancyMaxPotentialBlockSize "cudadrv_cuOccupancyMaxPotentialBlockSize"(
+        int *grid, int *block, CUfunction function, CUoccupancyB2DSize shared_of,
+        size_t shared_bytes, int limit)
+    CUresult cuLaunchKernel "cudadrv_cuLaunchKernel"(
+        CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+        unsigned int block_x, unsigned int block_y, unsigned int block_z,
+        unsigned int shared_bytes, CUstream stream, void **parameters, void **extra)
+    CUresult cuLaunchKernelEx "cudadrv_cuLaunchKernelEx"(
+        const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
 
 
 cdef void bind_driver(cudadrv_driver **table) noexcept

@@ -18,6 +18,10 @@ class CudaError(RuntimeError):
 class CudaOutOfMemoryError(CudaError, MemoryError): ...
 class CudaNotFoundError(CudaError, LookupError): ...
 
+class CudaImageError(CudaError):
+    log: str
+    def __init__(self, status: int, call: str, detail: str = "", log: str = "") -> None: ...
+
 class ContextLostError(CudaError):
     suspects: tuple[str, ...]
     def __init__(

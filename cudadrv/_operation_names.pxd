@@ -12,7 +12,9 @@ cdef enum Operation:
     ALLOCATION
     RELEASE
     LEND
+    LAUNCH
 
 cdef str operation_name(uint16_t operation)
+cdef uint16_t launch_of(str kernel)
 cdef str stream_name(uint64_t number, uint8_t kind)
 cdef str host_wait(uint8_t kind)

@@ -3,14 +3,12 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 
-cdef extern from "<pthread.h>" nogil:
-    ctypedef struct pthread_mutex_t:
+cdef extern from "cudadrv/mutex.h" nogil:
+    ctypedef struct own_mutex:
         pass
-    int pthread_mutex_init(pthread_mutex_t *mutex, const void *attributes)
-    int pthread_mutex_destroy(pthread_mutex_t *mutex)
-    int pthread_mutex_lock(pthread_mutex_t *mutex)
-    int pthread_mutex_trylock(pthread_mutex_t *mutex)
-    int pthread_mutex_unlock(pthread_mutex_t *mutex)
+    bint own_mutex_try(own_mutex *mutex)
+    void own_mutex_take(own_mutex *mutex)
+    void own_mutex_give(own_mutex *mutex)
 
 
 cdef extern from "cudadrv/ownership.h" nogil:
@@ -64,7 +62,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
     ctypedef struct own_domain:
         uint8_t host_excluded
     ctypedef struct own_stream:
-        pthread_mutex_t *issue
+        own_mutex *issue
         own_domain *domain
         uint64_t seq
         uint64_t settled
@@ -75,7 +73,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint8_t state
         uint8_t kind
     ctypedef struct own_event:
-        pthread_mutex_t issue
+        own_mutex issue
         own_snapshot snapshot
         uint64_t recorded
     ctypedef struct own_engine:
@@ -130,8 +128,8 @@ cdef extern from "cudadrv/ownership.h" nogil:
     bint own_foresee(own_engine *engine, uint32_t slot, own_clock **clock)
     void own_engine_prepare(own_engine *engine)
     void own_count(own_engine *engine, own_books *books)
-    void own_lock_both(pthread_mutex_t *a, pthread_mutex_t *b)
-    void own_unlock_both(pthread_mutex_t *a, pthread_mutex_t *b)
+    void own_lock_both(own_mutex *a, own_mutex *b)
+    void own_unlock_both(own_mutex *a, own_mutex *b)
     void own_domain_open(own_engine *engine, own_domain *domain, bint host_excluded)
     void own_domain_lose(own_engine *engine, own_domain *domain)
     bint own_domain_close(own_engine *engine, own_domain *domain)
@@ -141,13 +139,12 @@ cdef extern from "cudadrv/ownership.h" nogil:
     void own_stream_close(own_engine *engine, own_stream *stream)
     void own_stream_drop(own_engine *engine, own_stream *stream)
     void own_stream_release(own_engine *engine, own_stream *stream)
-    bint own_use(own_engine *engine, own_stream *stream)
     void own_snapshot_take(own_engine *engine, const own_stream *stream, own_snapshot *snapshot)
     bint own_domain_snapshot(
         own_engine *engine, const own_domain *domain, own_snapshot *snapshot)
     void own_snapshot_copy(own_engine *engine, const own_snapshot *source, own_snapshot *target)
     void own_snapshot_drop(own_engine *engine, own_snapshot *snapshot)
-    void own_record(own_engine *engine, const own_stream *stream, own_event *event)
+    bint own_record(own_engine *engine, own_stream *stream, own_event *event)
     void own_record_as(own_engine *engine, const own_snapshot *as_of, own_event *event)
     bint own_join(own_engine *engine, own_stream *stream, const own_snapshot *news)
     bint own_wait(own_engine *engine, own_stream *stream, const own_snapshot *news)
@@ -161,6 +158,8 @@ cdef extern from "cudadrv/ownership.h" nogil:
     void own_memory_renew(own_memory *memory, uint64_t nbytes)
     void own_memory_prepare_used(
         own_memory *memory, uint64_t nbytes, const own_request *write)
+    bint own_memory_inherit(
+        own_engine *engine, own_memory *memory, const own_memory *other, int mode)
     int own_memory_free(
         own_engine *engine, own_memory *memory, bint close, own_conflict *conflict)
     int own_obstacle(

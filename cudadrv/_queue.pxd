@@ -1,9 +1,9 @@
 """Queue: a stream as the driver and the engine know it."""
 
-from cudadrv._context cimport Context
+from cudadrv._context cimport Context, is_usable
 from cudadrv._driver cimport CUstream
 from cudadrv._event cimport Event
-from cudadrv._ownership cimport own_snapshot, own_stream
+from cudadrv._ownership cimport OWN_OPEN, own_snapshot, own_stream
 
 
 cdef class Queue:
@@ -27,6 +27,14 @@ cdef class Queue:
     cdef int refuse(self, int reason) except -1
     cdef Event record_event(self, Event event, own_snapshot *as_of=*)
     cdef int wait_for(self, Event event) except -1
+
+
+cdef inline int check_queue(Queue queue) except -1:
+    """As `usable`, at no price for a stream that is."""
+    if queue.order is NULL or queue.order.state != OWN_OPEN or queue.thread \
+            or not is_usable(queue.context):
+        queue.usable()
+    return 0
 
 
 # Why `enter` did not enter, below the driver's own numbers.

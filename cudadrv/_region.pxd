@@ -2,10 +2,11 @@
 
 from libc.stdint cimport uint32_t
 
-from cudadrv._context cimport Context
+from cudadrv._context cimport Context, is_usable
 from cudadrv._driver cimport CUdeviceptr
 from cudadrv._memory cimport Memory
 from cudadrv._ownership cimport own_access
+from cudadrv._policy cimport policy_of
 from cudadrv._release cimport MemoryKind
 from cudadrv._stream cimport Stream
 
@@ -33,10 +34,33 @@ cdef class Region:
     cdef int adopt(
         self, object address, object count, object dtype, Context context, object name,
         object owner, bint ours) except -1
+    cdef int stand_for(self, Memory memory, object dtype, str name) except -1
     cdef int usable(self) except -1
     cdef int move_out(self, uint32_t site) except -1
     cdef Region part_of(self, slice key)
-    cdef CUdeviceptr pointer(self) noexcept
-    cdef int borrow(self, own_access *access, int mode) except -1
     cdef str describe(self)
     cdef Region share(self, size_t start, Py_ssize_t count, object dtype)
+
+
+cdef inline int check_region(Region region) except -1:
+    """As `usable`, at no price for a buffer that is."""
+    if region.memory is None or region.moved or region.memory.state.closed \
+            or not is_usable(region.memory.context):
+        region.usable()
+    return 0
+
+
+cdef inline CUdeviceptr pointer_of(Region region) noexcept:
+    """Its first byte; 0 for an empty buffer."""
+    return region.memory.address + region.start if region.memory.address else 0
+
+
+cdef inline int borrow(Region region, own_access *access, int mode) except -1:
+    """Fill in the access of an operation that uses all of it."""
+    access.memory = region.memory.state
+    access.start = region.start
+    access.stop = region.start + region.nbytes
+    access.mode = mode
+    access.policy = policy_of(region.policy, region.memory.context.policy)
+    access.closes = False
+    return 0

@@ -12,6 +12,7 @@ cdef enum MemoryKind:
     LOCKED
     UNIFIED
     FOREIGN
+    CODE    # a module, whose handle stands for the address
 
 
 cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil

@@ -10,8 +10,8 @@ from cudadrv._stream cimport Stream
 
 cdef class Token(Waitable):
     cdef readonly Stream stream
-    cdef object source      # the buffer that is read, or None
-    cdef object target      # the buffer that is written
+    cdef object source      # what is read: a buffer, a tuple of buffers, or None
+    cdef object target      # what is written
     cdef own_snapshot snapshot
     cdef uint32_t site_number
     cdef uint16_t operation

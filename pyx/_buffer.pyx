@@ -9,15 +9,16 @@ from cudadrv._copy cimport (
     refuse_other_device, required_stream,
 )
 from cudadrv._device cimport Device
+from cudadrv._driver cimport bind_driver, cudadrv_table
 from cudadrv._dtype cimport dtype_name
-from cudadrv._fill cimport fill_region, item_bytes
+from cudadrv._fill cimport fill_region, item_bytes, set_item
 from cudadrv._loan cimport new_loan
 from cudadrv._operation_names cimport (
     COPY_FROM, COPY_FROM_ASYNC, COPY_TO, COPY_TO_ASYNC, FILL, FILL_ASYNC,
 )
 from cudadrv._ordinary cimport array_of, target_array
 from cudadrv._policy cimport policy_of
-from cudadrv._region cimport Region
+from cudadrv._region cimport Region, check_region, pointer_of
 from cudadrv._release cimport drain
 from cudadrv._report cimport borrows_of, explain_region, state_of
 from cudadrv._site cimport here
@@ -25,6 +26,7 @@ from cudadrv._staging cimport copy_array
 from cudadrv._stream cimport stream_for
 from cudadrv._token cimport Token
 
+bind_driver(&cudadrv_table)  # for check_region
 
 cdef str ABSTRACT = "use DeviceBuffer, LockedBuffer or UnifiedBuffer"
 
@@ -220,9 +222,10 @@ cdef class Buffer(Region):
 
     def fill_async(self, value, stream=None):
         """Queue a fill; does not wait for it. Gives a Token. See `fill` and `copy_from_async`."""
-        self.usable()
-        return fill_region(FILL_ASYNC, self, item_bytes(value, self.dtype),
-                           required_stream(stream, self, "fill_async"))
+        cdef unsigned char[8] item
+        check_region(self)
+        set_item(item, value, self.dtype)
+        return fill_region(FILL_ASYNC, self, item, required_stream(stream, self, "fill_async"))
 
     # ---- who uses it ----
 
@@ -304,7 +307,7 @@ cdef class Buffer(Region):
         """
         self.usable()
         self._refuse_part()
-        address = self.pointer()
+        address = pointer_of(self)
         self.memory.give_away()
         self.move_out(here())
         return address

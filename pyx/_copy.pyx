@@ -7,7 +7,7 @@ from cudadrv._driver cimport (
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._ownership cimport OWN_READ, OWN_WRITE, own_access
 from cudadrv._refusal cimport refuse_operation
-from cudadrv._region cimport Region
+from cudadrv._region cimport Region, borrow, check_region, pointer_of
 from cudadrv._release cimport internal_stream
 from cudadrv._stream cimport Stream, stream_for
 from cudadrv._token cimport Token, new_token
@@ -40,10 +40,10 @@ cdef Token copy_between(int name, Region target, Region source, Stream stream):
     _check_pair(target, source)
     refuse_other_device(target, stream)
     refuse_other_device(source, stream)
-    target.borrow(&accesses[0], OWN_WRITE)
-    source.borrow(&accesses[1], OWN_READ)
-    copy.target = target.pointer()
-    copy.source = source.pointer()
+    borrow(target, &accesses[0], OWN_WRITE)
+    borrow(source, &accesses[1], OWN_READ)
+    copy.target = pointer_of(target)
+    copy.source = pointer_of(source)
     copy.nbytes = target.nbytes
     copy.target_is_host = target.host_side
     copy.source_is_host = source.host_side
@@ -59,6 +59,8 @@ cdef Token copy_between(int name, Region target, Region source, Stream stream):
 cdef int copy_and_wait(int name, Region target, Region source, object stream) except -1:
     """Copy a whole buffer to another one; complete on return."""
     cdef Token token
+    check_region(target)
+    check_region(source)
     _check_pair(target, source)
     found = stream_for(stream, _device_side(target, source).memory.context)
     token = copy_between(
@@ -91,8 +93,10 @@ cdef Stream blocking_stream(Stream stream, Region region):
 
 cdef Stream asynchronous_stream(object stream, Region target, Region source, str method):
     """The stream of an asynchronous copy between buffers."""
-    target.usable()
-    source.usable()
+    check_region(target)
+    check_region(source)
+    if isinstance(stream, Stream):
+        return stream
     return required_stream(stream, _device_side(target, source), method)
 
 
@@ -123,8 +127,6 @@ cdef int refuse_other_dtype(Region region, object dtype, str other) except -1:
 
 
 cdef int _check_pair(Region target, Region source) except -1:
-    target.usable()
-    source.usable()
     if target.dtype is not source.dtype and target.dtype != source.dtype:
         refuse_other_dtype(target, source.dtype, source.describe())
     if target.count != source.count:

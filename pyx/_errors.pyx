@@ -68,6 +68,23 @@ class CudaNotFoundError(CudaError, LookupError):
     """The driver does not know the name that was asked for."""
 
 
+class CudaImageError(CudaError):
+    """The driver cannot load an image: PTX that is wrong or too new, a cubin of another device.
+
+    Attributes
+    ----------
+    log : str
+        What its compiler says, with line numbers of the PTX; "" where it says nothing.
+    """
+
+    def __init__(self, status, call, detail="", log=""):
+        self.log = log
+        super().__init__(status, call, detail)
+
+    def __reduce__(self):
+        return type(self), (self.status, self.call, self.detail, self.log)
+
+
 class ContextLostError(CudaError):
     """An error that the context does not survive, such as an illegal address in a kernel.
 

@@ -11,8 +11,8 @@ from cudadrv._driver cimport (
 )
 from cudadrv._errors cimport refuse_if_forked, report
 from cudadrv._ownership cimport (
-    engine, own_join_host, own_snapshot, own_snapshot_copy, own_snapshot_drop,
-    pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock,
+    engine, own_join_host, own_mutex_give, own_mutex_take, own_snapshot, own_snapshot_copy,
+    own_snapshot_drop,
 )
 from cudadrv._wait cimport query_event, wait_for_event
 
@@ -53,9 +53,6 @@ cdef class Event(Waitable):
     Driver function: cuEventCreate.
     """
 
-    def __cinit__(self):
-        pthread_mutex_init(&self.state.issue, NULL)
-
     def __init__(self, *, bint timing=False, bint blocking_sync=False, device=None):
         if self.context is not None:
             raise TypeError("this Event exists already")
@@ -66,7 +63,6 @@ cdef class Event(Waitable):
         with nogil:
             report(_destroy(self))
         own_snapshot_drop(engine, &self.state.snapshot)
-        pthread_mutex_destroy(&self.state.issue)
 
     @property
     def handle(self):
@@ -216,11 +212,11 @@ cdef class Event(Waitable):
                 return False
             self.context.check(status)
             with nogil:  # the driver's answer is about the latest recording
-                pthread_mutex_lock(&self.state.issue)
+                own_mutex_take(&self.state.issue)
                 latest = self.state.snapshot
                 if recorded != self.state.recorded:
                     recorded = 0
-                pthread_mutex_unlock(&self.state.issue)
+                own_mutex_give(&self.state.issue)
             if latest.slot != snapshot.slot or latest.seq < snapshot.seq:
                 return False
             if recorded:
@@ -281,9 +277,9 @@ cdef CUresult _destroy(Event event) noexcept nogil:
     cdef bint pushed = False
     if cudadrv_table.forked:  # its lock may be held by a thread that does not exist here
         return CUDA_SUCCESS
-    pthread_mutex_lock(&event.state.issue)
+    own_mutex_take(&event.state.issue)
     handle, event.raw = event.raw, NULL
-    pthread_mutex_unlock(&event.state.issue)
+    own_mutex_give(&event.state.issue)
     if handle is NULL or event.lent or event.context.lost:
         return CUDA_SUCCESS
     status = enter_context(event.context.raw, &pushed)

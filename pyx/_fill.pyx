@@ -1,9 +1,9 @@
 """Fills: one value in every item of a buffer."""
 
-from struct import error as StructError, pack
-
 import numpy as np
 
+from cpython.long cimport PyLong_AsLongLongAndOverflow
+from libc.math cimport isinf
 from libc.stdint cimport uint16_t, uint32_t
 from libc.string cimport memcpy
 
@@ -15,16 +15,15 @@ from cudadrv._driver cimport (
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._ownership cimport OWN_WRITE, own_access
 from cudadrv._refusal cimport refuse_operation
-from cudadrv._region cimport Region
+from cudadrv._region cimport Region, borrow, check_region, pointer_of
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token, new_token
 
 bind_driver(&cudadrv_table)
 
-# Codes of the struct module, by bytes of an item.
-cdef dict SIGNED = {1: "=b", 2: "=h", 4: "=i", 8: "=q"}
-cdef dict UNSIGNED = {1: "=B", 2: "=H", 4: "=I", 8: "=Q"}
-cdef dict FLOATS = {2: "=e", 4: "=f", 8: "=d"}
+# The dtype that was asked for last: fills come in rows.
+cdef object _last_dtype = None
+cdef int _last_code = 0
 
 
 cdef struct Fill:
@@ -36,19 +35,65 @@ cdef struct Fill:
 
 cdef bytes item_bytes(object value, object dtype):
     """The bytes of one item, refusing a dtype that cannot be filled and a value it cannot hold."""
+    cdef unsigned char[8] item
+    set_item(item, value, dtype)
+    return item[:dtype.itemsize]
+
+
+cdef int set_item(unsigned char *item, object value, object dtype) except -1:
+    """As `item_bytes`."""
+    cdef bytes slowly
+    cdef int code = _code_of(dtype)
+    if type(value) is int and _set_integer(item, value, code) \
+            or type(value) is float and _set_float(item, value, code):
+        return 0
     if dtype.itemsize not in (1, 2, 4, 8):
         raise TypeError(
             f"items of dtype {dtype} have {dtype.itemsize} bytes, and the device fills items of 1,"
             " 2, 4 or 8. Copy from an array instead: copy_from(numpy.full(count, value, dtype))")
-    if type(value) in (int, float) and dtype.isnative:  # the usual ones, without an array
-        code = (SIGNED if dtype.kind == "i" else UNSIGNED if dtype.kind == "u" else
-                FLOATS if dtype.kind == "f" else {}).get(dtype.itemsize)
-        if code is not None and (dtype.kind == "f" or type(value) is int):
-            try:
-                return pack(code, value)
-            except (OverflowError, StructError):
-                raise ValueError(f"{value!r} does not fit into an item of dtype {dtype}") from None
-    return _item(value, dtype).tobytes()
+    slowly = _item(value, dtype).tobytes()
+    memcpy(item, <const char *>slowly, len(slowly))
+    return 0
+
+
+cdef int _code_of(object dtype) except -1:
+    """Kind and size of plain numbers: ``ord("i") << 8 | 4``; 0 for other dtypes."""
+    global _last_dtype, _last_code
+    if dtype is not _last_dtype:
+        plain = dtype.kind in "iuf" and dtype.isnative and dtype.itemsize in (1, 2, 4, 8)
+        _last_code = ord(dtype.kind) << 8 | dtype.itemsize if plain else 0
+        _last_dtype = dtype
+    return _last_code
+
+
+cdef bint _set_integer(unsigned char *item, object value, int code) except -1:
+    """Whether the integer was set: a number of the usual size that fits."""
+    cdef int overflow = 0
+    cdef long long number = PyLong_AsLongLongAndOverflow(value, &overflow)
+    cdef int bits = 8 * (code & 0xff)
+    cdef int kind = code >> 8
+    if overflow:
+        return False
+    if kind == c"f":
+        return _set_float(item, <double>number, code)
+    if kind == c"u":
+        if number < 0 or bits < 64 and number >> bits:
+            return False
+    elif kind != c"i" or number >> (bits - 1) not in (0, -1):
+        return False
+    memcpy(item, &number, bits // 8)  # little-endian, as all hosts of CUDA are
+    return True
+
+
+cdef bint _set_float(unsigned char *item, double number, int code) noexcept:
+    cdef float single = <float>number
+    if code == (c"f" << 8 | 8):
+        memcpy(item, &number, 8)
+        return True
+    if code == (c"f" << 8 | 4) and isinf(single) == isinf(number):
+        memcpy(item, &single, 4)
+        return True
+    return False
 
 
 cdef object _item(object value, object dtype):
@@ -124,20 +169,20 @@ cdef CUresult _fill_call(void *arguments, CUstream stream, bint *queued) noexcep
     return status
 
 
-cdef Token fill_region(int name, Region region, bytes item, Stream stream):
+cdef Token fill_region(int name, Region region, const unsigned char *item, Stream stream):
     """Queue a fill of a whole buffer."""
     cdef Operation operation
     cdef own_access access
     cdef Fill fill
-    region.usable()
+    check_region(region)
     if region.nbytes == 0:
         return nothing_to_do(name, stream, None, region)
     refuse_other_device(region, stream)
-    region.borrow(&access, OWN_WRITE)
-    fill.target = region.pointer()
+    borrow(region, &access, OWN_WRITE)
+    fill.target = pointer_of(region)
     fill.count = region.count
     fill.itemsize = region.itemsize
-    memcpy(fill.item, <const char *>item, len(item))
+    memcpy(fill.item, item, region.itemsize)
     prepare(&operation, name, &access, 1, _fill_call, &fill)
     reason = issue(&operation, stream)
     if reason:

@@ -17,9 +17,9 @@ from cudadrv._driver cimport (
 from cudadrv._errors cimport refuse_if_forked, report, report_text
 from cudadrv._event cimport Event, new_event
 from cudadrv._ownership cimport (
-    OWN_OPEN, engine, own_record, own_snapshot_known, own_stream, own_stream_close,
-    own_stream_drop, own_stream_known, own_stream_release, pthread_mutex_lock,
-    pthread_mutex_unlock,
+    OWN_OPEN, engine, own_mutex_give, own_mutex_take, own_record_as, own_snapshot,
+    own_snapshot_drop, own_snapshot_known, own_snapshot_take, own_stream, own_stream_close,
+    own_stream_drop, own_stream_known, own_stream_release,
 )
 
 bind_driver(&cudadrv_table)
@@ -189,7 +189,7 @@ cdef CUresult _end(
     """Close it. CUDA_ERROR_NOT_READY: work was queued meanwhile, and there is no last event."""
     cdef CUresult status = CUDA_SUCCESS
     cdef bint pushed = False
-    pthread_mutex_lock(order.issue)
+    own_mutex_take(order.issue)
     if order.state == OWN_OPEN:
         if farewell is None and not own_stream_known(engine, order):
             status = CUDA_ERROR_NOT_READY
@@ -200,7 +200,7 @@ cdef CUresult _end(
                 leave_context(pushed)
             if status == CUDA_SUCCESS and not capturing[0]:
                 own_stream_close(engine, order)
-    pthread_mutex_unlock(order.issue)
+    own_mutex_give(order.issue)
     return status
 
 
@@ -209,13 +209,16 @@ cdef CUresult _destroy(
 ) noexcept nogil:
     cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
     cdef CUresult status = cuStreamIsCapturing(handle, &capture)
+    cdef own_snapshot snapshot
     capturing[0] = status == CUDA_SUCCESS and capture != CU_STREAM_CAPTURE_STATUS_NONE
     if capturing[0]:
         return status
     if status == CUDA_SUCCESS and farewell is not None:
         status = cuEventRecord(farewell.raw, handle)
         if status == CUDA_SUCCESS:
-            own_record(engine, order, &farewell.state)
+            own_snapshot_take(engine, order, &snapshot)
+            own_record_as(engine, &snapshot, &farewell.state)
+            own_snapshot_drop(engine, &snapshot)
     if status == CUDA_SUCCESS and ours:
         status = cuStreamDestroy(handle)
     return status

@@ -23,6 +23,7 @@ from cudadrv._ownership cimport (
     own_conflict, own_export, own_export_close, own_export_open,
 )
 from cudadrv._refusal cimport refuse_host
+from cudadrv._region cimport borrow, pointer_of
 from cudadrv._site cimport here
 
 
@@ -138,7 +139,7 @@ cdef class HostBuffer(Buffer):
             raise
         exported.stride = self.itemsize if typed else 1
         exported.shape = self.count if typed else self.nbytes
-        view.buf = <void *><size_t>self.pointer()
+        view.buf = <void *><size_t>pointer_of(self)
         view.obj = exporter
         view.len = self.nbytes
         view.itemsize = exported.stride
@@ -169,7 +170,7 @@ cdef class HostBuffer(Buffer):
         cdef own_access access
         cdef own_conflict conflict
         cdef HostRequest request = HostRequest(&access, &conflict)
-        self.borrow(&access, OWN_READ if verb == "read" else OWN_WRITE)
+        borrow(self, &access, OWN_READ if verb == "read" else OWN_WRITE)
         while True:
             answer = own_export_open(engine, &access, here(), view, &conflict)
             if answer == OWN_OK:
@@ -210,7 +211,7 @@ cdef bint _copy(HostBuffer buffer, array, bint inward) except -1:
     """
     cdef Py_buffer view
     cdef own_export export
-    cdef void *ours = <void *><size_t>buffer.pointer()
+    cdef void *ours = <void *><size_t>pointer_of(buffer)
     if buffer.nbytes == 0:
         return True
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)

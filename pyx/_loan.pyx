@@ -13,7 +13,7 @@ from cudadrv._ownership cimport (
     OWN_READ, OWN_WRITE, engine, own_access, own_export, own_export_close, own_snapshot_drop,
 )
 from cudadrv._refusal cimport refuse_operation
-from cudadrv._region cimport Region
+from cudadrv._region cimport Region, borrow, pointer_of
 from cudadrv._stream cimport Stream
 
 bind_driver(&cudadrv_table)
@@ -65,7 +65,7 @@ cdef class Loan:
             self.state = FRESH
             raise
         self.state = LIVE
-        return self.region.pointer()
+        return pointer_of(self.region)
 
     def __exit__(self, kind, exception, traceback):
         if self.state != LIVE:
@@ -101,7 +101,7 @@ cdef class Loan:
         """An operation of the stream that stands for all that others queue on it up to now."""
         cdef Operation operation
         cdef own_access access
-        self.region.borrow(&access, OWN_READ if self.readonly else OWN_WRITE)
+        borrow(self.region, &access, OWN_READ if self.readonly else OWN_WRITE)
         prepare(&operation, LEND, &access, 1, _record_call, self.event.raw)
         operation.request.loan = loan
         operation.request.returns = loan is NULL

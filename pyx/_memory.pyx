@@ -7,15 +7,16 @@ cimport cython
 from libc.stdlib cimport calloc, free
 
 from cudadrv._cache cimport Cache, cached_bytes
-from cudadrv._context cimport enter_context, leave_context
+from cudadrv._context cimport Context, enter_context, leave_context
 from cudadrv._driver cimport CUDA_SUCCESS, CUdeviceptr, CUresult, bind_driver, cudadrv_table
 from cudadrv._errors cimport refuse_if_forked
 from cudadrv._ownership cimport (
-    OWN_NON_BLOCKING, OWN_OK, engine, own_conflict, own_memory, own_memory_free, own_memory_prepare,
+    OWN_NON_BLOCKING, OWN_OK, OWN_STRICT, engine, own_conflict, own_memory, own_memory_free,
+    own_memory_prepare,
 )
 from cudadrv._refusal cimport refuse_close
 from cudadrv._release cimport (
-    FOREIGN, STREAM_ORDERED, MemoryKind, free_memory, internal_stream, release_later,
+    CODE, FOREIGN, STREAM_ORDERED, MemoryKind, free_memory, internal_stream, release_later,
 )
 from cudadrv._site cimport here, place
 from cudadrv._stream cimport Stream
@@ -113,6 +114,38 @@ cdef int _free_now(Memory memory) except -1:
         memory.state.closed = False
         memory.context.raise_failure(status)
     return 0
+
+
+cdef int close_module(Memory code, list variables) except -1:
+    """Unload a module and close the memory of its variables, or raise, and nothing has changed."""
+    cdef Memory memory
+    ended = []
+    try:
+        for memory in variables:
+            _end(memory, "close", True)
+            ended.append(memory)
+        code.close(None, OWN_STRICT)
+    except BaseException:
+        for memory in ended:
+            memory.state.closed = False
+        raise
+    for memory in ended:
+        memory.closed_at = code.closed_at
+        _let_go(memory)
+    return 0
+
+
+cdef Memory code_memory(Context context, CUdeviceptr module, str label):
+    """What the books know of a module: its launches share it, and it is unloaded after them."""
+    cdef Memory memory = Memory.__new__(Memory)
+    memory.context = context
+    memory.kind = CODE
+    memory.nbytes = 1
+    memory.label = label
+    memory.site = here()
+    memory.state = new_state(1)
+    memory.address = module
+    return memory
 
 
 cdef int _close_on(Memory memory, Stream stream, int policy) except -1:

@@ -9,13 +9,14 @@ from cudadrv._context cimport leave_context
 from cudadrv._driver cimport CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table
 from cudadrv._missing cimport missing_waits
 from cudadrv._ownership cimport (
-    OWN_MUST_WAIT, OWN_OK, engine, own_access, own_ask, own_begin, own_clock, own_request,
-    own_settle, own_snapshot_drop, own_undo, pthread_mutex_lock, pthread_mutex_unlock,
+    OWN_MUST_WAIT, OWN_OK, engine, own_access, own_ask, own_begin, own_clock, own_mutex_give,
+    own_mutex_take, own_request, own_settle, own_snapshot_drop, own_undo,
 )
+from cudadrv._queue cimport check_queue
 from cudadrv._site cimport here
 from cudadrv._stream cimport Stream
 
-bind_driver(&cudadrv_table)  # for leave_context
+bind_driver(&cudadrv_table)  # for leave_context and check_queue
 
 
 cdef void prepare(
@@ -40,7 +41,7 @@ cdef int issue(Operation *operation, Stream stream) except? -1:
     Stream.enter's, or REFUSED minus the engine's answer.
     """
     cdef int reason
-    stream.usable()
+    check_queue(stream)
     operation.request.stream = stream.order
     while True:
         with nogil:
@@ -75,7 +76,7 @@ cdef int _attempt(Operation *operation, Stream stream) except? -1 nogil:
     cdef CUresult status
     cdef int answer
     cdef int reason
-    pthread_mutex_lock(stream.order.issue)
+    own_mutex_take(stream.order.issue)
     reason = stream.enter(&pushed)
     if reason == 0:
         answer = own_begin(engine, &operation.request)
@@ -91,5 +92,5 @@ cdef int _attempt(Operation *operation, Stream stream) except? -1 nogil:
         else:
             reason = REFUSED - answer
         leave_context(pushed)
-    pthread_mutex_unlock(stream.order.issue)
+    own_mutex_give(stream.order.issue)
     return reason

@@ -5,12 +5,15 @@ CUDA, so that its rules can be tested alone; the library's own streams and buffe
 """
 
 from libc.stdlib cimport free, malloc
+from libc.string cimport memset
 
 cimport cython
 
 
 cdef extern from *:
     """
+    #include <pthread.h>
+
     static own_engine the_engine;
 
     /* A fork while another thread has the lock would leave it taken for ever in the child, where
@@ -119,9 +122,14 @@ cdef class StreamState:
     def snapshot(self, record=False):
         """What stands for the work so far; with `record`, as an event recorded now does."""
         cdef Snapshot snapshot = Snapshot.__new__(Snapshot, self.domain.engine)
-        if record and not own_use(&self.domain.engine.engine, self.stream):
-            raise MemoryError()
-        own_snapshot_take(&self.domain.engine.engine, self.stream, &snapshot.snapshot)
+        cdef own_event event
+        if record:
+            memset(&event, 0, sizeof(event))
+            if not own_record(&self.domain.engine.engine, self.stream, &event):
+                raise MemoryError()
+            snapshot.snapshot = event.snapshot
+        else:
+            own_snapshot_take(&self.domain.engine.engine, self.stream, &snapshot.snapshot)
         return snapshot
 
     def wait(self, Snapshot snapshot not None):
@@ -272,6 +280,12 @@ cdef class MemoryState:
             view.memory = self
             return "ok", view
         return ANSWERS[answer], blamed(answer, &conflict)
+
+    def inherit(self, MemoryState other not None, mode):
+        """Let all that uses another memory use this one, which is new, in a mode."""
+        if not own_memory_inherit(
+                &self.engine.engine, self.memory, other.memory, MODES[mode]):
+            raise MemoryError()
 
     def close(self):
         """Close it if nobody uses it: ``"ok"`` or the reason."""

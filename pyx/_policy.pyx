@@ -7,7 +7,7 @@ from cudadrv._ownership cimport OWN_STRICT, OWN_UNCHECKED, OWN_WAIT
 
 POLICIES = {"strict": OWN_STRICT, "wait": OWN_WAIT, "unchecked": OWN_UNCHECKED}
 
-cdef Nesting _blocks = Nesting("cudadrv.ordering")
+ordering_blocks = Nesting("cudadrv.ordering")
 
 
 cdef object policy_name(value):
@@ -18,9 +18,9 @@ cdef object policy_name(value):
     return value
 
 
-cdef int policy_of(object buffer_policy, object context_policy) except -1:
-    """The policy of a borrow: the innermost block's, else the buffer's, else the context's."""
-    block = _blocks.innermost()
+cdef int policy_in_force(object buffer_policy, object context_policy) except -1:
+    """As `policy_of`."""
+    block = ordering_blocks.innermost()
     if block is not None:
         return POLICIES[(<ordering>block.thing).policy]
     if buffer_policy is not None:
@@ -56,11 +56,11 @@ cdef class ordering:
         self.policy = policy_name(policy)
 
     def __enter__(self):
-        _blocks.enter(self)
+        ordering_blocks.enter(self)
         return self
 
     def __exit__(self, *exception):
-        _blocks.leave(self)
+        ordering_blocks.leave(self)
 
     def __repr__(self):
         return f"ordering({self.policy!r})"

@@ -13,9 +13,9 @@ from cudadrv._event cimport Event, new_event
 from cudadrv._ghost cimport drop_stream, this_thread
 from cudadrv._operation_names cimport stream_name
 from cudadrv._ownership cimport (
-    OWN_OPEN, engine, own_join_host, own_lock_both, own_record, own_record_as, own_snapshot,
-    own_snapshot_drop, own_snapshot_take, own_stream_open, own_unlock_both, own_use, own_wait,
-    pthread_mutex_lock, pthread_mutex_unlock,
+    OWN_OPEN, engine, own_join_host, own_lock_both, own_mutex_give, own_mutex_take, own_record,
+    own_record_as, own_snapshot, own_snapshot_drop, own_snapshot_take, own_stream_open,
+    own_unlock_both, own_wait,
 )
 from cudadrv._wait cimport query_stream
 
@@ -80,11 +80,11 @@ cdef class Queue:
         """0 if a driver call could begin on it now, or why not."""
         cdef bint pushed = False
         cdef int reason
-        pthread_mutex_lock(self.order.issue)
+        own_mutex_take(self.order.issue)
         reason = self.enter(&pushed)
         if reason == 0:
             leave_context(pushed)
-        pthread_mutex_unlock(self.order.issue)
+        own_mutex_give(self.order.issue)
         return reason
 
     cdef int refuse(self, int reason) except -1:
@@ -110,12 +110,12 @@ cdef class Queue:
         own_snapshot_take(engine, self.order, &snapshot)
         try:
             with nogil:
-                pthread_mutex_lock(self.order.issue)
+                own_mutex_take(self.order.issue)
                 reason = self.enter(&pushed)
                 if reason == 0:
                     reason = query_stream(self.raw)
                     leave_context(pushed)
-                pthread_mutex_unlock(self.order.issue)
+                own_mutex_give(self.order.issue)
             if reason == 0:
                 own_join_host(engine, &snapshot)
             elif reason != CUDA_ERROR_NOT_READY:
@@ -138,9 +138,7 @@ cdef class Queue:
             if reason == 0 and as_of is not NULL:
                 own_record_as(engine, as_of, &event.state)
             elif reason == 0:
-                noted = own_use(engine, self.order)
-                if noted:
-                    own_record(engine, self.order, &event.state)
+                noted = own_record(engine, self.order, &event.state)
             own_unlock_both(self.order.issue, &event.state.issue)
         if reason:
             self.refuse(reason)

@@ -13,8 +13,7 @@ from cudadrv._dtype cimport Items, dtype_name, items_of
 from cudadrv._errors cimport refuse_if_forked
 from cudadrv._external cimport check_external
 from cudadrv._memory cimport Memory
-from cudadrv._ownership cimport own_access
-from cudadrv._policy cimport policy_name, policy_of
+from cudadrv._policy cimport policy_name
 from cudadrv._refusal cimport refuse_closed
 from cudadrv._release cimport FOREIGN, STREAM_ORDERED, UNIFIED
 from cudadrv._site cimport place
@@ -46,7 +45,7 @@ cdef class Region:
         The same number works on the device, and for `LockedBuffer` and `UnifiedBuffer` on the host.
         """
         self.usable()
-        return self.pointer()
+        return pointer_of(self)
 
     @property
     def context(self):
@@ -110,7 +109,7 @@ cdef class Region:
         if self.nbytes % wanted.itemsize:
             raise ValueError(f"{self.nbytes} bytes are no whole number of {wanted} items"
                              f" ({wanted.itemsize} bytes each)")
-        if self.pointer() % wanted.alignment:
+        if pointer_of(self) % wanted.alignment:
             raise ValueError(f"{self.describe()} starts at byte {self.start}, and {wanted} needs a"
                              f" multiple of {wanted.alignment}")
         return self.share(self.start, self.nbytes // <size_t>items.itemsize, wanted)
@@ -151,6 +150,17 @@ cdef class Region:
         memory.state.managed = self.kind == UNIFIED
         return _fill_in(self, memory, number, items.dtype, items.itemsize, name)
 
+    cdef int stand_for(self, Memory memory, object dtype, str name) except -1:
+        """Be a part of memory that closes with something else: all of it."""
+        cdef Items items = items_of(dtype)
+        dtype = items.dtype
+        if memory.nbytes % items.itemsize or memory.address % dtype.alignment:
+            raise ValueError(f"{name!r} has {memory.nbytes} bytes at {memory.address:#x}: that is no"
+                             f" whole number of {dtype} items, aligned to {dtype.alignment} bytes")
+        _fill_in(self, memory, memory.nbytes // <size_t>items.itemsize, dtype, items.itemsize, name)
+        self.part = True
+        return 0
+
     cdef int usable(self) except -1:
         """Refuse a closed or moved buffer, a lost context, a forked process.
 
@@ -175,19 +185,6 @@ cdef class Region:
         self.moved_at = site
         self.moved = True
         self.memory.regions -= 1
-        return 0
-
-    cdef CUdeviceptr pointer(self) noexcept:
-        return self.memory.address + self.start if self.memory.address else 0
-
-    cdef int borrow(self, own_access *access, int mode) except -1:
-        """Fill in the access of an operation that uses all of it."""
-        access.memory = self.memory.state
-        access.start = self.start
-        access.stop = self.start + self.nbytes
-        access.mode = mode
-        access.policy = policy_of(self.policy, self.memory.context.policy)
-        access.closes = False
         return 0
 
     cdef str describe(self):

@@ -16,9 +16,9 @@ from libc.stdlib cimport free, malloc
 
 from cudadrv._context cimport Context, enter_context, leave_context
 from cudadrv._driver cimport (
-    CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_SUCCESS, CUdeviceptr, CUresult, CUstreamCaptureMode,
-    bind_driver, cudadrv_table, cuMemFree, cuMemFreeAsync, cuMemFreeHost,
-    cuThreadExchangeStreamCaptureMode,
+    CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_SUCCESS, CUdeviceptr, CUmodule, CUresult,
+    CUstreamCaptureMode, bind_driver, cudadrv_table, cuMemFree, cuMemFreeAsync, cuMemFreeHost,
+    cuModuleUnload, cuThreadExchangeStreamCaptureMode,
 )
 from cudadrv._errors cimport report
 from cudadrv._event cimport Event
@@ -78,7 +78,8 @@ cdef bint is_to_be_freed(CUdeviceptr address, size_t nbytes) noexcept:
     """Whether some of these bytes are in the queue."""
     cdef pending *node = _queue.first
     while node is not NULL:
-        if node.kind != FOREIGN and node.state is not NULL and node.address < address + nbytes \
+        if node.kind not in (FOREIGN, CODE) and node.state is not NULL \
+                and node.address < address + nbytes \
                 and address < node.address + node.state.nbytes:
             return True
         node = node.next
@@ -86,9 +87,11 @@ cdef bint is_to_be_freed(CUdeviceptr address, size_t nbytes) noexcept:
 
 
 cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil:
-    """Free memory that nobody uses; may block. Its context is current."""
+    """Free memory that nobody uses, or unload a module; may block. Its context is current."""
     if kind == LOCKED:
         return cuMemFreeHost(<void *><size_t>address)
+    if kind == CODE:
+        return cuModuleUnload(<CUmodule><size_t>address)
     return cuMemFree(address)
 
 

@@ -26,7 +26,7 @@ from cudadrv._ownership cimport (
     OWN_READ, OWN_WRITE, engine, own_access, own_known, own_snapshot_drop,
 )
 from cudadrv._refusal cimport refuse_operation
-from cudadrv._region cimport Region
+from cudadrv._region cimport Region, borrow, pointer_of
 from cudadrv._release cimport LOCKED, drain, release_later
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token, new_token
@@ -179,7 +179,7 @@ cdef int _prepare(
     So the copy is refused before it has done anything, and nobody gets in between two chunks.
     """
     cdef bint inward = name != COPY_TO
-    region.borrow(access, OWN_WRITE if inward else OWN_READ)
+    borrow(region, access, OWN_WRITE if inward else OWN_READ)
     copy.target_is_host = region.host_side if inward else True
     copy.source_is_host = True if inward else region.host_side
     copy_operation(operation, name, copy, access, 1)
@@ -206,7 +206,7 @@ cdef int _queue(
     """Queue the copy of one chunk between a buffer and a stage."""
     cdef own_access access
     cdef Copy copy
-    cdef CUdeviceptr inside = region.pointer() + offset
+    cdef CUdeviceptr inside = pointer_of(region) + offset
     cdef CUdeviceptr outside = <CUdeviceptr><size_t>stage.data
     _prepare(operation, name, region, &access, &copy)
     copy.nbytes = nbytes

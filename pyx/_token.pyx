@@ -39,12 +39,12 @@ cdef class Token(Waitable):
     @property
     def reads(self):
         """The buffers that the operation reads, as a tuple. The token keeps them alive."""
-        return () if self.source is None else (self.source,)
+        return _all_of(self.source)
 
     @property
     def writes(self):
         """The buffers that the operation writes, as a tuple. The token keeps them alive."""
-        return (self.target,)
+        return _all_of(self.target)
 
     @property
     def site(self):
@@ -116,6 +116,12 @@ cdef class Token(Waitable):
         return self.event
 
 
+cdef tuple _all_of(object buffers):
+    if type(buffers) is tuple:
+        return buffers
+    return () if buffers is None else (buffers,)
+
+
 cdef bint _is_known(Token token) noexcept:
     """Whether the host knows that the operation is complete. Asks nobody."""
     return own_known(engine, token.snapshot.slot, token.snapshot.seq)
@@ -140,7 +146,10 @@ cdef Event _farewell(Token token):
 
 
 cdef Token new_token(Operation *operation, Stream stream, object source, object target):
-    """The token of an operation that was issued; takes over its snapshot. `source` may be None."""
+    """The token of an operation that was issued; takes over its snapshot.
+
+    `source` and `target` are what it reads and writes: a buffer, a tuple of buffers, or None.
+    """
     cdef Token token
     try:
         token = Token.__new__(Token)

@@ -16,9 +16,8 @@ from cudadrv._event cimport Event, new_event
 from cudadrv._foreign cimport find_user, may_synchronize
 from cudadrv._ghost cimport this_thread
 from cudadrv._ownership cimport (
-    OWN_OPEN, engine, own_borrow, own_borrows, own_known, own_memory, own_snapshot,
-    own_snapshot_drop, own_snapshot_take, own_stream_known, own_unfinished, pthread_mutex_trylock,
-    pthread_mutex_unlock,
+    OWN_OPEN, engine, own_borrow, own_borrows, own_known, own_memory, own_mutex_give, own_mutex_try,
+    own_snapshot, own_snapshot_drop, own_snapshot_take, own_stream_known, own_unfinished,
 )
 from cudadrv._stream cimport Stream
 from cudadrv._wait cimport query_event, query_stream
@@ -145,7 +144,7 @@ cdef bint _stream_is_idle(Stream stream) except -1:
     if stream.thread and stream.thread != this_thread():
         return own_stream_known(engine, stream.order)
     with nogil:
-        if pthread_mutex_trylock(stream.order.issue) == 0:
+        if own_mutex_try(stream.order.issue):
             if stream.order.state != OWN_OPEN:
                 idle = True
             elif enter_context(stream.context.raw, &pushed) == CUDA_SUCCESS:
@@ -153,5 +152,5 @@ cdef bint _stream_is_idle(Stream stream) except -1:
                     and capture == CU_STREAM_CAPTURE_STATUS_NONE \
                     and query_stream(stream.raw) == CUDA_SUCCESS
                 leave_context(pushed)
-            pthread_mutex_unlock(stream.order.issue)
+            own_mutex_give(stream.order.issue)
     return idle

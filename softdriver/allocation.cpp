@@ -32,10 +32,18 @@ Allocation &add(const Context &context, uintptr_t begin, char *host, size_t byte
     allocation.owner = const_cast<Context *>(&context);
     allocation.context = context.handle;
     allocation.id = driver.new_id();
+    allocation.maker = thread_state().function;
     driver.live_allocations[static_cast<int>(kind)]++;
     if (kind != MemoryKind::Registered)
         driver.live_bytes += bytes;
     return allocation;
+}
+
+void stop_counting(const Allocation &allocation) {
+    State &driver = state();
+    driver.live_allocations[static_cast<int>(allocation.kind)]--;
+    if (allocation.kind != MemoryKind::Registered)
+        driver.live_bytes -= allocation.bytes;
 }
 
 } // namespace
@@ -152,29 +160,35 @@ CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
     return CUDA_SUCCESS;
 }
 
+void give_to_module(Allocation &allocation) {
+    stop_counting(allocation);
+    allocation.of_module = true;
+}
+
 void register_host(const Context &context, void *address, size_t bytes, unsigned flags) {
     Allocation &allocation = add(context, reinterpret_cast<uintptr_t>(address),
                                  static_cast<char *>(address), bytes, MemoryKind::Registered);
     allocation.flags = flags;
 }
 
-Remains forget_allocation(Allocation &allocation) {
+Remains forget_allocation(Allocation &allocation, bool in_stream) {
     State &driver = state();
     Remains remains{allocation.kind, allocation.device, allocation.begin,
                     allocation.host, allocation.bytes,  allocation.pool};
     driver.races.forgotten(allocation);
+    driver.freed.add(allocation, thread_state().function, in_stream);
     if (allocation.pool)
         allocation.pool->leave(allocation.bytes);
     else if (allocation.on_device())
         allocation.device->used -= capacity_of(allocation.bytes);
-    driver.live_allocations[static_cast<int>(allocation.kind)]--;
-    if (allocation.kind != MemoryKind::Registered)
-        driver.live_bytes -= allocation.bytes;
+    if (!allocation.of_module)
+        stop_counting(allocation);
     driver.allocations.erase(remains.begin);
     return remains;
 }
 
 void give_back(const Remains &remains) {
+    state().freed.given_back(remains.begin);
     switch (remains.kind) {
     case MemoryKind::Device:
     case MemoryKind::Async:

@@ -23,6 +23,9 @@ struct Allocation {
     PoolPtr pool;                       // that stream-ordered memory comes from
     std::shared_ptr<Managed> managed;   // of managed memory
     bool captured = false;              // belongs to a graph
+    bool of_module = false;             // a variable: no program frees it
+    bool read_only = false;             // for kernels
+    Function maker = Function::Count;   // that allocated it
     bool sync_memops = false;           // synchronous operations on it always wait
     std::shared_ptr<RaceShadow> shadow; // who accesses it, for the race detector
 
@@ -55,6 +58,8 @@ CUresult place_device(const Context &context, Device &device, size_t bytes, Memo
 CUresult allocate_host(const Context &context, size_t bytes, unsigned flags, Allocation *&result);
 CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
                           Allocation *&result);
+// It is a variable of a module from now on, and not counted with what programs allocate.
+void give_to_module(Allocation &allocation);
 void register_host(const Context &context, void *address, size_t bytes, unsigned flags);
 // Forgets the allocation and gives its memory back.
 void free_allocation(Allocation &allocation);
@@ -69,7 +74,8 @@ struct Remains {
     size_t bytes;
     PoolPtr pool;
 };
-Remains forget_allocation(Allocation &allocation);
+// `in_stream`: work that comes before the free may still use it.
+Remains forget_allocation(Allocation &allocation, bool in_stream = false);
 void give_back(const Remains &remains);
 
 } // namespace soft

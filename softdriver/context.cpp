@@ -74,6 +74,10 @@ void destroy_context(Lock &lock, const ContextPtr &context) {
     end_captures(*context);
     erase_owned(driver.streams, context.get());
     erase_owned(driver.events, context.get());
+    erase_owned(driver.modules, context.get());
+    erase_owned(driver.functions, context.get());
+    erase_owned(driver.links, context.get());
+    leave_context(*context);
     free_context_memory(*context);
     if (!context->primary)
         driver.contexts.erase(reinterpret_cast<uintptr_t>(context->handle));

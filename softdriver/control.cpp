@@ -69,6 +69,13 @@ uint64_t created_pools() {
     return created;
 }
 
+uint64_t loaded_by_libraries() {
+    uint64_t loaded = 0;
+    for (const auto &entry : state().modules)
+        loaded += entry.second->of_library;
+    return loaded;
+}
+
 uint64_t count(const char *kind) {
     static const char *const memory_kinds[] = {"device", "async", "host", "managed", "registered"};
     State &driver = state();
@@ -81,6 +88,12 @@ uint64_t count(const char *kind) {
         return driver.events.size();
     if (!std::strcmp(kind, "graphs"))
         return driver.graphs.size();
+    if (!std::strcmp(kind, "modules"))
+        return driver.modules.size() - loaded_by_libraries();
+    if (!std::strcmp(kind, "libraries"))
+        return driver.libraries.size();
+    if (!std::strcmp(kind, "links"))
+        return driver.links.size();
     if (!std::strcmp(kind, "pools"))
         return created_pools();
     if (!std::strcmp(kind, "contexts"))
@@ -111,6 +124,8 @@ void reset(Lock &lock) {
         graphs.push_back(entry.first);
     for (uintptr_t graph : graphs)
         driver.graphs.erase(graph);
+    unload_libraries();
+    driver.kernel_fault.clear();
     forget_pools();
     for (const auto &device : driver.devices) {
         device->sticky = CUDA_SUCCESS;
@@ -211,6 +226,15 @@ extern "C" int cudadrvSoftForgetRaces(void) {
     Lock lock(state().mutex);
     state().races.record.clear();
     return CUDA_SUCCESS;
+}
+
+extern "C" const char *cudadrvSoftFaultText(void) {
+    static thread_local std::string text;
+    if (in_forked_child())
+        return nullptr;
+    Lock lock(state().mutex);
+    text = state().kernel_fault;
+    return text.empty() ? nullptr : text.c_str();
 }
 
 extern "C" const char *cudadrvSoftVersion(void) { return version_text; }

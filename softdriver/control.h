@@ -15,4 +15,5 @@ SOFT_EXPORT int cudadrvSoftReset(void);
 SOFT_EXPORT unsigned long long cudadrvSoftRaces(void);
 SOFT_EXPORT const char *cudadrvSoftRaceText(unsigned long long index);
 SOFT_EXPORT int cudadrvSoftForgetRaces(void);
+SOFT_EXPORT const char *cudadrvSoftFaultText(void);
 SOFT_EXPORT const char *cudadrvSoftVersion(void);

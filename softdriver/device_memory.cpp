@@ -83,7 +83,8 @@ SOFT_API(cuMemFree_v2, (CUdeviceptr address), (address)) {
     if (!address)
         return CUDA_SUCCESS;
     Allocation *allocation = find_start(address);
-    if (!allocation || allocation->page_locked() || allocation->captured)
+    if (!allocation || allocation->page_locked() || allocation->captured ||
+        allocation->of_module)
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = allocation->owner ? context_status(allocation->owner) : CUDA_SUCCESS)
         return status;

@@ -16,7 +16,18 @@ struct Stream;
 
 using Clock = std::chrono::steady_clock;
 
-enum class Progress { Queued, Running, Done };
+enum class Progress { Queued, Running, Paused, Done };
+
+struct Operation;
+
+// Work that is done piece by piece, so that no other has to wait for its end.
+struct Piecewise {
+    virtual ~Piecewise() = default;
+    // Does about so much of it, without the state lock; true if it is over.
+    virtual bool advance(uint64_t steps) = 0;
+    // It is over: says what it has read and written, and the error that loses the device, if any.
+    virtual CUresult end(Operation &operation) = 0;
+};
 
 // One piece of work in a stream. It may run when it is first in its stream, all that it waits for
 // is done, and its condition holds. The action runs outside the state lock.
@@ -25,6 +36,8 @@ struct Operation {
     Progress progress = Progress::Queued;
     bool on_worker = false; // host functions run on a driver thread, never on a caller's
     bool released = false;  // a worker may take it whatever the schedule
+    bool cancelled = false; // its present piece is the last
+    uint64_t turn = 0;      // who has the lowest runs first
     std::shared_ptr<Stream> stream;
     std::vector<std::shared_ptr<Operation>> waits;
     std::vector<Range> reads, writes;
@@ -33,13 +46,14 @@ struct Operation {
     RaceMark mark;
     std::function<bool()> condition;
     std::function<void()> action;
+    std::shared_ptr<Piecewise> pieces; // instead of an action
     // Goes when the operation is done or dropped, with the state lock held: memory freed meanwhile.
     std::vector<std::shared_ptr<void>> kept;
     Clock::time_point finished;
 
     bool done() const { return progress == Progress::Done; }
     // Records and waits of events order work, and are none themselves.
-    bool only_orders() const { return !action && !condition; }
+    bool only_orders() const { return !action && !condition && !pieces; }
     bool writes_to(const Range &range) const {
         return std::any_of(writes.begin(), writes.end(),
                            [&](const Range &written) { return written.overlaps(range); });

@@ -7,6 +7,10 @@
 namespace soft {
 namespace {
 
+constexpr uint64_t longest_piece = 16384; // instructions: a millisecond or two
+constexpr int pieces_of_a_query = 4;
+constexpr int pieces_of_patience = 32; // until what has no end may be waiting for something
+
 bool all_done(const std::vector<OperationPtr> &targets) {
     return std::all_of(targets.begin(), targets.end(), [](auto &target) { return target->done(); });
 }
@@ -23,6 +27,7 @@ void Scheduler::enqueue(OperationPtr operation) {
     if (operation->condition)
         conditions_++;
     bool works = !operation->only_orders();
+    operation->turn = ++turns_;
     stream.queue.push_back(std::move(operation));
     pending_++;
     if (works)
@@ -33,6 +38,8 @@ void Scheduler::enqueue(OperationPtr operation) {
 }
 
 bool Scheduler::ready(Operation &operation) {
+    if (operation.progress == Progress::Paused)
+        return true;
     if (operation.progress != Progress::Queued)
         return false;
     for (const auto &wait : operation.waits)
@@ -57,7 +64,7 @@ OperationPtr Scheduler::pick(Reach reach, bool for_worker) {
         if (!ready(*first))
             continue;
         candidates++;
-        if (random ? state().random.below(candidates) == 0 : !best || first->number < best->number)
+        if (random ? state().random.below(candidates) == 0 : !best || first->turn < best->turn)
             best = first;
     }
     several_ = candidates > 1;
@@ -73,14 +80,54 @@ void Scheduler::perform(Lock &lock, const OperationPtr &operation) {
         wake_worker();
 }
 
+// Under the random schedule pieces have all lengths, most of them short.
+uint64_t Scheduler::piece_length() const {
+    if (state().settings.schedule != Schedule::Random)
+        return longest_piece;
+    return 1 + state().random.below(longest_piece >> state().random.below(8));
+}
+
+// Those that are not over go behind all others.
+void Scheduler::run_piece(Lock &lock, const OperationPtr &operation) {
+    uint64_t steps = piece_length();
+    lock.unlock();
+    bool over = operation->pieces->advance(steps);
+    acquire(lock);
+    if (operation->cancelled) {
+        complete(*operation);
+        state().races.dropped(operation);
+        return;
+    }
+    if (!over) {
+        operation->progress = Progress::Paused;
+        operation->turn = ++turns_;
+        return;
+    }
+    Device &device = *operation->stream->owner->device;
+    CUresult status = operation->pieces->end(*operation);
+    complete(*operation);
+    state().races.ended(operation);
+    if (status)
+        lose_device(device, status);
+}
+
 void Scheduler::run(Lock &lock, const OperationPtr &operation) {
-    if (operation->action)
+    if (operation->progress == Progress::Paused) {
+        operation->progress = Progress::Running;
+        run_piece(lock, operation);
+        return;
+    }
+    if (operation->action || operation->pieces)
         if (CUresult status = state().settings.faults.strike_operation()) {
             lose_device(*operation->stream->owner->device, status); // and drops this, too
             return;
         }
     operation->progress = Progress::Running;
     state().races.started(operation);
+    if (operation->pieces) {
+        run_piece(lock, operation);
+        return;
+    }
     if (operation->action) {
         if (operation->on_worker)
             open_managed(); // host functions may touch it if no other stream has work
@@ -99,6 +146,7 @@ void Scheduler::complete(Operation &operation) {
     operation.progress = Progress::Done;
     operation.waits.clear();
     operation.action = nullptr;
+    operation.pieces = nullptr;
     operation.kept.clear();
     if (operation.condition)
         conditions_--;
@@ -150,13 +198,17 @@ void Scheduler::finish(Lock &lock, const std::vector<OperationPtr> &targets) {
     for (const auto &target : targets)
         demand(target);
     Backoff backoff;
+    int pieces = 0;
     while (!all_done(targets)) {
-        // What is stalled may wait for a flag that any other work will set.
+        // What is stalled, or has no end, may wait for a flag that any other work will set.
         OperationPtr next = pick(Reach::Required, false);
-        if (!next && backoff.slept())
-            next = pick(Reach::Everything, false);
+        bool stalled = next ? pieces > pieces_of_patience && pieces % 2 : backoff.slept();
+        if (stalled)
+            if (OperationPtr other = pick(Reach::Everything, false))
+                next = other;
         if (next) {
             perform(lock, next);
+            pieces += stalled || !next->done();
             continue;
         }
         pause(lock, backoff.next());
@@ -167,11 +219,16 @@ void Scheduler::finish(Lock &lock, const std::vector<OperationPtr> &targets) {
 bool Scheduler::advance(Lock &lock, const std::vector<OperationPtr> &targets) {
     for (const auto &target : targets)
         demand(target);
-    while (!all_done(targets)) {
-        OperationPtr next = pick(Reach::Required, false);
+    for (int pieces = 0; !all_done(targets);) {
+        // What has no end may wait for a flag that other work will set, or the asker.
+        bool last = pieces == pieces_of_a_query;
+        OperationPtr next = pick(last ? Reach::Everything : Reach::Required, false);
         if (!next)
             return false;
         perform(lock, next);
+        if (last)
+            return all_done(targets);
+        pieces += !next->done();
     }
     open_managed();
     return true;
@@ -225,9 +282,12 @@ void Scheduler::drop(const std::function<bool(const Stream &)> &chosen) {
     std::vector<OperationPtr> dropped;
     for (Stream *stream : busy_)
         if (chosen(*stream))
-            for (const auto &operation : stream->queue)
-                if (operation->progress == Progress::Queued)
+            for (const auto &operation : stream->queue) {
+                if (operation->progress == Progress::Running)
+                    operation->cancelled = operation->pieces != nullptr;
+                else
                     dropped.push_back(operation);
+            }
     for (const auto &operation : dropped) {
         complete(*operation);
         state().races.dropped(operation);

@@ -23,7 +23,7 @@ class Scheduler {
     bool poll(Lock &lock, const std::vector<OperationPtr> &targets, int &patience);
     // The random schedule's own progress, at each entry into the driver.
     void step(Lock &lock);
-    // Runs everything that can run.
+    // Runs everything that can run, to its end.
     void drain(Lock &lock);
     // Drops what has not started of the streams for which the predicate holds.
     void drop(const std::function<bool(const Stream &)> &chosen);
@@ -46,6 +46,8 @@ class Scheduler {
     // Runs it here, or hands it to a worker.
     void perform(Lock &lock, const OperationPtr &operation);
     void run(Lock &lock, const OperationPtr &operation);
+    void run_piece(Lock &lock, const OperationPtr &operation);
+    uint64_t piece_length() const;
     void complete(Operation &operation);
     void pause(Lock &lock, long microseconds);
     void demand(const OperationPtr &target);
@@ -56,6 +58,7 @@ class Scheduler {
 
     std::vector<Stream *> busy_; // streams with operations in their queue
     uint64_t pending_ = 0;
+    uint64_t turns_ = 0;
     uint64_t conditions_ = 0; // queued operations that wait for a value in memory
     int waiting_ = 0;         // threads in progress_.wait
     int sleeping_ = 0;        // workers in work_.wait

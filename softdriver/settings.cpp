@@ -48,6 +48,13 @@ std::string parse_one(const std::string &name, const std::string &value, Setting
         settings.concurrent_managed = value == "1";
     } else if (name == "races") {
         return parse_races(value, settings);
+    } else if (name == "instructions") {
+        if (!parse_number(value, settings.instructions))
+            return "instructions must be a number, not '" + value + "'";
+    } else if (name == "kernel_faults") {
+        if (value != "record" && value != "print")
+            return "kernel_faults must be record or print, not '" + value + "'";
+        settings.print_kernel_faults = value == "print";
     } else if (name == "fault") {
         return settings.faults.add(value);
     } else {
@@ -84,7 +91,9 @@ std::string settings_text(const Settings &settings) {
            ",devices=" + std::to_string(settings.devices) +
            ",memory=" + std::to_string(settings.memory) +
            ",concurrent_managed=" + (settings.concurrent_managed ? "1" : "0") +
-           ",races=" + race_modes[static_cast<int>(settings.races)];
+           ",races=" + race_modes[static_cast<int>(settings.races)] +
+           ",instructions=" + std::to_string(settings.instructions) +
+           ",kernel_faults=" + (settings.print_kernel_faults ? "print" : "record");
 }
 
 } // namespace soft

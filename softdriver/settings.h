@@ -18,6 +18,8 @@ struct Settings {
     size_t memory = size_t(1) << 30;
     bool concurrent_managed = true;
     RaceMode races = RaceMode::Record;
+    uint64_t instructions = 4000000000; // of warps, that a launch may execute; 0: any number
+    bool print_kernel_faults = true;
     Faults faults;
 };
 

@@ -39,6 +39,11 @@ void State::start_choosing() {
     streams.forget_freed();
     events.forget_freed();
     graphs.forget_freed();
+    modules.forget_freed();
+    functions.forget_freed();
+    libraries.forget_freed();
+    kernels.forget_freed();
+    links.forget_freed();
 }
 
 State &state() {

@@ -2,8 +2,11 @@
 
 #include "allocation.h"
 #include "capture.h"
+#include "code_library.h"
 #include "event.h"
+#include "freed.h"
 #include "handles.h"
+#include "link.h"
 #include "location.h"
 #include "races.h"
 #include "schedule.h"
@@ -31,8 +34,15 @@ struct State {
     HandleTable<Event> events{0x5c2000001000};
     HandleTable<Capture> graphs{0x5c3000001000};
     HandleTable<Pool> pools{0x5c4000001000};
+    HandleTable<Module> modules{0x5c5000001000};
+    HandleTable<KernelFunction> functions{0x5c6000001000};
+    HandleTable<CodeLibrary> libraries{0x5c7000001000};
+    HandleTable<LibraryKernel> kernels{0x5c8000001000};
+    HandleTable<Link> links{0x5c9000001000};
     std::vector<CapturePtr> captures; // those that have not ended
     std::map<uintptr_t, Allocation> allocations;
+    Freed freed;
+    std::string kernel_fault; // the last one in words; empty if there was none
     uint64_t live_allocations[5] = {}; // by MemoryKind
     uint64_t live_bytes = 0;
     uint64_t next_id = 16;

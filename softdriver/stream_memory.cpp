@@ -93,7 +93,7 @@ SOFT_STREAM_API(cuMemFreeAsync, (CUdeviceptr address, CUstream handle), (address
         if (CUresult status = refuse_implicit(*stream->owner))
             return status;
     auto operation = std::make_shared<Operation>();
-    Remains remains = forget_allocation(*allocation);
+    Remains remains = forget_allocation(*allocation, true);
     if (remains.pool)
         remains.pool->leave_behind(operation, remains.bytes);
     operation->writes.push_back({remains.begin, remains.bytes});

@@ -42,14 +42,14 @@ static inline int own_check_epochs_(const own_engine *engine, const own_stream *
     if (access->policy == OWN_UNCHECKED || access->mode == OWN_SHARED) {
         return OWN_OK;
     }
-    uint32_t i = own_range_find(memory, access->start);
-    for (; i < memory->count && memory->ranges[i].start < access->stop; i++) {
-        const own_epoch *epochs = own_epochs(&memory->ranges[i]);
-        for (uint32_t k = 0; k < memory->ranges[i].count; k++) {
-            if ((access->mode == OWN_WRITE ? epochs[k].mode != OWN_SHARED
-                                           : epochs[k].mode == OWN_WRITE) &&
-                !own_in_view_(engine, stream, view, &epochs[k])) {
-                own_blame_(engine, conflict, &epochs[k]);
+    own_range *last, *range = own_ranges_of(memory, access->start, access->stop, &last);
+    for (; range < last; range++) {
+        const own_epoch *epoch = own_epochs(range), *end = epoch + range->count;
+        for (; epoch < end; epoch++) {
+            if ((access->mode == OWN_WRITE ? epoch->mode != OWN_SHARED
+                                           : epoch->mode == OWN_WRITE) &&
+                !own_in_view_(engine, stream, view, epoch)) {
+                own_blame_(engine, conflict, epoch);
                 return access->policy == OWN_WAIT ? OWN_MUST_WAIT : OWN_BORROWED;
             }
         }
@@ -91,21 +91,28 @@ static inline int own_check_(const own_engine *engine, own_request *request,
     return answer;
 }
 
+/* How many epochs of the operation a range of the memory may have to hold: one for each mode. */
+static inline uint32_t own_uses_(const own_request *request, const own_memory *memory) {
+    const own_access *access = request->accesses, *end = access + request->count;
+    uint32_t uses = 0;
+    for (; access < end && uses <= OWN_SHARED; access++) {
+        uses += access->memory == memory;
+    }
+    return uses;
+}
+
 static inline int own_reserve_(const own_request *request, const own_access *access) {
     own_memory *memory = access->memory;
-    uint32_t more = 0; /* an operation may use the same bytes once in each mode */
-    for (uint32_t i = 0; i < request->count && more <= OWN_SHARED; i++) {
-        more += request->accesses[i].memory == memory;
-    }
     if (access->start >= access->stop) {
         return 1;
     }
     if (!own_range_cut(memory, access->start) || !own_range_cut(memory, access->stop)) {
         return 0;
     }
-    uint32_t i = own_range_find(memory, access->start);
-    for (; i < memory->count && memory->ranges[i].start < access->stop; i++) {
-        if (!own_range_reserve(&memory->ranges[i], more)) {
+    own_range *end, *range = own_ranges_of(memory, access->start, access->stop, &end);
+    for (; range < end; range++) {
+        if (range->count + request->count > OWN_FEW &&
+            !own_range_reserve(range, own_uses_(request, memory))) {
             return 0;
         }
     }
@@ -116,43 +123,51 @@ static inline int own_reserve_(const own_request *request, const own_access *acc
  * is ordered after everything in its view; a read leaves the writes, which later reads ask for. */
 static inline void own_replace_(const own_engine *engine, const own_stream *stream,
                                 const own_clock *view, own_range *range, const own_epoch *epoch) {
-    own_epoch *epochs = own_epochs(range);
-    uint32_t kept = 0;
-    for (uint32_t k = 0; k < range->count; k++) {
-        int stands_for = epoch->mode == OWN_WRITE || epochs[k].mode == epoch->mode;
-        int same = epochs[k].slot == epoch->slot && epochs[k].seq == epoch->seq;
-        if (!(own_known_(engine, epochs[k].slot, epochs[k].seq) ||
-              (stands_for && (same || own_in_view_(engine, stream, view, &epochs[k]))))) {
-            epochs[kept++] = epochs[k];
+    own_epoch *kept = own_epochs(range);
+    const own_epoch *old = kept, *end = old + range->count;
+    for (; old < end; old++) {
+        int stands_for = epoch->mode == OWN_WRITE || old->mode == epoch->mode;
+        int same = old->slot == epoch->slot && old->seq == epoch->seq;
+        if (!(own_known_(engine, old->slot, old->seq) ||
+              (stands_for && (same || own_in_view_(engine, stream, view, old))))) {
+            *kept++ = *old;
         }
     }
-    epochs[kept] = *epoch;
-    range->count = kept + 1;
+    *kept++ = *epoch;
+    range->count = (uint32_t)(kept - own_epochs(range));
 }
 
 static inline void own_commit_(const own_engine *engine, const own_request *request,
                                own_access *access) {
     own_memory *memory = access->memory;
-    own_epoch epoch = {request->issued.seq, request->issued.slot, request->site, request->operation,
-                       access->mode};
+    const own_epoch epoch = {request->issued.seq, request->issued.slot, request->site,
+                             request->operation, access->mode};
     access->undo = 0;
     memory->closed |= access->closes;
     if (access->start >= access->stop) {
         return;
     }
-    uint32_t first = own_range_find(memory, access->start), last = first;
-    own_range *range = &memory->ranges[first];
-    if (own_range_stop(memory, first) == access->stop && range->count <= OWN_FEW) {
+    own_range *end, *first = own_ranges_of(memory, access->start, access->stop, &end);
+    if (end == first + 1 && first->count <= OWN_FEW) {
+        const own_epoch *epochs = own_epochs(first);
         access->undo = 1;
-        access->undo_count = (uint8_t)range->count;
-        memcpy(access->saved, own_epochs(range), range->count * sizeof *access->saved);
+        access->undo_count = (uint8_t)first->count;
+        for (uint32_t k = 0; k < first->count; k++) {
+            access->saved[k] = epochs[k];
+        }
     }
-    for (; last < memory->count && memory->ranges[last].start < access->stop; last++) {
-        own_replace_(engine, request->stream, request->stream->clock, &memory->ranges[last],
-                     &epoch);
+    for (own_range *range = first; range < end; range++) {
+        own_replace_(engine, request->stream, request->stream->clock, range, &epoch);
     }
-    if (memory->count > 1) {
-        own_ranges_join(memory, first, last - 1);
+}
+
+/* Joins the ranges that the operation has made equal. Not before all its accesses are committed:
+ * they may overlap, and each needs the cuts where it begins and ends. */
+static inline void own_join_ranges_(const own_access *access) {
+    own_memory *memory = access->memory;
+    if (memory->count > 1 && access->start < access->stop) {
+        own_range *end, *first = own_ranges_of(memory, access->start, access->stop, &end);
+        own_ranges_join(memory, first, end);
     }
 }
 
@@ -174,7 +189,7 @@ static inline void own_sweep_(const own_engine *engine, own_memory *memory) {
         }
         range->count = kept;
     }
-    own_ranges_join(memory, 0, memory->count - 1);
+    own_ranges_join(memory, memory->ranges, memory->ranges + memory->count);
     memory->crowded = 2 * memory->count + OWN_CROWDED;
 }
 
@@ -203,6 +218,7 @@ static inline int own_begin(own_engine *engine, own_request *request) {
             own_export_link_(engine, request->accesses, request->site, stream, request->loan);
         }
         for (uint32_t i = 0; i < request->count; i++) {
+            own_join_ranges_(&request->accesses[i]);
             own_sweep_(engine, request->accesses[i].memory);
         }
         own_operation *recent = &stream->recent[++stream->seq % OWN_RECENT];
@@ -245,9 +261,8 @@ static inline void own_supersede_(const own_engine *engine, const own_request *r
     if (access->start >= access->stop) {
         return;
     }
-    uint32_t first = own_range_find(memory, access->start), last = first;
-    for (; last < memory->count && memory->ranges[last].start < access->stop; last++) {
-        own_range *range = &memory->ranges[last];
+    own_range *end, *first = own_ranges_of(memory, access->start, access->stop, &end);
+    for (own_range *range = first; range < end; range++) {
         for (uint32_t k = 0; k < range->count; k++) {
             const own_epoch epoch = own_epochs(range)[k];
             if (epoch.slot == issued->slot && epoch.seq == issued->seq &&
@@ -258,7 +273,7 @@ static inline void own_supersede_(const own_engine *engine, const own_request *r
         }
     }
     if (memory->count > 1) {
-        own_ranges_join(memory, first, last - 1);
+        own_ranges_join(memory, first, end);
     }
 }
 
@@ -311,7 +326,7 @@ static inline void own_undo(own_engine *engine, own_request *request) {
         own_range *range = &access->memory->ranges[index];
         memcpy(own_epochs(range), access->saved, access->undo_count * sizeof *access->saved);
         range->count = access->undo_count;
-        own_ranges_join(access->memory, index, index);
+        own_ranges_join(access->memory, range, range + 1);
     }
     if (all) {
         stream->recent[stream->seq % OWN_RECENT] = request->forgotten;

@@ -85,4 +85,23 @@ CUDADRV_FUNCTION(cuMemsetD16Async, 3020, (CUdeviceptr target, unsigned short val
 CUDADRV_FUNCTION(cuMemsetD32Async, 3020, (CUdeviceptr target, unsigned int value, size_t count, CUstream stream), (target, value, count, stream))
 CUDADRV_FUNCTION(cuMemsetD2D32Async, 3020, (CUdeviceptr target, size_t pitch, unsigned int value, size_t width, size_t height, CUstream stream), (target, pitch, value, width, height, stream))
 
+/* modules */
+CUDADRV_FUNCTION(cuModuleLoadDataEx, 2010, (CUmodule *module, const void *image, unsigned int count, CUjit_option *options, void **values), (module, image, count, options, values))
+CUDADRV_FUNCTION(cuModuleUnload, 2000, (CUmodule module), (module))
+CUDADRV_FUNCTION(cuModuleGetFunction, 2000, (CUfunction *function, CUmodule module, const char *name), (function, module, name))
+CUDADRV_FUNCTION(cuModuleGetGlobal, 3020, (CUdeviceptr *address, size_t *bytes, CUmodule module, const char *name), (address, bytes, module, name))
+CUDADRV_FUNCTION(cuModuleGetFunctionCount, 12040, (unsigned int *count, CUmodule module), (count, module))
+CUDADRV_FUNCTION(cuModuleEnumerateFunctions, 12040, (CUfunction *functions, unsigned int count, CUmodule module), (functions, count, module))
+
+/* kernels */
+CUDADRV_FUNCTION(cuFuncGetName, 12030, (const char **name, CUfunction function), (name, function))
+CUDADRV_FUNCTION(cuFuncGetAttribute, 2020, (int *value, CUfunction_attribute attribute, CUfunction function), (value, attribute, function))
+CUDADRV_FUNCTION(cuFuncSetAttribute, 9000, (CUfunction function, CUfunction_attribute attribute, int value), (function, attribute, value))
+CUDADRV_FUNCTION(cuFuncSetCacheConfig, 3000, (CUfunction function, CUfunc_cache config), (function, config))
+CUDADRV_FUNCTION(cuFuncGetParamInfo, 12040, (CUfunction function, size_t index, size_t *offset, size_t *bytes), (function, index, offset, bytes))
+CUDADRV_FUNCTION(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050, (int *blocks, CUfunction function, int block_size, size_t shared_bytes), (blocks, function, block_size, shared_bytes))
+CUDADRV_FUNCTION(cuOccupancyMaxPotentialBlockSize, 6050, (int *grid, int *block, CUfunction function, CUoccupancyB2DSize shared_of, size_t shared_bytes, int limit), (grid, block, function, shared_of, shared_bytes, limit))
+CUDADRV_FUNCTION(cuLaunchKernel, 4000, (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **parameters, void **extra), (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters, extra))
+CUDADRV_FUNCTION(cuLaunchKernelEx, 11060, (const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra), (config, function, parameters, extra))
+
 /* clang-format on */

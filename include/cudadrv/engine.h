@@ -10,9 +10,8 @@
 #ifndef CUDADRV_ENGINE_H
 #define CUDADRV_ENGINE_H
 
-#include <pthread.h>
-
 #include "clock.h"
+#include "mutex.h"
 
 enum own_order { OWN_NON_BLOCKING, OWN_BLOCKING, OWN_LEGACY };
 enum own_state { OWN_OPEN, OWN_CLOSED, OWN_RETIRED }; /* closed: may have unfinished work */
@@ -40,15 +39,15 @@ struct own_export;
 typedef struct own_domain {
     struct own_stream *streams; /* that are not retired */
     struct own_stream *legacy;
-    pthread_mutex_t blocking_issue; /* the issue lock of the legacy and of all blocking streams */
+    own_mutex blocking_issue; /* the issue lock of the legacy and of all blocking streams */
     struct own_domain *next;
     uint8_t host_excluded; /* no host access to managed memory while any work is in flight */
     uint8_t lost;          /* nothing runs in it any more */
 } own_domain;
 
 typedef struct own_stream {
-    pthread_mutex_t own_issue;
-    pthread_mutex_t *issue;
+    own_mutex own_issue;
+    own_mutex *issue;
     own_domain *domain;
     own_clock *clock;     /* what it has waited for */
     uint64_t seq;         /* operations checked in, continuing those of the slot */
@@ -68,7 +67,7 @@ typedef struct own_stream {
 } own_stream;
 
 typedef struct own_event {
-    pthread_mutex_t issue;
+    own_mutex issue;
     own_snapshot snapshot;
     uint64_t recorded; /* how often */
 } own_event;
@@ -80,7 +79,7 @@ typedef struct own_slot {
 } own_slot;
 
 typedef struct own_engine {
-    pthread_mutex_t lock;
+    own_mutex lock;
     own_slot *slots;
     uint32_t size;
     uint64_t streams; /* ever opened */
@@ -88,27 +87,24 @@ typedef struct own_engine {
     struct own_export *managed; /* live host views of managed memory */
 } own_engine;
 
-static inline void own_engine_prepare(own_engine *engine) {
-    memset(engine, 0, sizeof *engine);
-    pthread_mutex_init(&engine->lock, NULL);
-}
+static inline void own_engine_prepare(own_engine *engine) { memset(engine, 0, sizeof *engine); }
 
-static inline void own_lock(own_engine *engine) { pthread_mutex_lock(&engine->lock); }
-static inline void own_unlock(own_engine *engine) { pthread_mutex_unlock(&engine->lock); }
+static inline void own_lock(own_engine *engine) { own_mutex_take(&engine->lock); }
+static inline void own_unlock(own_engine *engine) { own_mutex_give(&engine->lock); }
 
 /* Both locks, in the order of their addresses; they may be the same one. */
-static inline void own_lock_both(pthread_mutex_t *a, pthread_mutex_t *b) {
-    pthread_mutex_t *first = a < b ? a : b, *second = a < b ? b : a;
-    pthread_mutex_lock(first);
+static inline void own_lock_both(own_mutex *a, own_mutex *b) {
+    own_mutex *first = a < b ? a : b, *second = a < b ? b : a;
+    own_mutex_take(first);
     if (second != first) {
-        pthread_mutex_lock(second);
+        own_mutex_take(second);
     }
 }
 
-static inline void own_unlock_both(pthread_mutex_t *a, pthread_mutex_t *b) {
-    pthread_mutex_unlock(a);
+static inline void own_unlock_both(own_mutex *a, own_mutex *b) {
+    own_mutex_give(a);
     if (b != a) {
-        pthread_mutex_unlock(b);
+        own_mutex_give(b);
     }
 }
 
@@ -116,17 +112,11 @@ static inline void own_unlock_both(pthread_mutex_t *a, pthread_mutex_t *b) {
 
 static inline void own_domain_open(own_engine *engine, own_domain *domain, int host_excluded) {
     memset(domain, 0, sizeof *domain);
-    pthread_mutex_init(&domain->blocking_issue, NULL);
     domain->host_excluded = (uint8_t)host_excluded;
     own_lock(engine);
     domain->next = engine->domains;
     engine->domains = domain;
     own_unlock(engine);
-}
-
-static inline void own_stream_free_(own_stream *stream) {
-    pthread_mutex_destroy(&stream->own_issue);
-    free(stream);
 }
 
 /* A closed stream whose work is known to be complete gives its slot back. */
@@ -143,7 +133,7 @@ static inline void own_retire_(own_engine *engine, own_stream *stream) {
     stream->clock = NULL;
     stream->state = OWN_RETIRED;
     if (stream->orphaned) {
-        own_stream_free_(stream);
+        free(stream);
     }
 }
 
@@ -170,9 +160,6 @@ static inline int own_domain_close(own_engine *engine, own_domain *domain) {
         *link = domain->next;
     }
     own_unlock(engine);
-    if (finished) {
-        pthread_mutex_destroy(&domain->blocking_issue);
-    }
     return finished;
 }
 
@@ -206,7 +193,6 @@ static inline own_stream *own_stream_open(own_engine *engine, own_domain *domain
         free(stream);
         return NULL;
     }
-    pthread_mutex_init(&stream->own_issue, NULL);
     stream->issue = order == OWN_NON_BLOCKING ? &stream->own_issue : &domain->blocking_issue;
     stream->domain = domain;
     stream->order = (uint8_t)order;
@@ -300,7 +286,7 @@ static inline void own_stream_drop(own_engine *engine, own_stream *stream) {
 static inline void own_stream_release(own_engine *engine, own_stream *stream) {
     own_lock(engine);
     if (stream->state == OWN_RETIRED) {
-        own_stream_free_(stream);
+        free(stream);
     } else {
         stream->orphaned = 1;
     }

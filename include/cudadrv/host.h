@@ -111,6 +111,22 @@ static inline int own_memory_known_(const own_engine *engine, own_memory *memory
     return 1;
 }
 
+/* Lets memory that is new to the books be used by all that uses other memory, in one mode. Gives 0,
+ * and changes nothing, without memory. */
+static inline int own_memory_inherit(own_engine *engine, own_memory *memory,
+                                     const own_memory *other, int mode) {
+    own_lock(engine);
+    own_range *range = memory->ranges, *used = other->ranges;
+    int ok = own_range_reserve(range, used->count);
+    for (uint32_t k = 0; ok && k < used->count; k++) {
+        own_epoch *epoch = &own_epochs(range)[range->count++];
+        *epoch = own_epochs(used)[k];
+        epoch->mode = (uint8_t)mode;
+    }
+    own_unlock(engine);
+    return ok;
+}
+
 /* Whether nobody uses the memory: no view is alive, and no GPU use may be unfinished. With `close`,
  * closes it then: every later request is refused. */
 static inline int own_memory_free(own_engine *engine, own_memory *memory, int close,

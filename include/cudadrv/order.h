@@ -100,16 +100,13 @@ static inline void own_use_(own_stream *stream, own_clock *view) {
     }
 }
 
-/* The driver has recorded an event on the stream, or made it wait, and its issue lock is held.
- * Gives 0 without memory: then less is known than could be. */
-static inline int own_use(own_engine *engine, own_stream *stream) {
+/* As own_use_, for a record or a wait, which nothing is checked for. Gives 0 without memory. */
+static inline int own_use_unchecked_(own_stream *stream) {
     own_clock *view;
-    own_lock(engine);
     int ok = own_view_(stream, &view);
     if (ok) {
         own_use_(stream, view);
     }
-    own_unlock(engine);
     return ok;
 }
 
@@ -121,13 +118,18 @@ static inline void own_snapshot_take(own_engine *engine, const own_stream *strea
     own_unlock(engine);
 }
 
-/* The driver has recorded the event on the stream; both issue locks are held. */
-static inline void own_record(own_engine *engine, const own_stream *stream, own_event *event) {
+/* The driver has recorded the event on the stream; both issue locks are held. Gives 0, and the event
+ * stands for what it stood for, without memory. */
+static inline int own_record(own_engine *engine, own_stream *stream, own_event *event) {
     own_lock(engine);
-    own_clock_drop(event->snapshot.clock);
-    own_snapshot_of_(stream, &event->snapshot);
-    event->recorded++;
+    int ok = own_use_unchecked_(stream);
+    if (ok) {
+        own_clock_drop(event->snapshot.clock);
+        own_snapshot_of_(stream, &event->snapshot);
+        event->recorded++;
+    }
     own_unlock(engine);
+    return ok;
 }
 
 /* As own_record, for a point of the stream's work that is already past. */
@@ -161,7 +163,10 @@ static inline int own_join(own_engine *engine, own_stream *stream, const own_sna
  * That is work, which the default streams' rules order, also where it is complete by then. Gives 0
  * without memory: then less is known than could be. */
 static inline int own_wait(own_engine *engine, own_stream *stream, const own_snapshot *news) {
-    return own_use(engine, stream) && own_join(engine, stream, news);
+    own_lock(engine);
+    int ok = own_use_unchecked_(stream) && own_join_(stream, news);
+    own_unlock(engine);
+    return ok;
 }
 
 /* The host has seen that what the snapshot stands for is complete. */

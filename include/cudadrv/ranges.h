@@ -97,6 +97,17 @@ static inline uint32_t own_range_find(const own_memory *memory, uint64_t at) {
     return low;
 }
 
+/* The first of the ranges that hold some of these bytes (at least one), and the end of them. */
+static inline own_range *own_ranges_of(const own_memory *memory, uint64_t start, uint64_t stop,
+                                       own_range **end) {
+    if (memory->count == 1) { /* the usual case: nothing to look for */
+        *end = memory->ranges + 1;
+        return memory->ranges;
+    }
+    *end = memory->ranges + own_range_find(memory, stop - 1) + 1;
+    return memory->ranges + own_range_find(memory, start);
+}
+
 /* Makes room for more epochs. Gives 0 when there is no memory. */
 static inline int own_range_reserve(own_range *range, uint32_t more) {
     uint32_t capacity = range->capacity ? range->capacity : OWN_FEW;
@@ -135,12 +146,7 @@ static inline int own_ranges_reserve(own_memory *memory) {
     return 1;
 }
 
-/* Makes `at` a boundary. Changes nothing that a check could see. Gives 0 when there is no memory.
- */
-static inline int own_range_cut(own_memory *memory, uint64_t at) {
-    if (at == 0 || at >= memory->nbytes) {
-        return 1;
-    }
+static inline int own_range_cut_inside_(own_memory *memory, uint64_t at) {
     uint32_t index = own_range_find(memory, at);
     if (memory->ranges[index].start == at) {
         return 1;
@@ -164,6 +170,12 @@ static inline int own_range_cut(own_memory *memory, uint64_t at) {
     return 1;
 }
 
+/* Makes `at` a boundary. Changes nothing that a check could see. Gives 0 when there is no memory.
+ */
+static inline int own_range_cut(own_memory *memory, uint64_t at) {
+    return at == 0 || at >= memory->nbytes || own_range_cut_inside_(memory, at);
+}
+
 static inline int own_range_same(own_range *a, own_range *b) {
     if (a->count != b->count) {
         return 0;
@@ -177,26 +189,24 @@ static inline int own_range_same(own_range *a, own_range *b) {
     return 1;
 }
 
-/* Joins equal neighbours among the ranges first-1 .. last+1. */
-static inline void own_ranges_join(own_memory *memory, uint32_t first, uint32_t last) {
-    uint32_t from = first ? first - 1 : 0;
-    uint32_t end = last + 2 < memory->count ? last + 2 : memory->count;
-    uint32_t kept = from;
-    for (uint32_t i = from + 1; i < end; i++) {
-        own_range *range = &memory->ranges[i];
-        if (own_range_same(&memory->ranges[kept], range)) {
+/* Joins equal neighbours among the ranges from `first` to `end`, the one before, and the one after.
+ */
+static inline void own_ranges_join(own_memory *memory, own_range *first, own_range *end) {
+    own_range *all = memory->ranges + memory->count;
+    own_range *kept = first > memory->ranges ? first - 1 : first;
+    end = end < all ? end + 1 : end;
+    for (own_range *range = kept + 1; range < end; range++) {
+        if (own_range_same(kept, range)) {
             if (range->capacity) {
                 free(range->many);
             }
         } else {
-            memory->ranges[++kept] = *range;
+            *++kept = *range;
         }
     }
-    uint32_t gone = end - (kept + 1);
-    if (gone) {
-        memmove(&memory->ranges[kept + 1], &memory->ranges[end],
-                (memory->count - end) * sizeof *memory->ranges);
-        memory->count -= gone;
+    if (++kept < end) {
+        memmove(kept, end, (size_t)(all - end) * sizeof *kept);
+        memory->count -= (uint32_t)(end - kept);
     }
 }
 

@@ -18,7 +18,8 @@ struct Variable {
         size_t width = 8;
         bool generic = false; // generic(name), else the address in the variable's own space
         bool function = false;
-        int target = 0; // index in Tree::variables, or in Tree::functions
+        unsigned shift = 0; // the part of the address that begins at this bit: 0xFF00(name) is 8
+        int target = 0;     // index in Tree::variables, or in Tree::functions
         int64_t addend = 0;
     };
 
@@ -28,10 +29,11 @@ struct Variable {
     Type type = Type::None;
     size_t count = 1;     // of items of the type; 0 for an array without a size (extern shared)
     size_t alignment = 1; // in bytes
-    size_t offset = 0;    // of a parameter: in its function's block of parameters
+    size_t offset = 0;    // of a parameter: in its function's block of results, or of parameters;
+                          // of one in Space::Register: its index in Function::registers
     bool visible = false, external = false, weak = false, common = false;
     bool managed = false;
-    std::vector<uint8_t> initial; // empty: zero
+    std::vector<uint8_t> initial; // may be shorter than the variable: the rest is zero
     std::vector<Address> addresses;
 
     size_t bytes() const { return count * size_of(type); }
@@ -44,14 +46,15 @@ struct Register {
 
 struct Operand {
     enum class Kind : uint8_t {
-        Register, // index in Function::registers; `negated` for !p
+        Register, // index in Function::registers; `negated` for !p; name: "b0" of r.b0
         Special,  // name: "%tid.x"
         Integer,  // bits
         Float,    // bits, of a double; `single` if it was written as 0f...: then of a float
         Variable, // a name as an address: index, `scope`; with `addend`
         Function, // index in Tree::functions
-        Label,    // index in Function::body of the instruction that it stands before
-        Memory,   // [parts[0] + addend]; parts[0] is a Register, a Variable, or an Integer
+        Label,    // index in Function::body of the instruction that it stands before, or its end
+        Memory,   // [parts[0] + addend]; parts[0] is a Register, a Variable, or an Integer;
+                  // [a, b] has more parts (textures, tensors)
         Vector,   // {parts...}
         Pair,     // parts[0] | parts[1]
         Sink,     // _
@@ -75,9 +78,9 @@ struct Instruction {
     bool guard_negated = false;
     std::string opcode;                 // "ld"
     std::vector<std::string> modifiers; // "global", "v4", "f32": all that follows, in order
-    // As written. Of a call: results (one Vector), callee, arguments (one Vector), and for an
-    // indirect call the list of targets or the prototype (an Integer: its index in
-    // Function::prototypes). Of brx.idx: index, and a Vector of Labels.
+    // As written. Of a call: results (one Vector, may be empty), callee, arguments (likewise), and
+    // for an indirect call a Vector of the Functions that it may call, or the prototype (an
+    // Integer: its index in Function::prototypes). Of brx.idx: index, and a Vector of Labels.
     std::vector<Operand> operands;
 };
 
@@ -86,13 +89,14 @@ struct Function {
     int line = 0;
     bool entry = false;
     bool defined = false; // it has a body; else a declaration
+    int alias = -1;       // the function that this is another name of; no operand refers to it then
     bool visible = false, external = false, weak = false, noreturn = false;
     // Parameters and variables in .local, .shared and so on that the body declares, and the
     // results and arguments of its calls (.param variables of the body). First the results, then
     // the parameters, then the others.
     std::vector<Variable> variables;
     int results = 0, parameters = 0;
-    std::vector<Register> registers;
+    std::vector<Register> registers; // those that are used
     std::vector<Instruction> body;
     std::vector<Function> prototypes; // .callprototype: no body
     std::vector<int> calls;           // indices in Tree::functions, once each

@@ -9,6 +9,11 @@
 
 namespace soft::ptx {
 
+// What a function pointer in a module's memory holds: index in Tree::functions.
+constexpr uint64_t function_address(size_t index) {
+    return (uint64_t{4} << 56) + 16 * (uint64_t{index} + 1);
+}
+
 struct Code; // of one function, decoded: only the machine knows it
 
 struct Kernel {

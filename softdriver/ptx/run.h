@@ -29,6 +29,8 @@ struct Launch {
     std::vector<uintptr_t> variables; // addresses of Program::variables
     uint64_t seed = 1;                // of the order of blocks and warps
     uint64_t budget = ~uint64_t{0};   // instructions of warps, then the kernel is taken to hang
+    uint64_t id = 1;                  // %gridid
+    unsigned processors = 132;        // %nsmid
     bool record = false;              // keep what was accessed: see Run::reads
     // The segment that an address lies in; false if there is none. Called from whatever thread
     // runs the kernel, without any lock.
@@ -63,7 +65,8 @@ class Run {
     const Fault &fault() const;
     uint64_t executed() const; // instructions of warps so far
     // What was accessed of memory that `find` knows: sorted, joined, exact to the byte.
-    std::vector<Accessed> reads() const, writes() const;
+    // Atomic accesses are in neither of the first two.
+    std::vector<Accessed> reads() const, writes() const, atomics() const;
 
   private:
     std::unique_ptr<Machine> machine_;

@@ -24,7 +24,10 @@ LAYERS = {
         *("_buffer", "_device_buffer"),
         *("_host_buffer", "_host_view", "_locked_buffer", "_unified_buffer"),
     ],
-    "launch": ["_module", "_kernel"],
+    "launch": [
+        *("_access", "_room", "_ptx", "_image", "_signature", "_value", "_arguments", "_shape"),
+        *("_module", "_kernel_attributes", "_kernel", "_prepared"),
+    ],
     "public": ["_bench", "_demo", "_info", "_watch"],
 }
 LEVEL = {module: level for level, layer in enumerate(LAYERS.values()) for module in layer}

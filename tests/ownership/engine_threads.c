@@ -8,6 +8,7 @@
 
 #include "cudadrv/ownership.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 
@@ -68,7 +69,7 @@ static void issue(own_stream *stream, uint64_t *random) {
     uint32_t memory;
     own_access access = some_bytes(random, &memory);
     own_request request = {.stream = stream, .accesses = &access, .count = 1, .site = 1};
-    pthread_mutex_lock(stream->issue);
+    own_mutex_take(stream->issue);
     int answer = own_begin(&engine, &request);
     if (answer == OWN_OK) {
         use(&access, memory);
@@ -82,7 +83,7 @@ static void issue(own_stream *stream, uint64_t *random) {
             own_snapshot_drop(&engine, &request.issued);
         }
     }
-    pthread_mutex_unlock(stream->issue);
+    own_mutex_give(stream->issue);
     __atomic_add_fetch(answer == OWN_OK ? &accepted : &refused, 1, __ATOMIC_RELAXED);
 }
 
@@ -102,9 +103,7 @@ static void host_access(uint64_t *random) {
 static void record_or_wait(own_stream *stream, own_event *event, int record) {
     own_lock_both(stream->issue, &event->issue);
     if (record) {
-        if (own_use(&engine, stream)) {
-            own_record(&engine, stream, event);
-        }
+        own_record(&engine, stream, event);
     } else if (event->recorded) {
         own_wait(&engine, stream, &event->snapshot);
     }
@@ -130,9 +129,9 @@ static void synchronize(own_stream *stream, int all) {
 
 static void replace(place *at, uint64_t *random) {
     own_stream *stream = at->stream;
-    pthread_mutex_lock(stream->issue);
+    own_mutex_take(stream->issue);
     own_stream_close(&engine, stream);
-    pthread_mutex_unlock(stream->issue);
+    own_mutex_give(stream->issue);
     own_stream_release(&engine, stream);
     at->stream = own_stream_open(&engine, &domain, (int)below(random, 2));
 }
@@ -194,9 +193,6 @@ int main(int count, char **arguments) {
     for (int i = 0; i < STREAMS; i++) {
         pthread_rwlock_init(&places[i].lock, NULL);
         places[i].stream = own_stream_open(&engine, &domain, i % 2);
-    }
-    for (int i = 0; i < EVENTS; i++) {
-        pthread_mutex_init(&events[i].issue, NULL);
     }
     for (int i = 0; i < MEMORIES; i++) {
         own_memory_prepare(&memories[i], BYTES);

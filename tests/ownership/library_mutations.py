@@ -162,12 +162,6 @@ MUTATIONS = [
     ),
     # ---- default streams ----
     (
-        "records are no work for the legacy stream",
-        "_queue.pyx",
-        "noted = own_use(engine, self.order)\n",
-        "noted = True\n",
-    ),
-    (
         "blocking streams are not",
         "_stream.pyx",
         "OWN_BLOCKING if blocking else OWN_NON_BLOCKING",

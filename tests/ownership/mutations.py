@@ -20,7 +20,7 @@ NEEDED = ["include", "cudadrv/_ownership.pxd", "pyx/_ownership.pyx", "setup.py",
 NEEDED += ["pyproject.toml", "tests/ownership"]
 PLACES = ["include/cudadrv", "pyx"]
 DOES_NOT_APPLY = "does not apply"
-STANDS_FOR = "int stands_for = epoch->mode == OWN_WRITE || epochs[k].mode == epoch->mode;"
+STANDS_FOR = "int stands_for = epoch->mode == OWN_WRITE || old->mode == epoch->mode;"
 WRITE = "epoch->mode == OWN_WRITE"
 
 MUTATIONS = [
@@ -29,7 +29,7 @@ MUTATIONS = [
         "a read hides other streams' reads",
         "borrow.h",
         STANDS_FOR,
-        f"{STANDS_FOR} if (epoch->mode == OWN_READ && epochs[k].mode == OWN_READ) continue;",
+        f"{STANDS_FOR} if (epoch->mode == OWN_READ && old->mode == OWN_READ) continue;",
     ),
     ("a read hides the writes before it", "borrow.h", STANDS_FOR, "int stands_for = 1;"),
     (
@@ -53,21 +53,21 @@ MUTATIONS = [
     (
         "neighbours are never joined",
         "borrow.h",
-        "                     &epoch);\n    }\n    if (memory->count > 1) {",
-        "                     &epoch);\n    }\n    if (0) {",
+        "range, &epoch);\n    }\n    if (memory->count > 1) {",
+        "range, &epoch);\n    }\n    if (0) {",
     ),
     # ---- checks ----
     (
         "a write ignores readers",
         "borrow.h",
-        "access->mode == OWN_WRITE ? epochs[k].mode != OWN_SHARED",
-        "access->mode == OWN_WRITE ? epochs[k].mode == OWN_WRITE",
+        "access->mode == OWN_WRITE ? epoch->mode != OWN_SHARED",
+        "access->mode == OWN_WRITE ? epoch->mode == OWN_WRITE",
     ),
     (
         "the check reaches one byte too far",
         "borrow.h",
-        "memory->ranges[i].start < access->stop; i++) {\n        const own_epoch",
-        "memory->ranges[i].start <= access->stop; i++) {\n        const own_epoch",
+        "access->stop, &last);",
+        "access->stop + 1, &last);",
     ),
     (
         "a view reaches one byte too far",
@@ -230,8 +230,14 @@ MUTATIONS = [
     (
         "a wait is no work of default streams",
         "order.h",
-        "return own_use(engine, stream) && own_join(engine, stream, news);",
-        "return own_join(engine, stream, news);",
+        "int ok = own_use_unchecked_(stream) && own_join_(stream, news);",
+        "int ok = own_join_(stream, news);",
+    ),
+    (
+        "a record is no work of default streams",
+        "order.h",
+        "int ok = own_use_unchecked_(stream);",
+        "int ok = 1;",
     ),
     (
         "a refused operation has waited",

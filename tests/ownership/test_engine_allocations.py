@@ -41,7 +41,6 @@ static void step(own_stream *stream, own_memory *source, own_memory *target, own
     for (uint64_t at = 0; at < 64; at += 8) {
         issue(stream, source, target, at);
     }
-    own_use(&engine, stream);
     own_record(&engine, stream, event);
     own_wait(&engine, stream, &event->snapshot);
     own_export view;

@@ -27,6 +27,12 @@ UNDO = {
     "cuCtxCreate_v2": "cuCtxDestroy_v2",
     "cuCtxCreate_v4": "cuCtxDestroy_v2",
     "cuGraphCreate": "cuGraphDestroy",
+    "cuModuleLoad": "cuModuleUnload",
+    "cuModuleLoadData": "cuModuleUnload",
+    "cuModuleLoadDataEx": "cuModuleUnload",
+    "cuModuleLoadFatBinary": "cuModuleUnload",
+    "cuLibraryLoadData": "cuLibraryUnload",
+    "cuLibraryLoadFromFile": "cuLibraryUnload",
 }
 
 

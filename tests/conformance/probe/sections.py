@@ -28,6 +28,13 @@ NAMES = [
     "blocking",
     "proc_address",
     "fork",
+    "modules",
+    "jit",
+    "functions",
+    "libraries",
+    "launches",
+    "kernels",
+    "kernel_faults",
     "peers",
 ]
 

@@ -1,0 +1,61 @@
+"""The bare driver calls, compiled on the spot and timed from C: the floor of calls.py."""
+
+import ctypes
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+class Things(ctypes.Structure):
+    """What the calls are about, as in floor.c."""
+
+    _fields_ = [
+        ("device", ctypes.c_uint64),
+        ("other", ctypes.c_uint64),
+        ("host", ctypes.c_void_p),
+        ("nbytes", ctypes.c_size_t),
+        ("large", ctypes.c_size_t),
+        ("stream", ctypes.c_void_p),
+        ("event", ctypes.c_void_p),
+        ("kernel", ctypes.c_void_p),
+    ]
+
+
+def compiled():
+    """The library made of floor.c."""
+    sys.path.insert(0, str(HERE.parent))
+    from cuda_header import find_cuda_header
+
+    target = Path(tempfile.mkdtemp(), "floor.so")
+    include = find_cuda_header().folder
+    command = [os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", f"-I{include}"]
+    subprocess.run([*command, HERE / "floor.c", "-o", target, "-ldl"], check=True)
+    library = ctypes.CDLL(str(target))
+    library.floor_call.restype = ctypes.c_double
+    library.floor_call.argtypes = [ctypes.c_char_p, ctypes.POINTER(Things), ctypes.c_int]
+    library.floor_load.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p]
+    return library
+
+
+class Floor:
+    """Times rows of calls.py in C, in the current context."""
+
+    def __init__(self, driver, image, kernel):
+        self.library = compiled()
+        if not self.library.floor_open(driver.encode()):
+            sys.exit(f"{driver} cannot be opened")
+        self.things = Things()
+        loaded = ctypes.c_void_p()
+        if self.library.floor_load(image, kernel.encode(), ctypes.byref(loaded)) == 0:
+            self.things.kernel = loaded.value
+
+    def timed(self, row, calls):
+        """Nanoseconds a call; None if the driver refuses."""
+        if row.startswith("launch") and not self.things.kernel:
+            return None
+        taken = self.library.floor_call(row.encode(), ctypes.byref(self.things), calls)
+        return taken if taken >= 0 else None

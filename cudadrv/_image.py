@@ -1,0 +1,90 @@
+"""Images: what `Module` can be made of, and whether all of it is there.
+
+The driver takes an address and no length: what it would read past the end of is refused here.
+"""
+
+import struct
+from typing import NamedTuple
+
+ELF = b"\x7fELF"
+FATBIN = b"\x50\xed\x55\xba"
+FATBIN_WRAPPER = b"\xb1\x43\x62\x46"  # of a program: it only points to a fatbin
+ELF_HEADER = 64
+ELF_OF_CUDA = 190  # the machine in an ELF header
+ELF_NOT_IN_FILE = 8  # the kind of a section that takes no bytes of the file
+FATBIN_HEADER = 16
+KINDS = "PTX text, or the bytes of a cubin or a fatbin"
+
+
+class Image(NamedTuple):
+    """``data`` is what the driver gets; ``text`` is it as text, if it is PTX."""
+
+    data: bytes
+    kind: str
+    text: str | None
+
+
+def checked_image(image: object) -> Image:
+    """Take PTX as str or bytes, with or without a final zero; a cubin or a fatbin as bytes."""
+    if isinstance(image, str):
+        data = image.encode()
+    else:
+        try:
+            data = bytes(memoryview(image))  # type: ignore[arg-type]
+        except TypeError:
+            raise TypeError(f"image must be {KINDS}, not {type(image).__name__}") from None
+    if not data.rstrip(b"\0"):
+        raise ValueError(f"the image is empty; it must be {KINDS}")
+    if data.startswith(ELF):
+        _check_cubin(data)
+        return Image(data, "a cubin", None)
+    if data.startswith(FATBIN):
+        _check_fatbin(data)
+        return Image(data, "a fatbin", None)
+    if data.startswith(FATBIN_WRAPPER):
+        raise ValueError(
+            "the image is the wrapper of a fatbin, which only points to it; pass the bytes that it"
+            " points to, or the file that nvcc -fatbin writes"
+        )
+    return _ptx(data.rstrip(b"\0"))
+
+
+def _ptx(data: bytes) -> Image:
+    text = data.decode(errors="replace")
+    if b"\0" in data or ".version" not in text:
+        seen = repr(data[:16]) + ("..." if len(data) > 16 else "")
+        raise ValueError(
+            f"the image is neither PTX (it would be text with .version in it) nor a cubin or a"
+            f" fatbin: its {len(data)} bytes begin with {seen}"
+        )
+    return Image(data + b"\0", "PTX", text)
+
+
+def _refuse_truncated(what: str, needed: int, data: bytes) -> None:
+    if needed > len(data):
+        raise ValueError(
+            f"the image is {what} that was cut off: it has {len(data)} bytes, and needs {needed}"
+        )
+
+
+def _check_cubin(data: bytes) -> None:
+    """Refuse an ELF file whose tables or sections lie beyond its end, or of another machine."""
+    _refuse_truncated("a cubin", ELF_HEADER, data)
+    (machine,) = struct.unpack_from("<H", data, 18)
+    if machine != ELF_OF_CUDA:
+        raise ValueError(f"the image is an ELF file for another machine ({machine}), not a cubin")
+    programs, sections = struct.unpack_from("<QQ", data, 32)
+    program_size, program_count, section_size, section_count = struct.unpack_from("<4H", data, 54)
+    _refuse_truncated("a cubin", programs + program_size * program_count, data)
+    _refuse_truncated("a cubin", sections + section_size * section_count, data)
+    for at in range(sections, sections + section_size * section_count, max(section_size, 64)):
+        (kind,) = struct.unpack_from("<I", data, at + 4)
+        offset, size = struct.unpack_from("<QQ", data, at + 24)
+        if kind != ELF_NOT_IN_FILE:
+            _refuse_truncated("a cubin", offset + size, data)
+
+
+def _check_fatbin(data: bytes) -> None:
+    _refuse_truncated("a fatbin", FATBIN_HEADER, data)
+    header, size = struct.unpack_from("<HQ", data, 6)
+    _refuse_truncated("a fatbin", header + size, data)

@@ -1,0 +1,54 @@
+from collections.abc import Iterable
+from typing import Any, final
+
+from cudadrv._access import Access
+from cudadrv._buffer import Buffer
+from cudadrv._kernel_attributes import KernelAttributes
+from cudadrv._module import Module
+from cudadrv._prepared import Prepared
+from cudadrv._ptx import Parameter
+from cudadrv._stream import Stream
+from cudadrv._token import Token
+
+type _Sizes = int | tuple[int] | tuple[int, int] | tuple[int, int, int]
+
+@final
+class Kernel:
+    @property
+    def module(self) -> Module: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def parameters(self) -> tuple[Parameter, ...] | None: ...
+    def launch(
+        self,
+        grid: _Sizes,
+        block: _Sizes,
+        *args: Any,
+        stream: Stream | None = None,
+        shared_bytes: int = 0,
+        borrows: Iterable[Buffer | Access] = (),
+        cooperative: bool = False,
+        cluster: _Sizes | None = None,
+    ) -> Token: ...
+    def prepare(
+        self,
+        grid: _Sizes,
+        block: _Sizes,
+        *args: Any,
+        shared_bytes: int = 0,
+        borrows: Iterable[Buffer | Access] = (),
+        cooperative: bool = False,
+        cluster: _Sizes | None = None,
+    ) -> Prepared: ...
+    @property
+    def max_threads_per_block(self) -> int: ...
+    @property
+    def attributes(self) -> KernelAttributes: ...
+    def occupancy(self, block: _Sizes, shared_bytes: int = 0) -> int: ...
+    def suggest_block(self, shared_bytes: int = 0, limit: int = 0) -> tuple[int, int]: ...
+    max_dynamic_shared_bytes: int
+    preferred_shared_carveout: int
+    def prefer_cache(self, preference: str) -> None: ...
+
+def kernel_of(module: Module, name: str) -> Kernel: ...

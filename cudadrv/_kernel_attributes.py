@@ -1,0 +1,35 @@
+"""What a driver knows of a kernel."""
+
+from typing import NamedTuple
+
+CACHES = {"none": 0, "shared": 1, "l1": 2, "equal": 3}  # CUfunc_cache
+
+
+class KernelAttributes(NamedTuple):
+    """Numbers of a kernel: see `Kernel.attributes`. Sizes are in bytes.
+
+    Attributes
+    ----------
+    max_threads_per_block
+        Threads that a block can have.
+    shared_bytes, const_bytes, local_bytes
+        Static shared memory of a block; constant memory; local memory of a thread.
+    registers
+        Of a thread.
+    ptx_version, binary_version
+        What it was compiled from and to: 10 times the major version, and the minor one.
+    max_dynamic_shared_bytes
+        The most `shared_bytes` of a launch.
+    preferred_shared_carveout
+        In percent; -1 for none.
+    """
+
+    max_threads_per_block: int
+    shared_bytes: int
+    const_bytes: int
+    local_bytes: int
+    registers: int
+    ptx_version: int
+    binary_version: int
+    max_dynamic_shared_bytes: int
+    preferred_shared_carveout: int

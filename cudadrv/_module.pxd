@@ -1,0 +1,22 @@
+"""Module: code and variables that were loaded into a context."""
+
+from cudadrv._context cimport Context
+from cudadrv._driver cimport CUmodule
+from cudadrv._memory cimport Memory
+
+
+cdef class Module:
+    cdef readonly Context context
+    cdef readonly str name
+    cdef readonly str log
+    cdef Memory code            # what launches borrow: unloaded when it dies, and they are over
+    cdef object text            # cudadrv._ptx.Text, or None if the image is no PTX
+    cdef dict variables         # Memory by name, of those that `global_` has handed out
+    cdef Py_ssize_t handed      # how many
+    cdef Py_ssize_t launching   # launches that are being queued now, by all threads
+    cdef object kernels         # live Kernels by name
+    cdef object __weakref__
+
+    cdef CUmodule raw(self) noexcept nogil
+    cdef int usable(self) except -1
+    cdef str called(self)

@@ -1,0 +1,46 @@
+import os
+from collections.abc import Buffer as _Bytes
+from collections.abc import Iterator
+from typing import Any, Self, final
+
+import numpy.typing as npt
+
+from cudadrv._buffer import Buffer
+from cudadrv._context import Context
+from cudadrv._device import Device
+from cudadrv._kernel import Kernel
+
+@final
+class Module:
+    def __init__(
+        self,
+        image: str | _Bytes,
+        *,
+        device: Device | None = None,
+        name: str | None = None,
+        max_registers: int | None = None,
+        optimization_level: int | None = None,
+        target: tuple[int, int] | None = None,
+        lineinfo: bool = False,
+        debug_info: bool = False,
+        verbose: bool = False,
+    ) -> None: ...
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str], **options: Any) -> Self: ...
+    @property
+    def context(self) -> Context: ...
+    @property
+    def device(self) -> Device: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def log(self) -> str: ...
+    @property
+    def closed(self) -> bool: ...
+    def __getitem__(self, name: str) -> Kernel: ...
+    def __contains__(self, name: object) -> bool: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def global_(self, name: str, dtype: npt.DTypeLike = "u1") -> Buffer: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exception: object) -> None: ...

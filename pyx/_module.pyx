@@ -1,0 +1,440 @@
+"""Module: kernels and variables, loaded from PTX, a cubin or a fatbin."""
+
+import difflib
+import operator
+import os
+import time
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+cimport cython
+from libc.string cimport strlen
+
+from cudadrv._allocation cimport adopt_memory
+from cudadrv._buffer cimport Buffer
+from cudadrv._context cimport Context, context_of, enter_context, leave_context
+from cudadrv._driver cimport (
+    CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_GENERATE_DEBUG_INFO,
+    CU_JIT_GENERATE_LINE_INFO, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+    CU_JIT_LOG_VERBOSE, CU_JIT_MAX_REGISTERS, CU_JIT_OPTIMIZATION_LEVEL, CU_JIT_TARGET,
+    CU_POINTER_ATTRIBUTE_IS_MANAGED, CUDA_ERROR_NOT_FOUND, CUDA_ERROR_NOT_SUPPORTED,
+    CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CUdeviceptr, CUfunction, CUjit_option, CUmodule,
+    CUresult, bind_driver, cudadrv_table, cuFuncGetName, cuModuleEnumerateFunctions,
+    cuModuleGetFunction, cuModuleGetFunctionCount, cuModuleGetGlobal, cuModuleLoadDataEx,
+    cuPointerGetAttribute, last_failure,
+)
+from cudadrv._errors cimport is_sticky
+from cudadrv._memory cimport Memory, close_module, code_memory
+from cudadrv._ownership cimport OWN_READ, OWN_WRITE, engine, own_memory_inherit
+from cudadrv._refusal cimport refuse_closed
+from cudadrv._release cimport FOREIGN, drain, drain_for_more
+from cudadrv._room cimport Room, new_room
+
+from cudadrv._device_buffer import DeviceBuffer
+from cudadrv._errors import CudaImageError, CudaNotFoundError
+from cudadrv._image import checked_image
+from cudadrv._ptx import Text
+from cudadrv._unified_buffer import UnifiedBuffer
+
+bind_driver(&cudadrv_table)
+
+cdef enum:
+    MOST_OPTIONS = 12
+    LOG_BYTES = 1 << 14
+cdef double MOMENT = 0.0001  # seconds
+
+
+cdef struct Options:
+    CUjit_option names[MOST_OPTIONS]
+    void *values[MOST_OPTIONS]
+    unsigned int count
+
+
+@cython.final
+cdef class Module:
+    """Kernels and variables in a context: ``module["saxpy"]`` is a kernel.
+
+    Parameters
+    ----------
+    image : str or bytes-like
+        PTX text, which the driver compiles, or the bytes of a cubin or a fatbin.
+    device : Device, optional
+        Into whose primary context it is loaded; default: the current one.
+    name : str, optional
+        For messages.
+    max_registers : int, optional
+        The most registers that a thread may use. These options are for the driver's compiler.
+    optimization_level : int, optional
+        From 0 to 4, the default.
+    target : (int, int), optional
+        The compute capability to compile for; default: the device's.
+    lineinfo, debug_info, verbose : bool, optional
+        Whether the code knows the lines of its source; can be debugged; whether `log` says more.
+
+    Loading may block as the driver does; it orders nothing.
+
+    Attributes
+    ----------
+    context : Context
+    name : str
+    log : str
+        What the driver's compiler said; "" if it said nothing.
+
+    Raises
+    ------
+    TypeError, ValueError
+        No such image: empty, cut off, or something else; an option that cannot be.
+    CudaImageError
+        The driver does not take it; the message has the compiler's log.
+
+    Driver function: cuModuleLoadDataEx.
+    """
+
+    def __init__(
+        self, image, *, device=None, name=None, max_registers=None, optimization_level=None,
+        target=None, bint lineinfo=False, bint debug_info=False, bint verbose=False
+    ):
+        cdef Options options
+        if self.code is not None:
+            raise TypeError("this Module is loaded already")
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"name must be a str, not {type(name).__name__}")
+        options.count = 0
+        _add_option(&options, CU_JIT_MAX_REGISTERS, "max_registers", max_registers, 1, 1 << 16)
+        _add_option(
+            &options, CU_JIT_OPTIMIZATION_LEVEL, "optimization_level", optimization_level, 0, 4)
+        if target is not None:
+            _add_option(&options, CU_JIT_TARGET, "target", _target_number(target), 20, 9999)
+        for option, wanted in ((CU_JIT_GENERATE_LINE_INFO, lineinfo),
+                               (CU_JIT_GENERATE_DEBUG_INFO, debug_info),
+                               (CU_JIT_LOG_VERBOSE, verbose)):
+            if wanted:
+                _add_option(&options, option, "", 1, 1, 1)
+        given = checked_image(image)
+        context = context_of(device)
+        context.usable()
+        drain_for_more()
+        self.context = context
+        self.name = name if name is not None else given.kind
+        self.variables = {}
+        self.kernels = WeakValueDictionary()
+        self.text = Text(given.text) if given.text is not None else None
+        _load(self, given, &options)
+
+    @classmethod
+    def from_file(cls, path, **options):
+        """Load a file: a .ptx, .cubin or .fatbin. Options as `Module`.
+
+        The file's name is the module's, for messages. Raises OSError if it cannot be read.
+        """
+        options.setdefault("name", os.path.basename(path))
+        return cls(Path(path).read_bytes(), **options)
+
+    @property
+    def device(self):
+        return None if self.context is None else self.context.device
+
+    @property
+    def closed(self):
+        return self.code is None or bool(self.code.state.closed)
+
+    def __getitem__(self, name):
+        """A kernel by its name in the PTX; C++ names are mangled there unless ``extern "C"``.
+
+        Raises CudaNotFoundError, which names the nearest that exist.
+
+        Driver functions: cuModuleGetFunction, and those that tell about the kernel: see `Kernel`.
+        """
+        kernel = self.kernels.get(_checked_name(name)) if self.code is not None else None
+        if kernel is None or self.closed:
+            from cudadrv._kernel import kernel_of
+            self.usable()
+            kernel = kernel_of(self, name)
+            # One object for each, also when threads come at once.
+            kernel = self.kernels.setdefault(name, kernel)
+        return kernel
+
+    def __contains__(self, name):
+        """Whether there is a kernel of this name (cuModuleGetFunction)."""
+        self.usable()
+        return isinstance(name, str) and _find(self, name) is not None
+
+    def __iter__(self):
+        """The names of its kernels.
+
+        Raises CudaError where the image is no PTX and the driver is older than 12.4.
+
+        Driver functions: cuModuleGetFunctionCount, cuModuleEnumerateFunctions, cuFuncGetName, of
+        what is not PTX.
+        """
+        self.usable()
+        return iter(_names(self))
+
+    def global_(self, str name not None, dtype="u1"):
+        """A buffer over a variable of the module: all of it, as items of a dtype.
+
+        It is a `UnifiedBuffer` if the variable is managed, else a `DeviceBuffer`. It closes with the
+        module, and keeps what it is made of alive. From the first call for a variable on, each
+        launch of a kernel that may touch it borrows it: to write, or to read if it is constant.
+        Launches before that, if they may be unfinished, count as users, too.
+
+        Raises
+        ------
+        CudaNotFoundError
+            There is no such variable.
+        ValueError
+            Its size is no whole number of such items.
+
+        Driver functions: cuModuleGetGlobal, cuPointerGetAttribute.
+        """
+        cdef Buffer buffer
+        self.usable()
+        memory = _variable(self, name)
+        cls = UnifiedBuffer if memory.state.managed else DeviceBuffer
+        buffer = cls.__new__(cls)
+        buffer.stand_for(memory, dtype, name)
+        return buffer
+
+    def close(self):
+        """Unload it. Closing twice does nothing. May block, as the driver does.
+
+        Raises BufferBorrowedError while a kernel of it may be running, and while one of its
+        variables is in use, BufferExportedError while the host has a view of one. It then stays as
+        it is. A module that just dies is unloaded after its kernels.
+
+        Driver function: cuModuleUnload.
+        """
+        if self.closed:
+            return
+        close_module(self.code, list(self.variables.values()))
+        drain(False)
+
+    def __enter__(self):
+        """``with module:`` closes it at the end of the block."""
+        self.usable()
+        return self
+
+    def __exit__(self, kind, exception, traceback):
+        try:
+            self.close()
+        except Exception as error:
+            if exception is None:
+                raise
+            exception.add_note(f"cudadrv: leaving the block did not close the module: {error}")
+
+    def __repr__(self):
+        if self.code is None:
+            return "<Module, never initialized>"
+        closed = ", closed" if self.closed else ""
+        return f"<Module {self.name!r}{closed}, device {self.context.device.ordinal}>"
+
+    cdef CUmodule raw(self) noexcept nogil:
+        return <CUmodule><size_t>self.code.address
+
+    cdef int usable(self) except -1:
+        """Refuse a closed module, a lost context, a forked process."""
+        if self.code is None:
+            raise TypeError("this Module was never initialized")
+        self.context.usable()
+        if self.code.state.closed:
+            refuse_closed(self.called(), self.code.closed_at)
+        return 0
+
+    cdef str called(self):
+        """Its name in messages."""
+        return f"Module {self.name!r}"
+
+
+# ---- loading ----
+
+cdef int _add_option(
+    Options *options, CUjit_option option, str name, object value, long least, long most
+) except -1:
+    if value is None:
+        return 0
+    number = operator.index(value)
+    if not least <= number <= most:
+        raise ValueError(f"{name} is {value!r}, and must be from {least} to {most}")
+    options.names[options.count] = option
+    options.values[options.count] = <void *><size_t>number
+    options.count += 1
+    return 0
+
+
+cdef object _target_number(object target):
+    """CUjit_target is 10 times the major version, and the minor one."""
+    try:
+        major, minor = target
+        return 10 * operator.index(major) + operator.index(minor)
+    except (TypeError, ValueError):
+        raise TypeError("target must be a compute capability such as (7, 5), not"
+                        f" {target!r}") from None
+
+
+cdef int _load(Module module, object image, Options *options) except -1:
+    cdef const char *data = <bytes>image.data
+    cdef Room room = new_room(2 * LOG_BYTES)
+    cdef char *info = <char *>room.start
+    cdef char *errors = info + LOG_BYTES
+    cdef CUmodule raw = NULL
+    cdef CUresult status
+    cdef bint pushed = False
+    cdef unsigned int n = options.count
+    info[0] = errors[0] = 0
+    options.names[n] = CU_JIT_INFO_LOG_BUFFER
+    options.values[n] = info
+    options.names[n + 1] = CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES
+    options.values[n + 1] = <void *><size_t>LOG_BYTES
+    options.names[n + 2] = CU_JIT_ERROR_LOG_BUFFER
+    options.values[n + 2] = errors
+    options.names[n + 3] = CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES
+    options.values[n + 3] = <void *><size_t>LOG_BYTES
+    with nogil:
+        status = enter_context(module.context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = cuModuleLoadDataEx(&raw, data, n + 4, options.names, options.values)
+            leave_context(pushed)
+    info[LOG_BYTES - 1] = errors[LOG_BYTES - 1] = 0
+    module.log = info[:strlen(info)].decode(errors="replace").strip()
+    if status in (CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OUT_OF_MEMORY) or is_sticky(status):
+        module.context.check(status)
+    if status != CUDA_SUCCESS:
+        log = errors[:strlen(errors)].decode(errors="replace").strip()
+        call = last_failure().decode()
+        what = f"{module.called()} is {image.kind} of {len(image.data)} bytes"
+        raise CudaImageError(<int>status, call, f"{what}\n{log}" if log else what, log)
+    module.code = code_memory(module.context, <CUdeviceptr><size_t>raw, module.called())
+    return 0
+
+
+# ---- names ----
+
+cdef str _checked_name(object name):
+    if not isinstance(name, str):
+        raise TypeError(f"a kernel's name is a str, not {type(name).__name__}")
+    return name
+
+
+cdef object _find(Module module, str name):
+    """The handle of a kernel as an int, or None."""
+    cdef bytes encoded = name.encode()
+    cdef const char *c_name = encoded
+    cdef CUfunction found = NULL
+    cdef CUresult status
+    cdef bint pushed = False
+    if b"\0" in encoded:
+        return None
+    with nogil:
+        status = enter_context(module.context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = cuModuleGetFunction(&found, module.raw(), c_name)
+            leave_context(pushed)
+    if status == CUDA_ERROR_NOT_FOUND:
+        return None
+    module.context.check(status)
+    return <size_t>found
+
+
+def function_of(Module module not None, str name not None):
+    """The CUfunction of a kernel as an int. Raises CudaNotFoundError."""
+    found = _find(module, name)
+    if found is None:
+        _refuse_name(module, name, "kernel", "cuModuleGetFunction", _known_names(module))
+    return found
+
+
+cdef int _refuse_name(Module module, str name, str what, str call, list known) except -1:
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else \
+        f"; it has {', '.join(map(repr, known[:8]))}" if known else ""
+    raise CudaNotFoundError(
+        <int>CUDA_ERROR_NOT_FOUND, call, f"{module.called()} has no {what} {name!r}{hint}")
+
+
+cdef list _known_names(Module module):
+    """For hints: none where nobody can tell."""
+    try:
+        return _names(module)
+    except RuntimeError:
+        return []
+
+
+cdef list _names(Module module):
+    cdef unsigned int count = 0
+    cdef unsigned int i
+    cdef const char *name = NULL
+    cdef CUfunction *functions
+    cdef CUresult status
+    cdef Room room
+    cdef bint pushed = False
+    if module.text is not None:
+        return list(module.text.kernels)
+    with nogil:
+        status = enter_context(module.context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = cuModuleGetFunctionCount(&count, module.raw())
+            leave_context(pushed)
+        module.context.check(status)
+    room = new_room(count * sizeof(CUfunction))
+    functions = <CUfunction *>room.start
+    with nogil:
+        status = enter_context(module.context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = cuModuleEnumerateFunctions(functions, count, module.raw())
+            leave_context(pushed)
+        module.context.check(status)
+    names = []
+    for i in range(count):
+        with nogil:
+            module.context.check(cuFuncGetName(&name, functions[i]))
+        names.append(name.decode(errors="replace"))
+    return names
+
+
+# ---- variables ----
+
+cdef Memory _variable(Module module, str name):
+    """The memory of a variable, which all buffers over it share."""
+    cdef CUdeviceptr address = 0
+    cdef size_t nbytes = 0
+    cdef bint managed = False
+    if name in module.variables:
+        return module.variables[name]
+    _locate(module, name, &address, &nbytes, &managed)
+    kind = "UnifiedBuffer" if managed else "DeviceBuffer"
+    memory = adopt_memory(FOREIGN, module.context, address, nbytes, module.code, f"{kind} {name!r}")
+    memory.state.managed = managed
+    mode = OWN_READ if module.text is not None and name in module.text.constants else OWN_WRITE
+    # A launch of another thread that is just being queued does not know of the variable.
+    while module.launching:
+        time.sleep(MOMENT)
+    if name not in module.variables:  # from here on nobody else gets in
+        if not own_memory_inherit(engine, memory.state, module.code.state, mode):
+            raise MemoryError()
+        module.variables[name] = memory
+        module.handed += 1
+    return module.variables[name]
+
+
+cdef int _locate(
+    Module module, str name, CUdeviceptr *address, size_t *nbytes, bint *managed
+) except -1:
+    cdef bytes encoded = name.encode()
+    cdef const char *c_name = encoded
+    cdef int is_managed = 0
+    cdef CUresult status
+    cdef bint pushed = False
+    with nogil:
+        status = enter_context(module.context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = cuModuleGetGlobal(address, nbytes, module.raw(), c_name)
+            if status == CUDA_SUCCESS and cuPointerGetAttribute(
+                    &is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address[0]) != CUDA_SUCCESS:
+                is_managed = 0  # constant memory is none that a pointer can be asked about
+            leave_context(pushed)
+    if status == CUDA_ERROR_NOT_FOUND:
+        known = sorted(module.text.variables) if module.text is not None else []
+        _refuse_name(module, name, "variable", "cuModuleGetGlobal", known)
+    module.context.check(status)
+    managed[0] = is_managed & 1
+    return 0

@@ -1,0 +1,82 @@
+# cython: nonecheck=True
+"""Prepared: launches that are checked and packed once."""
+
+cimport cython
+
+from cudadrv._arguments cimport buffers_of, pack, room_for
+from cudadrv._kernel cimport Kernel, borrows_of_launch, launch_packed
+from cudadrv._ownership cimport OWN_READ, OWN_WRITE
+from cudadrv._shape cimport dimensions
+
+
+@cython.final
+cdef class Prepared:
+    """A launch with its arguments: what `Kernel.prepare` returns.
+
+    It keeps its buffers alive, and does not borrow them: each launch does.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    args : tuple
+        As they were given. Values are those of that time.
+    """
+
+    def __init__(self):
+        raise TypeError("use kernel.prepare(grid, block, ...)")
+
+    @property
+    def grid(self):
+        """Blocks in x, y and z."""
+        return self.shape.grid[0], self.shape.grid[1], self.shape.grid[2]
+
+    @property
+    def block(self):
+        """Threads in x, y and z."""
+        return self.shape.block[0], self.shape.block[1], self.shape.block[2]
+
+    def launch(self, stream=None):
+        """Queue it; does not wait for it.
+
+        Parameters
+        ----------
+        stream : Stream
+            May be left out inside a ``with stream:`` block.
+
+        Returns
+        -------
+        Token
+
+        Raises as `Kernel.launch`.
+
+        Driver functions: cuLaunchKernel or cuLaunchKernelEx.
+        """
+        if self.kernel is None:
+            raise TypeError("this Prepared was never initialized")
+        self.kernel.usable()
+        return launch_packed(
+            self.kernel, &self.shape, &self.packed, self.kernel.stream_of(stream, "launch"),
+            self.reads, self.writes)
+
+    def __repr__(self):
+        if self.kernel is None:
+            return "<Prepared, never initialized>"
+        return f"<Prepared launch of {self.kernel.name}, grid {dimensions(self.shape.grid)}, block" \
+               f" {dimensions(self.shape.block)}>"
+
+
+def prepared(
+    Kernel kernel not None, grid, block, tuple args, shared_bytes, borrows, bint cooperative,
+    cluster
+):
+    """A new one: for `Kernel.prepare`."""
+    cdef Prepared ready = Prepared.__new__(Prepared)
+    kernel.usable()
+    kernel.fill(&ready.shape, grid, block, shared_bytes, cooperative, cluster)
+    ready.args, ready.borrows = args, borrows_of_launch(borrows)
+    ready.room = room_for(kernel.signature, args, ready.borrows, NULL, &ready.packed)
+    pack(kernel.signature, args, ready.borrows, &ready.packed)
+    ready.reads = buffers_of(&ready.packed, OWN_READ)
+    ready.writes = buffers_of(&ready.packed, OWN_WRITE)
+    ready.kernel = kernel
+    return ready

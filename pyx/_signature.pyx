@@ -1,0 +1,81 @@
+"""Signature: what arguments a kernel takes, as the driver and its PTX text tell."""
+
+cimport cython
+from libc.stdlib cimport calloc, free
+
+from cudadrv._context cimport Context, enter_context, leave_context
+from cudadrv._driver cimport (
+    CUDA_ERROR_NOT_SUPPORTED, CUDA_SUCCESS, CUfunction, CUresult, bind_driver, cudadrv_table,
+    cuFuncGetParamInfo,
+)
+
+from cudadrv._ptx import Parameter as Listed
+
+bind_driver(&cudadrv_table)
+
+
+@cython.final
+cdef class Signature:
+    """The parameters of a kernel: internal to `Kernel`."""
+
+    def __dealloc__(self):
+        free(self.parameters)
+
+    cdef str called(self, Py_ssize_t index):
+        """A parameter in messages: ``argument 2 (y, .u64)``."""
+        if self.count < 0:
+            return f"argument {index}"
+        given = self.listed[index]
+        if given.name is None:
+            return f"argument {index} ({given.nbytes} bytes)"
+        return f"argument {index} ({given.name}, .{given.type})"
+
+
+cdef Signature new_signature(str kernel, CUfunction function, Context context, object text):
+    """What is known of a kernel whose parameters the PTX text says to be these, or None.
+
+    The driver's word counts; names and types come from the text, where both agree.
+    """
+    cdef Signature signature = Signature.__new__(Signature)
+    cdef Parameter *each
+    signature.kernel = kernel
+    signature.count = -1
+    listed = _of_driver(function, context)
+    if listed is None or (text is not None and [said[2:] for said in text]
+                          == [said[2:] for said in listed]):
+        listed = text
+    if listed is None:
+        return signature
+    signature.parameters = <Parameter *>calloc(len(listed) + 1, sizeof(Parameter))
+    if signature.parameters is NULL:
+        raise MemoryError()
+    for i, given in enumerate(listed):
+        each = &signature.parameters[i]
+        each.offset, each.nbytes = given.offset, given.nbytes
+        if given.type is not None:
+            each.kind = ord("S") if "[" in given.type else ord(given.type[0])
+        signature.nbytes = max(signature.nbytes, given.offset + given.nbytes)
+    signature.listed, signature.count = listed, len(listed)
+    return signature
+
+
+cdef tuple _of_driver(CUfunction function, Context context):
+    """Offsets and sizes; None if the driver cannot tell."""
+    cdef size_t offset = 0
+    cdef size_t nbytes = 0
+    cdef size_t index
+    cdef CUresult status
+    cdef bint pushed = False
+    found = []
+    while True:
+        index = len(found)
+        with nogil:
+            status = enter_context(context.raw, &pushed)
+            if status == CUDA_SUCCESS:
+                status = cuFuncGetParamInfo(function, index, &offset, &nbytes)
+                leave_context(pushed)
+        if status == CUDA_ERROR_NOT_SUPPORTED:
+            return None
+        if status != CUDA_SUCCESS:  # there are no more
+            return tuple(found)
+        found.append(Listed(None, None, offset, nbytes))

@@ -1,0 +1,109 @@
+#include "link.h"
+
+#include "state.h"
+
+#include <iterator>
+
+// cuLink*: several texts of PTX become one module. What comes of it is no machine code: an image
+// that only this driver can load.
+
+namespace soft {
+namespace {
+
+std::shared_ptr<Link> find_link(CUlinkState handle) {
+    return state().links.find(reinterpret_cast<uintptr_t>(handle));
+}
+
+} // namespace
+
+SOFT_API(cuLinkCreate_v2,
+         (unsigned count, CUjit_option *options, void **values, CUlinkState *handle),
+         (count, options, values, handle)) {
+    auto link = std::make_shared<Link>();
+    if (!handle)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult status = link->options.read(count, options, values))
+        return status;
+    link->owner = call.context.get();
+    link->handle = reinterpret_cast<CUlinkState>(state().links.insert(link, state().reuse()));
+    *handle = link->handle;
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuLinkCreate, (unsigned count, CUjit_option *options, void **values, CUlinkState *handle),
+         (count, options, values, handle)) {
+    return cuLinkCreate_v2_body(call, count, options, values, handle);
+}
+
+SOFT_API(cuLinkAddData_v2,
+         (CUlinkState handle, CUjitInputType type, void *data, size_t bytes,
+          [[maybe_unused]] const char *name, unsigned count, CUjit_option *options, void **values),
+         (handle, type, data, bytes, name, count, options, values)) {
+    std::shared_ptr<Link> link = find_link(handle);
+    JitOptions chosen;
+    Image image;
+    if (!link)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!data || !bytes || !link->result.empty() || type < 0 || type >= CU_JIT_NUM_INPUT_TYPES)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult status = chosen.read(count, options, values))
+        return status;
+    if (CUresult status = read_image(data, bytes, image))
+        return status;
+    std::move(image.texts.begin(), image.texts.end(), std::back_inserter(link->image.texts));
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuLinkAddData,
+         (CUlinkState handle, CUjitInputType type, void *data, size_t bytes, const char *name,
+          unsigned count, CUjit_option *options, void **values),
+         (handle, type, data, bytes, name, count, options, values)) {
+    return cuLinkAddData_v2_body(call, handle, type, data, bytes, name, count, options, values);
+}
+
+SOFT_API(cuLinkAddFile_v2,
+         (CUlinkState handle, CUjitInputType type, const char *path, unsigned count,
+          CUjit_option *options, void **values),
+         (handle, type, path, count, options, values)) {
+    std::string content;
+    if (!find_link(handle))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (CUresult status = read_file(path, content))
+        return status;
+    return cuLinkAddData_v2_body(call, handle, type, content.data(), content.size(), path, count,
+                                 options, values);
+}
+
+SOFT_API(cuLinkAddFile,
+         (CUlinkState handle, CUjitInputType type, const char *path, unsigned count,
+          CUjit_option *options, void **values),
+         (handle, type, path, count, options, values)) {
+    return cuLinkAddFile_v2_body(call, handle, type, path, count, options, values);
+}
+
+// The image belongs to the link, and goes with it.
+SOFT_API(cuLinkComplete, (CUlinkState handle, void **result, size_t *bytes),
+         (handle, result, bytes)) {
+    std::shared_ptr<Link> link = find_link(handle);
+    if (!link)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!result)
+        return CUDA_ERROR_INVALID_VALUE;
+    ProgramPtr program;
+    if (CUresult status = compile(call, link->image, link->options, program))
+        return status;
+    link->result = linked_image(link->image);
+    *result = link->result.data();
+    if (bytes)
+        *bytes = link->result.size();
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuLinkDestroy, (CUlinkState handle), (handle)) {
+    if (!find_link(handle))
+        return CUDA_ERROR_INVALID_HANDLE;
+    state().links.erase(reinterpret_cast<uintptr_t>(handle));
+    return CUDA_SUCCESS;
+}
+
+} // namespace soft

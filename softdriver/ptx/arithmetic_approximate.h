@@ -1,0 +1,69 @@
+#pragma once
+
+#include "arithmetic_float.h"
+
+#include <cmath>
+
+// .approx and .full, as one lane computes them: PTX gives bounds for their errors and not their
+// bits. These are more accurate than a GPU, and differ from it in the last bits.
+
+namespace soft::ptx::floating {
+
+template <class T, bool ftz, T function(T)> inline T approximate(T a) {
+    a = flush<ftz>(a);
+    return flush<ftz>(settle(function(a), a));
+}
+template <bool ftz = false> inline float sin_approx(float a) {
+    return approximate<float, ftz, std::sin>(a);
+}
+template <bool ftz = false> inline float cos_approx(float a) {
+    return approximate<float, ftz, std::cos>(a);
+}
+template <bool ftz = false> inline float lg2_approx(float a) {
+    return approximate<float, ftz, std::log2>(a);
+}
+// T: float, Half or Bfloat.
+template <class T, bool ftz = false> inline T ex2_approx(T a) {
+    float power = approximate<float, ftz, std::exp2>(widen(flush<ftz>(a)));
+    return flush<ftz>(narrow<T>(power));
+}
+template <class T> inline T tanh_approx(T a) {
+    return narrow<T>(approximate<float, false, std::tanh>(widen(a)));
+}
+
+template <bool ftz = false> inline float rcp_approx(float a) {
+    return rcp<float, Rounding::Nearest, ftz>(a);
+}
+template <bool ftz = false> inline float sqrt_approx(float a) {
+    return sqrt<float, Rounding::Nearest, ftz>(a);
+}
+template <bool ftz = false> inline float rsqrt_approx(float a) {
+    a = flush<ftz>(a);
+    return settle(float(1 / native_sqrt(double(a))));
+}
+inline double rsqrt_approx(double a) { return settle(1 / native_sqrt(a), a); }
+
+// Of rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64 the lower half of operand and result is zero.
+inline double upper_half(double a) { return from_bits<double>(to_bits(a) >> 32 << 32); }
+inline double rcp_approx_ftz(double a) {
+    a = flush(is_nan(a) ? a : upper_half(a));
+    return upper_half(flush(settle(1 / a, a)));
+}
+inline double rsqrt_approx_ftz(double a) {
+    a = flush(is_nan(a) ? a : upper_half(a));
+    return upper_half(flush(settle(1 / native_sqrt(a), a)));
+}
+
+template <bool ftz = false> inline float div_full(float a, float b) {
+    return div<float, Rounding::Nearest, ftz>(a, b);
+}
+// A divisor beyond 2^126 makes 0, or a NaN of an infinity, as PTX says.
+template <bool ftz = false> inline float div_approx(float a, float b) {
+    a = flush<ftz>(a), b = flush<ftz>(b);
+    float size = from_bits<float>(magnitude(b));
+    bool huge = size > 0x1p126f && is_finite(b);
+    float divisor = huge ? from_bits<float>(Format<float>::infinity | (to_bits(b) & 1u << 31)) : b;
+    return flush<ftz>(settle(a / divisor));
+}
+
+} // namespace soft::ptx::floating

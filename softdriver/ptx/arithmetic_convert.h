@@ -1,0 +1,92 @@
+#pragma once
+
+#include "arithmetic_format.h"
+#include "arithmetic_integer.h"
+
+// cvt, as one lane computes it. .ftz is `flush` of a float source before and of a float result
+// after; .sat and .relu of a floating-point result are applied to it (arithmetic_format.h).
+
+namespace soft::ptx::floating {
+
+// Integer to integer: truncated or extended, with .sat the nearest that there is.
+template <class To, class From, bool sat = false> inline To to_integer_of(From a) {
+    if constexpr (sat) {
+        constexpr To low = integer::lowest<To>, high = integer::highest<To>;
+        bool below =
+            std::is_signed_v<From> && a < 0 && (!std::is_signed_v<To> || int64_t(a) < int64_t(low));
+        bool above = a > 0 && uint64_t(a) > uint64_t(high);
+        return below ? low : above ? high : To(a);
+    } else
+        return To(a);
+}
+
+// To an integral value of the same type. Sums with 2^23 (2^52) have no bits for a fraction.
+template <Rounding rounding, class T> inline T native_integral(T a) {
+    constexpr T shift = std::is_same_v<T, double> ? T(0x1p52) : T(0x1p23);
+    T size = from_bits<T>(magnitude(a));
+    T nearest = (size + shift) - shift;
+    Bits<T> sign = to_bits(a) & Format<T>::sign;
+    if constexpr (rounding != Rounding::Nearest) {
+        bool outward =
+            rounding == Rounding::Up ? sign == 0 : rounding == Rounding::Down && sign != 0;
+        nearest += outward ? (nearest < size ? T(1) : T(0)) : (nearest > size ? T(-1) : T(0));
+    }
+    return size < shift ? from_bits<T>(to_bits(nearest) | sign) : a;
+}
+// rni, rzi, rmi, rpi.
+template <class T, Rounding rounding> inline T to_integral(T a) {
+    auto rounded = settle(native_integral<rounding>(widen(a)), widen(a));
+    if constexpr (sizeof(T) == 2)
+        return narrow<T>(double(rounded));
+    else
+        return rounded;
+}
+
+// A number that does not fit becomes the nearest one that does; a NaN becomes 0, or the number
+// whose highest bit alone is set if doubles or 64-bit integers are involved.
+template <class To, Rounding rounding, class From> inline To to_integer(From from) {
+    auto a = native_integral<rounding>(widen(from));
+    using Native = decltype(a);
+    constexpr bool wide = sizeof(To) == 8 || sizeof(From) == 8;
+    constexpr To of_nan = wide ? To(integer::Unsigned<To>(1) << (integer::bits_of<To> - 1)) : To(0);
+    constexpr Native low = Native(integer::lowest<To>);
+    constexpr Native end = Native(To(1) << (integer::bits_of<To> - 2)) *
+                           (std::is_signed_v<To> ? 2 : 4); // one more than the highest
+    To inside = To(a >= low && a < end ? a : Native(0));
+    return a != a     ? of_nan
+           : a < low  ? integer::lowest<To>
+           : a >= end ? integer::highest<To>
+                      : inside;
+}
+
+// rn rz rm rp.
+template <class To, Rounding rounding = Rounding::Nearest, class From>
+inline To from_integer(From a) {
+    constexpr bool native = std::is_same_v<To, float> || std::is_same_v<To, double>;
+    if constexpr (native && rounding == Rounding::Nearest)
+        return To(a);
+    else {
+        bool negative = std::is_signed_v<From> && a < 0;
+        return round_to<To>(negative, 0, negative ? ~uint64_t(a) + 1 : uint64_t(a), rounding);
+    }
+}
+
+// Between formats; to a wider one it is exact. To the same one it is a plain copy, but for NaNs.
+template <class To, Rounding rounding = Rounding::Nearest, class From>
+inline To to_float(From from) {
+    auto a = widen(from);
+    if constexpr (std::is_same_v<To, double>)
+        return settle(double(a), double(a));
+    else if constexpr (std::is_same_v<To, float> && rounding == Rounding::Nearest)
+        return settle(float(a));
+    else
+        return narrow<To>(a, rounding);
+}
+
+// cvt.rna.tf32.f32: ten bits of fraction are kept, ties go away from zero.
+inline uint32_t to_tf32(float a) {
+    uint32_t bits = to_bits(a);
+    return is_nan(a) ? Format<float>::nan : is_finite(a) ? (bits + 0x1000) & ~0x1fffu : bits;
+}
+
+} // namespace soft::ptx::floating

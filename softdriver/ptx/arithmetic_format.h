@@ -1,0 +1,157 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+// The floating-point formats of PTX bit by bit: their NaNs, subnormal numbers, and the one rounding
+// that everything goes through for which C++ has no operator.
+
+namespace soft::ptx::floating {
+
+// .f16 and .bf16 in their registers. C++17 has no types for them.
+struct Half {
+    uint16_t bits;
+};
+struct Bfloat {
+    uint16_t bits;
+};
+
+// rn rz rm rp, and rna: to nearest, ties away from zero. Of rounding to integers: rni rzi rmi rpi.
+enum class Rounding : uint8_t { Nearest, Zero, Down, Up, NearestAway };
+
+// `nan`: the NaN of operations that had none among their operands.
+template <class T> struct Format;
+template <> struct Format<Half> {
+    using Bits = uint16_t;
+    static constexpr int mantissa = 10, bias = 15;
+    static constexpr Bits sign = 0x8000, infinity = 0x7c00, one = 0x3c00, nan = 0x7fff;
+};
+template <> struct Format<Bfloat> {
+    using Bits = uint16_t;
+    static constexpr int mantissa = 7, bias = 127;
+    static constexpr Bits sign = 0x8000, infinity = 0x7f80, one = 0x3f80, nan = 0x7fff;
+};
+template <> struct Format<float> {
+    using Bits = uint32_t;
+    static constexpr int mantissa = 23, bias = 127;
+    static constexpr Bits sign = 1u << 31, infinity = 0xffu << 23, one = 0x7fu << 23;
+    static constexpr Bits nan = 0x7fffffff;
+};
+template <> struct Format<double> {
+    using Bits = uint64_t;
+    static constexpr int mantissa = 52, bias = 1023;
+    static constexpr Bits sign = Bits(1) << 63, infinity = Bits(0x7ff) << 52;
+    static constexpr Bits one = Bits(0x3ff) << 52, quiet = Bits(1) << 51;
+    static constexpr Bits nan = sign | infinity | quiet;
+};
+template <class T> using Bits = typename Format<T>::Bits;
+
+template <class T> inline Bits<T> to_bits(T value) {
+    Bits<T> bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+template <class T> inline T from_bits(Bits<T> bits) {
+    T value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+template <class T> inline Bits<T> magnitude(T a) { return to_bits(a) & Bits<T>(~Format<T>::sign); }
+template <class T> inline bool is_nan(T a) { return magnitude(a) > Format<T>::infinity; }
+template <class T> inline bool is_finite(T a) { return magnitude(a) < Format<T>::infinity; }
+template <class T> inline bool is_negative(T a) { return (to_bits(a) & Format<T>::sign) != 0; }
+template <class T> inline T nan_of() { return from_bits<T>(Format<T>::nan); }
+
+// The NaN that a result is, of which operands decide: here alone is said which. Doubles keep the
+// payload of the first operand that is a NaN, all other formats have one NaN.
+inline double quiet(double a) { return from_bits<double>(to_bits(a) | Format<double>::quiet); }
+inline double settle(double result, double a) {
+    return result == result ? result : a != a ? quiet(a) : nan_of<double>();
+}
+inline double settle(double result, double a, double b) {
+    return result == result ? result : a != a ? quiet(a) : settle(result, b);
+}
+inline double settle(double result, double a, double b, double c) {
+    return result == result ? result : a != a ? quiet(a) : settle(result, b, c);
+}
+template <class T, class... Operands> inline T settle(T result, Operands...) {
+    return is_nan(result) ? nan_of<T>() : result;
+}
+
+// .ftz: a subnormal number becomes a zero of its sign.
+template <bool ftz = true, class T> inline T flush(T a) {
+    Bits<T> bits = to_bits(a);
+    bool subnormal = (bits & Format<T>::infinity) == 0;
+    return ftz ? from_bits<T>(subnormal ? bits & Format<T>::sign : bits) : a;
+}
+
+// .sat: into 0 to 1, a NaN becomes 0.
+template <class T> inline T saturate(T a) {
+    Bits<T> bits = to_bits(a);
+    bool below = is_negative(a) || is_nan(a);
+    return from_bits<T>(below ? Bits<T>(0) : bits > Format<T>::one ? Format<T>::one : bits);
+}
+// .relu: a number below zero becomes +0, and so does -0; a NaN stays.
+template <class T> inline T relu(T a) {
+    return from_bits<T>(is_negative(a) && !is_nan(a) ? Bits<T>(0) : to_bits(a));
+}
+
+inline float widen(Bfloat a) { return from_bits<float>(uint32_t(a.bits) << 16); }
+inline float widen(Half a) {
+    // With its fields in a float's place a half is 2^112 too small, subnormal ones too.
+    uint32_t moved = uint32_t(a.bits & 0x7fff) << 13;
+    uint32_t scaled = to_bits(from_bits<float>(moved) * 0x1p112f);
+    scaled = moved < 0x7c00u << 13 ? scaled : moved | 0xffu << 23;
+    return from_bits<float>(scaled | uint32_t(a.bits & 0x8000) << 16);
+}
+inline float widen(float a) { return a; }
+inline double widen(double a) { return a; }
+
+// significand * 2^exponent in format T. Its lowest bit may stand for all that lies below: then it
+// is set if anything does, and more than two bits are to be above what fits.
+template <class T>
+inline T round_to(bool negative, int exponent, uint64_t significand, Rounding rounding) {
+    using F = Format<T>;
+    Bits<T> sign = negative ? F::sign : Bits<T>(0);
+    if (significand == 0)
+        return from_bits<T>(sign);
+    int lead = __builtin_clzll(significand);
+    significand <<= lead;
+    int biased = exponent - lead + 63 + F::bias;
+    int drop = 63 - F::mantissa + (biased < 1 ? 1 - biased : 0);
+    if (drop > 62) { // far below the smallest number: keep that there was something
+        significand = drop - 62 > 63 ? 1 : significand >> (drop - 62) | 1;
+        drop = 62;
+    }
+    uint64_t kept = significand >> drop, half = uint64_t(1) << (drop - 1);
+    uint64_t rest = significand & (2 * half - 1);
+    bool outward = rounding == Rounding::Up ? !negative : rounding == Rounding::Down && negative;
+    bool up = rounding == Rounding::Nearest       ? rest > half || (rest == half && (kept & 1))
+              : rounding == Rounding::NearestAway ? rest >= half
+                                                  : outward && rest != 0;
+    kept += up;
+    uint64_t result = kept + (biased < 1 ? 0 : uint64_t(biased - 1) << F::mantissa);
+    if (biased > 2 * F::bias || result >= F::infinity) {
+        bool finite = rounding == Rounding::Zero || (rounding == Rounding::Up && negative) ||
+                      (rounding == Rounding::Down && !negative);
+        result = finite ? F::infinity - 1 : F::infinity;
+    }
+    return from_bits<T>(Bits<T>(sign | result));
+}
+
+// A double in a narrower format.
+template <class T> inline T narrow(double a, Rounding rounding = Rounding::Nearest) {
+    uint64_t bits = magnitude(a), fraction = bits & ((uint64_t(1) << 52) - 1);
+    if (is_nan(a))
+        return nan_of<T>();
+    if (!is_finite(a))
+        return from_bits<T>(Bits<T>(Format<T>::infinity | (is_negative(a) ? Format<T>::sign : 0)));
+    int exponent = int(bits >> 52);
+    bool normal = exponent != 0;
+    return round_to<T>(is_negative(a), (normal ? exponent : 1) - 1075,
+                       fraction | uint64_t(normal) << 52, rounding);
+}
+
+} // namespace soft::ptx::floating

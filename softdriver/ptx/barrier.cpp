@@ -1,0 +1,69 @@
+#include "machine.h"
+
+// Barriers of a block.
+
+namespace soft::ptx {
+
+namespace {
+
+// Of a warp all of whose lanes have come, those count as well that it does not have: hardware
+// counts warps.
+unsigned threads_of(uint32_t arrived, uint32_t live) {
+    return (live & ~arrived) == 0 ? unsigned(warp_size) : unsigned(__builtin_popcount(arrived));
+}
+
+} // namespace
+
+void ThreadBlock::arrive(unsigned number_of_barrier, unsigned expected, const Warp &warp,
+                         uint32_t lanes, uint32_t holds) {
+    Barrier &barrier = barriers[number_of_barrier];
+    if (!barrier.used) {
+        barrier.arrived.assign(warps.size(), 0);
+        barrier.trues = barrier.count = 0;
+        barrier.used = true;
+    }
+    barrier.expected = expected;
+    barrier.arrived[warp.number] |= lanes;
+    barrier.count += unsigned(__builtin_popcount(lanes));
+    barrier.trues += unsigned(__builtin_popcount(lanes & holds));
+    complete_if_all(number_of_barrier);
+}
+
+void ThreadBlock::complete_if_all(unsigned number_of_barrier) {
+    Barrier &barrier = barriers[number_of_barrier];
+    if (!barrier.used)
+        return;
+    unsigned arrived = 0;
+    bool all = true;
+    for (size_t i = 0; i < warps.size(); i++) {
+        if (barrier.arrived[i])
+            arrived += threads_of(barrier.arrived[i], warps[i]->live);
+        all = all && !(warps[i]->live & ~barrier.arrived[i]);
+    }
+    if (barrier.expected ? arrived < barrier.expected : !all)
+        return;
+    barrier.used = false;
+    barrier.last_trues = barrier.trues;
+    barrier.last_count = barrier.count;
+    for (auto &warp : warps)
+        warp->release(number_of_barrier);
+}
+
+void ThreadBlock::threads_ended(unsigned threads) {
+    live -= threads;
+    for (unsigned i = 0; i < barriers_of_block; i++)
+        complete_if_all(i);
+}
+
+std::string ThreadBlock::deadlock() const {
+    std::string text = "kernel '" + machine.launch.kernel->name +
+                       "' hangs: every thread of block (" + std::to_string(index[0]) + ", " +
+                       std::to_string(index[1]) + ", " + std::to_string(index[2]) +
+                       ") has ended or waits";
+    for (auto &warp : warps)
+        if (warp->live)
+            return text + ", " + warp->what_it_waits_for();
+    return text;
+}
+
+} // namespace soft::ptx

@@ -1,0 +1,63 @@
+#include "machine.h"
+
+#include <algorithm>
+
+namespace soft::ptx {
+
+namespace {
+
+// Steps of a warp, after which another one gets its turn.
+constexpr uint64_t warp_slice = 4096;
+
+} // namespace
+
+ThreadBlock::ThreadBlock(Machine &machine) : machine(machine) {
+    shared.resize(machine.shared_bytes);
+    for (unsigned begin = 0; begin < machine.threads; begin += warp_size) {
+        order_.push_back(unsigned(warps.size()));
+        warps.push_back(std::make_unique<Warp>(machine, *this));
+    }
+}
+
+void ThreadBlock::start(uint64_t number_in_grid) {
+    const unsigned *grid = machine.launch.grid;
+    number = number_in_grid;
+    index[0] = unsigned(number % grid[0]);
+    index[1] = unsigned(number / grid[0] % grid[1]);
+    index[2] = unsigned(number / grid[0] / grid[1]);
+    live = machine.threads;
+    std::fill(shared.begin(), shared.end(), fresh_byte);
+    for (Barrier &barrier : barriers)
+        barrier = {};
+    for (size_t i = order_.size(); i > 1; i--)
+        std::swap(order_[i - 1], order_[machine.random.below(i)]);
+    turn_ = 0;
+    slice_left_ = 0;
+    for (unsigned i = 0; i < warps.size(); i++) {
+        unsigned lanes = std::min(machine.threads - i * warp_size, unsigned(warp_size));
+        warps[i]->start(i, ~uint32_t{0} >> (warp_size - lanes));
+    }
+}
+
+uint64_t ThreadBlock::run(uint64_t steps) {
+    uint64_t left = steps;
+    size_t stuck = 0; // warps in a row that could do nothing
+    while (left && live && !machine.failed()) {
+        if (!slice_left_)
+            slice_left_ = warp_slice;
+        uint64_t wanted = std::min(left, slice_left_);
+        uint64_t done = warps[order_[turn_]]->run(wanted);
+        left -= done;
+        slice_left_ = done < wanted ? 0 : slice_left_ - done;
+        stuck = done ? 0 : stuck + 1;
+        if (stuck == warps.size()) {
+            machine.fail(CUDA_ERROR_LAUNCH_TIMEOUT, deadlock());
+            break;
+        }
+        if (!slice_left_)
+            turn_ = (turn_ + 1) % warps.size();
+    }
+    return steps - left;
+}
+
+} // namespace soft::ptx

@@ -1,0 +1,213 @@
+#include "decoder.h"
+#include "families.h"
+#include "lanes.h"
+#include "machine.h"
+
+// Branches, calls and ends.
+
+namespace soft::ptx {
+
+namespace {
+
+void branch(Warp &warp, const Step &step) {
+    warp.split(warp.frame->code->body.data() + step.place);
+}
+
+// The lanes of those left for which a row holds the same as for the first.
+template <class T> uint32_t with_same(const T *values, uint32_t lanes) {
+    T first = values[__builtin_ctz(lanes)];
+    uint32_t same = 0;
+    for (uint32_t left = lanes; left; left &= left - 1)
+        if (values[__builtin_ctz(left)] == first)
+            same |= left & -left;
+    return same;
+}
+
+void branch_indexed(Warp &warp, const Step &step) {
+    const Code &code = *warp.frame->code;
+    const std::vector<uint32_t> &table = code.branch_tables[step.place];
+    const uint32_t *indices = warp.row<uint32_t>(step.rows[0]);
+    for (uint32_t left = warp.active; left;) {
+        unsigned lane = unsigned(__builtin_ctz(left));
+        if (indices[lane] >= table.size())
+            return warp.machine.fail(warp, step, lane, CUDA_ERROR_ILLEGAL_INSTRUCTION,
+                                     "index " + std::to_string(indices[lane]) + " of a list of " +
+                                         std::to_string(table.size()) + " labels");
+        uint32_t same = with_same(indices, left);
+        left &= ~same;
+        warp.send(code.body.data() + table[indices[lane]], same);
+    }
+}
+
+void leave(Warp &warp, const Step &) { warp.leave(); }
+void end_thread(Warp &warp, const Step &) { warp.exit(); }
+
+void trap(Warp &warp, const Step &step) {
+    warp.machine.fail(warp, step, warp.lane_of_fault(), CUDA_ERROR_LAUNCH_FAILED,
+                      "the kernel gave up");
+}
+
+void nothing(Warp &, const Step &) {}
+
+void call_function(Warp &warp, const Step &step) {
+    const Call &call = warp.frame->code->calls[step.place];
+    warp.enter(step, *call.callee, call);
+}
+
+// Lanes that call the same function go together.
+void call_indirect(Warp &warp, const Step &step) {
+    const Call &call = warp.frame->code->calls[step.place];
+    const uint64_t *pointers = warp.row<uint64_t>(call.pointer);
+    uint64_t pointer = pointers[__builtin_ctz(warp.active)];
+    uint32_t same = with_same(pointers, warp.active);
+    const Code *callee = nullptr;
+    for (auto &code : warp.machine.library.codes)
+        if (code && !code->entry && pointer == function_address(size_t(code->index)))
+            callee = code.get();
+    if (!callee)
+        return warp.machine.fail(warp, step, warp.lane_of_fault(), CUDA_ERROR_ILLEGAL_ADDRESS,
+                                 "the pointer is of no function");
+    if (callee->results.size() != call.results.size() ||
+        callee->parameters.size() != call.arguments.size())
+        return warp.machine.fail(warp, step, warp.lane_of_fault(), CUDA_ERROR_ILLEGAL_INSTRUCTION,
+                                 "function '" + callee->name + "' has other parameters");
+    if (warp.active != same)
+        warp.send(&step, warp.active & ~same);
+    warp.active = same;
+    warp.enter(step, *callee, call);
+}
+
+void decode_branch(Decoder &decoder) {
+    decoder.take("uni");
+    decoder.expect_operands(1);
+    if (decoder.operand(0).kind != Operand::Kind::Label)
+        decoder.refuse("a label is needed");
+    decoder.step.is_branch = true;
+    decoder.step.place = uint32_t(decoder.operand(0).index);
+    decoder.emit(branch);
+}
+
+void decode_branch_indexed(Decoder &decoder) {
+    decoder.take("uni");
+    if (!decoder.take("idx"))
+        decoder.refuse("only brx.idx is known");
+    decoder.expect_operands(2);
+    decoder.step.rows[0] = decoder.source(decoder.operand(0), Type::U32);
+    std::vector<uint32_t> table;
+    for (const Operand &label : decoder.operand(1).parts)
+        table.push_back(uint32_t(label.index));
+    decoder.step.place = uint32_t(decoder.code().branch_tables.size());
+    decoder.code().branch_tables.push_back(table);
+    decoder.emit(branch_indexed);
+}
+
+template <Handler handler> void simple(Decoder &decoder) {
+    decoder.take("uni");
+    decoder.expect_operands(0);
+    decoder.emit(handler);
+}
+
+// How the bytes of parameters come from one function's memory into another's.
+std::vector<Transfer> transfers(Decoder &decoder, const Operand *list,
+                                const std::vector<std::pair<uint32_t, uint32_t>> &callees,
+                                bool results) {
+    std::vector<Transfer> made;
+    size_t count = list ? list->parts.size() : 0;
+    if (count != callees.size())
+        decoder.refuse(std::to_string(count) + (results ? " results" : " arguments") + " where " +
+                       std::to_string(callees.size()) + " are needed");
+    for (size_t i = 0; i < count; i++) {
+        const Operand &own = list->parts[i];
+        Transfer part;
+        part.bytes = callees[i].second;
+        uint32_t place = 0;
+        bool row = true;
+        if (const Variable *variable = decoder.named(own)) {
+            if (variable->space != Space::Param || variable->bytes() < part.bytes)
+                decoder.refuse("'" + variable->name + "' cannot stand for this parameter");
+            place = decoder.local_offset(own.index);
+            row = false;
+        } else {
+            Type type = part.bytes == 8 ? Type::B64 : part.bytes == 4 ? Type::B32 : Type::B16;
+            if (part.bytes != 2 && part.bytes != 4 && part.bytes != 8)
+                decoder.refuse("a parameter of this size is passed in memory");
+            place = results ? decoder.destination(own, type) : decoder.source(own, type);
+        }
+        (results ? part.to : part.from) = place;
+        (results ? part.to_row : part.from_row) = row;
+        (results ? part.from : part.to) = callees[i].first;
+        made.push_back(part);
+    }
+    return made;
+}
+
+using Places = std::vector<std::pair<uint32_t, uint32_t>>;
+
+// Where a function has its parameters in local memory, as Decoder::lay_out_variables says.
+void places_of(const Function &function, Places &results, Places &parameters) {
+    size_t end = 0;
+    for (int i = 0; i < function.results + function.parameters; i++) {
+        const Variable &variable = function.variables[size_t(i)];
+        size_t alignment = variable.alignment ? variable.alignment : 1;
+        end = (end + alignment - 1) / alignment * alignment;
+        (i < function.results ? results : parameters)
+            .push_back({uint32_t(end), uint32_t(variable.bytes())});
+        end += variable.bytes();
+    }
+}
+
+void decode_call(Decoder &decoder) {
+    decoder.take("uni");
+    size_t next = 0;
+    auto list = [&]() -> const Operand * {
+        bool there =
+            next < decoder.operands() && decoder.operand(next).kind == Operand::Kind::Vector;
+        return there ? &decoder.operand(next++) : nullptr;
+    };
+    const Operand *results = list();
+    if (next >= decoder.operands())
+        decoder.refuse("no function is named");
+    const Operand &callee = decoder.operand(next++);
+    const Operand *arguments = list();
+    Call call;
+    Places result_places, parameter_places;
+    if (callee.kind == Operand::Kind::Function) {
+        const Function &function = decoder.tree().functions.at(size_t(callee.index));
+        if (function.entry)
+            decoder.refuse("'" + function.name + "' is a kernel");
+        places_of(function, result_places, parameter_places);
+        call.callee = decoder.decoding().library.codes[size_t(callee.index)].get();
+        if (!call.callee)
+            return decode_provided_call(decoder, function, arguments);
+    } else {
+        call.pointer = decoder.source(callee, Type::U64);
+        if (next >= decoder.operands())
+            decoder.refuse("an indirect call without a prototype");
+        const Operand &shape = decoder.operand(next++);
+        if (shape.kind == Operand::Kind::Integer)
+            places_of(decoder.function().prototypes.at(size_t(shape.bits)), result_places,
+                      parameter_places);
+        else if (!shape.parts.empty())
+            places_of(decoder.tree().functions.at(size_t(shape.parts[0].index)), result_places,
+                      parameter_places);
+    }
+    call.results = transfers(decoder, results, result_places, true);
+    call.arguments = transfers(decoder, arguments, parameter_places, false);
+    decoder.step.place = uint32_t(decoder.code().calls.size());
+    decoder.code().calls.push_back(call);
+    decoder.emit(call.callee ? call_function : call_indirect);
+}
+
+} // namespace
+
+void add_control(Opcodes &opcodes) {
+    opcodes["bra"] = decode_branch;
+    opcodes["brx"] = decode_branch_indexed;
+    opcodes["call"] = decode_call;
+    opcodes["ret"] = simple<leave>;
+    opcodes["exit"] = simple<end_thread>;
+    opcodes["trap"] = simple<trap>;
+    opcodes["brkpt"] = simple<nothing>;
+}
+
+} // namespace soft::ptx

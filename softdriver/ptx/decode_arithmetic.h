@@ -1,0 +1,61 @@
+#pragma once
+
+#include "families.h"
+#include "lanes.h"
+
+// What the families of arithmetic share.
+
+namespace soft::ptx {
+
+// Step::detail of instructions with a carry.
+constexpr unsigned reads_carry = 1, writes_carry = 2;
+
+// By an integer type; bits count as unsigned. Null for others.
+template <class Choose> Handler by_integer(Type type, Choose choose) {
+    switch (type) {
+    case Type::B16:
+    case Type::U16:
+        return choose(uint16_t());
+    case Type::S16:
+        return choose(int16_t());
+    case Type::B32:
+    case Type::U32:
+        return choose(uint32_t());
+    case Type::S32:
+        return choose(int32_t());
+    case Type::B64:
+    case Type::U64:
+        return choose(uint64_t());
+    case Type::S64:
+        return choose(int64_t());
+    default:
+        return nullptr;
+    }
+}
+
+// d, and so many sources, all of one type.
+inline void decode_same(Decoder &decoder, Type type, size_t sources, Handler handler) {
+    decoder.expect_operands(sources + 1);
+    if (!handler)
+        decoder.refuse_types();
+    decoder.step.rows[0] = decoder.destination(decoder.operand(0), type);
+    for (size_t i = 1; i <= sources; i++)
+        decoder.step.rows[i] = decoder.source(decoder.operand(i), type);
+    decoder.emit(handler);
+}
+
+// Of opcodes that integers and floating-point numbers share.
+void decode_float_add(Decoder &decoder, Type type);
+void decode_float_sub(Decoder &decoder, Type type);
+void decode_float_mul(Decoder &decoder, Type type);
+void decode_float_fma(Decoder &decoder, Type type);
+void decode_float_div(Decoder &decoder, Type type, int mode); // 0: full, 1: approx
+void decode_float_min(Decoder &decoder, Type type);
+void decode_float_max(Decoder &decoder, Type type);
+void decode_float_abs(Decoder &decoder, Type type);
+void decode_float_neg(Decoder &decoder, Type type);
+void decode_rounded_div(Decoder &decoder, Type type);
+void decode_rounded_rcp(Decoder &decoder, Type type);
+void decode_rounded_sqrt(Decoder &decoder, Type type);
+
+} // namespace soft::ptx

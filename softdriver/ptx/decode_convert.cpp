@@ -1,0 +1,249 @@
+#include "arithmetic_convert.h"
+
+#include "decode_arithmetic.h"
+
+// cvt: what a register that is wider than the type asks for, and .ftz, .sat and .relu, are steps
+// before and after the conversion itself.
+
+namespace soft::ptx {
+
+namespace {
+
+using namespace floating;
+
+// What holds numbers of 8 bits in registers.
+template <class T>
+using Held = std::conditional_t<sizeof(T) == 1,
+                                std::conditional_t<std::is_signed_v<T>, int16_t, uint16_t>, T>;
+
+template <class To, class From> To truncate(From a) { return To(a); }
+
+template <class To, class From, bool sat> Held<To> integer_to_integer(Held<From> a) {
+    return to_integer_of<To, From, sat>(From(a));
+}
+template <class To, Rounding rounding, class From> Held<To> float_to_integer(From a) {
+    return to_integer<To, rounding>(a);
+}
+template <class To, Rounding rounding, class From> To integer_to_float(Held<From> a) {
+    return from_integer<To, rounding>(From(a));
+}
+template <class To, Rounding rounding, class From> To float_to_float(From a) {
+    return to_float<To, rounding>(a);
+}
+
+template <class Choose> Handler by_any_integer(Type type, Choose choose) {
+    switch (type) {
+    case Type::B8:
+    case Type::U8:
+        return choose(uint8_t());
+    case Type::S8:
+        return choose(int8_t());
+    default:
+        return by_integer(type, choose);
+    }
+}
+template <class Choose> Handler by_float(Type type, Choose choose) {
+    switch (type) {
+    case Type::F16:
+        return choose(Half());
+    case Type::BF16:
+        return choose(Bfloat());
+    case Type::F32:
+        return choose(float());
+    case Type::F64:
+        return choose(double());
+    default:
+        return nullptr;
+    }
+}
+
+// `choose` gets the rounding as a constant.
+template <class Choose> Handler by_rounding(Rounding rounding, Choose choose) {
+    switch (rounding) {
+    case Rounding::Nearest:
+        return choose(std::integral_constant<Rounding, Rounding::Nearest>());
+    case Rounding::Zero:
+        return choose(std::integral_constant<Rounding, Rounding::Zero>());
+    case Rounding::Down:
+        return choose(std::integral_constant<Rounding, Rounding::Down>());
+    case Rounding::Up:
+        return choose(std::integral_constant<Rounding, Rounding::Up>());
+    default:
+        return nullptr;
+    }
+}
+
+struct Conversion {
+    Type to, from;
+    Rounding rounding = Rounding::Nearest;
+    bool rounded = false, to_integral = false, sat = false, ftz = false, relu = false;
+};
+
+Handler core(const Conversion &wanted) {
+    bool from_float = is_float(wanted.from), into_float = is_float(wanted.to);
+    if (!from_float && !into_float)
+        return by_any_integer(wanted.to, [&](auto to) -> Handler {
+            return by_any_integer(wanted.from, [&](auto from) -> Handler {
+                using To = decltype(to);
+                using From = decltype(from);
+                return wanted.sat ? lanes<integer_to_integer<To, From, true>>
+                                  : lanes<integer_to_integer<To, From, false>>;
+            });
+        });
+    return by_rounding(wanted.rounding, [&](auto rounding) -> Handler {
+        constexpr Rounding how = decltype(rounding)::value;
+        if (!into_float)
+            return by_any_integer(wanted.to, [&](auto to) -> Handler {
+                return by_float(wanted.from, [&](auto from) -> Handler {
+                    return lanes<float_to_integer<decltype(to), how, decltype(from)>>;
+                });
+            });
+        return by_float(wanted.to, [&](auto to) -> Handler {
+            using To = decltype(to);
+            if (!from_float)
+                return by_any_integer(wanted.from, [&](auto from) -> Handler {
+                    return lanes<integer_to_float<To, how, decltype(from)>>;
+                });
+            if (wanted.to_integral)
+                return wanted.to == wanted.from ? lanes<floating::to_integral<To, how>> : nullptr;
+            return by_float(wanted.from, [&](auto from) -> Handler {
+                return lanes<float_to_float<To, how, decltype(from)>>;
+            });
+        });
+    });
+}
+
+Handler saturation(Type type) {
+    return by_float(type, [](auto zero) -> Handler { return lanes<saturate<decltype(zero)>>; });
+}
+Handler relu_of(Type type) {
+    return by_float(type,
+                    [](auto zero) -> Handler { return lanes<floating::relu<decltype(zero)>>; });
+}
+
+// From a row of one width into one of another.
+Handler resize(size_t from, size_t to, bool sign) {
+    auto pick = [&](auto source) -> Handler {
+        using S = decltype(source);
+        using Signed = std::make_signed_t<S>;
+        if (to == 2)
+            return lanes<truncate<uint16_t, S>>;
+        if (to == 4)
+            return sign ? lanes<truncate<int32_t, Signed>> : lanes<truncate<uint32_t, S>>;
+        return sign ? lanes<truncate<int64_t, Signed>> : lanes<truncate<uint64_t, S>>;
+    };
+    return from == 2 ? pick(uint16_t()) : from == 4 ? pick(uint32_t()) : pick(uint64_t());
+}
+
+size_t held_width(Type type) { return size_of(type) == 1 ? 2 : size_of(type); }
+
+// A step of one source before or after the conversion.
+void emit_aside(Decoder &decoder, Handler handler, Row to, Row from, bool before) {
+    Step aside;
+    aside.rows[0] = to;
+    aside.rows[1] = from;
+    if (before) {
+        aside.run = handler;
+        return decoder.emit_before(aside);
+    }
+    decoder.step = aside;
+    decoder.emit(handler);
+}
+
+void emit_conversion(Decoder &decoder, const Conversion &wanted) {
+    size_t from_width = 0, to_width = 0;
+    Row from = decoder.wide_source(decoder.operand(1), wanted.from, from_width);
+    if (from_width != held_width(wanted.from)) {
+        Row narrow = decoder.temporary(held_width(wanted.from));
+        emit_aside(decoder, resize(from_width, held_width(wanted.from), false), narrow, from, true);
+        from = narrow;
+    }
+    if (wanted.ftz && wanted.from == Type::F32) {
+        Row flushed = decoder.temporary(4);
+        emit_aside(decoder, lanes<flush<true, float>>, flushed, from, true);
+        from = flushed;
+    }
+    Row to = decoder.wide_destination(decoder.operand(0), wanted.to, to_width);
+    bool wider = to_width != held_width(wanted.to);
+    Row result = wider ? decoder.temporary(held_width(wanted.to)) : to;
+    decoder.step.rows[0] = result;
+    decoder.step.rows[1] = from;
+    decoder.emit(core(wanted));
+    if (wanted.ftz && wanted.to == Type::F32)
+        emit_aside(decoder, lanes<flush<true, float>>, result, result, false);
+    if (wanted.sat && is_float(wanted.to))
+        emit_aside(decoder, saturation(wanted.to), result, result, false);
+    if (wanted.relu)
+        emit_aside(decoder, relu_of(wanted.to), result, result, false);
+    if (wider)
+        emit_aside(decoder, resize(held_width(wanted.to), to_width, is_signed(wanted.to)), to,
+                   result, false);
+}
+
+// cvt.rn.f16x2.f32 d, a, b: a in the upper half.
+template <class T, Rounding rounding, bool with_relu> uint32_t pack_pair(float a, float b) {
+    T high = to_float<T, rounding>(a), low = to_float<T, rounding>(b);
+    if (with_relu)
+        high = floating::relu(high), low = floating::relu(low);
+    return uint32_t(to_bits(high)) << 16 | to_bits(low);
+}
+void decode_pair(Decoder &decoder, const Conversion &wanted) {
+    decoder.expect_operands(3);
+    if (wanted.from != Type::F32 || wanted.sat || wanted.ftz)
+        decoder.refuse_types();
+    decoder.step.rows[0] = decoder.destination(decoder.operand(0), Type::B32);
+    decoder.step.rows[1] = decoder.source(decoder.operand(1), Type::F32);
+    decoder.step.rows[2] = decoder.source(decoder.operand(2), Type::F32);
+    decoder.emit(by_rounding(wanted.rounding, [&](auto rounding) -> Handler {
+        constexpr Rounding how = decltype(rounding)::value;
+        if (wanted.to == Type::F16x2)
+            return wanted.relu ? lanes<pack_pair<Half, how, true>>
+                               : lanes<pack_pair<Half, how, false>>;
+        return wanted.relu ? lanes<pack_pair<Bfloat, how, true>>
+                           : lanes<pack_pair<Bfloat, how, false>>;
+    }));
+}
+
+void take_rounding(Decoder &decoder, Conversion &wanted) {
+    int of_float = decoder.take_any({"rn", "rz", "rm", "rp"});
+    int of_integer = decoder.take_any({"rni", "rzi", "rmi", "rpi"});
+    wanted.rounded = of_float >= 0 || of_integer >= 0;
+    wanted.to_integral = of_integer >= 0;
+    wanted.rounding = Rounding(of_float >= 0 ? of_float : of_integer >= 0 ? of_integer : 0);
+}
+
+// A rounding is needed where the result may not be exact, and to integers it is one of its own.
+void check_rounding(Decoder &decoder, const Conversion &wanted) {
+    bool from_float = is_float(wanted.from), into_float = is_float(wanted.to);
+    if (!from_float && !into_float) {
+        if (wanted.rounded)
+            decoder.refuse("integers are not rounded");
+    } else if (from_float && !into_float) {
+        if (!wanted.to_integral)
+            decoder.refuse(".rni, .rzi, .rmi or .rpi is missing");
+    } else if (!from_float && (!wanted.rounded || wanted.to_integral))
+        decoder.refuse(".rn, .rz, .rm or .rp is missing");
+    else if (from_float && !wanted.rounded && size_of(wanted.to) < size_of(wanted.from))
+        decoder.refuse(".rn, .rz, .rm or .rp is missing");
+}
+
+void decode_cvt(Decoder &decoder) {
+    Conversion wanted;
+    take_rounding(decoder, wanted);
+    wanted.ftz = decoder.take("ftz");
+    wanted.sat = decoder.take("sat");
+    wanted.relu = decoder.take("relu");
+    wanted.to = decoder.take_type();
+    wanted.from = decoder.take_type();
+    if (wanted.to == Type::F16x2 || wanted.to == Type::BF16x2)
+        return decode_pair(decoder, wanted);
+    decoder.expect_operands(2);
+    check_rounding(decoder, wanted);
+    emit_conversion(decoder, wanted);
+}
+
+} // namespace
+
+void add_conversions(Opcodes &opcodes) { opcodes["cvt"] = decode_cvt; }
+
+} // namespace soft::ptx

@@ -1,0 +1,273 @@
+#include "arithmetic_float.h"
+
+#include "decode_arithmetic.h"
+
+// Arithmetic of floating-point numbers whose every bit is fixed.
+
+namespace soft::ptx {
+
+namespace {
+
+using namespace floating;
+
+// The modifiers of an operation of numbers.
+struct Manner {
+    Rounding rounding = Rounding::Nearest;
+    bool ftz = false, sat = false, relu = false;
+};
+
+Manner take_manner(Decoder &decoder) {
+    Manner manner;
+    int rounding = decoder.take_any({"rn", "rz", "rm", "rp"});
+    manner.rounding = Rounding(rounding < 0 ? 0 : rounding);
+    manner.ftz = decoder.take("ftz");
+    manner.sat = decoder.take("sat");
+    manner.relu = decoder.take("relu");
+    return manner;
+}
+
+template <class T, auto operation> struct Halves;
+template <class T, T (*operation)(T)> struct Halves<T, operation> {
+    static uint32_t both(uint32_t a) {
+        uint32_t low = to_bits(operation(T{uint16_t(a)}));
+        return low | uint32_t(to_bits(operation(T{uint16_t(a >> 16)}))) << 16;
+    }
+};
+template <class T, T (*operation)(T, T)> struct Halves<T, operation> {
+    static uint32_t both(uint32_t a, uint32_t b) {
+        uint32_t low = to_bits(operation(T{uint16_t(a)}, T{uint16_t(b)}));
+        return low | uint32_t(to_bits(operation(T{uint16_t(a >> 16)}, T{uint16_t(b >> 16)}))) << 16;
+    }
+};
+template <class T, T (*operation)(T, T, T)> struct Halves<T, operation> {
+    static uint32_t both(uint32_t a, uint32_t b, uint32_t c) {
+        uint32_t low = to_bits(operation(T{uint16_t(a)}, T{uint16_t(b)}, T{uint16_t(c)}));
+        uint32_t high =
+            to_bits(operation(T{uint16_t(a >> 16)}, T{uint16_t(b >> 16)}, T{uint16_t(c >> 16)}));
+        return low | high << 16;
+    }
+};
+template <class T, auto operation> constexpr Handler halves_of = lanes<Halves<T, operation>::both>;
+
+// Operation::of<T, rounding, ftz> is the function of one lane.
+template <class Operation, class T, bool ftz> Handler by_rounding(Rounding rounding) {
+    switch (rounding) {
+    case Rounding::Nearest:
+        return lanes<Operation::template of<T, Rounding::Nearest, ftz>>;
+    case Rounding::Zero:
+        return lanes<Operation::template of<T, Rounding::Zero, ftz>>;
+    case Rounding::Down:
+        return lanes<Operation::template of<T, Rounding::Down, ftz>>;
+    case Rounding::Up:
+        return lanes<Operation::template of<T, Rounding::Up, ftz>>;
+    default:
+        return nullptr;
+    }
+}
+
+// Of f32 and f64: all roundings, and .ftz of f32.
+template <class Operation> Handler of_numbers(Type type, const Manner &manner) {
+    if (type == Type::F32)
+        return manner.ftz ? by_rounding<Operation, float, true>(manner.rounding)
+                          : by_rounding<Operation, float, false>(manner.rounding);
+    return type == Type::F64 && !manner.ftz ? by_rounding<Operation, double, false>(manner.rounding)
+                                            : nullptr;
+}
+
+// Of the small formats, which round to nearest.
+template <class Operation> Handler of_halves(Type type, const Manner &manner) {
+    constexpr Rounding nearest = Rounding::Nearest;
+    if (manner.rounding != nearest)
+        return nullptr;
+    if (manner.ftz)
+        return type == Type::F16     ? lanes<Operation::template of<Half, nearest, true>>
+               : type == Type::F16x2 ? halves_of<Half, Operation::template of<Half, nearest, true>>
+                                     : nullptr;
+    switch (type) {
+    case Type::F16:
+        return lanes<Operation::template of<Half, nearest, false>>;
+    case Type::F16x2:
+        return halves_of<Half, Operation::template of<Half, nearest, false>>;
+    case Type::BF16:
+        return lanes<Operation::template of<Bfloat, nearest, false>>;
+    case Type::BF16x2:
+        return halves_of<Bfloat, Operation::template of<Bfloat, nearest, false>>;
+    default:
+        return nullptr;
+    }
+}
+
+Handler saturation(Type type) {
+    switch (type) {
+    case Type::F16:
+        return lanes<saturate<Half>>;
+    case Type::F16x2:
+        return halves_of<Half, saturate<Half>>;
+    case Type::F32:
+        return lanes<saturate<float>>;
+    default:
+        return nullptr;
+    }
+}
+Handler relu_of(Type type) {
+    switch (type) {
+    case Type::F16:
+        return lanes<floating::relu<Half>>;
+    case Type::F16x2:
+        return halves_of<Half, floating::relu<Half>>;
+    case Type::BF16:
+        return lanes<floating::relu<Bfloat>>;
+    case Type::BF16x2:
+        return halves_of<Bfloat, floating::relu<Bfloat>>;
+    default:
+        return nullptr;
+    }
+}
+
+// The operation, and then what .sat and .relu make of its result.
+void emit_float(Decoder &decoder, Type type, size_t sources, const Manner &manner,
+                Handler handler) {
+    decode_same(decoder, type, sources, handler);
+    decoder.step.rows[1] = decoder.step.rows[0];
+    if (manner.sat)
+        decoder.emit(saturation(type));
+    if (manner.relu)
+        decoder.emit(relu_of(type));
+}
+
+template <class Operation> void decode_operation(Decoder &decoder, Type type, size_t sources) {
+    Manner manner = take_manner(decoder);
+    Handler numbers = of_numbers<Operation>(type, manner);
+    emit_float(decoder, type, sources, manner,
+               numbers ? numbers : of_halves<Operation>(type, manner));
+}
+
+struct Add {
+    template <class T, Rounding r, bool ftz> static T of(T a, T b) {
+        return floating::add<T, r, ftz>(a, b);
+    }
+};
+struct Sub {
+    template <class T, Rounding r, bool ftz> static T of(T a, T b) {
+        return floating::sub<T, r, ftz>(a, b);
+    }
+};
+struct Mul {
+    template <class T, Rounding r, bool ftz> static T of(T a, T b) {
+        return floating::mul<T, r, ftz>(a, b);
+    }
+};
+struct Fma {
+    template <class T, Rounding r, bool ftz> static T of(T a, T b, T c) {
+        return floating::fma<T, r, ftz>(a, b, c);
+    }
+};
+struct Div {
+    template <class T, Rounding r, bool ftz> static T of(T a, T b) {
+        return floating::div<T, r, ftz>(a, b);
+    }
+};
+struct Rcp {
+    template <class T, Rounding r, bool ftz> static T of(T a) {
+        return floating::rcp<T, r, ftz>(a);
+    }
+};
+struct Sqrt {
+    template <class T, Rounding r, bool ftz> static T of(T a) {
+        return floating::sqrt<T, r, ftz>(a);
+    }
+};
+template <bool greatest, bool nan, bool xorsign> struct Extreme {
+    template <class T, Rounding, bool ftz> static T of(T a, T b) {
+        if constexpr (xorsign)
+            return greatest ? max_xorsign_abs<T, ftz, nan>(a, b)
+                            : min_xorsign_abs<T, ftz, nan>(a, b);
+        else if constexpr (nan)
+            return greatest ? max_nan<T, ftz>(a, b) : min_nan<T, ftz>(a, b);
+        else
+            return greatest ? floating::max<T, ftz>(a, b) : floating::min<T, ftz>(a, b);
+    }
+};
+struct Abs {
+    template <class T, Rounding, bool ftz> static T of(T a) { return floating::abs<T, ftz>(a); }
+};
+struct Neg {
+    template <class T, Rounding, bool ftz> static T of(T a) { return floating::neg<T, ftz>(a); }
+};
+
+// Without roundings.
+template <class Operation> Handler unrounded(Type type, const Manner &manner) {
+    constexpr Rounding nearest = Rounding::Nearest;
+    if (type == Type::F32)
+        return manner.ftz ? lanes<Operation::template of<float, nearest, true>>
+                          : lanes<Operation::template of<float, nearest, false>>;
+    if (type == Type::F64)
+        return manner.ftz ? nullptr : lanes<Operation::template of<double, nearest, false>>;
+    return of_halves<Operation>(type, manner);
+}
+
+template <bool greatest> void decode_extreme(Decoder &decoder, Type type) {
+    Manner manner;
+    manner.ftz = decoder.take("ftz");
+    bool nan = decoder.take("NaN"), xorsign = decoder.take("xorsign");
+    if (xorsign && !decoder.take("abs"))
+        decoder.refuse(".xorsign without .abs");
+    bool third = decoder.operands() == 4;
+    Handler handler = xorsign ? (nan ? unrounded<Extreme<greatest, true, true>>(type, manner)
+                                     : unrounded<Extreme<greatest, false, true>>(type, manner))
+                              : (nan ? unrounded<Extreme<greatest, true, false>>(type, manner)
+                                     : unrounded<Extreme<greatest, false, false>>(type, manner));
+    if (third)
+        decoder.refuse("three operands are not supported by the software driver");
+    decode_same(decoder, type, 2, handler);
+}
+
+void decode_copysign(Decoder &decoder) {
+    Type type = decoder.take_type();
+    decode_same(decoder, type, 2,
+                type == Type::F32   ? lanes<copysign<float>>
+                : type == Type::F64 ? lanes<copysign<double>>
+                                    : nullptr);
+}
+
+void decode_fma(Decoder &decoder) { decode_float_fma(decoder, decoder.take_type()); }
+
+} // namespace
+
+void decode_float_add(Decoder &decoder, Type type) { decode_operation<Add>(decoder, type, 2); }
+void decode_float_sub(Decoder &decoder, Type type) { decode_operation<Sub>(decoder, type, 2); }
+void decode_float_mul(Decoder &decoder, Type type) { decode_operation<Mul>(decoder, type, 2); }
+void decode_float_fma(Decoder &decoder, Type type) { decode_operation<Fma>(decoder, type, 3); }
+void decode_float_min(Decoder &decoder, Type type) { decode_extreme<false>(decoder, type); }
+void decode_float_max(Decoder &decoder, Type type) { decode_extreme<true>(decoder, type); }
+void decode_float_abs(Decoder &decoder, Type type) {
+    Manner manner;
+    manner.ftz = decoder.take("ftz");
+    decode_same(decoder, type, 1, unrounded<Abs>(type, manner));
+}
+void decode_float_neg(Decoder &decoder, Type type) {
+    Manner manner;
+    manner.ftz = decoder.take("ftz");
+    decode_same(decoder, type, 1, unrounded<Neg>(type, manner));
+}
+
+// The rounded forms of what there is in approximate ones too; see decode_approximate.cpp.
+void decode_rounded_div(Decoder &decoder, Type type) {
+    Manner manner = take_manner(decoder);
+    emit_float(decoder, type, 2, manner, of_numbers<Div>(type, manner));
+}
+void decode_rounded_rcp(Decoder &decoder, Type type) {
+    Manner manner = take_manner(decoder);
+    emit_float(decoder, type, 1, manner, of_numbers<Rcp>(type, manner));
+}
+void decode_rounded_sqrt(Decoder &decoder, Type type) {
+    Manner manner = take_manner(decoder);
+    emit_float(decoder, type, 1, manner, of_numbers<Sqrt>(type, manner));
+}
+
+void add_float(Opcodes &opcodes) {
+    opcodes["fma"] = decode_fma;
+    opcodes["copysign"] = decode_copysign;
+}
+
+} // namespace soft::ptx

@@ -1,0 +1,193 @@
+#include "decoder.h"
+#include "families.h"
+#include "lanes.h"
+#include "machine.h"
+#include "memory.h"
+#include "special.h"
+
+// mov, cvta, isspacep, selp, and what does nothing here.
+
+namespace soft::ptx {
+
+namespace {
+
+template <class T> T same(T a) { return a; }
+template <class T> T select(T a, T b, bool first) { return first ? a : b; }
+
+template <class T> void read_now(Warp &warp, const Step &step) {
+    auto *special = reinterpret_cast<const Special *>(step.offset);
+    T *result = warp.row<T>(step.rows[0]);
+    for (uint32_t left = warp.active; left; left &= left - 1)
+        result[__builtin_ctz(left)] = T(special->now(warp.machine, warp));
+}
+
+void active_mask(Warp &warp, const Step &step) {
+    uint32_t *result = warp.row<uint32_t>(step.rows[0]);
+    for (uint32_t left = warp.active; left; left &= left - 1)
+        result[__builtin_ctz(left)] = warp.active;
+}
+
+// rows[0] of parts: the lowest first.
+template <class Whole, class Part> void pack(Warp &warp, const Step &step) {
+    constexpr int count = sizeof(Whole) / sizeof(Part);
+    Whole *result = warp.row<Whole>(step.rows[0]);
+    for (uint32_t left = warp.active; left; left &= left - 1) {
+        int lane = __builtin_ctz(left);
+        Whole whole = 0;
+        for (int i = 0; i < count; i++)
+            whole |= Whole(warp.row<Part>(step.rows[1 + i])[lane]) << (8 * sizeof(Part) * i);
+        result[lane] = whole;
+    }
+}
+template <class Whole, class Part> void unpack(Warp &warp, const Step &step) {
+    constexpr int count = sizeof(Whole) / sizeof(Part);
+    const Whole *source = warp.row<Whole>(step.rows[9]);
+    for (uint32_t left = warp.active; left; left &= left - 1) {
+        int lane = __builtin_ctz(left);
+        for (int i = 0; i < count; i++)
+            warp.row<Part>(step.rows[i])[lane] = Part(source[lane] >> (8 * sizeof(Part) * i));
+    }
+}
+
+void decode_vector_move(Decoder &decoder, Type type, bool packs) {
+    const Operand &vector = decoder.operand(packs ? 1 : 0);
+    const Operand &whole = decoder.operand(packs ? 0 : 1);
+    size_t count = vector.parts.size(), bytes = count ? size_of(type) / count : 0;
+    Type part = bytes == 4 ? Type::B32 : Type::B16;
+    Handler handler = nullptr;
+    if (type == Type::B32 && count == 2)
+        handler = packs ? pack<uint32_t, uint16_t> : unpack<uint32_t, uint16_t>;
+    else if (type == Type::B64 && count == 2)
+        handler = packs ? pack<uint64_t, uint32_t> : unpack<uint64_t, uint32_t>;
+    else if (type == Type::B64 && count == 4)
+        handler = packs ? pack<uint64_t, uint16_t> : unpack<uint64_t, uint16_t>;
+    else
+        decoder.refuse("a vector of " + std::to_string(count) + " does not make up this type");
+    for (size_t i = 0; i < count; i++)
+        decoder.step.rows[packs ? i + 1 : i] = packs ? decoder.source(vector.parts[i], part)
+                                                     : decoder.destination(vector.parts[i], part);
+    decoder.step.rows[packs ? 0 : 9] =
+        packs ? decoder.destination(whole, type) : decoder.source(whole, type);
+    decoder.emit(handler);
+}
+
+void decode_move(Decoder &decoder) {
+    Type type = decoder.take_type();
+    decoder.expect_operands(2);
+    const Operand &to = decoder.operand(0), &from = decoder.operand(1);
+    bool packs = from.kind == Operand::Kind::Vector;
+    if (packs || to.kind == Operand::Kind::Vector)
+        return decode_vector_move(decoder, type, packs);
+    decoder.step.rows[0] = decoder.destination(to, type);
+    if (from.kind == Operand::Kind::Special) {
+        const Special *special = find_special(from.name);
+        if (special && special->now) {
+            if (size_of(type) < special->width)
+                decoder.refuse(from.name + " does not fit the type");
+            decoder.step.offset = reinterpret_cast<int64_t>(special);
+            return decoder.emit(size_of(type) == 4 ? read_now<uint32_t> : read_now<uint64_t>);
+        }
+    }
+    if (type == Type::Pred) {
+        decoder.step.rows[1] = decoder.predicate(from);
+        return decoder.emit(lanes<same<bool>>);
+    }
+    decoder.step.rows[1] = decoder.source(from, type);
+    decoder.emit(by_width(size_of(type), [](auto zero) -> Handler {
+        return lanes<same<std::conditional_t<sizeof(zero) == 1, uint16_t, decltype(zero)>>>;
+    }));
+}
+
+void decode_activemask(Decoder &decoder) {
+    if (!decoder.take("b32"))
+        decoder.refuse_types();
+    decoder.expect_operands(1);
+    decoder.step.rows[0] = decoder.destination(decoder.operand(0), Type::B32);
+    decoder.emit(active_mask);
+}
+
+void decode_select(Decoder &decoder) {
+    Type type = decoder.take_type();
+    decoder.expect_operands(4);
+    decoder.step.rows[0] = decoder.destination(decoder.operand(0), type);
+    decoder.step.rows[1] = decoder.source(decoder.operand(1), type);
+    decoder.step.rows[2] = decoder.source(decoder.operand(2), type);
+    decoder.step.rows[3] = decoder.predicate(decoder.operand(3));
+    if (type == Type::Pred || size_of(type) < 2)
+        decoder.refuse_types();
+    decoder.emit(by_width(size_of(type),
+                          [](auto zero) -> Handler { return lanes<select<decltype(zero)>>; }));
+}
+
+// Generic addresses.
+
+uint64_t add_offset(uint64_t a, uint64_t offset) { return a + offset; }
+bool is_in_window(uint64_t a, uint64_t window) { return a / window_bytes * window_bytes == window; }
+
+// Its window; null: it has none, and its addresses are generic ones as they are.
+const uint64_t *take_window(Decoder &decoder) {
+    static const uint64_t windows[] = {
+        shared_window, shared_window, local_window, parameter_window, parameter_window, 0, 0};
+    int which = decoder.take_any(
+        {"shared", "shared::cta", "local", "param", "param::entry", "global", "const"});
+    if (which < 0)
+        decoder.refuse("a state space is missing");
+    return &windows[which];
+}
+
+void decode_cvta(Decoder &decoder) {
+    bool to = decoder.take("to");
+    uint64_t window = *take_window(decoder);
+    if (!decoder.take("u64"))
+        decoder.refuse_types();
+    decoder.expect_operands(2);
+    // The address of a function's parameter is one of local memory.
+    const Variable *named = decoder.named(decoder.operand(1));
+    if (window == parameter_window &&
+        (named ? !decoder.is_kernel_parameter(decoder.operand(1)) : !decoder.function().entry))
+        window = local_window;
+    decoder.step.rows[0] = decoder.destination(decoder.operand(0), Type::U64);
+    decoder.step.rows[1] = decoder.source(decoder.operand(1), Type::U64);
+    decoder.step.rows[2] = decoder.constant(8, to ? 0 - window : window);
+    decoder.emit(window ? lanes<add_offset> : lanes<same<uint64_t>>);
+}
+
+void decode_isspacep(Decoder &decoder) {
+    uint64_t window = *take_window(decoder);
+    decoder.expect_operands(2);
+    decoder.step.rows[0] = decoder.destination(decoder.operand(0), Type::Pred);
+    decoder.step.rows[1] = decoder.source(decoder.operand(1), Type::U64);
+    decoder.step.rows[2] = decoder.constant(8, window);
+    decoder.emit(lanes<is_in_window>);
+}
+
+void nothing(Warp &, const Step &) {}
+
+// What only concerns speed.
+void decode_nothing(Decoder &decoder) {
+    decoder.take_all({"launch_dependents", "wait", "inc", "dec", "sync", "aligned", "u32", "mask"});
+    decoder.emit(nothing);
+}
+
+void sleep(Warp &warp, const Step &) { warp.yield(); }
+void decode_sleep(Decoder &decoder) {
+    decoder.take("u32");
+    decoder.expect_operands(1);
+    decoder.step.rows[1] = decoder.source(decoder.operand(0), Type::U32);
+    decoder.emit(sleep);
+}
+
+} // namespace
+
+void add_moves(Opcodes &opcodes) {
+    opcodes["mov"] = decode_move;
+    opcodes["selp"] = decode_select;
+    opcodes["cvta"] = decode_cvta;
+    opcodes["isspacep"] = decode_isspacep;
+    opcodes["activemask"] = decode_activemask;
+    opcodes["nanosleep"] = decode_sleep;
+    for (const char *opcode : {"griddepcontrol", "setmaxnreg", "pmevent"})
+        opcodes[opcode] = decode_nothing;
+}
+
+} // namespace soft::ptx

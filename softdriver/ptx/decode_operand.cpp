@@ -1,0 +1,275 @@
+#include "decoder.h"
+
+#include "memory.h"
+#include "special.h"
+#include "warp.h"
+
+#include <algorithm>
+#include <cstring>
+
+// Operands: each becomes a row of a frame.
+
+namespace soft::ptx {
+
+namespace {
+
+// Of a register in its row: those of 8 bits are kept as 16. 0 for predicates.
+size_t row_width(Type type) {
+    size_t width = size_of(type);
+    return width == 1 ? 2 : width;
+}
+
+size_t aligned(size_t offset, size_t alignment) {
+    return (offset + alignment - 1) / alignment * alignment;
+}
+
+void negate_predicate(Warp &warp, const Step &step) {
+    warp.set_predicate(step.rows[0], ~warp.predicate(step.rows[1]));
+}
+
+} // namespace
+
+void Decoder::lay_out_registers() {
+    for (const Register &reg : function_.registers)
+        rows_.push_back(temporary(row_width(reg.type)));
+}
+
+// Parameters and variables of a function lie in the local memory of its threads; a kernel's
+// parameters are in memory of their own.
+void Decoder::lay_out_variables() {
+    size_t end = 0;
+    int number = 0;
+    for (const Variable &variable : function_.variables) {
+        bool parameter = number < function_.results + function_.parameters;
+        bool local = variable.space == Space::Local ||
+                     (variable.space == Space::Param && !(parameter && function_.entry));
+        if (local) {
+            end = aligned(end, std::max(variable.alignment, size_t{1}));
+            local_offsets_.push_back(uint32_t(end));
+            end += variable.bytes();
+        } else
+            local_offsets_.push_back(uint32_t(variable.offset));
+        number++;
+    }
+    code_.local_bytes = aligned(end, 16);
+}
+
+// Predicates are masks of four bytes, other rows begin at lines of the cache.
+Row Decoder::temporary(size_t width) {
+    size_t begin = aligned(code_.frame_bytes, width ? 64 : 4);
+    code_.frame_bytes = begin + (width ? width * warp_size : 4);
+    if (code_.frame_bytes > (size_t{1} << 30))
+        refuse("the function has too many registers");
+    return Row(begin);
+}
+
+Row Decoder::carry() {
+    if (carry_ == ~Row{0})
+        carry_ = temporary(0);
+    return carry_;
+}
+
+Row Decoder::row_of(const Operand &operand) const { return rows_.at(size_t(operand.index)); }
+
+Type Decoder::type_of(const Operand &operand) const {
+    return function_.registers.at(size_t(operand.index)).type;
+}
+
+Row Decoder::filling(Filling wanted, bool each_call) {
+    std::string key(1, char(wanted.kind));
+    key += std::to_string(wanted.width) + (wanted.generic ? "g" : "s") +
+           std::to_string(wanted.value) + "+" + std::to_string(wanted.addend);
+    if (wanted.special)
+        key += wanted.special->name;
+    auto found = known_.find(key);
+    if (found != known_.end())
+        return found->second;
+    wanted.row = temporary(wanted.width);
+    (each_call ? code_.fresh : code_.constants).push_back(wanted);
+    return known_[key] = wanted.row;
+}
+
+Row Decoder::constant(size_t width, uint64_t bits) {
+    Filling wanted;
+    wanted.width = uint8_t(width);
+    wanted.value = width == 0  ? bits != 0
+                   : width < 8 ? bits & ((uint64_t{1} << 8 * width) - 1)
+                               : bits;
+    return filling(wanted, false);
+}
+
+uint64_t Decoder::literal(const Operand &operand, Type type) const {
+    if (operand.kind == Operand::Kind::Integer) {
+        if (is_float(type) && operand.bits != 0)
+            refuse("an integer where a floating-point number is needed");
+        return operand.bits;
+    }
+    double number;
+    float narrow;
+    if (operand.single) {
+        uint32_t bits = uint32_t(operand.bits);
+        memcpy(&narrow, &bits, sizeof narrow);
+        number = double(narrow);
+    } else {
+        memcpy(&number, &operand.bits, sizeof number);
+        narrow = float(number);
+    }
+    uint32_t single;
+    uint64_t twice;
+    memcpy(&single, &narrow, sizeof single);
+    memcpy(&twice, &number, sizeof twice);
+    if (size_of(type) == 4 && type != Type::F16x2 && type != Type::BF16x2)
+        return operand.single ? operand.bits : single;
+    if (size_of(type) == 8)
+        return twice;
+    refuse("a floating-point number cannot stand for this type");
+}
+
+const Variable *Decoder::named(const Operand &operand) const {
+    if (operand.kind != Operand::Kind::Variable)
+        return nullptr;
+    return operand.scope == Operand::Scope::Module
+               ? &decoding_.tree.variables.at(size_t(operand.index))
+               : &function_.variables.at(size_t(operand.index));
+}
+
+Row Decoder::address_of(const Operand &operand, size_t width) {
+    const Variable &variable = *named(operand);
+    bool of_module = operand.scope == Operand::Scope::Module;
+    Filling wanted;
+    wanted.width = uint8_t(width);
+    wanted.addend = operand.addend;
+    if (width < 4)
+        refuse("an address does not fit");
+    switch (variable.space) {
+    case Space::Global:
+    case Space::Const: {
+        int index = of_module ? decoding_.program_variables.at(size_t(operand.index)) : -1;
+        if (index < 0)
+            refuse("'" + variable.name + "' is not supported by the software driver");
+        wanted.kind = Filling::Kind::Variable;
+        wanted.value = uint64_t(index);
+        return filling(wanted, false);
+    }
+    case Space::Shared:
+        wanted.kind = Filling::Kind::Shared;
+        wanted.value = decoding_.shared.at({of_module ? -1 : index_, operand.index});
+        return filling(wanted, false);
+    case Space::Local:
+    case Space::Param: {
+        if (of_module)
+            refuse("'" + variable.name + "' lies in no function");
+        bool kernels = variable.space == Space::Param && is_kernel_parameter(operand);
+        wanted.kind = kernels ? Filling::Kind::Parameter : Filling::Kind::Local;
+        wanted.value = local_offset(operand.index);
+        return filling(wanted, !kernels);
+    }
+    default:
+        refuse("'" + variable.name + "' has no address");
+    }
+}
+
+Row Decoder::source(const Operand &operand, Type type) {
+    size_t width = size_of(type);
+    switch (operand.kind) {
+    case Operand::Kind::Register:
+        if (operand.negated)
+            refuse("'!' is only for predicates");
+        if (row_width(type_of(operand)) != row_width(type) ||
+            (type_of(operand) == Type::Pred) != (type == Type::Pred))
+            refuse("register " + function_.registers[size_t(operand.index)].name +
+                   " has not the width of the type");
+        return row_of(operand);
+    case Operand::Kind::Special: {
+        const Special *special = find_special(operand.name);
+        if (!special || !special->value)
+            refuse(operand.name + " cannot be read here");
+        if (special->width > width && width)
+            refuse(operand.name + " does not fit the type");
+        Filling wanted;
+        wanted.kind = Filling::Kind::Special;
+        wanted.width = uint8_t(width);
+        wanted.special = special;
+        return filling(wanted, true);
+    }
+    case Operand::Kind::Integer:
+    case Operand::Kind::Float:
+        return constant(width == 1 ? 2 : width, literal(operand, type));
+    case Operand::Kind::Variable:
+        return address_of(operand, width);
+    case Operand::Kind::Function:
+        if (width != 8)
+            refuse("the address of a function has 64 bits");
+        return constant(8, function_address(size_t(operand.index)));
+    default:
+        refuse("an operand of the wrong kind");
+    }
+}
+
+Row Decoder::wide_source(const Operand &operand, Type type, size_t &width) {
+    width = row_width(type);
+    if (!is_register(operand))
+        return source(operand, type);
+    size_t own = row_width(type_of(operand));
+    if (own < size_of(type) || type_of(operand) == Type::Pred)
+        refuse("register " + function_.registers[size_t(operand.index)].name +
+               " is narrower than the type");
+    width = own;
+    return row_of(operand);
+}
+
+Row Decoder::wide_destination(const Operand &operand, Type type, size_t &width) {
+    if (operand.kind == Operand::Kind::Sink) {
+        width = row_width(type);
+        return temporary(width);
+    }
+    if (!is_register(operand))
+        refuse("a register is needed to hold the result");
+    return wide_source(operand, type, width);
+}
+
+Row Decoder::destination(const Operand &operand, Type type) {
+    if (operand.kind == Operand::Kind::Sink)
+        return temporary(row_width(type));
+    if (!is_register(operand))
+        refuse("a register is needed to hold the result");
+    return source(operand, type);
+}
+
+Row Decoder::predicate(const Operand &operand) {
+    if (!operand.negated || !is_register(operand))
+        return source(operand, Type::Pred);
+    if (type_of(operand) != Type::Pred)
+        refuse("'!' is only for predicates");
+    Step negation;
+    negation.run = negate_predicate;
+    negation.rows[0] = temporary(0);
+    negation.rows[1] = row_of(operand);
+    emit_before(negation);
+    return negation.rows[0];
+}
+
+uint64_t Decoder::integer(const Operand &operand) const {
+    if (operand.kind != Operand::Kind::Integer)
+        refuse("a constant is needed");
+    return operand.bits;
+}
+
+size_t Decoder::address(const Operand &operand) {
+    if (operand.kind != Operand::Kind::Memory || operand.parts.empty())
+        refuse("an address in brackets is needed");
+    const Operand &base = operand.parts[0];
+    step.offset = operand.addend;
+    step.site = decoding_.library.sites++;
+    if (!is_register(base)) {
+        step.rows[9] = source(base, Type::U64);
+        return 8;
+    }
+    size_t width = size_of(type_of(base));
+    if (width != 4 && width != 8)
+        refuse("an address is in a register of 32 or 64 bits");
+    step.rows[9] = row_of(base);
+    return width;
+}
+
+} // namespace soft::ptx

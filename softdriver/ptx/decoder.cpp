@@ -1,0 +1,190 @@
+#include "decoder.h"
+
+#include "warp.h"
+
+#include <algorithm>
+
+namespace soft::ptx {
+
+namespace {
+
+struct Refused {
+    std::string why;
+};
+
+// Runs a step in the lanes whose guard holds.
+void guarded(Warp &warp, const Step &step) {
+    uint32_t holds = warp.predicate(step.guard);
+    warp.active = warp.mask & (step.guard_negated ? ~holds : holds);
+    if (warp.active)
+        step.guarded(warp, step);
+    warp.active = warp.mask;
+}
+
+Type type_named(std::string_view name) {
+    static const std::unordered_map<std::string_view, Type> types = {
+        {"pred", Type::Pred}, {"b8", Type::B8},         {"b16", Type::B16}, {"b32", Type::B32},
+        {"b64", Type::B64},   {"b128", Type::B128},     {"u8", Type::U8},   {"u16", Type::U16},
+        {"u32", Type::U32},   {"u64", Type::U64},       {"s8", Type::S8},   {"s16", Type::S16},
+        {"s32", Type::S32},   {"s64", Type::S64},       {"f16", Type::F16}, {"f16x2", Type::F16x2},
+        {"bf16", Type::BF16}, {"bf16x2", Type::BF16x2}, {"f32", Type::F32}, {"f64", Type::F64},
+    };
+    auto found = types.find(name);
+    return found == types.end() ? Type::None : found->second;
+}
+
+void end_of_function(Warp &warp, const Step &) { warp.leave(); }
+
+} // namespace
+
+bool is_float(Type type) {
+    return type == Type::F16 || type == Type::F16x2 || type == Type::BF16 || type == Type::BF16x2 ||
+           type == Type::F32 || type == Type::F64;
+}
+
+bool is_signed(Type type) {
+    return type == Type::S8 || type == Type::S16 || type == Type::S32 || type == Type::S64;
+}
+
+bool is_bits(Type type) {
+    return type == Type::B8 || type == Type::B16 || type == Type::B32 || type == Type::B64 ||
+           type == Type::B128;
+}
+
+std::string written(const Instruction &instruction) {
+    std::string text = instruction.opcode;
+    for (const std::string &modifier : instruction.modifiers)
+        text += "." + modifier;
+    return text;
+}
+
+Decoder::Decoder(Decoding &decoding, int function)
+    : decoding_(decoding), index_(function), function_(decoding.tree.functions[size_t(function)]),
+      code_(*decoding.library.codes[size_t(function)]) {}
+
+void Decoder::decode() {
+    lay_out_registers();
+    lay_out_variables();
+    for (const Instruction &instruction : function_.body) {
+        begins_.push_back(uint32_t(code_.body.size()));
+        try {
+            decode_instruction(instruction);
+        } catch (const Refused &refused) {
+            decoding_.problems.push_back(
+                {instruction.line, written(instruction) + ": " + refused.why});
+        }
+    }
+    begins_.push_back(uint32_t(code_.body.size()));
+    Step end;
+    end.run = end_of_function;
+    code_.body.push_back(end);
+    code_.lines.push_back(function_.body.empty() ? function_.line : function_.body.back().line);
+    code_.written.push_back("the end of the function");
+    resolve_branches();
+    code_.frame_bytes = (code_.frame_bytes + 63) / 64 * 64;
+}
+
+void Decoder::decode_instruction(const Instruction &instruction) {
+    instruction_ = &instruction;
+    taken_.assign(instruction.modifiers.size(), false);
+    step = Step();
+    auto found = opcodes().find(instruction.opcode);
+    if (found == opcodes().end())
+        refuse("not supported by the software driver");
+    found->second(*this);
+    for (size_t i = 0; i < taken_.size(); i++)
+        if (!taken_[i])
+            refuse("'." + instruction.modifiers[i] + "' is not supported here");
+}
+
+void Decoder::refuse(const std::string &why) const { throw Refused{why}; }
+
+// Branches were decoded to indices of instructions.
+void Decoder::resolve_branches() {
+    for (Step &step : code_.body)
+        if (step.is_branch)
+            step.place = begins_.at(step.place);
+    for (auto &table : code_.branch_tables)
+        for (uint32_t &target : table)
+            target = begins_.at(target);
+}
+
+void Decoder::emit(Handler handler) {
+    if (!handler)
+        refuse_types();
+    step.run = handler;
+    guard();
+    code_.body.push_back(step);
+    code_.lines.push_back(instruction_->line);
+    code_.written.push_back(written(*instruction_));
+}
+
+void Decoder::emit_before(const Step &other) {
+    code_.body.push_back(other);
+    code_.lines.push_back(instruction_->line);
+    code_.written.push_back(written(*instruction_));
+}
+
+void Decoder::guard() {
+    if (instruction_->guard < 0)
+        return;
+    step.guarded = step.run;
+    step.run = guarded;
+    step.guard = rows_.at(size_t(instruction_->guard));
+    step.guard_negated = instruction_->guard_negated;
+}
+
+bool Decoder::take(std::string_view modifier) {
+    for (size_t i = 0; i < taken_.size(); i++)
+        if (!taken_[i] && instruction_->modifiers[i] == modifier)
+            return taken_[i] = true;
+    return false;
+}
+
+bool Decoder::any_left(std::string_view modifier) const {
+    for (size_t i = 0; i < taken_.size(); i++)
+        if (!taken_[i] && instruction_->modifiers[i] == modifier)
+            return true;
+    return false;
+}
+
+int Decoder::take_any(std::initializer_list<std::string_view> modifiers) {
+    int which = 0;
+    for (std::string_view modifier : modifiers) {
+        if (take(modifier))
+            return which;
+        which++;
+    }
+    return -1;
+}
+
+void Decoder::take_all(std::initializer_list<std::string_view> harmless) {
+    for (std::string_view modifier : harmless)
+        take(modifier);
+}
+
+bool Decoder::next_is_type() const {
+    for (size_t i = 0; i < taken_.size(); i++)
+        if (!taken_[i] && type_named(instruction_->modifiers[i]) != Type::None)
+            return true;
+    return false;
+}
+
+Type Decoder::take_type() {
+    for (size_t i = 0; i < taken_.size(); i++) {
+        Type type = taken_[i] ? Type::None : type_named(instruction_->modifiers[i]);
+        if (type != Type::None) {
+            taken_[i] = true;
+            return type;
+        }
+    }
+    refuse("a type is missing");
+}
+
+void Decoder::expect_operands(size_t least, size_t most) const {
+    if (operands() < least || operands() > most)
+        refuse(std::to_string(operands()) + " operands where " + std::to_string(least) +
+               (most > least ? " to " + std::to_string(most) : "") + " are needed");
+}
+
+} // namespace soft::ptx

@@ -1,0 +1,132 @@
+#pragma once
+
+#include "code.h"
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+// Turns instructions as they were written into steps.
+
+namespace soft::ptx {
+
+// What all functions of a module share while they are decoded.
+struct Decoding {
+    const Tree &tree;
+    std::vector<Problem> &problems;
+    Library &library;
+    std::vector<int> program_variables; // index in Program::variables of each of Tree::variables
+    // Numbers of the shared variables: of the module by index, of functions by function and index.
+    std::map<std::pair<int, int>, unsigned> shared;
+};
+
+class Decoder;
+using Decode = void (*)(Decoder &);
+// By opcode.
+const std::unordered_map<std::string_view, Decode> &opcodes();
+
+// Decodes one function. The functions for the opcodes see the instruction that is at hand.
+class Decoder {
+  public:
+    Decoder(Decoding &decoding, int function);
+    void decode();
+
+    // The step to be made of the instruction.
+    Step step;
+    void emit(Handler handler); // makes it, as it stands
+    // A step before it, which is done whatever the guard says.
+    void emit_before(const Step &other);
+
+    [[noreturn]] void refuse(const std::string &why) const;
+    [[noreturn]] void refuse_types() const { refuse("not with this type"); }
+
+    // Modifiers: each is taken by what knows it, and none may be left.
+    bool take(std::string_view modifier);
+    int take_any(std::initializer_list<std::string_view> modifiers); // which, or -1
+    Type take_type();                                                // the next one
+    bool next_is_type() const;
+    bool any_left(std::string_view modifier) const;
+    void take_all(std::initializer_list<std::string_view> harmless);
+
+    size_t operands() const { return instruction_->operands.size(); }
+    void expect_operands(size_t least, size_t most) const;
+    void expect_operands(size_t count) const { expect_operands(count, count); }
+    const Operand &operand(size_t n) const { return instruction_->operands.at(n); }
+
+    // Rows of operands, of registers exactly as wide as the type.
+    Row source(const Operand &operand, Type type);
+    Row destination(const Operand &operand, Type type);
+    // Registers that may be wider than the type; `width` becomes theirs.
+    Row wide_source(const Operand &operand, Type type, size_t &width);
+    Row wide_destination(const Operand &operand, Type type, size_t &width);
+    Row predicate(const Operand &operand); // !p too
+    Row constant(size_t width, uint64_t bits);
+    uint64_t integer(const Operand &operand) const; // that must be known now
+    bool is_register(const Operand &operand) const {
+        return operand.kind == Operand::Kind::Register;
+    }
+    Type type_of(const Operand &operand) const; // of a register
+    Row temporary(size_t width);
+    Row carry(); // the thread's CC.CF
+    // [a+b]: sets step.rows[9] and step.offset; returns the address's width.
+    size_t address(const Operand &operand);
+    // What an address's name is, or null.
+    const Variable *named(const Operand &operand) const;
+    bool is_kernel_parameter(const Operand &variable) const {
+        return function_.entry && variable.scope == Operand::Scope::Function &&
+               variable.index < function_.parameters;
+    }
+    uint32_t local_offset(int variable) const { return local_offsets_.at(size_t(variable)); }
+    const Function &function() const { return function_; }
+    const Tree &tree() const { return decoding_.tree; }
+    Code &code() { return code_; }
+    Decoding &decoding() { return decoding_; }
+
+  private:
+    void decode_instruction(const Instruction &instruction);
+    void lay_out_registers();
+    void lay_out_variables();
+    void resolve_branches();
+    void guard();
+    Row row_of(const Operand &operand) const;
+    Row filling(Filling filling, bool each_call);
+    Row address_of(const Operand &operand, size_t width);
+    uint64_t literal(const Operand &operand, Type type) const;
+
+    Decoding &decoding_;
+    const int index_;
+    const Function &function_;
+    Code &code_;
+    const Instruction *instruction_ = nullptr;
+    std::vector<bool> taken_; // its modifiers
+    std::vector<Row> rows_;   // of the registers
+    std::vector<uint32_t> local_offsets_;
+    std::vector<uint32_t> begins_; // index of the first step of each instruction
+    std::map<std::string, Row> known_;
+    Row carry_ = ~Row{0};
+};
+
+// By size of the type.
+template <class Choose> Handler by_width(size_t width, Choose choose) {
+    switch (width) {
+    case 1:
+        return choose(uint8_t());
+    case 2:
+        return choose(uint16_t());
+    case 4:
+        return choose(uint32_t());
+    case 8:
+        return choose(uint64_t());
+    default:
+        return nullptr;
+    }
+}
+
+bool is_float(Type type);
+bool is_signed(Type type);
+bool is_bits(Type type);
+std::string written(const Instruction &instruction); // opcode and modifiers
+
+} // namespace soft::ptx

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "decoder.h"
+
+// The families of instructions: each adds its opcodes to the table.
+
+namespace soft::ptx {
+
+using Opcodes = std::unordered_map<std::string_view, Decode>;
+
+// A call of a function that the driver provides: vprintf, __assertfail.
+void decode_provided_call(Decoder &decoder, const Function &function, const Operand *arguments);
+
+void add_load_store(Opcodes &opcodes);
+void add_moves(Opcodes &opcodes);
+void add_control(Opcodes &opcodes);
+void add_barriers(Opcodes &opcodes);
+void add_integer(Opcodes &opcodes);
+void add_bits(Opcodes &opcodes);
+void add_comparisons(Opcodes &opcodes);
+void add_conversions(Opcodes &opcodes);
+void add_float(Opcodes &opcodes);
+void add_approximate(Opcodes &opcodes);
+void add_atomics(Opcodes &opcodes);
+void add_shuffles(Opcodes &opcodes);
+
+} // namespace soft::ptx

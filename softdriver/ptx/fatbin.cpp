@@ -1,0 +1,185 @@
+#include "fatbin.h"
+
+#include "lz4.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace soft::ptx {
+
+namespace {
+
+constexpr uint32_t container_magic = 0xBA55ED50;
+constexpr size_t largest_container = size_t{1} << 40;
+constexpr size_t longest_text = size_t{1} << 30;
+constexpr uint16_t ptx_kind = 1;
+constexpr uint64_t compressed_lz4 = 0x2000, compressed_otherwise = 0x1000 | 0x8000;
+constexpr uint64_t for_one_device = 0x100000, for_one_family = 0x200000; // sm_90a, sm_100f
+
+struct Container {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t header_bytes;
+    uint64_t bytes; // behind the header
+};
+
+struct Wrapper {
+    uint32_t magic;
+    uint32_t version;
+    const void *container;
+};
+
+struct Entry {
+    uint16_t kind;
+    uint16_t version;
+    uint32_t header_bytes;
+    uint64_t bytes;            // behind the header
+    uint32_t compressed_bytes; // of them
+    uint32_t options;
+    uint32_t code_version;
+    uint32_t capability;
+    uint32_t name, name_bytes;
+    uint64_t flags;
+    uint64_t unused;
+    uint64_t text_bytes; // when decompressed
+};
+static_assert(sizeof(Container) == 16 && sizeof(Entry) == 64, "as the format lays them out");
+
+template <class Header> bool read_header(std::string_view from, Header &header) {
+    if (from.size() < sizeof header)
+        return false;
+    std::memcpy(&header, from.data(), sizeof header);
+    return true;
+}
+
+struct Candidate {
+    Entry entry;
+    std::string_view payload;
+};
+
+bool fits(const Entry &entry, int capability) {
+    int made_for = int(std::min<uint32_t>(entry.capability, 100000));
+    if (entry.flags & for_one_device)
+        return made_for == capability;
+    if (entry.flags & for_one_family)
+        return made_for / 10 == capability / 10 && made_for <= capability;
+    return made_for <= capability;
+}
+
+// False if an entry is not wholly within the container.
+bool read_entries(std::string_view rest, std::vector<Candidate> &texts) {
+    while (!rest.empty()) {
+        Candidate candidate;
+        Entry &entry = candidate.entry;
+        if (!read_header(rest, entry) || entry.header_bytes < sizeof entry ||
+            entry.header_bytes > rest.size())
+            return false;
+        rest.remove_prefix(entry.header_bytes);
+        if (entry.bytes > rest.size() || entry.compressed_bytes > entry.bytes)
+            return false;
+        candidate.payload = rest.substr(0, entry.bytes);
+        rest.remove_prefix(entry.bytes);
+        if (entry.kind == ptx_kind)
+            texts.push_back(candidate);
+    }
+    return true;
+}
+
+FatbinText failed(FatbinText::Outcome outcome, std::string why) {
+    return {outcome, std::string(), std::move(why)};
+}
+
+FatbinText text_of(const Candidate &candidate) {
+    const Entry &entry = candidate.entry;
+    FatbinText found;
+    found.outcome = FatbinText::Outcome::Found;
+    if (!(entry.flags & compressed_lz4)) {
+        found.text = candidate.payload;
+        return found;
+    }
+    if (entry.text_bytes > longest_text)
+        return failed(FatbinText::Outcome::Broken, "a text in the fatbin is too long");
+    auto text =
+        decompress_lz4(candidate.payload.substr(0, entry.compressed_bytes), entry.text_bytes);
+    if (!text || text->size() != entry.text_bytes)
+        return failed(FatbinText::Outcome::Broken, "a compressed text in the fatbin is broken");
+    found.text = std::move(*text);
+    return found;
+}
+
+std::string device_name(int capability) { return "sm_" + std::to_string(capability); }
+
+} // namespace
+
+Form form_of(const void *data) {
+    // A text ends at its zero, and so do these signs: one byte after the other is looked at.
+    static const struct {
+        unsigned char magic[4];
+        Form form;
+    } forms[] = {{{0x7f, 'E', 'L', 'F'}, Form::Cubin},
+                 {{0x50, 0xed, 0x55, 0xba}, Form::Fatbin},
+                 {{0xb1, 0x43, 0x62, 0x46}, Form::FatbinWrapper}};
+    auto *bytes = static_cast<const unsigned char *>(data);
+    for (const auto &known : forms)
+        if (std::equal(known.magic, known.magic + sizeof known.magic, bytes))
+            return known.form;
+    return Form::Text;
+}
+
+Form form_of(std::string_view data) {
+    std::string start(data.substr(0, sizeof(uint32_t)));
+    return form_of(static_cast<const void *>(start.c_str()));
+}
+
+std::optional<std::string_view> fatbin_at(const void *data) {
+    Form form = form_of(data);
+    if (form == Form::FatbinWrapper) {
+        Wrapper wrapper;
+        std::memcpy(&wrapper, data, sizeof wrapper);
+        data = wrapper.container;
+        if (!data || form_of(data) != Form::Fatbin)
+            return std::nullopt;
+    } else if (form != Form::Fatbin) {
+        return std::nullopt;
+    }
+    Container container;
+    std::memcpy(&container, data, sizeof container);
+    if (container.bytes > largest_container)
+        return std::nullopt;
+    return std::string_view(static_cast<const char *>(data),
+                            container.header_bytes + size_t(container.bytes));
+}
+
+FatbinText text_of_fatbin(std::string_view data, int capability) {
+    Container container;
+    std::vector<Candidate> texts;
+    if (!read_header(data, container) || container.magic != container_magic ||
+        container.header_bytes < sizeof container || container.header_bytes > data.size() ||
+        container.bytes > data.size() - container.header_bytes)
+        return failed(FatbinText::Outcome::Broken, "the fatbin's header is broken");
+    if (!read_entries(data.substr(container.header_bytes, container.bytes), texts))
+        return failed(FatbinText::Outcome::Broken, "an entry of the fatbin is broken");
+    const Candidate *best = nullptr;
+    bool compressed = false;
+    for (const Candidate &each : texts) {
+        bool readable = !(each.entry.flags & compressed_otherwise);
+        if (!fits(each.entry, capability))
+            continue;
+        compressed |= !readable;
+        if (readable && (!best || best->entry.capability < each.entry.capability))
+            best = &each;
+    }
+    if (best)
+        return text_of(*best);
+    if (compressed)
+        return failed(FatbinText::Outcome::NoneFits,
+                      "the PTX in the fatbin is compressed with zstd, which this driver cannot "
+                      "read: compile with --compress-mode=speed or --no-compress");
+    return failed(FatbinText::Outcome::NoneFits,
+                  "the fatbin has no PTX for " + device_name(capability) + " or an older device" +
+                      (texts.empty() ? ": binaries alone cannot run here" : ""));
+}
+
+} // namespace soft::ptx

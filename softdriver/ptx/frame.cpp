@@ -1,0 +1,167 @@
+#include "machine.h"
+#include "special.h"
+
+#include <algorithm>
+#include <cstring>
+
+// Calls: the registers and the local memory of a function while lanes are in it.
+
+namespace soft::ptx {
+
+namespace {
+
+constexpr size_t row_alignment = 64;
+constexpr unsigned deepest_call = 1024;
+constexpr size_t most_local_bytes = 512 << 10; // of a thread, as on GPUs
+
+} // namespace
+
+void Warp::start(unsigned number_in_block, uint32_t lanes) {
+    number = number_in_block;
+    live = lanes;
+    waiting_.clear();
+    mask = active = 0;
+    frame = nullptr;
+    idle_.resize(machine.library.codes.size());
+    Frame *root = make_frame(machine.code, nullptr, nullptr, lanes);
+    wait({root, root->code->body.data(), lanes, Group::Wait::None, 0, 0});
+    turn_ = turns_ = 0;
+}
+
+Frame *Warp::make_frame(const Code &code, Frame *caller, const Step *call, uint32_t lanes) {
+    std::vector<Frame *> &idle = idle_[size_t(code.index)];
+    Frame *made;
+    if (idle.empty()) {
+        frames_.push_back(std::make_unique<Frame>());
+        made = frames_.back().get();
+        made->code = &code;
+        made->memory = std::make_unique<char[]>(code.frame_bytes + row_alignment);
+        auto address = reinterpret_cast<uintptr_t>(made->memory.get());
+        made->rows = made->memory.get() + (row_alignment - address % row_alignment);
+        memset(made->rows, fresh_byte, code.frame_bytes);
+        fill(*made, code.constants);
+    } else {
+        made = idle.back();
+        idle.pop_back();
+    }
+    made->caller = caller;
+    made->call = call;
+    made->lanes = lanes;
+    made->depth = caller ? caller->depth + 1 : 0;
+    made->local_begin = caller ? caller->local_begin + caller->code->local_bytes : 0;
+    make_room(made->local_begin + code.local_bytes);
+    fill(*made, code.fresh);
+    return made;
+}
+
+void Warp::make_room(size_t bytes) {
+    if (bytes <= local_bytes_)
+        return;
+    size_t stride = ((bytes + 63) / 64 | 1) * 64; // odd, so that lanes do not share cache sets
+    std::vector<char> wider(stride * warp_size, fresh_byte);
+    for (size_t lane = 0; lane < warp_size && local_bytes_; lane++)
+        memcpy(&wider[lane * stride], &local_[lane * local_stride_], local_bytes_);
+    local_ = std::move(wider);
+    local_stride_ = stride;
+    local_bytes_ = bytes;
+}
+
+uint64_t Warp::value_of(const Filling &filling, const Frame &at, unsigned lane) const {
+    uint64_t window = 0, value = filling.value;
+    switch (filling.kind) {
+    case Filling::Kind::Value:
+        return value;
+    case Filling::Kind::Special:
+        return filling.special->value(machine, *this, lane);
+    case Filling::Kind::Variable:
+        value = machine.launch.variables.at(value);
+        break;
+    case Filling::Kind::Shared:
+        value = machine.code.shared_offsets[value];
+        window = shared_window;
+        break;
+    case Filling::Kind::Local:
+        value += at.local_begin;
+        window = local_window;
+        break;
+    case Filling::Kind::Parameter:
+        window = parameter_window;
+        break;
+    }
+    return value + uint64_t(filling.addend) + (filling.generic ? window : 0);
+}
+
+void Warp::fill(const Frame &at, const std::vector<Filling> &fillings) {
+    for (const Filling &filling : fillings) {
+        char *row = at.rows + filling.row;
+        uint64_t value = value_of(filling, at, 0);
+        if (filling.width == 0) { // a predicate
+            memset(row, value ? 0xff : 0, sizeof(uint32_t));
+            continue;
+        }
+        for (unsigned lane = 0; lane < warp_size; lane++) {
+            if (filling.kind == Filling::Kind::Special)
+                value = value_of(filling, at, lane);
+            memcpy(row + lane * filling.width, &value, filling.width);
+        }
+    }
+}
+
+void Warp::drop_lanes(Frame *from, uint32_t lanes) {
+    from->lanes &= ~lanes;
+    if (!from->lanes)
+        idle_[size_t(from->code->index)].push_back(from);
+}
+
+void Warp::enter(const Step &step, const Code &code, const Call &call) {
+    uint64_t local_end = frame->local_begin + frame->code->local_bytes + code.local_bytes;
+    if (frame->depth + 1 >= deepest_call || local_end > most_local_bytes) {
+        machine.fail(*this, step, lane_of_fault(), CUDA_ERROR_ILLEGAL_ADDRESS,
+                     "calls nest too deeply: the stack overflows");
+        return;
+    }
+    Frame *made = make_frame(code, frame, &step, active);
+    transfer(*frame, *made, call.arguments);
+    if (mask & ~active)
+        wait({frame, next, mask & ~active, Group::Wait::None, 0, turn_});
+    wait({made, code.body.data(), active, Group::Wait::None, 0, turn_});
+    mask = 0;
+    interrupt();
+}
+
+void Warp::leave() {
+    Frame *caller = frame->caller;
+    if (!caller)
+        return exit();
+    transfer(*frame, *caller, caller->code->calls[frame->call->place].results);
+    wait({caller, frame->call + 1, active, Group::Wait::None, 0, turn_});
+    drop_lanes(frame, active);
+    mask &= ~active;
+    interrupt();
+}
+
+void Warp::exit() {
+    for (Frame *left = frame; left;) {
+        Frame *caller = left->caller;
+        drop_lanes(left, active);
+        left = caller;
+    }
+    live &= ~active;
+    mask &= ~active;
+    interrupt();
+    block.threads_ended(unsigned(__builtin_popcount(active)));
+}
+
+void Warp::transfer(const Frame &from, const Frame &to, const std::vector<Transfer> &transfers) {
+    for (const Transfer &part : transfers)
+        for (uint32_t left = active; left; left &= left - 1) {
+            unsigned lane = unsigned(__builtin_ctz(left));
+            const char *source = part.from_row ? from.rows + part.from + lane * part.bytes
+                                               : local(lane) + from.local_begin + part.from;
+            char *target = part.to_row ? to.rows + part.to + lane * part.bytes
+                                       : local(lane) + to.local_begin + part.to;
+            memcpy(target, source, part.bytes);
+        }
+}
+
+} // namespace soft::ptx

@@ -1,0 +1,75 @@
+#pragma once
+
+#include "warp.h"
+
+#include <type_traits>
+#include <utility>
+
+// Loops over the lanes of a warp.
+
+namespace soft::ptx {
+
+constexpr uint32_t lane_bits[warp_size] = {
+    1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,
+    1u << 8,  1u << 9,  1u << 10, 1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15,
+    1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20, 1u << 21, 1u << 22, 1u << 23,
+    1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28, 1u << 29, 1u << 30, 1u << 31,
+};
+
+// A row to read: of predicates it is a mask.
+template <class T> struct Source {
+    const T *values;
+    Source(const Warp &warp, Row row) : values(warp.row<T>(row)) {}
+    T operator[](int lane) const { return values[lane]; }
+};
+template <> struct Source<bool> {
+    uint32_t mask;
+    Source(const Warp &warp, Row row) : mask(warp.predicate(row)) {}
+    bool operator[](int lane) const { return (mask & lane_bits[lane]) != 0; }
+};
+
+#if defined(__clang__)
+#define SOFT_EVERY_LANE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define SOFT_EVERY_LANE _Pragma("GCC ivdep")
+#endif
+
+// rows[0] = operation(rows[1], ...), in all lanes that are active. Where these are all that still
+// run, the others' values are of no interest, and the loop is one that a compiler vectorizes.
+template <auto operation> struct Lanes;
+template <class D, class... S, D (*operation)(S...)> struct Lanes<operation> {
+    static void run(Warp &warp, const Step &step) {
+        call(warp, step, std::index_sequence_for<S...>());
+    }
+
+  private:
+    template <size_t... n>
+    static void call(Warp &warp, const Step &step, std::index_sequence<n...>) {
+        if constexpr (std::is_same_v<D, bool>)
+            compare(warp, step.rows[0], Source<S>(warp, step.rows[n + 1])...);
+        else
+            compute(warp, warp.row<D>(step.rows[0]), Source<S>(warp, step.rows[n + 1])...);
+    }
+    static void compute(Warp &warp, D *result, Source<S>... sources) {
+        if (warp.active == warp.live) {
+            SOFT_EVERY_LANE
+            for (int lane = 0; lane < warp_size; lane++)
+                result[lane] = operation(sources[lane]...);
+        } else
+            for (uint32_t left = warp.active; left; left &= left - 1) {
+                int lane = __builtin_ctz(left);
+                result[lane] = operation(sources[lane]...);
+            }
+    }
+    static void compare(Warp &warp, Row row, Source<S>... sources) {
+        uint32_t result = 0;
+        SOFT_EVERY_LANE
+        for (int lane = 0; lane < warp_size; lane++)
+            result |= operation(sources[lane]...) ? lane_bits[lane] : 0;
+        warp.set_predicate(row, result);
+    }
+};
+
+template <auto operation> constexpr Handler lanes = Lanes<operation>::run;
+
+} // namespace soft::ptx

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace soft::ptx {
+
+struct Token {
+    enum class Kind : uint8_t {
+        End,
+        Word,    // a name or an opcode: "ld", "%r1", "$L__BB0_1", "_"
+        Dot,     // a directive or a modifier, without its dot: "global", "L2::128B"
+        Integer, // bits, `is_unsigned` with the suffix U
+        Float,   // bits, of a double; `single`: of a float, written as 0f...
+        Text,    // between quotation marks, without them
+        Mark,    // of one or two characters: "{", "<<"
+        Bad,     // no token of the language
+    };
+
+    Kind kind = Kind::End;
+    bool is_unsigned = false;
+    bool single = false;
+    int line = 1;
+    uint64_t bits = 0;
+    std::string_view text;
+};
+
+// Cuts a text into tokens, which refer to it. Comments are skipped, and the text ends at its first
+// NUL: what follows is no part of it.
+class Lexer {
+  public:
+    explicit Lexer(std::string_view text);
+    Token next();
+
+  private:
+    char at(size_t ahead) const;
+    bool skip_blanks();
+    Token of(Token::Kind kind, size_t length);
+    Token number();
+    Token decimal();
+    Token exact();
+
+    std::string_view text_;
+    size_t position_ = 0;
+    int line_ = 1;
+};
+
+} // namespace soft::ptx

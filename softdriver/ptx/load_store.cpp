@@ -1,0 +1,266 @@
+#include "access.h"
+#include "decoder.h"
+#include "families.h"
+#include "lanes.h"
+
+#include <atomic>
+#include <cstring>
+
+// ld and st.
+
+namespace soft::ptx {
+
+namespace {
+
+// Step::detail of an access.
+constexpr unsigned space_bits = 0xf, ordered_bit = 0x10, count_shift = 8;
+Space space_of(const Step &step) { return Space(step.detail & space_bits); }
+
+enum class Pattern { Scattered, Contiguous, Uniform };
+
+// How the addresses of a full warp lie, each lane's `bytes` long.
+template <class A> Pattern pattern(const Warp &warp, const A *addresses, size_t bytes) {
+    if (warp.active != ~uint32_t{0})
+        return Pattern::Scattered;
+    A apart = 0, differ = 0, first = addresses[0];
+    for (int lane = 0; lane < warp_size; lane++) {
+        differ |= addresses[lane] ^ first;
+        apart |= addresses[lane] ^ A(first + A(lane) * A(bytes));
+    }
+    return differ == 0 ? Pattern::Uniform : apart == 0 ? Pattern::Contiguous : Pattern::Scattered;
+}
+
+// A value of memory in a register that may be wider.
+template <class R, class T> R extended(const char *from) {
+    T value;
+    memcpy(&value, from, sizeof value);
+    return R(value);
+}
+
+void acquire(const Step &step) {
+    if (step.detail & ordered_bit)
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+// T: in memory, R: of the register, A: of the address, n: items of a vector.
+template <class T, class R, class A, int n> void load(Warp &warp, const Step &step) {
+    constexpr size_t bytes = n * sizeof(T);
+    Access access{warp, step, space_of(step), Use::Read};
+    const A *addresses = warp.row<A>(step.rows[9]);
+    R *rows[n];
+    for (int i = 0; i < n; i++)
+        rows[i] = warp.row<R>(step.rows[i]);
+    Pattern how =
+        access.space == Space::Local ? Pattern::Scattered : pattern(warp, addresses, bytes);
+    if (how != Pattern::Scattered) {
+        uint64_t first = uint64_t(addresses[0]) + uint64_t(step.offset);
+        size_t all = how == Pattern::Uniform ? bytes : bytes * warp_size;
+        const char *from = first % bytes || (first >= shared_window && how != Pattern::Uniform)
+                               ? nullptr
+                               : access.reach(0, first, all);
+        bool own = first / window_bytes * window_bytes == local_window;
+        if (from && !own) {
+            size_t stride = how == Pattern::Uniform ? 0 : bytes;
+            if (stride)
+                for (int lane = 0; lane < warp_size; lane++)
+                    for (int i = 0; i < n; i++)
+                        rows[i][lane] = extended<R, T>(from + size_t(lane) * bytes + i * sizeof(T));
+            else
+                for (int i = 0; i < n; i++) {
+                    R value = extended<R, T>(from + i * sizeof(T));
+                    for (int lane = 0; lane < warp_size; lane++)
+                        rows[i][lane] = value;
+                }
+            return acquire(step);
+        }
+    }
+    for (uint32_t left = warp.active; left; left &= left - 1) {
+        int lane = __builtin_ctz(left);
+        uint64_t address = uint64_t(addresses[lane]) + uint64_t(step.offset);
+        const char *from = access.reach_or_fail(unsigned(lane), address, bytes);
+        if (!from)
+            return;
+        for (int i = 0; i < n; i++)
+            rows[i][lane] = extended<R, T>(from + i * sizeof(T));
+    }
+    acquire(step);
+}
+
+template <class T, class R, class A, int n> void store(Warp &warp, const Step &step) {
+    constexpr size_t bytes = n * sizeof(T);
+    acquire(step);
+    Access access{warp, step, space_of(step), Use::Write};
+    const A *addresses = warp.row<A>(step.rows[9]);
+    const R *rows[n];
+    for (int i = 0; i < n; i++)
+        rows[i] = warp.row<R>(step.rows[i]);
+    auto put = [&](char *to, int lane) {
+        for (int i = 0; i < n; i++) {
+            T value = T(rows[i][lane]);
+            memcpy(to + size_t(i) * sizeof(T), &value, sizeof value);
+        }
+    };
+    if (access.space != Space::Local && pattern(warp, addresses, bytes) == Pattern::Contiguous) {
+        uint64_t first = uint64_t(addresses[0]) + uint64_t(step.offset);
+        char *to = first % bytes || first >= shared_window
+                       ? nullptr
+                       : access.reach(0, first, bytes * warp_size);
+        if (to) {
+            for (int lane = 0; lane < warp_size; lane++)
+                put(to + size_t(lane) * bytes, lane);
+            return;
+        }
+    }
+    for (uint32_t left = warp.active; left; left &= left - 1) {
+        int lane = __builtin_ctz(left);
+        uint64_t address = uint64_t(addresses[lane]) + uint64_t(step.offset);
+        char *to = access.reach_or_fail(unsigned(lane), address, bytes);
+        if (!to)
+            return;
+        put(to, lane);
+    }
+}
+
+template <class T, class R, class A, bool is_load> Handler by_count(size_t count) {
+    switch (count) {
+    case 1:
+        return is_load ? load<T, R, A, 1> : store<T, R, A, 1>;
+    case 2:
+        return is_load ? load<T, R, A, 2> : store<T, R, A, 2>;
+    case 4:
+        return is_load ? load<T, R, A, 4> : store<T, R, A, 4>;
+    case 8:
+        return is_load ? load<T, R, A, 8> : store<T, R, A, 8>;
+    default:
+        return nullptr;
+    }
+}
+
+// Of a load the register's signedness matters, which is the type's.
+template <class T, bool is_load> Handler by_registers(size_t width, size_t address, size_t count) {
+    using R16 = std::conditional_t<std::is_signed_v<T>, int16_t, uint16_t>;
+    using R32 = std::conditional_t<std::is_signed_v<T>, int32_t, uint32_t>;
+    using R64 = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
+    auto pick = [&](auto reg) -> Handler {
+        using R = decltype(reg);
+        if constexpr (sizeof(R) < sizeof(T))
+            return nullptr;
+        else
+            return address == 4 ? by_count<T, R, uint32_t, is_load>(count)
+                                : by_count<T, R, uint64_t, is_load>(count);
+    };
+    return width == 2 ? pick(R16()) : width == 4 ? pick(R32()) : pick(R64());
+}
+
+template <bool is_load> Handler by_type(Type type, size_t width, size_t address, size_t count) {
+    bool sign = is_load && is_signed(type) && width > size_of(type);
+    switch (size_of(type)) {
+    case 1:
+        return sign ? by_registers<int8_t, is_load>(width, address, count)
+                    : by_registers<uint8_t, is_load>(width, address, count);
+    case 2:
+        return sign ? by_registers<int16_t, is_load>(width, address, count)
+                    : by_registers<uint16_t, is_load>(width, address, count);
+    case 4:
+        return sign ? by_registers<int32_t, is_load>(width, address, count)
+                    : by_registers<uint32_t, is_load>(width, address, count);
+    case 8:
+        return by_registers<uint64_t, is_load>(width, address, count);
+    default:
+        return nullptr;
+    }
+}
+
+// What says how memory is cached or ordered: here all accesses happen in order.
+bool take_hints(Decoder &decoder) {
+    bool ordered = decoder.take_any({"acquire", "release"}) >= 0;
+    decoder.take_all({"volatile", "relaxed", "weak", "mmio", "cta", "cluster", "gpu", "sys"});
+    decoder.take_all({"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc"});
+    for (const char *level : {"L1", "L2"})
+        for (const char *priority : {"evict_normal", "evict_unchanged", "evict_first", "evict_last",
+                                     "no_allocate", "cache_hint", "64B", "128B", "256B"})
+            decoder.take(std::string(level) + "::" + priority);
+    return ordered;
+}
+
+Space take_space(Decoder &decoder) {
+    static const std::pair<const char *, Space> spaces[] = {
+        {"global", Space::Global},      {"shared", Space::Shared},
+        {"shared::cta", Space::Shared}, {"local", Space::Local},
+        {"const", Space::Const},        {"param", Space::Param},
+        {"param::entry", Space::Param}, {"param::func", Space::Param},
+    };
+    for (auto &[name, space] : spaces)
+        if (decoder.take(name))
+            return space;
+    return Space::Generic;
+}
+
+// Parameters of functions and of calls lie in local memory.
+Space real_space(Decoder &decoder, Space space, const Operand &address) {
+    if (space != Space::Param)
+        return space;
+    const Variable *variable =
+        address.kind == Operand::Kind::Memory ? decoder.named(address.parts.at(0)) : nullptr;
+    bool kernels =
+        variable ? decoder.is_kernel_parameter(address.parts[0]) : decoder.function().entry;
+    return kernels ? Space::Param : Space::Local;
+}
+
+template <bool is_load> void access_memory(Decoder &decoder) {
+    bool ordered = take_hints(decoder);
+    Space space = take_space(decoder);
+    static const std::pair<const char *, size_t> vectors[] = {{"v2", 2}, {"v4", 4}, {"v8", 8}};
+    size_t count = 1;
+    for (auto &[name, items] : vectors)
+        if (decoder.take(name))
+            count = items;
+    Type type = decoder.take_type();
+    decoder.expect_operands(2, 3); // the third is a cache policy
+    const Operand &value = decoder.operand(is_load ? 0 : 1);
+    const Operand &place = decoder.operand(is_load ? 1 : 0);
+    size_t address = decoder.address(place);
+    space = real_space(decoder, space, place);
+    bool vector = value.kind == Operand::Kind::Vector;
+    if (vector ? value.parts.size() != count : count != 1)
+        decoder.refuse("the vector has not as many items as the modifier says");
+    size_t width = 0;
+    for (size_t i = 0; i < count; i++) {
+        const Operand &part = vector ? value.parts[i] : value;
+        size_t own = 0;
+        if (is_load && part.kind == Operand::Kind::Sink && width) {
+            decoder.step.rows[i] = decoder.temporary(width);
+            continue;
+        }
+        decoder.step.rows[i] = is_load ? decoder.wide_destination(part, type, own)
+                                       : decoder.wide_source(part, type, own);
+        if (width && own != width)
+            decoder.refuse("the registers of a vector have different widths");
+        width = own;
+    }
+    decoder.step.detail = uint16_t(unsigned(space) | (ordered ? ordered_bit : 0));
+    decoder.emit(by_type<is_load>(type, width, address, count));
+}
+
+void nothing(Warp &, const Step &) {}
+
+void prefetch(Decoder &decoder) {
+    take_hints(decoder);
+    decoder.take_all({"global", "local", "L1", "L2", "tensormap", "param", "const", "generic"});
+    decoder.expect_operands(1, 3);
+    decoder.emit(nothing);
+}
+
+} // namespace
+
+void add_load_store(Opcodes &opcodes) {
+    opcodes["ld"] = access_memory<true>;
+    opcodes["ldu"] = access_memory<true>;
+    opcodes["st"] = access_memory<false>;
+    opcodes["prefetch"] = prefetch;
+    opcodes["prefetchu"] = prefetch;
+    opcodes["applypriority"] = prefetch;
+    opcodes["discard"] = prefetch;
+}
+
+} // namespace soft::ptx

@@ -1,0 +1,139 @@
+#include "machine.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace soft::ptx {
+
+namespace {
+
+// Steps of a block, after which another one gets its turn.
+constexpr uint64_t block_slice = 1 << 17;
+// Blocks that run in turns, at most: those of a large GPU.
+constexpr size_t most_resident = 2048;
+
+std::string triple(const unsigned index[3]) {
+    return "(" + std::to_string(index[0]) + ", " + std::to_string(index[1]) + ", " +
+           std::to_string(index[2]) + ")";
+}
+
+} // namespace
+
+Machine::Machine(Launch what)
+    : launch(std::move(what)), code(*launch.kernel->code), library(*code.library),
+      memory(launch, library.sites), random(launch.seed) {
+    threads = launch.block[0] * launch.block[1] * launch.block[2];
+    blocks = uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
+    shared_bytes = launch.kernel->shared_bytes + launch.shared_bytes;
+    first_ = random.below(blocks);
+    do
+        step_ = random.below(blocks) + 1;
+    while (std::gcd(step_, blocks) != 1);
+}
+
+// Makes the next block resident; false if there is none.
+bool Machine::admit() {
+    if (started_ == blocks)
+        return false;
+    if (idle_.empty())
+        idle_.push_back(std::make_unique<ThreadBlock>(*this));
+    resident_.push_back(std::move(idle_.back()));
+    idle_.pop_back();
+    auto walked = static_cast<unsigned __int128>(started_++) * step_ + first_;
+    resident_.back()->start(uint64_t(walked % blocks));
+    return true;
+}
+
+Run::State Machine::advance(uint64_t steps) {
+    memory.forget();
+    while (!failed()) {
+        while (resident_.empty() || (launch.cooperative && started_ < blocks))
+            if (!admit())
+                return Run::State::Done;
+        if (!steps)
+            return Run::State::More;
+        if (!slice_left_)
+            slice_left_ = block_slice;
+        uint64_t done = resident_[turn_]->run(std::min(steps, slice_left_));
+        executed += done;
+        steps -= done;
+        slice_left_ -= done;
+        if (resident_[turn_]->done())
+            recycle();
+        else if (!slice_left_)
+            end_slice();
+        if (executed >= launch.budget)
+            fail(CUDA_ERROR_LAUNCH_TIMEOUT,
+                 "kernel '" + launch.kernel->name + "' did not end within " +
+                     std::to_string(launch.budget) + " instructions of warps");
+    }
+    return Run::State::Failed;
+}
+
+void Machine::recycle() {
+    idle_.push_back(std::move(resident_[turn_]));
+    resident_[turn_] = std::move(resident_.back());
+    resident_.pop_back();
+    turn_ = 0;
+    slice_left_ = 0;
+    turns_without_end_ = 0;
+}
+
+// Blocks that do not end may wait for others, which therefore get their turn.
+void Machine::end_slice() {
+    turn_++;
+    if (++turns_without_end_ >= resident_.size() && resident_.size() < most_resident) {
+        for (size_t more = resident_.size(); more && admit();)
+            more--;
+        turns_without_end_ = 0;
+    }
+    turn_ %= resident_.size();
+}
+
+void Machine::thread_index(const Warp &warp, unsigned lane, unsigned index[3]) const {
+    unsigned thread = warp.number * warp_size + lane;
+    index[0] = thread % launch.block[0];
+    index[1] = thread / launch.block[0] % launch.block[1];
+    index[2] = thread / launch.block[0] / launch.block[1];
+}
+
+std::string Machine::where(const Warp &warp, unsigned lane) const {
+    unsigned index[3];
+    thread_index(warp, lane, index);
+    return "thread " + triple(index) + " of block " + triple(warp.block.index);
+}
+
+void Machine::fail(CUresult status, const std::string &what) {
+    if (!failed())
+        fault = {status, what, 0};
+}
+
+void Machine::fail(Warp &warp, const Step &step, unsigned lane, CUresult status,
+                   const std::string &what, uintptr_t address) {
+    warp.yield();
+    if (failed())
+        return;
+    const Code &at = *warp.frame->code;
+    size_t place = size_t(&step - at.body.data());
+    std::string text = "kernel '" + launch.kernel->name + "', ";
+    if (&at != &code)
+        text += "function '" + at.name + "', ";
+    text += "PTX line " + std::to_string(at.lines[place]) + ": " + at.written[place] + ": " + what +
+            ", " + where(warp, lane);
+    fault = {status, text, address};
+}
+
+// run.h
+
+Run::Run(Launch launch) : machine_(std::make_unique<Machine>(std::move(launch))) {}
+Run::~Run() = default;
+Run::State Run::advance(uint64_t instructions) { return machine_->advance(instructions); }
+const Fault &Run::fault() const { return machine_->fault; }
+uint64_t Run::executed() const { return machine_->executed; }
+std::vector<Accessed> Run::reads() const { return machine_->memory.touched(Use::Read).ranges(); }
+std::vector<Accessed> Run::writes() const { return machine_->memory.touched(Use::Write).ranges(); }
+std::vector<Accessed> Run::atomics() const {
+    return machine_->memory.touched(Use::Atomic).ranges();
+}
+
+} // namespace soft::ptx

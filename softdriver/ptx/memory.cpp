@@ -1,0 +1,29 @@
+#include "memory.h"
+
+namespace soft::ptx {
+
+void Memory::forget() {
+    segments_.clear();
+    for (Site &site : sites_)
+        site.segment = {};
+}
+
+bool Memory::look_up(Site &site, uintptr_t address, size_t bytes) {
+    auto holds = [&](const Segment &segment) {
+        uintptr_t offset = address - segment.begin;
+        return offset < segment.bytes && bytes <= segment.bytes - offset;
+    };
+    auto after = segments_.upper_bound(address);
+    if (after != segments_.begin() && holds(std::prev(after)->second)) {
+        site.segment = std::prev(after)->second;
+        return true;
+    }
+    Segment found;
+    if (!launch_.find || !launch_.find(address, found) || !holds(found))
+        return false;
+    segments_[found.begin] = found;
+    site.segment = found;
+    return true;
+}
+
+} // namespace soft::ptx

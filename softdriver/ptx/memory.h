@@ -1,0 +1,56 @@
+#pragma once
+
+#include "run.h"
+#include "touched.h"
+
+#include <map>
+
+namespace soft::ptx {
+
+// Generic addresses of what is not global memory: no processor has addresses like these.
+constexpr uint64_t window_bytes = uint64_t{1} << 56;
+constexpr uint64_t shared_window = 1 * window_bytes;
+constexpr uint64_t local_window = 2 * window_bytes;
+constexpr uint64_t parameter_window = 3 * window_bytes;
+
+enum class Use : uint8_t { Read, Write, Atomic };
+
+// The global memory, as the instructions of a launch see it.
+class Memory {
+  public:
+    Memory(const Launch &launch, uint32_t sites) : launch_(launch), sites_(sites) {}
+
+    // Where these bytes are; null if not all of them may be used so. Notes that they were.
+    char *reach(uint32_t site, uintptr_t address, size_t bytes, Use use) {
+        Site &known = sites_[site];
+        uintptr_t offset = address - known.segment.begin;
+        if (offset >= known.segment.bytes || bytes > known.segment.bytes - offset) {
+            if (!look_up(known, address, bytes))
+                return nullptr;
+            offset = address - known.segment.begin;
+        }
+        if (use != Use::Read && !known.segment.writable)
+            return nullptr;
+        if (launch_.record)
+            touched_[int(use)].add(known.place, address, bytes);
+        return known.segment.host + offset;
+    }
+    // What was found before may be gone.
+    void forget();
+    bool find(uintptr_t address, Segment &segment) const { return launch_.find(address, segment); }
+    const Touched &touched(Use use) const { return touched_[int(use)]; }
+
+  private:
+    struct Site {
+        Segment segment;
+        Touched::Place place;
+    };
+    bool look_up(Site &site, uintptr_t address, size_t bytes);
+
+    const Launch &launch_;
+    std::vector<Site> sites_;
+    std::map<uintptr_t, Segment> segments_;
+    Touched touched_[3];
+};
+
+} // namespace soft::ptx

@@ -1,0 +1,127 @@
+#include "parsing.h"
+
+namespace soft::ptx {
+
+namespace {
+
+constexpr size_t deepest = 64;                         // of blocks in blocks
+constexpr uint64_t most_registers = uint64_t{1} << 24; // that one declaration may name
+
+void read_registers(Parsing &parsing, Function &function) {
+    Reader &reader = parsing.reader;
+    if (reader.accept_dot("align"))
+        read_integer(reader);
+    int width = reader.accept_dot("v2") ? 2 : reader.accept_dot("v4") ? 4 : 1;
+    Type type = read_type(reader);
+    do {
+        int line = reader.now().line;
+        std::string_view name = reader.word();
+        bool fresh;
+        if (reader.accept("<")) {
+            // Not an expression: the bracket that follows is none of its operators.
+            uint64_t count = reader.expect_kind(Token::Kind::Integer).bits;
+            if (count > most_registers)
+                reader.fail("too many registers " + quoted(name) + ": " + std::to_string(count));
+            reader.expect(">");
+            fresh = parsing.names.define_range(name, {type, width, count});
+        } else {
+            Symbol symbol;
+            symbol.width = width;
+            symbol.index = int(function.registers.size());
+            fresh = parsing.names.define(name, symbol);
+            if (fresh)
+                add_registers(function.registers, name, type, width);
+        }
+        if (!fresh)
+            reader.report(line, "duplicate definition of " + quoted(name));
+    } while (reader.accept(","));
+    reader.expect(";");
+}
+
+void define_here(Parsing &parsing, const Token &name, Symbol::Kind kind, size_t index) {
+    Symbol symbol;
+    symbol.kind = kind;
+    symbol.index = int(index);
+    if (!parsing.names.define(name.text, symbol))
+        parsing.reader.report(name.line, "duplicate definition of label " + quoted(name.text));
+}
+
+NameList read_list(Parsing &parsing, bool functions) {
+    Reader &reader = parsing.reader;
+    NameList list;
+    list.line = reader.now().line;
+    do {
+        Operand member;
+        member.name = reader.word();
+        member.kind = functions ? Operand::Kind::Function : Operand::Kind::Label;
+        if (functions) {
+            const Symbol *symbol = parsing.names.find(member.name, parsing.no_registers);
+            if (!symbol || symbol->kind != Symbol::Kind::Function)
+                reader.fail("unknown function " + quoted(member.name));
+            member.index = symbol->index;
+        }
+        list.members.push_back(std::move(member));
+    } while (reader.accept(","));
+    return list;
+}
+
+// `name:`, and what may stand behind it.
+void read_label(Parsing &parsing, Function &function) {
+    Reader &reader = parsing.reader;
+    Token name = reader.take();
+    reader.expect(":");
+    bool branches = reader.accept_dot("branchtargets");
+    if (branches || reader.accept_dot("calltargets")) {
+        parsing.lists.push_back(read_list(parsing, !branches));
+        define_here(parsing, name, Symbol::Kind::List, parsing.lists.size() - 1);
+        reader.expect(";");
+    } else if (reader.accept_dot("callprototype")) {
+        function.prototypes.push_back(read_prototype(parsing));
+        define_here(parsing, name, Symbol::Kind::Prototype, function.prototypes.size() - 1);
+        reader.expect(";");
+    } else {
+        define_here(parsing, name, Symbol::Kind::Label, function.body.size());
+    }
+}
+
+void read_statement(Parsing &parsing, Function &function) {
+    Reader &reader = parsing.reader;
+    if (reader.now().kind == Token::Kind::Word && reader.after().text == ":") {
+        read_label(parsing, function);
+    } else if (reader.now().kind != Token::Kind::Dot) {
+        read_instruction(parsing, function);
+    } else if (reader.accept_dot("reg")) {
+        read_registers(parsing, function);
+    } else if (!skip_remark(parsing)) {
+        if (!at_space(reader))
+            reader.syntax_error();
+        read_variables(parsing, Linkage(), &function);
+    }
+}
+
+void open_block(Parsing &parsing) {
+    if (parsing.names.depth() > deepest)
+        parsing.reader.fail("blocks are nested too deeply");
+    parsing.names.open();
+}
+
+} // namespace
+
+void read_body(Parsing &parsing, Function &function) {
+    Reader &reader = parsing.reader;
+    size_t outside = parsing.names.depth() - 1; // the block of the parameters is open
+    reader.expect("{");
+    while (parsing.names.depth() > outside) {
+        if (reader.accept("{")) {
+            open_block(parsing);
+        } else if (reader.accept("}")) {
+            close_block(parsing, function);
+        } else if (reader.now().kind == Token::Kind::End) {
+            reader.fail("syntax error at the end of the text: a function is not closed");
+        } else {
+            read_statement(parsing, function);
+        }
+    }
+}
+
+} // namespace soft::ptx

@@ -1,0 +1,161 @@
+#include "parsing.h"
+
+#include <algorithm>
+
+namespace soft::ptx {
+
+namespace {
+
+constexpr size_t deepest = 32;               // dimensions of an array
+constexpr size_t largest = size_t{1} << 40; // bytes of an array whose items are counted
+
+class Initial {
+  public:
+    Initial(Parsing &parsing, Variable &variable, const std::vector<size_t> &dimensions)
+        : parsing_(parsing), reader_(parsing.reader), variable_(variable),
+          item_(size_of(variable.type)) {
+        // Bytes of what one item of each level holds.
+        size_t bytes = item_;
+        for (size_t i = dimensions.size(); i-- > 0;) {
+            strides_.insert(strides_.begin(), bytes);
+            bytes *= dimensions[i];
+        }
+        open_ = !dimensions.empty() && !dimensions[0];
+        end_ = open_ ? largest : variable.bytes();
+    }
+
+    void read() {
+        items(0);
+        if (open_)
+            variable_.count = furthest_ / item_;
+    }
+
+  private:
+    // What an array of so many dimensions less holds: braces for each, then an item.
+    void items(size_t level) {
+        if (level == strides_.size())
+            return value();
+        size_t begin = offset_, stride = strides_[level];
+        reader_.expect("{");
+        do {
+            if (offset_ >= end_)
+                reader_.fail("too many initial values for " + quoted(variable_.name));
+            size_t next = offset_ + stride, outer = end_;
+            end_ = std::min(end_, next);
+            items(level + 1);
+            end_ = outer;
+            offset_ = next;
+        } while (reader_.accept(","));
+        reader_.expect("}");
+        furthest_ = std::max(furthest_, offset_);
+        offset_ = begin;
+    }
+
+    void value() {
+        if (reader_.now().kind == Token::Kind::Integer && reader_.after().text == "(")
+            masked();
+        else if (starts_constant(reader_))
+            store(constant());
+        else
+            address(0);
+    }
+
+    uint64_t constant() {
+        Constant value = read_constant(reader_);
+        bool half = size_of(variable_.type) == 2 && variable_.type >= Type::F16;
+        bool is_float = variable_.type == Type::F32 || variable_.type == Type::F64;
+        bool may_float = is_float || variable_.type == Type::B32 || variable_.type == Type::B64;
+        if (half || variable_.type == Type::F16x2 || variable_.type == Type::BF16x2 ||
+            (value.is_float() ? !may_float : is_float))
+            reader_.fail("the initial value of " + quoted(variable_.name) + " is of another type");
+        return converted(value, variable_.type);
+    }
+
+    // Initial bytes are taken as far as they are not zero.
+    void store(uint64_t bits) {
+        if (!bits)
+            return;
+        auto &bytes = variable_.initial;
+        size_t needed = offset_ + item_;
+        if (bytes.size() < needed) {
+            parsing_.spend(needed - bytes.size());
+            if (bytes.capacity() < needed)
+                bytes.reserve(std::max(needed, 2 * bytes.size()));
+            bytes.resize(needed);
+        }
+        for (size_t i = 0; i < item_ && i < sizeof(bits); i++)
+            bytes[offset_ + i] = uint8_t(bits >> (8 * i));
+    }
+
+    // 0xFF00(name): eight bits of the address.
+    void masked() {
+        uint64_t mask = reader_.take().bits;
+        unsigned shift = 0;
+        while (mask && !(mask & 0xff)) {
+            mask >>= 8;
+            shift += 8;
+        }
+        if (mask != 0xff)
+            reader_.fail("a mask of an address is 0xFF, 0xFF00 and so on");
+        reader_.expect("(");
+        address(shift);
+        reader_.expect(")");
+    }
+
+    void address(unsigned shift) {
+        Variable::Address address;
+        address.offset = offset_;
+        address.width = item_;
+        address.shift = shift;
+        if (reader_.now().text == "generic" && reader_.after().text == "(") {
+            reader_.take();
+            reader_.take();
+            address.generic = true;
+            name(address);
+            reader_.expect(")");
+        } else {
+            name(address);
+        }
+        if (reader_.accept("+"))
+            address.addend = int64_t(read_integer(reader_));
+        variable_.addresses.push_back(address);
+    }
+
+    void name(Variable::Address &address) {
+        int line = reader_.now().line;
+        std::string_view name = reader_.word();
+        const Symbol *symbol = parsing_.names.find(name, parsing_.no_registers);
+        bool of_module = symbol && symbol->scope == Operand::Scope::Module;
+        if (!symbol) {
+            if (name != variable_.name) {
+                reader_.report(line, "unknown symbol " + quoted(name));
+                return;
+            }
+            address.target = int(parsing_.tree.variables.size()); // its own
+        } else if (symbol->kind == Symbol::Kind::Function ||
+                   (symbol->kind == Symbol::Kind::Variable && of_module)) {
+            address.function = symbol->kind == Symbol::Kind::Function;
+            address.target = symbol->index;
+        } else {
+            reader_.report(line, quoted(name) + " has no address that is known beforehand");
+        }
+    }
+
+    Parsing &parsing_;
+    Reader &reader_;
+    Variable &variable_;
+    size_t item_;
+    std::vector<size_t> strides_;
+    bool open_ = false; // the first dimension is as long as there are items
+    size_t offset_ = 0, furthest_ = 0, end_ = 0;
+};
+
+} // namespace
+
+void read_initial(Parsing &parsing, Variable &variable, const std::vector<size_t> &dimensions) {
+    if (dimensions.size() > deepest)
+        parsing.reader.fail("array " + quoted(variable.name) + " has too many dimensions");
+    Initial(parsing, variable, dimensions).read();
+}
+
+} // namespace soft::ptx

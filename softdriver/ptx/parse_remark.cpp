@@ -1,0 +1,73 @@
+#include "parsing.h"
+
+namespace soft::ptx {
+
+namespace {
+
+void skip_braces(Reader &reader) {
+    reader.expect("{");
+    for (size_t depth = 1; depth > 0; reader.take()) {
+        if (reader.now().kind == Token::Kind::End)
+            reader.syntax_error();
+        depth += reader.at("{");
+        depth -= reader.at("}");
+    }
+}
+
+// .file 1 "name.cu", 1234, 5678
+void read_file(Parsing &parsing) {
+    Reader &reader = parsing.reader;
+    uint64_t number = reader.expect_kind(Token::Kind::Integer).bits;
+    std::string_view name = reader.expect_kind(Token::Kind::Text).text;
+    if (number == 1)
+        parsing.tree.source_name = name;
+    while (reader.accept(","))
+        reader.expect_kind(Token::Kind::Integer);
+}
+
+// .loc 1 20 5, function_name $L__info_string0+3, inlined_at 1 30 2
+void read_location(Reader &reader) {
+    for (int i = 0; i < 3; i++)
+        reader.expect_kind(Token::Kind::Integer);
+    while (reader.accept(",")) {
+        std::string_view what = reader.word();
+        if (what == "function_name") {
+            reader.word();
+            if (reader.accept("+"))
+                reader.expect_kind(Token::Kind::Integer);
+        } else if (what == "inlined_at") {
+            for (int i = 0; i < 3; i++)
+                reader.expect_kind(Token::Kind::Integer);
+        } else {
+            reader.fail("unknown attribute " + quoted(what) + " of .loc");
+        }
+    }
+}
+
+} // namespace
+
+bool skip_remark(Parsing &parsing) {
+    Reader &reader = parsing.reader;
+    if (reader.accept_dot("loc")) {
+        read_location(reader);
+    } else if (reader.accept_dot("file")) {
+        read_file(parsing);
+        reader.accept(";");
+    } else if (reader.accept_dot("pragma")) {
+        do
+            reader.expect_kind(Token::Kind::Text);
+        while (reader.accept(","));
+        reader.expect(";");
+    } else if (reader.accept_dot("section")) {
+        if (reader.now().kind == Token::Kind::Dot) // .section .debug_info
+            reader.take();
+        else
+            reader.word();
+        skip_braces(reader);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+} // namespace soft::ptx

@@ -1,0 +1,222 @@
+#include "parsing.h"
+
+namespace soft::ptx {
+
+namespace {
+
+constexpr uint64_t largest = uint64_t{1} << 40; // bytes of a variable
+constexpr uint64_t most_aligned = 1024;
+
+struct SpaceName {
+    const char *name;
+    Space space;
+};
+constexpr SpaceName spaces[] = {{"global", Space::Global},
+                                {"const", Space::Const},
+                                {"shared", Space::Shared},
+                                {"local", Space::Local},
+                                {"param", Space::Param}};
+
+struct TypeName {
+    const char *name;
+    Type type;
+};
+constexpr TypeName types[] = {
+    {"pred", Type::Pred}, {"b8", Type::B8},         {"b16", Type::B16}, {"b32", Type::B32},
+    {"b64", Type::B64},   {"b128", Type::B128},     {"u8", Type::U8},   {"u16", Type::U16},
+    {"u32", Type::U32},   {"u64", Type::U64},       {"s8", Type::S8},   {"s16", Type::S16},
+    {"s32", Type::S32},   {"s64", Type::S64},       {"f16", Type::F16}, {"f16x2", Type::F16x2},
+    {"bf16", Type::BF16}, {"bf16x2", Type::BF16x2}, {"f32", Type::F32}, {"f64", Type::F64},
+};
+
+void read_alignment(Reader &reader, Variable &variable) {
+    uint64_t alignment = read_integer(reader);
+    if (!alignment || alignment > most_aligned || (alignment & (alignment - 1)))
+        reader.fail("an alignment is a power of two up to " + std::to_string(most_aligned));
+    variable.alignment = alignment;
+}
+
+// What stands between the space and the name.
+void read_qualifiers(Reader &reader, Variable &variable) {
+    size_t alignment = 0;
+    for (;;) {
+        if (reader.accept_dot("align")) {
+            read_alignment(reader, variable);
+            alignment = variable.alignment;
+        } else if (reader.accept_dot("attribute")) {
+            variable.managed |= read_attributes(reader);
+        } else {
+            break;
+        }
+    }
+    size_t width = reader.accept_dot("v2") ? 2 : reader.accept_dot("v4") ? 4 : 1;
+    variable.type = read_type(reader);
+    if (!size_of(variable.type))
+        reader.fail("a variable in memory cannot be a predicate");
+    variable.count = width;
+    variable.alignment = alignment ? alignment : width * size_of(variable.type);
+}
+
+// The first may be zero, if `[]` stands there; the last is the width of a vector.
+std::vector<size_t> read_dimensions(Reader &reader, Variable &variable) {
+    std::vector<size_t> dimensions;
+    size_t width = variable.count;
+    uint64_t most = largest / size_of(variable.type);
+    while (reader.accept("[")) {
+        uint64_t size = 0;
+        if (!reader.at("]")) {
+            size = read_integer(reader);
+            if (!size || size > most || variable.count * size > most)
+                reader.fail("the size of array " + quoted(variable.name) + " is zero or too large");
+        } else if (!dimensions.empty()) {
+            reader.syntax_error();
+        }
+        reader.expect("]");
+        dimensions.push_back(size);
+        if (size) // of the others: the first is known when its items are counted
+            variable.count *= size;
+    }
+    if (!dimensions.empty() && !dimensions[0])
+        variable.count = 0;
+    if (width > 1)
+        dimensions.push_back(width);
+    return dimensions;
+}
+
+void read_name(Reader &reader, Variable &variable) {
+    variable.line = reader.now().line;
+    variable.name = reader.word();
+}
+
+// A declaration as .extern and the definition are the same variable.
+bool merged(Parsing &parsing, const Variable &variable) {
+    auto &symbols = parsing.names.module().symbols;
+    auto found = symbols.find(variable.name);
+    if (found == symbols.end() || found->second.kind != Symbol::Kind::Variable)
+        return false;
+    Variable &known = parsing.tree.variables[size_t(found->second.index)];
+    bool one_declares = known.external || (variable.external && known.visible);
+    bool other_is_visible = variable.visible || variable.external;
+    if (!one_declares || !other_is_visible || known.space != variable.space ||
+        known.type != variable.type)
+        return false;
+    if (known.external)
+        known = variable;
+    return true;
+}
+
+void define(Parsing &parsing, std::string_view name, Variable variable, Function *function) {
+    bool of_module = !function || variable.space == Space::Global || variable.space == Space::Const;
+    auto &variables = of_module ? parsing.tree.variables : function->variables;
+    Symbol symbol;
+    symbol.kind = Symbol::Kind::Variable;
+    symbol.scope = of_module ? Operand::Scope::Module : Operand::Scope::Function;
+    symbol.index = int(variables.size());
+    if (parsing.names.define(name, symbol))
+        variables.push_back(std::move(variable));
+    else if (function || !merged(parsing, variable))
+        parsing.reader.report(variable.line, "duplicate definition of " + quoted(name));
+}
+
+void read_variable(Parsing &parsing, Variable variable, Function *function) {
+    Reader &reader = parsing.reader;
+    std::string_view name = reader.now().text;
+    read_name(reader, variable);
+    std::vector<size_t> dimensions = read_dimensions(reader, variable);
+    bool may_have_initial = variable.space == Space::Global || variable.space == Space::Const;
+    if (reader.at("=")) {
+        if (!may_have_initial || variable.external)
+            reader.fail("variable " + quoted(name) + " cannot have an initial value");
+        reader.take();
+        read_initial(parsing, variable, dimensions);
+    }
+    if (!variable.count && !variable.external)
+        reader.fail("array " + quoted(name) + " has no size");
+    define(parsing, name, std::move(variable), function);
+}
+
+} // namespace
+
+// .attribute(.managed, .unified(1, 2))
+bool read_attributes(Reader &reader) {
+    bool managed = false;
+    reader.expect("(");
+    do {
+        std::string_view name = reader.dot();
+        managed |= name == "managed";
+        if (name == "unified") {
+            reader.expect("(");
+            read_integer(reader);
+            reader.expect(",");
+            read_integer(reader);
+            reader.expect(")");
+        } else if (name != "managed") {
+            reader.fail("unknown attribute " + quoted(name));
+        }
+    } while (reader.accept(","));
+    reader.expect(")");
+    return managed;
+}
+
+Type read_type(Reader &reader) {
+    if (reader.now().kind == Token::Kind::Dot)
+        for (const TypeName &known : types)
+            if (reader.accept_dot(known.name))
+                return known.type;
+    if (reader.now().kind == Token::Kind::Dot)
+        reader.fail("unknown or unsupported type " + quoted("." + std::string(reader.now().text)));
+    reader.syntax_error();
+}
+
+bool at_space(const Reader &reader) {
+    for (const SpaceName &known : spaces)
+        if (reader.at_dot(known.name))
+            return true;
+    return false;
+}
+
+void read_variables(Parsing &parsing, const Linkage &linkage, Function *function) {
+    Reader &reader = parsing.reader;
+    Variable variable;
+    for (const SpaceName &known : spaces)
+        if (reader.at_dot(known.name))
+            variable.space = known.space;
+    if ((variable.space == Space::Param || variable.space == Space::Local) && !function)
+        reader.syntax_error();
+    reader.take();
+    read_qualifiers(reader, variable);
+    variable.visible = linkage.visible;
+    variable.external = linkage.external;
+    variable.weak = linkage.weak;
+    variable.common = linkage.common;
+    do
+        read_variable(parsing, variable, function);
+    while (reader.accept(","));
+    reader.expect(";");
+}
+
+Variable read_parameter(Reader &reader, std::string_view &name) {
+    Variable variable;
+    bool in_register = reader.accept_dot("reg");
+    variable.space = in_register ? Space::Register : Space::Param;
+    if (in_register) {
+        variable.type = read_type(reader);
+    } else {
+        if (!reader.accept_dot("param"))
+            reader.syntax_error();
+        read_qualifiers(reader, variable);
+    }
+    if (reader.accept_dot("ptr")) { // of what is pointed to
+        if (at_space(reader))
+            reader.take();
+        if (reader.accept_dot("align"))
+            read_integer(reader);
+    }
+    name = reader.now().text;
+    read_name(reader, variable);
+    if (!in_register)
+        read_dimensions(reader, variable);
+    return variable;
+}
+
+} // namespace soft::ptx

@@ -1,0 +1,77 @@
+#pragma once
+
+#include "constant.h"
+#include "reader.h"
+#include "symbols.h"
+
+#include <string>
+#include <vector>
+
+// The parts of the parser, each of which reads one kind of thing. They tell of problems through the
+// reader.
+
+namespace soft::ptx {
+
+// .branchtargets (members are Labels) or .calltargets (Functions).
+struct NameList {
+    int line = 0;
+    std::vector<Operand> members;
+};
+
+struct Parsing {
+    Parsing(std::string_view text, std::vector<Problem> &problems) : reader(text, problems) {
+        spare = 8 * text.size() + (size_t{16} << 20);
+    }
+
+    // Takes from `spare`; ends the parsing if there is not so much.
+    void spend(size_t bytes);
+
+    Reader reader;
+    Tree tree;
+    Names names;
+    std::vector<NameList> lists;
+    std::vector<int> callers; // of each of Tree::functions: the last one that was seen to call it
+    int current = -1;         // the function whose body is read
+    size_t spare;             // bytes that may yet be taken, beyond those that tokens need anyway
+    std::vector<Register> no_registers; // of the module
+};
+
+struct Linkage {
+    bool visible = false, external = false, weak = false, common = false;
+};
+
+// parse_variable.cpp
+Type read_type(Reader &reader);
+bool at_space(const Reader &reader);
+// After .attribute: whether it is .managed.
+bool read_attributes(Reader &reader);
+// .global and its like, to the semicolon, of the module or in the body of a function.
+void read_variables(Parsing &parsing, const Linkage &linkage, Function *function);
+
+// Of a function or a prototype; puts its name out as it stands in the text.
+Variable read_parameter(Reader &reader, std::string_view &name);
+
+// parse_initial.cpp: what follows the equals sign. Sizes an array that has no size.
+void read_initial(Parsing &parsing, Variable &variable, const std::vector<size_t> &dimensions);
+
+// parse_function.cpp
+void read_function(Parsing &parsing, const Linkage &linkage); // from .func or .entry on
+Function read_prototype(Parsing &parsing);                    // after .callprototype
+void read_alias(Parsing &parsing);                            // after .alias
+
+// parse_remark.cpp: .pragma, .loc, .file and .section are skipped; false if none is there.
+bool skip_remark(Parsing &parsing);
+
+// parse_body.cpp: what stands in the braces, and closes the block of names.
+void read_body(Parsing &parsing, Function &function);
+// parse_labels.cpp
+void note_call(Parsing &parsing, Function &function, int callee);
+// Gives labels and lists of labels, which may be used before they are defined,
+// their meaning, at the end of the innermost block.
+void close_block(Parsing &parsing, Function &function);
+
+// parse_instruction.cpp: from the opcode to the semicolon.
+void read_instruction(Parsing &parsing, Function &function);
+// parse_operand.cpp
+Operand read_operand(Parsing &parsing, Function &function);
+} // namespace soft::ptx

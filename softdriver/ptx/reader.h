@@ -1,0 +1,47 @@
+#pragma once
+
+#include "ast.h"
+#include "lexer.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace soft::ptx {
+
+// The tokens of a text one after another, and the problems found in it so far.
+class Reader {
+  public:
+    // Thrown when the text cannot be read any further: what follows a syntax error would only be
+    // misunderstood.
+    struct Stop {};
+
+    Reader(std::string_view text, std::vector<Problem> &problems);
+
+    const Token &now() const { return now_; }
+    const Token &after() const { return after_; } // the one after now()
+    Token take();
+
+    bool at(const char *mark) const;
+    bool accept(const char *mark);
+    void expect(const char *mark);
+    bool at_dot(const char *name) const; // a directive or a modifier
+    bool accept_dot(const char *name);
+    Token expect_kind(Token::Kind kind);
+    std::string_view word() { return expect_kind(Token::Kind::Word).text; }
+    std::string_view dot() { return expect_kind(Token::Kind::Dot).text; }
+
+    // Something is wrong, but what follows can be read: stops only when there are too many.
+    void report(int line, std::string text);
+    [[noreturn]] void fail(std::string text);
+    [[noreturn]] void syntax_error();
+
+  private:
+    std::vector<Problem> &problems_;
+    Lexer lexer_;
+    Token now_, after_;
+};
+
+std::string quoted(std::string_view name);
+
+} // namespace soft::ptx

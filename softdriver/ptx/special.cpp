@@ -1,0 +1,147 @@
+#include "special.h"
+
+#include "machine.h"
+
+#include <ctime>
+
+namespace soft::ptx {
+
+namespace {
+
+using Value = uint64_t (*)(const Machine &, const Warp &, unsigned);
+
+template <int dimension> uint64_t tid(const Machine &machine, const Warp &warp, unsigned lane) {
+    unsigned index[3];
+    machine.thread_index(warp, lane, index);
+    return index[dimension];
+}
+template <int dimension> uint64_t ntid(const Machine &machine, const Warp &, unsigned) {
+    return machine.launch.block[dimension];
+}
+template <int dimension> uint64_t ctaid(const Machine &, const Warp &warp, unsigned) {
+    return warp.block.index[dimension];
+}
+template <int dimension> uint64_t nctaid(const Machine &machine, const Warp &, unsigned) {
+    return machine.launch.grid[dimension];
+}
+template <int dimension> uint64_t clusterid(const Machine &machine, const Warp &warp, unsigned) {
+    return warp.block.index[dimension] / machine.launch.cluster[dimension];
+}
+template <int dimension> uint64_t nclusterid(const Machine &machine, const Warp &, unsigned) {
+    return machine.launch.grid[dimension] / machine.launch.cluster[dimension];
+}
+template <int dimension>
+uint64_t cluster_ctaid(const Machine &machine, const Warp &warp, unsigned) {
+    return warp.block.index[dimension] % machine.launch.cluster[dimension];
+}
+template <int dimension> uint64_t cluster_nctaid(const Machine &machine, const Warp &, unsigned) {
+    return machine.launch.cluster[dimension];
+}
+uint64_t cluster_ctarank(const Machine &machine, const Warp &warp, unsigned) {
+    const unsigned *cluster = machine.launch.cluster, *index = warp.block.index;
+    return index[0] % cluster[0] +
+           cluster[0] * (index[1] % cluster[1] + uint64_t{cluster[1]} * (index[2] % cluster[2]));
+}
+uint64_t cluster_nctarank(const Machine &machine, const Warp &, unsigned) {
+    const unsigned *cluster = machine.launch.cluster;
+    return uint64_t{cluster[0]} * cluster[1] * cluster[2];
+}
+uint64_t is_explicit_cluster(const Machine &machine, const Warp &warp, unsigned lane) {
+    return cluster_nctarank(machine, warp, lane) > 1;
+}
+uint64_t zero(const Machine &, const Warp &, unsigned) { return 0; }
+uint64_t laneid(const Machine &, const Warp &, unsigned lane) { return lane; }
+uint64_t warpid(const Machine &, const Warp &warp, unsigned) { return warp.number; }
+uint64_t nwarpid(const Machine &, const Warp &, unsigned) { return 2048 / warp_size; }
+uint64_t gridid(const Machine &machine, const Warp &, unsigned) { return machine.launch.id; }
+uint64_t nsmid(const Machine &machine, const Warp &, unsigned) { return machine.launch.processors; }
+uint64_t smid(const Machine &machine, const Warp &warp, unsigned) {
+    return warp.block.number % machine.launch.processors;
+}
+uint64_t lanemask_eq(const Machine &, const Warp &, unsigned lane) { return uint64_t{1} << lane; }
+uint64_t lanemask_lt(const Machine &, const Warp &, unsigned lane) {
+    return (uint64_t{1} << lane) - 1;
+}
+uint64_t lanemask_le(const Machine &, const Warp &, unsigned lane) {
+    return (uint64_t{2} << lane) - 1;
+}
+uint64_t lanemask_gt(const Machine &machine, const Warp &warp, unsigned lane) {
+    return uint32_t(~lanemask_le(machine, warp, lane));
+}
+uint64_t lanemask_ge(const Machine &machine, const Warp &warp, unsigned lane) {
+    return uint32_t(~lanemask_lt(machine, warp, lane));
+}
+uint64_t total_smem(const Machine &machine, const Warp &, unsigned) { return machine.shared_bytes; }
+uint64_t dynamic_smem(const Machine &machine, const Warp &, unsigned) {
+    return machine.launch.shared_bytes;
+}
+
+uint64_t clock_cycles(const Machine &machine, const Warp &) { return machine.cycles(); }
+uint64_t clock_high(const Machine &machine, const Warp &) { return machine.cycles() >> 32; }
+uint64_t nanoseconds(const Machine &, const Warp &) {
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    return uint64_t(now.tv_sec) * 1000000000u + uint64_t(now.tv_nsec);
+}
+uint64_t nanoseconds_high(const Machine &machine, const Warp &warp) {
+    return nanoseconds(machine, warp) >> 32;
+}
+
+#define SOFT_THREE(name, function)                                                                 \
+    {name ".x", 4, function<0>, nullptr}, {name ".y", 4, function<1>, nullptr}, {                  \
+        name ".z", 4, function<2>, nullptr                                                         \
+    }
+
+const Special specials[] = {
+    SOFT_THREE("%tid", tid),
+    SOFT_THREE("%ntid", ntid),
+    SOFT_THREE("%ctaid", ctaid),
+    SOFT_THREE("%nctaid", nctaid),
+    SOFT_THREE("%clusterid", clusterid),
+    SOFT_THREE("%nclusterid", nclusterid),
+    SOFT_THREE("%cluster_ctaid", cluster_ctaid),
+    SOFT_THREE("%cluster_nctaid", cluster_nctaid),
+    {"%cluster_ctarank", 4, cluster_ctarank, nullptr},
+    {"%cluster_nctarank", 4, cluster_nctarank, nullptr},
+    {"%is_explicit_cluster", 0, is_explicit_cluster, nullptr},
+    {"%laneid", 4, laneid, nullptr},
+    {"%warpid", 4, warpid, nullptr},
+    {"%nwarpid", 4, nwarpid, nullptr},
+    {"%smid", 4, smid, nullptr},
+    {"%nsmid", 4, nsmid, nullptr},
+    {"%gridid", 8, gridid, nullptr},
+    {"%lanemask_eq", 4, lanemask_eq, nullptr},
+    {"%lanemask_lt", 4, lanemask_lt, nullptr},
+    {"%lanemask_le", 4, lanemask_le, nullptr},
+    {"%lanemask_gt", 4, lanemask_gt, nullptr},
+    {"%lanemask_ge", 4, lanemask_ge, nullptr},
+    {"%total_smem_size", 4, total_smem, nullptr},
+    {"%aggr_smem_size", 4, total_smem, nullptr},
+    {"%dynamic_smem_size", 4, dynamic_smem, nullptr},
+    {"%current_graph_exec", 8, zero, nullptr},
+    {"%clock", 4, nullptr, clock_cycles},
+    {"%clock_hi", 4, nullptr, clock_high},
+    {"%clock64", 8, nullptr, clock_cycles},
+    {"%globaltimer", 8, nullptr, nanoseconds},
+    {"%globaltimer_lo", 4, nullptr, nanoseconds},
+    {"%globaltimer_hi", 4, nullptr, nanoseconds_high},
+};
+
+const Special always_zero = {"%envreg", 4, zero, nullptr};
+
+bool starts_with(std::string_view text, std::string_view beginning) {
+    return text.substr(0, beginning.size()) == beginning;
+}
+
+} // namespace
+
+const Special *find_special(std::string_view name) {
+    for (const Special &special : specials)
+        if (name == special.name)
+            return &special;
+    if (starts_with(name, "%envreg") || name == "%tid.w" || name == "%ctaid.w")
+        return &always_zero;
+    return nullptr;
+}
+
+} // namespace soft::ptx

@@ -1,0 +1,76 @@
+#pragma once
+
+#include "ast.h"
+
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace soft::ptx {
+
+// What a name stands for.
+struct Symbol {
+    enum class Kind : uint8_t {
+        Register,
+        Variable,
+        Function,
+        Label,
+        Prototype, // .callprototype
+        List,      // .branchtargets, .calltargets
+    };
+
+    Kind kind = Kind::Register;
+    Operand::Scope scope = Operand::Scope::Module; // of a variable
+    int width = 1;                                 // of a vector of registers, which follow `index`
+    int index = 0;
+};
+
+// Registers that one declaration names: `%r<100>`. Only those that are used come into being.
+struct RegisterRange {
+    Type type = Type::None;
+    int width = 1;
+    uint64_t count = 0;
+};
+
+// A use of a name that may be defined later in its block, or in one around it.
+struct Reference {
+    size_t instruction, operand;
+    int part; // of the operand; -1: the operand itself
+    int line;
+};
+
+// The names of a block in braces; the outermost is the module.
+struct Block {
+    std::unordered_map<std::string_view, Symbol> symbols;
+    std::unordered_map<std::string_view, RegisterRange> ranges;
+    std::vector<Reference> references;
+
+    // Null if neither is known.
+    const RegisterRange *range_of(std::string_view name) const;
+};
+
+class Names {
+  public:
+    Names() { blocks_.emplace_back(); }
+
+    size_t depth() const { return blocks_.size(); }
+    void open() { blocks_.emplace_back(); }
+    Block close();
+    Block &innermost() { return blocks_.back(); }
+    Block &module() { return blocks_.front(); }
+
+    // False if the innermost block has that name already.
+    bool define(std::string_view name, Symbol symbol);
+    bool define_range(std::string_view prefix, RegisterRange range);
+
+    // A name that a range has is entered into its block, as registers of the function.
+    const Symbol *find(std::string_view name, std::vector<Register> &registers);
+
+  private:
+    std::vector<Block> blocks_;
+};
+
+// The first of `width` new registers; those of a vector are named after it.
+int add_registers(std::vector<Register> &registers, std::string_view name, Type type, int width);
+
+} // namespace soft::ptx

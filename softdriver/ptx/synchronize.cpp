@@ -1,0 +1,117 @@
+#include "decode_arithmetic.h"
+#include "machine.h"
+
+#include <atomic>
+
+// bar, barrier, membar, fence.
+
+namespace soft::ptx {
+
+namespace {
+
+// Step::detail: what a barrier is to do.
+enum class Kind : uint16_t { Wait, Arrive, Count, And, Or };
+
+// rows[1]: number, rows[2]: threads (0: all), rows[3]: predicate, rows[0]: result.
+void barrier(Warp &warp, const Step &step) {
+    unsigned lane = warp.lane_of_fault();
+    unsigned number = warp.row<uint32_t>(step.rows[1])[lane];
+    unsigned expected = warp.row<uint32_t>(step.rows[2])[lane];
+    if (number >= barriers_of_block)
+        return warp.machine.fail(warp, step, lane, CUDA_ERROR_ILLEGAL_INSTRUCTION,
+                                 "there are 16 barriers, and none is number " +
+                                     std::to_string(number));
+    Kind kind = Kind(step.detail);
+    uint32_t holds = kind >= Kind::Count ? warp.predicate(step.rows[3]) : 0;
+    uint32_t lanes = warp.active;
+    if (kind != Kind::Arrive)
+        warp.wait_barrier(number);
+    warp.block.arrive(number, expected, warp, lanes, holds);
+}
+
+void fence(Warp &, const Step &) { std::atomic_thread_fence(std::memory_order_seq_cst); }
+
+// All lanes of the mask that still run are to come.
+void warp_barrier(Warp &warp, const Step &step) {
+    if (warp.meet(step, warp.row<uint32_t>(step.rows[1])[warp.lane_of_fault()]))
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+void decode_warp_barrier(Decoder &decoder) {
+    decoder.take("sync");
+    decoder.expect_operands(1);
+    decoder.step.rows[1] = decoder.source(decoder.operand(0), Type::B32);
+    decoder.emit(warp_barrier);
+}
+
+// What bar.red makes of the lanes whose predicate held; follows the barrier.
+template <Kind kind, class T> T result_of(uint32_t count, uint32_t all) {
+    return kind == Kind::Count ? T(count) : kind == Kind::And ? T(count == all) : T(count != 0);
+}
+template <Kind kind> void barrier_result(Warp &warp, const Step &step) {
+    unsigned number = warp.row<uint32_t>(step.rows[1])[warp.lane_of_fault()];
+    const Barrier &barrier = warp.block.barriers[number % barriers_of_block];
+    uint32_t result = result_of<kind, uint32_t>(barrier.last_trues, barrier.last_count);
+    if (kind != Kind::Count)
+        return warp.set_predicate(step.rows[0], result ? ~uint32_t{0} : 0);
+    for (uint32_t left = warp.active; left; left &= left - 1)
+        warp.row<uint32_t>(step.rows[0])[__builtin_ctz(left)] = result;
+}
+
+void decode_reduction(Decoder &decoder) {
+    int which = decoder.take_any({"popc", "and", "or"});
+    if (which < 0)
+        decoder.refuse("the operation is not known");
+    Kind kind = Kind(int(Kind::Count) + which);
+    if (!decoder.take(kind == Kind::Count ? "u32" : "pred"))
+        decoder.refuse_types();
+    decoder.expect_operands(3, 4);
+    bool counted = decoder.operands() == 4;
+    Row result = decoder.destination(decoder.operand(0), which ? Type::Pred : Type::U32);
+    decoder.step.rows[1] = decoder.source(decoder.operand(1), Type::U32);
+    decoder.step.rows[2] =
+        counted ? decoder.source(decoder.operand(2), Type::U32) : decoder.constant(4, 0);
+    decoder.step.rows[3] = decoder.predicate(decoder.operand(counted ? 3 : 2));
+    decoder.step.detail = uint16_t(kind);
+    decoder.emit(barrier);
+    decoder.step.rows[0] = result;
+    decoder.emit(kind == Kind::Count ? barrier_result<Kind::Count>
+                 : kind == Kind::And ? barrier_result<Kind::And>
+                                     : barrier_result<Kind::Or>);
+}
+
+void decode_barrier(Decoder &decoder) {
+    if (decoder.take("warp"))
+        return decode_warp_barrier(decoder);
+    if (decoder.take("cluster"))
+        decoder.refuse("barriers of clusters are not supported by the software driver");
+    decoder.take_all({"cta", "aligned"});
+    int kind = decoder.take_any({"sync", "arrive", "red"});
+    if (kind < 0)
+        decoder.refuse(".sync, .arrive or .red is missing");
+    if (kind == 2)
+        return decode_reduction(decoder);
+    decoder.expect_operands(kind == 1 ? 2 : 1, 2);
+    decoder.step.rows[1] = decoder.source(decoder.operand(0), Type::U32);
+    decoder.step.rows[2] = decoder.operands() == 2 ? decoder.source(decoder.operand(1), Type::U32)
+                                                   : decoder.constant(4, 0);
+    decoder.step.detail = uint16_t(kind == 1 ? Kind::Arrive : Kind::Wait);
+    decoder.emit(barrier);
+}
+
+void decode_fence(Decoder &decoder) {
+    decoder.take_all({"sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "sys", "gl"});
+    decoder.expect_operands(0);
+    decoder.emit(fence);
+}
+
+} // namespace
+
+void add_barriers(Opcodes &opcodes) {
+    opcodes["bar"] = decode_barrier;
+    opcodes["barrier"] = decode_barrier;
+    opcodes["membar"] = decode_fence;
+    opcodes["fence"] = decode_fence;
+}
+
+} // namespace soft::ptx

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "run.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+namespace soft::ptx {
+
+// A set of addresses of bytes: a bit for each, in pages that are made when they are first touched.
+class Touched {
+  public:
+    static constexpr uintptr_t page_bytes = 4096;
+    using Page = std::array<uint64_t, page_bytes / 64>;
+    // What a user of the set remembers, so that it finds its page again.
+    struct Place {
+        uintptr_t number = ~uintptr_t{0};
+        uint64_t *bits = nullptr;
+    };
+
+    void add(Place &place, uintptr_t address, size_t bytes) {
+        uintptr_t offset = address % page_bytes;
+        if (address / page_bytes != place.number)
+            place = {address / page_bytes, pages_[address / page_bytes].data()};
+        if (offset % 64 + bytes <= 64)
+            place.bits[offset / 64] |= (~uint64_t{0} >> (64 - bytes)) << offset % 64;
+        else
+            add_long(place, address, bytes);
+    }
+    std::vector<Accessed> ranges() const; // sorted, joined
+
+  private:
+    void add_long(Place &place, uintptr_t address, size_t bytes);
+
+    std::unordered_map<uintptr_t, Page> pages_;
+};
+
+} // namespace soft::ptx

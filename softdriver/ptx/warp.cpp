@@ -1,0 +1,223 @@
+#include "warp.h"
+
+#include "machine.h"
+
+#include <algorithm>
+#include <string>
+
+namespace soft::ptx {
+
+namespace {
+
+// Behind every step.
+const Step *const nowhere = reinterpret_cast<const Step *>(~uintptr_t{0});
+
+// How often a group may jump back while others wait, before they get their turn: lanes that spin
+// until another lane of their warp has done something must let it.
+constexpr unsigned patience = 512;
+
+// Whether a group runs before another: the deepest call first, then what is written first, so that
+// lanes meet again where their ways join.
+bool before(const Group &a, const Group &b) {
+    if (a.turn != b.turn)
+        return a.turn < b.turn;
+    if (a.frame->depth != b.frame->depth)
+        return a.frame->depth > b.frame->depth;
+    return a.next < b.next;
+}
+
+bool can_run(const Group &group) {
+    return group.wait == Group::Wait::None || group.wait == Group::Wait::Met;
+}
+
+} // namespace
+
+uint64_t Warp::run(uint64_t steps) {
+    uint64_t left = steps;
+    yielded_ = false;
+    while (left && !yielded_ && select()) {
+        for (; left; left--) {
+            const Step *step = next;
+            if (step >= limit)
+                break;
+            next = step + 1;
+            step->run(*this, *step);
+        }
+        if (mask)
+            wait({frame, next, mask, Group::Wait::None, 0, turn_});
+        mask = active = 0;
+    }
+    return steps - left;
+}
+
+bool Warp::select() {
+    if (waiting_.size() > 1)
+        merge();
+    resolve_meetings();
+    size_t best = waiting_.size();
+    for (size_t i = 0; i < waiting_.size(); i++)
+        if (can_run(waiting_[i]) &&
+            (best == waiting_.size() || before(waiting_[i], waiting_[best])))
+            best = i;
+    if (best == waiting_.size())
+        return false;
+    Group chosen = waiting_[best];
+    waiting_[best] = waiting_.back();
+    waiting_.pop_back();
+    run_group(chosen);
+    return true;
+}
+
+void Warp::run_group(const Group &group) {
+    frame = group.frame;
+    rows = frame->rows;
+    next = group.next;
+    mask = active = group.mask;
+    met_ = group.wait == Group::Wait::Met;
+    turn_ = group.turn;
+    jumps_back_ = 0;
+    behind_ = false;
+    limit = nowhere;
+    for (const Group &other : waiting_) {
+        if (other.frame != frame || other.wait == Group::Wait::Barrier)
+            continue;
+        if (other.next <= next)
+            behind_ = true;
+        else
+            limit = std::min(limit, other.next);
+    }
+}
+
+void Warp::wait(const Group &group) {
+    for (Group &other : waiting_)
+        if (other.frame == group.frame && other.next == group.next && other.wait == group.wait &&
+            other.number == group.number && other.turn == group.turn) {
+            other.mask |= group.mask;
+            return;
+        }
+    waiting_.push_back(group);
+}
+
+// Lanes at the same step go on together; those that wait there for others look again.
+void Warp::merge() {
+    using Wait = Group::Wait;
+    auto joinable = [](const Group &group) {
+        return group.wait == Wait::None || group.wait == Wait::Lanes;
+    };
+    for (size_t i = 0; i < waiting_.size(); i++)
+        for (size_t j = i + 1; j < waiting_.size();) {
+            Group &a = waiting_[i], &b = waiting_[j];
+            bool different = a.wait == Wait::Lanes && b.wait == Wait::Lanes && a.number != b.number;
+            if (a.frame != b.frame || a.next != b.next || !joinable(a) || !joinable(b) ||
+                different) {
+                j++;
+                continue;
+            }
+            a.mask |= b.mask;
+            a.turn = std::min(a.turn, b.turn);
+            if (b.wait == Wait::None)
+                a.wait = Wait::None;
+            waiting_[j] = waiting_.back();
+            waiting_.pop_back();
+        }
+}
+
+// Lanes that wait for each other need not do so at the same step.
+void Warp::resolve_meetings() {
+    for (Group &group : waiting_) {
+        if (group.wait != Group::Wait::Lanes)
+            continue;
+        uint32_t here = 0;
+        for (const Group &other : waiting_)
+            if (other.wait == Group::Wait::Lanes && other.number == group.number)
+                here |= other.mask;
+        if (group.number & live & ~here)
+            continue;
+        for (Group &other : waiting_)
+            if (other.wait == Group::Wait::Lanes && other.number == group.number)
+                other.wait = Group::Wait::Met;
+    }
+}
+
+void Warp::release(unsigned barrier) {
+    for (Group &group : waiting_)
+        if (group.wait == Group::Wait::Barrier && group.number == barrier)
+            group.wait = Group::Wait::None;
+}
+
+void Warp::jumped_back() {
+    if (waiting_.empty())
+        return;
+    if (behind_)
+        interrupt();
+    if (++jumps_back_ > patience) {
+        turn_ = ++turns_;
+        interrupt();
+    }
+}
+
+void Warp::jump(const Step *target) {
+    bool back = target < next;
+    next = target;
+    if (back)
+        jumped_back();
+}
+
+void Warp::split(const Step *target) {
+    uint32_t rest = mask & ~active;
+    if (!rest)
+        return jump(target);
+    if (target >= next) {
+        wait({frame, target, active, Group::Wait::None, 0, turn_});
+        limit = std::min(limit, target);
+        mask = rest;
+    } else {
+        wait({frame, next, rest, Group::Wait::None, 0, turn_});
+        limit = std::min(limit, next);
+        mask = active;
+        next = target;
+        jumped_back();
+    }
+    active = mask;
+}
+
+void Warp::send(const Step *target, uint32_t lanes) {
+    wait({frame, target, lanes, Group::Wait::None, 0, turn_});
+    mask &= ~lanes;
+    interrupt();
+}
+
+bool Warp::meet(const Step &step, uint32_t members) {
+    if (met_ || !(members & live & ~active)) {
+        met_ = false;
+        return true;
+    }
+    wait({frame, &step, active, Group::Wait::Lanes, members, turn_});
+    mask &= ~active;
+    interrupt();
+    return false;
+}
+
+void Warp::wait_barrier(unsigned barrier) {
+    wait({frame, next, active, Group::Wait::Barrier, barrier, turn_});
+    mask &= ~active;
+    interrupt();
+}
+
+std::string Warp::what_it_waits_for() const {
+    const Group &group = waiting_.front();
+    const Code &code = *group.frame->code;
+    size_t place = size_t(group.next - code.body.data());
+    bool barrier = group.wait == Group::Wait::Barrier;
+    place -= barrier; // they wait behind it
+    return machine.where(*this, unsigned(__builtin_ctz(group.mask))) + " at PTX line " +
+           std::to_string(code.lines[place]) + " (" + code.written[place] + ")" +
+           (barrier ? "" : " for other lanes of its warp");
+}
+
+void Warp::yield() {
+    yielded_ = true;
+    interrupt();
+}
+
+} // namespace soft::ptx
