@@ -25,6 +25,7 @@ static int version(int *value) { return *value = 12080, 0; }
 static int context(uintptr_t *handle) { return *handle = 0x1000, 0; }
 static int handle(uintptr_t *made) { return *made = last += 0x1000, 0; }
 static int device(int *made) { return *made = 0, 0; }
+static int memory(size_t *bytes) { return *bytes = (size_t)64 << 30, 0; }
 static int name(char *text) { return strcpy(text, "nothing"), 0; }
 static int host(void **made, size_t size) { return *made = calloc(1, size), 0; }
 static int unknown(void) { return 801; }
@@ -35,14 +36,23 @@ int cuGetProcAddress_v2(const char *wanted, void **address, int abi, uint64_t fl
         const char *name;
         void *function;
     } functions[] = {
-        {"cuDriverGetVersion", version}, {"cuDeviceGetCount", one},
-        {"cuDeviceGet", device},         {"cuDeviceGetName", name},
-        {"cuDeviceGetAttribute", one},   {"cuDevicePrimaryCtxRetain", context},
-        {"cuCtxGetCurrent", context},    {"cuStreamCreateWithPriority", handle},
-        {"cuEventCreate", handle},       {"cuMemAlloc", handle},
-        {"cuMemHostAlloc", host},        {"cuMemFreeHost", host_free},
-        {"cuModuleLoadDataEx", handle},  {"cuModuleGetFunction", handle},
-        {"cuFuncGetAttribute", one},     {"cuFuncGetParamInfo", unknown},
+        {"cuDriverGetVersion", version},
+        {"cuDeviceGetCount", one},
+        {"cuDeviceGet", device},
+        {"cuDeviceGetName", name},
+        {"cuDeviceTotalMem", memory},
+        {"cuDeviceGetAttribute", one},
+        {"cuDevicePrimaryCtxRetain", context},
+        {"cuCtxGetCurrent", context},
+        {"cuStreamCreateWithPriority", handle},
+        {"cuEventCreate", handle},
+        {"cuMemAlloc", handle},
+        {"cuMemHostAlloc", host},
+        {"cuMemFreeHost", host_free},
+        {"cuModuleLoadDataEx", handle},
+        {"cuModuleGetFunction", handle},
+        {"cuFuncGetAttribute", one},
+        {"cuFuncGetParamInfo", unknown},
     };
     (void)abi, (void)flags, (void)found;
     *address = nothing;

@@ -102,6 +102,9 @@ def readers_on_new_streams() -> Iterator[None]:
 def buffers_dropped_while_busy() -> Iterator[None]:
     """Of every kind, and the device is hardly ever idle."""
     stream, owner = cu.Stream(), cu.DeviceBuffer(64)
+    pools = stream.context.pools
+    for pool in (pools.device, pools.locked, pools.unified):
+        pool.limit_bytes = 100 * 64  # else it would still be filling when growth is looked at
     makers: list[Callable[[], cu.Buffer]] = [
         lambda: cu.DeviceBuffer(64),
         lambda: cu.DeviceBuffer(64, stream=stream),

@@ -34,6 +34,7 @@ from cudadrv._library import DriverInfo, driver_info
 from cudadrv._locked_buffer import LockedBuffer
 from cudadrv._memory import LiveBuffer, live_buffers, memory_report
 from cudadrv._policy import ordering
+from cudadrv._pool import MemoryPool, MemoryPools, PoolStats
 from cudadrv._reap import reap
 from cudadrv._report import Borrow
 from cudadrv._status import CUresult
@@ -109,9 +110,12 @@ __all__ = [
     "KernelAttributes",
     "LiveBuffer",
     "LockedBuffer",
+    "MemoryPool",
+    "MemoryPools",
     "Module",
     "OwnershipError",
     "Parameter",
+    "PoolStats",
     "Prepared",
     "Stream",
     "Token",

@@ -20,6 +20,7 @@ _Item: TypeAlias = complex | str | bytes | np.generic | tuple[Any, ...]
 class _Options(TypedDict, total=False):
     device: Device | None
     name: str | None
+    pooled: bool
 
 class Buffer(Region):
     stream_ordered: ClassVar[bool]

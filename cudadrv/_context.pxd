@@ -30,6 +30,7 @@ cdef class Context:
     cdef list ghosts            # farewell Events of closed streams with work that may be unfinished
     cdef list stages            # idle page-locked blocks for ordinary memory: see _stage.pyx
     cdef size_t staged          # their bytes
+    cdef object caches          # None, or its memory that no buffer has: see _cache.pyx
     # Its default streams and the library's own, by name, and by thread. In a dict, so that the
     # garbage collector can end the cycle.
     cdef dict defaults

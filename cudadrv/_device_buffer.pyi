@@ -16,6 +16,7 @@ class DeviceBuffer(Buffer):
         stream: Stream | None = None,
         device: Device | None = None,
         name: str | None = None,
+        pooled: bool = True,
     ) -> None: ...
     # Both raise. As `object`, not NoReturn, they make type checkers refuse loops and conversions.
     def __iter__(self) -> object: ...

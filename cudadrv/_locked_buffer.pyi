@@ -20,6 +20,7 @@ class LockedBuffer(HostBuffer):
         write_combined: bool = False,
         device: Device | None = None,
         name: str | None = None,
+        pooled: bool = True,
     ) -> None: ...
     @classmethod
     def from_array(

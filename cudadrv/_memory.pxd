@@ -2,6 +2,7 @@
 
 from libc.stdint cimport uint32_t
 
+from cudadrv._cache cimport Block
 from cudadrv._context cimport Context
 from cudadrv._driver cimport CUdeviceptr
 from cudadrv._ownership cimport own_memory
@@ -12,6 +13,7 @@ from cudadrv._stream cimport Stream
 cdef class Memory:
     cdef Context context        # the memory dies with it
     cdef own_memory *state      # outlives the object while the memory waits to be freed
+    cdef Block *block           # where it comes from, and goes to; NULL if it is not pooled
     cdef CUdeviceptr address    # 0 for an empty buffer
     cdef size_t nbytes
     cdef MemoryKind kind
@@ -28,9 +30,8 @@ cdef class Memory:
     cdef int give_away(self) except -1
 
 
-cdef Memory allocate_memory(
-    MemoryKind kind, Context context, size_t nbytes, unsigned int flags, Stream stream, str label)
-cdef Memory adopt_memory(
-    MemoryKind kind, Context context, CUdeviceptr address, size_t nbytes, object owner, str label)
+cdef own_memory *new_state(size_t nbytes) except NULL
+cdef void list_memory(Memory memory) noexcept
+cdef Memory owner_of(CUdeviceptr address, size_t nbytes)
 cdef Memory code_memory(Context context, CUdeviceptr module, str label)
 cdef int close_module(Memory code, list variables) except -1

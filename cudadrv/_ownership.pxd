@@ -153,6 +153,11 @@ cdef extern from "cudadrv/ownership.h" nogil:
     bint own_snapshot_known(own_engine *engine, const own_snapshot *snapshot)
     void own_memory_prepare(own_memory *memory, uint64_t nbytes)
     void own_memory_clear(own_memory *memory)
+    bint own_memory_reusable(
+        own_engine *engine, const own_stream *stream, own_memory *memory)
+    void own_memory_renew(own_memory *memory, uint64_t nbytes)
+    void own_memory_prepare_used(
+        own_memory *memory, uint64_t nbytes, const own_request *write)
     bint own_memory_inherit(
         own_engine *engine, own_memory *memory, const own_memory *other, int mode)
     int own_memory_free(

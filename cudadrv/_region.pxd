@@ -30,7 +30,7 @@ cdef class Region:
 
     cdef int allocate(
         self, object count, object dtype, Context context, Stream stream, unsigned int flags,
-        object name) except -1
+        object name, bint pooled) except -1
     cdef int adopt(
         self, object address, object count, object dtype, Context context, object name,
         object owner, bint ours) except -1
@@ -64,7 +64,3 @@ cdef inline int borrow(Region region, own_access *access, int mode) except -1:
     access.policy = policy_of(region.policy, region.memory.context.policy)
     access.closes = False
     return 0
-
-
-cdef object checked_dtype(object dtype)
-cdef str dtype_name(object dtype)

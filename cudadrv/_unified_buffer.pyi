@@ -14,4 +14,5 @@ class UnifiedBuffer(HostBuffer):
         *,
         device: Device | None = None,
         name: str | None = None,
+        pooled: bool = True,
     ) -> None: ...

@@ -10,6 +10,7 @@ from cudadrv._copy cimport (
 )
 from cudadrv._device cimport Device
 from cudadrv._driver cimport bind_driver, cudadrv_table
+from cudadrv._dtype cimport dtype_name
 from cudadrv._fill cimport fill_region, item_bytes, set_item
 from cudadrv._loan cimport new_loan
 from cudadrv._operation_names cimport (
@@ -17,7 +18,7 @@ from cudadrv._operation_names cimport (
 )
 from cudadrv._ordinary cimport array_of, target_array
 from cudadrv._policy cimport policy_of
-from cudadrv._region cimport Region, check_region, dtype_name, pointer_of
+from cudadrv._region cimport Region, check_region, pointer_of
 from cudadrv._release cimport drain
 from cudadrv._report cimport borrows_of, explain_region, state_of
 from cudadrv._site cimport here
@@ -253,9 +254,10 @@ cdef class Buffer(Region):
     # ---- lifetime ----
 
     def close(self, stream=None):
-        """Free the memory. Closing twice does nothing. May block, as the driver does.
+        """End the buffer. Its memory goes to the pool, or is freed. Closing twice does nothing.
 
-        Stream-ordered memory is freed after the work of its stream, or of ``stream``.
+        Stream-ordered memory is given back after the work of its stream, or of ``stream``. Freeing
+        what is not pooled may block, as the driver does; the pool's does not.
 
         Raises
         ------

@@ -4,9 +4,9 @@ from contextlib import suppress
 from contextvars import ContextVar
 from weakref import ref
 
-from libc.stdlib cimport calloc, free, malloc
-
 cimport cython
+from cpython.contextvars cimport get_value_no_default
+from libc.stdlib cimport calloc, free, malloc
 
 from cudadrv._driver cimport (
     CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, CUcontext, CUDA_SUCCESS, CUresult, bind_driver,
@@ -54,9 +54,11 @@ cdef class Alive:
 
 
 _primary = {}  # Context by ordinal, kept until the process ends
+cdef Context _first = None  # that of device 0, once it is there
 cdef Alive _all = Alive()
 _current = ContextVar("cudadrv.context", default=None)  # (context, what it was before)
 _after_wait = None  # what a synchronization does besides: it may release memory
+_pools_of = None  # what makes the `pools` of a context
 
 
 @cython.final
@@ -113,6 +115,11 @@ cdef class Context:
     @ordering.setter
     def ordering(self, value):
         self.policy = policy_name(value)
+
+    @property
+    def pools(self):
+        """Its memory that is kept for reuse: ``.device``, ``.locked``, ``.unified``."""
+        return _pools_of(self)
 
     @property
     def priority_range(self):
@@ -238,6 +245,7 @@ cdef void _destroy(Context context) noexcept:
 def primary_context(Device device not None):
     """The primary context of a device (cuDevicePrimaryCtxRetain)."""
     cdef Context context
+    global _first
     ordinal = device.ordinal
     if ordinal not in _primary:
         context = _new_context(device)
@@ -249,13 +257,17 @@ def primary_context(Device device not None):
         if ordinal not in _primary:
             _all.add(reference)
             _primary[ordinal] = context
+            if ordinal == 0:
+                _first = context
     return _primary[ordinal]
 
 
 cdef Context default_context():
     """The context of the innermost ``with device`` or ``with context``, else that of device 0."""
-    current = _current.get()
-    return primary_context(Device(0)) if current is None else current[0]
+    current = get_value_no_default(_current)
+    if current is not None:
+        return (<tuple>current)[0]
+    return _first if _first is not None else primary_context(Device(0))
 
 
 cdef Context context_of(object device):
@@ -276,6 +288,12 @@ def call_after_wait(function):
     """Let every synchronization of a stream or a context end with a call of this function."""
     global _after_wait
     _after_wait = function
+
+
+def make_pools_with(function):
+    """Let `Context.pools` be what this function makes of the context."""
+    global _pools_of
+    _pools_of = function
 
 
 cdef int after_wait() except -1:

@@ -19,13 +19,17 @@ cdef class DeviceBuffer(Buffer):
         Any NumPy dtype of a fixed size without objects; bytes unless given.
     stream : Stream, optional
         Allocate stream-ordered memory after this stream's work: a write on the stream, so other
-        streams must be ordered after it. Such memory comes from the driver's pool.
+        streams must be ordered after it.
     device : Device, optional
         Default: that of the stream, else the current one.
     name : str, optional
         For messages.
+    pooled : bool, optional
+        Take the memory from the context's pool, and give it back there (docs/memory-pools.md).
+        False: from the driver, and back to it.
 
-    The contents are undefined at first. Allocation may block as the driver does; it orders nothing.
+    The contents are undefined at first. Memory of a pool is there at once; the driver may block.
+    Either way an allocation without a stream orders nothing.
 
     Raises
     ------
@@ -42,13 +46,15 @@ cdef class DeviceBuffer(Buffer):
     def __cinit__(self):
         self.kind = DEVICE
 
-    def __init__(self, count, dtype="u1", *, Stream stream=None, device=None, name=None):
+    def __init__(
+        self, count, dtype="u1", *, Stream stream=None, device=None, name=None, bint pooled=True
+    ):
         if stream is not None:
             stream.usable()
         context = stream.context if stream is not None else buffer_context(device)
         if device is not None and context.device != device:
             raise ValueError(f"{stream!r} is not a stream of {device!r}")
-        self.allocate(count, dtype, context, stream, 0, name)
+        self.allocate(count, dtype, context, stream, 0, name, pooled)
 
     def __setitem__(self, key, value):
         raise TypeError("the host cannot write into a DeviceBuffer; copy what you need:"

@@ -30,9 +30,12 @@ cdef class LockedBuffer(HostBuffer):
         In whose primary context it is allocated; default: the current one.
     name : str, optional
         For messages.
+    pooled : bool, optional
+        Take the memory from the context's pool, and give it back there (docs/memory-pools.md).
+        False: from the driver, and back to it.
 
-    The contents are undefined at first. Allocation is slow (see docs/performance.md): keep buffers
-    and use them again.
+    The contents are undefined at first. Memory that the pool does not have is slow to allocate
+    (see docs/performance.md).
 
     Raises
     ------
@@ -50,7 +53,10 @@ cdef class LockedBuffer(HostBuffer):
         self.kind = LOCKED
         self.host_side = self.portable = True
 
-    def __init__(self, count, dtype="u1", *, bint write_combined=False, device=None, name=None):
+    def __init__(
+        self, count, dtype="u1", *, bint write_combined=False, device=None, name=None,
+        bint pooled=True
+    ):
         self.allocate(count, dtype, buffer_context(device), None,
                       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
-                      | (CU_MEMHOSTALLOC_WRITECOMBINED if write_combined else 0), name)
+                      | (CU_MEMHOSTALLOC_WRITECOMBINED if write_combined else 0), name, pooled)

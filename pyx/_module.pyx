@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 cimport cython
 from libc.string cimport strlen
 
+from cudadrv._allocation cimport adopt_memory
 from cudadrv._buffer cimport Buffer
 from cudadrv._context cimport Context, context_of, enter_context, leave_context
 from cudadrv._driver cimport (
@@ -23,7 +24,7 @@ from cudadrv._driver cimport (
     cuPointerGetAttribute, last_failure,
 )
 from cudadrv._errors cimport is_sticky
-from cudadrv._memory cimport Memory, adopt_memory, close_module, code_memory
+from cudadrv._memory cimport Memory, close_module, code_memory
 from cudadrv._ownership cimport OWN_READ, OWN_WRITE, engine, own_memory_inherit
 from cudadrv._refusal cimport refuse_closed
 from cudadrv._release cimport FOREIGN, drain, drain_for_more

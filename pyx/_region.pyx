@@ -3,15 +3,16 @@
 
 import operator
 
-import numpy as np
-
 cimport cython
+from cpython.long cimport PyLong_AsLongLongAndOverflow
 
+from cudadrv._allocation cimport adopt_memory, allocate_memory
 from cudadrv._context cimport Context
 from cudadrv._driver cimport CUdeviceptr
+from cudadrv._dtype cimport Items, dtype_name, items_of
 from cudadrv._errors cimport refuse_if_forked
 from cudadrv._external cimport check_external
-from cudadrv._memory cimport Memory, adopt_memory, allocate_memory
+from cudadrv._memory cimport Memory
 from cudadrv._policy cimport policy_name
 from cudadrv._refusal cimport refuse_closed
 from cudadrv._release cimport FOREIGN, STREAM_ORDERED, UNIFIED
@@ -21,6 +22,11 @@ from cudadrv._stream cimport Stream
 from cudadrv._errors import BufferClosedError
 
 
+# By kind of memory; the class's own name would be a new string each time.
+cdef tuple CLASSES = ("DeviceBuffer", "DeviceBuffer", "LockedBuffer", "UnifiedBuffer")
+
+
+@cython.freelist(64)
 @cython.no_gc_clear
 cdef class Region:
     """Items of one dtype in an allocation: the base of `Buffer`."""
@@ -97,7 +103,8 @@ cdef class Region:
 
         Raises ValueError if offset or size do not divide into such items, or are not aligned.
         """
-        wanted = checked_dtype(dtype)
+        cdef Items items = items_of(dtype)
+        wanted = items.dtype
         self.usable()
         if self.nbytes % wanted.itemsize:
             raise ValueError(f"{self.nbytes} bytes are no whole number of {wanted} items"
@@ -105,7 +112,7 @@ cdef class Region:
         if pointer_of(self) % wanted.alignment:
             raise ValueError(f"{self.describe()} starts at byte {self.start}, and {wanted} needs a"
                              f" multiple of {wanted.alignment}")
-        return self.share(self.start, self.nbytes // wanted.itemsize, wanted)
+        return self.share(self.start, self.nbytes // <size_t>items.itemsize, wanted)
 
     cdef Region part_of(self, slice key):
         """The part that a slice names."""
@@ -117,38 +124,40 @@ cdef class Region:
 
     cdef int allocate(
         self, object count, object dtype, Context context, Stream stream, unsigned int flags,
-        object name
+        object name, bint pooled
     ) except -1:
         """Be the whole of new memory."""
-        dtype = checked_dtype(dtype)
-        number = _checked_count(count, dtype)
+        cdef Items items = items_of(dtype)
+        cdef Py_ssize_t number = _checked_count(count, items)
         label = _checked_label(self, name)
         kind = STREAM_ORDERED if stream is not None else self.kind
-        memory = allocate_memory(kind, context, number * dtype.itemsize, flags, stream, label)
-        return _fill_in(self, memory, number, dtype, name)
+        memory = allocate_memory(
+            kind, context, <size_t>number * <size_t>items.itemsize, flags, stream, label, pooled)
+        return _fill_in(self, memory, number, items.dtype, items.itemsize, name)
 
     cdef int adopt(
         self, object address, object count, object dtype, Context context, object name,
         object owner, bint ours
     ) except -1:
         """Be the whole of memory that exists, and free it in the end if it is `ours`."""
-        dtype = checked_dtype(dtype)
-        number = _checked_count(count, dtype)
+        cdef Items items = items_of(dtype)
+        cdef Py_ssize_t number = _checked_count(count, items)
         label = _checked_label(self, name)
-        first = _checked_address(address, number, dtype)
+        first = _checked_address(address, number, items.dtype)
         check_external(context, self.kind, first, label)
         memory = adopt_memory(self.kind if ours else FOREIGN, context, first,
-                              number * dtype.itemsize, owner, label)
+                              <size_t>number * <size_t>items.itemsize, owner, label)
         memory.state.managed = self.kind == UNIFIED
-        return _fill_in(self, memory, number, dtype, name)
+        return _fill_in(self, memory, number, items.dtype, items.itemsize, name)
 
     cdef int stand_for(self, Memory memory, object dtype, str name) except -1:
         """Be a part of memory that closes with something else: all of it."""
-        dtype = checked_dtype(dtype)
-        if memory.nbytes % dtype.itemsize or memory.address % dtype.alignment:
+        cdef Items items = items_of(dtype)
+        dtype = items.dtype
+        if memory.nbytes % items.itemsize or memory.address % dtype.alignment:
             raise ValueError(f"{name!r} has {memory.nbytes} bytes at {memory.address:#x}: that is no"
                              f" whole number of {dtype} items, aligned to {dtype.alignment} bytes")
-        _fill_in(self, memory, memory.nbytes // <size_t>dtype.itemsize, dtype, name)
+        _fill_in(self, memory, memory.nbytes // <size_t>items.itemsize, dtype, items.itemsize, name)
         self.part = True
         return 0
 
@@ -189,58 +198,43 @@ cdef class Region:
     cdef Region share(self, size_t start, Py_ssize_t count, object dtype):
         """Another buffer of the same class over part of the same memory."""
         cdef Region region = type(self).__new__(type(self))
-        _fill_in(region, self.memory, count, dtype, self.name)
+        _fill_in(region, self.memory, count, dtype, dtype.itemsize, self.name)
         region.start = start
         region.policy = self.policy
         region.part = True
         return region
 
 
-cdef int _fill_in(Region region, Memory memory, Py_ssize_t count, object dtype, str name) except -1:
+cdef int _fill_in(
+    Region region, Memory memory, Py_ssize_t count, object dtype, Py_ssize_t itemsize, str name
+) except -1:
     if region.memory is not None:
         raise TypeError(f"{region.describe()} is initialized already")
     memory.regions += 1
     region.memory = memory
     region.count = count
     region.dtype = dtype
-    region.itemsize = dtype.itemsize
+    region.itemsize = itemsize
     region.nbytes = <size_t>count * <size_t>region.itemsize
     region.name = name
     return 0
 
 
-cdef str dtype_name(object dtype):
-    """As NumPy prints it; as the interpreter ends, when NumPy cannot, its short code."""
-    try:
-        return str(dtype)
-    except ImportError:
-        return dtype.str
-
-
-cdef object checked_dtype(object dtype):
-    """The NumPy dtype, if items of it can live in a buffer."""
-    checked = np.dtype(dtype)
-    if checked.hasobject or checked.kind == "T":
-        raise TypeError(f"dtype {checked} holds Python objects, which no device can use; choose"
-                        " one of a fixed size without objects")
-    if checked.itemsize == 0:
-        raise ValueError(f"dtype {checked} has items of 0 bytes; give it a size, such as 'S8'")
-    if checked.subdtype is not None:
-        raise ValueError(f"dtype {checked} is an array of items; use {checked.base} and multiply"
-                         " the count, or wrap it in a structured dtype")
-    return checked
-
-
-cdef Py_ssize_t _checked_count(object count, object dtype) except -1:
+cdef Py_ssize_t _checked_count(object count, Items items) except -1:
     """The number of items, if there can be so many."""
-    try:
-        number = operator.index(count)
-    except TypeError:
-        raise TypeError(f"count must be an integer, not {count!r}") from None
-    if number < 0:
-        raise ValueError(f"count must not be negative, and is {number}")
-    if number * dtype.itemsize >= 1 << 63:
-        raise ValueError(f"count is {number}: no memory has so many {dtype.itemsize}-byte items")
+    cdef int overflow = 0
+    cdef long long number
+    if type(count) is not int:
+        try:
+            count = operator.index(count)
+        except TypeError:
+            raise TypeError(f"count must be an integer, not {count!r}") from None
+    number = PyLong_AsLongLongAndOverflow(count, &overflow)
+    if number < 0 and overflow <= 0:
+        raise ValueError(f"count must not be negative, and is {count}")
+    if overflow or number > items.most:
+        raise ValueError(
+            f"count is {count}: no memory has so many {items.itemsize}-byte items")
     return number
 
 
@@ -256,8 +250,9 @@ cdef CUdeviceptr _checked_address(object address, Py_ssize_t count, object dtype
 
 cdef str _checked_label(Region region, object name):
     """Class and name, for messages."""
+    cdef str label = <str>CLASSES[<Py_ssize_t>region.kind]
     if name is None:
-        return type(region).__name__
+        return label
     if not isinstance(name, str):
         raise TypeError(f"name must be a str, not {type(name).__name__}")
-    return f"{type(region).__name__} {name!r}"
+    return f"{label} {name!r}"

@@ -6,6 +6,7 @@ size and platform, and a copy that is interrupted must not touch it any more.
 
 cimport cython
 
+from cudadrv._cache cimport trim_caches
 from cudadrv._context cimport Context, enter_context, leave_context
 from cudadrv._copy cimport copy_operation, refuse_other_device
 from cudadrv._driver cimport (
@@ -109,6 +110,8 @@ cdef Stage _new_stage(Context context, size_t nbytes):
     stage.context = context
     stage.event = new_event(context, CU_EVENT_DISABLE_TIMING)
     for may_block in (False, True):
+        if may_block:
+            trim_caches()
         drain(may_block)
         with nogil:
             status = enter_context(context.raw, &pushed)

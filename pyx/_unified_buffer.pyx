@@ -25,6 +25,9 @@ cdef class UnifiedBuffer(HostBuffer):
         In whose primary context it is allocated; default: the current one.
     name : str, optional
         For messages.
+    pooled : bool, optional
+        Take the memory from the context's pool, and give it back there (docs/memory-pools.md).
+        False: from the driver, and back to it.
 
     The contents are undefined at first.
 
@@ -44,5 +47,5 @@ cdef class UnifiedBuffer(HostBuffer):
         self.kind = UNIFIED
         self.portable = True
 
-    def __init__(self, count, dtype="u1", *, device=None, name=None):
-        self.allocate(count, dtype, buffer_context(device), None, 0, name)
+    def __init__(self, count, dtype="u1", *, device=None, name=None, bint pooled=True):
+        self.allocate(count, dtype, buffer_context(device), None, 0, name, pooled)

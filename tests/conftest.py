@@ -80,6 +80,20 @@ def gate(driver) -> Iterator[Gate]:
 
 
 @pytest.fixture
+def unpooled(driver) -> Iterator[None]:
+    """What buffers leave goes back to the driver as soon as that may be, and not to a pool."""
+    import cudadrv as cu
+
+    pools = cu.Device(0).context.pools
+    former = [(pool, pool.limit_bytes) for pool in (pools.device, pools.locked, pools.unified)]
+    for pool, _ in former:
+        pool.limit_bytes = 0
+    yield
+    for pool, limit in former:
+        pool.limit_bytes = limit
+
+
+@pytest.fixture
 def stream(driver):
     import cudadrv as cu
 

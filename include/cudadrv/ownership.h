@@ -8,6 +8,7 @@
  *   access.h  which bytes are asked for, and what can be in the way
  *   borrow.h  whether an operation may begin
  *   host.h    whether the host may look
+ *   reuse.h   whether memory may have another owner
  *
  * Functions whose names end in _ expect the engine's lock to be held. */
 
@@ -15,5 +16,6 @@
 #define CUDADRV_OWNERSHIP_H
 
 #include "host.h"
+#include "reuse.h"
 
 #endif

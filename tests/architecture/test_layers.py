@@ -18,7 +18,8 @@ LAYERS = {
     ],
     "buffers": [
         *("_missing", "_operation", "_refusal", "_token", "_await"),
-        *("_users", "_release", "_memory", "_external", "_region", "_report"),
+        *("_users", "_release", "_cache", "_stream_ordered", "_memory", "_allocation", "_pool"),
+        *("_external", "_dtype", "_region", "_report"),
         *("_copy", "_fill", "_loan", "_ordinary", "_stage", "_chunked", "_staging", "_reap"),
         *("_buffer", "_device_buffer"),
         *("_host_buffer", "_host_view", "_locked_buffer", "_unified_buffer"),

@@ -60,7 +60,7 @@ wait = ctypes.CDLL(cu.driver_info().path).cuStreamWaitValue32_v2
 wait.argtypes = [ctypes.c_void_p, ctypes.c_ulonglong, ctypes.c_uint, ctypes.c_uint]
 with one:
     assert wait(far.handle, flag.address, 1, 0) == 0
-locked = cu.LockedBuffer(8)
+locked = cu.LockedBuffer(8, pooled=False)
 before = testing.live_objects()["host"]
 b.copy_from_async(locked, far)
 del locked

@@ -141,10 +141,13 @@ def test_a_copy_that_fails_in_the_middle(fault, stream):
 @pytest.mark.parametrize("kind", ["device", "stream_ordered", "locked", "unified"])
 def test_a_free_that_fails(fault, stream, kind):
     function, buffer = {
-        "device": lambda: ("cuMemFree_v2", cu.DeviceBuffer(8)),
-        "stream_ordered": lambda: ("cuMemFreeAsync", cu.DeviceBuffer(8, stream=stream)),
-        "locked": lambda: ("cuMemFreeHost", cu.LockedBuffer(8)),
-        "unified": lambda: ("cuMemFree_v2", cu.UnifiedBuffer(8)),
+        "device": lambda: ("cuMemFree_v2", cu.DeviceBuffer(8, pooled=False)),
+        "stream_ordered": lambda: (
+            "cuMemFreeAsync",
+            cu.DeviceBuffer(8, stream=stream, pooled=False),
+        ),
+        "locked": lambda: ("cuMemFreeHost", cu.LockedBuffer(8, pooled=False)),
+        "unified": lambda: ("cuMemFree_v2", cu.UnifiedBuffer(8, pooled=False)),
     }[kind]()
     for status in (INVALID, NO_MEMORY):
         fault(function, status=status)
@@ -158,7 +161,7 @@ def test_a_free_that_fails(fault, stream, kind):
 
 
 def test_a_destructor_warns(fault):
-    buffer = cu.DeviceBuffer(8)
+    buffer = cu.DeviceBuffer(8, pooled=False)
     address = buffer.address
     del buffer
     fault("cuMemFree_v2")

@@ -169,6 +169,7 @@ def test_a_buffer_dies_without_blocking(cls, stream, gate):
 
 
 @pytest.mark.cuda_software
+@pytest.mark.usefixtures("unpooled")
 @pytest.mark.parametrize("kind", ["device", "host", "managed"])
 def test_memory_outlives_its_buffer_while_it_is_used(stream, gate, kind):
     from cudadrv import testing

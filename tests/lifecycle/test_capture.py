@@ -53,7 +53,11 @@ class World:
         self.ordered = cu.DeviceBuffer(16, stream=other)
         self.event = stream.record()
         self.large = cu.DeviceBuffer(3 << 20)
-        self.dying = [cu.DeviceBuffer(16), cu.LockedBuffer(16), cu.DeviceBuffer(16, stream=other)]
+        self.dying = [
+            cu.DeviceBuffer(16, pooled=False),
+            cu.LockedBuffer(16, pooled=False),
+            cu.DeviceBuffer(16, stream=other, pooled=False),
+        ]
         self.dying_stream = cu.Stream()
         self.device.fill(0)
         self.large.fill(0)
@@ -162,7 +166,7 @@ def test_what_runs_beside_it_does_not_end_it(capture, stream, other, name):
 def test_what_the_driver_forbids_meanwhile_says_so(capture, call):
     capture.begin("global")
     with pytest.raises(cu.CudaError, match="before the capture or after it") as caught:
-        call(16)
+        call(16, pooled=False)
     assert caught.value.status is cu.CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
     assert capture.status == INVALIDATED
     capture.end()

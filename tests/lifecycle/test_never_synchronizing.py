@@ -18,6 +18,8 @@ STEPS = 20_000
 ROOM = 512  # KiB: 32 bytes a step
 STAGES = 5 * 1024  # KiB: as many page-locked blocks as there are copies under way
 
+pytestmark = pytest.mark.usefixtures("unpooled")  # it is about what goes back to the driver
+
 
 def programs() -> list[str]:
     spec = importlib.util.spec_from_file_location("unsynchronized", BENCHMARK)

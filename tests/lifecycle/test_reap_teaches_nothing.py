@@ -4,6 +4,8 @@ import pytest
 
 import cudadrv as cu
 
+pytestmark = pytest.mark.usefixtures("unpooled")  # it is about what goes back to the driver
+
 
 def test_waiting_for_dead_memory_is_no_observation(stream):
     dead, alive = cu.DeviceBuffer(64), cu.LockedBuffer(64)

@@ -9,6 +9,8 @@ from interleaving import Held, fill_after, in_a_thread
 import cudadrv as cu
 from cudadrv._ownership import books
 
+pytestmark = pytest.mark.usefixtures("unpooled")  # it is about what goes back to the driver
+
 
 @pytest.fixture
 def library(driver):

@@ -62,7 +62,7 @@ MUTATIONS = [
     ),
     (
         "allocating and freeing stream-ordered memory are no writes",
-        "_memory.pyx",
+        "_stream_ordered.pyx",
         "access.mode = OWN_WRITE",
         f"access.mode = {SHARED}",
     ),
@@ -89,7 +89,7 @@ MUTATIONS = [
     ("parts lose the policy", "_region.pyx", "region.policy = self.policy", "region.policy = None"),
     (
         "freeing stream-ordered memory may go unchecked",
-        "_memory.pyx",
+        "_stream_ordered.pyx",
         "OWN_WAIT if policy == OWN_WAIT else OWN_STRICT",
         "policy",
     ),
@@ -211,6 +211,18 @@ MUTATIONS = [
         "    if answer != OWN_OK:\n        refuse_close(",
         "    if answer == OWN_BORROWED:\n        memory.state.closed = True\n"
         "    elif answer != OWN_OK:\n        refuse_close(",
+    ),
+    (
+        "memory is used again too early",
+        "_cache.pyx",
+        "own_memory_reusable(engine, stream, block.state)",
+        "True",
+    ),
+    (
+        "a closed buffer's memory forgets what it was closed behind",
+        "_stream_ordered.pyx",
+        "        if memory.after is not NULL:",
+        "        if False:",
     ),
     ("a part closes the whole", "_buffer.pyx", "        if self.part:", "        if False:"),
     (

@@ -21,6 +21,8 @@ OBJECTS = {
     "LockedBuffer": lambda: cu.LockedBuffer(4),
     "UnifiedBuffer": lambda: cu.UnifiedBuffer(4),
     "ordering": lambda: cu.ordering("wait"),
+    "MemoryPools": lambda: cu.Device(0).context.pools,
+    "MemoryPool": lambda: cu.Device(0).context.pools.device,
 }
 UNITS = ("_ms", "_s", "_us", "_ns")
 TIMES = ("time", "timeout", "elapsed", "duration", "delay", "interval")

@@ -1,0 +1,7 @@
+from typing import final
+
+@final
+class Cache: ...
+
+@final
+class Caches: ...

@@ -1,0 +1,29 @@
+from typing import NamedTuple, Never, SupportsIndex, final
+
+class PoolStats(NamedTuple):
+    used_bytes: int
+    cached_bytes: int
+    peak_bytes: int
+    hits: int
+    misses: int
+
+@final
+class MemoryPool:
+    def __init__(self, never: Never, /) -> None: ...
+    @property
+    def stats(self) -> PoolStats: ...
+    @property
+    def limit_bytes(self) -> int: ...
+    @limit_bytes.setter
+    def limit_bytes(self, value: SupportsIndex) -> None: ...
+    def trim(self, *, keep_bytes: SupportsIndex = 0) -> None: ...
+
+@final
+class MemoryPools:
+    def __init__(self, never: Never, /) -> None: ...
+    @property
+    def device(self) -> MemoryPool: ...
+    @property
+    def locked(self) -> MemoryPool: ...
+    @property
+    def unified(self) -> MemoryPool: ...

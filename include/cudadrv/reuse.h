@@ -1,0 +1,49 @@
+/* Reuse: when memory that has lost its owner may have another one. */
+
+#ifndef CUDADRV_REUSE_H
+#define CUDADRV_REUSE_H
+
+#include "borrow.h"
+
+/* Whether all uses of memory that nobody can name any more are ordered before the next operation of
+ * a stream; `stream` NULL: are known to the host to be complete. Nothing is exempt, not even uses
+ * that the user orders by hand: the next owner knows nothing of them. Without memory for an answer
+ * it is no. */
+static inline int own_memory_reusable(own_engine *engine, const own_stream *stream,
+                                      own_memory *memory) {
+    own_clock *view = NULL;
+    if (memory->exports) {
+        return 0;
+    }
+    if (memory->count == 1 && memory->ranges[0].count == 0) {
+        return 1; /* never used: the usual scratch memory of a program that waits */
+    }
+    own_lock(engine);
+    int reusable = !stream || own_view_(stream, &view);
+    for (uint32_t i = 0; reusable && i < memory->count; i++) {
+        const own_epoch *epochs = own_epochs(&memory->ranges[i]);
+        for (uint32_t k = 0; reusable && k < memory->ranges[i].count; k++) {
+            reusable = own_in_view_(engine, stream, view, &epochs[k]);
+        }
+    }
+    own_clock_drop(view);
+    own_unlock(engine);
+    return reusable;
+}
+
+/* The memory begins anew, with other uses than before: none. */
+static inline void own_memory_renew(own_memory *memory, uint64_t nbytes) {
+    own_memory_clear(memory);
+    own_memory_prepare(memory, nbytes);
+}
+
+/* As own_memory_prepare, of memory whose last use was this write of all of it. */
+static inline void own_memory_prepare_used(own_memory *memory, uint64_t nbytes,
+                                           const own_request *write) {
+    own_memory_prepare(memory, nbytes);
+    memory->one.few[0] = (own_epoch){write->issued.seq, write->issued.slot, write->site,
+                                     write->operation, OWN_WRITE};
+    memory->one.count = 1;
+}
+
+#endif

@@ -1,0 +1,12 @@
+"""What the tests of pools share."""
+
+import pytest
+
+import cudadrv as cu
+
+
+@pytest.fixture(autouse=True)
+def pools(driver):
+    """The pools of device 0, empty."""
+    cu.reap()
+    return cu.Device(0).context.pools

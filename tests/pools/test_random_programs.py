@@ -1,0 +1,159 @@
+"""Random programs against a model that keeps, for every use, all that is ordered before it.
+
+The model says for each allocation which memory it must get, in both directions: none that is still
+in use, and one that is free if the pool looks at it. So the answers are the same under all
+schedules of the driver, and the fixture finds the races that memory handed out too early would be.
+"""
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+import cudadrv as cu
+
+LOOKS = 4  # of a pool, at the newest and at the oldest of a size class
+SIZES = (100, 300, 512, 700, 5000, 5100)
+STEPS = 150
+
+
+def size_class(nbytes):
+    """The most bytes of the class; only as far as SIZES go."""
+    return 512 * -(-nbytes // 512) if nbytes <= 4096 else 5120 if nbytes > 4608 else 4608
+
+
+@dataclass(eq=False)
+class Queue:
+    real: cu.Stream
+    order: str
+    before: set = field(default_factory=set)  # what its next operation is after
+
+
+@dataclass(eq=False)
+class Memory:
+    nbytes: int
+    address: int
+    uses: set = field(default_factory=set)
+
+
+class Program:
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        orders = ["plain", "plain", "plain", "blocking", "blocking", "legacy"]
+        self.queues = [self.queue(order) for order in orders]
+        self.known = set()  # to the host
+        self.count = 0
+        self.alive = []  # (buffer, memory, shelf)
+        self.kept = {}  # by shelf and class, newest first
+        self.hits = self.misses = 0
+
+    def queue(self, order):
+        if order == "legacy":
+            return Queue(cu.Stream.legacy(), order)
+        return Queue(cu.Stream(blocking=order == "blocking"), order)
+
+    def view(self, queue):
+        """What the queue's next operation is after."""
+        found = queue.before | self.known
+        for other in self.queues:
+            if {queue.order, other.order} <= {"blocking", "legacy"} and "legacy" in (
+                queue.order,
+                other.order,
+            ):
+                found |= other.before
+        return found
+
+    def touch(self, queue):
+        """Something that the driver has of the queue: a record, a wait, an operation."""
+        queue.before = self.view(queue)
+
+    def use(self, queue, memory):
+        self.touch(queue)
+        self.count += 1
+        queue.before.add(self.count)
+        memory.uses.add(self.count)
+
+    # ---- steps ----
+
+    def allocate(self):
+        queue = self.random.choice([None, None, *self.queues])
+        nbytes = self.random.choice(SIZES)
+        shelf = "device" if queue is None else "ordered"
+        row = self.kept.setdefault((shelf, size_class(nbytes)), [])
+        pooled = queue is None or queue.order == "plain"
+        wanted = None
+        if pooled:
+            free = self.known if queue is None else self.view(queue)
+            looked = row[:LOOKS] + row[LOOKS:][: -LOOKS - 1 : -1]
+            fits = [m for m in looked if m.nbytes >= nbytes and m.uses <= free]
+            wanted = fits[0] if fits else None
+        real = {} if queue is None else {"stream": queue.real}
+        buffer = cu.DeviceBuffer(nbytes, **real)
+        taken = [memory for row in self.kept.values() for memory in row]
+        if wanted is None:
+            assert buffer.address not in [memory.address for memory in taken]
+            grown = bool(row) and row[0].nbytes < nbytes
+            memory = Memory(size_class(nbytes) if grown else nbytes, buffer.address)
+            self.misses += pooled
+        else:
+            assert buffer.address == wanted.address
+            memory = Memory(wanted.nbytes, buffer.address)
+            row.remove(wanted)
+            self.hits += 1
+        if queue is not None:
+            self.use(queue, memory)
+        self.alive.append((buffer, memory, shelf if pooled else None))
+
+    def fill(self):
+        if not self.alive:
+            return
+        buffer, memory, _ = self.random.choice(self.alive)
+        queue = self.random.choice(self.queues)
+        if memory.uses <= self.view(queue):
+            buffer.fill_async(1, queue.real)
+            self.use(queue, memory)
+        else:
+            with pytest.raises(cu.BufferBorrowedError):
+                buffer.fill_async(1, queue.real)
+
+    def end(self):
+        if not self.alive:
+            return
+        buffer, memory, shelf = self.alive.pop(self.random.randrange(len(self.alive)))
+        if shelf is not None:
+            self.kept.setdefault((shelf, size_class(memory.nbytes)), []).insert(0, memory)
+        if shelf == "device" and memory.uses <= self.known and self.random.random() < 0.5:
+            buffer.close()
+
+    def wait(self):
+        queue, other = self.random.sample(self.queues, 2)
+        queue.real.wait(other.real)
+        self.touch(other)
+        self.touch(queue)
+        queue.before |= other.before
+
+    def synchronize(self):
+        queue = self.random.choice(self.queues)
+        queue.real.synchronize()
+        self.known |= queue.before
+
+    def run(self):
+        steps = [self.allocate, self.fill, self.end, self.wait, self.synchronize]
+        for step in self.random.choices(steps, weights=[6, 6, 5, 2, 1], k=STEPS):
+            step()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_memory_goes_to_whoever_is_ordered_after_its_uses(pools, seed):
+    before = pools.device.stats
+    program = Program(seed)
+    program.run()
+    after = pools.device.stats
+    assert (after.hits - before.hits, after.misses - before.misses) == (
+        program.hits,
+        program.misses,
+    )
+    assert program.hits > 2
+    cached = sum(memory.nbytes for row in program.kept.values() for memory in row)
+    used = sum(memory.nbytes for _, memory, shelf in program.alive if shelf)
+    assert (after.used_bytes - before.used_bytes, after.cached_bytes) == (used, cached)
