@@ -118,7 +118,9 @@ def test_a_library_is_loaded_into_each_context(client, lib):
     client.ok("cuLibraryUnload", library)
 
 
-FAR = HEAD + b"""
+FAR = (
+    HEAD
+    + b"""
 .visible .global .align 4 .u32 far_number = 11;
 .visible .func (.param .b32 result) far(.param .b32 given)
 {
@@ -129,7 +131,10 @@ FAR = HEAD + b"""
     ret;
 }
 """
-NEAR = HEAD + b"""
+)
+NEAR = (
+    HEAD
+    + b"""
 .extern .global .align 4 .u32 far_number;
 .extern .func (.param .b32 result) far(.param .b32 given);
 .visible .entry near(.param .u64 at)
@@ -149,6 +154,7 @@ NEAR = HEAD + b"""
     ret;
 }
 """
+)
 
 
 @pytest.mark.parametrize("texts", [(NEAR, FAR), (FAR, NEAR)], ids=["near first", "far first"])
