@@ -1,8 +1,9 @@
 from collections.abc import Iterable
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 from cudadrv._access import Access
 from cudadrv._buffer import Buffer
+from cudadrv._function import Function
 from cudadrv._kernel_attributes import KernelAttributes
 from cudadrv._module import Module
 from cudadrv._prepared import Prepared
@@ -10,12 +11,10 @@ from cudadrv._ptx import Parameter
 from cudadrv._stream import Stream
 from cudadrv._token import Token
 
-type _Sizes = int | tuple[int] | tuple[int, int] | tuple[int, int, int]
+_Sizes: TypeAlias = int | tuple[int] | tuple[int, int] | tuple[int, int, int]
 
 @final
-class Kernel:
-    @property
-    def module(self) -> Module: ...
+class Kernel(Function):
     @property
     def name(self) -> str: ...
     @property

@@ -1,9 +1,9 @@
 import os
-from collections.abc import Buffer as _Bytes
 from collections.abc import Iterator
 from typing import Any, Self, final
 
 import numpy.typing as npt
+from _typeshed import ReadableBuffer
 
 from cudadrv._buffer import Buffer
 from cudadrv._context import Context
@@ -14,7 +14,7 @@ from cudadrv._kernel import Kernel
 class Module:
     def __init__(
         self,
-        image: str | _Bytes,
+        image: str | ReadableBuffer,
         *,
         device: Device | None = None,
         name: str | None = None,

@@ -25,7 +25,8 @@ LAYERS = {
     ],
     "launch": [
         *("_access", "_room", "_ptx", "_image", "_signature", "_value", "_arguments", "_shape"),
-        *("_module", "_kernel_attributes", "_kernel", "_prepared"),
+        *("_loading", "_module", "_function", "_launch"),
+        *("_kernel_attributes", "_kernel", "_prepared"),
     ],
     "public": ["_bench", "_demo", "_info", "_watch"],
 }

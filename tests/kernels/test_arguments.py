@@ -63,7 +63,8 @@ def test_values_arrive(store, stream, given, expected):
     stored = array_of(out)[0]
     assert stored["point"] == A_POINT
     assert tuple(stored)[:6] == tuple(
-        type(stored[i])(value) for i, value in enumerate(expected or given[:6]))
+        type(stored[i])(value) for i, value in enumerate(expected or given[:6])
+    )
 
 
 def test_not_a_number_arrives(store, stream):
@@ -120,8 +121,10 @@ def test_what_does_not_fit_is_refused(store, stream, unchanged, index, value, er
     args[index] = value
     with unchanged("cuLaunchKernel"), pytest.raises(error) as caught:
         store.launch(1, 1, *args, stream=stream)
-    declared = "(out, .u64) (byte, .u8) (short, .u16) (word, .u32) (long, .u64) (single, .f32)" \
-               " (double, .f64) (point, .b8[24])".replace(") (", ")|(").split("|")[index]
+    declared = (
+        "(out, .u64) (byte, .u8) (short, .u16) (word, .u32) (long, .u64) (single, .f32)"
+        " (double, .f64) (point, .b8[24])".replace(") (", ")|(").split("|")[index]
+    )
     assert f"argument {index} {declared} of store " in str(caught.value)
     assert words in str(caught.value)
     assert not out.borrowed
@@ -182,7 +185,9 @@ def fatbin(text):
     """A fatbin with a PTX text in it."""
     data = text.encode() + b"\0"
     data += bytes(-len(data) % 8)
-    entry = struct.pack("<HHIQIIIIIIQQQ", 1, 0x101, 64, len(data), 0, 64, 0x60004, 75, 64, 0, 1, 0, 0)
+    entry = struct.pack(
+        "<HHIQIIIIIIQQQ", 1, 0x101, 64, len(data), 0, 64, 0x60004, 75, 64, 0, 1, 0, 0
+    )
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entry + data)) + entry + data
 
 
@@ -231,7 +236,9 @@ def test_where_nobody_tells_of_the_parameters(driver, stream):
     x, y = cu.DeviceBuffer.from_array(np.ones(9, "f4")), cu.DeviceBuffer.zeros(9, "f4")
     saxpy.launch(1, 9, np.float32(2), cu.read(x), y, ctypes.c_int(9), stream=stream).wait()
     assert array_of(y).tolist() == [2] * 9
-    with pytest.raises(TypeError, match="argument 0 of saxpy .*: nothing is known of the parameter"):
+    with pytest.raises(
+        TypeError, match=r"argument 0 of saxpy .*: nothing is known of the parameter"
+    ):
         saxpy.launch(1, 9, 2.0, x, y, np.int32(9), stream=stream)
     with pytest.raises(ValueError, match="the arguments of saxpy have more than 4096 bytes"):
         saxpy.launch(1, 9, np.zeros((), "V5000"), stream=stream)

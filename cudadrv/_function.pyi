@@ -1,0 +1,5 @@
+from cudadrv._module import Module
+
+class Function:
+    @property
+    def module(self) -> Module: ...
