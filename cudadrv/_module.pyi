@@ -1,5 +1,6 @@
 import os
 from collections.abc import Iterator
+from types import TracebackType
 from typing import Any, Self, final
 
 import numpy.typing as npt
@@ -43,4 +44,11 @@ class Module:
     def global_(self, name: str, dtype: npt.DTypeLike = "u1") -> Buffer: ...
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
-    def __exit__(self, *exception: object) -> None: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+def function_of(module: Module, name: str) -> int: ...

@@ -163,7 +163,7 @@ cdef class Kernel(Function):
         self.fill(&shape, 1, block, shared_bytes, False, None)
         return occupancy_of(self, &shape)
 
-    def suggest_block(self, shared_bytes=0, limit=0):
+    def suggest_block(self, *, shared_bytes=0, limit=0):
         """``(threads, blocks)``: threads of a block, and blocks of a grid, that fill the device.
 
         ``shared_bytes`` is dynamic shared memory of each block; ``limit`` the most threads, 0: as

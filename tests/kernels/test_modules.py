@@ -89,7 +89,7 @@ def test_what_a_kernel_is(module):
     assert saxpy.preferred_shared_carveout == 50
     for wrong in (
         lambda: saxpy.occupancy(0),
-        lambda: saxpy.suggest_block(-1),
+        lambda: saxpy.suggest_block(limit=-1),
         lambda: saxpy.prefer_cache("l2"),
         lambda: setattr(saxpy, "preferred_shared_carveout", 101),
     ):
