@@ -119,13 +119,12 @@ cdef class Module:
 
         Driver functions: cuModuleGetFunction, and those that tell about the kernel: see `Kernel`.
         """
-        kernel = self.kernels.get(_checked_name(name)) if self.code is not None else None
-        if kernel is None or self.closed:
+        self.usable()
+        kernel = self.kernels.get(_checked_name(name))
+        if kernel is None:
             from cudadrv._kernel import kernel_of
-            self.usable()
-            kernel = kernel_of(self, name)
             # One object for each, also when threads come at once.
-            kernel = self.kernels.setdefault(name, kernel)
+            kernel = self.kernels.setdefault(name, kernel_of(self, name))
         return kernel
 
     def __contains__(self, name):
