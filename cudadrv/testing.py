@@ -14,7 +14,7 @@ from cudadrv._library import driver_info
 
 KINDS = (
     *("device", "async", "host", "managed", "registered"),
-    *("streams", "events", "modules", "contexts"),
+    *("streams", "events", "contexts", "modules", "libraries", "links"),
 )
 
 _opened: ctypes.CDLL | None = None
@@ -44,6 +44,7 @@ def _library() -> ctypes.CDLL:
     library.cudadrvSoftRaces.restype = ctypes.c_ulonglong
     library.cudadrvSoftRaceText.argtypes = [ctypes.c_ulonglong]
     library.cudadrvSoftRaceText.restype = ctypes.c_char_p
+    library.cudadrvSoftFaultText.restype = ctypes.c_char_p
     _opened = library
     return library
 
@@ -166,6 +167,17 @@ def races() -> list[str]:
     found = range(_library().cudadrvSoftRaces())
     texts = [_library().cudadrvSoftRaceText(index) for index in found]
     return [text.decode() for text in texts if text is not None]
+
+
+def kernel_fault() -> str | None:
+    """What the last kernel that ended by an error did wrong; None if there was none.
+
+    Kernel, PTX line and thread, and what is known of the address: in, beyond or before which
+    memory, and whether that was freed. It is also printed to stderr, unless the setting
+    ``kernel_faults=record`` is in force.
+    """
+    text = _library().cudadrvSoftFaultText()
+    return text.decode() if text else None
 
 
 def forget_races() -> None:

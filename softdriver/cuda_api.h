@@ -14,6 +14,7 @@ struct CUctxCreateParams;
 #endif
 #if CUDA_VERSION < 12040
 typedef struct CUgreenCtx_st *CUgreenCtx;
+enum CUfunctionLoadingState : int;
 #endif
 #if CUDA_VERSION < 13000
 enum CUatomicOperation : int;
@@ -28,6 +29,15 @@ CUresult CUDAAPI cuCtxRecordEvent(CUcontext, CUevent);
 CUresult CUDAAPI cuCtxSetFlags(unsigned int);
 CUresult CUDAAPI cuCtxWaitEvent(CUcontext, CUevent);
 CUresult CUDAAPI cuEventElapsedTime_v2(float *, CUevent, CUevent);
+CUresult CUDAAPI cuFuncGetName(const char **, CUfunction);
+CUresult CUDAAPI cuFuncGetParamInfo(CUfunction, size_t, size_t *, size_t *);
+CUresult CUDAAPI cuFuncIsLoaded(CUfunctionLoadingState *, CUfunction);
+CUresult CUDAAPI cuFuncLoad(CUfunction);
+CUresult CUDAAPI cuKernelGetLibrary(CUlibrary *, CUkernel);
+CUresult CUDAAPI cuKernelGetName(const char **, CUkernel);
+CUresult CUDAAPI cuKernelGetParamInfo(CUkernel, size_t, size_t *, size_t *);
+CUresult CUDAAPI cuLibraryEnumerateKernels(CUkernel *, unsigned int, CUlibrary);
+CUresult CUDAAPI cuLibraryGetKernelCount(unsigned int *, CUlibrary);
 CUresult CUDAAPI cuMemAdvise_v2(CUdeviceptr, size_t, CUmem_advise, CUmemLocation);
 CUresult CUDAAPI cuMemPrefetchAsync_v2(CUdeviceptr, size_t, CUmemLocation, unsigned int, CUstream);
 CUresult CUDAAPI cuMemPrefetchAsync_v2_ptsz(CUdeviceptr, size_t, CUmemLocation, unsigned int,
@@ -35,6 +45,8 @@ CUresult CUDAAPI cuMemPrefetchAsync_v2_ptsz(CUdeviceptr, size_t, CUmemLocation, 
 CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool *, CUmemLocation *, CUmemAllocationType);
 CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool *, CUmemLocation *, CUmemAllocationType);
 CUresult CUDAAPI cuMemSetMemPool(CUmemLocation *, CUmemAllocationType, CUmemoryPool);
+CUresult CUDAAPI cuModuleEnumerateFunctions(CUfunction *, unsigned int, CUmodule);
+CUresult CUDAAPI cuModuleGetFunctionCount(unsigned int *, CUmodule);
 CUresult CUDAAPI cuProfilerStart(void); // of cudaProfiler.h
 CUresult CUDAAPI cuProfilerStop(void);
 CUresult CUDAAPI cuStreamGetCtx_v2(CUstream, CUcontext *, CUgreenCtx *);

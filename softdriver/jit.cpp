@@ -46,6 +46,8 @@ constexpr TargetVersion target_versions[] = {
     {90, 78}, {100, 86}, {101, 86}, {103, 88}, {110, 90}, {120, 87}, {121, 88},
 };
 
+constexpr int oldest_target = 30; // that can still be asked for
+
 const TargetVersion *find_target(int capability) {
     for (const TargetVersion &known : target_versions)
         if (known.capability == capability)
@@ -127,7 +129,7 @@ CUresult JitOptions::read(unsigned count, CUjit_option *options, void **values) 
                 return CUDA_ERROR_INVALID_VALUE;
             break;
         case CU_JIT_TARGET:
-            if (number && !find_target(number))
+            if (number && (number < oldest_target || !find_target(number)))
                 return CUDA_ERROR_INVALID_VALUE;
             target_ = number;
             break;

@@ -50,7 +50,7 @@ char *Access::reach_other(unsigned lane, uint64_t address, size_t bytes) const {
         return within(warp.local_bytes()) ? warp.local(lane) + address : nullptr;
     case Space::Param: {
         const std::vector<uint8_t> &parameters = machine.launch.parameters;
-        if (use != Use::Read || !within(parameters.size()))
+        if (writes(use) || !within(parameters.size()))
             return nullptr;
         return const_cast<char *>(reinterpret_cast<const char *>(parameters.data())) + address;
     }
@@ -62,9 +62,7 @@ char *Access::reach_other(unsigned lane, uint64_t address, size_t bytes) const {
 void Access::fail(unsigned lane, uint64_t address, size_t bytes) const {
     uint64_t inside = address;
     Space where = space == Space::Generic ? narrow_generic(inside) : space;
-    std::string what = use == Use::Read    ? "read of "
-                       : use == Use::Write ? "write of "
-                                           : "update of ";
+    std::string what = !writes(use) ? "read of " : use == Use::Write ? "write of " : "update of ";
     what += std::to_string(bytes) + " bytes at " + hexadecimal(inside) + " in " + name_of(where);
     Segment segment;
     bool global = where == Space::Global || where == Space::Const;
@@ -76,7 +74,7 @@ void Access::fail(unsigned lane, uint64_t address, size_t bytes) const {
     else if (where == Space::Local)
         what += ", which has " + std::to_string(warp.local_bytes()) + " bytes";
     else if (where == Space::Param)
-        what += use == Use::Read ? ", which end before" : ", which cannot be written";
+        what += !writes(use) ? ", which end before" : ", which cannot be written";
     else if (warp.machine.memory.find(inside, segment))
         what += segment.writable ? ", which ends before that" : ", which cannot be written";
     else

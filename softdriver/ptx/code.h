@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct Step;
 using Handler = void (*)(Warp &, const Step &);
 
 constexpr int warp_size = 32;
+constexpr size_t most_local_bytes = 512 << 10; // of a thread, as on GPUs
 
 // Where a register's 32 values lie in a frame: in bytes from its beginning. Constants and special
 // registers are rows as well, filled when the frame is made, so that a handler sees only rows.
@@ -79,7 +81,7 @@ struct Code {
     std::vector<int> lines;           // of each step
     std::vector<std::string> written; // opcode with its modifiers, of each step
     std::vector<Filling> constants;   // the same in all calls of a launch
-    std::vector<Filling> fresh; // to be filled at each call: special registers, local addresses
+    std::vector<Filling> fresh;       // to be filled at each call, the same in all lanes
     size_t frame_bytes = 0;
     size_t local_bytes = 0; // its variables and parameters, not those of what it calls
     std::vector<Call> calls;
@@ -87,7 +89,7 @@ struct Code {
     Places results, parameters;
     int index = 0; // in Library::codes
     // Of a kernel: where the shared variables of the module lie in a block's shared memory.
-    std::vector<size_t> shared_offsets;
+    std::unordered_map<uint64_t, size_t> shared_offsets;
     const struct Library *library = nullptr;
 };
 

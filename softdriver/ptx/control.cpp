@@ -94,8 +94,11 @@ void decode_branch_indexed(Decoder &decoder) {
     decoder.expect_operands(2);
     decoder.step.rows[0] = decoder.source(decoder.operand(0), Type::U32);
     std::vector<uint32_t> table;
-    for (const Operand &label : decoder.operand(1).parts)
+    for (const Operand &label : decoder.operand(1).parts) {
+        if (label.kind != Operand::Kind::Label)
+            decoder.refuse("a list of labels is needed");
         table.push_back(uint32_t(label.index));
+    }
     decoder.step.place = uint32_t(decoder.code().branch_tables.size());
     decoder.code().branch_tables.push_back(table);
     decoder.emit(branch_indexed);

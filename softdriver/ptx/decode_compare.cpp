@@ -38,7 +38,8 @@ void set_predicates(Warp &warp, const Step &step, uint32_t holds) {
         warp.set_predicate(step.rows[4], opposite);
 }
 
-template <class T, Comparison comparison, bool ftz> void compare(Warp &warp, const Step &step) {
+template <class T, Comparison comparison, bool ftz>
+SOFT_INLINE void compare_lanes(Warp &warp, const Step &step) {
     const T *a = warp.row<T>(step.rows[1]), *b = warp.row<T>(step.rows[2]);
     uint32_t holds = 0;
     for (int lane = 0; lane < warp_size; lane++)
@@ -49,41 +50,52 @@ template <class T, Comparison comparison, bool ftz> void compare(Warp &warp, con
         warp.set_predicate(step.rows[0], holds);
 }
 
+template <class T, Comparison comparison, bool ftz> void compare(Warp &warp, const Step &step) {
+    compare_lanes<T, comparison, ftz>(warp, step);
+}
+template <class T, Comparison comparison, bool ftz>
+SOFT_AVX2 void compare_avx2(Warp &warp, const Step &step) {
+    compare_lanes<T, comparison, ftz>(warp, step);
+}
+template <class T, Comparison comparison, bool ftz>
+const Handler comparing =
+    has_avx2() ? compare_avx2<T, comparison, ftz> : compare<T, comparison, ftz>;
+
 template <class T, bool ftz> Handler comparison_of(Comparison comparison) {
     switch (comparison) {
     case Comparison::Eq:
-        return compare<T, Comparison::Eq, ftz>;
+        return comparing<T, Comparison::Eq, ftz>;
     case Comparison::Ne:
-        return compare<T, Comparison::Ne, ftz>;
+        return comparing<T, Comparison::Ne, ftz>;
     case Comparison::Lt:
-        return compare<T, Comparison::Lt, ftz>;
+        return comparing<T, Comparison::Lt, ftz>;
     case Comparison::Le:
-        return compare<T, Comparison::Le, ftz>;
+        return comparing<T, Comparison::Le, ftz>;
     case Comparison::Gt:
-        return compare<T, Comparison::Gt, ftz>;
+        return comparing<T, Comparison::Gt, ftz>;
     case Comparison::Ge:
-        return compare<T, Comparison::Ge, ftz>;
+        return comparing<T, Comparison::Ge, ftz>;
     default:
         break;
     }
     if constexpr (!std::is_integral_v<T>)
         switch (comparison) {
         case Comparison::Equ:
-            return compare<T, Comparison::Equ, ftz>;
+            return comparing<T, Comparison::Equ, ftz>;
         case Comparison::Neu:
-            return compare<T, Comparison::Neu, ftz>;
+            return comparing<T, Comparison::Neu, ftz>;
         case Comparison::Ltu:
-            return compare<T, Comparison::Ltu, ftz>;
+            return comparing<T, Comparison::Ltu, ftz>;
         case Comparison::Leu:
-            return compare<T, Comparison::Leu, ftz>;
+            return comparing<T, Comparison::Leu, ftz>;
         case Comparison::Gtu:
-            return compare<T, Comparison::Gtu, ftz>;
+            return comparing<T, Comparison::Gtu, ftz>;
         case Comparison::Geu:
-            return compare<T, Comparison::Geu, ftz>;
+            return comparing<T, Comparison::Geu, ftz>;
         case Comparison::Num:
-            return compare<T, Comparison::Num, ftz>;
+            return comparing<T, Comparison::Num, ftz>;
         case Comparison::Nan:
-            return compare<T, Comparison::Nan, ftz>;
+            return comparing<T, Comparison::Nan, ftz>;
         default:
             break;
         }

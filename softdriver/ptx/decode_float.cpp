@@ -47,7 +47,7 @@ template <class T, T (*operation)(T, T, T)> struct Halves<T, operation> {
         return low | high << 16;
     }
 };
-template <class T, auto operation> constexpr Handler halves_of = lanes<Halves<T, operation>::both>;
+template <class T, auto operation> const Handler halves_of = widest<Halves<T, operation>::both>();
 
 // Operation::of<T, rounding, ftz> is the function of one lane.
 template <class Operation, class T, bool ftz> Handler by_rounding(Rounding rounding) {
@@ -237,7 +237,16 @@ void decode_fma(Decoder &decoder) { decode_float_fma(decoder, decoder.take_type(
 void decode_float_add(Decoder &decoder, Type type) { decode_operation<Add>(decoder, type, 2); }
 void decode_float_sub(Decoder &decoder, Type type) { decode_operation<Sub>(decoder, type, 2); }
 void decode_float_mul(Decoder &decoder, Type type) { decode_operation<Mul>(decoder, type, 2); }
-void decode_float_fma(Decoder &decoder, Type type) { decode_operation<Fma>(decoder, type, 3); }
+void decode_float_fma(Decoder &decoder, Type type) {
+    bool nearest = !decoder.any_left("rz") && !decoder.any_left("rm") && !decoder.any_left("rp");
+    if (!nearest || (type != Type::F32 && type != Type::F64))
+        return decode_operation<Fma>(decoder, type, 3);
+    Manner manner = take_manner(decoder);
+    Handler handler = type == Type::F64 ? fused_lanes<Fma::of<double, Rounding::Nearest, false>>
+                      : manner.ftz      ? fused_lanes<Fma::of<float, Rounding::Nearest, true>>
+                                        : fused_lanes<Fma::of<float, Rounding::Nearest, false>>;
+    emit_float(decoder, type, 3, manner, manner.ftz && type == Type::F64 ? nullptr : handler);
+}
 void decode_float_min(Decoder &decoder, Type type) { decode_extreme<false>(decoder, type); }
 void decode_float_max(Decoder &decoder, Type type) { decode_extreme<true>(decoder, type); }
 void decode_float_abs(Decoder &decoder, Type type) {

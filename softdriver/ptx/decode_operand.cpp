@@ -19,6 +19,8 @@ size_t row_width(Type type) {
     return width == 1 ? 2 : width;
 }
 
+constexpr size_t most_frame_bytes = 16 << 20;
+
 size_t aligned(size_t offset, size_t alignment) {
     return (offset + alignment - 1) / alignment * alignment;
 }
@@ -40,6 +42,8 @@ void Decoder::lay_out_variables() {
     size_t end = 0;
     int number = 0;
     for (const Variable &variable : function_.variables) {
+        if (variable.space == Space::Register)
+            refuse("parameters in registers are not supported by the software driver");
         bool parameter = number < function_.results + function_.parameters;
         bool local = variable.space == Space::Local ||
                      (variable.space == Space::Param && !(parameter && function_.entry));
@@ -52,13 +56,16 @@ void Decoder::lay_out_variables() {
         number++;
     }
     code_.local_bytes = aligned(end, 16);
+    if (code_.local_bytes > most_local_bytes)
+        refuse("it needs " + std::to_string(end) + " bytes of local memory; a thread has " +
+               std::to_string(most_local_bytes));
 }
 
 // Predicates are masks of four bytes, other rows begin at lines of the cache.
 Row Decoder::temporary(size_t width) {
     size_t begin = aligned(code_.frame_bytes, width ? 64 : 4);
     code_.frame_bytes = begin + (width ? width * warp_size : 4);
-    if (code_.frame_bytes > (size_t{1} << 30))
+    if (code_.frame_bytes > most_frame_bytes)
         refuse("the function has too many registers");
     return Row(begin);
 }
@@ -80,7 +87,11 @@ Row Decoder::carry() {
     return carry_;
 }
 
-Row Decoder::row_of(const Operand &operand) const { return rows_.at(size_t(operand.index)); }
+Row Decoder::row_of(const Operand &operand) const {
+    if (!operand.name.empty())
+        refuse("a part of a register is only for video instructions");
+    return rows_.at(size_t(operand.index));
+}
 
 Type Decoder::type_of(const Operand &operand) const {
     return function_.registers.at(size_t(operand.index)).type;
@@ -186,8 +197,6 @@ Row Decoder::source(const Operand &operand, Type type) {
     case Operand::Kind::Register:
         if (operand.negated)
             refuse("'!' is only for predicates");
-        if (!operand.name.empty())
-            refuse("a part of a register is only for video instructions");
         if (row_width(type_of(operand)) != row_width(type) ||
             (type_of(operand) == Type::Pred) != (type == Type::Pred))
             refuse("register " + function_.registers[size_t(operand.index)].name +
@@ -203,7 +212,7 @@ Row Decoder::source(const Operand &operand, Type type) {
         wanted.kind = Filling::Kind::Special;
         wanted.width = uint8_t(width);
         wanted.special = special;
-        return filling(wanted, true);
+        return filling(wanted, special->of_block);
     }
     case Operand::Kind::Integer:
     case Operand::Kind::Float:

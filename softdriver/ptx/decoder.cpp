@@ -63,8 +63,13 @@ Decoder::Decoder(Decoding &decoding, int function)
       code_(*decoding.library.codes[size_t(function)]) {}
 
 void Decoder::decode() {
-    lay_out_registers();
-    lay_out_variables();
+    try {
+        lay_out_registers();
+        lay_out_variables();
+    } catch (const Refused &refused) {
+        decoding_.problems.push_back({function_.line, function_.name + ": " + refused.why});
+        return;
+    }
     for (const Instruction &instruction : function_.body) {
         begins_.push_back(uint32_t(code_.body.size()));
         try {

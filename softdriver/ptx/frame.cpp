@@ -12,7 +12,6 @@ namespace {
 
 constexpr size_t row_alignment = 64;
 constexpr unsigned deepest_call = 1024;
-constexpr size_t most_local_bytes = 512 << 10; // of a thread, as on GPUs
 
 } // namespace
 
@@ -50,7 +49,7 @@ Frame *Warp::make_frame(const Code &code, Frame *caller, const Step *call, uint3
     made->depth = caller ? caller->depth + 1 : 0;
     made->local_begin = caller ? caller->local_begin + caller->code->local_bytes : 0;
     make_room(made->local_begin + code.local_bytes);
-    fill(*made, code.fresh);
+    refill(*made);
     return made;
 }
 
@@ -77,7 +76,7 @@ uint64_t Warp::value_of(const Filling &filling, const Frame &at, unsigned lane) 
         value = machine.launch.variables.at(value);
         break;
     case Filling::Kind::Shared:
-        value = machine.code.shared_offsets[value];
+        value = machine.code.shared_offsets.at(value);
         window = shared_window;
         break;
     case Filling::Kind::Local:
@@ -94,16 +93,29 @@ uint64_t Warp::value_of(const Filling &filling, const Frame &at, unsigned lane) 
 void Warp::fill(const Frame &at, const std::vector<Filling> &fillings) {
     for (const Filling &filling : fillings) {
         char *row = at.rows + filling.row;
+        bool each = filling.kind == Filling::Kind::Special && !filling.special->of_block;
         uint64_t value = value_of(filling, at, 0);
-        if (filling.width == 0) { // a predicate
+        if (filling.width == 0) // a predicate
             memset(row, value ? 0xff : 0, sizeof(uint32_t));
-            continue;
-        }
-        for (unsigned lane = 0; lane < warp_size; lane++) {
-            if (filling.kind == Filling::Kind::Special)
+        for (unsigned lane = 0; lane < warp_size && filling.width; lane++) {
+            if (each)
                 value = value_of(filling, at, lane);
             memcpy(row + lane * filling.width, &value, filling.width);
         }
+    }
+}
+
+// What changes from call to call is the same for all lanes.
+void Warp::refill(const Frame &at) {
+    for (const Filling &filling : at.code->fresh) {
+        uint64_t value = value_of(filling, at, 0);
+        char *row = at.rows + filling.row;
+        if (filling.width == 4)
+            std::fill_n(reinterpret_cast<uint32_t *>(row), warp_size, uint32_t(value));
+        else if (filling.width == 8)
+            std::fill_n(reinterpret_cast<uint64_t *>(row), warp_size, value);
+        else
+            memset(row, value ? 0xff : 0, sizeof(uint32_t)); // a predicate
     }
 }
 

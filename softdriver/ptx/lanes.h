@@ -34,6 +34,21 @@ template <> struct Source<bool> {
 #define SOFT_EVERY_LANE _Pragma("GCC ivdep")
 #endif
 
+// Handlers whose loops take twice as long without AVX2 are compiled for it as well. FMA is apart:
+// where it is allowed a compiler may fuse what is to be rounded twice.
+#if defined(__x86_64__)
+#define SOFT_AVX2 __attribute__((target("avx2")))
+#define SOFT_FMA __attribute__((target("avx2,fma")))
+inline bool has_avx2() { return __builtin_cpu_supports("avx2"); }
+inline bool has_fma() { return has_avx2() && __builtin_cpu_supports("fma"); }
+#else
+#define SOFT_AVX2
+#define SOFT_FMA
+inline bool has_avx2() { return false; }
+inline bool has_fma() { return false; }
+#endif
+#define SOFT_INLINE __attribute__((always_inline)) inline
+
 // rows[0] = operation(rows[1], ...), in all lanes that are active. Where these are all that still
 // run, the others' values are of no interest, and the loop is one that a compiler vectorizes.
 template <auto operation> struct Lanes;
@@ -41,16 +56,22 @@ template <class D, class... S, D (*operation)(S...)> struct Lanes<operation> {
     static void run(Warp &warp, const Step &step) {
         call(warp, step, std::index_sequence_for<S...>());
     }
+    SOFT_AVX2 static void run_avx2(Warp &warp, const Step &step) {
+        call(warp, step, std::index_sequence_for<S...>());
+    }
+    SOFT_FMA static void run_fma(Warp &warp, const Step &step) {
+        call(warp, step, std::index_sequence_for<S...>());
+    }
 
   private:
     template <size_t... n>
-    static void call(Warp &warp, const Step &step, std::index_sequence<n...>) {
+    SOFT_INLINE static void call(Warp &warp, const Step &step, std::index_sequence<n...>) {
         if constexpr (std::is_same_v<D, bool>)
             compare(warp, step.rows[0], Source<S>(warp, step.rows[n + 1])...);
         else
             compute(warp, warp.row<D>(step.rows[0]), Source<S>(warp, step.rows[n + 1])...);
     }
-    static void compute(Warp &warp, D *result, Source<S>... sources) {
+    SOFT_INLINE static void compute(Warp &warp, D *result, Source<S>... sources) {
         if (warp.active == warp.live) {
             SOFT_EVERY_LANE
             for (int lane = 0; lane < warp_size; lane++)
@@ -61,7 +82,7 @@ template <class D, class... S, D (*operation)(S...)> struct Lanes<operation> {
                 result[lane] = operation(sources[lane]...);
             }
     }
-    static void compare(Warp &warp, Row row, Source<S>... sources) {
+    SOFT_INLINE static void compare(Warp &warp, Row row, Source<S>... sources) {
         uint32_t result = 0;
         SOFT_EVERY_LANE
         for (int lane = 0; lane < warp_size; lane++)
@@ -70,6 +91,12 @@ template <class D, class... S, D (*operation)(S...)> struct Lanes<operation> {
     }
 };
 
-template <auto operation> constexpr Handler lanes = Lanes<operation>::run;
+template <auto operation> Handler widest() {
+    return has_avx2() ? Lanes<operation>::run_avx2 : Lanes<operation>::run;
+}
+template <auto operation> const Handler lanes = widest<operation>();
+// Of operations that are one fused instruction, and nothing that could be fused by mistake.
+template <auto operation>
+const Handler fused_lanes = has_fma() ? Lanes<operation>::run_fma : Lanes<operation>::run;
 
 } // namespace soft::ptx

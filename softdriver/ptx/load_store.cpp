@@ -13,21 +13,34 @@ namespace soft::ptx {
 namespace {
 
 // Step::detail of an access.
-constexpr unsigned space_bits = 0xf, ordered_bit = 0x10, count_shift = 8;
+constexpr unsigned space_bits = 0xf, ordered_bit = 0x10, signal_bit = 0x20, count_shift = 8;
 Space space_of(const Step &step) { return Space(step.detail & space_bits); }
+
+// What is volatile or ordered is how threads signal each other, and no data.
+Use use_of(const Step &step, Use plain, Use signal) {
+    return step.detail & signal_bit ? signal : plain;
+}
 
 enum class Pattern { Scattered, Contiguous, Uniform };
 
 // How the addresses of a full warp lie, each lane's `bytes` long.
-template <class A> Pattern pattern(const Warp &warp, const A *addresses, size_t bytes) {
-    if (warp.active != ~uint32_t{0})
-        return Pattern::Scattered;
+template <class A> SOFT_INLINE Pattern find_pattern(const A *addresses, size_t bytes) {
     A apart = 0, differ = 0, first = addresses[0];
     for (int lane = 0; lane < warp_size; lane++) {
         differ |= addresses[lane] ^ first;
         apart |= addresses[lane] ^ A(first + A(lane) * A(bytes));
     }
     return differ == 0 ? Pattern::Uniform : apart == 0 ? Pattern::Contiguous : Pattern::Scattered;
+}
+template <class A> Pattern plain_pattern(const A *addresses, size_t bytes) {
+    return find_pattern(addresses, bytes);
+}
+template <class A> SOFT_AVX2 Pattern avx2_pattern(const A *addresses, size_t bytes) {
+    return find_pattern(addresses, bytes);
+}
+template <class A> Pattern pattern(const Warp &warp, const A *addresses, size_t bytes) {
+    static const auto find = has_avx2() ? avx2_pattern<A> : plain_pattern<A>;
+    return warp.active == ~uint32_t{0} ? find(addresses, bytes) : Pattern::Scattered;
 }
 
 // A value of memory in a register that may be wider.
@@ -45,7 +58,7 @@ void acquire(const Step &step) {
 // T: in memory, R: of the register, A: of the address, n: items of a vector.
 template <class T, class R, class A, int n> void load(Warp &warp, const Step &step) {
     constexpr size_t bytes = n * sizeof(T);
-    Access access{warp, step, space_of(step), Use::Read};
+    Access access{warp, step, space_of(step), use_of(step, Use::Read, Use::Signal)};
     const A *addresses = warp.row<A>(step.rows[9]);
     R *rows[n];
     for (int i = 0; i < n; i++)
@@ -61,7 +74,9 @@ template <class T, class R, class A, int n> void load(Warp &warp, const Step &st
         bool own = first / window_bytes * window_bytes == local_window;
         if (from && !own) {
             size_t stride = how == Pattern::Uniform ? 0 : bytes;
-            if (stride)
+            if (stride && n == 1 && sizeof(T) == sizeof(R))
+                memcpy(rows[0], from, all);
+            else if (stride)
                 for (int lane = 0; lane < warp_size; lane++)
                     for (int i = 0; i < n; i++)
                         rows[i][lane] = extended<R, T>(from + size_t(lane) * bytes + i * sizeof(T));
@@ -90,7 +105,7 @@ template <class T, class R, class A, int n> void store(Warp &warp, const Step &s
     constexpr size_t bytes = n * sizeof(T);
     acquire(step);
     warp.machine.progress++;
-    Access access{warp, step, space_of(step), Use::Write};
+    Access access{warp, step, space_of(step), use_of(step, Use::Write, Use::Atomic)};
     const A *addresses = warp.row<A>(step.rows[9]);
     const R *rows[n];
     for (int i = 0; i < n; i++)
@@ -106,6 +121,10 @@ template <class T, class R, class A, int n> void store(Warp &warp, const Step &s
         char *to = first % bytes || first >= shared_window
                        ? nullptr
                        : access.reach(0, first, bytes * warp_size);
+        if (to && n == 1 && sizeof(T) == sizeof(R)) {
+            memcpy(to, rows[0], bytes * warp_size);
+            return;
+        }
         if (to) {
             for (int lane = 0; lane < warp_size; lane++)
                 put(to + size_t(lane) * bytes, lane);
@@ -150,7 +169,7 @@ template <class T, bool is_load> Handler by_registers(size_t width, size_t addre
             return address == 4 ? by_count<T, R, uint32_t, is_load>(count)
                                 : by_count<T, R, uint64_t, is_load>(count);
     };
-    return width == 2 ? pick(R16()) : width == 4 ? pick(R32()) : pick(R64());
+    return width == 2 ? pick(R16()) : width == 4 ? pick(R32()) : width == 8 ? pick(R64()) : nullptr;
 }
 
 template <bool is_load> Handler by_type(Type type, size_t width, size_t address, size_t count) {
@@ -173,15 +192,19 @@ template <bool is_load> Handler by_type(Type type, size_t width, size_t address,
 }
 
 // What says how memory is cached or ordered: here all accesses happen in order.
-bool take_hints(Decoder &decoder) {
-    bool ordered = decoder.take_any({"acquire", "release"}) >= 0;
-    decoder.take_all({"volatile", "relaxed", "weak", "mmio", "cta", "cluster", "gpu", "sys"});
+unsigned take_hints(Decoder &decoder) {
+    unsigned bits = 0;
+    if (decoder.take_any({"acquire", "release"}) >= 0)
+        bits = ordered_bit | signal_bit;
+    if (decoder.take_any({"volatile", "relaxed"}) >= 0)
+        bits |= signal_bit;
+    decoder.take_all({"weak", "mmio", "cta", "cluster", "gpu", "sys"});
     decoder.take_all({"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc"});
     for (const char *level : {"L1", "L2"})
         for (const char *priority : {"evict_normal", "evict_unchanged", "evict_first", "evict_last",
                                      "no_allocate", "cache_hint", "64B", "128B", "256B"})
             decoder.take(std::string(level) + "::" + priority);
-    return ordered;
+    return bits;
 }
 
 Space take_space(Decoder &decoder) {
@@ -209,7 +232,7 @@ Space real_space(Decoder &decoder, Space space, const Operand &address) {
 }
 
 template <bool is_load> void access_memory(Decoder &decoder) {
-    bool ordered = take_hints(decoder);
+    unsigned hints = take_hints(decoder);
     Space space = take_space(decoder);
     static const std::pair<const char *, size_t> vectors[] = {{"v2", 2}, {"v4", 4}, {"v8", 8}};
     size_t count = 1;
@@ -239,7 +262,7 @@ template <bool is_load> void access_memory(Decoder &decoder) {
             decoder.refuse("the registers of a vector have different widths");
         width = own;
     }
-    decoder.step.detail = uint16_t(unsigned(space) | (ordered ? ordered_bit : 0));
+    decoder.step.detail = uint16_t(unsigned(space) | hints);
     decoder.emit(by_type<is_load>(type, width, address, count));
 }
 

@@ -13,7 +13,10 @@ constexpr uint64_t shared_window = 1 * window_bytes;
 constexpr uint64_t local_window = 2 * window_bytes;
 constexpr uint64_t parameter_window = 3 * window_bytes;
 
-enum class Use : uint8_t { Read, Write, Atomic };
+// A Signal is a read that other threads may be meant to write for, and counts as atomic.
+enum class Use : uint8_t { Read, Write, Atomic, Signal };
+
+inline bool writes(Use use) { return use == Use::Write || use == Use::Atomic; }
 
 // The global memory, as the instructions of a launch see it.
 class Memory {
@@ -29,10 +32,11 @@ class Memory {
                 return nullptr;
             offset = address - known.segment.begin;
         }
-        if (use != Use::Read && !known.segment.writable)
+        if (writes(use) && !known.segment.writable)
             return nullptr;
         if (launch_.record)
-            touched_[int(use)].add(known.place, address, bytes);
+            touched_[use == Use::Signal ? int(Use::Atomic) : int(use)].add(known.place, address,
+                                                                           bytes);
         return known.segment.host + offset;
     }
     // What was found before may be gone.

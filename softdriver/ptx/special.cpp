@@ -87,47 +87,48 @@ uint64_t nanoseconds_high(const Machine &machine, const Warp &warp) {
     return nanoseconds(machine, warp) >> 32;
 }
 
-#define SOFT_THREE(name, function)                                                                 \
-    {name ".x", 4, function<0>, nullptr}, {name ".y", 4, function<1>, nullptr}, {                  \
-        name ".z", 4, function<2>, nullptr                                                         \
+#define SOFT_THREE(name, function, of_block)                                                       \
+    {name ".x", 4, function<0>, nullptr, of_block},                                                \
+        {name ".y", 4, function<1>, nullptr, of_block}, {                                          \
+        name ".z", 4, function<2>, nullptr, of_block                                               \
     }
 
 const Special specials[] = {
-    SOFT_THREE("%tid", tid),
-    SOFT_THREE("%ntid", ntid),
-    SOFT_THREE("%ctaid", ctaid),
-    SOFT_THREE("%nctaid", nctaid),
-    SOFT_THREE("%clusterid", clusterid),
-    SOFT_THREE("%nclusterid", nclusterid),
-    SOFT_THREE("%cluster_ctaid", cluster_ctaid),
-    SOFT_THREE("%cluster_nctaid", cluster_nctaid),
-    {"%cluster_ctarank", 4, cluster_ctarank, nullptr},
-    {"%cluster_nctarank", 4, cluster_nctarank, nullptr},
-    {"%is_explicit_cluster", 0, is_explicit_cluster, nullptr},
-    {"%laneid", 4, laneid, nullptr},
-    {"%warpid", 4, warpid, nullptr},
-    {"%nwarpid", 4, nwarpid, nullptr},
-    {"%smid", 4, smid, nullptr},
-    {"%nsmid", 4, nsmid, nullptr},
-    {"%gridid", 8, gridid, nullptr},
-    {"%lanemask_eq", 4, lanemask_eq, nullptr},
-    {"%lanemask_lt", 4, lanemask_lt, nullptr},
-    {"%lanemask_le", 4, lanemask_le, nullptr},
-    {"%lanemask_gt", 4, lanemask_gt, nullptr},
-    {"%lanemask_ge", 4, lanemask_ge, nullptr},
-    {"%total_smem_size", 4, total_smem, nullptr},
-    {"%aggr_smem_size", 4, total_smem, nullptr},
-    {"%dynamic_smem_size", 4, dynamic_smem, nullptr},
-    {"%current_graph_exec", 8, zero, nullptr},
-    {"%clock", 4, nullptr, clock_cycles},
-    {"%clock_hi", 4, nullptr, clock_high},
-    {"%clock64", 8, nullptr, clock_cycles},
-    {"%globaltimer", 8, nullptr, nanoseconds},
-    {"%globaltimer_lo", 4, nullptr, nanoseconds},
-    {"%globaltimer_hi", 4, nullptr, nanoseconds_high},
+    SOFT_THREE("%tid", tid, false),
+    SOFT_THREE("%ntid", ntid, false),
+    SOFT_THREE("%ctaid", ctaid, true),
+    SOFT_THREE("%nctaid", nctaid, false),
+    SOFT_THREE("%clusterid", clusterid, true),
+    SOFT_THREE("%nclusterid", nclusterid, false),
+    SOFT_THREE("%cluster_ctaid", cluster_ctaid, true),
+    SOFT_THREE("%cluster_nctaid", cluster_nctaid, false),
+    {"%cluster_ctarank", 4, cluster_ctarank, nullptr, true},
+    {"%cluster_nctarank", 4, cluster_nctarank, nullptr, false},
+    {"%is_explicit_cluster", 0, is_explicit_cluster, nullptr, false},
+    {"%laneid", 4, laneid, nullptr, false},
+    {"%warpid", 4, warpid, nullptr, false},
+    {"%nwarpid", 4, nwarpid, nullptr, false},
+    {"%smid", 4, smid, nullptr, true},
+    {"%nsmid", 4, nsmid, nullptr, false},
+    {"%gridid", 8, gridid, nullptr, false},
+    {"%lanemask_eq", 4, lanemask_eq, nullptr, false},
+    {"%lanemask_lt", 4, lanemask_lt, nullptr, false},
+    {"%lanemask_le", 4, lanemask_le, nullptr, false},
+    {"%lanemask_gt", 4, lanemask_gt, nullptr, false},
+    {"%lanemask_ge", 4, lanemask_ge, nullptr, false},
+    {"%total_smem_size", 4, total_smem, nullptr, false},
+    {"%aggr_smem_size", 4, total_smem, nullptr, false},
+    {"%dynamic_smem_size", 4, dynamic_smem, nullptr, false},
+    {"%current_graph_exec", 8, zero, nullptr, false},
+    {"%clock", 4, nullptr, clock_cycles, false},
+    {"%clock_hi", 4, nullptr, clock_high, false},
+    {"%clock64", 8, nullptr, clock_cycles, false},
+    {"%globaltimer", 8, nullptr, nanoseconds, false},
+    {"%globaltimer_lo", 4, nullptr, nanoseconds, false},
+    {"%globaltimer_hi", 4, nullptr, nanoseconds_high, false},
 };
 
-const Special always_zero = {"%envreg", 4, zero, nullptr};
+const Special always_zero = {"%envreg", 4, zero, nullptr, false};
 
 bool starts_with(std::string_view text, std::string_view beginning) {
     return text.substr(0, beginning.size()) == beginning;

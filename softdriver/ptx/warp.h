@@ -98,6 +98,7 @@ struct Warp {
     void drop_lanes(Frame *frame, uint32_t lanes);
     void make_room(size_t local_bytes);
     void fill(const Frame &frame, const std::vector<Filling> &fillings);
+    void refill(const Frame &frame);
     uint64_t value_of(const Filling &filling, const Frame &frame, unsigned lane) const;
     void transfer(const Frame &from, const Frame &to, const std::vector<Transfer> &transfers);
 

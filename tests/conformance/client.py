@@ -86,6 +86,13 @@ cuPointerSetAttribute pid|cuMemPoolCreate pp|cuMemPoolDestroy p|cuMemPoolSetAttr
 cuMemPoolGetAttribute pip|cuMemPoolTrimTo pz|cuMemPoolSetAccess ppz|cuMemPoolGetAccess ppp
 cuMemAllocFromPoolAsync pzpp|cuDeviceGetDefaultMemPool pi|cuDeviceGetMemPool pi
 cuDeviceSetMemPool ip
+cuModuleLoad ps|cuModuleLoadData ps|cuModuleLoadDataEx psupp|cuModuleLoadFatBinary pp
+cuModuleUnload p|cuModuleGetFunction pps|cuModuleGetGlobal_v2 ppps|cuModuleGetFunctionCount pp
+cuFuncGetAttribute pip|cuFuncSetAttribute pii|cuFuncGetParamInfo pzpp|cuFuncGetName pp
+cuLaunchKernel puuuuuuuppp|cuLaunchKernel_ptsz puuuuuuuppp|cuLaunchCooperativeKernel puuuuuuupp
+cuLibraryLoadData pspppppu|cuLibraryUnload p|cuLibraryGetKernel pps|cuLibraryGetGlobal ppps
+cuKernelGetFunction pp|cuLinkCreate_v2 uppp|cuLinkAddData_v2 pipzsupp|cuLinkComplete ppp
+cuLinkDestroy p|cuOccupancyMaxActiveBlocksPerMultiprocessor ppiz
 """
 
 COUNTED = [
@@ -97,6 +104,9 @@ COUNTED = [
     "streams",
     "events",
     "graphs",
+    "modules",
+    "libraries",
+    "links",
     "pools",
     "contexts",
     "primary",
@@ -127,6 +137,7 @@ class Library:
             self._lib.cudadrvSoftRaces.restype = ctypes.c_ulonglong
             self._lib.cudadrvSoftRaceText.argtypes = [ctypes.c_ulonglong]
             self._lib.cudadrvSoftRaceText.restype = ctypes.c_char_p
+            self._lib.cudadrvSoftFaultText.restype = ctypes.c_char_p
 
     def __call__(self, name, *arguments):
         return getattr(self._lib, name)(*arguments)
@@ -169,6 +180,11 @@ class Library:
 
     def forget_races(self):
         self._lib.cudadrvSoftForgetRaces()
+
+    def fault_text(self):
+        """What the last kernel that ended by an error did wrong, or None."""
+        text = self._lib.cudadrvSoftFaultText()
+        return text and text.decode()
 
     def counts(self):
         return {kind: self.count(kind) for kind in COUNTED} if self.software else {}
@@ -220,6 +236,28 @@ class Client:
 
     def managed(self, size):
         return self._make("cuMemFree_v2", ctypes.c_uint64, "cuMemAllocManaged", size, 1)
+
+    def module(self, text):
+        return self._make("cuModuleUnload", ctypes.c_void_p, "cuModuleLoadData", text)
+
+    def function(self, module, name):
+        handle = ctypes.c_void_p()
+        self.ok("cuModuleGetFunction", ctypes.byref(handle), module, name.encode())
+        return handle.value
+
+    def variable(self, module, name):
+        """Address and size of a variable of a module."""
+        address, size = ctypes.c_uint64(), ctypes.c_size_t()
+        found = ctypes.byref(address), ctypes.byref(size)
+        self.ok("cuModuleGetGlobal_v2", *found, module, name.encode())
+        return address.value, size.value
+
+    def launch(self, function, stream, *arguments, grid=1, block=1, shared=0):
+        """The status of a launch; arguments are ctypes values, or integers as addresses."""
+        cells = [ctypes.c_uint64(a) if isinstance(a, int) else a for a in arguments]
+        array = (ctypes.c_void_p * max(1, len(cells)))(*map(ctypes.addressof, cells))
+        sizes = (grid, 1, 1, block, 1, 1, shared)
+        return self.call("cuLaunchKernel", function, *sizes, stream, array, None)
 
     def host(self, size, fill=0):
         address = self._make("cuMemFreeHost", ctypes.c_void_p, "cuMemHostAlloc", size, 0)

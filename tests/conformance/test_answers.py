@@ -14,11 +14,13 @@ from .comparison import TIMING, UNDEFINED, Comparison, Difference
 SECTIONS = (
     "blocking lifecycle ordering peers contexts pools values fork library capture_calls copies1d "
     "devices attributes limits device_memory host_memory managed pointers copies2d copies3d fills "
-    "streams events host_functions capture proc_address"
+    "streams events host_functions capture proc_address kernel_faults kernels modules jit functions "
+    "libraries launches"
 )  # those that take long first
 # What these ask about, or what they need to ask, can depend on when operations run.
 SCHEDULED = (
-    "blocking ordering pools values capture_calls copies1d streams events host_functions capture"
+    "blocking ordering pools values capture_calls copies1d streams events host_functions capture "
+    "kernels kernel_faults"
 )
 AT_ONCE = 4  # they mostly wait
 PEERS = "devices=2"

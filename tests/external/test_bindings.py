@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from cuda.bindings import driver
 
+from texts import SCALE
+
 N = 5000  # bytes
 
 
@@ -306,3 +308,26 @@ def test_errors(memory):
     assert check(driver.cuGetErrorString(errors.CUDA_ERROR_OUT_OF_MEMORY)) == b"out of memory"
     free, total = check(driver.cuMemGetInfo())
     assert 0 < free < total
+
+
+def test_kernel(stream, memory, source, target):
+    module = check(driver.cuModuleLoadData(SCALE))
+    kernel = check(driver.cuModuleGetFunction(module, b"scale"))
+    check(driver.cuMemcpyHtoDAsync(memory, source.ctypes.data, N, stream))
+    arguments = (int(memory), N // 4, 3), (ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32)
+    check(driver.cuLaunchKernel(kernel, N // 400 + 1, 1, 1, 100, 1, 1, 0, stream, arguments, 0))
+    check(driver.cuMemcpyDtoHAsync(target.ctypes.data, memory, N, stream))
+    wait(stream)
+    assert (target.view("u4") == source.view("u4") * 3).all()
+    launches, size = check(driver.cuModuleGetGlobal(module, b"launches"))
+    count = np.zeros(1, "u4")
+    check(driver.cuMemcpyDtoH(count, launches, size))
+    assert count[0] == 1
+    check(driver.cuModuleUnload(module))
+
+
+def test_wrong_code():
+    errors = driver.CUresult
+    assert driver.cuModuleLoadData(b"no PTX")[0] == errors.CUDA_ERROR_INVALID_IMAGE
+    wrong = SCALE.replace(b"mul.lo.u32", b"frobnicate.u32")
+    assert driver.cuModuleLoadData(wrong)[0] == errors.CUDA_ERROR_INVALID_PTX

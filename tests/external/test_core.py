@@ -213,3 +213,21 @@ def test_errors(device, stream):
         device.allocate(1 << 30, stream=stream)
     with pytest.raises(ValueError, match="device_id"):
         Device(2)
+
+
+def test_kernel(device, stream):
+    kernel = ObjectCode.from_ptx(SCALE).get_kernel("scale")
+    numbers = ManagedMemory(4 * 1000, stream)
+    numbers.array[:] = np.arange(1000)
+    stream.sync()
+    config = LaunchConfig(grid=10, block=100)
+    launch(stream, config, kernel, numbers.buffer, np.uint32(1000), np.uint32(3))
+    stream.sync()
+    assert (numbers.array == 3 * np.arange(1000)).all()
+    numbers.buffer.close(stream)
+
+
+def test_program(device, stream, source, target):
+    """Linked by the driver: what another linker makes of it is for a GPU."""
+    program = Program(SCALE.decode(), "ptx", ProgramOptions(name="scale"))
+    assert program.backend in ("nvJitLink", "driver")

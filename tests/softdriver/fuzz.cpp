@@ -6,7 +6,7 @@
 // failures. A failure prints the seed and the last calls, FUZZ_TRACE=1 all calls. One thread with
 // an even seed does nearly the same again: where the system maps memory is its own business.
 
-#include "fuzz_arguments.h"
+#include "fuzz_code.h"
 #include "fuzz_scenes.h"
 
 #include "functions.h"
@@ -69,7 +69,8 @@ Shape shape_of(const char *name) {
         if (starts(name, looks_up))
             shape.own_buffers = false;
     // Of handles: the type looks as if one was put out.
-    shape.counted = std::strstr(name, "UpdateCaptureDependencies");
+    shape.counted =
+        std::strstr(name, "UpdateCaptureDependencies") || std::strstr(name, "Enumerate");
     return shape;
 }
 
@@ -104,6 +105,8 @@ template <class... Types> CUresult call(const char *name, CUresult (*function)(T
     return std::apply([&](auto &...each) { return perform<Types...>(name, function, each...); },
                       arguments);
 }
+
+#include "fuzz_code_calls.h"
 
 // Waits for, and writes, values in memory.
 template <class Word>
@@ -191,9 +194,9 @@ void call_target(size_t target) {
 }
 
 void reset() {
-    static const char *const kinds[] = {"device",     "async",   "host",   "managed",
-                                        "registered", "streams", "events", "graphs",
-                                        "contexts",   "primary", "bytes"};
+    static const char *const kinds[] = {"device",  "async",   "host",      "managed",  "registered",
+                                        "streams", "events",  "graphs",    "contexts", "primary",
+                                        "bytes",   "modules", "libraries", "links"};
     player->history.add("cudadrvSoftReset").status = cudadrvSoftReset();
     if (!player->alone)
         return;
@@ -360,7 +363,8 @@ int main(int count, char **arguments) {
     if (__sanitizer_set_death_callback)
         __sanitizer_set_death_callback(explain);
     std::signal(SIGABRT, [](int) { explain(); });
-    std::string settings = "devices=2,memory=48MiB,seed=" + std::to_string(seed);
+    std::string settings = "devices=2,memory=48MiB,instructions=20000,kernel_faults=record,seed=" +
+                           std::to_string(seed);
     if (count > 4)
         settings += std::string(",") + arguments[4];
     if (cudadrvSoftConfigure(settings.c_str()))

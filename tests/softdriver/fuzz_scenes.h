@@ -1,6 +1,6 @@
 #pragma once
 
-#include "fuzz_values.h"
+#include "fuzz_code.h"
 
 // Short sequences of right calls, which random ones would hardly ever make.
 
@@ -33,6 +33,13 @@ inline void supply() {
     if (player->chance(70) ? !cuMemAlloc_v2(&memory, bytes)
                            : !cuMemAllocManaged(&memory, bytes, CU_MEM_ATTACH_GLOBAL))
         addresses.put(memory);
+    CUmodule module = nullptr;
+    CUfunction kernel = nullptr;
+    if (!cuModuleLoadData(&module, code_texts[0])) {
+        pool_of<CUmodule>().put(reinterpret_cast<uintptr_t>(module));
+        if (!cuModuleGetFunction(&kernel, module, player->chance(50) ? "empty" : "count"))
+            pool_of<CUfunction>().put(reinterpret_cast<uintptr_t>(kernel));
+    }
     if (player->chance(50) && !cuMemHostAlloc(&host, bytes, 0)) {
         player->mine.put(reinterpret_cast<uintptr_t>(host));
         addresses.put(reinterpret_cast<uintptr_t>(host));

@@ -35,6 +35,29 @@ inline void fill(CUmemPoolProps &properties) {
         properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
 }
 
+// Small, most of the time: large grids end by the limit of instructions, and that loses the device.
+inline unsigned any_extent() {
+    return player->chance(96) ? 1 + unsigned(player->random.below(3))
+                              : static_cast<unsigned>(any_bits());
+}
+
+inline void fill(CUlaunchConfig &config) {
+    static thread_local CUlaunchAttribute attributes[array_length];
+    for (CUlaunchAttribute &attribute : attributes) {
+        attribute.id = static_cast<CUlaunchAttributeID>(player->random.below(18));
+        unsigned value[3] = {any_extent(), any_extent(), any_extent()};
+        std::memcpy(&attribute.value, value, sizeof value);
+    }
+    config.gridDimX = any_extent();
+    config.gridDimY = config.gridDimZ = 1;
+    config.blockDimX = any_extent();
+    config.blockDimY = config.blockDimZ = 1;
+    config.sharedMemBytes = player->chance(90) ? 0 : static_cast<unsigned>(any_bits());
+    config.hStream = any_handle<CUstream>();
+    config.attrs = player->chance(95) ? attributes : nullptr;
+    config.numAttrs = player->chance(60) ? 0 : static_cast<unsigned>(any_count());
+}
+
 inline void fill(CUexecAffinityParam &) {}
 inline void fill(CUstreamAttrValue &attribute) {
     int value = any_int();

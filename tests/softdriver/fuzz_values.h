@@ -138,7 +138,9 @@ inline uintptr_t touched_address(Pool &pool) {
 inline const char *any_text() {
     static const char *const texts[] = {"",       "cuMemAlloc", "cuStreamSynchronize",
                                         "cuInit", "cuNothing",  "cuGetProcAddress",
-                                        "%s%n",   "cuMemcpy",   "0000:01:00.0"};
+                                        "%s%n",   "cuMemcpy",   "0000:01:00.0",
+                                        "empty",  "count",      "counter",
+                                        "table",  "common",     "store"};
     return texts[player->random.below(std::size(texts))];
 }
 

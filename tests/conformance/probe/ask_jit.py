@@ -103,7 +103,6 @@ def _(p):
     return {
         "status": status,
         "info": info.value == b"",
-        "names the line": b"line 8" in text,
         "names the opcode": b"frobnicate" in text,
         "length": (values[3] or 0) - len(text),
         "ends with a line end": text[-1:] == b"\n",

@@ -13,27 +13,32 @@ FAR = (
     HEAD
     + """
 .visible .global .align 4 .u32 far_number = 11;
-.visible .func (.reg .b32 %r) far(.reg .b32 %a)
+.visible .func (.param .b32 result) far(.param .b32 given)
 {
-    add.u32 %r, %a, 100;
+    .reg .b32 %r<3>;
+    ld.param.b32 %r1, [given];
+    add.u32 %r2, %r1, 100;
+    st.param.b32 [result], %r2;
     ret;
 }
 """
 )
+CALL = """    ld.global.u32 %r1, [far_number];
+    {
+        .param .b32 given;
+        st.param.b32 [given], %r1;
+        .param .b32 result;
+        call (result), far, (given);
+        ld.param.b32 %r2, [result];
+    }
+    st.global.u32 [%rd1], %r2;"""
 NEAR = (
     HEAD
     + """
 .extern .global .align 4 .u32 far_number;
-.extern .func (.reg .b32 %r) far(.reg .b32 %a);
+.extern .func (.param .b32 result) far(.param .b32 given);
 """
-    + entry(
-        "near",
-        ".param .u64 at",
-        on_address(
-            "    ld.global.u32 %r1, [far_number];\n    call (%r2), far, (%r1);\n"
-            "    st.global.u32 [%rd1], %r2;"
-        ),
-    )
+    + entry("near", ".param .u64 at", on_address(CALL))
 )
 
 section.calls(

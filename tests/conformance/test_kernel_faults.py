@@ -1,0 +1,197 @@
+"""Kernels that do what they may not: the sticky error, and the text that says what it was."""
+
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from .client import ILLEGAL_ADDRESS, SUCCESS, Client
+from .kernels import TEXT
+
+pytestmark = pytest.mark.cuda_software
+
+LAUNCH_TIMEOUT, MISALIGNED, LAUNCH_FAILED = 702, 716, 719
+
+
+@pytest.fixture
+def lost(software, schedule):
+    """A client whose device may be lost: afterwards all is reset."""
+    software.configure(f"schedule={schedule},seed=1,fault=none,kernel_faults=record")
+    with Client(software) as client:
+        client.kernels = client.module(TEXT)
+        yield client
+        client._undo.clear()
+    software("cudadrvSoftReset")
+    software.configure("instructions=4000000000,kernel_faults=print")
+    context = ctypes.c_void_p()
+    software.ok("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+    software.primary = context.value
+
+
+def fault(client, name, *arguments, **sizes):
+    """The status of the context once the kernel has run."""
+    function = client.function(client.kernels, name)
+    assert client.launch(function, client.stream(), *arguments, **sizes) == SUCCESS
+    return client.call("cuCtxSynchronize")
+
+
+def u32(value):
+    return ctypes.c_uint32(value)
+
+
+def test_beyond_the_end_of_an_allocation(lost, software):
+    target = lost.device(4096)
+    assert fault(lost, "fill", target + 4096 + 8, u32(1), u32(7)) == ILLEGAL_ADDRESS
+    text = software.fault_text()
+    assert "fill" in text
+    assert "line " in text
+    assert f"8 bytes beyond the end of the 4096 bytes at {target:#x}" in text
+    assert "cuMemAlloc_v2" in text
+    assert lost.call("cuMemAlloc_v2", ctypes.byref(ctypes.c_uint64()), 4) == ILLEGAL_ADDRESS
+
+
+def test_one_byte_too_many(lost, software):
+    target = lost.device(4098)
+    assert fault(lost, "fill", target + 4096, u32(1), u32(7)) == ILLEGAL_ADDRESS
+    assert f"4096 bytes into the 4098 bytes at {target:#x}" in software.fault_text()
+
+
+def test_freed_memory(lost, software):
+    target = lost.device(4096)
+    lost.forget("cuMemFree_v2", target)
+    lost.ok("cuMemFree_v2", target)
+    assert fault(lost, "fill", target + 16, u32(1), u32(7)) == ILLEGAL_ADDRESS
+    text = software.fault_text()
+    assert f"16 bytes into the 4096 bytes at {target:#x}" in text
+    assert "cuMemFree_v2 freed" in text
+
+
+def test_memory_freed_in_an_earlier_streams_order(lost, software):
+    stream, memory = lost.stream(), ctypes.c_uint64()
+    lost.ok("cuMemAllocAsync", ctypes.byref(memory), 4096, stream)
+    lost.ok("cuMemFreeAsync", memory.value, stream)
+    lost.ok("cuStreamSynchronize", stream)
+    assert fault(lost, "fill", memory.value, u32(1), u32(7)) == ILLEGAL_ADDRESS
+    assert "cuMemFreeAsync freed" in software.fault_text()
+
+
+def test_nowhere(lost, software):
+    assert fault(lost, "fill", 64, u32(1), u32(7)) == ILLEGAL_ADDRESS
+    assert "not near any memory" in software.fault_text()
+
+
+def test_the_programs_own_memory(lost):
+    buffer = ctypes.create_string_buffer(64)
+    assert fault(lost, "fill", ctypes.addressof(buffer), u32(1), u32(7)) == ILLEGAL_ADDRESS
+    assert buffer.raw == bytes(64)
+
+
+def test_not_aligned(lost):
+    assert fault(lost, "fill", lost.device(64) + 1, u32(1), u32(7)) == MISALIGNED
+
+
+def test_constants_cannot_be_written(lost):
+    table, _ = lost.variable(lost.kernels, "table")
+    assert fault(lost, "write_table") == ILLEGAL_ADDRESS
+    assert table
+
+
+def test_trap(lost, software):
+    assert fault(lost, "stop") == LAUNCH_FAILED
+    assert "stop" in software.fault_text()
+
+
+def test_a_kernel_without_an_end_is_ended(lost, software):
+    software.configure("instructions=100000")
+    assert fault(lost, "forever") == LAUNCH_TIMEOUT
+    assert "100000" in software.fault_text()
+
+
+def test_what_is_behind_a_fault_does_not_run(lost):
+    stream, target = lost.stream(), lost.host(16)
+    stop = lost.function(lost.kernels, "stop")
+    assert lost.launch(stop, stream) == SUCCESS
+    lost.call("cuMemsetD8Async", target, 1, 16, stream)
+    assert lost.call("cuStreamSynchronize", stream) == LAUNCH_FAILED
+    assert ctypes.string_at(target, 16) == bytes(16)
+
+
+def test_a_reset_ends_a_kernel_without_an_end(lost, software):
+    for _ in range(3):
+        function = lost.function(lost.kernels, "forever")
+        assert lost.launch(function, lost.stream()) == SUCCESS
+    assert software.pending() == 3
+    software("cudadrvSoftReset")
+    assert software.pending() == 0
+    assert software.count("modules") == 0
+
+
+def test_a_fault_ends_a_kernel_without_an_end_beside_it(lost):
+    forever, stop = (lost.function(lost.kernels, name) for name in ("forever", "stop"))
+    streams = lost.stream(), lost.stream()
+    assert lost.launch(forever, streams[0]) == SUCCESS
+    assert lost.launch(stop, streams[1]) == SUCCESS
+    assert lost.call("cuStreamSynchronize", streams[1]) == LAUNCH_FAILED
+    assert lost.call("cuStreamSynchronize", streams[0]) == LAUNCH_FAILED
+
+
+def test_destroying_a_context_waits_for_its_kernel(lost, software):
+    context, function, module = (ctypes.c_void_p() for _ in range(3))
+    flag = lost.host(4)
+    lost.ok("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
+    lost.ok("cuModuleLoadData", ctypes.byref(module), TEXT)
+    lost.ok("cuModuleGetFunction", ctypes.byref(function), module, b"spin")
+    assert lost.launch(function, None, flag) == SUCCESS
+    thread = threading.Thread(target=lambda: software("cuCtxDestroy_v2", context))
+    thread.start()
+    thread.join(0.05)
+    assert thread.is_alive()
+    ctypes.c_uint32.from_address(flag).value = 1
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+PROGRAM = """
+import ctypes, sys
+sys.path.insert(0, {root!r})
+from tests.conformance.client import Client, Library
+from tests.conformance.kernels import TEXT
+
+lib = Library({path!r})
+lib.ok("cuInit", 0)
+context = ctypes.c_void_p()
+lib.ok("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+lib.primary = context.value
+client = Client(lib).__enter__()
+module = client.module(TEXT)
+{body}
+"""
+
+
+def run(software, schedule, body):
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    program = PROGRAM.format(root=root, path=software.path, body=body)
+    environment = {**os.environ, "CUDADRV_SOFTWARE": f"schedule={schedule}"}
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+
+
+def test_a_process_ends_quietly_while_a_kernel_runs(software, schedule):
+    done = run(
+        software,
+        schedule,
+        'client.launch(client.function(module, "forever"), client.stream())\n'
+        'lib("cuStreamQuery", client.stream())',
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_text_is_printed_once(software, schedule):
+    body = 'client.launch(client.function(module, "stop"), None)\n'
+    body += 'lib("cuCtxSynchronize")\nlib("cuCtxSynchronize")'
+    done = run(software, schedule, body)
+    assert done.returncode == 0
+    assert done.stderr.count("stop") == 1
