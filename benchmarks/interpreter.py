@@ -1,11 +1,11 @@
-"""How fast the software driver runs kernels: thread-instructions a second, of one thread of the CPU.
+"""How fast the software driver runs kernels: thread-instructions a second on one core.
 
     CUDADRV_DRIVER=software python benchmarks/interpreter.py [--elements N] [--json FILE]
 
 A thread-instruction is one PTX instruction for one thread of the kernel, those that a predicate
-switches off included. Each kernel is launched on its own, and timed until the host knows it done, with
-the race detector as it is by default and without; the median of the rounds counts. The rounds are
-timed in processor time as well: on a machine with other work that is the figure to look at.
+switches off included. Each kernel is launched on its own, and timed until the host knows it done,
+with the race detector as it is by default and without; the median of the rounds counts. Processor
+time is the figure to look at on a machine with other work.
 """
 
 import argparse
