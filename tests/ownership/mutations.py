@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 NEEDED = ["include", "cudadrv/_ownership.pxd", "pyx/_ownership.pyx", "setup.py", "cuda_header.py"]
 NEEDED += ["pyproject.toml", "tests/ownership"]
-PLACES = ["include/cudadrv", "pyx"]
+PLACES = ["include/cudadrv", "pyx", "cudadrv"]
 DOES_NOT_APPLY = "does not apply"
 STANDS_FOR = "int stands_for = epoch->mode == OWN_WRITE || old->mode == epoch->mode;"
 WRITE = "epoch->mode == OWN_WRITE"
@@ -67,8 +67,14 @@ MUTATIONS = [
     (
         "a write ignores readers",
         "borrow.h",
-        "access->mode == OWN_WRITE ? epoch->mode != OWN_SHARED",
+        "access->mode == OWN_WRITE ? epoch->mode != OWN_SHARED || access->closes",
         "access->mode == OWN_WRITE ? epoch->mode == OWN_WRITE",
+    ),
+    (
+        "memory is freed under a shared use",
+        "borrow.h",
+        "epoch->mode != OWN_SHARED || access->closes",
+        "epoch->mode != OWN_SHARED",
     ),
     (
         "the check reaches one byte too far",
