@@ -2,7 +2,6 @@
 
 import ctypes
 import enum
-import struct
 
 import numpy as np
 import pytest
@@ -181,19 +180,12 @@ def test_an_empty_buffer_is_a_null_pointer(saxpy, stream):
     saxpy.launch(1, 32, 1.0, cu.read(empty), empty, 0, stream=stream).wait()
 
 
-def fatbin(text):
-    """A fatbin with a PTX text in it."""
-    data = text.encode() + b"\0"
-    data += bytes(-len(data) % 8)
-    entry = struct.pack(
-        "<HHIQIIIIIIQQQ", 1, 0x101, 64, len(data), 0, 64, 0x60004, 75, 64, 0, 1, 0, 0
-    )
-    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entry + data)) + entry + data
+FATBIN = PTX.with_suffix(".fatbin")
 
 
 def test_where_the_driver_alone_tells_of_the_parameters(driver, stream):
     """Offsets and sizes: arguments say their type themselves."""
-    module = cu.Module(fatbin(PTX.read_text()))
+    module = cu.Module.from_file(FATBIN)
     saxpy = module["saxpy"]
     if saxpy.parameters is None:
         pytest.skip("the driver is older than 12.4")
@@ -215,7 +207,7 @@ def test_where_the_driver_alone_tells_of_the_parameters(driver, stream):
 
 def test_variables_of_what_is_no_text(driver, stream, other):
     """Any kernel may touch any of them."""
-    module = cu.Module(fatbin(PTX.read_text()))
+    module = cu.Module.from_file(FATBIN)
     counter = module.global_("counter", "u4")
     module["nothing"].launch(1, 1, stream=stream)
     with pytest.raises(cu.BufferBorrowedError, match="written by launch of nothing"):
@@ -229,7 +221,7 @@ def test_where_nobody_tells_of_the_parameters(driver, stream):
 
     testing.fail("cuFuncGetParamInfo", 801)
     assert cu.Module.from_file(PTX)["saxpy"].parameters[3].type == "u32", "the text does"
-    module = cu.Module(fatbin(PTX.read_text()))
+    module = cu.Module.from_file(FATBIN)
     testing.fail("cuFuncGetParamInfo", 801)
     saxpy = module["saxpy"]
     assert saxpy.parameters is None

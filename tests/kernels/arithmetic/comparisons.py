@@ -156,7 +156,7 @@ def tested() -> list[Operation]:
             "infinite": lambda m, f=form: m == f.infinity,
             "number": lambda m, f=form: m <= f.infinity,
             "notanumber": lambda m, f=form: m > f.infinity,
-            "normal": lambda m, f=form, s=smallest: s <= m < f.infinity,
+            "normal": lambda m, f=form, s=smallest: m == 0 or s <= m < f.infinity,
             "subnormal": lambda m, s=smallest: 0 < m < s,
         }
         for name, test in tests.items():
