@@ -21,6 +21,7 @@ SOFTDRIVER = sorted(map(str, Path("softdriver").rglob("*.cpp")))
 SOFTDRIVER_HEADERS = sorted(
     str(path) for path in Path("softdriver").rglob("*.*") if path.suffix != ".cpp"
 )
+KERNELS = ["examples/kernels/histogram.ptx"]  # that the package itself runs (the demo)
 EXPORTS = "softdriver/exports.map"
 BUILD_FILES = ["setup.py", "cuda_header.py"]
 CPUS = len(os.sched_getaffinity(0))
@@ -31,7 +32,9 @@ DEFAULTS = [flag for flag in ("-O2", "-g0") if flag[:2] not in os.environ.get("C
 # Cython emits helpers that a module may not need; other warnings stay on.
 C_FLAGS = [*DEFAULTS, "-pthread", "-fvisibility=hidden", "-Wall", "-Wno-unused-function"]
 # The software driver exports cu* like libcuda.so.1, and must call its own even beside that one.
-CXX_FLAGS = [*DEFAULTS, "-std=c++17", "-pthread", "-fvisibility=hidden", "-Wall", "-Wextra"]
+# Nothing that is to be rounded twice may be fused, as compilers do where the processor can.
+CXX_FLAGS = [*DEFAULTS, "-std=c++17", "-pthread", "-fvisibility=hidden", "-ffp-contract=off"]
+CXX_FLAGS += ["-Wall", "-Wextra"]
 # Nobody reads errno or the exception flags after arithmetic: loops over lanes become vectors.
 CXX_FLAGS += ["-fno-math-errno", "-fno-trapping-math"]
 CXX_LINK_FLAGS = ["-Wl,-Bsymbolic", f"-Wl,--version-script={EXPORTS}", "-pthread"]
@@ -152,24 +155,29 @@ class BuildExtensions(build_ext):
 
 
 class BuildPackage(build_py):
-    """Ships include/cudadrv/*.h as cudadrv/include/cudadrv/*.h."""
+    """Ships headers as cudadrv/include/cudadrv/*.h, and PTX as cudadrv/kernels/*.ptx."""
 
-    def _headers(self) -> dict[str, str]:
-        target = Path(self.build_lib, "cudadrv", "include", "cudadrv")
-        return {str(target / Path(header).name): header for header in HEADERS}
+    def _shipped(self) -> dict[str, str]:
+        package = Path(self.build_lib, "cudadrv")
+        folders = {package / "include" / "cudadrv": HEADERS, package / "kernels": KERNELS}
+        return {
+            str(folder / Path(file).name): file
+            for folder, files in folders.items()
+            for file in files
+        }
 
     def run(self) -> None:
         super().run()
         if not self.editable_mode:
-            for target, header in self._headers().items():
+            for target, source in self._shipped().items():
                 Path(target).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(header, target)
+                shutil.copyfile(source, target)
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:
-        return [*super().get_outputs(include_bytecode), *self._headers()]
+        return [*super().get_outputs(include_bytecode), *self._shipped()]
 
     def get_output_mapping(self) -> dict[str, str]:
-        return {**super().get_output_mapping(), **self._headers()}
+        return {**super().get_output_mapping(), **self._shipped()}
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ call is timed twice: in a plain loop, and from a small function of the caller's,
 taken off.
 
 On the software driver other bindings run only where they find the same library: start with
-    eval "$(python -m cudadrv libcuda /tmp/soft)"; CUDADRV_DRIVER=/tmp/soft/libcuda.so.1
+    eval "$(python -m cudadrv libcuda build/soft)"; CUDADRV_DRIVER=build/soft/libcuda.so.1
 """
 
 import argparse

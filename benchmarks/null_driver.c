@@ -27,6 +27,7 @@ static int handle(uintptr_t *made) { return *made = last += 0x1000, 0; }
 static int device(int *made) { return *made = 0, 0; }
 static int name(char *text) { return strcpy(text, "nothing"), 0; }
 static int host(void **made, size_t size) { return *made = calloc(1, size), 0; }
+static int unknown(void) { return 801; }
 static int host_free(void *memory) { return free(memory), 0; }
 
 int cuGetProcAddress_v2(const char *wanted, void **address, int abi, uint64_t flags, int *found) {
@@ -40,6 +41,8 @@ int cuGetProcAddress_v2(const char *wanted, void **address, int abi, uint64_t fl
         {"cuCtxGetCurrent", context},    {"cuStreamCreateWithPriority", handle},
         {"cuEventCreate", handle},       {"cuMemAlloc", handle},
         {"cuMemHostAlloc", host},        {"cuMemFreeHost", host_free},
+        {"cuModuleLoadDataEx", handle},  {"cuModuleGetFunction", handle},
+        {"cuFuncGetAttribute", one},     {"cuFuncGetParamInfo", unknown},
     };
     (void)abi, (void)flags, (void)found;
     *address = nothing;

@@ -63,9 +63,10 @@ def make_parser() -> argparse.ArgumentParser:
     )
     demo = commands.add_parser(
         "demo",
-        help="stream a file through the device, then provoke some errors",
+        help="stream a file through the device, count its bytes, then provoke some errors",
         description="Stream a file through the device in a double-buffered pipeline, check every"
-        " byte that comes back, and then show what the library says to four mistakes.",
+        " byte that comes back and the histogram that a kernel counts, and then show what the"
+        " library says to five mistakes.",
     )
     demo.add_argument(
         "file", nargs="?", metavar="FILE", help="any file; default: NumPy's largest library"
@@ -121,7 +122,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def demo(file: str | None, streams: int, chunk: int) -> int:
-    from cudadrv._demo import BadFileError, DemoError, default_file, file_size, run_demo
+    from cudadrv._demo import BadFileError, default_file, file_size, run_demo
+    from cudadrv._demo_pipeline import DemoError
 
     path = default_file() if file is None else Path(file)
     try:

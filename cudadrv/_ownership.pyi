@@ -52,6 +52,7 @@ class StreamState:
         policy: _Policy = "strict",
         driver_fails: bool = False,
         site: int = 0,
+        closes: bool = False,
     ) -> tuple[str, Snapshot | int | None]: ...
     def lend(
         self,

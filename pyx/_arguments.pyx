@@ -2,13 +2,15 @@
 """Arguments: buffers and values of one launch, packed as the driver takes them."""
 
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 
 from cudadrv._access cimport Access
 from cudadrv._driver cimport CUdeviceptr
 from cudadrv._ownership cimport OWN_WRITE
 from cudadrv._region cimport Region, pointer_of
 from cudadrv._room cimport Room, new_room
-from cudadrv._signature cimport Parameter, Signature
+from cudadrv._signature cimport Signature
 from cudadrv._value cimport bytes_of_value, put_value, refuse_argument
 
 from libc.string cimport memcpy
@@ -125,11 +127,21 @@ cdef int _refuse_count(Signature signature, Py_ssize_t given) except -1:
 cdef tuple buffers_of(Packed *packed, int mode):
     """The buffers that are used in a mode."""
     cdef Py_ssize_t i
-    cdef list found = []
+    cdef Py_ssize_t count = 0
+    cdef tuple found
+    for i in range(packed.operand_count):
+        count += packed.operands[i].mode == mode
+    if count == 0:
+        return ()
+    found = PyTuple_New(count)
+    count = 0
     for i in range(packed.operand_count):
         if packed.operands[i].mode == mode:
-            found.append(<Region>packed.operands[i].region)
-    return tuple(found)
+            region = <Region>packed.operands[i].region
+            Py_INCREF(region)
+            PyTuple_SET_ITEM(found, count, region)
+            count += 1
+    return found
 
 
 cdef str describe_operand(Signature signature, Operand *operand):

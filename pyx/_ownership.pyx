@@ -137,23 +137,26 @@ cdef class StreamState:
         if not own_wait(&self.domain.engine.engine, self.stream, &snapshot.snapshot):
             raise MemoryError()
 
-    def issue(self, *accesses, policy="strict", driver_fails=False, site=0):
+    def issue(
+        self, *accesses, policy="strict", driver_fails=False, site=0, bint closes=False
+    ):
         """Begin an operation on ``(memory, start, stop, mode)`` accesses; the driver has it then.
 
-        Gives ``("ok", snapshot)``, or the reason of the refusal and the site in the way.
+        With `closes`, nobody may use the memories after it. Gives ``("ok", snapshot)``, or the
+        reason of the refusal and the site in the way.
         """
-        return self.begin(accesses, policy, driver_fails, site, None)
+        return self.begin(accesses, policy, driver_fails, site, None, closes)
 
     def lend(self, *access, policy="strict", driver_fails=False, site=0):
         """As `issue`, of one access, and lend its bytes to the stream: ``("ok", view)``."""
         cdef View view = View.__new__(View)
-        answer, what = self.begin([access], policy, driver_fails, site, view)
+        answer, what = self.begin([access], policy, driver_fails, site, view, False)
         if answer == "ok":
             view.memory, view.borrower = access[0], self
             return "ok", view
         return answer, what
 
-    cdef tuple begin(self, accesses, policy, driver_fails, site, View view):
+    cdef tuple begin(self, accesses, policy, driver_fails, site, View view, bint closes):
         cdef own_engine *engine = &self.domain.engine.engine
         cdef own_access borrowed[MOST_ACCESSES]
         cdef own_request request
@@ -162,6 +165,7 @@ cdef class StreamState:
             raise ValueError(f"at most {MOST_ACCESSES} accesses, not {len(accesses)}")
         for i, (memory, start, stop, mode) in enumerate(accesses):
             fill_access(&borrowed[i], memory, start, stop, mode, policy)
+            borrowed[i].closes = closes
         request.stream = self.stream
         request.accesses = borrowed
         request.count = <uint32_t>len(accesses)

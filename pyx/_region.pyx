@@ -146,8 +146,9 @@ cdef class Region:
         """Be a part of memory that closes with something else: all of it."""
         dtype = checked_dtype(dtype)
         if memory.nbytes % dtype.itemsize or memory.address % dtype.alignment:
-            raise ValueError(f"{name!r} has {memory.nbytes} bytes at {memory.address:#x}: that is no"
-                             f" whole number of {dtype} items, aligned to {dtype.alignment} bytes")
+            raise ValueError(f"{name!r} has {memory.nbytes} bytes at {memory.address:#x}: that is"
+                             f" no whole number of {dtype} items, aligned to {dtype.alignment}"
+                             " bytes")
         _fill_in(self, memory, memory.nbytes // <size_t>dtype.itemsize, dtype, name)
         self.part = True
         return 0

@@ -17,7 +17,7 @@ from cudadrv._signature cimport Parameter, Signature
 
 cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
-    unsigned long long PyLong_AsUnsignedLongLong(object number) except? 0
+    unsigned long long PyLong_AsUnsignedLongLong(object number) except? -1
 
 _SimpleCType = ctypes.c_int.__mro__[1]
 _CData = _SimpleCType.__mro__[1]
@@ -56,7 +56,7 @@ cdef int _put_integer(
     cdef Parameter *parameter = &signature.parameters[index]
     cdef int bits = 8 * parameter.nbytes
     cdef int overflow = 0
-    cdef uint64_t large
+    cdef uint64_t large = 0
     cdef int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow)
     if overflow > 0 and bits == 64 and parameter.kind != b"s":
         try:
@@ -97,8 +97,9 @@ cdef bytes _float(Signature signature, Py_ssize_t index, object value, int nbyte
     code = FLOATS.get(nbytes)
     if code is None:
         refuse_argument(signature, index, value, "pass a NumPy or ctypes value of that size")
+    data = b""
     try:
-        data = pack_number(code, value)
+        data = pack_number(code, float(value))
     except OverflowError:
         _refuse_range(signature, index, value)
     if isinstance(value, int) and int(np.frombuffer(data, code)[0]) != value:
@@ -110,18 +111,18 @@ cdef bytes _float(Signature signature, Py_ssize_t index, object value, int nbyte
 cdef bytes bytes_of_value(Signature signature, Py_ssize_t index, object value):
     """The bytes of a NumPy scalar, a 0-dimensional array or a ctypes value, if its type fits."""
     cdef Parameter *parameter = NULL
-    if isinstance(value, (np.generic, np.ndarray)):
+    if not isinstance(value, (np.generic, np.ndarray, _CData)):
+        refuse_argument(signature, index, value, "nothing is known of the parameters of this kernel"
+                                                 ", so pass NumPy or ctypes values, or buffers")
+    if isinstance(value, _CData):
+        kind, data = _ctype_kind(value), bytes(memoryview(value))
+    else:
         if value.shape or value.dtype.hasobject:
             refuse_argument(signature, index, value, _advice(value, NULL))
         if not value.dtype.isnative:
             refuse_argument(signature, index, value, "the device has the other byte order; convert"
                                                      " it: value.astype(dtype.newbyteorder('='))")
         kind, data = value.dtype.kind, value.tobytes()
-    elif isinstance(value, _CData):
-        kind, data = _ctype_kind(value), bytes(memoryview(value))
-    else:
-        refuse_argument(signature, index, value, "nothing is known of the parameters of this kernel"
-                                                 ", so pass NumPy or ctypes values, or buffers")
     if signature.count < 0:
         return data
     parameter = &signature.parameters[index]

@@ -46,7 +46,7 @@ static inline int own_check_epochs_(const own_engine *engine, const own_stream *
     for (; range < last; range++) {
         const own_epoch *epoch = own_epochs(range), *end = epoch + range->count;
         for (; epoch < end; epoch++) {
-            if ((access->mode == OWN_WRITE ? epoch->mode != OWN_SHARED
+            if ((access->mode == OWN_WRITE ? epoch->mode != OWN_SHARED || access->closes
                                            : epoch->mode == OWN_WRITE) &&
                 !own_in_view_(engine, stream, view, epoch)) {
                 own_blame_(engine, conflict, epoch);

@@ -29,8 +29,7 @@ struct Variable {
     Type type = Type::None;
     size_t count = 1;     // of items of the type; 0 for an array without a size (extern shared)
     size_t alignment = 1; // in bytes
-    size_t offset = 0;    // of a parameter: in its function's block of results, or of parameters;
-                          // of one in Space::Register: its index in Function::registers
+    size_t offset = 0;    // of a parameter: in its function's block of results, or of parameters
     bool visible = false, external = false, weak = false, common = false;
     bool managed = false;
     std::vector<uint8_t> initial; // may be shorter than the variable: the rest is zero
@@ -96,6 +95,12 @@ struct Function {
     // the parameters, then the others.
     std::vector<Variable> variables;
     int results = 0, parameters = 0;
+    // Results and parameters that were declared as .reg: their variables, and the registers that
+    // instructions of the body load from them and store to them.
+    struct InRegister {
+        int variable, reg;
+    };
+    std::vector<InRegister> in_registers;
     std::vector<Register> registers; // those that are used
     std::vector<Instruction> body;
     std::vector<Function> prototypes; // .callprototype: no body

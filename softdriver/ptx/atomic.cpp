@@ -26,15 +26,20 @@ template <class T, class From> T as(From from) {
     return to;
 }
 
-// Replaces what is there by operation(what is there, b...); returns what was there. Host and other
-// kernels may change it meanwhile.
-template <class T, auto operation, class... B> T replace(char *place, uint64_t &changes, B... b) {
+// Replaces what is there by operation(what is there, b...); returns what was there. The host and
+// other kernels may change it meanwhile, but not shared memory, which is `private_to_block`.
+template <class T, auto operation, class... B>
+T replace(char *place, bool private_to_block, uint64_t &changes, B... b) {
     auto *cell = reinterpret_cast<Cell<T> *>(place);
     Cell<T> before = __atomic_load_n(cell, __ATOMIC_RELAXED), after;
-    do
+    if (private_to_block) {
         after = as<Cell<T>>(operation(as<T>(before), b...));
-    while (!__atomic_compare_exchange_n(cell, &before, after, true, __ATOMIC_SEQ_CST,
-                                        __ATOMIC_RELAXED));
+        __atomic_store_n(cell, after, __ATOMIC_RELAXED);
+    } else
+        do
+            after = as<Cell<T>>(operation(as<T>(before), b...));
+        while (!__atomic_compare_exchange_n(cell, &before, after, true, __ATOMIC_SEQ_CST,
+                                            __ATOMIC_RELAXED));
     changes += before != after;
     return as<T>(before);
 }
@@ -45,6 +50,7 @@ template <class T, class A, auto operation, int sources> void update(Warp &warp,
     const A *addresses = warp.row<A>(step.rows[9]);
     const T *b = warp.row<T>(step.rows[1]), *c = warp.row<T>(step.rows[2]);
     T *result = warp.row<T>(step.rows[0]);
+    bool shared = access.space == Space::Shared;
     for (uint32_t left = warp.active; left; left &= left - 1) {
         int lane = __builtin_ctz(left);
         uint64_t address = uint64_t(addresses[lane]) + uint64_t(step.offset);
@@ -52,9 +58,10 @@ template <class T, class A, auto operation, int sources> void update(Warp &warp,
         if (!place)
             return;
         if constexpr (sources == 1)
-            result[lane] = replace<T, operation>(place, warp.machine.progress, b[lane]);
+            result[lane] = replace<T, operation>(place, shared, warp.machine.progress, b[lane]);
         else
-            result[lane] = replace<T, operation>(place, warp.machine.progress, b[lane], c[lane]);
+            result[lane] =
+                replace<T, operation>(place, shared, warp.machine.progress, b[lane], c[lane]);
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -88,7 +89,7 @@ struct Code {
     Places results, parameters;
     int index = 0; // in Library::codes
     // Of a kernel: where the shared variables of the module lie in a block's shared memory.
-    std::vector<size_t> shared_offsets;
+    std::unordered_map<uint64_t, size_t> shared_offsets;
     const struct Library *library = nullptr;
 };
 

@@ -42,8 +42,6 @@ void Decoder::lay_out_variables() {
     size_t end = 0;
     int number = 0;
     for (const Variable &variable : function_.variables) {
-        if (variable.space == Space::Register)
-            refuse("parameters in registers are not supported by the software driver");
         bool parameter = number < function_.results + function_.parameters;
         bool local = variable.space == Space::Local ||
                      (variable.space == Space::Param && !(parameter && function_.entry));
@@ -87,7 +85,11 @@ Row Decoder::carry() {
     return carry_;
 }
 
-Row Decoder::row_of(const Operand &operand) const { return rows_.at(size_t(operand.index)); }
+Row Decoder::row_of(const Operand &operand) const {
+    if (!operand.name.empty())
+        refuse("a part of a register is only for video instructions");
+    return rows_.at(size_t(operand.index));
+}
 
 Type Decoder::type_of(const Operand &operand) const {
     return function_.registers.at(size_t(operand.index)).type;
@@ -193,8 +195,6 @@ Row Decoder::source(const Operand &operand, Type type) {
     case Operand::Kind::Register:
         if (operand.negated)
             refuse("'!' is only for predicates");
-        if (!operand.name.empty())
-            refuse("a part of a register is only for video instructions");
         if (row_width(type_of(operand)) != row_width(type) ||
             (type_of(operand) == Type::Pred) != (type == Type::Pred))
             refuse("register " + function_.registers[size_t(operand.index)].name +

@@ -76,7 +76,7 @@ uint64_t Warp::value_of(const Filling &filling, const Frame &at, unsigned lane) 
         value = machine.launch.variables.at(value);
         break;
     case Filling::Kind::Shared:
-        value = machine.code.shared_offsets[value];
+        value = machine.code.shared_offsets.at(value);
         window = shared_window;
         break;
     case Filling::Kind::Local:

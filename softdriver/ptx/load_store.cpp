@@ -169,7 +169,7 @@ template <class T, bool is_load> Handler by_registers(size_t width, size_t addre
             return address == 4 ? by_count<T, R, uint32_t, is_load>(count)
                                 : by_count<T, R, uint64_t, is_load>(count);
     };
-    return width == 2 ? pick(R16()) : width == 4 ? pick(R32()) : pick(R64());
+    return width == 2 ? pick(R16()) : width == 4 ? pick(R32()) : width == 8 ? pick(R64()) : nullptr;
 }
 
 template <bool is_load> Handler by_type(Type type, size_t width, size_t address, size_t count) {

@@ -114,7 +114,10 @@ void read_body(Parsing &parsing, Function &function) {
     while (parsing.names.depth() > outside) {
         if (reader.accept("{")) {
             open_block(parsing);
-        } else if (reader.accept("}")) {
+        } else if (reader.at("}")) {
+            if (parsing.names.depth() == outside + 1)
+                store_results(function, reader.now().line);
+            reader.take();
             close_block(parsing, function);
         } else if (reader.now().kind == Token::Kind::End) {
             reader.fail("syntax error at the end of the text: a function is not closed");

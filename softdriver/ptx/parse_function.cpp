@@ -32,6 +32,7 @@ struct Signature {
     std::string_view name;
     Function function;
     std::vector<std::string_view> variables; // names of results and parameters, in the text
+    std::vector<bool> in_registers;          // which of them are
 };
 
 // (.param .b32 a, .reg .u32 b): how many.
@@ -41,13 +42,14 @@ int read_parameters(Parsing &parsing, Signature &signature) {
     uint64_t bytes = 0;
     int count = 0;
     while (!reader.at(")")) {
-        signature.variables.push_back(std::string_view());
-        Variable parameter = read_parameter(reader, signature.variables.back());
-        if (parameter.space == Space::Param) {
-            bytes = (bytes + parameter.alignment - 1) & ~uint64_t(parameter.alignment - 1);
-            parameter.offset = bytes;
-            bytes += parameter.bytes();
-        }
+        std::string_view name;
+        bool in_register;
+        Variable parameter = read_parameter(reader, name, in_register);
+        signature.variables.push_back(name);
+        signature.in_registers.push_back(in_register);
+        bytes = (bytes + parameter.alignment - 1) & ~uint64_t(parameter.alignment - 1);
+        parameter.offset = bytes;
+        bytes += parameter.bytes();
         if (!parameter.count && signature.function.entry)
             reader.fail("parameter " + quoted(parameter.name) + " of a kernel has no size");
         if (bytes > most_parameter_bytes)
@@ -113,9 +115,9 @@ void define_parameters(Parsing &parsing, const Signature &signature, Function &f
     for (size_t i = 0; i < signature.variables.size(); i++) {
         Variable &variable = function.variables[i];
         Symbol symbol;
-        if (variable.space == Space::Register) {
+        if (signature.in_registers[i]) {
             symbol.index = add_registers(function.registers, variable.name, variable.type, 1);
-            variable.offset = size_t(symbol.index);
+            function.in_registers.push_back({int(i), symbol.index});
         } else {
             symbol.kind = Symbol::Kind::Variable;
             symbol.scope = Operand::Scope::Function;
@@ -192,6 +194,7 @@ void read_function(Parsing &parsing, const Linkage &linkage) {
     parsing.current = place;
     parsing.names.open();
     define_parameters(parsing, signature, target);
+    load_parameters(target);
     read_body(parsing, target);
 }
 

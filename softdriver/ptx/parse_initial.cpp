@@ -6,7 +6,7 @@ namespace soft::ptx {
 
 namespace {
 
-constexpr size_t deepest = 32;               // dimensions of an array
+constexpr size_t deepest = 32;              // dimensions of an array
 constexpr size_t largest = size_t{1} << 40; // bytes of an array whose items are counted
 
 class Initial {

@@ -55,12 +55,14 @@ Operand read_callee(Parsing &parsing, Function &function) {
 }
 
 void check_count(Parsing &parsing, const Function &callee, const std::vector<Operand> &operands) {
-    bool open = callee.parameters && !callee.variables[size_t(callee.results + callee.parameters) - 1].count;
+    bool open = callee.parameters &&
+                !callee.variables[size_t(callee.results + callee.parameters) - 1].count;
     if (operands[0].parts.size() != size_t(callee.results) ||
         (operands[2].parts.size() != size_t(callee.parameters) && !open))
         parsing.reader.report(parsing.reader.now().line,
-                              "a call of " + quoted(callee.name) + " has another number of "
-                              "results or arguments than the function");
+                              "a call of " + quoted(callee.name) +
+                                  " has another number of "
+                                  "results or arguments than the function");
 }
 
 // call (results), callee, (arguments), prototype;
@@ -99,7 +101,45 @@ std::vector<Operand> read_operands(Parsing &parsing, Function &function) {
     return operands;
 }
 
+// ld.param.b32 register, [variable], or the other way.
+Instruction transfer(const Function &function, const Function::InRegister &which, bool load,
+                     int line) {
+    static const char *const types[] = {"b8", "b16", "b32", "b64", "b128"};
+    size_t size = size_of(function.variables[size_t(which.variable)].type), log = 0;
+    while (size_t{1} << log < size)
+        log++;
+    Operand reg, variable, memory;
+    reg.kind = Kind::Register;
+    reg.index = which.reg;
+    variable.kind = Kind::Variable;
+    variable.scope = Operand::Scope::Function;
+    variable.index = which.variable;
+    memory.kind = Kind::Memory;
+    memory.parts.push_back(variable);
+    Instruction instruction;
+    instruction.line = line;
+    instruction.opcode = load ? "ld" : "st";
+    instruction.modifiers = {"param", types[log]};
+    if (load)
+        instruction.operands = {reg, memory};
+    else
+        instruction.operands = {memory, reg};
+    return instruction;
+}
+
 } // namespace
+
+void load_parameters(Function &function) {
+    for (const Function::InRegister &each : function.in_registers)
+        if (each.variable >= function.results)
+            function.body.push_back(transfer(function, each, true, function.line));
+}
+
+void store_results(Function &function, int line) {
+    for (const Function::InRegister &each : function.in_registers)
+        if (each.variable < function.results)
+            function.body.push_back(transfer(function, each, false, line));
+}
 
 void read_instruction(Parsing &parsing, Function &function) {
     Reader &reader = parsing.reader;
@@ -125,6 +165,8 @@ void read_instruction(Parsing &parsing, Function &function) {
         else if (unknown)
             reader.report(instruction.line, "unknown symbol " + quoted(operand.name));
     }
+    if (instruction.opcode == "ret") // a guard of it does no harm: what is stored is not yet read
+        store_results(function, instruction.line);
     function.body.push_back(std::move(instruction));
 }
 

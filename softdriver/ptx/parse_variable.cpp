@@ -195,17 +195,15 @@ void read_variables(Parsing &parsing, const Linkage &linkage, Function *function
     reader.expect(";");
 }
 
-Variable read_parameter(Reader &reader, std::string_view &name) {
+Variable read_parameter(Reader &reader, std::string_view &name, bool &in_register) {
     Variable variable;
-    bool in_register = reader.accept_dot("reg");
-    variable.space = in_register ? Space::Register : Space::Param;
-    if (in_register) {
-        variable.type = read_type(reader);
-    } else {
-        if (!reader.accept_dot("param"))
-            reader.syntax_error();
-        read_qualifiers(reader, variable);
-    }
+    variable.space = Space::Param;
+    in_register = reader.accept_dot("reg");
+    if (!in_register && !reader.accept_dot("param"))
+        reader.syntax_error();
+    read_qualifiers(reader, variable);
+    if (in_register && size_of(variable.type) < 4)
+        reader.fail("a parameter in a register has 32 bits or more");
     if (reader.accept_dot("ptr")) { // of what is pointed to
         if (at_space(reader))
             reader.take();

@@ -48,8 +48,8 @@ bool read_attributes(Reader &reader);
 // .global and its like, to the semicolon, of the module or in the body of a function.
 void read_variables(Parsing &parsing, const Linkage &linkage, Function *function);
 
-// Of a function or a prototype; puts its name out as it stands in the text.
-Variable read_parameter(Reader &reader, std::string_view &name);
+// Of a function or a prototype; puts out its name as it stands in the text, and whether it is .reg.
+Variable read_parameter(Reader &reader, std::string_view &name, bool &in_register);
 
 // parse_initial.cpp: what follows the equals sign. Sizes an array that has no size.
 void read_initial(Parsing &parsing, Variable &variable, const std::vector<size_t> &dimensions);
@@ -72,6 +72,9 @@ void close_block(Parsing &parsing, Function &function);
 
 // parse_instruction.cpp: from the opcode to the semicolon.
 void read_instruction(Parsing &parsing, Function &function);
+// What a function hands on in registers goes through .param: at its beginning, and at each end.
+void load_parameters(Function &function);
+void store_results(Function &function, int line);
 // parse_operand.cpp
 Operand read_operand(Parsing &parsing, Function &function);
 } // namespace soft::ptx

@@ -1,5 +1,6 @@
 #include "program.h"
 
+#include "call_graph.h"
 #include "decoder.h"
 #include "families.h"
 #include "parser.h"
@@ -29,48 +30,6 @@ size_t aligned(size_t offset, size_t alignment) {
     return (offset + alignment - 1) / alignment * alignment;
 }
 
-// The functions that a function may call, itself first.
-std::vector<int> reachable(const Tree &tree, int from) {
-    std::vector<int> found{from};
-    std::vector<bool> seen(tree.functions.size());
-    seen[size_t(from)] = true;
-    bool indirect = false;
-    for (size_t i = 0; i < found.size(); i++) {
-        const Function &function = tree.functions[size_t(found[i])];
-        auto add = [&](int called) {
-            if (called >= 0 && !seen[size_t(called)]) {
-                seen[size_t(called)] = true;
-                found.push_back(called);
-            }
-        };
-        for (int called : function.calls)
-            add(called);
-        for (const Instruction &instruction : function.body)
-            indirect =
-                indirect || (instruction.opcode == "call" && instruction.operands.size() > 1 &&
-                             instruction.operands[1].kind == Operand::Kind::Register);
-        // Whatever has an address may be meant.
-        if (indirect && i + 1 == found.size())
-            for (size_t other = 0; other < tree.functions.size(); other++)
-                if (!tree.functions[other].entry)
-                    add(int(other));
-    }
-    return found;
-}
-
-// Of the local memory that a function and what it calls need; of recursion one turn is counted.
-size_t local_bytes(const Decoding &decoding, int function, std::vector<bool> &open) {
-    const auto &code = decoding.library.codes[size_t(function)];
-    if (!code || open[size_t(function)])
-        return 0;
-    open[size_t(function)] = true;
-    size_t deepest = 0;
-    for (int called : decoding.tree.functions[size_t(function)].calls)
-        deepest = std::max(deepest, local_bytes(decoding, called, open));
-    open[size_t(function)] = false;
-    return code->local_bytes + deepest;
-}
-
 void number_shared(Decoding &decoding) {
     unsigned next = 0;
     auto add = [&](int function, const std::vector<Variable> &variables) {
@@ -83,53 +42,40 @@ void number_shared(Decoding &decoding) {
         add(int(i), decoding.tree.functions[i].variables);
 }
 
-// Whether the module's shared variables are named by any of these functions.
-bool mentions(const Operand &operand, int variable) {
-    if (operand.kind == Operand::Kind::Variable && operand.scope == Operand::Scope::Module &&
-        operand.index == variable)
-        return true;
-    return std::any_of(operand.parts.begin(), operand.parts.end(),
-                       [&](const Operand &part) { return mentions(part, variable); });
-}
-bool mentions(const Tree &tree, const std::vector<int> &functions, int variable) {
-    for (int function : functions)
-        for (const Instruction &instruction : tree.functions[size_t(function)].body)
-            for (const Operand &operand : instruction.operands)
-                if (mentions(operand, variable))
-                    return true;
-    return false;
-}
+// Static shared memory of a kernel; arrays without a size begin at its end.
+class SharedLayout {
+  public:
+    SharedLayout(const Decoding &decoding, Code &code) : decoding_(decoding), code_(code) {}
 
-// The kernel's static shared memory; arrays without a size begin at its end.
-size_t lay_out_shared(const Decoding &decoding, const std::vector<int> &functions, Code &code) {
-    size_t end = 0, alignment = 1;
-    std::vector<unsigned> dynamic;
-    code.shared_offsets.assign(decoding.shared.size(), 0);
-    for (auto &[place, number] : decoding.shared) {
-        auto [function, index] = place;
-        bool used = function < 0 ? mentions(decoding.tree, functions, index)
-                                 : std::find(functions.begin(), functions.end(), function) !=
-                                       functions.end();
-        if (!used)
-            continue;
-        const Variable &variable =
-            function < 0 ? decoding.tree.variables[size_t(index)]
-                         : decoding.tree.functions[size_t(function)].variables[size_t(index)];
+    void add(int function, const std::vector<Variable> &variables, int index) {
+        const Variable &variable = variables[size_t(index)];
+        if (variable.space != Space::Shared)
+            return;
+        unsigned number = decoding_.shared.at({function, index});
         if (variable.count == 0) {
-            dynamic.push_back(number);
-            alignment = std::max(alignment, variable.alignment);
-            continue;
+            dynamic_.push_back(number);
+            alignment_ = std::max(alignment_, variable.alignment);
+            return;
         }
-        end = aligned(end, variable.alignment);
-        code.shared_offsets[number] = end;
-        end += variable.bytes();
+        end_ = aligned(end_, variable.alignment);
+        code_.shared_offsets[number] = end_;
+        end_ += variable.bytes();
     }
-    if (!dynamic.empty())
-        end = aligned(end, alignment);
-    for (unsigned number : dynamic)
-        code.shared_offsets[number] = end;
-    return end;
-}
+
+    size_t finish() {
+        if (!dynamic_.empty())
+            end_ = aligned(end_, alignment_);
+        for (unsigned number : dynamic_)
+            code_.shared_offsets[number] = end_;
+        return end_;
+    }
+
+  private:
+    const Decoding &decoding_;
+    Code &code_;
+    size_t end_ = 0, alignment_ = 1;
+    std::vector<unsigned> dynamic_;
+};
 
 // A guess: a register of 32 bits for each that is named, within what hardware has.
 unsigned estimate_registers(const Function &function) {
@@ -173,7 +119,28 @@ void prepare(Decoding &decoding, Program &program) {
     number_shared(decoding);
 }
 
-Kernel describe(const Decoding &decoding, int index, const std::shared_ptr<Library> &library) {
+// What a kernel needs with the functions that it may call.
+void count_memory(const Decoding &decoding, const CallGraph &graph, int index, Code &code,
+                  Kernel &kernel) {
+    const Tree &tree = decoding.tree;
+    std::vector<int> functions = graph.reachable(index);
+    SharedLayout shared(decoding, code);
+    for (int variable : graph.variables(functions)) {
+        shared.add(-1, tree.variables, variable);
+        const Variable &named = tree.variables[size_t(variable)];
+        if (named.space == Space::Const)
+            kernel.const_bytes += named.bytes();
+    }
+    for (int function : functions) {
+        const auto &variables = tree.functions[size_t(function)].variables;
+        for (size_t i = 0; i < variables.size(); i++)
+            shared.add(function, variables, int(i));
+    }
+    kernel.shared_bytes = shared.finish();
+}
+
+Kernel describe(const Decoding &decoding, const CallGraph &graph, int index,
+                const std::shared_ptr<Library> &library) {
     const Function &function = decoding.tree.functions[size_t(index)];
     Code &code = *library->codes[size_t(index)];
     Kernel kernel;
@@ -183,20 +150,13 @@ Kernel describe(const Decoding &decoding, int index, const std::shared_ptr<Libra
     for (const Variable &parameter : kernel.parameters)
         kernel.parameter_bytes =
             std::max(kernel.parameter_bytes, parameter.offset + parameter.bytes());
-    std::vector<int> functions = reachable(decoding.tree, index);
-    kernel.shared_bytes = lay_out_shared(decoding, functions, code);
+    count_memory(decoding, graph, index, code, kernel);
     if (kernel.shared_bytes > most_static_shared)
         decoding.problems.push_back(
             {function.line, "kernel '" + kernel.name + "' needs " +
                                 std::to_string(kernel.shared_bytes) +
                                 " bytes of static shared memory; there are " +
                                 std::to_string(most_static_shared)});
-    std::vector<bool> open(decoding.tree.functions.size());
-    kernel.local_bytes = local_bytes(decoding, index, open);
-    for (size_t i = 0; i < decoding.tree.variables.size(); i++)
-        if (decoding.tree.variables[i].space == Space::Const &&
-            mentions(decoding.tree, functions, int(i)))
-            kernel.const_bytes += decoding.tree.variables[i].bytes();
     for (int i = 0; i < 3; i++) {
         kernel.max_threads[i] = function.max_threads[i];
         kernel.required_threads[i] = function.required_threads[i];
@@ -220,12 +180,19 @@ std::shared_ptr<const Program> decode(const Tree &tree, std::vector<Problem> &pr
     for (size_t i = 0; i < tree.functions.size(); i++)
         if (tree.functions[i].defined)
             Decoder(decoding, int(i)).decode();
+    CallGraph graph(tree);
+    std::vector<size_t> local_bytes;
+    for (const auto &code : library->codes)
+        local_bytes.push_back(code ? code->local_bytes : 0);
+    local_bytes = graph.deepest(local_bytes);
     for (size_t i = 0; i < tree.functions.size(); i++) {
         const Function &function = tree.functions[i];
-        if (function.defined && function.entry)
-            program->kernels.push_back(describe(decoding, int(i), library));
-        else if (function.visible)
+        if (function.defined && function.entry) {
+            program->kernels.push_back(describe(decoding, graph, int(i), library));
+            program->kernels.back().local_bytes = local_bytes[i];
+        } else if (function.visible) {
             program->functions.push_back(function.name);
+        }
     }
     if (problems.size() > before)
         return nullptr;

@@ -75,7 +75,6 @@ void Warp::run_group(const Group &group) {
     mask = active = group.mask;
     met_ = group.wait == Group::Wait::Met;
     turn_ = group.turn;
-    jumps_back_ = 0;
     behind_ = false;
     limit = nowhere;
     for (const Group &other : waiting_) {
@@ -151,6 +150,7 @@ void Warp::jumped_back() {
     if (behind_)
         interrupt();
     if (++jumps_back_ > patience) {
+        jumps_back_ = 0;
         turn_ = ++turns_;
         interrupt();
     }

@@ -25,9 +25,11 @@ LAYERS = {
     ],
     "launch": [
         *("_access", "_room", "_ptx", "_image", "_signature", "_value", "_arguments", "_shape"),
-        *("_module", "_kernel_attributes", "_kernel", "_prepared"),
+        *("_loading", "_module", "_function", "_launch"),
+        *("_kernel_attributes", "_kernel", "_prepared"),
     ],
-    "public": ["_bench", "_demo", "_info", "_watch"],
+    "toolkit": ["_compilers", "_compile_cache"],
+    "public": ["_bench", "_demo", "_demo_mistakes", "_demo_pipeline", "_info", "_watch"],
 }
 LEVEL = {module: level for level, layer in enumerate(LAYERS.values()) for module in layer}
 PUBLIC = len(LAYERS) - 1  # also cudadrv itself, and every module without an underscore

@@ -13,12 +13,15 @@ import cudadrv
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = str(Path(cudadrv.__file__).parents[1])
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
+KERNELS = sorted(path for path in ROOT.glob("examples/kernels/*.py") if path.name != "build.py")
 LONGEST = 60
 
 
 @pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+@pytest.mark.parametrize("example", EXAMPLES + KERNELS, ids=lambda path: path.name)
 def test_example_runs(example, schedule, tmp_path):
+    if "from PIL import" in example.read_text(encoding="utf-8"):
+        pytest.importorskip("PIL", reason="an example needs Pillow")
     environ = {
         **os.environ,
         "CUDADRV_DRIVER": "software",
@@ -37,7 +40,7 @@ def test_example_runs(example, schedule, tmp_path):
     assert done.stdout
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+@pytest.mark.parametrize("example", EXAMPLES + KERNELS, ids=lambda path: path.name)
 def test_example_is_short(example):
     assert len(example.read_text(encoding="utf-8").splitlines()) < LONGEST
 
@@ -46,4 +49,5 @@ def test_examples_are_numbered_and_listed():
     numbers = [int(re.match(r"(\d\d)_", example.name)[1]) for example in EXAMPLES]
     assert numbers == list(range(1, len(EXAMPLES) + 1))
     listed = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
-    assert [example.name for example in EXAMPLES if f"]({example.name})" not in listed] == []
+    names = [str(path.relative_to(ROOT / "examples")) for path in EXAMPLES + KERNELS]
+    assert [name for name in names if f"]({name})" not in listed] == []

@@ -20,33 +20,33 @@ MUTATIONS = [
     # ---- what an operation borrows ----
     (
         "a part borrows from the beginning",
-        "_region.pyx",
-        "access.start = self.start\n",
+        "_region.pxd",
+        "access.start = region.start\n",
         "access.start = 0\n",
     ),
     (
         "a part borrows a byte too few",
-        "_region.pyx",
-        "access.stop = self.start + self.nbytes\n",
-        "access.stop = self.start + self.nbytes - (1 if self.nbytes else 0)\n",
+        "_region.pxd",
+        "access.stop = region.start + region.nbytes\n",
+        "access.stop = region.start + region.nbytes - (1 if region.nbytes else 0)\n",
     ),
     (
         "a part borrows a byte too many",
-        "_region.pyx",
-        "access.stop = self.start + self.nbytes\n",
-        "access.stop = min(self.start + self.nbytes + 1, self.memory.nbytes)\n",
+        "_region.pxd",
+        "access.stop = region.start + region.nbytes\n",
+        "access.stop = min(region.start + region.nbytes + 1, region.memory.nbytes)\n",
     ),
     (
         "a copy does not borrow its source",
         "_copy.pyx",
-        "source.borrow(&accesses[1], OWN_READ)",
-        f"source.borrow(&accesses[1], {SHARED})",
+        "borrow(source, &accesses[1], OWN_READ)",
+        f"borrow(source, &accesses[1], {SHARED})",
     ),
     (
         "a copy borrows its source as written",
         "_copy.pyx",
-        "source.borrow(&accesses[1], OWN_READ)",
-        "source.borrow(&accesses[1], OWN_WRITE)",
+        "borrow(source, &accesses[1], OWN_READ)",
+        "borrow(source, &accesses[1], OWN_WRITE)",
     ),
     (
         "a copy from an array does not borrow its target",
@@ -57,8 +57,8 @@ MUTATIONS = [
     (
         "a fill does not borrow",
         "_fill.pyx",
-        "region.borrow(&access, OWN_WRITE)",
-        f"region.borrow(&access, {SHARED})",
+        "borrow(region, &access, OWN_WRITE)",
+        f"borrow(region, &access, {SHARED})",
     ),
     (
         "allocating and freeing stream-ordered memory are no writes",

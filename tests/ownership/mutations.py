@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 NEEDED = ["include", "cudadrv/_ownership.pxd", "pyx/_ownership.pyx", "setup.py", "cuda_header.py"]
 NEEDED += ["pyproject.toml", "tests/ownership"]
-PLACES = ["include/cudadrv", "pyx"]
+PLACES = ["include/cudadrv", "pyx", "cudadrv"]
 DOES_NOT_APPLY = "does not apply"
 STANDS_FOR = "int stands_for = epoch->mode == OWN_WRITE || old->mode == epoch->mode;"
 WRITE = "epoch->mode == OWN_WRITE"
@@ -53,15 +53,28 @@ MUTATIONS = [
     (
         "neighbours are never joined",
         "borrow.h",
-        "range, &epoch);\n    }\n    if (memory->count > 1) {",
-        "range, &epoch);\n    }\n    if (0) {",
+        "    if (memory->count > 1 && access->start < access->stop) {",
+        "    if (0) {",
+    ),
+    (
+        "ranges are joined before all accesses are committed",
+        "borrow.h",
+        "            own_commit_(engine, request, &request->accesses[i]);\n",
+        "            own_commit_(engine, request, &request->accesses[i]);\n"
+        "            own_join_ranges_(&request->accesses[i]);\n",
     ),
     # ---- checks ----
     (
         "a write ignores readers",
         "borrow.h",
-        "access->mode == OWN_WRITE ? epoch->mode != OWN_SHARED",
+        "access->mode == OWN_WRITE ? epoch->mode != OWN_SHARED || access->closes",
         "access->mode == OWN_WRITE ? epoch->mode == OWN_WRITE",
+    ),
+    (
+        "memory is freed under a shared use",
+        "borrow.h",
+        "epoch->mode != OWN_SHARED || access->closes",
+        "epoch->mode != OWN_SHARED",
     ),
     (
         "the check reaches one byte too far",

@@ -32,6 +32,18 @@ def test_the_host_waits_for_every_reader(streams, memory):
     assert host(memory) == "ok"
 
 
+def test_memory_is_not_freed_under_a_shared_use(streams, memory):
+    """Nothing orders `shared` uses with others, but the memory has to outlive them."""
+    user, owner, _ = streams
+    shared(user, memory)
+    assert write(owner, memory) == "ok"
+    whole = (memory, 0, 8, "write")
+    assert owner.issue(whole, closes=True)[0] == "borrowed"
+    after(owner, user)
+    assert owner.issue(whole, closes=True)[0] == "ok"
+    assert write(owner, memory) == "memory_closed"
+
+
 def test_a_read_does_not_hide_the_write_before_it(streams, memory):
     writer, reader, other = streams
     write(writer, memory)

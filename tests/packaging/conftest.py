@@ -41,6 +41,7 @@ def tree(tmp_path_factory) -> Path:
         "build/cython/pyx/_stale.c",
         "cudadrv/_stale.so",
         "cudadrv/include/cudadrv/stale.h",
+        "cudadrv/kernels/stale.ptx",
     ]
     for leftover in map(copy.joinpath, leftovers):
         leftover.parent.mkdir(parents=True, exist_ok=True)

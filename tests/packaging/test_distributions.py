@@ -52,7 +52,9 @@ def test_sdist_has_everything(packed):
 
 
 def test_sdist_has_nothing_built(packed):
-    assert [name for name in packed if name.startswith(("build/", "cudadrv/include"))] == []
+    assert [
+        name for name in packed if name.startswith(("build/", "cudadrv/include", "cudadrv/kernels"))
+    ] == []
     assert [name for name in packed if name.endswith((".so", ".o", ".pyc"))] == []
 
 
@@ -61,10 +63,11 @@ def test_wheel_has_the_package_and_nothing_else(shipped):
     binaries = {name for name in shipped if name.endswith(".so")}
     assert {Path(name).name.partition(".")[0] for name in binaries} == modules
     headers = {f"cudadrv/{name}" for name in sources("include/cudadrv/*.h")}
+    kernels = {"cudadrv/kernels/histogram.ptx"}
     published = sources("cudadrv/*.py", "cudadrv/*.pxd", "cudadrv/*.pyi", "pytest_cudadrv.py")
     published.add("cudadrv/py.typed")
     metadata = {name for name in shipped if ".dist-info/" in name}
-    assert shipped - binaries - metadata == headers | published
+    assert shipped - binaries - metadata == headers | kernels | published
 
 
 def test_pytest_finds_the_plugin(installed, tmp_path):
@@ -120,6 +123,16 @@ def test_headers_are_where_it_says(python, tmp_path):
     )
     expected = sorted(Path(name).name for name in sources("include/cudadrv/*.h"))
     assert python(tmp_path, "-W", "error", "-c", code).split() == expected
+
+
+def test_the_demo_has_its_kernel(installed):
+    code = (
+        "from pathlib import Path\n"
+        "import cudadrv\n"
+        "print(Path(cudadrv.__file__).with_name('kernels').joinpath('histogram.ptx').read_text())"
+    )
+    source = ROOT / "examples" / "kernels" / "histogram.ptx"
+    assert output(installed, "-I", "-c", code) == source.read_text(encoding="utf-8") + "\n"
 
 
 def test_wheel_is_what_is_imported(installed):

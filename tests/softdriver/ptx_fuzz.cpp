@@ -1,17 +1,20 @@
 // ptx_fuzz SEED INPUTS FILE...
 //
-// Feeds what reads code with the PTX texts of these files, changed at random, and with fatbins of
-// such texts, changed too. It is compiled with a sanitizer; what that finds, an exception, a tree
-// that refers to what is not there, and an input that takes too long for its length are failures.
-// Then texts that repeat one thing are read in two lengths: the time must grow as the length does.
+// Feeds what reads and runs code with the PTX texts of these files, changed at random, and with
+// fatbins of such texts, changed too. Kernels that can be decoded are run for a while. It is
+// compiled with a sanitizer; what that finds, an exception, a tree that refers to what is not
+// there, and an input that takes too long for its length are failures. Then texts that repeat one
+// thing are read in two lengths: the time must grow as the length does.
 
 #include "ptx_mutations.h"
 
 #include "ptx/fatbin.h"
 #include "ptx/parser.h"
+#include "ptx/run.h"
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <fstream>
 #include <functional>
@@ -23,7 +26,9 @@ using namespace soft::ptx;
 namespace {
 
 constexpr double seconds_per_byte = 50e-6, seconds_at_most = 0.5; // with the sanitizer
-std::string input;                                                // that is read now
+constexpr size_t memory_bytes = 1 << 16, most_shared_bytes = 48 << 10;
+std::string input; // that is read now
+size_t kernels_run = 0;
 
 [[noreturn]] void fail(const std::string &why) {
     std::ofstream("ptx_fuzz.input", std::ios::binary) << input;
@@ -101,19 +106,67 @@ std::unique_ptr<char[]> copy_of(const std::string &text) {
 
 double seconds() { return double(std::clock()) / CLOCKS_PER_SEC; }
 
-// Whether it is a right text.
+void check(const std::vector<Problem> &problems, bool good) {
+    if (good != problems.empty())
+        fail("a problem of what is right, or none of what is wrong");
+    for (const Problem &problem : problems)
+        if (problem.text.empty() || problem.line < 0 || problem.text.size() > 1000)
+            fail("a problem that says nothing, or too much");
+}
+
+// All parameters and variables lie in one buffer, or have addresses in it.
+void run(const std::shared_ptr<const Program> &program, const Kernel &kernel) {
+    constexpr uintptr_t base = 0x10000000;
+    std::unique_ptr<char[]> memory(new char[memory_bytes]());
+    Launch launch;
+    launch.program = program;
+    launch.kernel = &kernel;
+    launch.grid[0] = 2;
+    launch.block[0] = 40;
+    launch.budget = 3000;
+    launch.parameters.resize(kernel.parameter_bytes);
+    for (size_t i = 0; i + sizeof base <= launch.parameters.size(); i += sizeof base)
+        std::memcpy(&launch.parameters[i], &base, sizeof base);
+    size_t end = memory_bytes / 2;
+    for (const Variable &variable : program->variables) {
+        end = (end + variable.alignment - 1) / variable.alignment * variable.alignment;
+        if (variable.bytes() > memory_bytes - std::min(end, memory_bytes))
+            return;
+        launch.variables.push_back(base + end);
+        end += variable.bytes();
+    }
+    launch.find = [&](uintptr_t address, Segment &segment) {
+        segment = {base, memory_bytes, memory.get(), true};
+        return address >= base && address < base + memory_bytes;
+    };
+    launch.print = [](const std::string &) {};
+    Run run(std::move(launch));
+    Run::State state = Run::State::More;
+    for (int i = 0; i < 100 && state == Run::State::More; i++)
+        state = run.advance(1000);
+    if ((state == Run::State::Failed) != (run.fault().status != CUDA_SUCCESS))
+        fail("a kernel failed without a fault, or did not with one");
+}
+
+// Whether it is a right text; how many kernels ran is counted.
 bool read_text(const std::string &text) {
     auto copy = copy_of(text);
     std::vector<Problem> problems;
     auto tree = parse(std::string_view(copy.get(), text.size()), problems);
-    if (bool(tree) != problems.empty())
-        fail("a problem with a tree, or none without");
-    for (const Problem &problem : problems)
-        if (problem.text.empty() || problem.line < 0 || problem.text.size() > 400)
-            fail("a problem that says nothing, or too much");
-    if (tree)
-        check(*tree);
-    return bool(tree);
+    check(problems, bool(tree));
+    if (!tree)
+        return false;
+    check(*tree);
+    auto program = decode(*tree, problems);
+    check(problems, bool(program));
+    if (!program)
+        return true;
+    for (size_t i = 0; i < std::min<size_t>(program->kernels.size(), 4); i++)
+        if (program->kernels[i].shared_bytes <= most_shared_bytes) {
+            run(program, program->kernels[i]);
+            kernels_run++;
+        }
+    return true;
 }
 
 void read_fatbin(const std::string &container) {
@@ -148,15 +201,20 @@ double best_time(const std::string &text) {
     return best;
 }
 
+constexpr size_t few = 1000, many = 8 * few;
+
+void compare(const std::string &less, const std::string &more, const char *what) {
+    input = more;
+    double small = best_time(less), large = best_time(more);
+    if (large > 3 * double(many / few) * small + 0.02)
+        fail(std::string("the time is not linear in the number of: ") + what + ": " +
+             std::to_string(small) + " s and " + std::to_string(large) + " s");
+}
+
 void check_growth() {
-    constexpr size_t few = 2000, factor = 8;
-    for (const fuzz::Growth &growth : fuzz::growths) {
-        input = fuzz::grown(growth, few * factor);
-        double small = best_time(fuzz::grown(growth, few)), large = best_time(input);
-        if (large > 3 * factor * small + 0.02)
-            fail(std::string("the time is not linear in the number of: ") + growth.item + ": " +
-                 std::to_string(small) + " s and " + std::to_string(large) + " s");
-    }
+    for (const fuzz::Growth &growth : fuzz::growths)
+        compare(fuzz::grown(growth, few), fuzz::grown(growth, many), growth.item);
+    compare(fuzz::called_twice(few), fuzz::called_twice(many), "functions that call two others");
 }
 
 } // namespace
@@ -187,6 +245,7 @@ int main(int count, char **arguments) {
         }
     }
     check_growth();
-    std::printf("ptx_fuzz: %zu inputs, %zu of them right texts\n", inputs, right);
+    std::printf("ptx_fuzz: %zu inputs, %zu of them right texts, %zu kernels run\n", inputs, right,
+                kernels_run);
     return 0;
 }

@@ -33,6 +33,13 @@ inline const Growth growths[] = {
     {".entry e { .reg .b32 i; mov.b32 i, ", "(", ""},
     {".entry e {", "{", ""},
     {".entry e {", "foo bar;\n", "}"},
+    {".func f0 {} ", ".entry e# { .shared .b32 s; .reg .b32 r; ld.shared.b32 r, [s]; call f0; }\n",
+     ""},
+    {".const .b32 c; .func f {} ", ".const .b32 c#; .entry e# { .reg .b32 r; ld.b32 r, [c#]; }\n",
+     ""},
+    {".entry e { .reg .b32 r;", "mov.b32 r, #;\n", "}"},
+    {".func f; .func g; ", ".func f# { call f; call g; }",
+     ".func f { call g; } .func g { call f; }"},
     {".entry e {", "mov a#, b#;\n", ""},
     {"", "/*", ""},
     {"", "\"", ""},
@@ -45,6 +52,15 @@ inline const Growth growths[] = {
     {".entry e { mov.b32 r, ", "-", ""},
     {".entry e { mov.b32 r, ", "1?", ""},
 };
+
+// Functions of which each calls the two before it.
+inline std::string called_twice(size_t times) {
+    std::string text = std::string(head) + ".func f0 { .local .b32 x; }\n.func f1 { call f0; }\n";
+    for (size_t i = 2; i < times; i++)
+        text += ".func f" + std::to_string(i) + " { call f" + std::to_string(i - 1) + "; call f" +
+                std::to_string(i - 2) + "; }\n";
+    return text + ".entry e { call f" + std::to_string(times - 1) + "; }\n";
+}
 
 inline std::string grown(const Growth &growth, size_t times) {
     std::string text = std::string(head) + growth.before, item = growth.item;

@@ -17,6 +17,7 @@ PTX = sorted((ROOT / "softdriver" / "ptx").glob("*.cpp"))
 FUZZ = ROOT / "tests" / "softdriver" / "fuzz.cpp"
 PTX_FUZZ = FUZZ.parent / "ptx_fuzz.cpp"
 PTX_DUMP = FUZZ.parent / "ptx_dump.cpp"
+PTX_RUN = FUZZ.parent / "ptx_run.cpp"
 DRIVER_HEADERS = [*(ROOT / "softdriver").rglob("*.h"), *(ROOT / "softdriver").glob("*.def")]
 FUZZ_HEADERS = [*DRIVER_HEADERS, *FUZZ.parent.glob("*.h")]
 COMMON = ["-std=c++17", "-O1", "-g", "-pthread", "-fPIC", "-fno-omit-frame-pointer"]

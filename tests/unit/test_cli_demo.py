@@ -10,6 +10,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cudadrv.__main__ import main, size
@@ -64,6 +65,7 @@ def test_default_file(cli):
     assert (done.returncode, done.stderr) == (0, "")
     assert "_multiarray_umath" in done.stdout
     assert "Every byte came back" in done.stdout
+    assert "exactly as often as numpy.bincount says" in " ".join(done.stdout.split())
     assert re.search(r"Overlap: \d+\.\d\d", done.stdout)
     assert "\r" not in done.stdout
 
@@ -83,10 +85,30 @@ def test_every_byte(cli, file, streams, chunk):
     assert "Every byte came back as it is in the file: 251,000 bytes" in done.stdout
 
 
-def test_four_mistakes_are_refused(cli, file):
+def test_five_mistakes_are_refused(cli, file):
     text = cli("demo", file).stdout
     assert text.count("    BufferBorrowedError: cannot ") == 4
+    assert text.count("    BufferExportedError: cannot ") == 1
     assert "bug in cudadrv" not in text
+
+
+def test_histogram_of_the_file(cli, tmp_path):
+    (tmp_path / "abc").write_bytes(b"aab" * 1000 + b"c")
+    text = " ".join(cli("demo", "abc", "--chunk", "1000").stdout.split())
+    assert "Most frequent: 0x61 (66.6%), 0x62 (33.3%), 0x63 (0.0%)." in text
+
+
+def test_histogram_that_is_wrong(driver, file, monkeypatch, capsys):
+    """In this process, where NumPy can be made to count one byte too many."""
+    from cudadrv import _demo_pipeline
+
+    really_count = _demo_pipeline.count_bytes
+    wrong = np.arange(256) == 7
+    monkeypatch.setattr(_demo_pipeline, "count_bytes", lambda array: really_count(array) + wrong)
+    assert main(["demo", str(file)]) == 1
+    assert "the kernels counted byte 0x07 1,000 times, and numpy.bincount 1,001 times" in (
+        capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("nbytes", [1, 2, 4095])
@@ -182,7 +204,7 @@ def test_chunks_that_do_not_fit(cli, tmp_path, driver):
 
 @pytest.mark.cuda_software
 @pytest.mark.parametrize(
-    "fault", ["cuMemcpyDtoDAsync_v2:5:700", "cuMemcpyHtoDAsync_v2:14:1", "cuEventQuery:3:719"]
+    "fault", ["cuLaunchKernel:5:700", "cuMemcpyHtoDAsync_v2:14:1", "cuEventQuery:3:719"]
 )
 def test_a_driver_that_fails(command, file, fault):
     line, environ = command

@@ -1,0 +1,174 @@
+"""PTX that was compiled before, kept in files by what it was made from."""
+
+import contextlib
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from cudadrv._compilers import ENCODING, Compiler, Source
+
+FORMAT = "1"  # part of every key: another one if what is kept, or how, changes
+MOST_BYTES = 256 << 20
+OFF = "off"
+# Also in comments and where they split a line: one include too many does no harm.
+INCLUDE = re.compile(
+    r"#(?:\s|/\*.*?\*/)*(?:include_next|include|import|embed)\b(?:\s|/\*.*?\*/)*"
+    r"(?:\"(?P<quoted>[^\"\n]+)\"|<(?P<angled>[^>\n]+)>|(?P<other>[^\n]*))"
+)
+FOLDER_OPTION = re.compile(r"(?:-I|-isystem|--include-path|--system-include)=?(.*)", re.DOTALL)
+# Folders and options that nvcc's host compiler takes from the environment.
+FOLDER_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
+
+
+def cache_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Say where compiled PTX is kept; the folder may not exist yet.
+
+    Parameters
+    ----------
+    environ
+        ``CUDADRV_CACHE_DIR``, else ``cudadrv`` in ``XDG_CACHE_HOME``, else in ``~/.cache``.
+
+    Returns
+    -------
+    Path or None
+        None: nothing is kept (``CUDADRV_CACHE_DIR=off``, or there is no home).
+    """
+    chosen = environ.get("CUDADRV_CACHE_DIR")
+    if chosen:
+        return None if chosen == OFF else Path(chosen).absolute()
+    base = Path(environ.get("XDG_CACHE_HOME", ""))
+    if not base.is_absolute():  # empty, or against its specification, which says: ignore it
+        try:
+            base = Path.home() / ".cache"
+        except RuntimeError:
+            return None
+    return base / "cudadrv"
+
+
+def cache_key(
+    compiler: Compiler, source: Source, architecture: str, options: Sequence[str]
+) -> str | None:
+    """A name for the PTX of these inputs; None if what the source includes cannot be told."""
+    options = compiler.all_options(options)
+    folders = _folders(options)
+    included = _included(source, folders)
+    for option in options:  # such as -include FILE or --options-file=FILE
+        for name in {option, option.partition("=")[2]} - {""}:
+            with contextlib.suppress(OSError, ValueError):
+                if (path := Path(name)).is_file():
+                    text = path.read_text(**ENCODING)
+                    included |= {name: text} | _included(Source(text, name, path), folders)
+    if None in included.values():
+        return None
+    parts = [FORMAT, compiler.identity(), architecture, source.text, source.name]
+    parts += [str(source.path), str(Path.cwd()), *options]
+    parts += [os.environ.get(name, "") for name in FOLDER_VARIABLES]
+    for name in sorted(included):
+        parts += [name, included[name] or ""]
+    digest = hashlib.sha256()
+    for part in parts:
+        encoded = part.encode(**ENCODING)
+        digest.update(b"%d:" % len(encoded) + encoded)
+    return digest.hexdigest()
+
+
+def _folders(options: Sequence[str]) -> list[Path]:
+    """Where included files are looked for."""
+    found: list[str] = []
+    for at, option in enumerate(options):
+        if match := FOLDER_OPTION.fullmatch(option):
+            value = match[1] or (options[at + 1] if at + 1 < len(options) else "")
+            found += value.split(",")
+    for variable in FOLDER_VARIABLES:
+        found += os.environ.get(variable, "").split(os.pathsep)
+    return [Path(folder) for folder in found if folder]
+
+
+def _included(source: Source, folders: Sequence[Path]) -> dict[str, str | None]:
+    """Every file that the source may include, by path; None for one that a macro names.
+
+    What lies in none of the folders is the compiler's own, or its host compiler's.
+    """
+    found: dict[str, str | None] = {}
+    todo = [(source.text, source.path)]
+    while todo:
+        text, path = todo.pop()
+        for match in INCLUDE.finditer(text.replace("\\\n", "")):
+            name = match["quoted"] or match["angled"]
+            if name is None:
+                found[f"{path}: {match['other']}"] = None
+                continue
+            own = [path.parent] if path is not None and match["quoted"] else []
+            for candidate in (folder / name for folder in (*own, *folders)):
+                with contextlib.suppress(OSError):
+                    content = candidate.read_text(**ENCODING)
+                    if str(candidate) not in found:
+                        found[str(candidate)] = content
+                        todo.append((content, candidate))
+                    break
+    return found
+
+
+class Cache:
+    """A folder of PTX. Whatever is wrong with it costs a compilation, never an error.
+
+    A file appears whole, under its name, or not at all; several processes may use the folder.
+    """
+
+    def __init__(self, folder: Path, most_bytes: int = MOST_BYTES) -> None:
+        self.folder = folder
+        self.most_bytes = most_bytes
+
+    def load(self, key: str) -> str | None:
+        """The PTX of a key, if it is there and undamaged."""
+        path = self._path(key)
+        try:
+            digest, _, ptx = path.read_text(encoding="utf-8").partition("\n")
+            if digest != _checksum(ptx):
+                return None
+            os.utime(path)  # used: the last to be thrown away
+            return ptx
+        except (OSError, ValueError):
+            return None
+
+    def store(self, key: str, ptx: str) -> None:
+        with contextlib.suppress(OSError):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            number, name = tempfile.mkstemp(dir=self.folder, suffix=".new")
+            try:
+                os.close(number)
+                Path(name).write_text(f"{_checksum(ptx)}\n{ptx}", encoding="utf-8")
+                Path(name).replace(self._path(key))
+            except BaseException:
+                Path(name).unlink(missing_ok=True)
+                raise
+            self._trim()
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}.ptx"
+
+    def _entries(self) -> Iterator[tuple[float, int, Path]]:
+        """Time of the last use, size and path; also what a killed process left half written."""
+        for path in (*self.folder.glob("*.ptx"), *self.folder.glob("*.new")):
+            with contextlib.suppress(FileNotFoundError):
+                status = path.stat()
+                yield status.st_mtime, status.st_size, path
+
+    def _trim(self) -> None:
+        """Throw away what was not used for the longest time, down to half of the limit."""
+        entries = sorted(self._entries())
+        total = sum(size for _, size, _ in entries)
+        if total <= self.most_bytes:
+            return
+        for _, size, path in entries:
+            if total <= self.most_bytes // 2:
+                return
+            path.unlink(missing_ok=True)
+            total -= size
+
+
+def _checksum(ptx: str) -> str:
+    return hashlib.sha256(ptx.encode()).hexdigest()

@@ -1,0 +1,274 @@
+"""The compilers of CUDA C that can be on a machine: nvcc of a toolkit, and NVRTC from PyPI."""
+
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+DEFAULT_TOOLKIT = Path("/usr/local/cuda")
+# Sources may have comments in any encoding, which come through unchanged.
+ENCODING: Any = {"encoding": "utf-8", "errors": "surrogateescape"}
+
+
+class CompileError(RuntimeError):
+    """A compiler did not accept the source; the message has its log.
+
+    Attributes
+    ----------
+    log : str
+        What the compiler wrote.
+    command : tuple of str
+        The command of nvcc, or the options that NVRTC got.
+    """
+
+    def __init__(self, message: str, log: str, command: Sequence[str]) -> None:
+        super().__init__(f"{message}:\n{log.rstrip()}" if log.strip() else message)
+        self.log = log
+        self.command = tuple(command)
+
+
+class CompilerNotFoundError(RuntimeError):
+    """There is no compiler of CUDA C here; the message says where it was looked for."""
+
+
+class Source(NamedTuple):
+    """CUDA C: the text, what messages call it, and where it lies, if it is a file."""
+
+    text: str
+    name: str
+    path: Path | None
+
+
+class Compiled(NamedTuple):
+    ptx: str
+    log: str
+
+
+class Compiler(ABC):
+    """A compiler that was found.
+
+    Attributes
+    ----------
+    name : str
+        ``"nvcc"`` or ``"nvrtc"``.
+    version : tuple of int
+        Of the CUDA release that it belongs to, such as ``(13, 0)``.
+    origin : str
+        Where it was found.
+    """
+
+    def __init__(self, name: str, version: tuple[int, int], origin: str) -> None:
+        self.name = name
+        self.version = version
+        self.origin = origin
+
+    def __repr__(self) -> str:
+        return f"<{self} from {self.origin}>"
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version[0]}.{self.version[1]}"
+
+    @abstractmethod
+    def identity(self) -> str:
+        """What tells this compiler from every other one that gives other PTX."""
+
+    @abstractmethod
+    def architectures(self) -> list[int]:
+        """The virtual architectures that it can compile for: 75 is ``compute_75``."""
+
+    def all_options(self, options: Sequence[str]) -> list[str]:
+        """The options that it really gets, with those that come from elsewhere."""
+        return list(options)
+
+    @abstractmethod
+    def compile(self, source: Source, architecture: str, options: Sequence[str]) -> Compiled:
+        """Compile, or raise CompileError."""
+
+
+class Nvcc(Compiler):
+    def __init__(self, path: Path, origin: str) -> None:
+        self.path = path
+        self._said = self._ask("--version")
+        release = re.search(r"release (\d+)\.(\d+)", self._said)
+        if release is None:
+            raise CompilerNotFoundError(f"{path} --version does not say which release it is")
+        super().__init__("nvcc", (int(release[1]), int(release[2])), origin)
+
+    def _ask(self, question: str) -> str:
+        try:
+            return subprocess.run(
+                [self.path, question], check=True, capture_output=True, text=True
+            ).stdout
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise CompilerNotFoundError(f"{self.path} cannot be run: {error}") from None
+
+    def identity(self) -> str:
+        return f"{self.path.resolve()}\n{self._said}"
+
+    def architectures(self) -> list[int]:
+        return [
+            int(found) for found in re.findall(r"compute_(\d+)\b", self._ask("--list-gpu-arch"))
+        ]
+
+    def all_options(self, options: Sequence[str]) -> list[str]:
+        # nvcc itself reads these, so they are no less a part of what is asked of it.
+        before, after = (os.environ.get(f"NVCC_{end}_FLAGS", "") for end in ("PREPEND", "APPEND"))
+        return [*before.split(), *options, *after.split()]
+
+    def compile(self, source: Source, architecture: str, options: Sequence[str]) -> Compiled:
+        with tempfile.TemporaryDirectory(prefix="cudadrv-") as folder:
+            file = source.path or Path(folder, Path(source.name).name).with_suffix(".cu")
+            if source.path is None:
+                file.write_text(source.text, **ENCODING)
+            target = Path(folder, "out.ptx")
+            command = [str(self.path), "-ptx", "-x", "cu", f"-arch={architecture}", *options]
+            command += ["-o", str(target), str(file)]
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+            log = (done.stdout + done.stderr).replace(str(file), source.name)
+            if done.returncode:
+                what = f"{self} could not compile {source.name} (exit status {done.returncode})"
+                raise CompileError(what, log, command)
+            try:
+                return Compiled(target.read_text(encoding="utf-8", errors="replace"), log)
+            except FileNotFoundError:
+                what = f"{self} wrote no PTX for {source.name}; see the options"
+                raise CompileError(what, log, command) from None
+
+
+class Nvrtc(Compiler):
+    """NVRTC, by the package cuda-bindings."""
+
+    def __init__(self) -> None:
+        try:
+            self._api: Any = importlib.import_module("cuda.bindings.nvrtc")
+            # Calling is what loads the library: the binding may be here without it.
+            major, minor = self._call("nvrtcVersion")
+        except (ImportError, RuntimeError) as error:
+            first = (str(error).splitlines() or [type(error).__name__])[0]
+            raise CompilerNotFoundError(f"cuda.bindings.nvrtc cannot be used: {first}") from None
+        super().__init__("nvrtc", (major, minor), str(self._api.__file__))
+
+    def _call(self, function: str, *arguments: Any) -> Any:
+        status, *results = getattr(self._api, function)(*arguments)
+        if status != 0:
+            raise RuntimeError(f"{function}: {status.name}")
+        return results[0] if len(results) == 1 else results
+
+    def identity(self) -> str:
+        # The third number of the release is in the package alone.
+        packages = ("nvidia-cuda-nvrtc", f"nvidia-cuda-nvrtc-cu{self.version[0]}")
+        return f"{self} {[_package_version(package) for package in packages]}"
+
+    def architectures(self) -> list[int]:
+        return [int(number) for number in self._call("nvrtcGetSupportedArchs")]
+
+    def all_options(self, options: Sequence[str]) -> list[str]:
+        return [*options, *(f"-I{folder}" for folder in self._headers())]
+
+    def _headers(self) -> list[str]:
+        """The toolkit's own headers (cuda_fp16.h), which NVRTC does not look for by itself."""
+        try:
+            pathfinder: Any = importlib.import_module("cuda.pathfinder")
+            found = pathfinder.find_nvidia_header_directory("cudart")
+        except (ImportError, AttributeError, RuntimeError):
+            return []
+        return [str(found)] if found else []
+
+    def compile(self, source: Source, architecture: str, options: Sequence[str]) -> Compiled:
+        given = [f"--gpu-architecture={architecture}"]
+        if source.path is not None:
+            given.append(f"-I{source.path.parent}")
+        given += self.all_options(options)
+        name = str(source.path or source.name)
+        text = source.text.encode(**ENCODING)
+        program = self._call("nvrtcCreateProgram", text, name.encode(), 0, [], [])
+        try:
+            encoded = [option.encode() for option in given]
+            (status,) = self._api.nvrtcCompileProgram(program, len(encoded), encoded)
+            log = self._text(program, "ProgramLog")
+            if status != 0:
+                what = f"{self} could not compile {source.name} ({status.name})"
+                raise CompileError(what, log, given)
+            return Compiled(self._text(program, "PTX"), log)
+        finally:
+            self._call("nvrtcDestroyProgram", program)
+
+    def _text(self, program: Any, what: str) -> str:
+        text = bytearray(self._call(f"nvrtcGet{what}Size", program))
+        self._call(f"nvrtcGet{what}", program, text)
+        return text.decode(errors="replace").rstrip("\0")
+
+
+def _package_version(name: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def find_compilers(
+    wanted: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+    default_toolkit: Path = DEFAULT_TOOLKIT,
+) -> Iterator[Compiler]:
+    """The compilers that are here, nvcc first; each is looked for when it is asked for.
+
+    Parameters
+    ----------
+    wanted
+        ``"nvcc"`` or ``"nvrtc"``; default: both.
+    environ, default_toolkit
+        Where nvcc is looked for: ``CUDA_HOME``, ``CUDA_PATH``, ``PATH``, then this folder.
+
+    Yields
+    ------
+    Compiler
+        What was found.
+
+    Raises
+    ------
+    CompilerNotFoundError
+        At the end, if there was none: where each was looked for, and how to get one.
+    """
+    tried = []
+    for name in ("nvcc", "nvrtc"):
+        if wanted in (None, name):
+            try:
+                yield Nvrtc() if name == "nvrtc" else _find_nvcc(environ, default_toolkit)
+            except CompilerNotFoundError as error:
+                tried.append(f"  {name}: {error}")
+    if len(tried) == (2 if wanted is None else 1):
+        raise CompilerNotFoundError(
+            f"no compiler of CUDA C ({wanted or 'nvcc or NVRTC'}) was found. Tried:\n"
+            + "\n".join(tried)
+            + "\nInstall NVRTC with\n  python -m pip install 'cudadrv[nvrtc]'\n"
+            "or set CUDA_HOME to the folder of a CUDA toolkit."
+        )
+
+
+def _find_nvcc(environ: Mapping[str, str], default_toolkit: Path) -> Nvcc:
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if environ.get(variable):
+            # Somebody chose this toolkit. Compiling with another one would be a surprise.
+            path = Path(environ[variable], "bin", "nvcc")
+            if not path.is_file():
+                raise CompilerNotFoundError(
+                    f"{variable} is set to {environ[variable]!r}, but there is no bin/nvcc in it"
+                )
+            return Nvcc(path, variable)
+    on_path = shutil.which("nvcc", path=environ.get("PATH", ""))
+    if on_path is not None:
+        return Nvcc(Path(on_path).absolute(), "PATH")
+    if (path := default_toolkit / "bin" / "nvcc").is_file():
+        return Nvcc(path, str(default_toolkit))
+    raise CompilerNotFoundError(
+        f"CUDA_HOME and CUDA_PATH are not set, and it is neither on PATH nor in {default_toolkit}"
+    )

@@ -1,0 +1,209 @@
+"""CUDA C to PTX, by the compiler of this machine: nvcc, or NVRTC from PyPI.
+
+Nothing else in cudadrv needs a compiler: a module loads PTX that was compiled anywhere. Importing
+this looks for none, and ``import cudadrv`` does not import it.
+"""
+
+import contextlib
+import logging
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from cudadrv._compile_cache import Cache, cache_folder, cache_key
+from cudadrv._compilers import (
+    ENCODING,
+    CompileError,
+    Compiler,
+    CompilerNotFoundError,
+    Source,
+    find_compilers,
+)
+from cudadrv._device import Device
+from cudadrv._library import driver_info
+from cudadrv._stream import Stream
+
+__all__ = [
+    "CompileError",
+    "Compiler",
+    "CompilerNotFoundError",
+    "PTXVersionError",
+    "cache_folder",
+    "compile",
+    "find_compilers",
+    "newest_ptx",
+]
+
+_log = logging.getLogger("cudadrv")
+
+# The newest PTX of the releases of CUDA 12. From 13.0 on, release 13.n has PTX 9.n.
+PTX_OF_12 = ((8, 0), (8, 1), (8, 2), (8, 3), (8, 4), (8, 5), (8, 5), (8, 6), (8, 7), (8, 8))
+
+
+class PTXVersionError(RuntimeError):
+    """The compiler is newer than the driver, which cannot read the PTX that it writes."""
+
+
+def compile(
+    source: str | os.PathLike[str],
+    *,
+    device: Device | None = None,
+    arch: str | None = None,
+    options: Sequence[str] = (),
+    name: str | None = None,
+    compiler: str | None = None,
+    cache: bool = True,
+) -> str:
+    """Compile CUDA C to PTX.
+
+    Blocks while the compiler runs, and orders nothing. The same source, with the same included
+    files, options, architecture and compiler, is compiled once for a user: the PTX is kept in
+    `cache_folder`. What the compiler writes without failing (warnings) goes to the log ``cudadrv``
+    when it runs, not when the PTX is an old one.
+
+    Parameters
+    ----------
+    source
+        The source itself as a str, or the path of a file (`pathlib.Path`).
+    device
+        Whose architecture to compile for; default: the current device. An architecture that the
+        compiler does not know is replaced by the newest earlier one that it does.
+    arch
+        A virtual architecture instead of a device: ``"compute_75"``. Then no driver is loaded, and
+        whether one can read the PTX is not asked.
+    options
+        For the compiler, as they stand: ``["-DSIZE=4", "--use_fast_math", "-Iinclude"]``. Quoted
+        includes of a file are found beside it; those of a str only by ``-I``.
+    name
+        What messages call a source given as a str.
+    compiler
+        ``"nvcc"`` or ``"nvrtc"``. Default: one that is no newer than the driver of the device if
+        there is one, nvcc before NVRTC.
+    cache
+        Whether PTX from an earlier run may be used, and this one kept.
+
+    Returns
+    -------
+    str
+        PTX, which `cudadrv.Module` takes.
+
+    Raises
+    ------
+    CompileError
+        The compiler did not accept the source or the options; it has the log and the command.
+    CompilerNotFoundError
+        No compiler is here, or none of that name.
+    PTXVersionError
+        The device's driver is too old for the PTX of this compiler.
+    ValueError
+        The arguments contradict each other, or a str is a path rather than a source.
+    OSError
+        The file cannot be read.
+    CudaError
+        The driver has no device, and no architecture was given.
+    """
+    read = _read(source, name)
+    if isinstance(options, str):
+        raise TypeError(f"options={options!r} is one str; give a list of them: [{options!r}]")
+    if compiler not in (None, "nvcc", "nvrtc"):
+        raise ValueError(f"compiler={compiler!r}: must be 'nvcc' or 'nvrtc', or None for either")
+    if arch is not None:
+        if device is not None:
+            raise ValueError(f"give device={device} or arch={arch!r}, not both")
+        if not re.fullmatch(r"compute_\d+[af]?", arch):
+            raise ValueError(f"arch={arch!r} is not a virtual architecture such as 'compute_75'")
+        return _compile(next(find_compilers(compiler)), read, arch, options, cache)
+    driver = driver_info().version
+    chosen = _choose(compiler, driver)
+    arch = _architecture(chosen, device or Stream.legacy().device)
+    ptx = _compile(chosen, read, arch, options, cache)
+    _check_version(ptx, chosen, driver)
+    return ptx
+
+
+def newest_ptx(driver: tuple[int, int]) -> tuple[int, int]:
+    """The newest version of PTX that a driver of a CUDA version understands.
+
+    Parameters
+    ----------
+    driver
+        As in ``cudadrv.driver_info().version``.
+
+    Returns
+    -------
+    tuple of int
+        Such as ``(9, 0)`` for CUDA 13.0.
+    """
+    major, minor = driver
+    return PTX_OF_12[min(minor, len(PTX_OF_12) - 1)] if major == 12 else (major - 4, minor)
+
+
+def _read(source: str | os.PathLike[str], name: str | None) -> Source:
+    if isinstance(source, str):
+        if "\n" not in source and source.strip().endswith((".cu", ".cuh")):
+            raise ValueError(f"{source!r} looks like a path; for a file give pathlib.Path(...)")
+        return Source(source, name or "source.cu", None)
+    if name is not None:
+        raise ValueError(f"name={name!r} is for a source given as a str; a file has its own name")
+    path = Path(source)
+    return Source(path.read_text(**ENCODING), str(path), path.absolute())
+
+
+def _choose(wanted: str | None, driver: tuple[int, int]) -> Compiler:
+    """The first compiler that is no newer than the driver; the first of all if every one is."""
+    newer = []
+    for compiler in find_compilers(wanted):
+        if compiler.version <= driver:
+            return compiler
+        newer.append(compiler)
+    return newer[0]
+
+
+def _architecture(compiler: Compiler, device: Device) -> str:
+    """The newest architecture that both the compiler and the device know."""
+    major, minor = device.compute_capability
+    known = compiler.architectures()
+    usable = [number for number in known if number <= 10 * major + minor]
+    if not usable:
+        raise CompileError(
+            f"{compiler} compiles for compute_{min(known)} and newer, and {device.name} is of"
+            f" compute capability {major}.{minor}; an older toolkit can",
+            "",
+            (),
+        )
+    return f"compute_{max(usable)}"
+
+
+def _compile(
+    compiler: Compiler, source: Source, arch: str, options: Sequence[str], use_cache: bool
+) -> str:
+    folder = cache_folder() if use_cache else None
+    key = cache_key(compiler, source, arch, options) if folder else None
+    if folder and key and (kept := Cache(folder).load(key)) is not None:
+        return kept
+    ptx, log = compiler.compile(source, arch, options)
+    if log.strip():
+        _log.warning("%s, %s:\n%s", compiler, source.name, log.rstrip())
+    # Files that changed while the compiler read them would be kept under the wrong name.
+    with contextlib.suppress(OSError):
+        again = source if source.path is None else _read(Path(source.name), None)
+        if folder and key and key == cache_key(compiler, again, arch, options):
+            Cache(folder).store(key, ptx)
+    return ptx
+
+
+def _check_version(ptx: str, compiler: Compiler, driver: tuple[int, int]) -> None:
+    """Refuse PTX that the driver would refuse, and say what to do about it."""
+    found = re.search(r"^\s*\.version\s+(\d+)\.(\d+)", ptx, re.MULTILINE)
+    if found is None or (int(found[1]), int(found[2])) <= newest_ptx(driver):
+        return
+    release = f"{driver[0]}.{driver[1]}"
+    newest = "{}.{}".format(*newest_ptx(driver))
+    package = "nvidia-cuda-nvrtc" if driver[0] >= 13 else f"nvidia-cuda-nvrtc-cu{driver[0]}"
+    raise PTXVersionError(
+        f"{compiler} writes PTX {found[1]}.{found[2]}, and the driver, of CUDA {release},"
+        f" understands PTX up to {newest}.\nUse a compiler of CUDA {release} or older:\n"
+        f"  python -m pip install '{package}=={release}.*' 'cuda-bindings=={driver[0]}.*'\n"
+        f"with compiler='nvrtc', or CUDA_HOME of such a toolkit; or install a newer driver."
+    )

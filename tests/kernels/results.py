@@ -1,0 +1,14 @@
+"""Where the kernels are, and what they have left in buffers."""
+
+from pathlib import Path
+
+import numpy as np
+
+PTX = Path(__file__).with_name("kernels.ptx")
+
+
+def array_of(buffer):
+    """The items of a buffer, which the host knows to be complete."""
+    array = np.empty(buffer.count, buffer.dtype)
+    buffer.copy_to(array)
+    return array

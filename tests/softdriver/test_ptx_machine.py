@@ -1,0 +1,189 @@
+"""What runs PTX: lanes that part and meet, barriers, shuffles, calls, faults, what was accessed.
+
+The interpreter is built alone, with the address sanitizer; ptx_run runs one kernel of a text.
+"""
+
+import subprocess
+
+import pytest
+
+from .sanitized import ADDRESS, PTX_RUN, Build
+
+HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+REGISTERS = ".reg .pred %p<8>; .reg .b32 %r<16>; .reg .b64 %rd<8>;\n"
+# %rd1: the array; %r1: the thread in its block; %rd2: the thread's word.
+START = """ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4;
+add.u64 %rd2, %rd1, %rd2;
+"""
+pytestmark = pytest.mark.slow
+
+
+class Outcome:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        lines = dict.fromkeys(("words", "reads", "writes", "atomics", "fault", "problem"), "")
+        for line in text.splitlines():
+            name, _, rest = line.partition(" ")
+            lines[name] = rest
+        self.words = [int(word) for word in lines["words"].split()]
+        self.reads, self.writes = lines["reads"].split(), lines["writes"].split()
+        self.atomics = lines["atomics"].split()
+        self.fault, self.problem = lines["fault"], lines["problem"]
+
+
+@pytest.fixture(scope="module")
+def program():
+    return Build("address", ADDRESS).ptx_program(PTX_RUN)
+
+
+@pytest.fixture
+def run(program, tmp_path):
+    def run(body: str, blocks=1, threads=32, words=64, before="", **options) -> Outcome:
+        text = f"{HEAD}{before}.visible .entry k(.param .u64 out)\n{{{REGISTERS}{START}{body}}}\n"
+        (tmp_path / "k.ptx").write_text(text, encoding="utf-8")
+        further = {"shared": 0, "slice": 100000, "seed": 1, "budget": 10_000_000, **options}
+        command = [program, tmp_path / "k.ptx", "k", blocks, threads, words, *further.values()]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=100)
+        assert done.returncode in (0, 1), done.stderr[-4000:]
+        return Outcome(done.stdout)
+
+    return run
+
+
+LOCK = """
+again: atom.global.cas.b32 %r2, [%rd1], 0, 1; setp.ne.u32 %p1, %r2, 0; @%p1 bra again;
+ld.volatile.global.u32 %r3, [%rd1+4]; add.u32 %r3, %r3, 1; st.volatile.global.u32 [%rd1+4], %r3;
+atom.global.exch.b32 %r4, [%rd1], 0; ret;
+"""
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("slice", [7, 100000])
+def test_lanes_that_spin_let_the_holder_of_a_lock_go_on(run, seed, slice):
+    assert run(LOCK, blocks=3, threads=80, seed=seed, slice=slice).words[:2] == [0, 240]
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_blocks_that_wait_for_others(run, seed):
+    body = """mov.u32 %r2, %ctaid.x; mul.wide.u32 %rd3, %r2, 4; add.u64 %rd3, %rd1, %rd3;
+    again: ld.acquire.gpu.global.u32 %r3, [%rd3]; setp.ne.u32 %p1, %r3, %r2; @%p1 bra again;
+    add.u32 %r3, %r3, 1; st.release.gpu.global.u32 [%rd3+4], %r3; ret;"""
+    outcome = run(body, blocks=40, threads=1, seed=seed)
+    assert outcome.words[:41] == list(range(41)), outcome.text
+
+
+def test_a_kernel_that_never_ends(run):
+    outcome = run("again: bra again;", budget=5000)
+    assert outcome.fault.startswith("702 kernel 'k' did not end within 5000")
+
+
+def test_barriers_count_predicates(run):
+    body = """setp.lt.u32 %p1, %r1, 21; barrier.red.popc.u32 %r2, 0, %p1;
+    bar.red.and.pred %p2, 0, %p1; bar.red.or.pred %p3, 0, !%p1;
+    selp.u32 %r3, 100, 0, %p2; selp.u32 %r4, 1000, 0, %p3;
+    add.u32 %r2, %r2, %r3; add.u32 %r2, %r2, %r4; st.global.u32 [%rd2], %r2; ret;"""
+    assert run(body, threads=48).words[:48] == [1021] * 48
+
+
+def test_threads_that_ended_do_not_hold_a_barrier_up(run):
+    body = """setp.lt.u32 %p1, %r1, 40; @%p1 exit; bar.sync 0; st.global.u32 [%rd2], 1; ret;"""
+    assert run(body, threads=64).words == [0] * 40 + [1] * 24
+
+
+def test_threads_that_wait_for_each_other_at_different_barriers(run):
+    body = """setp.lt.u32 %p1, %r1, 32; @%p1 bra other; bar.sync 1; ret; other: bar.sync 2; ret;"""
+    outcome = run(body, threads=64)
+    assert outcome.fault.startswith("702 kernel 'k' hangs: every thread of block (0, 0, 0)")
+
+
+def test_lanes_meet_again(run):
+    body = """and.b32 %r2, %r1, 1; setp.eq.u32 %p1, %r2, 0; @%p1 bra even;
+    mov.u32 %r3, 5; bra join; even: mov.u32 %r3, 7;
+    join: activemask.b32 %r4; st.global.u32 [%rd2], %r4; ret;"""
+    assert run(body).words[:32] == [0xFFFFFFFF] * 32
+
+
+@pytest.mark.parametrize(
+    "mode, b, c, expected",
+    [
+        ("up", 1, 0, lambda i: max(i - 1, 0)),
+        ("down", 3, 31, lambda i: i + 3 if i + 3 < 32 else i),
+        ("bfly", 5, 31, lambda i: i ^ 5),
+        ("idx", 9, 31, lambda i: 9),
+        ("idx", 3, 0x181F, lambda i: i // 8 * 8 + 3),
+        ("up", 2, 0x1800, lambda i: i - 2 if i % 8 >= 2 else i),
+        ("down", 2, 0x181F, lambda i: i + 2 if i % 8 < 6 else i),
+    ],
+)
+def test_shuffles(run, mode, b, c, expected):
+    body = f"""shfl.sync.{mode}.b32 %r2|%p1, %r1, {b}, {c}, -1;
+    st.global.u32 [%rd2], %r2; ret;"""
+    assert run(body).words[:32] == [expected(lane) for lane in range(32)]
+
+
+def test_lanes_of_a_mask_come_to_one_vote(run):
+    """The lanes arrive in two groups, and vote as one."""
+    body = """setp.lt.u32 %p1, %r1, 9; @%p1 bra first; add.u32 %r1, %r1, 0;
+    first: vote.sync.ballot.b32 %r2, %p1, -1; st.global.u32 [%rd2], %r2; ret;"""
+    assert run(body).words[:32] == [0x1FF] * 32
+
+
+def test_recursion(run):
+    before = """.func (.param .b32 r) sum(.param .b32 n) {
+    .reg .pred %p<2>; .reg .b32 %r<5>;
+    ld.param.u32 %r1, [n]; setp.eq.u32 %p1, %r1, 0; @%p1 bra zero;
+    sub.u32 %r2, %r1, 1;
+    { .param .b32 a; .param .b32 b; st.param.b32 [a], %r2; call (b), sum, (a);
+      ld.param.b32 %r3, [b]; }
+    add.u32 %r4, %r3, %r1; st.param.b32 [r], %r4; ret;
+    zero: st.param.b32 [r], 0; ret; }
+    """
+    body = """{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r1; call (b), sum, (a);
+    ld.param.b32 %r2, [b]; } st.global.u32 [%rd2], %r2; ret;"""
+    assert run(body, before=before).words[:32] == [i * (i + 1) // 2 for i in range(32)]
+
+
+@pytest.mark.parametrize(
+    "body, status, text",
+    [
+        (
+            "st.global.u32 [%rd2+128], %r1;",
+            700,
+            "write of 4 bytes at 0x700000000084",
+        ),
+        ("ld.global.u32 %r2, [%rd2+2];", 716, "ld.global.u32: read of 4 bytes at 0x700000000002"),
+        ("st.shared.u32 [%r1], %r1;", 716, "st.shared.u32: write of 4 bytes at 0x1 in shared"),
+        ("ld.shared.u32 %r2, [96];", 700, "in shared memory, which has 96 bytes"),
+        ("trap;", 719, "trap: the kernel gave up, thread (0, 0, 0) of block (0, 0, 0)"),
+    ],
+)
+def test_faults(run, body, status, text):
+    outcome = run(body, words=33, shared=96)
+    assert outcome.fault.startswith(f"{status} kernel 'k', PTX line "), outcome.text
+    assert text in outcome.fault
+
+
+def test_what_was_accessed(run):
+    body = """ld.global.u8 %r2, [%rd2+1]; st.global.u16 [%rd1+130], %r1;
+    red.global.add.u32 [%rd1+140], 1; ret;"""
+    outcome = run(body, threads=3)
+    assert outcome.reads == ["1+1", "5+1", "9+1"]
+    assert (outcome.writes, outcome.atomics) == (["130+2"], ["140+4"])
+
+
+@pytest.mark.parametrize(
+    "body, problem",
+    [
+        ("tex.2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [out, {%r1,%r2}];", ""),
+        ("add.u33 %r1, %r1, %r1;", ""),
+        ("add.rn.u32 %r1, %r1, %r1;", "4 add.rn.u32: '.rn' is not supported here"),
+        ("add.u64 %rd1, %rd1, %r1;", "4 add.u64: register %r1 has not the width of the type"),
+        ("add.u32 %r1, %r1;", "4 add.u32: 2 operands where 3 are needed"),
+        ("frobnicate %r1;", "4 frobnicate: not supported by the software driver"),
+    ],
+)
+def test_what_is_not_known_is_refused(run, body, problem):
+    outcome = run(body)
+    assert outcome.problem
+    assert not outcome.words
+    assert not problem or problem.split(" ", 1)[1] in outcome.problem

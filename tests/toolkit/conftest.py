@@ -1,0 +1,81 @@
+"""A compiler that is a shell script, and no compiler but the test's own."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cudadrv import toolkit
+
+SCRIPT = """#!/bin/sh
+case "$*" in
+    --version) echo "Cuda compilation tools, release {release}, V{release}.1"; exit 0;;
+    --list-gpu-arch) printf 'compute_75\\ncompute_80\\ncompute_120\\n'; exit 0;;
+esac
+echo "$*" >> {calls}
+while [ $# -gt 1 ]; do
+    [ "$1" = -o ] && output=$2
+    shift
+done
+grep -q warn "$1" && echo "$1(1): warning: careful" >&2
+grep -q wrong "$1" && echo "$1(1): error: this is wrong" >&2 && exit 2
+grep -q nothing "$1" && exit 0
+{{ echo ".version {ptx}"; echo ".target sm_75"; sed 's/^/\\/\\/ /' "$1"; }} > "$output"
+"""
+
+
+class FakeNvcc:
+    """An nvcc in a toolkit of its own; `calls` are the compilations that it was asked for."""
+
+    def __init__(self, home: Path, release: str = "13.0", ptx: str = "9.0") -> None:
+        self.home = home
+        self.log = home / "calls"
+        self.path = home / "bin" / "nvcc"
+        self.path.parent.mkdir(parents=True)
+        self.say(release, ptx)
+
+    def say(self, release: str, ptx: str) -> None:
+        """Become the nvcc of another release."""
+        self.path.write_text(SCRIPT.format(release=release, ptx=ptx, calls=self.log))
+        self.path.chmod(0o755)
+
+    @property
+    def calls(self) -> list[str]:
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("CUDADRV_CACHE_DIR", str(folder))
+    return folder
+
+
+@pytest.fixture
+def make_nvcc():
+    """Makes an nvcc in a folder, of a release and with a version of PTX."""
+    return FakeNvcc
+
+
+@pytest.fixture
+def nvcc(tmp_path, cache, monkeypatch) -> FakeNvcc:
+    """The only nvcc of this test, with a cache of its own."""
+    fake = FakeNvcc(tmp_path / "toolkit")
+    monkeypatch.setenv("CUDA_HOME", str(fake.home))
+    for name in [name for name in os.environ if name.startswith("NVCC_")]:
+        monkeypatch.delenv(name)
+    return fake
+
+
+def real(name: str) -> toolkit.Compiler:
+    """The compiler of that name, which this machine may not have."""
+    try:
+        return next(toolkit.find_compilers(name))
+    except toolkit.CompilerNotFoundError as error:
+        pytest.skip(str(error).partition("\n")[0])
+
+
+@pytest.fixture(params=["nvcc", "nvrtc"])
+def compiler(request, cache) -> str:
+    """Each compiler that is here."""
+    return real(request.param).name

@@ -1,0 +1,89 @@
+"""The compilers of this machine, each of which may be missing."""
+
+import re
+
+import pytest
+
+from cudadrv import toolkit
+
+KERNEL = """
+#include "factor.h"
+extern "C" __global__ void scale(float *x) { x[threadIdx.x] *= FACTOR; }
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    (tmp_path / "factor.h").write_text("#define FACTOR 3.0f\n")
+    path = tmp_path / "scale.cu"
+    path.write_text(KERNEL)
+    return path
+
+
+def test_file_and_its_header(compiler, file):
+    ptx = toolkit.compile(file, arch="compute_80", compiler=compiler)
+    assert ".visible .entry scale(" in ptx
+    assert re.search(r"^\.target sm_80$", ptx, re.MULTILINE)
+    assert "0f40400000" in ptx  # 3.0
+    file.with_name("factor.h").write_text("#define FACTOR 5.0f\n")
+    assert "0f40A00000" in toolkit.compile(file, arch="compute_80", compiler=compiler)
+
+
+def test_text_and_options(compiler, tmp_path):
+    text = KERNEL.replace('#include "factor.h"', "")
+    ptx = toolkit.compile(text, arch="compute_75", compiler=compiler, options=["-DFACTOR=3.0f"])
+    assert "0f40400000" in ptx
+
+
+def test_it_is_kept(compiler, file, cache):
+    ptx = toolkit.compile(file, arch="compute_75", compiler=compiler)
+    assert len(list(cache.glob("*.ptx"))) == 1
+    assert toolkit.compile(file, arch="compute_75", compiler=compiler) == ptx
+
+
+@pytest.mark.parametrize("is_file", [True, False], ids=["file", "text"])
+def test_error(compiler, file, is_file):
+    file.write_text("__global__ void broken() { missing(); }\n")
+    source = file if is_file else file.read_text()
+    name = str(file) if is_file else "mine.cu"
+    with pytest.raises(toolkit.CompileError) as caught:
+        toolkit.compile(
+            source, arch="compute_75", compiler=compiler, name=None if is_file else name
+        )
+    assert f'{name}(1): error: identifier "missing" is undefined' in caught.value.log
+    assert caught.value.log.rstrip() in str(caught.value)
+    assert any("compute_75" in part for part in caught.value.command)
+
+
+def test_an_architecture_that_it_does_not_know(compiler):
+    with pytest.raises(toolkit.CompileError, match=r"could not compile source\.cu(?s:.*)arch"):
+        toolkit.compile("", arch="compute_1", compiler=compiler)
+
+
+def test_warning(compiler, caplog):
+    text = 'extern "C" __global__ void k() { int unused; }'
+    toolkit.compile(text, arch="compute_75", compiler=compiler, name="mine.cu")
+    (record,) = caplog.records
+    assert 'mine.cu(1): warning #177-D: variable "unused"' in record.getMessage()
+
+
+def test_headers_of_the_toolkit(compiler):
+    text = '#include <cuda_fp16.h>\nextern "C" __global__ void k(__half *x) { *x = *x + *x; }'
+    try:
+        ptx = toolkit.compile(text, arch="compute_75", compiler=compiler)
+    except toolkit.CompileError as error:
+        if compiler == "nvrtc" and "could not open" in error.log.replace("cannot", "could not"):
+            pytest.skip("the toolkit's headers are not installed")
+        raise
+    assert "f16" in ptx
+
+
+def test_a_comment_in_another_encoding(compiler, tmp_path):
+    path = tmp_path / "kernel.cu"
+    path.write_bytes(b'// caf\xe9\nextern "C" __global__ void k() {}\n')
+    assert ".entry k(" in toolkit.compile(path, arch="compute_75", compiler=compiler)
+
+
+def test_for_the_device(driver, compiler):
+    ptx = toolkit.compile('extern "C" __global__ void k() {}', compiler=compiler)
+    assert ".entry k(" in ptx

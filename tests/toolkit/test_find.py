@@ -1,0 +1,113 @@
+"""Which compiler is found, and what is said when there is none."""
+
+import importlib
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from cudadrv import toolkit
+
+
+@pytest.fixture
+def places(tmp_path, make_nvcc):
+    """Toolkits of three releases, each where nvcc may be; the environment that names them all."""
+    for number, place in enumerate(["home", "path", "default"]):
+        make_nvcc(tmp_path / place, f"12.{number}")
+    environ = {"CUDA_HOME": str(tmp_path / "home"), "PATH": str(tmp_path / "path" / "bin")}
+    return environ, tmp_path / "default"
+
+
+def found(environ, default) -> tuple[str, tuple[int, int]]:
+    nvcc = next(toolkit.find_compilers("nvcc", environ, default))
+    return nvcc.origin, nvcc.version
+
+
+def test_order(places, tmp_path):
+    environ, default = places
+    assert found(environ, default) == ("CUDA_HOME", (12, 0))
+    del environ["CUDA_HOME"]
+    environ["CUDA_PATH"] = str(tmp_path / "home")
+    assert found(environ, default) == ("CUDA_PATH", (12, 0))
+    del environ["CUDA_PATH"]
+    assert found(environ, default) == ("PATH", (12, 1))
+    del environ["PATH"]
+    assert found(environ, default) == (str(default), (12, 2))
+
+
+def test_empty_variables_are_none(places):
+    _, default = places
+    assert found({"CUDA_HOME": "", "PATH": ""}, default) == (str(default), (12, 2))
+
+
+def test_chosen_toolkit_without_nvcc(places, tmp_path):
+    """Somebody chose it: the one on PATH is not taken instead."""
+    environ, default = places
+    environ["CUDA_HOME"] = str(tmp_path)
+    with pytest.raises(toolkit.CompilerNotFoundError, match=r"no bin/nvcc in it"):
+        found(environ, default)
+
+
+def test_none_says_how_to_get_one(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
+    with pytest.raises(toolkit.CompilerNotFoundError) as caught:
+        next(toolkit.find_compilers(None, {}, tmp_path))
+    text = str(caught.value)
+    for words in ["nvcc: ", "nvrtc: ", str(tmp_path), "cudadrv[nvrtc]", "CUDA_HOME"]:
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("#!/bin/sh\nexit 1\n", "exit status 1"),
+        ("#!/bin/sh\necho hello\n", "which release"),
+        ("#!/no/such/shell\n", "cannot be run"),
+    ],
+)
+def test_broken_nvcc(nvcc, script, words):
+    nvcc.path.write_text(script)
+    with pytest.raises(toolkit.CompilerNotFoundError, match=words):
+        toolkit.compile("k", arch="compute_75", compiler="nvcc")
+
+
+def test_binding_without_its_library(monkeypatch):
+    """What cuda.bindings does when libnvrtc is not installed: it fails at the first call."""
+
+    def version():
+        raise RuntimeError("Failure finding libnvrtc.so\nmore about it")
+
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", SimpleNamespace(nvrtcVersion=version))
+    with pytest.raises(toolkit.CompilerNotFoundError) as caught:
+        next(toolkit.find_compilers("nvrtc"))
+    assert "Failure finding libnvrtc.so\n" in str(caught.value)
+    assert "more about it" not in str(caught.value)
+
+
+def test_nvcc_comes_first(nvcc):
+    """And NVRTC is not even imported when nvcc will do."""
+    before = "cuda.bindings.nvrtc" in sys.modules
+    assert next(toolkit.find_compilers()).name == "nvcc"
+    assert ("cuda.bindings.nvrtc" in sys.modules) == before
+
+
+def test_importing_cudadrv_imports_no_toolkit(script):
+    modules = script.quiet("import sys, cudadrv; print(*sys.modules)").split()
+    ours = {name for name in modules if name.startswith("cudadrv.")}
+    assert ours.isdisjoint({"cudadrv.toolkit", "cudadrv._compilers", "cudadrv._compile_cache"})
+
+
+def test_importing_it_looks_for_nothing(script):
+    program = "import sys, cudadrv.toolkit; print(*sys.modules)"
+    assert "cuda.bindings" not in script.quiet(program, CUDA_HOME="/nowhere").split()
+
+
+def test_release_of_the_header_package_is_said():
+    """NVRTC's identity has the package's full version, where its own has two numbers only."""
+    metadata = importlib.import_module("importlib.metadata")
+    try:
+        version = metadata.version("nvidia-cuda-nvrtc")
+        nvrtc = next(toolkit.find_compilers("nvrtc"))
+    except (metadata.PackageNotFoundError, toolkit.CompilerNotFoundError) as error:
+        pytest.skip(str(error))
+    assert version in nvrtc.identity()
