@@ -99,8 +99,13 @@ def test_a_librarys_kernel_is_launched_like_a_function(client):
     assert client.launch(kernel, None, target, ctypes.c_uint32(4), ctypes.c_uint32(7), block=4) == 0
     assert client.read(target, 16) == bytes([7, 0, 0, 0]) * 4
     client.ok("cuLibraryUnload", library)
-    if client.software:  # a real driver does not survive it
-        assert client.call("cuLibraryUnload", library) == INVALID_HANDLE
+
+
+def test_a_library_cannot_be_unloaded_twice(client, software):
+    """A real driver does not survive it."""
+    library = load_library(client, HEAD + FILL)
+    client.ok("cuLibraryUnload", library)
+    assert client.call("cuLibraryUnload", library) == INVALID_HANDLE
 
 
 def test_a_library_is_loaded_into_each_context(client, lib):
