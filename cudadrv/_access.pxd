@@ -8,3 +8,4 @@ from cudadrv._region cimport Region
 cdef class Access:
     cdef Region region
     cdef uint8_t mode
+    cdef object __weakref__

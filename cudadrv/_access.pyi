@@ -1,9 +1,10 @@
-from typing import final
+from typing import Never, final
 
 from cudadrv._buffer import Buffer
 
 @final
 class Access:
+    def __init__(self, *args: Never) -> None: ...
     @property
     def buffer(self) -> Buffer: ...
     @property

@@ -1,37 +1,7 @@
-"""Kernel: a function of a module that a stream can run."""
+"""Kernel: a function of a module, as users see it."""
 
-from libc.stdint cimport uint16_t
-
-from cudadrv._arguments cimport Packed
-from cudadrv._driver cimport CUfunction, CUfunction_attribute
-from cudadrv._module cimport Module
-from cudadrv._shape cimport Limits, Shape
-from cudadrv._signature cimport Signature
-from cudadrv._stream cimport Stream
-from cudadrv._token cimport Token
+from cudadrv._function cimport Function
 
 
-cdef class Kernel:
-    cdef readonly Module module
-    cdef CUfunction raw         # lives as long as the module
-    cdef Signature signature
-    cdef Limits limits
-    cdef uint16_t operation     # "launch of ...", for the books
-    cdef int most_threads       # of a block
-    cdef int most_shared        # dynamic shared memory of a block, in bytes
-    cdef Py_ssize_t handed      # how many of the module's variables were looked through for:
-    cdef list variables         # those that it may touch, each as (Memory, mode)
-    cdef object __weakref__
-
-    cdef int usable(self) except -1
-    cdef int fill(
-        self, Shape *shape, object grid, object block, object shared_bytes, bint cooperative,
-        object cluster) except -1
-    cdef Stream stream_of(self, object stream, str method)
-    cdef int attribute(self, CUfunction_attribute attribute) except? -1
-    cdef int set_attribute(self, CUfunction_attribute attribute, int value) except -1
-
-
-cdef Token launch_packed(
-    Kernel kernel, Shape *shape, Packed *packed, Stream stream, tuple reads, tuple writes)
-cdef tuple borrows_of_launch(object borrows)
+cdef class Kernel(Function):
+    pass

@@ -1,8 +1,10 @@
 from collections.abc import Iterable
-from typing import Any, final
+from typing import Any, Never, TypeAlias, final
 
 from cudadrv._access import Access
 from cudadrv._buffer import Buffer
+from cudadrv._function import Function
+from cudadrv._kernel_attributes import CACHES as CACHES
 from cudadrv._kernel_attributes import KernelAttributes
 from cudadrv._module import Module
 from cudadrv._prepared import Prepared
@@ -10,12 +12,11 @@ from cudadrv._ptx import Parameter
 from cudadrv._stream import Stream
 from cudadrv._token import Token
 
-type _Sizes = int | tuple[int] | tuple[int, int] | tuple[int, int, int]
+_Sizes: TypeAlias = int | tuple[int] | tuple[int, int] | tuple[int, int, int]
 
 @final
-class Kernel:
-    @property
-    def module(self) -> Module: ...
+class Kernel(Function):
+    def __init__(self, *args: Never) -> None: ...
     @property
     def name(self) -> str: ...
     @property
@@ -46,7 +47,7 @@ class Kernel:
     @property
     def attributes(self) -> KernelAttributes: ...
     def occupancy(self, block: _Sizes, shared_bytes: int = 0) -> int: ...
-    def suggest_block(self, shared_bytes: int = 0, limit: int = 0) -> tuple[int, int]: ...
+    def suggest_block(self, *, shared_bytes: int = 0, limit: int = 0) -> tuple[int, int]: ...
     max_dynamic_shared_bytes: int
     preferred_shared_carveout: int
     def prefer_cache(self, preference: str) -> None: ...

@@ -1,9 +1,10 @@
 import os
-from collections.abc import Buffer as _Bytes
 from collections.abc import Iterator
+from types import TracebackType
 from typing import Any, Self, final
 
 import numpy.typing as npt
+from _typeshed import ReadableBuffer
 
 from cudadrv._buffer import Buffer
 from cudadrv._context import Context
@@ -14,7 +15,7 @@ from cudadrv._kernel import Kernel
 class Module:
     def __init__(
         self,
-        image: str | _Bytes,
+        image: str | ReadableBuffer,
         *,
         device: Device | None = None,
         name: str | None = None,
@@ -43,4 +44,11 @@ class Module:
     def global_(self, name: str, dtype: npt.DTypeLike = "u1") -> Buffer: ...
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
-    def __exit__(self, *exception: object) -> None: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+def function_of(module: Module, name: str) -> int: ...

@@ -1,4 +1,5 @@
-from typing import Any, final
+from collections.abc import Iterable
+from typing import Any, Never, final
 
 from cudadrv._kernel import Kernel
 from cudadrv._stream import Stream
@@ -6,6 +7,7 @@ from cudadrv._token import Token
 
 @final
 class Prepared:
+    def __init__(self, *args: Never) -> None: ...
     @property
     def kernel(self) -> Kernel: ...
     @property
@@ -15,3 +17,14 @@ class Prepared:
     @property
     def block(self) -> tuple[int, int, int]: ...
     def launch(self, stream: Stream | None = None) -> Token: ...
+
+def prepared(
+    kernel: Kernel,
+    grid: Any,
+    block: Any,
+    args: tuple[Any, ...],
+    shared_bytes: int,
+    borrows: Iterable[Any],
+    cooperative: bool,
+    cluster: Any,
+) -> Prepared: ...

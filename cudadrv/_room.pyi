@@ -1,1 +1,4 @@
-# No names for Python.
+from typing import final
+
+@final
+class Room: ...

@@ -1,1 +1,12 @@
-# No names for Python.
+from typing import final
+
+@final
+class Limits:
+    @property
+    def shared_bytes(self) -> int: ...
+    @property
+    def multiprocessors(self) -> int: ...
+    @property
+    def cooperative(self) -> bool: ...
+    @property
+    def clusters(self) -> bool: ...

@@ -19,6 +19,9 @@ COUNTED_AS = {
     "managed": "managed",
 }
 
+# Settings of the software driver that a test may change; others need a process of their own.
+RESTORED = ("memory", "races", "instructions", "kernel_faults")
+
 _warm: set[Device] = set()
 _first_settings: dict[str, str] = {}
 
@@ -32,7 +35,7 @@ def clean_device(schedule: str, seed: int) -> Device:
     if driver_info().is_software:
         if not _first_settings:
             _first_settings.update(testing.settings())
-        text = [f"memory={_first_settings['memory']}", f"races={_first_settings['races']}"]
+        text = [f"{name}={_first_settings[name]}" for name in RESTORED]
         testing.configure(",".join(["fault=none", *text]))
     _warm_up(device)
     settle(device)

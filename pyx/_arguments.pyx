@@ -10,7 +10,7 @@ from cudadrv._driver cimport CUdeviceptr
 from cudadrv._ownership cimport OWN_WRITE
 from cudadrv._region cimport Region, pointer_of
 from cudadrv._room cimport Room, new_room
-from cudadrv._signature cimport Parameter, Signature
+from cudadrv._signature cimport Signature
 from cudadrv._value cimport bytes_of_value, put_value, refuse_argument
 
 from libc.string cimport memcpy

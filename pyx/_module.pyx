@@ -1,29 +1,22 @@
 """Module: kernels and variables, loaded from PTX, a cubin or a fatbin."""
 
 import difflib
-import operator
 import os
 import time
 from pathlib import Path
 from weakref import WeakValueDictionary
 
 cimport cython
-from libc.string cimport strlen
 
 from cudadrv._allocation cimport adopt_memory
 from cudadrv._buffer cimport Buffer
-from cudadrv._context cimport Context, context_of, enter_context, leave_context
+from cudadrv._context cimport context_of, enter_context, leave_context
 from cudadrv._driver cimport (
-    CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_GENERATE_DEBUG_INFO,
-    CU_JIT_GENERATE_LINE_INFO, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
-    CU_JIT_LOG_VERBOSE, CU_JIT_MAX_REGISTERS, CU_JIT_OPTIMIZATION_LEVEL, CU_JIT_TARGET,
-    CU_POINTER_ATTRIBUTE_IS_MANAGED, CUDA_ERROR_NOT_FOUND, CUDA_ERROR_NOT_SUPPORTED,
-    CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CUdeviceptr, CUfunction, CUjit_option, CUmodule,
-    CUresult, bind_driver, cudadrv_table, cuFuncGetName, cuModuleEnumerateFunctions,
-    cuModuleGetFunction, cuModuleGetFunctionCount, cuModuleGetGlobal, cuModuleLoadDataEx,
-    cuPointerGetAttribute, last_failure,
+    CU_POINTER_ATTRIBUTE_IS_MANAGED, CUDA_ERROR_NOT_FOUND, CUDA_SUCCESS, CUdeviceptr, CUfunction,
+    CUmodule, CUresult, bind_driver, cudadrv_table, cuFuncGetName, cuModuleEnumerateFunctions,
+    cuModuleGetFunction, cuModuleGetFunctionCount, cuModuleGetGlobal, cuPointerGetAttribute,
 )
-from cudadrv._errors cimport is_sticky
+from cudadrv._loading cimport compiler_options, load_image
 from cudadrv._memory cimport Memory, close_module, code_memory
 from cudadrv._ownership cimport OWN_READ, OWN_WRITE, engine, own_memory_inherit
 from cudadrv._refusal cimport refuse_closed
@@ -31,23 +24,14 @@ from cudadrv._release cimport FOREIGN, drain, drain_for_more
 from cudadrv._room cimport Room, new_room
 
 from cudadrv._device_buffer import DeviceBuffer
-from cudadrv._errors import CudaImageError, CudaNotFoundError
+from cudadrv._errors import CudaNotFoundError
 from cudadrv._image import checked_image
 from cudadrv._ptx import Text
 from cudadrv._unified_buffer import UnifiedBuffer
 
 bind_driver(&cudadrv_table)
 
-cdef enum:
-    MOST_OPTIONS = 12
-    LOG_BYTES = 1 << 14
 cdef double MOMENT = 0.0001  # seconds
-
-
-cdef struct Options:
-    CUjit_option names[MOST_OPTIONS]
-    void *values[MOST_OPTIONS]
-    unsigned int count
 
 
 @cython.final
@@ -94,22 +78,12 @@ cdef class Module:
         self, image, *, device=None, name=None, max_registers=None, optimization_level=None,
         target=None, bint lineinfo=False, bint debug_info=False, bint verbose=False
     ):
-        cdef Options options
         if self.code is not None:
             raise TypeError("this Module is loaded already")
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name must be a str, not {type(name).__name__}")
-        options.count = 0
-        _add_option(&options, CU_JIT_MAX_REGISTERS, "max_registers", max_registers, 1, 1 << 16)
-        _add_option(
-            &options, CU_JIT_OPTIMIZATION_LEVEL, "optimization_level", optimization_level, 0, 4)
-        if target is not None:
-            _add_option(&options, CU_JIT_TARGET, "target", _target_number(target), 20, 9999)
-        for option, wanted in ((CU_JIT_GENERATE_LINE_INFO, lineinfo),
-                               (CU_JIT_GENERATE_DEBUG_INFO, debug_info),
-                               (CU_JIT_LOG_VERBOSE, verbose)):
-            if wanted:
-                _add_option(&options, option, "", 1, 1, 1)
+        options = compiler_options(
+            max_registers, optimization_level, target, lineinfo, debug_info, verbose)
         given = checked_image(image)
         context = context_of(device)
         context.usable()
@@ -119,7 +93,8 @@ cdef class Module:
         self.variables = {}
         self.kernels = WeakValueDictionary()
         self.text = Text(given.text) if given.text is not None else None
-        _load(self, given, &options)
+        raw, self.log = load_image(context, given, options, self.called())
+        self.code = code_memory(context, raw, self.called())
 
     @classmethod
     def from_file(cls, path, **options):
@@ -145,13 +120,12 @@ cdef class Module:
 
         Driver functions: cuModuleGetFunction, and those that tell about the kernel: see `Kernel`.
         """
-        kernel = self.kernels.get(_checked_name(name)) if self.code is not None else None
-        if kernel is None or self.closed:
+        self.usable()
+        kernel = self.kernels.get(_checked_name(name))
+        if kernel is None:
             from cudadrv._kernel import kernel_of
-            self.usable()
-            kernel = kernel_of(self, name)
             # One object for each, also when threads come at once.
-            kernel = self.kernels.setdefault(name, kernel)
+            kernel = self.kernels.setdefault(name, kernel_of(self, name))
         return kernel
 
     def __contains__(self, name):
@@ -173,8 +147,8 @@ cdef class Module:
     def global_(self, str name not None, dtype="u1"):
         """A buffer over a variable of the module: all of it, as items of a dtype.
 
-        It is a `UnifiedBuffer` if the variable is managed, else a `DeviceBuffer`. It closes with the
-        module, and keeps what it is made of alive. From the first call for a variable on, each
+        It is a `UnifiedBuffer` if the variable is managed, else a `DeviceBuffer`. It closes with
+        the module, and keeps what it is made of alive. From the first call for a variable on, each
         launch of a kernel that may touch it borrows it: to write, or to read if it is constant.
         Launches before that, if they may be unfinished, count as users, too.
 
@@ -243,68 +217,6 @@ cdef class Module:
     cdef str called(self):
         """Its name in messages."""
         return f"Module {self.name!r}"
-
-
-# ---- loading ----
-
-cdef int _add_option(
-    Options *options, CUjit_option option, str name, object value, long least, long most
-) except -1:
-    if value is None:
-        return 0
-    number = operator.index(value)
-    if not least <= number <= most:
-        raise ValueError(f"{name} is {value!r}, and must be from {least} to {most}")
-    options.names[options.count] = option
-    options.values[options.count] = <void *><size_t>number
-    options.count += 1
-    return 0
-
-
-cdef object _target_number(object target):
-    """CUjit_target is 10 times the major version, and the minor one."""
-    try:
-        major, minor = target
-        return 10 * operator.index(major) + operator.index(minor)
-    except (TypeError, ValueError):
-        raise TypeError("target must be a compute capability such as (7, 5), not"
-                        f" {target!r}") from None
-
-
-cdef int _load(Module module, object image, Options *options) except -1:
-    cdef const char *data = <bytes>image.data
-    cdef Room room = new_room(2 * LOG_BYTES)
-    cdef char *info = <char *>room.start
-    cdef char *errors = info + LOG_BYTES
-    cdef CUmodule raw = NULL
-    cdef CUresult status
-    cdef bint pushed = False
-    cdef unsigned int n = options.count
-    info[0] = errors[0] = 0
-    options.names[n] = CU_JIT_INFO_LOG_BUFFER
-    options.values[n] = info
-    options.names[n + 1] = CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES
-    options.values[n + 1] = <void *><size_t>LOG_BYTES
-    options.names[n + 2] = CU_JIT_ERROR_LOG_BUFFER
-    options.values[n + 2] = errors
-    options.names[n + 3] = CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES
-    options.values[n + 3] = <void *><size_t>LOG_BYTES
-    with nogil:
-        status = enter_context(module.context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = cuModuleLoadDataEx(&raw, data, n + 4, options.names, options.values)
-            leave_context(pushed)
-    info[LOG_BYTES - 1] = errors[LOG_BYTES - 1] = 0
-    module.log = info[:strlen(info)].decode(errors="replace").strip()
-    if status in (CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OUT_OF_MEMORY) or is_sticky(status):
-        module.context.check(status)
-    if status != CUDA_SUCCESS:
-        log = errors[:strlen(errors)].decode(errors="replace").strip()
-        call = last_failure().decode()
-        what = f"{module.called()} is {image.kind} of {len(image.data)} bytes"
-        raise CudaImageError(<int>status, call, f"{what}\n{log}" if log else what, log)
-    module.code = code_memory(module.context, <CUdeviceptr><size_t>raw, module.called())
-    return 0
 
 
 # ---- names ----

@@ -142,7 +142,8 @@ cdef class StreamState:
     ):
         """Begin an operation on ``(memory, start, stop, mode)`` accesses; the driver has it then.
 
-        With `closes`, nobody may use the memories after it. Gives ``("ok", snapshot)``, or the reason of the refusal and the site in the way.
+        With `closes`, nobody may use the memories after it. Gives ``("ok", snapshot)``, or the
+        reason of the refusal and the site in the way.
         """
         return self.begin(accesses, policy, driver_fails, site, None, closes)
 

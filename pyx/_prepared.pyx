@@ -4,7 +4,8 @@
 cimport cython
 
 from cudadrv._arguments cimport buffers_of, pack, room_for
-from cudadrv._kernel cimport Kernel, borrows_of_launch, launch_packed
+from cudadrv._kernel cimport Kernel
+from cudadrv._launch cimport borrows_of_launch, launch_packed
 from cudadrv._ownership cimport OWN_READ, OWN_WRITE
 from cudadrv._shape cimport dimensions
 
@@ -55,14 +56,14 @@ cdef class Prepared:
             raise TypeError("this Prepared was never initialized")
         self.kernel.usable()
         return launch_packed(
-            self.kernel, &self.shape, &self.packed, self.kernel.stream_of(stream, "launch"),
+            self.kernel, &self.shape, &self.packed, self.kernel.stream_of(stream),
             self.reads, self.writes)
 
     def __repr__(self):
         if self.kernel is None:
             return "<Prepared, never initialized>"
-        return f"<Prepared launch of {self.kernel.name}, grid {dimensions(self.shape.grid)}, block" \
-               f" {dimensions(self.shape.block)}>"
+        return f"<Prepared launch of {self.kernel.name}, grid {dimensions(self.shape.grid)}," \
+               f" block {dimensions(self.shape.block)}>"
 
 
 def prepared(

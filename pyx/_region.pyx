@@ -155,8 +155,9 @@ cdef class Region:
         cdef Items items = items_of(dtype)
         dtype = items.dtype
         if memory.nbytes % items.itemsize or memory.address % dtype.alignment:
-            raise ValueError(f"{name!r} has {memory.nbytes} bytes at {memory.address:#x}: that is no"
-                             f" whole number of {dtype} items, aligned to {dtype.alignment} bytes")
+            raise ValueError(f"{name!r} has {memory.nbytes} bytes at {memory.address:#x}: that is"
+                             f" no whole number of {dtype} items, aligned to {dtype.alignment}"
+                             " bytes")
         _fill_in(self, memory, memory.nbytes // <size_t>items.itemsize, dtype, items.itemsize, name)
         self.part = True
         return 0

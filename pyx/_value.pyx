@@ -97,6 +97,7 @@ cdef bytes _float(Signature signature, Py_ssize_t index, object value, int nbyte
     code = FLOATS.get(nbytes)
     if code is None:
         refuse_argument(signature, index, value, "pass a NumPy or ctypes value of that size")
+    data = b""
     try:
         data = pack_number(code, float(value))
     except OverflowError:
@@ -110,18 +111,18 @@ cdef bytes _float(Signature signature, Py_ssize_t index, object value, int nbyte
 cdef bytes bytes_of_value(Signature signature, Py_ssize_t index, object value):
     """The bytes of a NumPy scalar, a 0-dimensional array or a ctypes value, if its type fits."""
     cdef Parameter *parameter = NULL
-    if isinstance(value, (np.generic, np.ndarray)):
+    if not isinstance(value, (np.generic, np.ndarray, _CData)):
+        refuse_argument(signature, index, value, "nothing is known of the parameters of this kernel"
+                                                 ", so pass NumPy or ctypes values, or buffers")
+    if isinstance(value, _CData):
+        kind, data = _ctype_kind(value), bytes(memoryview(value))
+    else:
         if value.shape or value.dtype.hasobject:
             refuse_argument(signature, index, value, _advice(value, NULL))
         if not value.dtype.isnative:
             refuse_argument(signature, index, value, "the device has the other byte order; convert"
                                                      " it: value.astype(dtype.newbyteorder('='))")
         kind, data = value.dtype.kind, value.tobytes()
-    elif isinstance(value, _CData):
-        kind, data = _ctype_kind(value), bytes(memoryview(value))
-    else:
-        refuse_argument(signature, index, value, "nothing is known of the parameters of this kernel"
-                                                 ", so pass NumPy or ctypes values, or buffers")
     if signature.count < 0:
         return data
     parameter = &signature.parameters[index]

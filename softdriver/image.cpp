@@ -55,6 +55,7 @@ void put_number(std::string &to, uint64_t number) {
 
 void read_linked(const char *from, Image &image) {
     from += std::strlen(linked_magic);
+    image.max_registers = static_cast<unsigned>(take_number(from));
     for (uint64_t count = take_number(from); count > 0; count--) {
         uint64_t length = take_number(from);
         image.texts.emplace_back(from, length);
@@ -114,6 +115,7 @@ CUresult read_image(const void *data, size_t bytes, Image &image) {
 
 std::string linked_image(const Image &image) {
     std::string linked = linked_magic;
+    put_number(linked, image.max_registers);
     put_number(linked, image.texts.size());
     for (const std::string &text : image.texts) {
         put_number(linked, text.size());

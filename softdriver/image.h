@@ -11,6 +11,7 @@ namespace soft {
 // link.
 struct Image {
     std::vector<std::string> texts;
+    unsigned max_registers = 0; // of a thread; 0: as many as it needs
 };
 
 // Of an image that says itself how long it is.

@@ -47,6 +47,8 @@ constexpr TargetVersion target_versions[] = {
 };
 
 constexpr int oldest_target = 30; // that can still be asked for
+// Above it are flags: of a particular architecture, as in sm_90a, or of a family.
+constexpr int target_capability = 0xffff;
 
 const TargetVersion *find_target(int capability) {
     for (const TargetVersion &known : target_versions)
@@ -127,8 +129,10 @@ CUresult JitOptions::read(unsigned count, CUjit_option *options, void **values) 
         case CU_JIT_MAX_REGISTERS:
             if (!number)
                 return CUDA_ERROR_INVALID_VALUE;
+            max_registers_ = static_cast<unsigned>(number);
             break;
         case CU_JIT_TARGET:
+            number &= target_capability;
             if (number && (number < oldest_target || !find_target(number)))
                 return CUDA_ERROR_INVALID_VALUE;
             target_ = number;
@@ -203,6 +207,16 @@ CUresult check_texts(const Image &image, JitOptions &options) {
     return status_of(problems);
 }
 
+// Registers are an estimate, and so is what it costs to have fewer: nothing.
+static ProgramPtr limit_registers(const ProgramPtr &program, unsigned most) {
+    if (!most)
+        return program;
+    auto limited = std::make_shared<ptx::Program>(*program);
+    for (ptx::Kernel &kernel : limited->kernels)
+        kernel.registers = std::min(kernel.registers, most);
+    return limited;
+}
+
 CUresult compile(Call &call, const Image &image, JitOptions &options, ProgramPtr &program) {
     std::vector<ptx::Problem> problems;
     call.lock.unlock();
@@ -215,6 +229,9 @@ CUresult compile(Call &call, const Image &image, JitOptions &options, ProgramPtr
         status = options.check_target(program->capability);
     if (!problems.empty())
         program = nullptr;
+    else
+        program = limit_registers(program, image.max_registers ? image.max_registers
+                                                               : options.max_registers());
     options.write(lines_of(problems));
     options.finish();
     return status;

@@ -17,6 +17,8 @@ class JitOptions {
         write(info_, "");
         write(error_, errors);
     }
+    // How many registers a thread may have, if that was said; else 0.
+    unsigned max_registers() const { return max_registers_; }
     // The error of a text for devices of this capability, where another target was asked for.
     CUresult check_target(int capability) const;
     // Writes back how long the logs are, and what else was asked.
@@ -34,6 +36,7 @@ class JitOptions {
     Log info_, error_;
     void **wall_time_ = nullptr, **threads_ = nullptr;
     int target_ = -1;
+    unsigned max_registers_ = 0;
 };
 
 // Whether all texts of an image can be read. If not, the options' log says why.

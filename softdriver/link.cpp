@@ -97,6 +97,7 @@ SOFT_API(cuLinkComplete, (CUlinkState handle, void **result, size_t *bytes),
     ProgramPtr program;
     if (CUresult status = compile(call, link->image, link->options, program))
         return status == CUDA_ERROR_INVALID_PTX ? CUDA_ERROR_INVALID_SOURCE : status;
+    link->image.max_registers = link->options.max_registers();
     link->result = linked_image(link->image);
     *result = link->result.data();
     if (bytes)

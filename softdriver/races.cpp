@@ -49,8 +49,10 @@ RaceShadowPtr Races::shadow_of(const Range &range) {
     if (!allocation && just_forgotten_ && just_forgotten_->holds(range))
         return just_forgotten_;
     if (!allocation) {
+        // What was freed and is not the device's is gone, and the program may have its address.
         Freed::EntryPtr freed = state().freed.find(range.begin);
-        return freed ? freed->shadow : nullptr;
+        bool known = freed && freed->shadow && !freed->shadow->host_visible();
+        return known && freed->shadow->holds(range) ? freed->shadow : nullptr;
     }
     if (!allocation->shadow) {
         allocation->shadow = std::make_shared<RaceShadow>(*allocation);

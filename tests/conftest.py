@@ -118,9 +118,12 @@ def other(driver):
 
 @contextmanager
 def no_driver_calls(*functions: str):
-    """Inside, none of these driver functions may be called (software driver only)."""
-    from cudadrv import testing
+    """Inside, none of these driver functions may be called; a real driver does not tell."""
+    from cudadrv import driver_info, testing
 
+    if not driver_info().is_software:
+        yield
+        return
     before = [testing.calls(name) for name in functions]
     yield
     assert [testing.calls(name) for name in functions] == before

@@ -25,14 +25,15 @@ def build(source: Path) -> str:
 
 
 def code(ptx: str) -> list[str]:
-    """The lines of a PTX text, without comments and empty lines."""
+    """The lines of a PTX text, without comments and empty lines, and what the file's path gives."""
+    ptx = re.sub(r"_INTERNAL_[0-9a-f]{8}_", "_INTERNAL_", ptx)  # in names of static functions
     lines = (line.partition("//")[0].strip() for line in ptx.splitlines())
     return [line for line in lines if line]
 
 
 def release(ptx: str) -> str:
-    """The release of CUDA that a PTX text comes from: "13.0"."""
-    found = re.search(r"release (\d+\.\d+)", ptx)
+    """The release of CUDA that a PTX text comes from: "13.0, V13.0.88"."""
+    found = re.search(r"release (\d+\.\d+, V[\d.]+)", ptx)
     return found[1] if found else "unknown"
 
 

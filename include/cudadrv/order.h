@@ -118,8 +118,8 @@ static inline void own_snapshot_take(own_engine *engine, const own_stream *strea
     own_unlock(engine);
 }
 
-/* The driver has recorded the event on the stream; both issue locks are held. Gives 0, and the event
- * stands for what it stood for, without memory. */
+/* The driver has recorded the event on the stream; both issue locks are held. Gives 0, and the
+ * event stands for what it stood for, without memory. */
 static inline int own_record(own_engine *engine, own_stream *stream, own_event *event) {
     own_lock(engine);
     int ok = own_use_unchecked_(stream);

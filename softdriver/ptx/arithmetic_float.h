@@ -230,7 +230,8 @@ template <Class wanted, class T> inline bool is(T a) {
     case Class::NotANumber:
         return rest > Format<T>::infinity;
     case Class::Normal:
-        return rest >= smallest_normal && rest < Format<T>::infinity;
+        // Zeros too, as GPUs have it.
+        return rest == 0 || (rest >= smallest_normal && rest < Format<T>::infinity);
     case Class::Subnormal:
         return rest != 0 && rest < smallest_normal;
     }

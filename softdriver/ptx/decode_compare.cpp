@@ -162,6 +162,43 @@ void decode_setp(Decoder &decoder) {
 
 template <class T> T choose(T a, T b, bool first) { return first ? a : b; }
 
+// Of two numbers of 16 bits each: all ones in the halves for which the comparison holds.
+template <class T, Comparison comparison, bool ftz> uint32_t compare_both(uint32_t a, uint32_t b) {
+    auto compare_half = [=](unsigned shift) {
+        bool holds =
+            floating::compare<comparison, ftz>(T{uint16_t(a >> shift)}, T{uint16_t(b >> shift)});
+        return holds ? uint32_t{0xffff} << shift : 0;
+    };
+    return compare_half(0) | compare_half(16);
+}
+template <class T, bool ftz, size_t... n>
+Handler both_halves(Comparison comparison, std::index_sequence<n...>) {
+    static const Handler handlers[] = {lanes<compare_both<T, Comparison(n), ftz>>...};
+    return handlers[size_t(comparison)];
+}
+uint32_t keep_bits(uint32_t a, uint32_t b) { return a & b; }
+
+void decode_packed_set(Decoder &decoder, Type to, Type type, Comparison comparison, bool ftz) {
+    constexpr auto all = std::make_index_sequence<14>();
+    bool halves = type == Type::F16x2;
+    if ((to != type && to != Type::U32 && to != Type::S32) || (ftz && !halves))
+        decoder.refuse_types();
+    decoder.expect_operands(3);
+    Row result = decoder.destination(decoder.operand(0), to), holds = decoder.temporary(4);
+    decoder.step.rows[0] = holds;
+    decoder.step.rows[1] = decoder.source(decoder.operand(1), type);
+    decoder.step.rows[2] = decoder.source(decoder.operand(2), type);
+    decoder.emit(!halves ? both_halves<Bfloat, false>(comparison, all)
+                 : ftz   ? both_halves<Half, true>(comparison, all)
+                         : both_halves<Half, false>(comparison, all));
+    decoder.step.rows[0] = result;
+    decoder.step.rows[1] = holds;
+    decoder.step.rows[2] = decoder.constant(4, to != type ? ~uint64_t{0}
+                                               : halves   ? 0x3c003c00
+                                                          : 0x3f803f80);
+    decoder.emit(lanes<keep_bits>);
+}
+
 // Compares into a predicate of its own, then selects all ones (of numbers: 1.0) or zero.
 void decode_set(Decoder &decoder) {
     Comparison comparison = take_comparison(decoder);
@@ -169,6 +206,8 @@ void decode_set(Decoder &decoder) {
     bool ftz = decoder.take("ftz");
     Type to = decoder.take_type(), type = decoder.take_type();
     check_bits(decoder, type, comparison);
+    if ((type == Type::F16x2 || type == Type::BF16x2) && !combine)
+        return decode_packed_set(decoder, to, type, comparison, ftz);
     decoder.expect_operands(combine ? 4 : 3);
     Row result = decoder.destination(decoder.operand(0), to), holds = decoder.temporary(0);
     decoder.step.detail = uint16_t(combine);

@@ -152,6 +152,9 @@ void emit_aside(Decoder &decoder, Handler handler, Row to, Row from, bool before
     decoder.emit(handler);
 }
 
+// .ftz of a source also makes every NaN the one that arithmetic gives.
+float flushed_source(float a) { return settle(flush<true>(a)); }
+
 void emit_conversion(Decoder &decoder, const Conversion &wanted) {
     size_t from_width = 0, to_width = 0;
     Row from = decoder.wide_source(decoder.operand(1), wanted.from, from_width);
@@ -162,7 +165,7 @@ void emit_conversion(Decoder &decoder, const Conversion &wanted) {
     }
     if (wanted.ftz && wanted.from == Type::F32) {
         Row flushed = decoder.temporary(4);
-        emit_aside(decoder, lanes<flush<true, float>>, flushed, from, true);
+        emit_aside(decoder, lanes<flushed_source>, flushed, from, true);
         from = flushed;
     }
     Row to = decoder.wide_destination(decoder.operand(0), wanted.to, to_width);

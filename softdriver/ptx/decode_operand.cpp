@@ -42,8 +42,6 @@ void Decoder::lay_out_variables() {
     size_t end = 0;
     int number = 0;
     for (const Variable &variable : function_.variables) {
-        if (variable.space == Space::Register)
-            refuse("parameters in registers are not supported by the software driver");
         bool parameter = number < function_.results + function_.parameters;
         bool local = variable.space == Space::Local ||
                      (variable.space == Space::Param && !(parameter && function_.entry));

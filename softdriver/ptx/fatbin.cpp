@@ -122,9 +122,13 @@ Form form_of(const void *data) {
                  {{0x50, 0xed, 0x55, 0xba}, Form::Fatbin},
                  {{0xb1, 0x43, 0x62, 0x46}, Form::FatbinWrapper}};
     auto *bytes = static_cast<const unsigned char *>(data);
-    for (const auto &known : forms)
-        if (std::equal(known.magic, known.magic + sizeof known.magic, bytes))
+    for (const auto &known : forms) {
+        size_t same = 0; // no library function: those may read all four at once
+        while (same < sizeof known.magic && bytes[same] == known.magic[same])
+            same++;
+        if (same == sizeof known.magic)
             return known.form;
+    }
     return Form::Text;
 }
 

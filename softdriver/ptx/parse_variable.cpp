@@ -202,6 +202,8 @@ Variable read_parameter(Reader &reader, std::string_view &name, bool &in_registe
     if (!in_register && !reader.accept_dot("param"))
         reader.syntax_error();
     read_qualifiers(reader, variable);
+    if (in_register && size_of(variable.type) < 4)
+        reader.fail("a parameter in a register has 32 bits or more");
     if (reader.accept_dot("ptr")) { // of what is pointed to
         if (at_space(reader))
             reader.take();

@@ -26,7 +26,8 @@ LAYERS = {
     ],
     "launch": [
         *("_access", "_room", "_ptx", "_image", "_signature", "_value", "_arguments", "_shape"),
-        *("_module", "_kernel_attributes", "_kernel", "_prepared"),
+        *("_loading", "_module", "_function", "_launch"),
+        *("_kernel_attributes", "_kernel", "_prepared"),
     ],
     "toolkit": ["_compilers", "_compile_cache"],
     "public": ["_bench", "_demo", "_demo_mistakes", "_demo_pipeline", "_info", "_watch"],

@@ -14,8 +14,8 @@ from .comparison import TIMING, UNDEFINED, Comparison, Difference
 SECTIONS = (
     "blocking lifecycle ordering peers contexts pools values fork library capture_calls copies1d "
     "devices attributes limits device_memory host_memory managed pointers copies2d copies3d fills "
-    "streams events host_functions capture proc_address kernel_faults kernels modules jit functions "
-    "libraries launches"
+    "streams events host_functions capture proc_address kernel_faults kernels modules jit "
+    "functions libraries launches"
 )  # those that take long first
 # What these ask about, or what they need to ask, can depend on when operations run.
 SCHEDULED = (

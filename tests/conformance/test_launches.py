@@ -85,8 +85,10 @@ def test_impossible_sizes_are_refused(client, kernel, grid, block):
 
 def test_shared_memory_beyond_what_was_allowed_is_refused(client, kernel):
     big = kernel("big")
-    assert client.launch(big, None, 0, shared=48144) == SUCCESS
-    assert client.launch(big, None, 0, shared=48145) == INVALID_VALUE
+    limit = ctypes.c_int()
+    client.ok("cuFuncGetAttribute", ctypes.byref(limit), 8, big)
+    assert client.launch(big, None, 0, shared=limit.value) == SUCCESS
+    assert client.launch(big, None, 0, shared=limit.value + 1) == INVALID_VALUE
     client.ok("cuFuncSetAttribute", big, 8, 100000)
     assert client.launch(big, None, 0, shared=100000) == SUCCESS
     assert client.launch(big, None, 0, shared=100001) == INVALID_VALUE
@@ -134,11 +136,12 @@ def test_kernels_that_wait_for_each_other_meet(client, kernel):
 
 def test_more_spinning_kernels_than_workers(client, kernel):
     flag, streams = client.device(4), [client.stream() for _ in range(7)]
+    spin, fill = kernel("spin"), kernel("fill")  # looking one up can wait for kernels
     client.ok("cuMemsetD32_v2", flag, 0, 1)
     client.ok("cuCtxSynchronize")
     for stream in streams[:6]:
-        assert client.launch(kernel("spin"), stream, flag) == 0
-    assert client.launch(kernel("fill"), streams[6], flag, u32(1), u32(1)) == 0
+        assert client.launch(spin, stream, flag) == 0
+    assert client.launch(fill, streams[6], flag, u32(1), u32(1)) == 0
     for stream in streams:
         client.ok("cuStreamSynchronize", stream)
 

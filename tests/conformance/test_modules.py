@@ -99,6 +99,12 @@ def test_a_librarys_kernel_is_launched_like_a_function(client):
     assert client.launch(kernel, None, target, ctypes.c_uint32(4), ctypes.c_uint32(7), block=4) == 0
     assert client.read(target, 16) == bytes([7, 0, 0, 0]) * 4
     client.ok("cuLibraryUnload", library)
+
+
+def test_a_library_cannot_be_unloaded_twice(client, software):
+    """A real driver does not survive it."""
+    library = load_library(client, HEAD + FILL)
+    client.ok("cuLibraryUnload", library)
     assert client.call("cuLibraryUnload", library) == INVALID_HANDLE
 
 
@@ -118,7 +124,9 @@ def test_a_library_is_loaded_into_each_context(client, lib):
     client.ok("cuLibraryUnload", library)
 
 
-FAR = HEAD + b"""
+FAR = (
+    HEAD
+    + b"""
 .visible .global .align 4 .u32 far_number = 11;
 .visible .func (.param .b32 result) far(.param .b32 given)
 {
@@ -129,7 +137,10 @@ FAR = HEAD + b"""
     ret;
 }
 """
-NEAR = HEAD + b"""
+)
+NEAR = (
+    HEAD
+    + b"""
 .extern .global .align 4 .u32 far_number;
 .extern .func (.param .b32 result) far(.param .b32 given);
 .visible .entry near(.param .u64 at)
@@ -149,6 +160,7 @@ NEAR = HEAD + b"""
     ret;
 }
 """
+)
 
 
 @pytest.mark.parametrize("texts", [(NEAR, FAR), (FAR, NEAR)], ids=["near first", "far first"])

@@ -2,11 +2,22 @@
 
 import ctypes
 import gc
+from pathlib import Path
 
 import pytest
 
 SCHEDULES = ("eager", "lazy", "random")
-KINDS = ("device", "async", "host", "managed", "registered", "streams", "events", "graphs")
+# Without libraries, which cuda.core never unloads.
+KINDS = (
+    *("device", "async", "host", "managed", "registered"),
+    *("streams", "events", "graphs", "modules", "links"),
+)
+
+
+@pytest.fixture(scope="session")
+def scale():
+    """PTX of a kernel `scale` that multiplies n numbers."""
+    return Path(__file__).with_name("scale.ptx").read_bytes()
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from cuda.bindings import driver
 
-from texts import SCALE
-
 N = 5000  # bytes
 
 
@@ -310,8 +308,8 @@ def test_errors(memory):
     assert 0 < free < total
 
 
-def test_kernel(stream, memory, source, target):
-    module = check(driver.cuModuleLoadData(SCALE))
+def test_kernel(scale, stream, memory, source, target):
+    module = check(driver.cuModuleLoadData(scale))
     kernel = check(driver.cuModuleGetFunction(module, b"scale"))
     check(driver.cuMemcpyHtoDAsync(memory, source.ctypes.data, N, stream))
     arguments = (int(memory), N // 4, 3), (ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32)
@@ -326,8 +324,8 @@ def test_kernel(stream, memory, source, target):
     check(driver.cuModuleUnload(module))
 
 
-def test_wrong_code():
+def test_wrong_code(scale):
     errors = driver.CUresult
     assert driver.cuModuleLoadData(b"no PTX")[0] == errors.CUDA_ERROR_INVALID_IMAGE
-    wrong = SCALE.replace(b"mul.lo.u32", b"frobnicate.u32")
+    wrong = scale.replace(b"mul.lo.u32", b"frobnicate.u32")
     assert driver.cuModuleLoadData(wrong)[0] == errors.CUDA_ERROR_INVALID_PTX

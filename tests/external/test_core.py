@@ -8,10 +8,15 @@ from cuda.core import (
     DeviceMemoryResourceOptions,
     EventOptions,
     Host,
+    LaunchConfig,
     LegacyPinnedMemoryResource,
     ManagedMemoryResource,
+    ObjectCode,
     PinnedMemoryResource,
+    Program,
+    ProgramOptions,
     StreamOptions,
+    launch,
 )
 
 N = 5000  # bytes
@@ -215,19 +220,34 @@ def test_errors(device, stream):
         Device(2)
 
 
-def test_kernel(device, stream):
-    kernel = ObjectCode.from_ptx(SCALE).get_kernel("scale")
-    numbers = ManagedMemory(4 * 1000, stream)
-    numbers.array[:] = np.arange(1000)
-    stream.sync()
-    config = LaunchConfig(grid=10, block=100)
-    launch(stream, config, kernel, numbers.buffer, np.uint32(1000), np.uint32(3))
-    stream.sync()
-    assert (numbers.array == 3 * np.arange(1000)).all()
-    numbers.buffer.close(stream)
+SOURCE = """
+extern "C" __global__ void scale(unsigned *at, unsigned n, unsigned by)
+{
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        at[i] *= by;
+}
+"""
 
 
-def test_program(device, stream, source, target):
-    """Linked by the driver: what another linker makes of it is for a GPU."""
-    program = Program(SCALE.decode(), "ptx", ProgramOptions(name="scale"))
-    assert program.backend in ("nvJitLink", "driver")
+def from_source(_):
+    return Program(SOURCE, "c++", ProgramOptions(arch="sm_90")).compile("ptx")
+
+
+@pytest.mark.parametrize("code", [ObjectCode.from_ptx, from_source])
+def test_kernel(code, scale, stream, source, target):
+    kernel = code(scale).get_kernel("scale")
+    assert kernel.num_arguments == 3
+    config = LaunchConfig(grid=10, block=125)
+    launch(stream, config, kernel, source, np.uint32(N // 4), np.uint32(3))
+    source.copy_to(target, stream=stream)
+    stream.sync()
+    expected = (np.arange(N) % 251).astype("u1").view("u4") * 3
+    assert (array(target).view("u4") == expected).all()
+
+
+def test_machine_code(scale):
+    """What other linkers make is for a GPU."""
+    program = Program(scale.decode(), "ptx", ProgramOptions(arch="sm_90"))
+    with pytest.raises(Exception, match="NO_BINARY_FOR_GPU"):
+        program.compile("cubin").get_kernel("scale")

@@ -2,7 +2,6 @@
 
 import ctypes
 import enum
-import struct
 
 import numpy as np
 import pytest
@@ -63,7 +62,8 @@ def test_values_arrive(store, stream, given, expected):
     stored = array_of(out)[0]
     assert stored["point"] == A_POINT
     assert tuple(stored)[:6] == tuple(
-        type(stored[i])(value) for i, value in enumerate(expected or given[:6]))
+        type(stored[i])(value) for i, value in enumerate(expected or given[:6])
+    )
 
 
 def test_not_a_number_arrives(store, stream):
@@ -120,8 +120,10 @@ def test_what_does_not_fit_is_refused(store, stream, unchanged, index, value, er
     args[index] = value
     with unchanged("cuLaunchKernel"), pytest.raises(error) as caught:
         store.launch(1, 1, *args, stream=stream)
-    declared = "(out, .u64) (byte, .u8) (short, .u16) (word, .u32) (long, .u64) (single, .f32)" \
-               " (double, .f64) (point, .b8[24])".replace(") (", ")|(").split("|")[index]
+    declared = (
+        "(out, .u64) (byte, .u8) (short, .u16) (word, .u32) (long, .u64) (single, .f32)"
+        " (double, .f64) (point, .b8[24])".replace(") (", ")|(").split("|")[index]
+    )
     assert f"argument {index} {declared} of store " in str(caught.value)
     assert words in str(caught.value)
     assert not out.borrowed
@@ -178,17 +180,12 @@ def test_an_empty_buffer_is_a_null_pointer(saxpy, stream):
     saxpy.launch(1, 32, 1.0, cu.read(empty), empty, 0, stream=stream).wait()
 
 
-def fatbin(text):
-    """A fatbin with a PTX text in it."""
-    data = text.encode() + b"\0"
-    data += bytes(-len(data) % 8)
-    entry = struct.pack("<HHIQIIIIIIQQQ", 1, 0x101, 64, len(data), 0, 64, 0x60004, 75, 64, 0, 1, 0, 0)
-    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entry + data)) + entry + data
+FATBIN = PTX.with_suffix(".fatbin")
 
 
 def test_where_the_driver_alone_tells_of_the_parameters(driver, stream):
     """Offsets and sizes: arguments say their type themselves."""
-    module = cu.Module(fatbin(PTX.read_text()))
+    module = cu.Module.from_file(FATBIN)
     saxpy = module["saxpy"]
     if saxpy.parameters is None:
         pytest.skip("the driver is older than 12.4")
@@ -210,7 +207,7 @@ def test_where_the_driver_alone_tells_of_the_parameters(driver, stream):
 
 def test_variables_of_what_is_no_text(driver, stream, other):
     """Any kernel may touch any of them."""
-    module = cu.Module(fatbin(PTX.read_text()))
+    module = cu.Module.from_file(FATBIN)
     counter = module.global_("counter", "u4")
     module["nothing"].launch(1, 1, stream=stream)
     with pytest.raises(cu.BufferBorrowedError, match="written by launch of nothing"):
@@ -224,14 +221,16 @@ def test_where_nobody_tells_of_the_parameters(driver, stream):
 
     testing.fail("cuFuncGetParamInfo", 801)
     assert cu.Module.from_file(PTX)["saxpy"].parameters[3].type == "u32", "the text does"
-    module = cu.Module(fatbin(PTX.read_text()))
+    module = cu.Module.from_file(FATBIN)
     testing.fail("cuFuncGetParamInfo", 801)
     saxpy = module["saxpy"]
     assert saxpy.parameters is None
     x, y = cu.DeviceBuffer.from_array(np.ones(9, "f4")), cu.DeviceBuffer.zeros(9, "f4")
     saxpy.launch(1, 9, np.float32(2), cu.read(x), y, ctypes.c_int(9), stream=stream).wait()
     assert array_of(y).tolist() == [2] * 9
-    with pytest.raises(TypeError, match="argument 0 of saxpy .*: nothing is known of the parameter"):
+    with pytest.raises(
+        TypeError, match=r"argument 0 of saxpy .*: nothing is known of the parameter"
+    ):
         saxpy.launch(1, 9, 2.0, x, y, np.int32(9), stream=stream)
     with pytest.raises(ValueError, match="the arguments of saxpy have more than 4096 bytes"):
         saxpy.launch(1, 9, np.zeros((), "V5000"), stream=stream)

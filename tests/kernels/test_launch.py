@@ -36,8 +36,8 @@ def test_parts_are_borrowed_by_range(saxpy, vectors, stream, other):
 def test_a_bare_buffer_is_written(saxpy, vectors, stream, other):
     x, y = vectors
     saxpy.launch(1, 32, 1.0, x, y, 32, stream=stream)
-    with pytest.raises(cu.BufferBorrowedError, match=r"by launch of saxpy on Stream \d+, queued at"):
-        array = cu.LockedBuffer(1000, "f4")
+    array = cu.LockedBuffer(1000, "f4")
+    with pytest.raises(cu.BufferBorrowedError, match=r"by launch of saxpy on Stream \d+, "):
         array.copy_from_async(x, other)
     stream.synchronize()
 
@@ -59,8 +59,10 @@ def test_a_refusal_names_kernel_and_argument(saxpy, vectors, stream, other, requ
     with pytest.raises(cu.BufferBorrowedError) as caught:
         saxpy.launch(1, 32, 1.0, cu.read(x), y, 32, stream=other)
     text = str(caught.value)
-    assert text.startswith("cannot write argument 2 (y, .u64) DeviceBuffer 'y'[0:1000] (float32) by"
-                           " launch of saxpy on Stream ")
+    assert text.startswith(
+        "cannot write argument 2 (y, .u64) DeviceBuffer 'y'[0:1000] (float32) by"
+        " launch of saxpy on Stream "
+    )
     assert "it is being written by launch of saxpy on Stream " in text
     assert "test_launch.py:" in text
     stream.synchronize()
@@ -69,7 +71,11 @@ def test_a_refusal_names_kernel_and_argument(saxpy, vectors, stream, other, requ
 
 def test_a_host_view_excludes_a_launch(saxpy, stream):
     x, y = cu.LockedBuffer.zeros(64, "f4"), cu.LockedBuffer.zeros(64, "f4")
-    with x.read(), y.read(), pytest.raises(cu.BufferExportedError, match=r"argument 2 \(y, \.u64\)"):
+    with (
+        x.read(),
+        y.read(),
+        pytest.raises(cu.BufferExportedError, match=r"argument 2 \(y, \.u64\)"),
+    ):
         saxpy.launch(1, 32, 1.0, cu.read(x), y, 32, stream=stream)
     with x.read():
         saxpy.launch(1, 32, 1.0, cu.read(x), y, 32, stream=stream)
@@ -99,7 +105,9 @@ def test_borrows_declares_what_pointers_reach(module, stream, other):
     module["follow"].launch(1, 16, cu.read(pointer), borrows=[numbers], stream=stream)
     with pytest.raises(cu.BufferBorrowedError):
         numbers.fill_async(0, other)
-    with pytest.raises(cu.BufferBorrowedError, match=r"cannot write borrows\[0\] DeviceBuffer 'num"):
+    with pytest.raises(
+        cu.BufferBorrowedError, match=r"cannot write borrows\[0\] DeviceBuffer 'num"
+    ):
         module["follow"].launch(1, 16, cu.read(pointer), borrows=[numbers], stream=other)
     stream.synchronize()
     assert np.array_equal(array_of(numbers), np.arange(16))
@@ -147,9 +155,9 @@ def test_another_context(saxpy, vectors, stream):
     context = cu.Context.create(cu.Device(0))
     with context:
         foreign, far = cu.Stream(), cu.DeviceBuffer(8, "f4")
-    with pytest.raises(ValueError, match="belongs to .* and .* to another context"):
+    with pytest.raises(ValueError, match=r"belongs to .* and .* to another context"):
         saxpy.launch(1, 1, 1.0, cu.read(x), y, 1, stream=foreign)
-    with pytest.raises(ValueError, match="belongs to .* to another context"):
+    with pytest.raises(ValueError, match=r"belongs to .* to another context"):
         saxpy.launch(1, 1, 1.0, cu.read(far), y, 1, stream=stream)
 
 
@@ -181,7 +189,7 @@ def test_shared_memory(module, stream):
     stream.synchronize()
     assert np.array_equal(array_of(x), np.arange(64)[::-1])
     most = reverse.max_dynamic_shared_bytes
-    with pytest.raises(ValueError, match="max_dynamic_shared_bytes = ... raises that"):
+    with pytest.raises(ValueError, match=r"max_dynamic_shared_bytes = ... raises that"):
         reverse.launch(1, 64, x, stream=stream, shared_bytes=most + 1)
     with pytest.raises(ValueError, match="must not be negative"):
         reverse.launch(1, 64, x, stream=stream, shared_bytes=-1)
@@ -277,8 +285,7 @@ def test_prepared(saxpy, vectors, stream, other):
 def test_raw_addresses(saxpy, vectors, stream):
     """Taken as they are: nothing is borrowed."""
     x, y = vectors
-    token = saxpy.launch(
-        8, 128, 2.0, x.address, ctypes.c_void_p(y.address), 1000, stream=stream)
+    token = saxpy.launch(8, 128, 2.0, x.address, ctypes.c_void_p(y.address), 1000, stream=stream)
     assert (token.reads, token.writes) == ((), ())
     token.wait()
     assert np.array_equal(array_of(y), 2 * np.arange(1000, dtype="f4") + 1)

@@ -306,6 +306,14 @@ class Program(Choices):
         self.note("copy to array", *told)
         self.session.copy_out(buffer, stream)
 
+    def launch(self):
+        out, a, b = (self.pick_buffer() for _ in range(3))
+        stream, prepare = self.maybe_stream(blocking=False), self.chance(0.3)
+        told = [self.buffers.index(buffer) for buffer in (out, a, b)]
+        self.note("launch", *told, self.at(stream, self.streams), "prepared" * prepare)
+        if not any(buffer.closed for buffer in (out, a, b)) or not prepare:
+            self.keep(self.session.launch(out, a, b, stream, prepare))
+
     # ---- the host ----
 
     def access(self):
@@ -358,6 +366,7 @@ class Program(Choices):
 WEIGHTS = {
     "copy": 24,
     "fill": 14,
+    "launch": 10,
     "copy_in": 6,
     "copy_out": 5,
     "record": 8,

@@ -53,8 +53,15 @@ MUTATIONS = [
     (
         "neighbours are never joined",
         "borrow.h",
-        "if (memory->count > 1 && access->start < access->stop) {",
-        "if (0) {",
+        "    if (memory->count > 1 && access->start < access->stop) {",
+        "    if (0) {",
+    ),
+    (
+        "ranges are joined before all accesses are committed",
+        "borrow.h",
+        "            own_commit_(engine, request, &request->accesses[i]);\n",
+        "            own_commit_(engine, request, &request->accesses[i]);\n"
+        "            own_join_ranges_(&request->accesses[i]);\n",
     ),
     # ---- checks ----
     (

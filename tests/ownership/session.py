@@ -39,6 +39,7 @@ QUEUEING = (
     *("cuMemcpyAsync", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2"),
     *("cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async", "cuMemsetD2D32Async"),
     *("cuEventRecord", "cuStreamWaitEvent", "cuMemAllocAsync", "cuMemFreeAsync"),
+    *("cuLaunchKernel", "cuLaunchKernelEx"),
 )
 # Of the oracle's kinds of streams, the one that each of the library's is.
 ORDERS = {

@@ -7,7 +7,8 @@ import numpy as np
 import oracle as model
 from oracle import EXPORTED, OK
 from session import WAITED
-from session_buffers import Buffer, BufferSession
+from session_buffers import Buffer
+from session_kernels import KernelSession
 
 import cudadrv as cu
 from cudadrv import testing
@@ -37,7 +38,7 @@ class View:
         self.array = self.kept = self.block = None
 
 
-class FullSession(BufferSession):
+class FullSession(KernelSession):
     # ---- items and slices ----
 
     def get_item(self, buffer, index):

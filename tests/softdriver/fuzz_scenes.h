@@ -40,6 +40,13 @@ inline void supply() {
         if (!cuModuleGetFunction(&kernel, module, player->chance(50) ? "empty" : "count"))
             pool_of<CUfunction>().put(reinterpret_cast<uintptr_t>(kernel));
     }
+    CUlibrary library = nullptr;
+    CUkernel of_library = nullptr;
+    if (!cuLibraryLoadData(&library, code_texts[0], nullptr, nullptr, 0, nullptr, nullptr, 0)) {
+        pool_of<CUlibrary>().put(reinterpret_cast<uintptr_t>(library));
+        if (!cuLibraryGetKernel(&of_library, library, "count"))
+            pool_of<CUkernel>().put(reinterpret_cast<uintptr_t>(of_library));
+    }
     if (player->chance(50) && !cuMemHostAlloc(&host, bytes, 0)) {
         player->mine.put(reinterpret_cast<uintptr_t>(host));
         addresses.put(reinterpret_cast<uintptr_t>(host));

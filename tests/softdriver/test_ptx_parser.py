@@ -204,11 +204,11 @@ def test_parameters(lines):
         ".visible .func (.param .b32 r) f (.param .b64 x, .reg .u32 y);"
     )
     assert [line.partition(" at ")[2] for line in found if line.startswith("param")] == [
-        "0", "8", "16", "32", "52", "0", "0",
+        "0", "8", "16", "32", "52", "0", "0", "8",
     ]  # fmt: skip
     assert "maxntid 8 4 1 reqntid 0 0 0 cluster 2 1 1 rank 4 maxnreg 32 minnctapersm 3" in found
     assert "func f line 6 declared visible results 1 parameters 2 alias -1" in found
-    assert "reg u32 y x1 align 1 at 0" in found
+    assert "param u32 y x1 align 4 at 8" in found
 
 
 def test_calls(lines):
@@ -221,6 +221,7 @@ def test_calls(lines):
     )
     assert [line for line in found if line.startswith("calls")] == ["calls f", "calls g"]
     assert instructions(found) == [
+        "ld.param.b32 x, [x of function]",
         "call {}, function f, {x}",
         "call {}, function f, {x}",
         "call {}, function f, {x}",
@@ -337,6 +338,7 @@ def test_problem_in_a_body(dump, text, expected):
             HEAD + ".func f (.param .b32 x);\n.func f { }",
             "5: other parameters of 'f', which is in line 4, too",
         ),
+        (HEAD + ".func f (.reg .b16 x);", "4: a parameter in a register has 32 bits or more"),
         (HEAD + ".func f;\n.func g;\n.alias f, g;", "6: function 'f' cannot be an alias of 'g'"),
         (HEAD + ".entry k .maxntid 0 { }", "4: a number of threads or blocks cannot be zero"),
         (
@@ -358,3 +360,21 @@ def test_several_problems(dump):
     assert not good
     assert lines[:3] == ["4: unknown symbol 'a'", "5: unknown symbol 'b'", "5: unknown symbol 'c'"]
     assert len(lines) == 20
+
+
+def test_parameters_in_registers(lines):
+    """They are loaded at the beginning and stored at each end, where labels mean what they did."""
+    found = lines(
+        ".func (.reg .b32 r) f (.reg .b32 x, .param .b64 y, .reg .f64 z) { .reg .pred p;\n"
+        "bra L; @p ret; L: ret; M: }"
+    )
+    assert instructions(found) == [
+        "ld.param.b32 x, [x of function]",
+        "ld.param.b64 z, [z of function]",
+        "bra label 5",
+        "st.param.b32 [r of function], r",
+        "@p ret",
+        "st.param.b32 [r of function], r",
+        "ret",
+        "st.param.b32 [r of function], r",
+    ]

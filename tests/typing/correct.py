@@ -148,6 +148,34 @@ def policies() -> None:
         assert policy.policy == "wait"
 
 
+PTX = """
+.version 6.4
+.target sm_75
+.address_size 64
+.visible .entry put(.param .u64 out, .param .u32 value) {
+    .reg .u64 a; .reg .u32 v;
+    ld.param.u64 a, [out]; ld.param.u32 v, [value];
+    st.global.u32 [a], v; ret;
+}
+"""
+
+
+def kernels() -> None:
+    with cu.Module(PTX, name="put", max_registers=32) as module:
+        kernel = module["put"]
+        assert_type(kernel, cu.Kernel)
+        assert_type(kernel.attributes.registers, int)
+        assert [parameter.name for parameter in kernel.parameters or ()] == ["out", "value"]
+        stream, out = cu.Stream(), cu.DeviceBuffer(1, "u4")
+        token = kernel.launch(1, (1, 1), cu.write(out), np.uint32(3), stream=stream, borrows=[out])
+        assert_type(token.writes, tuple[cu.Buffer, ...])
+        ready = kernel.prepare((1,), 1, out, 3)
+        assert_type(ready.launch(stream), cu.Token)
+        stream.synchronize()
+    error = cu.CudaImageError(218, "cuModuleLoadDataEx", "detail", "log")
+    assert_type(error.log, str)
+
+
 def errors() -> None:
     error = cu.CudaError(2, "cuMemAlloc", "detail")
     assert error.status is cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY
@@ -171,5 +199,5 @@ async def completion(token: cu.Token) -> None:
 
 
 if __name__ == "__main__":
-    for use in (devices, streams, classes, copies, parts, host, policies, errors, reports):
+    for use in (devices, streams, classes, copies, parts, host, policies, kernels, errors, reports):
         use()

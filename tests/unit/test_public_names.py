@@ -11,6 +11,7 @@ import pytest
 import cudadrv as cu
 
 STUBS = Path(cu.__file__).parent
+PTX = ".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry empty() { ret; }"
 OBJECTS = {
     "Device": lambda: cu.Device(0),
     "Context": lambda: cu.Device(0).context,
@@ -20,6 +21,10 @@ OBJECTS = {
     "DeviceBuffer": lambda: cu.DeviceBuffer(4),
     "LockedBuffer": lambda: cu.LockedBuffer(4),
     "UnifiedBuffer": lambda: cu.UnifiedBuffer(4),
+    "Module": lambda: cu.Module(PTX),
+    "Kernel": lambda: cu.Module(PTX)["empty"],
+    "Prepared": lambda: cu.Module(PTX)["empty"].prepare(1, 1),
+    "Access": lambda: cu.read(cu.DeviceBuffer(4)),
     "ordering": lambda: cu.ordering("wait"),
     "MemoryPools": lambda: cu.Device(0).context.pools,
     "MemoryPool": lambda: cu.Device(0).context.pools.device,
@@ -31,7 +36,7 @@ POSITIONAL = {
     "device", "ordinal", "name", "handle", "owner", "event", "work", "stream", "policy",
     "count", "dtype", "address", "array", "source", "target", "value", "key", "index", "start",
     "self", "cls", "exception", "kind", "traceback", "never", "copy", "flags", "other", "args",
-    "buffer", "thing",
+    "buffer", "thing", "image", "path", "grid", "block", "shared_bytes", "preference",
 }  # fmt: skip
 
 

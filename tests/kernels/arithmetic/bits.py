@@ -83,6 +83,11 @@ def insert(a: int, b: int, position: int, length: int, bits: int) -> int:
     return b
 
 
+def to_byte(t: str, register: str) -> str:
+    """GPUs use the lowest byte of places and lengths, as PTX says, only for fields of 32 bits."""
+    return f"and.b32 {register}, {register}, 255;" if "64" in t else ""
+
+
 def fields() -> list[Operation]:
     found = [
         operation(
@@ -90,6 +95,7 @@ def fields() -> list[Operation]:
             t,
             f"{t} amount amount",
             lambda a, p, n, bits=KINDS[t].bits, s=t[0] == "s": extract(a, p, n, bits, s),
+            f"{to_byte(t, '%b')} {to_byte(t, '%c')} bfe.{t} %d, %a, %b, %c;",
         )
         for t in ("u32", "s32", "u64", "s64")
     ]
@@ -101,7 +107,8 @@ def fields() -> list[Operation]:
                 b,
                 f"{b} {b} amount",
                 lambda x, y, k, n=KINDS[b].bits: insert(x, y, k, k >> 2 & 0x1F, n),
-                f"shr.u32 %t0, %c, 2; and.b32 %t0, %t0, 31; bfi.{b} %d, %a, %b, %c, %t0;",
+                f"shr.u32 %t0, %c, 2; and.b32 %t0, %t0, 31; {to_byte(b, '%c')}"
+                f" bfi.{b} %d, %a, %b, %c, %t0;",
             )
         )
         found.append(
@@ -110,7 +117,7 @@ def fields() -> list[Operation]:
                 b,
                 f"{b} {b} amount",
                 lambda x, y, k, n=KINDS[b].bits: insert(x, y, 3, k, n),
-                f"mov.u32 %t0, 3; bfi.{b} %d, %a, %b, %t0, %c;",
+                f"mov.u32 %t0, 3; {to_byte(b, '%c')} bfi.{b} %d, %a, %b, %t0, %c;",
             )
         )
     return found

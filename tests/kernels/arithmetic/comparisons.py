@@ -67,6 +67,20 @@ def compared() -> list[Operation]:
                         lambda a, b, f=compare: 0x3F800000 * f(a, b),
                     ),
                 ]
+    for t in ("f16x2", "bf16x2"):
+        for ftz in ("", ".ftz") if t == "f16x2" else ("",):
+            for name, compare in comparisons_of(KINDS[t.removesuffix("x2")], bool(ftz)).items():
+                for to, true in ((t, KINDS[t].format.one), ("u32", 0xFFFF), ("s32", 0xFFFF)):
+                    found.append(
+                        operation(
+                            f"set.{name}{ftz}.{to}.{t}",
+                            "u32",
+                            f"{t} {t}",
+                            lambda a, b, f=compare, one=true: (
+                                one * f(a & 0xFFFF, b & 0xFFFF) | (one * f(a >> 16, b >> 16)) << 16
+                            ),
+                        )
+                    )
     for t in ("f16", "bf16"):
         for name, compare in comparisons_of(KINDS[t], False).items():
             found.append(
@@ -142,7 +156,7 @@ def tested() -> list[Operation]:
             "infinite": lambda m, f=form: m == f.infinity,
             "number": lambda m, f=form: m <= f.infinity,
             "notanumber": lambda m, f=form: m > f.infinity,
-            "normal": lambda m, f=form, s=smallest: s <= m < f.infinity,
+            "normal": lambda m, f=form, s=smallest: m == 0 or s <= m < f.infinity,
             "subnormal": lambda m, s=smallest: 0 < m < s,
         }
         for name, test in tests.items():

@@ -93,7 +93,9 @@ def modified(
 ) -> Callable[[int], int]:
     def expected(a: int) -> int:
         ftz = ".ftz" in flags
-        bits = function(source.flush(a) if ftz and source == F32 else a)
+        if ftz and source == F32:
+            a = exact.nan_among(source, a) if source.is_nan(a) else source.flush(a)
+        bits = function(a)
         bits = to.flush(bits) if ftz and to == F32 else bits
         if ".relu" in flags:
             bits = exact.relu(to, bits)

@@ -1,0 +1,131 @@
+"""How fast the software driver runs kernels: thread-instructions a second on one core.
+
+    CUDADRV_DRIVER=software python benchmarks/interpreter.py [--elements N] [--json FILE]
+
+A thread-instruction is one PTX instruction for one thread of the kernel, those that a predicate
+switches off included. Each kernel is launched on its own, and timed until the host knows it done,
+with the race detector as it is by default and without; the median of the rounds counts. Processor
+time is the figure to look at on a machine with other work.
+"""
+
+import argparse
+import datetime
+import json
+import re
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+
+import cudadrv as cu
+from cudadrv import testing
+
+ROUNDS = 7
+BLOCK = 256
+STEPS = 64
+SAXPY = Path(__file__).resolve().parents[1] / "examples" / "kernels" / "saxpy.ptx"
+LOOP = f"""\
+.version 6.4
+.target sm_52
+.address_size 64
+.visible .entry loop(.param .u32 count, .param .f32 factor, .param .u64 x, .param .u64 y)
+{{
+    .reg .b32 %r<8>;
+    .reg .f32 %f<4>;
+    .reg .b64 %rd<4>;
+    .reg .pred %p;
+    mov.u32 %r1, %ctaid.x;
+    mov.u32 %r2, %ntid.x;
+    mov.u32 %r3, %tid.x;
+    mad.lo.u32 %r4, %r1, %r2, %r3;
+    mov.u32 %r5, 0;
+    cvt.rn.f32.u32 %f1, %r4;
+again:
+    BODY
+    add.u32 %r5, %r5, 1;
+    setp.lt.u32 %p, %r5, {STEPS};
+    @%p bra again;
+    ld.param.u64 %rd1, [y];
+    cvta.to.global.u64 %rd2, %rd1;
+    mul.wide.u32 %rd3, %r4, 4;
+    add.u64 %rd2, %rd2, %rd3;
+    st.global.RESULT [%rd2];
+    ret;
+}}
+"""
+BODIES = {
+    "float loop": (["fma.rn.f32 %f1, %f1, 0f3F000000, 0f3F800000;"] * 4, "f32 [%rd2], %f1"),
+    "integer loop": (
+        ["shl.b32 %r6, %r4, 13;", "xor.b32 %r4, %r4, %r6;", "shr.u32 %r6, %r4, 17;",
+         "xor.b32 %r4, %r4, %r6;"],
+        "u32 [%rd2], %r3",
+    ),
+}  # fmt: skip
+
+
+def kernels():
+    """``{name: (kernel, thread-instructions of one thread)}``."""
+    text = SAXPY.read_text(encoding="utf-8")
+    body = text[text.index("{") :]
+    found = {"saxpy": (cu.Module(text)["saxpy"], len(re.findall(r"^\s[^.{}/$].*;", body, re.M)))}
+    for name, (body, result) in BODIES.items():
+        text = LOOP.replace("BODY", "\n    ".join(body)).replace("RESULT [%rd2]", result)
+        instructions = 6 + STEPS * (len(body) + 3) + 6
+        found[name] = (cu.Module(text)["loop"], instructions)
+    return found
+
+
+def timed(kernel, count, x, y, stream):
+    """Seconds, and seconds of processor time, of one launch."""
+    start, busy = time.perf_counter(), time.process_time()
+    kernel.launch(count // BLOCK, BLOCK, *arguments(kernel, count, x, y), stream=stream)
+    stream.synchronize()
+    return time.perf_counter() - start, time.process_time() - busy
+
+
+def arguments(kernel, count, x, y):
+    """The same four in the order of the kernel's parameters."""
+    values = {"u32": count, "f32": 0.5}
+    buffers = iter((cu.read(x), y))
+    return [
+        values[each.type] if each.type in values else next(buffers) for each in kernel.parameters
+    ]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--elements", type=int, default=1 << 20, help="default: %(default)s")
+    parser.add_argument("--json", help="also write the figures here")
+    options = parser.parse_args()
+    if not cu.driver_info().is_software:
+        parser.error("this is about the software driver: CUDADRV_DRIVER=software")
+    count = options.elements // BLOCK * BLOCK
+    stream = cu.Stream()
+    x = cu.DeviceBuffer.from_array(np.ones(count, np.float32))
+    y = cu.DeviceBuffer.zeros(count, np.float32)
+    rows = []
+    for races in ("record", "off"):
+        testing.configure(f"races={races}")
+        for name, (kernel, instructions) in kernels().items():
+            rounds = [timed(kernel, count, x, y, stream) for _ in range(ROUNDS)]
+            wall, busy = (statistics.median(each) for each in zip(*rounds, strict=True))
+            rows.append(
+                {"kernel": name, "races": races, "instructions": instructions * count,
+                 "seconds": wall, "processor_seconds": busy}
+            )  # fmt: skip
+    print(f"{count:,} threads, {datetime.date.today()}, medians of {ROUNDS} rounds")
+    print("| kernel | race detector | ms | ms of processor time | G thread-instructions a second |")
+    print("|---|---|---|---|---|")
+    for row in rows:
+        rate = row["instructions"] / row["processor_seconds"] / 1e9
+        print(
+            f"| {row['kernel']} | {row['races']} | {row['seconds'] * 1e3:.1f}"
+            f" | {row['processor_seconds'] * 1e3:.1f} | {rate:.2f} |"
+        )
+    if options.json:
+        Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

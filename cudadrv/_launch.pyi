@@ -1,0 +1,1 @@
+# No names for Python.

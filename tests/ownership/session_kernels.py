@@ -1,0 +1,81 @@
+"""The steps of a program that launch a kernel: several buffers, which may be the same memory."""
+
+from functools import cached_property
+
+from oracle import MEMORY_CLOSED, OK, STREAM_CLOSED
+from session import NO_STREAM, WAITED, Token
+from session_buffers import UNKNOWN, BufferSession, stream_option
+
+import cudadrv as cu
+
+# One thread adds byte after byte, so that the result is clear where the buffers overlap, too.
+ADD = """
+.version 6.4
+.target sm_75
+.address_size 64
+.visible .entry add(.param .u64 out, .param .u64 a, .param .u64 b, .param .u32 count)
+{
+    .reg .pred %done;
+    .reg .u32 %left, %x, %y;
+    .reg .u64 %out, %a, %b;
+    ld.param.u64 %out, [out];
+    ld.param.u64 %a, [a];
+    ld.param.u64 %b, [b];
+    ld.param.u32 %left, [count];
+LOOP:
+    setp.eq.u32 %done, %left, 0;
+    @%done ret;
+    ld.global.u8 %x, [%a];
+    ld.global.u8 %y, [%b];
+    add.u32 %x, %x, %y;
+    st.global.u8 [%out], %x;
+    add.u64 %out, %out, 1;
+    add.u64 %a, %a, 1;
+    add.u64 %b, %b, 1;
+    sub.u32 %left, %left, 1;
+    bra LOOP;
+}
+"""
+
+
+class KernelSession(BufferSession):
+    @cached_property
+    def add(self):
+        return cu.Module(ADD)["add"]
+
+    def launch(self, out, a, b, stream=None, prepare=False):
+        """out[i] = a[i] + b[i], for as many bytes as all of them have; all of each is borrowed."""
+        count = min(out.nbytes, a.nbytes, b.nbytes)
+        uses = [(out, "write"), (a, "read"), (b, "read")]
+        buffers = [out, a, b]
+        answer, on = self._judge_launch(stream, uses)
+        add = self.add  # loading it calls the driver
+        args = out.real, cu.read(a.real), cu.read(b.real), count
+        options = stream_option(stream)
+
+        def call():
+            if prepare:
+                return add.prepare(1, 1, *args).launch(**options)
+            return add.launch(1, 1, *args, **options)
+
+        result = self.call("launch", answer, call, *buffers)
+        if answer not in (OK, WAITED):
+            return None
+        accesses = [buffer.use(mode) for buffer, mode in uses]
+        node = self.oracle.issue(on, accesses, next(self.sites))
+        for i in range(count):
+            x, y = a.bytes[i], b.bytes[i]
+            out.bytes[i] = UNKNOWN if UNKNOWN in (x, y) else (x + y) % 256
+        return Token(result, node, buffers)
+
+    def _judge_launch(self, stream, uses):
+        """The answer, and the oracle's stream. What the policies wait for has been waited for."""
+        stream = self.current(stream)
+        closed = any(buffer.closed for buffer, _ in uses)
+        if stream is None:
+            return NO_STREAM, None
+        if not stream.model.open:
+            return STREAM_CLOSED, None
+        if closed:
+            return MEMORY_CLOSED, None
+        return self._judge_order(stream.model, uses), stream.model
