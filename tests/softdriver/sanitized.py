@@ -65,8 +65,8 @@ def _header_folder() -> str:
 class Build:
     """The driver's files, and the fuzz tests, compiled with these flags.
 
-    Files that are as new as their sources and all headers are kept from the last time, and tests that
-    run side by side wait for each other's.
+    Files that are as new as their sources and all headers are kept from the last time, and tests
+    that run side by side wait for each other's.
     """
 
     def __init__(self, name: str, flags: list[str]) -> None:
