@@ -35,8 +35,9 @@ template <> struct Source<bool> {
 #endif
 
 // Handlers whose loops take twice as long without AVX2 are compiled for it as well. FMA is apart:
-// where it is allowed a compiler may fuse what is to be rounded twice.
-#if defined(__x86_64__)
+// where it is allowed a compiler may fuse what is to be rounded twice. Not under a sanitizer, where
+// it would be the same code again, and take as long again to compile.
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define SOFT_AVX2 __attribute__((target("avx2")))
 #define SOFT_FMA __attribute__((target("avx2,fma")))
 inline bool has_avx2() { return __builtin_cpu_supports("avx2"); }

@@ -1,11 +1,14 @@
 """Builds of the software driver and its fuzz tests with a compiler's sanitizers."""
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,7 +23,7 @@ PTX_DUMP = FUZZ.parent / "ptx_dump.cpp"
 PTX_RUN = FUZZ.parent / "ptx_run.cpp"
 DRIVER_HEADERS = [*(ROOT / "softdriver").rglob("*.h"), *(ROOT / "softdriver").glob("*.def")]
 FUZZ_HEADERS = [*DRIVER_HEADERS, *FUZZ.parent.glob("*.h")]
-COMMON = ["-std=c++17", "-O1", "-g", "-pthread", "-fPIC", "-fno-omit-frame-pointer"]
+COMMON = ["-std=c++17", "-O1", "-g1", "-pthread", "-fPIC", "-fno-omit-frame-pointer"]
 # Programs are C or ctypes, and may pass any number where an enumeration is declared.
 ADDRESS = [
     "-fsanitize=address,undefined",
@@ -60,19 +63,40 @@ def _header_folder() -> str:
 
 
 class Build:
-    """The driver's files, and the fuzz tests, compiled with these flags; files that are as new as
-    their sources and all headers are kept from the last time."""
+    """The driver's files, and the fuzz tests, compiled with these flags.
+
+    Files that are as new as their sources and all headers are kept from the last time, and tests
+    that run side by side wait for each other's.
+    """
 
     def __init__(self, name: str, flags: list[str]) -> None:
         self.folder = BUILD / name
         self.folder.mkdir(parents=True, exist_ok=True)
-        require(flags, self.folder)
+        with self._alone():
+            require(flags, self.folder)
         self.flags = [*COMMON, *flags]
         self.includes = [
             f"-iquote{ROOT / 'softdriver'}",  # its names must not hide the system's headers
             *("-isystem", _header_folder()),
             *("-isystem", sysconfig.get_path("include")),
         ]
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with (self.folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _link(self, name: str, sources: list[Path], *options: str) -> Path:
+        target = self.folder / name
+        with self._alone():
+            objects = self._objects(sources)
+            newest = max(Path(path).stat().st_mtime for path in objects)
+            if not target.exists() or target.stat().st_mtime < newest:
+                made = target.with_suffix(".new")  # the old one may be running
+                self._run([compiler(), *self.flags, *objects, *options, "-o", str(made)])
+                made.replace(target)
+        return target
 
     def _compile(self, source: Path) -> str:
         target = self.folder / "_".join(source.relative_to(ROOT).with_suffix(".o").parts)
@@ -95,21 +119,12 @@ class Build:
     def program(self) -> Path:
         sources = [path for path in DRIVER if path.name != "module.cpp"]
         # The longest first.
-        objects = self._objects([FUZZ, *sources])
-        target = self.folder / "fuzz"
-        link = ["-Wl,--wrap=munmap", "-ldl", "-o", str(target)]
-        self._run([compiler(), *self.flags, *objects, *link])
-        return target
+        return self._link("fuzz", [FUZZ, *sources], "-Wl,--wrap=munmap", "-ldl")
 
     def ptx_program(self, source: Path) -> Path:
         """With what reads PTX, and without the driver."""
-        target = self.folder / source.stem
-        self._run([compiler(), *self.flags, *self._objects([source, *PTX]), "-o", str(target)])
-        return target
+        return self._link(source.stem, [source, *PTX])
 
     def library(self) -> Path:
-        target = self.folder / "libcuda.so.1"
         exports = f"-Wl,--version-script={ROOT / 'softdriver' / 'exports.map'}"
-        link = ["-shared", "-Wl,-Bsymbolic", exports, "-ldl", "-o", str(target)]
-        self._run([compiler(), *self.flags, *self._objects(DRIVER), *link])
-        return target
+        return self._link("libcuda.so.1", DRIVER, "-shared", "-Wl,-Bsymbolic", exports, "-ldl")
