@@ -4,7 +4,7 @@ from libc.stdint cimport uint32_t
 
 from cudadrv._context cimport Context
 from cudadrv._driver cimport CUdeviceptr
-from cudadrv._ownership cimport own_memory
+from cudadrv._ownership cimport own_access, own_memory
 from cudadrv._release cimport MemoryKind
 from cudadrv._stream cimport Stream
 
@@ -28,6 +28,7 @@ cdef class Memory:
     cdef int give_away(self) except -1
 
 
+cdef void borrow_all(Memory memory, own_access *access, int mode, int policy) noexcept
 cdef Memory allocate_memory(
     MemoryKind kind, Context context, size_t nbytes, unsigned int flags, Stream stream, str label)
 cdef Memory adopt_memory(

@@ -247,17 +247,23 @@ cdef CUresult _free_call(void *arguments, CUstream stream, bint *queued) noexcep
     return cuMemFreeAsync(memory.address, stream)
 
 
+cdef void borrow_all(Memory memory, own_access *access, int mode, int policy) noexcept:
+    """Fill in the access of an operation that uses all of it."""
+    access.memory = memory.state
+    access.start = 0
+    access.stop = memory.nbytes
+    access.mode = mode
+    access.policy = policy
+    access.closes = False
+
+
 cdef int _write_on(
     Memory memory, Stream stream, int name, int policy, StreamOrdered *ordered, bint free
 ) except? -1:
     """Issue the call as a write of the whole memory: 0, or no memory, or that it is closed."""
     cdef Operation operation
     cdef own_access access
-    access.memory = memory.state
-    access.start = 0
-    access.stop = memory.nbytes
-    access.mode = OWN_WRITE
-    access.policy = policy
+    borrow_all(memory, &access, OWN_WRITE, policy)
     access.closes = free
     prepare(&operation, name, &access, 1, _free_call if free else _allocate_call, ordered)
     reason = issue(&operation, stream)
