@@ -9,6 +9,7 @@ cdef void report_text(str text) noexcept
 cdef bint is_sticky(CUresult status) noexcept nogil
 cdef int refuse_if_forked() except -1
 cdef int refuse_capture(str stream) except -1
+cdef int close_at_end(object thing, object raised, str what) except -1
 
 
 cdef inline int check(CUresult status) except -1 nogil:

@@ -1,7 +1,7 @@
 """Operation: the one way in which work reaches a stream."""
 
 from cudadrv._driver cimport CUresult, CUstream
-from cudadrv._ownership cimport own_access, own_request
+from cudadrv._ownership cimport own_access, own_memory, own_request
 from cudadrv._stream cimport Stream
 
 # Makes the driver calls of one operation. Sets *queued once the driver has accepted one of them.
@@ -20,6 +20,7 @@ cdef enum:
     REFUSED = -100  # minus the engine's answer
 
 
+cdef void borrow_all(own_memory *memory, own_access *access, int mode, int policy) noexcept
 cdef void prepare(
     Operation *operation, int name, own_access *accesses, int count, driver_call call,
     void *arguments) noexcept

@@ -6,14 +6,16 @@ from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 
 from cudadrv._access cimport Access
-from cudadrv._driver cimport CUdeviceptr
+from cudadrv._driver cimport CUdeviceptr, bind_driver, cudadrv_table
 from cudadrv._ownership cimport OWN_WRITE
-from cudadrv._region cimport Region, pointer_of
+from cudadrv._region cimport Region, check_region, pointer_of
 from cudadrv._room cimport Room, new_room
 from cudadrv._signature cimport Signature
 from cudadrv._value cimport bytes_of_value, put_value, refuse_argument
 
 from libc.string cimport memcpy
+
+bind_driver(&cudadrv_table)  # for check_region
 
 cdef enum:
     WIDEST = 4096   # bytes that all parameters of a kernel of unknown signature have room for
@@ -76,7 +78,7 @@ cdef bint _put_buffer(
     if signature.count >= 0 and (signature.parameters[index].nbytes != sizeof(CUdeviceptr) or
                                  signature.parameters[index].kind in (b"f", b"S")):
         refuse_argument(signature, index, value, "the parameter is no address")
-    region.usable()
+    check_region(region)
     address = pointer_of(region)
     memcpy(place, &address, sizeof(address))
     return True

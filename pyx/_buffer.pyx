@@ -11,6 +11,7 @@ from cudadrv._copy cimport (
 from cudadrv._device cimport Device
 from cudadrv._driver cimport bind_driver, cudadrv_table
 from cudadrv._dtype cimport dtype_name
+from cudadrv._errors cimport close_at_end
 from cudadrv._fill cimport fill_region, item_bytes, set_item
 from cudadrv._loan cimport new_loan
 from cudadrv._operation_names cimport (
@@ -282,12 +283,7 @@ cdef class Buffer(Region):
         return self
 
     def __exit__(self, kind, exception, traceback):
-        try:
-            self.close()
-        except Exception as error:
-            if exception is None:
-                raise
-            exception.add_note(f"cudadrv: leaving the block did not close the buffer: {error}")
+        close_at_end(self, exception, "buffer")
 
     def take(self):
         """Move: give a new object for the same memory, and end the use of this one.

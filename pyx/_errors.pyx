@@ -190,6 +190,17 @@ cdef int refuse_if_forked() except -1:
     return 0
 
 
+cdef int close_at_end(object thing, object raised, str what) except -1:
+    """Close it at the end of its block; an exception that is on its way gets a note instead."""
+    try:
+        thing.close()
+    except Exception as error:
+        if raised is None:
+            raise
+        raised.add_note(f"cudadrv: leaving the block did not close the {what}: {error}")
+    return 0
+
+
 cdef int refuse_capture(str stream) except -1:
     raise OwnershipError(f"{stream} is capturing a graph, begun by another library; cudadrv cannot"
                          " yet take part in a capture. End it first.")

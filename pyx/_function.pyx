@@ -6,6 +6,7 @@ from cudadrv._driver cimport (
     CUDA_SUCCESS, CUfunction_attribute, CUresult, bind_driver, cudadrv_table, cuFuncGetAttribute,
     cuFuncSetAttribute, cuOccupancyMaxActiveBlocksPerMultiprocessor,
 )
+from cudadrv._queue cimport check_queue
 from cudadrv._shape cimport Shape, dimensions, fill_shape, threads_of
 from cudadrv._stream cimport Stream, stream_for
 
@@ -46,7 +47,7 @@ cdef class Function:
         if found is None:
             raise TypeError(f"launch of {self.signature.kernel} needs a stream: pass stream=, or"
                             " call it inside a `with stream:` block")
-        found.usable()
+        check_queue(found)
         if found.context is not context:
             raise ValueError(f"{self!r} belongs to {context!r}, and {found!r} to another context;"
                              " use a stream of the module's context")

@@ -11,11 +11,11 @@ from cudadrv._driver cimport (
 )
 from cudadrv._function cimport Function
 from cudadrv._memory cimport Memory
-from cudadrv._operation cimport Operation, issue, prepare
+from cudadrv._operation cimport Operation, borrow_all, issue, prepare
 from cudadrv._ownership cimport OWN_READ, OWN_SHARED, OWN_STRICT, OWN_WRITE, own_access
 from cudadrv._policy cimport policy_of
 from cudadrv._refusal cimport refuse_operation
-from cudadrv._region cimport Region, borrow
+from cudadrv._region cimport Region, borrow, check_region
 from cudadrv._room cimport Room, new_room
 from cudadrv._shape cimport Shape
 from cudadrv._stream cimport Stream
@@ -106,14 +106,14 @@ cdef Token launch_packed(
         accesses = <own_access *>room.start
     for i in range(count):
         region = <Region>packed.operands[i].region
-        region.usable()
+        check_region(region)
         refuse_other_device(region, stream)
         borrow(region, &accesses[i], packed.operands[i].mode)
     for memory, mode in function.variables:
-        _borrow_whole(memory, mode, &accesses[count])
+        _borrow_variable(memory, mode, &accesses[count])
         count += 1
     # Last, so that whatever is in the way is said of a buffer.
-    _borrow_whole(function.module.code, OWN_SHARED, &accesses[count])
+    borrow_all(function.module.code.state, &accesses[count], OWN_SHARED, OWN_STRICT)
     prepare(&operation, function.operation, accesses, <int>count + 1, _launch_call, &launch)
     function.module.launching += 1
     try:
@@ -125,13 +125,8 @@ cdef Token launch_packed(
     return new_token(&operation, stream, reads, writes)
 
 
-cdef int _borrow_whole(Memory memory, uint8_t mode, own_access *access) except -1:
-    access.memory = memory.state
-    access.start = 0
-    access.stop = memory.nbytes
-    access.mode = mode
-    access.policy = OWN_STRICT if mode == OWN_SHARED else policy_of(None, memory.context.policy)
-    access.closes = False
+cdef int _borrow_variable(Memory memory, uint8_t mode, own_access *access) except -1:
+    borrow_all(memory.state, access, mode, policy_of(None, memory.context.policy))
     return 0
 
 

@@ -16,6 +16,7 @@ from cudadrv._driver cimport (
     CUmodule, CUresult, bind_driver, cudadrv_table, cuFuncGetName, cuModuleEnumerateFunctions,
     cuModuleGetFunction, cuModuleGetFunctionCount, cuModuleGetGlobal, cuPointerGetAttribute,
 )
+from cudadrv._errors cimport close_at_end
 from cudadrv._loading cimport compiler_options, load_image
 from cudadrv._memory cimport Memory, close_module, code_memory
 from cudadrv._ownership cimport OWN_READ, OWN_WRITE, engine, own_memory_inherit
@@ -189,12 +190,7 @@ cdef class Module:
         return self
 
     def __exit__(self, kind, exception, traceback):
-        try:
-            self.close()
-        except Exception as error:
-            if exception is None:
-                raise
-            exception.add_note(f"cudadrv: leaving the block did not close the module: {error}")
+        close_at_end(self, exception, "module")
 
     def __repr__(self):
         if self.code is None:

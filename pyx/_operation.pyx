@@ -9,14 +9,24 @@ from cudadrv._context cimport leave_context
 from cudadrv._driver cimport CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table
 from cudadrv._missing cimport missing_waits
 from cudadrv._ownership cimport (
-    OWN_MUST_WAIT, OWN_OK, engine, own_access, own_ask, own_begin, own_clock, own_mutex_give,
-    own_mutex_take, own_request, own_settle, own_snapshot_drop, own_undo,
+    OWN_MUST_WAIT, OWN_OK, engine, own_access, own_ask, own_begin, own_clock, own_memory,
+    own_mutex_give, own_mutex_take, own_request, own_settle, own_snapshot_drop, own_undo,
 )
 from cudadrv._queue cimport check_queue
 from cudadrv._site cimport here
 from cudadrv._stream cimport Stream
 
 bind_driver(&cudadrv_table)  # for leave_context and check_queue
+
+
+cdef void borrow_all(own_memory *memory, own_access *access, int mode, int policy) noexcept:
+    """Fill in the access of an operation that uses all of some memory."""
+    access.memory = memory
+    access.start = 0
+    access.stop = memory.nbytes
+    access.mode = mode
+    access.policy = policy
+    access.closes = False
 
 
 cdef void prepare(

@@ -10,7 +10,7 @@ from cudadrv._driver cimport (
     CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CUresult, CUstream, bind_driver, cudadrv_table,
     cuMemAllocAsync, cuMemFreeAsync,
 )
-from cudadrv._operation cimport REFUSED, Operation, driver_call, issue, prepare
+from cudadrv._operation cimport REFUSED, Operation, borrow_all, driver_call, issue, prepare
 from cudadrv._operation_names cimport ALLOCATION, RELEASE
 from cudadrv._ownership cimport (
     OWN_MEMORY_CLOSED, OWN_STRICT, OWN_WAIT, OWN_WRITE, engine, own_access,
@@ -57,11 +57,7 @@ cdef int _write_on(
     """Issue the call as a write of the whole memory."""
     cdef Operation operation
     cdef own_access access
-    access.memory = memory.state
-    access.start = 0
-    access.stop = memory.state.nbytes
-    access.mode = OWN_WRITE
-    access.policy = policy
+    borrow_all(memory.state, &access, OWN_WRITE, policy)
     access.closes = name == RELEASE
     prepare(&operation, name, &access, 1, call, memory)
     reason = issue(&operation, stream)

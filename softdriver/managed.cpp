@@ -28,8 +28,9 @@ bool runs_host_function(const Stream &stream) {
     return first.on_worker && first.progress == Progress::Running;
 }
 
+// What a lost device was doing may still be running here, but nobody can wait for it any more.
 bool has_work(const Stream &stream) {
-    return !runs_host_function(stream) &&
+    return !stream.owner->device->sticky && !runs_host_function(stream) &&
            std::any_of(stream.queue.begin(), stream.queue.end(),
                        [](const auto &operation) { return !operation->only_orders(); });
 }

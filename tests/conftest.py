@@ -153,6 +153,36 @@ class Script:
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
 
+    def refused_after_fork(self, head: str, calls: str, last: str, parent: str) -> None:
+        """Each of these calls, apart by "|", is a ForkedError in a child forked after `head`.
+
+        `last` is what the child does then, and `parent` looks how it ended.
+        """
+        each = [call.strip() for line in calls.strip().splitlines() for call in line.split("|")]
+        self.quiet(
+            head
+            + f"""
+    child = os.fork()
+    if child == 0:
+        missed = []
+        for call in {each!r}:
+            try:
+                eval(call)
+            except cu.ForkedError:
+                continue
+            except BaseException as error:
+                missed.append((call, repr(error)))
+            else:
+                missed.append((call, "nothing"))
+        {last}
+        for miss in missed:
+            print(*miss, file=sys.stderr)
+        sys.stderr.flush()
+        os._exit(bool(missed))
+    {parent}
+"""
+        )
+
 
 @pytest.fixture
 def script() -> Script:

@@ -137,8 +137,8 @@ def test_work_of_a_lost_device_excludes_nobody(machine):
     machine(
         "concurrent_managed=0,devices=2",
         """
-managed, b = cu.UnifiedBuffer.zeros(8, device=zero), cu.DeviceBuffer(8, device=one)
-b.fill_async(0, far)
+managed, b = cu.UnifiedBuffer.zeros(8, device=zero), cu.DeviceBuffer(2**26, device=one)
+b.fill_async(0, far)                # long enough to run on when its device is lost
 testing.configure("fault=cuStreamQuery:1:700")
 refused(cu.ContextLostError, "", far.synchronize)
 managed[0] = 3

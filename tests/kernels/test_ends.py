@@ -30,30 +30,11 @@ CALLS = """
 
 @pytest.mark.cuda_software
 def test_every_call_is_refused_in_a_forked_child(script):
-    calls = [call.strip() for line in CALLS.strip().splitlines() for call in line.split("|")]
-    script.quiet(
-        HEAD
-        + f"""
-    module_path = {str(PTX)!r}
-    child = os.fork()
-    if child == 0:
-        missed = []
-        for call in {calls!r}:
-            try:
-                eval(call)
-            except cu.ForkedError:
-                continue
-            except BaseException as error:
-                missed.append((call, repr(error)))
-            else:
-                missed.append((call, "nothing"))
-        repr(module), repr(saxpy), repr(ready)
-        del saxpy, ready, module, counter
-        print(*missed, file=sys.stderr, end="")
-        sys.stdout.flush()
-        os._exit(bool(missed))
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-"""
+    script.refused_after_fork(
+        HEAD + f"    module_path = {str(PTX)!r}",
+        CALLS,
+        "repr(module), repr(saxpy), repr(ready); del saxpy, ready, module, counter",
+        "assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0",
     )
 
 

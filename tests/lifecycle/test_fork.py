@@ -37,29 +37,7 @@ CALLS = """
 
 
 def test_every_call_is_refused(script):
-    calls = [call.strip() for line in CALLS.strip().splitlines() for call in line.split("|")]
-    script.quiet(
-        HEAD
-        + f"""
-    child = os.fork()
-    if child == 0:
-        missed = []
-        for call in {calls!r}:
-            try:
-                eval(call)
-            except cu.ForkedError:
-                continue
-            except BaseException as error:
-                missed.append((call, repr(error)))
-            else:
-                missed.append((call, "nothing"))
-        for miss in missed:
-            print(*miss)
-        sys.stdout.flush()
-        os._exit(bool(missed))
-    end(child)
-    """
-    )
+    script.refused_after_fork(HEAD, CALLS, "pass", "end(child)")
 
 
 # How to call the methods that need arguments, and what may answer because it asks no driver.

@@ -63,8 +63,8 @@ MUTATIONS = [
     (
         "allocating and freeing stream-ordered memory are no writes",
         "_stream_ordered.pyx",
-        "access.mode = OWN_WRITE",
-        f"access.mode = {SHARED}",
+        "borrow_all(memory.state, &access, OWN_WRITE, policy)",
+        f"borrow_all(memory.state, &access, {SHARED}, policy)",
     ),
     (
         "overlapping parts can be copied",
