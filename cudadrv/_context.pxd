@@ -52,6 +52,11 @@ cdef inline bint is_usable(Context context) noexcept:
     return context.raw is not NULL and not context.lost and not cudadrv_table.forked
 
 
+cdef inline bint is_current(CUcontext wanted) noexcept nogil:
+    cdef CUcontext current = NULL
+    return cuCtxGetCurrent(&current) == CUDA_SUCCESS and current == wanted
+
+
 cdef inline CUresult enter_context(CUcontext wanted, bint *pushed) noexcept nogil:
     """Make a context current for the calls that follow, up to `leave_context`.
 

@@ -21,8 +21,7 @@ cdef void copy_operation(
 cdef int copy_and_wait(int name, Region target, Region source, object stream) except -1
 cdef Token nothing_to_do(int name, Stream stream, Region source, Region target)
 cdef Stream blocking_stream(Stream stream, Region region)
-cdef Stream asynchronous_stream(object stream, Region target, Region source, str method)
-cdef Token copy_between(int name, Region target, Region source, Stream stream)
+cdef Token copy_async(int name, Region target, Region source, object stream, str method)
 cdef Stream required_stream(object stream, Region region, str method)
 cdef int refuse_other_device(Region region, Stream stream) except -1
 cdef int refuse_other_dtype(Region region, object dtype, str other) except -1

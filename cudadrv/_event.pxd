@@ -1,17 +1,11 @@
-"""Event: a point in a stream's work, and the base of everything that can be waited for."""
+"""Event: a point in a stream's work."""
 
 from cudadrv._context cimport Context
 from cudadrv._driver cimport CUevent, CUresult
 from cudadrv._ownership cimport own_event, own_snapshot
 
 
-cdef class Waitable:
-    cdef object __weakref__
-
-    cdef Event event_of(self)
-
-
-cdef class Event(Waitable):
+cdef class Event:
     cdef readonly Context context   # the event dies with it
     cdef readonly bint timing
     cdef CUevent raw                # NULL once destroyed
@@ -21,6 +15,7 @@ cdef class Event(Waitable):
     cdef bint lent                  # the handle is that of `lender`, which outlives this
     cdef Event lender
     cdef unsigned long long identity    # of the foreign stream of which it is the last, or 0
+    cdef object __weakref__
 
     cdef int refuse_unrecorded(self, str what) except -1
     cdef int observe(self, own_snapshot *snapshot) except -1

@@ -1,16 +1,10 @@
 from typing import Never, final
 
-from typing_extensions import disjoint_base
-
 from cudadrv._context import Context
 from cudadrv._device import Device
 
-@disjoint_base
-class Waitable:
-    def __init__(self, never: Never, /) -> None: ...
-
 @final
-class Event(Waitable):
+class Event:
     def __init__(
         self,
         *args: Never,

@@ -4,6 +4,5 @@ from cudadrv._region cimport Region
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token
 
-cdef bytes item_bytes(object value, object dtype)
 cdef int set_item(unsigned char *item, object value, object dtype) except -1
 cdef Token fill_region(int name, Region region, const unsigned char *item, Stream stream)

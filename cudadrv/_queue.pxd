@@ -1,7 +1,7 @@
 """Queue: a stream as the driver and the engine know it."""
 
-from cudadrv._context cimport Context, is_usable
-from cudadrv._driver cimport CUstream
+from cudadrv._context cimport Context, enter_context, is_usable
+from cudadrv._driver cimport CUDA_SUCCESS, CUresult, CUstream
 from cudadrv._event cimport Event
 from cudadrv._ownership cimport OWN_OPEN, own_snapshot, own_stream
 
@@ -21,7 +21,7 @@ cdef class Queue:
     cdef int open(self, Context context, int order) except -1
     cdef str called(self)
     cdef int usable(self) except -1
-    cdef int enter(self, bint *pushed) noexcept nogil
+    cdef int look_for_capture(self, bint pushed) noexcept nogil
     cdef int probe(self) noexcept nogil
     cdef bint finish(self, bint wait) except -1
     cdef int refuse(self, int reason) except -1
@@ -37,7 +37,18 @@ cdef inline int check_queue(Queue queue) except -1:
     return 0
 
 
-# Why `enter` did not enter, below the driver's own numbers.
+cdef inline int enter_queue(Queue queue, bint *pushed) noexcept nogil:
+    """Begin a driver call on it, with its issue lock held: 0, or why not."""
+    cdef CUresult status
+    if queue.order.state != OWN_OPEN:
+        return STREAM_IS_CLOSED
+    status = enter_context(queue.context.raw, pushed)
+    if status == CUDA_SUCCESS and queue.exposed:
+        return queue.look_for_capture(pushed[0])
+    return status
+
+
+# Why `enter_queue` did not enter, below the driver's own numbers.
 cdef enum:
     STREAM_IS_CLOSED = -2
     STREAM_IS_CAPTURING = -3

@@ -2,13 +2,13 @@
 
 from libc.stdint cimport uint16_t, uint32_t
 
-from cudadrv._event cimport Event, Waitable
+from cudadrv._event cimport Event
 from cudadrv._operation cimport Operation
 from cudadrv._ownership cimport own_snapshot
 from cudadrv._stream cimport Stream
 
 
-cdef class Token(Waitable):
+cdef class Token:
     cdef readonly Stream stream
     cdef object source      # what is read: a buffer, a tuple of buffers, or None
     cdef object target      # what is written
@@ -16,6 +16,9 @@ cdef class Token(Waitable):
     cdef uint32_t site_number
     cdef uint16_t operation
     cdef Event event    # recorded when somebody first asks
+    cdef object __weakref__
+
+    cdef Event event_of(self)
 
 
 cdef Token new_token(Operation *operation, Stream stream, object source, object target)

@@ -2,11 +2,10 @@ from collections.abc import Generator
 from typing import Any, Never, final
 
 from cudadrv._buffer import Buffer
-from cudadrv._event import Waitable
 from cudadrv._stream import Stream
 
 @final
-class Token(Waitable):
+class Token:
     def __init__(self, never: Never, /) -> None: ...
     @property
     def stream(self) -> Stream: ...

@@ -5,14 +5,13 @@ import numpy as np
 
 from cudadrv._context cimport Context, default_context
 from cudadrv._copy cimport (
-    asynchronous_stream, blocking_stream, copy_and_wait, copy_between, nothing_to_do,
-    refuse_other_device, required_stream,
+    blocking_stream, copy_and_wait, copy_async, nothing_to_do, refuse_other_device, required_stream,
 )
 from cudadrv._device cimport Device
 from cudadrv._driver cimport bind_driver, cudadrv_table
 from cudadrv._dtype cimport dtype_name
 from cudadrv._errors cimport close_at_end
-from cudadrv._fill cimport fill_region, item_bytes, set_item
+from cudadrv._fill cimport fill_region, set_item
 from cudadrv._loan cimport new_loan
 from cudadrv._operation_names cimport (
     COPY_FROM, COPY_FROM_ASYNC, COPY_TO, COPY_TO_ASYNC, FILL, FILL_ASYNC,
@@ -124,7 +123,7 @@ cdef class Buffer(Region):
         Driver functions: cuMemcpyHtoDAsync, cuMemcpyDtoHAsync, cuMemcpyDtoDAsync or cuMemcpyAsync;
         cuEventRecord and cuEventQuery; cuMemHostAlloc.
         """
-        if isinstance(source, Region):
+        if isinstance(source, Buffer):
             copy_and_wait(COPY_FROM, self, source, stream)
             return
         self.usable()
@@ -141,7 +140,7 @@ cdef class Buffer(Region):
         As `copy_from`, in the other direction. A target in ordinary memory must be writable and
         C-contiguous; one that was used before is faster than one whose pages have yet to be found.
         """
-        if isinstance(target, Region):
+        if isinstance(target, Buffer):
             copy_and_wait(COPY_TO, target, self, stream)
             return
         self.usable()
@@ -176,9 +175,8 @@ cdef class Buffer(Region):
 
         Driver functions: as `copy_from`, without waiting.
         """
-        if isinstance(source, Region):
-            return copy_between(COPY_FROM_ASYNC, self, source, asynchronous_stream(
-                stream, self, source, "copy_from_async"))
+        if isinstance(source, Buffer):
+            return copy_async(COPY_FROM_ASYNC, self, source, stream, "copy_from_async")
         self.usable()
         array = array_of(source, self)
         found = required_stream(stream, self, "copy_from_async")
@@ -192,13 +190,12 @@ cdef class Buffer(Region):
         As `copy_from_async`, in the other direction. Ordinary memory cannot be locked, so it is a
         TypeError here: use a LockedBuffer, or the blocking `copy_to`.
         """
-        if not isinstance(target, Region):
+        if not isinstance(target, Buffer):
             raise TypeError(
                 f"copy_to_async cannot write to {type(target).__name__}: nothing would keep that"
                 " memory as it is until the copy is complete. Copy to a LockedBuffer, or use the"
                 " blocking copy_to")
-        return copy_between(COPY_TO_ASYNC, target, self, asynchronous_stream(
-            stream, target, self, "copy_to_async"))
+        return copy_async(COPY_TO_ASYNC, target, self, stream, "copy_to_async")
 
     def fill(self, value, *, stream=None):
         """Set every item to a value; blocks, and is complete on return.
@@ -218,10 +215,11 @@ cdef class Buffer(Region):
         Driver functions: cuMemsetD8Async, D16, D32; cuMemsetD2D32Async twice for 8 bytes.
         """
         cdef Token token
+        cdef unsigned char[8] item
         self.usable()
-        item = item_bytes(value, self.dtype)
+        set_item(item, value, self.dtype)
         found = stream_for(stream, self.memory.context)
-        if not (found is None and self.fill_on_host(item)):
+        if not (found is None and self.fill_on_host(item[:self.itemsize])):
             token = fill_region(FILL, self, item, blocking_stream(found, self))
             token.wait()
 

@@ -32,8 +32,17 @@ cdef void copy_operation(
     prepare(operation, name, accesses, count, _copy_call, copy)
 
 
-cdef Token copy_between(int name, Region target, Region source, Stream stream):
-    """Queue a copy of a whole buffer to another one."""
+cdef Token copy_async(int name, Region target, Region source, object stream, str method):
+    """Queue a copy of a whole buffer to another one: what asynchronous methods do."""
+    check_region(target)
+    check_region(source)
+    if isinstance(stream, Stream):
+        return _copy_between(name, target, source, stream)
+    return _copy_between(
+        name, target, source, required_stream(stream, _device_side(target, source), method))
+
+
+cdef inline Token _copy_between(int name, Region target, Region source, Stream stream):
     cdef Operation operation
     cdef own_access accesses[2]
     cdef Copy copy
@@ -63,7 +72,7 @@ cdef int copy_and_wait(int name, Region target, Region source, object stream) ex
     check_region(source)
     _check_pair(target, source)
     found = stream_for(stream, _device_side(target, source).memory.context)
-    token = copy_between(
+    token = _copy_between(
         name, target, source, blocking_stream(found, _device_side(target, source)))
     token.wait()
     return 0
@@ -91,17 +100,10 @@ cdef Stream blocking_stream(Stream stream, Region region):
     return internal_stream(region.memory.context) if stream is None else stream
 
 
-cdef Stream asynchronous_stream(object stream, Region target, Region source, str method):
-    """The stream of an asynchronous copy between buffers."""
-    check_region(target)
-    check_region(source)
-    if isinstance(stream, Stream):
-        return stream
-    return required_stream(stream, _device_side(target, source), method)
-
-
 cdef Stream required_stream(object stream, Region region, str method):
     """The stream of an asynchronous method: the argument, else the current one."""
+    if isinstance(stream, Stream):
+        return stream
     found = stream_for(stream, region.memory.context)
     if found is None:
         raise TypeError(

@@ -3,7 +3,7 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
-from cudadrv._context cimport Context, context_of, enter_context, leave_context
+from cudadrv._context cimport Context, context_of, enter_context, is_usable, leave_context
 from cudadrv._driver cimport (
     CU_EVENT_BLOCKING_SYNC, CU_EVENT_DEFAULT, CU_EVENT_DISABLE_TIMING, CUDA_ERROR_NOT_READY,
     CUDA_SUCCESS, CUevent, CUresult, bind_driver, cudadrv_table, cuEventCreate, cuEventDestroy,
@@ -21,20 +21,9 @@ from cudadrv._errors import CudaError, EventNotRecordedError, OwnershipError
 bind_driver(&cudadrv_table)
 
 
-cdef class Waitable:
-    """Something that a stream or the host can wait for: an `Event` or a `Token`."""
-
-    def __init__(self):
-        raise TypeError("Waitable is the base of Event and Token")
-
-    cdef Event event_of(self):
-        """The event to wait for; None if the host knows that it is complete."""
-        raise NotImplementedError
-
-
 @cython.final
 @cython.no_gc_clear
-cdef class Event(Waitable):
+cdef class Event:
     """A point in a stream's work.
 
     ``stream.record(event)`` sets it; recording it again moves it, and waits made before keep the
@@ -177,15 +166,10 @@ cdef class Event(Waitable):
         state = "recorded" if self.state.recorded else "not recorded"
         return f"<Event{' with timing' if self.timing else ''} {state}>"
 
-    cdef Event event_of(self):
-        # Never None: what cudadrv queued before it may be known, and other libraries' work not.
-        self.refuse_unrecorded("waited for")
-        return self
-
     cdef int refuse_unrecorded(self, str what) except -1:
-        if self.context is not None:
+        if self.context is not None and not is_usable(self.context):
             self.context.usable()
-        if self.closed:
+        if self.raw is NULL or self.closing:
             raise ValueError(f"the event that is to be {what} is closed")
         if not self.state.recorded:
             raise EventNotRecordedError(

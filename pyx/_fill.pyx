@@ -33,15 +33,8 @@ cdef struct Fill:
     unsigned char[8] item
 
 
-cdef bytes item_bytes(object value, object dtype):
-    """The bytes of one item, refusing a dtype that cannot be filled and a value it cannot hold."""
-    cdef unsigned char[8] item
-    set_item(item, value, dtype)
-    return item[:dtype.itemsize]
-
-
 cdef int set_item(unsigned char *item, object value, object dtype) except -1:
-    """As `item_bytes`."""
+    """Set the 8 bytes that begin with an item, or refuse the dtype, or the value."""
     cdef bytes slowly
     cdef int code = _code_of(dtype)
     if type(value) is int and _set_integer(item, value, code) \
@@ -81,7 +74,7 @@ cdef bint _set_integer(unsigned char *item, object value, int code) except -1:
             return False
     elif kind != c"i" or number >> (bits - 1) not in (0, -1):
         return False
-    memcpy(item, &number, bits // 8)  # little-endian, as all hosts of CUDA are
+    memcpy(item, &number, 8)  # little-endian, as all hosts of CUDA are
     return True
 
 
@@ -182,7 +175,7 @@ cdef Token fill_region(int name, Region region, const unsigned char *item, Strea
     fill.target = pointer_of(region)
     fill.count = region.count
     fill.itemsize = region.itemsize
-    memcpy(fill.item, item, region.itemsize)
+    memcpy(fill.item, item, sizeof(fill.item))
     prepare(&operation, name, &access, 1, _fill_call, &fill)
     reason = issue(&operation, stream)
     if reason:

@@ -12,11 +12,11 @@ from cudadrv._ownership cimport (
     OWN_MUST_WAIT, OWN_OK, engine, own_access, own_ask, own_begin, own_clock, own_memory,
     own_mutex_give, own_mutex_take, own_request, own_settle, own_snapshot_drop, own_undo,
 )
-from cudadrv._queue cimport check_queue
+from cudadrv._queue cimport check_queue, enter_queue
 from cudadrv._site cimport here
 from cudadrv._stream cimport Stream
 
-bind_driver(&cudadrv_table)  # for leave_context and check_queue
+bind_driver(&cudadrv_table)  # for enter_queue and check_queue
 
 
 cdef void borrow_all(own_memory *memory, own_access *access, int mode, int policy) noexcept:
@@ -48,7 +48,7 @@ cdef int issue(Operation *operation, Stream stream) except? -1:
     """Check it and hand it to the driver: 0, or the reason why not.
 
     After 0 the caller owns `request.issued`. A reason is the driver's status, one of
-    Stream.enter's, or REFUSED minus the engine's answer.
+    enter_queue's, or REFUSED minus the engine's answer.
     """
     cdef int reason
     check_queue(stream)
@@ -91,7 +91,7 @@ cdef int attempt(Operation *operation, Stream stream) except? -1 nogil:
     cdef int answer
     cdef int reason
     own_mutex_take(stream.order.issue)
-    reason = stream.enter(&pushed)
+    reason = enter_queue(stream, &pushed)
     if reason == 0:
         answer = own_begin(engine, &operation.request)
         if answer == OWN_OK:

@@ -2,7 +2,7 @@
 
 cimport cython
 
-from cudadrv._context cimport Context, enter_context, leave_context
+from cudadrv._context cimport Context, is_current, leave_context
 from cudadrv._driver cimport (
     CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_NONE, CUDA_ERROR_NOT_READY, CUDA_SUCCESS,
     CUresult, CUstreamCaptureStatus, bind_driver, cudadrv_table, cuEventRecord,
@@ -62,33 +62,28 @@ cdef class Queue:
                              " one's; use a stream of your own, or wait for an event of that one")
         return 0
 
-    cdef int enter(self, bint *pushed) noexcept nogil:
-        """Begin a driver call on it, with its issue lock held: 0, or why not."""
+    cdef int look_for_capture(self, bint pushed) noexcept nogil:
+        """0 if it is not being captured; else the context is left, and this says so."""
         cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
-        cdef CUresult status
-        if self.order.state != OWN_OPEN:
-            return STREAM_IS_CLOSED
-        status = enter_context(self.context.raw, pushed)
-        if status == CUDA_SUCCESS and self.exposed:
-            status = cuStreamIsCapturing(self.raw, &capture)
-            if status != CUDA_SUCCESS or capture != CU_STREAM_CAPTURE_STATUS_NONE:
-                leave_context(pushed[0])
-                return STREAM_IS_CAPTURING if status == CUDA_SUCCESS else status
-        return status
+        cdef CUresult status = cuStreamIsCapturing(self.raw, &capture)
+        if status == CUDA_SUCCESS and capture == CU_STREAM_CAPTURE_STATUS_NONE:
+            return 0
+        leave_context(pushed)
+        return STREAM_IS_CAPTURING if status == CUDA_SUCCESS else status
 
     cdef int probe(self) noexcept nogil:
         """0 if a driver call could begin on it now, or why not."""
         cdef bint pushed = False
         cdef int reason
         own_mutex_take(self.order.issue)
-        reason = self.enter(&pushed)
+        reason = enter_queue(self, &pushed)
         if reason == 0:
             leave_context(pushed)
         own_mutex_give(self.order.issue)
         return reason
 
     cdef int refuse(self, int reason) except -1:
-        """Raise for what `enter` or the driver answered."""
+        """Raise for what `enter_queue` or the driver answered."""
         if reason == STREAM_IS_CLOSED:
             if self.thread:
                 raise ValueError(f"{self.called()} is closed: its thread has ended")
@@ -111,7 +106,7 @@ cdef class Queue:
         try:
             with nogil:
                 own_mutex_take(self.order.issue)
-                reason = self.enter(&pushed)
+                reason = enter_queue(self, &pushed)
                 if reason == 0:
                     reason = query_stream(self.raw)
                     leave_context(pushed)
@@ -131,7 +126,7 @@ cdef class Queue:
         """Record an event; it stands for all work so far, or for the earlier point `as_of`."""
         cdef bint noted = True
         cdef int reason
-        self.usable()
+        check_queue(self)
         with nogil:
             own_lock_both(self.order.issue, &event.state.issue)
             reason = _record_or_wait(self, event, record=True)
@@ -166,11 +161,22 @@ cdef class Queue:
 cdef int _record_or_wait(Queue queue, Event event, bint record) noexcept nogil:
     """The driver call. The issue locks of both are held."""
     cdef bint pushed = False
-    cdef int reason = EVENT_IS_CLOSED
-    if event.raw is not NULL and not event.closing:
-        reason = queue.enter(&pushed)
-        if reason == 0:
-            reason = cuEventRecord(event.raw, queue.raw) if record \
-                else cuStreamWaitEvent(queue.raw, event.raw, 0)
-            leave_context(pushed)
+    cdef int reason
+    if event.raw is NULL or event.closing:
+        return EVENT_IS_CLOSED
+    if queue.ours and not queue.exposed and queue.order.state == OWN_OPEN:
+        # The handles say which context is meant. Only an error may be about the current one.
+        reason = _call_driver(queue, event, record)
+        if reason == CUDA_SUCCESS or is_current(queue.context.raw):
+            return reason
+    reason = enter_queue(queue, &pushed)
+    if reason == 0:
+        reason = _call_driver(queue, event, record)
+        leave_context(pushed)
     return reason
+
+
+cdef inline CUresult _call_driver(Queue queue, Event event, bint record) noexcept nogil:
+    if record:
+        return cuEventRecord(event.raw, queue.raw)
+    return cuStreamWaitEvent(queue.raw, event.raw, 0)

@@ -9,19 +9,20 @@ from cudadrv._driver cimport (
     CU_EVENT_DISABLE_TIMING, CU_STREAM_DEFAULT, CU_STREAM_NON_BLOCKING, CUDA_SUCCESS, CUresult,
     bind_driver, cudadrv_table, cuStreamCreateWithPriority,
 )
-from cudadrv._event cimport Event, Waitable, new_event
+from cudadrv._event cimport Event, new_event
 from cudadrv._ghost cimport bury_stream, make_room
 from cudadrv._nesting cimport Entry, Nesting, live
 from cudadrv._ownership cimport (
     OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, engine, own_stream_close,
 )
-from cudadrv._queue cimport STREAM_IS_CAPTURING, Queue
+from cudadrv._queue cimport STREAM_IS_CAPTURING, Queue, check_queue
 
 from cudadrv._errors import OwnershipError
 
 bind_driver(&cudadrv_table)
 
 cdef Nesting _blocks = Nesting("cudadrv.stream")
+_event_of_token = None  # what gives the event of a token to wait for, if it needs one
 
 
 @cython.final
@@ -195,15 +196,18 @@ cdef class Stream(Queue):
 
         Driver functions: cuStreamWaitEvent, and cuEventRecord for a token or a stream.
         """
-        self.usable()
-        if isinstance(work, Stream):
-            self.wait_for((<Stream>work).waitable())
-        elif isinstance(work, Waitable):
-            event = (<Waitable>work).event_of()
-            if event is not None:
-                self.wait_for(event)
+        cdef Event event
+        check_queue(self)
+        if isinstance(work, Event):
+            # Known or not: what other libraries queued before it the host cannot know.
+            event = work
+            event.refuse_unrecorded("waited for")
+        elif isinstance(work, Stream):
+            event = (<Stream>work).waitable()
         else:
-            raise TypeError(f"work must be an Event, Token or Stream, not {type(work).__name__}")
+            event = _event_of_token(work)
+        if event is not None:
+            self.wait_for(event)
 
     def close(self):
         """Destroy it without waiting; queued work still runs, and keeps its borrows.
@@ -263,6 +267,12 @@ cdef class Stream(Queue):
             return "<Stream, never initialized>"
         closed = ", closed" if self.closed else ""
         return f"<{self.called()}{closed}, device {self.context.device.ordinal}>"
+
+
+def find_events_of_tokens_with(function):
+    """Let `Stream.wait` take what this function takes, which are tokens."""
+    global _event_of_token
+    _event_of_token = function
 
 
 cdef Stream stream_for(object stream, Context context):

@@ -5,19 +5,21 @@ cimport cython
 from cudadrv._driver cimport (
     CU_EVENT_DISABLE_TIMING, CUDA_ERROR_NOT_READY, bind_driver, cudadrv_table,
 )
-from cudadrv._event cimport Event, Waitable, new_event
+from cudadrv._event cimport Event, new_event
 from cudadrv._operation_names cimport operation_name
 from cudadrv._ownership cimport engine, own_known, own_record_as, own_snapshot_drop
 from cudadrv._site cimport place
 
 from cudadrv._errors import OwnershipError
+from cudadrv._stream import find_events_of_tokens_with
 
 bind_driver(&cudadrv_table)
 
 
 @cython.final
+@cython.freelist(64)
 @cython.no_gc  # nothing that it refers to can refer to it, and there is one for every operation
-cdef class Token(Waitable):
+cdef class Token:
     """A queued operation: what asynchronous methods return.
 
     It is a view of the borrows, not their owner: dropping it releases nothing and leaks nothing,
@@ -100,6 +102,7 @@ cdef class Token(Waitable):
                f" {self.site}{', complete' if known else ''}>"
 
     cdef Event event_of(self):
+        """The event to wait for; None if the host knows that it is complete."""
         if self.stream is None:
             raise TypeError("this Token was never initialized")
         self.stream.context.usable()
@@ -114,6 +117,15 @@ cdef class Token(Waitable):
                     raise
                 self.event = _farewell(self)
         return self.event
+
+
+def _event_of(work):
+    if not isinstance(work, Token):
+        raise TypeError(f"work must be an Event, Token or Stream, not {type(work).__name__}")
+    return (<Token>work).event_of()
+
+
+find_events_of_tokens_with(_event_of)
 
 
 cdef tuple _all_of(object buffers):

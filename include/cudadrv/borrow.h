@@ -3,20 +3,7 @@
 #ifndef CUDADRV_BORROW_H
 #define CUDADRV_BORROW_H
 
-#include "access.h"
-
-typedef struct own_request {
-    own_stream *stream;
-    own_access *accesses;
-    uint32_t count;
-    uint32_t site;
-    uint16_t operation;
-    own_export *loan;        /* of its only access, to what others queue on the stream; or NULL */
-    uint8_t returns;         /* ends a loan: what it stands for is queued already */
-    own_snapshot issued;     /* for a token; the caller drops it */
-    own_operation forgotten; /* of the stream's recent ones, the one that this took the place of */
-    own_conflict conflict;
-} own_request;
+#include "usual.h"
 
 static inline int own_in_view_(const own_engine *engine, const own_stream *stream,
                                const own_clock *view, const own_epoch *epoch) {
@@ -193,6 +180,29 @@ static inline void own_sweep_(const own_engine *engine, own_memory *memory) {
     memory->crowded = 2 * memory->count + OWN_CROWDED;
 }
 
+/* Checks it, and makes the room that it needs. */
+static __attribute__((noinline)) int own_prepare_(own_engine *engine, own_request *request,
+                                                  const own_clock *view) {
+    int answer = own_check_(engine, request, view);
+    for (uint32_t i = 0; answer == OWN_OK && i < request->count; i++) {
+        answer = own_reserve_(request, &request->accesses[i]) ? OWN_OK : OWN_NO_MEMORY;
+    }
+    return answer;
+}
+
+static __attribute__((noinline)) void own_commit_all_(own_engine *engine, own_request *request) {
+    for (uint32_t i = 0; i < request->count; i++) {
+        own_commit_(engine, request, &request->accesses[i]);
+    }
+    if (request->loan) {
+        own_export_link_(engine, request->accesses, request->site, request->stream, request->loan);
+    }
+    for (uint32_t i = 0; i < request->count; i++) {
+        own_join_ranges_(&request->accesses[i]);
+        own_sweep_(engine, request->accesses[i].memory);
+    }
+}
+
 /* Checks an operation and, if it may go on, borrows its bytes for it. The stream's issue lock is
  * held until own_settle or own_undo. Anything but OWN_OK has changed nothing. */
 static inline int own_begin(own_engine *engine, own_request *request) {
@@ -203,23 +213,18 @@ static inline int own_begin(own_engine *engine, own_request *request) {
         own_unlock(engine);
         return OWN_NO_MEMORY;
     }
-    int answer = own_check_(engine, request, view);
-    for (uint32_t i = 0; answer == OWN_OK && i < request->count; i++) {
-        answer = own_reserve_(request, &request->accesses[i]) ? OWN_OK : OWN_NO_MEMORY;
-    }
+    int usual = own_all_usual_(engine, request);
+    int answer = usual ? OWN_OK : own_prepare_(engine, request, view);
     if (answer == OWN_OK) {
         request->issued.clock = view;
         request->issued.slot = stream->slot;
         request->issued.seq = stream->seq + 1;
-        for (uint32_t i = 0; i < request->count; i++) {
-            own_commit_(engine, request, &request->accesses[i]);
-        }
-        if (request->loan) {
-            own_export_link_(engine, request->accesses, request->site, stream, request->loan);
-        }
-        for (uint32_t i = 0; i < request->count; i++) {
-            own_join_ranges_(&request->accesses[i]);
-            own_sweep_(engine, request->accesses[i].memory);
+        if (usual) {
+            for (uint32_t i = 0; i < request->count; i++) {
+                own_commit_usual_(engine, request, &request->accesses[i]);
+            }
+        } else {
+            own_commit_all_(engine, request);
         }
         own_operation *recent = &stream->recent[++stream->seq % OWN_RECENT];
         request->forgotten = *recent;
@@ -277,13 +282,18 @@ static inline void own_supersede_(const own_engine *engine, const own_request *r
     }
 }
 
+static __attribute__((noinline)) void own_supersede_all_(const own_engine *engine,
+                                                         const own_request *request) {
+    for (uint32_t i = 0; i < request->count; i++) {
+        own_supersede_(engine, request, &request->accesses[i]);
+    }
+}
+
 /* The driver has the operation. */
 static inline void own_settle(own_engine *engine, own_request *request) {
     own_lock(engine);
     if (request->issued.clock != request->stream->clock) {
-        for (uint32_t i = 0; i < request->count; i++) {
-            own_supersede_(engine, request, &request->accesses[i]);
-        }
+        own_supersede_all_(engine, request);
     }
     own_use_(request->stream, own_clock_share(request->issued.clock));
     request->stream->settled = request->issued.seq;

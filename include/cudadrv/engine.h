@@ -82,7 +82,8 @@ typedef struct own_engine {
     own_mutex lock;
     own_slot *slots;
     uint32_t size;
-    uint64_t streams; /* ever opened */
+    uint64_t streams;  /* ever opened */
+    uint64_t requests; /* ever looked at by own_all_usual_ */
     own_domain *domains;
     struct own_export *managed; /* live host views of managed memory */
 } own_engine;

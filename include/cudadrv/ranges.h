@@ -50,6 +50,7 @@ typedef struct own_memory {
     uint32_t count;
     uint32_t capacity;
     uint32_t crowded; /* as many ranges as have to be swept */
+    uint64_t asked;   /* the last of the engine's `requests` that asked for it */
     own_range one;    /* the usual case: no cut */
     struct own_export *exports;
     uint8_t closed;

@@ -59,9 +59,41 @@ MUTATIONS = [
     (
         "ranges are joined before all accesses are committed",
         "borrow.h",
-        "            own_commit_(engine, request, &request->accesses[i]);\n",
-        "            own_commit_(engine, request, &request->accesses[i]);\n"
-        "            own_join_ranges_(&request->accesses[i]);\n",
+        "        own_commit_(engine, request, &request->accesses[i]);\n",
+        "        own_commit_(engine, request, &request->accesses[i]);\n"
+        "        own_join_ranges_(&request->accesses[i]);\n",
+    ),
+    # ---- the usual operation ----
+    (
+        "what another stream uses is usual",
+        "usual.h",
+        "old->slot != stream->slot && !own_known_(engine, old->slot, old->seq)",
+        "0",
+    ),
+    ("what the host sees is usual", "usual.h", "memory->exports || ", ""),
+    ("closed memory is usual", "usual.h", "memory->closed || ", ""),
+    ("freeing memory is usual", "usual.h", "access->closes ||", ""),
+    ("parts are usual", "usual.h", "access->start != 0 || access->stop != memory->nbytes || ", ""),
+    (
+        "memory that an operation names twice is usual",
+        "usual.h",
+        "access->memory->asked == engine->requests || ",
+        "",
+    ),
+    (
+        "the usual read hides the write before it",
+        "usual.h",
+        "access->mode != OWN_WRITE && access->mode != old.mode &&",
+        "0 &&",
+    ),
+    ("a usual operation cannot be undone", "usual.h", "access->undo = 1;", "access->undo = 0;"),
+    ("loans are usual", "usual.h", "request->loan || ", ""),
+    ("the end of a loan is usual", "usual.h", "|| request->returns ", ""),
+    (
+        "work under a view of managed memory is usual",
+        "usual.h",
+        "(stream->domain->host_excluded && engine->managed)",
+        "0",
     ),
     # ---- checks ----
     (
