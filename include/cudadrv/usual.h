@@ -49,7 +49,7 @@ static inline int own_usual_(const own_engine *engine, const own_stream *stream,
 static inline int own_all_usual_(own_engine *engine, const own_request *request) {
     const own_stream *stream = request->stream;
     const own_access *access = request->accesses, *end = access + request->count;
-    if (stream->state != OWN_OPEN || request->loan || request->returns ||
+    if (stream->state != OWN_OPEN || request->loan ||
         (stream->domain->host_excluded && engine->managed)) {
         return 0;
     }

@@ -88,7 +88,6 @@ MUTATIONS = [
     ),
     ("a usual operation cannot be undone", "usual.h", "access->undo = 1;", "access->undo = 0;"),
     ("loans are usual", "usual.h", "request->loan || ", ""),
-    ("the end of a loan is usual", "usual.h", "|| request->returns ", ""),
     (
         "work under a view of managed memory is usual",
         "usual.h",

@@ -44,6 +44,13 @@ def test_memory_is_not_freed_under_a_shared_use(streams, memory):
     assert write(owner, memory) == "memory_closed"
 
 
+def test_memory_is_closed_by_whoever_frees_it(streams, memory):
+    owner = streams[0]
+    assert write(owner, memory) == "ok"
+    assert owner.issue((memory, 0, 8, "write"), closes=True)[0] == "ok"
+    assert write(owner, memory) == "memory_closed"
+
+
 def test_a_read_does_not_hide_the_write_before_it(streams, memory):
     writer, reader, other = streams
     write(writer, memory)
