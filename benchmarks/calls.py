@@ -12,18 +12,13 @@ On the software driver other bindings run only where they find the same library:
 """
 
 import argparse
-import datetime
 import gc
-import json
-import os
-import platform
 import statistics
 import sys
 import time
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 from floor import Floor
+from machine import about, write
 from peers import KERNEL, LARGE, NBYTES, PEERS, PTX
 
 import cudadrv as cu
@@ -46,15 +41,6 @@ ROWS = {
     "device memory": "1 MiB of device memory, and let go of it",
 }
 SLOW = {"locked memory": 20}  # calls of a round where the driver has no pool
-PACKAGES = {
-    "cudadrv": "cudadrv",
-    "cuda.core": "cuda-core",
-    "CuPy": "cupy-cuda13x",
-    "cuda.bindings": "cuda-bindings",
-    "PyCUDA": "pycuda",
-    "PyTorch": "torch",
-    "numba-cuda": "numba-cuda",
-}
 LOOP = """\
 def loop(calls, clock, {names}):
     turns = range(calls)
@@ -173,26 +159,6 @@ def summary(figures):
     }
 
 
-def about():
-    info, device = cu.driver_info(), cu.Device(0)
-    versions = {}
-    for name, package in PACKAGES.items():
-        try:
-            versions[name] = version(package)
-        except PackageNotFoundError:
-            if name == "cudadrv":
-                versions[name] = cu.__version__
-    return {
-        "date": datetime.date.today().isoformat(),
-        "device": device.name,
-        "cuda": ".".join(map(str, info.version)),
-        "software": info.is_software,
-        "python": platform.python_version(),
-        "cpus": len(os.sched_getaffinity(0)),
-        "versions": versions,
-    }
-
-
 def table(results, way):
     """Rows of ratios to the floor, as Markdown."""
     names = [name for name in [FLOOR, *PEERS] if any(name in row for row in results.values())]
@@ -233,7 +199,7 @@ def main():
     for way, words in (("loop", "In a plain loop"), ("function", "From a function")):
         print(f"{words}:\n\n{table(results, way)}\n")
     if options.json:
-        Path(options.json).write_text(json.dumps({**machine, "rows": results}, indent=1) + "\n")
+        write(options.json, results, machine)
 
 
 if __name__ == "__main__":
