@@ -1,0 +1,42 @@
+"""What these tests share: the scripts of benchmarks/, which are no package."""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCHMARKS = ROOT / "benchmarks"
+
+
+@pytest.fixture
+def instructions(monkeypatch):
+    """benchmarks/instructions.py as a module; processes that it starts find this cudadrv."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    yield importlib.import_module("instructions")
+    del sys.modules["instructions"]
+
+
+@pytest.fixture
+def benchmark_results(tmp_path):
+    """Runs a script on the software driver: what it wrote as JSON, and what it printed."""
+
+    def run(script, *options):
+        results = tmp_path / "results.json"
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDADRV_DRIVER": "software"}
+        done = subprocess.run(
+            [sys.executable, BENCHMARKS / script, *options, "--json", results],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(results.read_text()), done.stdout
+
+    return run
