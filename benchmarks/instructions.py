@@ -5,8 +5,8 @@
 
 Counted by valgrind's callgrind over calls in steady state, from Python, with a driver that does
 nothing (null_driver.c): the software driver's instructions would hide a change of the library's.
-`--record` writes the counts with one live buffer to tests/performance/instructions.json, where a test
-looks whether one has grown. Needs valgrind with its headers, and a C compiler.
+`--record` writes the counts with one live buffer to tests/performance/instructions.json, and a test
+compares with them. Needs valgrind with its headers, and a C compiler.
 """
 
 import argparse
