@@ -1,17 +1,19 @@
-"""How many instructions the calls of a loop take, with few and with many live buffers.
+"""How many instructions the calls of a loop take, and importing cudadrv.
 
     python benchmarks/instructions.py [BUFFERS ...]
     python benchmarks/instructions.py --record
 
-Counted by valgrind's callgrind over calls in steady state, from Python, with a driver that does
-nothing (null_driver.c): the software driver's instructions would hide a change of the library's.
-`--record` writes the counts with one live buffer to tests/performance/instructions.json, and a test
-compares with them. Needs valgrind with its headers, and a C compiler.
+Counted by valgrind's callgrind over calls in steady state, from Python, with 1 or as many live
+buffers as are asked for. The driver does nothing (null_driver.c), because the instructions of the
+software driver would hide a change of the library's. `--record` writes the counts with one live
+buffer to tests/performance/instructions.json, and a test compares with them. Needs valgrind with
+its headers, and a C compiler.
 """
 
 import argparse
 import ctypes
 import gc
+import importlib
 import json
 import os
 import platform
@@ -27,6 +29,7 @@ RECORD = HERE.parent / "tests" / "performance" / "instructions.json"
 MOST_GROWTH = 0.10
 CALLS = 500
 WARM_UP = 50
+IMPORT = "import cudadrv, after NumPy"  # once
 NBYTES = 4096
 LARGE = 1 << 20
 # The interpreter's instructions are counted, too: builds of one version differ by up to 12 %.
@@ -70,13 +73,16 @@ def operations():
 
 def calls(number):
     """What callgrind looks at, in a process of its own."""
+    import numpy  # noqa: F401
+
+    counted = ctypes.PyDLL(os.environ["CUDADRV_DRIVER"]).null_counted
+    counted.argtypes = [ctypes.py_object, ctypes.c_int, ctypes.c_char_p]
+    gc.disable()  # whose turn it is depends on what was called before
+    counted(lambda: importlib.import_module("cudadrv"), 1, IMPORT.encode())
     import cudadrv as cu
 
     owner = cu.DeviceBuffer(NBYTES)
     alive = [cu.DeviceBuffer.from_address(owner.address, 64, owner=owner) for _ in range(number)]
-    counted = ctypes.PyDLL(cu.driver_info().path).null_counted
-    counted.argtypes = [ctypes.py_object, ctypes.c_int, ctypes.c_char_p]
-    gc.disable()  # whose turn it is depends on what was called before
     for name, call in operations().items():
         for _ in range(WARM_UP):
             call()
@@ -113,6 +119,9 @@ def count(number=1):
             "OPENBLAS_NUM_THREADS": "1",
             "PYTHONHASHSEED": "0",
         }
+        # Python writes its bytecode at the first import, unless it is told not to.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        subprocess.run([sys.executable, "-c", "import cudadrv"], env=environment, check=True)
         done = subprocess.run(
             [*command, "--calls", str(number)], env=environment, capture_output=True, text=True
         )
@@ -124,7 +133,8 @@ def count(number=1):
             name = re.search(r"^desc: Trigger: Client Request: (.+)$", text, re.MULTILINE)
             total = re.search(r"^(?:summary|totals): (\d+)", text, re.MULTILINE)
             if name and total:
-                found[int(path.suffix[1:])] = name[1], round(int(total[1]) / CALLS)
+                divisor = 1 if name[1] == IMPORT else CALLS
+                found[int(path.suffix[1:])] = name[1], round(int(total[1]) / divisor)
     return dict(found[at] for at in sorted(found))
 
 

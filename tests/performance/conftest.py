@@ -14,12 +14,20 @@ BENCHMARKS = ROOT / "benchmarks"
 
 
 @pytest.fixture
-def instructions(monkeypatch):
-    """benchmarks/instructions.py as a module; processes that it starts find this cudadrv."""
+def scripts(monkeypatch):
+    """Imports a script of benchmarks/ as a module; processes that it starts find this cudadrv."""
+    before = set(sys.modules)
     monkeypatch.syspath_prepend(BENCHMARKS)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    yield importlib.import_module("instructions")
-    del sys.modules["instructions"]
+    yield importlib.import_module
+    for path in BENCHMARKS.glob("*.py"):
+        if path.stem not in before:
+            sys.modules.pop(path.stem, None)
+
+
+@pytest.fixture
+def instructions(scripts):
+    return scripts("instructions")
 
 
 @pytest.fixture
