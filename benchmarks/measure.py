@@ -3,9 +3,9 @@
     python benchmarks/measure.py [--json FILE] [--draw FOLDER] [--quick] [--parts PART ...]
 
 Prints tables of it, and writes and draws it if asked. Every part runs in a process of its own, so
-that memory pools, threads and imported packages of one do not disturb the next. A part that fails is
-said and leaves the others as they are; the exit status is then 1. It takes a few minutes; `--quick`
-takes less and is for trying whether everything works.
+that memory pools, threads and imported packages of one do not disturb the next. A part that fails
+is named and leaves the others as they are; the exit status is then 1. It takes a few minutes;
+`--quick` takes seconds and is for trying whether everything works.
 """
 
 import argparse
