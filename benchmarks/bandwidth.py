@@ -1,6 +1,6 @@
 """Copies between NumPy arrays and the device, by size: cudadrv, other bindings, the bare driver.
 
-    python benchmarks/bandwidth.py [--json FILE] [--largest BYTES] [--seconds N]
+    python benchmarks/bandwidth.py [--json FILE] [--only NAME ...] [--largest BYTES] [--seconds N]
 
 The floor is a copy of page-locked memory by the bare driver in the same process. All take turns, in
 another order each time, and the median of the rounds counts. Arrays have been used before, but for
@@ -223,9 +223,11 @@ def main():
     parser.add_argument("--json", help="also write the figures, with machine and versions, here")
     parser.add_argument("--largest", type=int, help="bytes (default: 1 GiB, in software 64 MiB)")
     parser.add_argument("--seconds", type=float, default=40, help="about how long (default 40)")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help=f"of {', '.join(PEERS)}")
     options = parser.parse_args()
     share_software_driver()
-    machine, names = about(), list(PEERS)
+    machine, floors = about(), (tables.LOCKED, tables.DRIVER)
+    names = [name for name in PEERS if name in (*floors, *(options.only or PEERS))]
     largest = options.largest or (64 * MIB if machine["software"] else GIB)
     sizes = [nbytes for nbytes in SIZES if nbytes <= largest]
     rows = {way: {} for way in (INWARD, OUTWARD, NEW)}

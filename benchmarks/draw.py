@@ -7,8 +7,6 @@ files. Each names in its metadata the results that it shows.
 """
 
 import argparse
-import hashlib
-import json
 import textwrap
 from pathlib import Path
 
@@ -48,11 +46,6 @@ RATIOS = (0.0001, 0.001, 0.01, 0.1, 0.5, 1, 1.2, 1.5, 2, 3, 4, 6, 10, 20, 50, 10
 
 def plain(value, _=None):
     return f"{value:g}" if value < 1000 else f"{value:,.0f}"
-
-
-def fingerprint(part):
-    """Says whether a picture shows these results."""
-    return hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()
 
 
 def log_axis(axis, ticks):
@@ -202,7 +195,7 @@ def draw(results, folder):
             part = results["parts"][name]
             figure, legend, title = drawing(part, results)
             finish(figure, legend, title, results)
-            shown = f"{tables.head(results)}; results {fingerprint(part)}"
+            shown = f"{tables.head(results)}; results {tables.fingerprint(part)}"
             about = {"Title": title, "Description": shown, "Date": None, "Creator": None}
             figure.savefig(folder / f"{name}.svg", metadata=about)
 

@@ -1,6 +1,7 @@
 """Measure all that the documentation speaks of: calls, bandwidth, a pipeline, importing.
 
-    python benchmarks/measure.py [--json FILE] [--draw FOLDER] [--quick] [--parts PART ...]
+    python benchmarks/measure.py [--json FILE] [--draw FOLDER] [--quick]
+        [--parts PART ...] [--only NAME ...]
 
 Prints tables of it, and writes and draws it if asked. Every part runs in a process of its own, so
 that memory pools, threads and imported packages of one do not disturb the next. A part that fails
@@ -24,6 +25,7 @@ PARTS = {
     "pipeline": ([], ["--rounds=1", "--size=4", "--chunk=1"]),
     "imports": (["--rounds=9"], ["--rounds=1", "--only", "cudadrv", "cuda.bindings"]),
 }
+COMPARING = ("calls", "bandwidth", "imports")
 LIMIT = 240  # seconds for a part
 MACHINE = (
     "date",
@@ -38,9 +40,11 @@ MACHINE = (
 )
 
 
-def run(name, quick):
+def run(name, quick, only):
     """The results of a part, or why there are none."""
     options = PARTS[name][quick]
+    if only and name in COMPARING:
+        options = [*options, "--only", *only]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "results.json")
         command = [sys.executable, HERE / f"{name}.py", *options, "--json", file]
@@ -53,11 +57,11 @@ def run(name, quick):
         return (json.loads(file.read_text()) if file.exists() else None), problem
 
 
-def measure(names, quick):
+def measure(names, quick=False, only=None):
     """All parts under one head."""
     results = {"parts": {}, "failed": {}}
     for name in names:
-        found, problem = run(name, quick)
+        found, problem = run(name, quick, only)
         if problem:
             print(f"{name} failed: {problem}", file=sys.stderr)
             results["failed"][name] = problem
@@ -74,8 +78,9 @@ def main():
     parser.add_argument("--draw", type=Path, metavar="FOLDER", help="and pictures of them here")
     parser.add_argument("--quick", action="store_true", help="few rounds: the figures mean nothing")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="no bindings but these")
     options = parser.parse_args()
-    results = measure(options.parts, options.quick)
+    results = measure(options.parts, options.quick, options.only)
     if not results["parts"]:
         sys.exit("nothing could be measured")
     if options.json:

@@ -1,18 +1,21 @@
 """The figures of a file of results as Markdown tables, for the terminal and for the documentation.
 
     python benchmarks/tables.py [RESULTS.json]      print them all
-    python benchmarks/tables.py --write             put those of RECORDED into the documentation
+    python benchmarks/tables.py --write             put the kept ones into the documentation
 
 In the documentation each table stands between <!-- begin NAME --> and <!-- end NAME -->.
 """
 
 import argparse
+import hashlib
 import json
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "benchmarks" / "results" / "h200.json"
+SOFTWARE = ROOT / "benchmarks" / "results" / "software.json"
+RESULTS = "../benchmarks/results"  # as the pages see it that show pictures
 PAGES = [ROOT / "README.md", ROOT / "docs" / "performance.md", ROOT / "docs" / "benchmarks.md"]
 
 FLOOR = "bare call from C"
@@ -29,8 +32,8 @@ CALLS = {
     "wait": "letting a stream wait for an event",
     "synchronize": "synchronizing an idle stream",
     "h2d and wait": "4 KiB host to device, then waiting for it",
-    "locked memory": "1 MiB of page-locked memory, and back",
-    "device memory": "1 MiB of device memory, and back",
+    "locked memory": "allocating and freeing 1 MiB, page-locked",
+    "device memory": "allocating and freeing 1 MiB, device",
 }
 FEW_CALLS = ("h2d", "h2d and wait", "launch", "launch prepared", "record", "wait")
 FEW_BINDINGS = ("cudadrv", "cuda.bindings", "cuda.core", "CuPy")
@@ -147,6 +150,18 @@ TITLES = {
 }
 
 
+PICTURES = {
+    "calls": "What each call costs through each binding, as a multiple of the bare driver call",
+    "bandwidth": "Bandwidth of copies between NumPy arrays and the device, by size and binding",
+    "imports": "How long importing each binding takes after NumPy",
+}
+
+
+def fingerprint(part):
+    """Stands in the picture of these results."""
+    return hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()
+
+
 def part(results, name):
     """One part of the results, as Markdown."""
     rows = results["parts"][name]["rows"]
@@ -166,7 +181,7 @@ def report(results):
     return text
 
 
-def short_calls(results):
+def few_calls(results):
     """The bare call and cudadrv, of some rows."""
     rows = results["parts"]["calls"]["rows"]
     lines = []
@@ -176,24 +191,42 @@ def short_calls(results):
     return grid(["nanoseconds a call, from Python", FLOOR, "cudadrv"], lines) + "\n"
 
 
-BLOCKS = {
-    "machine": lambda results: f"{head(results)}. {versions(results)}.\n",
-    "calls": lambda results: one_way(
-        results["parts"]["calls"]["rows"], "loop", False, FEW_BINDINGS
-    ),
-    "calls, short": short_calls,
-    **{f"all {name}": lambda results, name=name: part(results, name) for name in TITLES},
-}
+def with_picture(results, name):
+    """What a page shows of one part."""
+    if name not in results["parts"]:
+        return "Not measured in this run.\n"
+    picture = f"![{PICTURES[name]}]({RESULTS}/{name}.svg)\n\n" if name in PICTURES else ""
+    return picture + part(results, name)
 
 
-def filled(page, results):
-    """The page with its tables from these results."""
+def fewer_calls(results):
+    rows = results["parts"]["calls"]["rows"]
+    return one_way(rows, "loop", results["software"], FEW_BINDINGS)
 
-    def table(found):
-        return f"{found[1]}\n{BLOCKS[found[2]](results)}{found[4]}"
 
-    marked = r"(<!-- begin ([\w, ]+) -->)\n(.*?)(<!-- end \2 -->)"
-    return re.sub(marked, table, page, flags=re.DOTALL)
+def versions_of(results):
+    return f"{head(results)}. Versions: {versions(results)}.\n"
+
+
+def blocks(recorded, software):
+    """What can stand between marks, by name."""
+    return {
+        "machine": f"{head(recorded)}.\n",
+        "calls": fewer_calls(recorded),
+        "few calls": few_calls(recorded),
+        "versions": versions_of(recorded),
+        **{f"part {name}": with_picture(recorded, name) for name in TITLES},
+        "software versions": versions_of(software),
+        "software calls": part(software, "calls"),
+    }
+
+
+MARKED = re.compile(r"(<!-- begin ([\w ]+) -->)\n.*?(<!-- end \2 -->)", re.DOTALL)
+
+
+def filled(page, found):
+    """The page with these blocks in it."""
+    return MARKED.sub(lambda mark: f"{mark[1]}\n\n{found[mark[2]]}\n{mark[3]}", page)
 
 
 def load(path):
@@ -209,9 +242,10 @@ def main():
     if not options.write:
         print(report(results))
         return
+    found = blocks(results, load(SOFTWARE))
     for path in PAGES:
         page = path.read_text(encoding="utf-8")
-        path.write_text(filled(page, results), encoding="utf-8")
+        path.write_text(filled(page, found), encoding="utf-8")
 
 
 if __name__ == "__main__":
