@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 
-from machine import about, write
+from machine import about, share_software_driver, write
 
 ROUNDS = 15
 IMPORTS = {
@@ -92,6 +92,7 @@ def main():
     options = parser.parse_args()
     if options.rounds < 1:
         parser.error("there is at least one round")
+    share_software_driver()  # which some look for when they are imported
     machine = about()
     found = rows(measure(options.only, options.rounds))
     print(f"Python {machine['python']}, {machine['cpus']} cores, {machine['date']};", end=" ")

@@ -8,19 +8,20 @@ import re
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import cudadrv as cu
 
 PACKAGES = {
-    "cudadrv": "cudadrv",
-    "cuda.core": "cuda-core",
-    "CuPy": "cupy-cuda13x",
-    "cuda.bindings": "cuda-bindings",
-    "PyCUDA": "pycuda",
-    "PyTorch": "torch",
-    "numba-cuda": "numba-cuda",
+    "cudadrv": ["cudadrv"],
+    "cuda.core": ["cuda-core"],
+    "CuPy": ["cupy-cuda13x", "cupy-cuda12x", "cupy"],
+    "cuda.bindings": ["cuda-bindings"],
+    "PyCUDA": ["pycuda"],
+    "PyTorch": ["torch"],
+    "numba-cuda": ["numba-cuda"],
 }
 LIBRARY = "libcuda.so.1"  # the name that everybody looks for
 
@@ -28,13 +29,6 @@ LIBRARY = "libcuda.so.1"  # the name that everybody looks for
 def about():
     """The head of every file of results; the figures follow under "rows"."""
     info, device = cu.driver_info(), cu.Device(0)
-    versions = {}
-    for name, package in PACKAGES.items():
-        try:
-            versions[name] = version(package)
-        except PackageNotFoundError:
-            if name == "cudadrv":
-                versions[name] = cu.__version__
     return {
         "date": datetime.date.today().isoformat(),
         "device": device.name,
@@ -44,8 +38,18 @@ def about():
         "python": platform.python_version(),
         "processor": processor(),
         "cpus": len(os.sched_getaffinity(0)),
-        "versions": versions,
+        "versions": versions(),
     }
+
+
+def versions():
+    """Of those that are installed; cudadrv may run from its sources."""
+    found = {"cudadrv": cu.__version__}
+    for name, packages in PACKAGES.items():
+        for package in packages:
+            with suppress(PackageNotFoundError):
+                found[name] = version(package)
+    return found
 
 
 def driver_version():

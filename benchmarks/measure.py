@@ -58,7 +58,7 @@ def run(name, quick, only):
 
 
 def measure(names, quick=False, only=None):
-    """All parts under one head."""
+    """All parts under one head, again each time when there is one more."""
     results = {"parts": {}, "failed": {}}
     for name in names:
         found, problem = run(name, quick, only)
@@ -69,7 +69,7 @@ def measure(names, quick=False, only=None):
             head = {word: found.pop(word) for word in MACHINE if word in found}
             results = {**head, **results}
             results["parts"][name] = found
-    return results
+        yield results
 
 
 def main():
@@ -80,11 +80,11 @@ def main():
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="no bindings but these")
     options = parser.parse_args()
-    results = measure(options.parts, options.quick, options.only)
+    for results in measure(options.parts, options.quick, options.only):
+        if options.json:  # what there is by now, for the rest may be interrupted
+            options.json.write_text(json.dumps(results, indent=1) + "\n")
     if not results["parts"]:
         sys.exit("nothing could be measured")
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
     print(tables.report(results), flush=True)
     if options.draw:
         import draw

@@ -6,6 +6,7 @@ with their names as local variables.
 """
 
 import sys
+from contextlib import suppress
 
 NBYTES = 4096
 LARGE = 1 << 20
@@ -123,9 +124,13 @@ def cuda_core():
     stream = unit.create_stream()
     memory = unit.memory_resource
     device, other = (memory.allocate(NBYTES, stream=stream) for _ in range(2))
-    host = core.LegacyPinnedMemoryResource().allocate(NBYTES)
+    pinned = core.LegacyPinnedMemoryResource()
+    host = pinned.allocate(NBYTES)
     kernel = core.ObjectCode.from_ptx(PTX.encode()).get_kernel(KERNEL)
-    pinned, locked = pinned_memory(core, stream)
+    names, locked = {}, ["pinned.allocate(1048576).close()"]
+    with suppress(Exception):  # the driver may have no pools of page-locked memory
+        names["pool"] = core.PinnedMemoryResource()
+        locked.append("pool.allocate(1048576, stream=stream).close()")
     rows = {
         "h2d": "device.copy_from(host, stream=stream)",
         "d2h": "device.copy_to(host, stream=stream)",
@@ -147,18 +152,8 @@ def cuda_core():
         stream.sync, rows, stream=stream, event=stream.record(), host=host, device=device,
         other=other, kernel=kernel, launch=core.launch, memory=memory, pinned=pinned,
         config=core.LaunchConfig(grid=1, block=32), count=np.int32(32), factor=np.float32(2),
-        first=int(device.handle), second=int(other.handle),
+        first=int(device.handle), second=int(other.handle), **names,
     )  # fmt: skip
-
-
-def pinned_memory(core, stream):
-    """cuda.core's pool where the driver has pools of page-locked memory, and how to use it."""
-    try:
-        pool = core.PinnedMemoryResource()
-        pool.allocate(LARGE, stream=stream).close()
-    except Exception:
-        return core.LegacyPinnedMemoryResource(), "pinned.allocate(1048576).close()"
-    return pool, "pinned.allocate(1048576, stream=stream).close()"
 
 
 def cupy():
