@@ -95,6 +95,20 @@ def calls(rows, software=False):
     )
 
 
+def quicker(rows):
+    """Says where another binding was quicker than cudadrv, in a plain loop, and by how much."""
+    found = []
+    for row, cells in rows.items():
+        medians = {name: cells[name]["loop"]["median"] for name in BINDINGS if name in cells}
+        best = min(medians, key=medians.get, default="cudadrv")
+        if best != "cudadrv" and "cudadrv" in medians:
+            less = medians["cudadrv"] - medians[best]
+            found.append(f"{CALLS[row]} ({best}, by {less:,.0f} ns)")
+    if not found:
+        return "In no row was another binding quicker than cudadrv.\n"
+    return f"Another binding was quicker than cudadrv at: {'; '.join(found)}.\n"
+
+
 def size(nbytes):
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if nbytes >= unit:
@@ -166,7 +180,7 @@ def part(results, name):
     """One part of the results, as Markdown."""
     rows = results["parts"][name]["rows"]
     if name == "calls":
-        return calls(rows, results["software"])
+        return f"{calls(rows, results['software'])}\n{quicker(rows)}"
     return {"bandwidth": bandwidth, "pipeline": pipeline, "imports": imports}[name](rows)
 
 
@@ -205,7 +219,8 @@ def fewer_calls(results):
 
 
 def versions_of(results):
-    return f"{head(results)}. Versions: {versions(results)}.\n"
+    processor = f" Processor: {results['processor']}." if "processor" in results else ""
+    return f"{head(results)}.{processor} Versions: {versions(results)}.\n"
 
 
 def blocks(recorded, software):
@@ -213,6 +228,7 @@ def blocks(recorded, software):
     return {
         "machine": f"{head(recorded)}.\n",
         "calls": fewer_calls(recorded),
+        "quicker": quicker(recorded["parts"]["calls"]["rows"]),
         "few calls": few_calls(recorded),
         "versions": versions_of(recorded),
         **{f"part {name}": with_picture(recorded, name) for name in TITLES},

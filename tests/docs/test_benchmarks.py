@@ -59,6 +59,15 @@ def test_calls_are_compared_with_the_floor(module):
     )
 
 
+def test_who_is_quicker_is_said(module):
+    tables = module("tables")
+    ahead = {**ROW, "CuPy": {"loop": {"median": 240.0}}}
+    assert "quicker than cudadrv at: recording an event (CuPy, by 10 ns).\n" in tables.quicker(
+        {"h2d": ROW, "record": ahead}
+    )
+    assert tables.quicker({"h2d": ROW}).startswith("In no row")
+
+
 def test_bandwidth_is_compared_with_page_locked_memory(module):
     tables = module("tables")
     cells = {tables.LOCKED: {"median": 50.0}, "cudadrv": {"median": 40.0}}
@@ -108,6 +117,8 @@ def test_one_command_measures_everything(module, measured):
         for way in ("loop", "function"):
             assert row["cudadrv"][way]["low"] <= row["cudadrv"][way]["median"]
             assert "above" in row["cudadrv"][way]
+    for sizes in results["parts"]["bandwidth"]["rows"].values():
+        assert all({tables.DRIVER, "cudadrv"} <= set(names) for names in sizes.values())
 
 
 def test_results_are_drawn_the_same_each_time(module, measured, tmp_path):
