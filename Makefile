@@ -59,7 +59,7 @@ demo: build
 	$(PY) -m cudadrv demo $(ARGS)
 
 bench: build
-	$(PY) -m cudadrv bench $(ARGS)
+	$(PY) benchmarks/measure.py $(ARGS)
 
 # Always asked, because setup.py knows best what a change touches; quick when nothing did.
 build: $(VENV)/build.stamp

@@ -5,56 +5,29 @@
 All are timed in one process, in turns, and the median of the rounds counts: ratios within a row
 mean something on a noisy machine, times of two runs do not. The floor is compiled on the spot. Each
 call is timed twice: in a plain loop, and from a small function of the caller's, whose own cost is
-taken off.
-
-On the software driver other bindings run only where they find the same library: start with
-    eval "$(python -m cudadrv libcuda build/soft)"; CUDADRV_DRIVER=build/soft/libcuda.so.1
+taken off. docs/benchmarks.md says more.
 """
 
 import argparse
-import datetime
 import gc
-import json
-import os
-import platform
+import random
 import statistics
 import sys
 import time
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
+import tables
 from floor import Floor
+from machine import about, share_software_driver, write
 from peers import KERNEL, LARGE, NBYTES, PEERS, PTX
 
 import cudadrv as cu
 
-ROUNDS = 15
-CALLS = 300
-FLOOR = "bare call from C"
-ROWS = {
-    "h2d": "copy 4 KiB host to device, asynchronous",
-    "d2h": "copy 4 KiB device to host, asynchronous",
-    "d2d": "copy 4 KiB device to device, asynchronous",
-    "fill": "fill 4 KiB, asynchronous",
-    "launch": "launch a kernel with 4 arguments",
-    "launch prepared": "the same, prepared",
-    "record": "record an event",
-    "wait": "wait for an event on a stream",
-    "synchronize": "synchronize an idle stream",
-    "h2d and wait": "copy 4 KiB host to device and wait for it",
-    "locked memory": "1 MiB of page-locked memory, and let go of it",
-    "device memory": "1 MiB of device memory, and let go of it",
-}
-SLOW = {"locked memory": 20}  # calls of a round where the driver has no pool
-PACKAGES = {
-    "cudadrv": "cudadrv",
-    "cuda.core": "cuda-core",
-    "CuPy": "cupy-cuda13x",
-    "cuda.bindings": "cuda-bindings",
-    "PyCUDA": "pycuda",
-    "PyTorch": "torch",
-    "numba-cuda": "numba-cuda",
-}
+ROUNDS = 31
+CALLS, FEW = 300, 20  # of one figure; where one takes longer than SLOW_NS, and to warm up
+SLOW_NS = 20_000
+FLOOR = tables.FLOOR
+ROWS = tables.CALLS
+WAYS = ("loop", "function")
 LOOP = """\
 def loop(calls, clock, {names}):
     turns = range(calls)
@@ -86,17 +59,17 @@ def function(calls, clock, {names}):
 
 
 def timers(peer):
-    """For each row two functions that give nanoseconds a call: in a loop, and from a function."""
+    """For each row and statement two functions, in a loop and from a function: ns a call."""
 
-    def timer(source, row, statement):
+    def timer(source, statement):
         scope = {}
         exec(source.format(names=", ".join(peer.names), statement=statement), scope)
         timed = scope["loop" if source is LOOP else "function"]
 
-        def run():
+        def run(calls):
             peer.settle()
             gc.disable()
-            taken = timed(SLOW.get(row, CALLS), time.perf_counter_ns, **peer.names)
+            taken = timed(calls, time.perf_counter_ns, **peer.names)
             gc.enable()
             peer.settle()
             return taken
@@ -104,8 +77,10 @@ def timers(peer):
         return run
 
     return {
-        row: (timer(LOOP, row, statement), timer(FUNCTION, row, statement))
-        for row, statement in peer.rows.items()
+        row: [
+            (statement, (timer(LOOP, statement), timer(FUNCTION, statement))) for statement in ways
+        ]
+        for row, ways in peer.rows.items()
     }
 
 
@@ -122,13 +97,13 @@ def floor():
     things.device, things.other, things.host = device.address, other.address, host.address
     things.nbytes, things.large = NBYTES, LARGE
     things.stream, things.event = stream.handle, event.handle
-    rows = [row for row in ROWS if bare.timed(row.removesuffix(" prepared"), 1) is not None]
 
     def timer(row):
-        return lambda: bare.timed(row.removesuffix(" prepared"), SLOW.get(row, CALLS))
+        return lambda calls: bare.timed(row.removesuffix(" prepared"), calls)
 
+    rows = [row for row in ROWS if timer(row)(1) is not None]
     keep = (stream, event, host, device, other)
-    return {row: (timer(row), timer(row)) for row in rows}, keep
+    return {row: [(None, (timer(row), timer(row)))] for row in rows}, keep
 
 
 def columns(only):
@@ -150,66 +125,79 @@ def columns(only):
     return found, kept
 
 
-def measure(found, rows):
-    """``{row: {column: [[loop, ...], [function, ...]]}}``, in nanoseconds a call."""
-    times = {row: {name: [[], []] for name in found if row in found[name]} for row in rows}
-    for turn in range(ROUNDS + 1):
-        for row, cells in times.items():
-            for name, both in cells.items():
-                for way in (0, 1):
-                    taken = found[name][row][way]()
-                    if turn:  # the first one warms up
-                        both[way].append(taken)
-    return times
+class Cell:
+    """One row of one binding: its quickest statement, and its figures so far."""
+
+    def __init__(self, statements):
+        costs, problems = [], []
+        for statement, ways in statements:
+            try:
+                for run in ways:
+                    run(FEW)  # fills pools and caches
+                costs.append((min(ways[0](FEW) for _ in range(3)), statement, ways))
+            except Exception as error:
+                problems.append(error)
+        if not costs:
+            raise problems[0]
+        cost, self.statement, self.ways = min(costs, key=lambda found: found[0])
+        self.calls = CALLS if cost < SLOW_NS else FEW
+        self.figures = ([], [])
+
+    def turn(self, way):
+        self.ways[way](FEW)  # what ran before it has left its own code and data in the caches
+        self.figures[way].append(self.ways[way](self.calls))
+
+
+def prepared(found, rows):
+    """``{row: {column: cell}}``, without what does not work."""
+    table = {row: {} for row in rows}
+    for row, cells in table.items():
+        for name, statements in found.items():
+            try:
+                if row in statements:
+                    cells[name] = Cell(statements[row])
+            except Exception as error:
+                print(f"{name} without {row}: {type(error).__name__}: {error}", file=sys.stderr)
+    return table
+
+
+def measure(table, rounds):
+    """Fills the cells, in turns, each time in another order: nobody always follows the same one."""
+    order = random.Random(0)
+    for _ in range(rounds):
+        for cells in table.values():
+            turns = [(cell, way) for cell in cells.values() for way in (0, 1)]
+            order.shuffle(turns)
+            for cell, way in turns:
+                cell.turn(way)
+
+
+def results(table):
+    """Figures for the file: each way, and what they are above the floor of the same round."""
+    found = {}
+    for row, cells in table.items():
+        found[row] = {}
+        for name, cell in cells.items():
+            found[row][name] = figures = {}
+            if cell.statement:
+                figures["statement"] = cell.statement
+            for way, word in enumerate(WAYS):
+                figures[word] = summary(cell.figures[way])
+                if name != FLOOR and FLOOR in cells:
+                    pairs = zip(cell.figures[way], cells[FLOOR].figures[way], strict=True)
+                    above = statistics.median(mine - bare for mine, bare in pairs)
+                    figures[word]["above"] = round(above, 1)
+    return found
 
 
 def summary(figures):
     ordered = sorted(figures)
     quarter = len(ordered) // 4
     return {
-        "median": statistics.median(ordered),
-        "low": ordered[quarter],
-        "high": ordered[-1 - quarter],
+        "median": round(statistics.median(ordered), 1),
+        "low": round(ordered[quarter], 1),
+        "high": round(ordered[-1 - quarter], 1),
     }
-
-
-def about():
-    info, device = cu.driver_info(), cu.Device(0)
-    versions = {}
-    for name, package in PACKAGES.items():
-        try:
-            versions[name] = version(package)
-        except PackageNotFoundError:
-            if name == "cudadrv":
-                versions[name] = cu.__version__
-    return {
-        "date": datetime.date.today().isoformat(),
-        "device": device.name,
-        "cuda": ".".join(map(str, info.version)),
-        "software": info.is_software,
-        "python": platform.python_version(),
-        "cpus": len(os.sched_getaffinity(0)),
-        "versions": versions,
-    }
-
-
-def table(results, way):
-    """Rows of ratios to the floor, as Markdown."""
-    names = [name for name in [FLOOR, *PEERS] if any(name in row for row in results.values())]
-    lines = ["| " + " | ".join(["nanoseconds a call", *names]) + " |"]
-    lines.append("|---|" + "---|" * len(names))
-    for row, cells in results.items():
-        bare = cells[FLOOR][way]["median"] if FLOOR in cells else None
-        line = [ROWS[row]]
-        for name in names:
-            if name not in cells:
-                line.append("-")
-                continue
-            middle = cells[name][way]["median"]
-            ratio = f" ({middle / bare:.2f})" if bare else ""
-            line.append(f"{middle:,.0f}{ratio}")
-        lines.append("| " + " | ".join(line) + " |")
-    return "\n".join(lines)
 
 
 def main():
@@ -217,23 +205,17 @@ def main():
     parser.add_argument("--json", help="also write the figures, with machine and versions, here")
     parser.add_argument("--only", nargs="+", metavar="NAME", help=f"of {', '.join(PEERS)}")
     parser.add_argument("--rows", nargs="+", metavar="ROW", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"default {ROUNDS}")
     options = parser.parse_args()
+    share_software_driver()
     found, _kept = columns(options.only)
-    times = measure(found, options.rows)
-    results = {
-        row: {
-            name: {"loop": summary(both[0]), "function": summary(both[1])}
-            for name, both in cells.items()
-        }
-        for row, cells in times.items()
-    }
-    machine = about()
-    print(f"{machine['device']}, CUDA {machine['cuda']}, Python {machine['python']},")
-    print(f"{machine['cpus']} cores, {machine['date']}; medians of {ROUNDS} rounds\n")
-    for way, words in (("loop", "In a plain loop"), ("function", "From a function")):
-        print(f"{words}:\n\n{table(results, way)}\n")
+    table = prepared(found, options.rows)
+    measure(table, options.rounds)
+    rows, machine = results(table), about()
+    print(tables.head(machine), f"medians of {options.rounds} rounds\n", sep="\n")
+    print(tables.calls(rows, machine["software"]))
     if options.json:
-        Path(options.json).write_text(json.dumps({**machine, "rows": results}, indent=1) + "\n")
+        write(options.json, rows, machine)
 
 
 if __name__ == "__main__":

@@ -58,59 +58,92 @@ CUresult floor_load(const char *image, const char *name, CUfunction *kernel) {
     return status ? status : call_cuModuleGetFunction(kernel, module, name);
 }
 
-static CUresult call(const char *row, const things *t) {
-    CUdeviceptr device;
-    CUresult status;
-    void *host;
-    if (!strcmp(row, "h2d")) {
-        return call_cuMemcpyHtoDAsync_v2(t->device, t->host, t->nbytes, t->stream);
-    }
-    if (!strcmp(row, "d2h")) {
-        return call_cuMemcpyDtoHAsync_v2(t->host, t->device, t->nbytes, t->stream);
-    }
-    if (!strcmp(row, "d2d")) {
-        return call_cuMemcpyDtoDAsync_v2(t->other, t->device, t->nbytes, t->stream);
-    }
-    if (!strcmp(row, "fill")) {
-        return call_cuMemsetD8Async(t->device, 0, t->nbytes, t->stream);
-    }
-    if (!strcmp(row, "launch")) {
-        int count = 32;
-        float factor = 2;
-        CUdeviceptr x = t->device, y = t->other;
-        void *arguments[] = {&count, &factor, &x, &y};
-        return call_cuLaunchKernel(t->kernel, 1, 1, 1, 32, 1, 1, 0, t->stream, arguments, NULL);
-    }
-    if (!strcmp(row, "record")) {
-        return call_cuEventRecord(t->event, t->stream);
-    }
-    if (!strcmp(row, "wait")) {
-        return call_cuStreamWaitEvent(t->stream, t->event, 0);
-    }
-    if (!strcmp(row, "synchronize")) {
-        return call_cuStreamSynchronize(t->stream);
-    }
-    if (!strcmp(row, "h2d and wait")) {
-        status = call_cuMemcpyHtoDAsync_v2(t->device, t->host, t->nbytes, t->stream);
-        return status ? status : call_cuStreamSynchronize(t->stream);
-    }
-    if (!strcmp(row, "locked memory")) {
-        status = call_cuMemHostAlloc(&host, t->large, CU_MEMHOSTALLOC_PORTABLE);
-        return status ? status : call_cuMemFreeHost(host);
-    }
-    if (!strcmp(row, "device memory")) {
-        status = call_cuMemAllocAsync(&device, t->large, t->stream);
-        return status ? status : call_cuMemFreeAsync(device, t->stream);
-    }
-    return CUDA_ERROR_NOT_SUPPORTED;
+/* One function a row, chosen before the clock starts. */
+typedef CUresult row_function(const things *t);
+
+static CUresult h2d(const things *t) {
+    return call_cuMemcpyHtoDAsync_v2(t->device, t->host, t->nbytes, t->stream);
 }
 
-/* Nanoseconds a call, over `count` calls of a row; below 0 on an error. */
+static CUresult d2h(const things *t) {
+    return call_cuMemcpyDtoHAsync_v2(t->host, t->device, t->nbytes, t->stream);
+}
+
+static CUresult d2d(const things *t) {
+    return call_cuMemcpyDtoDAsync_v2(t->other, t->device, t->nbytes, t->stream);
+}
+
+static CUresult fill(const things *t) {
+    return call_cuMemsetD8Async(t->device, 0, t->nbytes, t->stream);
+}
+
+static CUresult launch(const things *t) {
+    int count = 32;
+    float factor = 2;
+    CUdeviceptr x = t->device, y = t->other;
+    void *arguments[] = {&count, &factor, &x, &y};
+    return call_cuLaunchKernel(t->kernel, 1, 1, 1, 32, 1, 1, 0, t->stream, arguments, NULL);
+}
+
+static CUresult record(const things *t) { return call_cuEventRecord(t->event, t->stream); }
+
+static CUresult wait(const things *t) { return call_cuStreamWaitEvent(t->stream, t->event, 0); }
+
+static CUresult synchronize(const things *t) { return call_cuStreamSynchronize(t->stream); }
+
+static CUresult h2d_and_wait(const things *t) {
+    CUresult status = h2d(t);
+    return status ? status : synchronize(t);
+}
+
+static CUresult locked_memory(const things *t) {
+    void *host;
+    CUresult status = call_cuMemHostAlloc(&host, t->large, CU_MEMHOSTALLOC_PORTABLE);
+    return status ? status : call_cuMemFreeHost(host);
+}
+
+static CUresult device_memory(const things *t) {
+    CUdeviceptr device;
+    CUresult status = call_cuMemAllocAsync(&device, t->large, t->stream);
+    return status ? status : call_cuMemFreeAsync(device, t->stream);
+}
+
+static const struct {
+    const char *name;
+    row_function *function;
+} rows[] = {
+    {"h2d", h2d},
+    {"d2h", d2h},
+    {"d2d", d2d},
+    {"fill", fill},
+    {"launch", launch},
+    {"record", record},
+    {"wait", wait},
+    {"synchronize", synchronize},
+    {"h2d and wait", h2d_and_wait},
+    {"locked memory", locked_memory},
+    {"device memory", device_memory},
+};
+
+static row_function *find(const char *name) {
+    for (size_t at = 0; at < sizeof rows / sizeof rows[0]; at++) {
+        if (!strcmp(rows[at].name, name)) {
+            return rows[at].function;
+        }
+    }
+    return NULL;
+}
+
+/* Nanoseconds a call, over `count` calls of a row; below 0 on an error, and for no such row. */
 double floor_call(const char *row, const things *t, int count) {
+    row_function *function = find(row);
+    if (!function) {
+        return -1;
+    }
     CUresult status = CUDA_SUCCESS;
     double start = now();
     for (int i = 0; i < count && status == CUDA_SUCCESS; i++) {
-        status = call(row, t);
+        status = function(t);
     }
     double taken = (now() - start) / count;
     call_cuStreamSynchronize(t->stream);

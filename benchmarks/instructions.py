@@ -1,23 +1,39 @@
-"""How many instructions a checked copy or launch takes, with few and with many live buffers.
+"""How many instructions the calls of a loop take, and importing cudadrv.
 
     python benchmarks/instructions.py [BUFFERS ...]
+    python benchmarks/instructions.py --record
 
-Counted by valgrind's callgrind over calls in steady state, with a driver that does nothing: what is
-left is the library's work and Python's call of it. Copies are calls of `copy_from_async`; launches
-have two buffers and two numbers as arguments. Needs valgrind with its headers, and a C compiler.
+Counted by valgrind's callgrind over calls in steady state, from Python, with 1 or as many live
+buffers as are asked for. The driver does nothing (null_driver.c), because the instructions of the
+software driver would hide a change of the library's. `--record` writes the counts with one live
+buffer to tests/performance/instructions.json, and a test compares with them. Needs valgrind with
+its headers, and a C compiler.
 """
 
+import argparse
 import ctypes
+import gc
+import importlib
+import json
 import os
+import platform
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-CALLS = 2000
-
-
+HERE = Path(__file__).parent
+RECORD = HERE.parent / "tests" / "performance" / "instructions.json"
+MOST_GROWTH = 0.10
+CALLS = 500
+WARM_UP = 50
+IMPORT = "import cudadrv, after NumPy"  # once
+NBYTES = 4096
+LARGE = 1 << 20
+# The interpreter's instructions are counted, too: builds of one version differ by up to 12 %.
+BUILD = f"Python {platform.python_version()}, {platform.python_compiler()}, {platform.machine()}"
 PTX = """
 .version 6.4
 .target sm_75
@@ -26,57 +42,136 @@ PTX = """
 """
 
 
-def calls(what: str, number: int) -> None:
-    """What callgrind looks at."""
+def operations():
+    """What is counted, by name. All that can be made once is made here."""
     import cudadrv as cu
 
-    stream, owner = cu.Stream(), cu.DeviceBuffer(4096)
-    alive = [cu.DeviceBuffer.from_address(owner.address, 64, owner=owner) for _ in range(number)]
-    source, target = cu.LockedBuffer.zeros(4096), cu.DeviceBuffer(4096)
+    stream, other, event = cu.Stream(), cu.Stream(), cu.Event()
+    done_elsewhere = other.record()
+    host = cu.LockedBuffer.zeros(NBYTES)
+    device, second = cu.DeviceBuffer(NBYTES), cu.DeviceBuffer(NBYTES)
     kernel = cu.Module(PTX)["saxpy"]
-    ready = kernel.prepare(1, 1, 2.0, cu.read(source), target, 4096)
-    call = {
-        "copy": lambda: target.copy_from_async(source, stream),
-        "launch": lambda: kernel.launch(1, 1, 2.0, cu.read(source), target, 4096, stream=stream),
-        "prepared launch": lambda: ready.launch(stream),
-    }[what]
-    repeat = ctypes.PyDLL(cu.driver_info().path).null_repeat
-    repeat.argtypes = [ctypes.py_object, ctypes.c_int]
-    for _ in range(100):
-        call()
-    repeat(call, CALLS)
+    ready = kernel.prepare(1, 1, 2.0, cu.read(host), device, NBYTES)
+    return {
+        "copy_from_async, page-locked": lambda: device.copy_from_async(host, stream),
+        "copy_to_async, page-locked": lambda: device.copy_to_async(host, stream),
+        "copy_from_async, device": lambda: second.copy_from_async(device, stream),
+        "fill_async": lambda: device.fill_async(0, stream),
+        "launch, 4 arguments": lambda: kernel.launch(
+            1, 1, 2.0, cu.read(host), device, NBYTES, stream=stream
+        ),
+        "launch, prepared": lambda: ready.launch(stream),
+        "record": lambda: stream.record(event),
+        "wait": lambda: stream.wait(done_elsewhere),
+        "synchronize": lambda: stream.synchronize(),
+        "done": lambda: stream.done,
+        "LockedBuffer, pooled": lambda: cu.LockedBuffer(LARGE),
+        "DeviceBuffer, pooled": lambda: cu.DeviceBuffer(LARGE),
+        "DeviceBuffer, on a stream": lambda: cu.DeviceBuffer(LARGE, stream=stream),
+    }
+
+
+def calls(number):
+    """What callgrind looks at, in a process of its own."""
+    import numpy  # noqa: F401
+
+    counted = ctypes.PyDLL(os.environ["CUDADRV_DRIVER"]).null_counted
+    counted.argtypes = [ctypes.py_object, ctypes.c_int, ctypes.c_char_p]
+    gc.disable()  # whose turn it is depends on what was called before
+    counted(lambda: importlib.import_module("cudadrv"), 1, IMPORT.encode())
+    import cudadrv as cu
+
+    owner = cu.DeviceBuffer(NBYTES)
+    alive = [cu.DeviceBuffer.from_address(owner.address, 64, owner=owner) for _ in range(number)]
+    for name, call in operations().items():
+        for _ in range(WARM_UP):
+            call()
+        counted(call, CALLS, name.encode())
     os._exit(len(alive) != number)  # not a moment for a million destructors under valgrind
 
 
-def count(what: str, number: int, driver: Path) -> float:
-    """Instructions of a call."""
-    counts = driver.with_name("callgrind.out")
-    command = ["valgrind", "--tool=callgrind", "--instr-atstart=no"]
-    command += [f"--callgrind-out-file={counts}", sys.executable, __file__]
-    command += ["--calls", what, str(number)]
-    environment = {**os.environ, "CUDADRV_DRIVER": str(driver), "OPENBLAS_NUM_THREADS": "1"}
-    subprocess.run(command, env=environment, check=True, capture_output=True)
-    found = re.search(r"^totals: (\d+)", counts.read_text(), re.MULTILINE)
-    if found is None or found[1] == "0":
-        sys.exit("nothing was counted: valgrind's headers are needed, too")
-    return int(found[1]) / CALLS
+def missing():
+    """What counting needs and is not here, if anything."""
+    for tool in ("valgrind", compiler()):
+        if shutil.which(tool) is None:
+            return f"{tool} is not installed"
+    test = [compiler(), "-E", "-include", "valgrind/callgrind.h", "-x", "c", os.devnull]
+    if subprocess.run(test, capture_output=True).returncode:
+        return "valgrind's headers are not installed"
+    return None
 
 
-def main() -> None:
-    if sys.argv[1:2] == ["--calls"]:
-        return calls(sys.argv[2], int(sys.argv[3]))
+def compiler():
+    return os.environ.get("CC", "cc")
+
+
+def count(number=1):
+    """Instructions of a call of each operation, with so many live buffers: ``{name: count}``."""
     with tempfile.TemporaryDirectory() as folder:
-        driver = Path(folder, "libnull.so")
-        source = Path(__file__).with_name("null_driver.c")
-        compiler = os.environ.get("CC", "cc")
-        subprocess.run([compiler, "-O2", "-shared", "-fPIC", source, "-o", driver], check=True)
-        for number in [int(word) for word in sys.argv[1:]] or [1, 1_000, 1_000_000]:
-            for what in ("copy", "launch", "prepared launch"):
-                counted = count(what, number, driver)
-                print(
-                    f"{number:12,} live buffers, {what:>15}: {counted:10,.1f} instructions",
-                    flush=True,
-                )
+        driver, counts = Path(folder, "libnull.so"), Path(folder, "counts")
+        source = HERE / "null_driver.c"
+        subprocess.run([compiler(), "-O2", "-shared", "-fPIC", source, "-o", driver], check=True)
+        command = ["valgrind", "--tool=callgrind", "--instr-atstart=no"]
+        command += [f"--callgrind-out-file={counts}", sys.executable, __file__]
+        environment = {
+            **os.environ,
+            "CUDADRV_DRIVER": str(driver),
+            "OPENBLAS_NUM_THREADS": "1",
+            "PYTHONHASHSEED": "0",
+        }
+        # Python writes its bytecode at the first import, unless it is told not to.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        subprocess.run([sys.executable, "-c", "import cudadrv"], env=environment, check=True)
+        done = subprocess.run(
+            [*command, "--calls", str(number)], env=environment, capture_output=True, text=True
+        )
+        if done.returncode:
+            raise RuntimeError(f"the counted process failed:\n{done.stderr}")
+        found = {}
+        for path in Path(folder).glob("counts.*"):
+            text = path.read_text()
+            name = re.search(r"^desc: Trigger: Client Request: (.+)$", text, re.MULTILINE)
+            total = re.search(r"^(?:summary|totals): (\d+)", text, re.MULTILINE)
+            if name and total:
+                divisor = 1 if name[1] == IMPORT else CALLS
+                found[int(path.suffix[1:])] = name[1], round(int(total[1]) / divisor)
+    return dict(found[at] for at in sorted(found))
+
+
+def recorded():
+    """Counts by Python version, compiler and machine; see BUILD."""
+    return json.loads(RECORD.read_text()) if RECORD.exists() else {}
+
+
+def grown(counted, former):
+    """What takes clearly more instructions than recorded, as lines to read."""
+    return [
+        f"{name}: {former[name]:,} -> {instructions:,} ({instructions / former[name] - 1:+.1%})"
+        for name, instructions in counted.items()
+        if instructions > former[name] * (1 + MOST_GROWTH)
+    ]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("buffers", nargs="*", type=int, metavar="BUFFERS", help="live meanwhile")
+    parser.add_argument("--record", action="store_true", help=f"write {RECORD.name} anew")
+    parser.add_argument("--calls", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.calls is not None:
+        return calls(options.calls)
+    if reason := missing():
+        sys.exit(reason)
+    former = recorded()
+    for number in options.buffers or ([1] if options.record else [1, 1_000, 1_000_000]):
+        counted = count(number)
+        print(f"{number:,} live buffers, instructions a call; {BUILD}")
+        for name, instructions in counted.items():
+            before = former.get(BUILD, {}).get(name)
+            change = f"  {instructions / before - 1:+7.1%} of {before:,}" if before else ""
+            print(f"  {name:30} {instructions:10,}{change}", flush=True)
+        if options.record:
+            RECORD.write_text(json.dumps({**former, BUILD: counted}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,12 @@
 """The same calls through cudadrv and other bindings: for each, names and a statement a row.
 
 Everybody gets the cheapest spelling that its documentation shows, with all that can be prepared
-done before. Statements run with their names as local variables.
+done before. Where it shows several, they are tried, and the quickest one counts. Statements run
+with their names as local variables.
 """
+
+import sys
+from contextlib import suppress
 
 NBYTES = 4096
 LARGE = 1 << 20
@@ -20,10 +24,11 @@ PTX = f"""\
 
 
 class Peer:
-    """Rows as statements over names, and how to wait for all of it."""
+    """For each row the statements that do it, over names; and how to wait for all of it."""
 
     def __init__(self, settle, rows, **names):
-        self.settle, self.rows, self.names = settle, rows, names
+        self.settle, self.names = settle, names
+        self.rows = {row: [way] if isinstance(way, str) else way for row, way in rows.items()}
 
 
 def cudadrv():
@@ -42,24 +47,23 @@ def cudadrv():
         "wait": "stream.wait(event)",
         "synchronize": "stream.synchronize()",
         "h2d and wait": "device.copy_from_async(host, stream); stream.synchronize()",
+        "launch": "kernel.launch(1, 32, 32, 2.0, device, other, stream=stream)",
+        "launch prepared": "prepared.launch(stream)",
         "locked memory": "locked(1048576)",
         "device memory": "memory(1048576, stream=stream)",
     }
-    names = {}
-    if hasattr(cu, "Module"):
-        names["kernel"] = kernel = cu.Module(PTX)[KERNEL]
-        names["prepared"] = kernel.prepare(1, 32, 32, 2.0, device, other)
-        rows["launch"] = "kernel.launch(1, 32, 32, 2.0, device, other, stream=stream)"
-        rows["launch prepared"] = "prepared.launch(stream)"
+    kernel = cu.Module(PTX)[KERNEL]
     return Peer(
         stream.synchronize, rows, stream=stream, event=event, host=host, device=device,
-        other=other, locked=cu.LockedBuffer, memory=cu.DeviceBuffer, **names,
+        other=other, locked=cu.LockedBuffer, memory=cu.DeviceBuffer, kernel=kernel,
+        prepared=kernel.prepare(1, 32, 32, 2.0, device, other),
     )  # fmt: skip
 
 
 def cuda_bindings():
     import ctypes
 
+    import numpy as np
     from cuda.bindings import driver
 
     import cudadrv as cu
@@ -71,35 +75,43 @@ def cuda_bindings():
         _, event = driver.cuEventCreate(driver.CUevent_flags.CU_EVENT_DISABLE_TIMING)
         _, module = driver.cuModuleLoadData(PTX.encode() + b"\0")
     driver.cuEventRecord(event, stream)
+    _, kernel = driver.cuModuleGetFunction(module, KERNEL.encode())
+    first, second = (driver.CUdeviceptr(buffer.address) for buffer in (device, other))
+    # Two documented forms: values with their types, and addresses of values packed before.
+    arguments = ((32, 2.0, first, second), (ctypes.c_int, ctypes.c_float, None, None))
+    values = [np.int32(32), np.float32(2), np.uint64(device.address), np.uint64(other.address)]
+    cells = [np.array([value]) for value in values]
+    packed = np.array([cell.ctypes.data for cell in cells], np.uint64)
+    launch = "launch(kernel, 1, 1, 1, 32, 1, 1, 0, stream, {}, 0)"
     rows = {
-        "h2d": "driver.cuMemcpyHtoDAsync(target, source, 4096, stream)",
-        "d2h": "driver.cuMemcpyDtoHAsync(source, target, 4096, stream)",
-        "d2d": "driver.cuMemcpyDtoDAsync(second, target, 4096, stream)",
-        "fill": "driver.cuMemsetD8Async(target, 0, 4096, stream)",
-        "record": "driver.cuEventRecord(event, stream)",
-        "wait": "driver.cuStreamWaitEvent(stream, event, 0)",
-        "synchronize": "driver.cuStreamSynchronize(stream)",
-        "h2d and wait": "driver.cuMemcpyHtoDAsync(target, source, 4096, stream);"
-        " driver.cuStreamSynchronize(stream)",
-        "locked memory": "driver.cuMemFreeHost(driver.cuMemHostAlloc(1048576, 1)[1])",
-        "device memory": "driver.cuMemFreeAsync("
-        "driver.cuMemAllocAsync(1048576, stream)[1], stream)",
+        "h2d": "h2d(first, source, 4096, stream)",
+        "d2h": "d2h(source, first, 4096, stream)",
+        "d2d": "d2d(second, first, 4096, stream)",
+        "fill": "fill(first, 0, 4096, stream)",
+        "record": "record(event, stream)",
+        "wait": "wait(stream, event, 0)",
+        "synchronize": "synchronize(stream)",
+        "h2d and wait": "h2d(first, source, 4096, stream); synchronize(stream)",
+        "launch": launch.format("arguments"),
+        "launch prepared": launch.format("packed"),
+        "locked memory": "free_host(allocate_host(1048576, 1)[1])",
+        "device memory": "free(allocate(1048576, stream)[1], stream)",
     }
-    names = {}
-    if module:
-        _, names["kernel"] = driver.cuModuleGetFunction(module, KERNEL.encode())
-        values = (32, 2.0, int(device.address), int(other.address))
-        types = (ctypes.c_int, ctypes.c_float, ctypes.c_void_p, ctypes.c_void_p)
-        names["arguments"] = (values, types)
-        rows["launch"] = "driver.cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, arguments, 0)"
     return Peer(
-        lambda: driver.cuStreamSynchronize(stream), rows, driver=driver, stream=stream,
-        event=event, target=driver.CUdeviceptr(device.address), source=host.address,
-        second=driver.CUdeviceptr(other.address), keep=(host, device, other), **names,
+        lambda: driver.cuStreamSynchronize(stream), rows, stream=stream, event=event,
+        first=first, second=second, source=host.address, kernel=kernel, arguments=arguments,
+        packed=packed.ctypes.data, keep=(host, device, other, cells, packed),
+        h2d=driver.cuMemcpyHtoDAsync, d2h=driver.cuMemcpyDtoHAsync, d2d=driver.cuMemcpyDtoDAsync,
+        fill=driver.cuMemsetD8Async, record=driver.cuEventRecord, wait=driver.cuStreamWaitEvent,
+        synchronize=driver.cuStreamSynchronize, launch=driver.cuLaunchKernel,
+        allocate_host=driver.cuMemHostAlloc, free_host=driver.cuMemFreeHost,
+        allocate=driver.cuMemAllocAsync, free=driver.cuMemFreeAsync,
     )  # fmt: skip
 
 
 def cuda_core():
+    import numpy as np
+
     try:
         import cuda.core as core
 
@@ -115,8 +127,10 @@ def cuda_core():
     pinned = core.LegacyPinnedMemoryResource()
     host = pinned.allocate(NBYTES)
     kernel = core.ObjectCode.from_ptx(PTX.encode()).get_kernel(KERNEL)
-    import numpy as np
-
+    names, locked = {}, ["pinned.allocate(1048576).close()"]
+    with suppress(Exception):  # the driver may have no pools of page-locked memory
+        names["pool"] = core.PinnedMemoryResource()
+        locked.append("pool.allocate(1048576, stream=stream).close()")
     rows = {
         "h2d": "device.copy_from(host, stream=stream)",
         "d2h": "device.copy_to(host, stream=stream)",
@@ -125,8 +139,11 @@ def cuda_core():
         "wait": "stream.wait(event)",
         "synchronize": "stream.sync()",
         "h2d and wait": "device.copy_from(host, stream=stream); stream.sync()",
-        "launch": "launch(stream, config, kernel, count, factor, device, other)",
-        "locked memory": "pinned.allocate(1048576).close()",
+        "launch": [
+            "launch(stream, config, kernel, count, factor, device, other)",
+            "launch(stream, config, kernel, count, factor, first, second)",
+        ],
+        "locked memory": locked,
         "device memory": "memory.allocate(1048576, stream=stream).close()",
     }
     if hasattr(device, "fill"):
@@ -135,6 +152,7 @@ def cuda_core():
         stream.sync, rows, stream=stream, event=stream.record(), host=host, device=device,
         other=other, kernel=kernel, launch=core.launch, memory=memory, pinned=pinned,
         config=core.LaunchConfig(grid=1, block=32), count=np.int32(32), factor=np.float32(2),
+        first=int(device.handle), second=int(other.handle), **names,
     )  # fmt: skip
 
 
@@ -150,23 +168,36 @@ def cupy():
     module = cupy.cuda.function.Module()
     module.load(PTX.encode() + b"\0")
     arguments = (np.int32(32), np.float32(2), device.ptr, other.ptr)
+    # Methods, and the functions of the CUDA runtime that CuPy documents beside them.
+    h2d = ["device.copy_from_host_async(address, 4096, stream)", "copy(first, address, 4096, 1, s)"]
+    synchronize = ["stream.synchronize()", "wait_for(s)"]
     rows = {
-        "h2d": "device.copy_from_host_async(address, 4096, stream)",
-        "d2h": "device.copy_to_host_async(address, 4096, stream)",
-        "d2d": "other.copy_from_device_async(device, 4096, stream)",
-        "fill": "device.memset_async(0, 4096, stream)",
-        "record": "event.record(stream)",
-        "wait": "stream.wait_event(event)",
-        "synchronize": "stream.synchronize()",
-        "h2d and wait": "device.copy_from_host_async(address, 4096, stream); stream.synchronize()",
+        "h2d": h2d,
+        "d2h": [
+            "device.copy_to_host_async(address, 4096, stream)",
+            "copy(address, first, 4096, 2, s)",
+        ],
+        "d2d": [
+            "other.copy_from_device_async(device, 4096, stream)",
+            "copy(second, first, 4096, 3, s)",
+        ],
+        "fill": ["device.memset_async(0, 4096, stream)", "fill(first, 0, 4096, s)"],
+        "record": ["event.record(stream)", "record(e, s)"],
+        "wait": ["stream.wait_event(event)", "wait(s, e)"],
+        "synchronize": synchronize,
+        "h2d and wait": [f"{copy}; {wait}" for copy, wait in zip(h2d, synchronize, strict=True)],
         "launch": "kernel((1,), (32,), arguments, stream=stream)",
         "locked memory": "pinned(1048576)",
         "device memory": "memory(1048576)",
     }
+    runtime = cupy.cuda.runtime
     return Peer(
         stream.synchronize, rows, stream=stream, event=event, device=device, other=other,
         host=host, address=host.ptr, kernel=module.get_function(KERNEL), arguments=arguments,
         pinned=cupy.cuda.alloc_pinned_memory, memory=cupy.cuda.alloc, module=module,
+        first=device.ptr, second=other.ptr, s=stream.ptr, e=event.ptr, copy=runtime.memcpyAsync,
+        fill=runtime.memsetAsync, record=runtime.eventRecord, wait=runtime.streamWaitEvent,
+        wait_for=runtime.streamSynchronize,
     )  # fmt: skip
 
 
@@ -175,6 +206,7 @@ def pytorch():
 
     if not torch.cuda.is_available():
         raise ImportError("this PyTorch has no CUDA")
+    torch.set_grad_enabled(False)
     torch.cuda.set_device(0)
     stream = torch.cuda.Stream()
     torch.cuda.set_stream(stream)
@@ -200,15 +232,15 @@ def pytorch():
 
 def pycuda():
     import numpy as np
+    import pycuda.autoprimaryctx  # noqa: F401 - lets go of the context when Python ends
     import pycuda.driver as cuda
+    from pycuda.tools import DeviceMemoryPool, PageLockedMemoryPool
 
-    cuda.init()
-    context = cuda.Device(0).retain_primary_context()
-    context.push()
     stream, event = cuda.Stream(), cuda.Event(cuda.event_flags.DISABLE_TIMING)
     device, other = cuda.mem_alloc(NBYTES), cuda.mem_alloc(NBYTES)
     event.record(stream)
-    kernel = cuda.module_from_buffer(PTX.encode() + b"\0").get_function(KERNEL)
+    module = cuda.module_from_buffer(PTX.encode() + b"\0")
+    kernel = module.get_function(KERNEL)
     kernel.prepare("ifPP")
     rows = {
         "h2d": "h2d(device, host, stream)",
@@ -219,13 +251,20 @@ def pycuda():
         "wait": "stream.wait_for_event(event)",
         "synchronize": "stream.synchronize()",
         "h2d and wait": "h2d(device, host, stream); stream.synchronize()",
-        "launch": "kernel.prepared_async_call((1, 1), (32, 1, 1), stream, 32, 2.0, device, other)",
+        "launch": [
+            "kernel.prepared_async_call((1, 1), (32, 1, 1), stream, 32, 2.0, device, other)",
+            "plain(count, factor, device, other, block=(32, 1, 1), stream=stream)",
+        ],
+        "locked memory": "pinned((1048576,), u1)",
+        "device memory": "memory(1048576)",
     }
     return Peer(
         stream.synchronize, rows, stream=stream, event=event, device=device, other=other,
-        host=cuda.pagelocked_zeros(NBYTES, np.uint8), kernel=kernel, context=context,
+        host=cuda.pagelocked_zeros(NBYTES, np.uint8), kernel=kernel,
         h2d=cuda.memcpy_htod_async, d2h=cuda.memcpy_dtoh_async, d2d=cuda.memcpy_dtod_async,
-        fill=cuda.memset_d8_async,
+        fill=cuda.memset_d8_async, plain=module.get_function(KERNEL), count=np.int32(32),
+        factor=np.float32(2), pinned=PageLockedMemoryPool().allocate,
+        memory=DeviceMemoryPool().allocate, u1=np.uint8,
     )  # fmt: skip
 
 
@@ -240,7 +279,6 @@ def numba_cuda():
     host = cuda.pinned_array(NBYTES, np.uint8)
     device, other = cuda.device_array(NBYTES, np.uint8), cuda.device_array(NBYTES, np.uint8)
     event.record(stream)
-    nothing = cuda.jit("void(int32, float32, uint8[::1], uint8[::1])")(lambda n, a, x, y: None)
     rows = {
         "h2d": "device.copy_to_device(host, stream)",
         "d2h": "device.copy_to_host(host, stream)",
@@ -249,11 +287,20 @@ def numba_cuda():
         "wait": "event.wait(stream)",
         "synchronize": "stream.synchronize()",
         "h2d and wait": "device.copy_to_device(host, stream); stream.synchronize()",
-        "launch": "kernel(32, 2.0, device, other)",
+        "locked memory": "pinned(1048576, u1)",
+        "device memory": "memory(1048576, u1)",
     }
+    names = {}
+    try:
+        nothing = cuda.jit("void(int32, float32, uint8[::1], uint8[::1])")(lambda n, a, x, y: None)
+    except Exception as error:  # it links to machine code, which the software driver does not run
+        print(f"numba-cuda without its launch: {type(error).__name__}: {error}", file=sys.stderr)
+    else:
+        rows["launch"] = "kernel(32, 2.0, device, other)"
+        names["kernel"] = nothing[1, 32, stream]
     return Peer(
         stream.synchronize, rows, stream=stream, event=event, device=device, other=other,
-        host=host, kernel=nothing[1, 32, stream],
+        host=host, pinned=cuda.pinned_array, memory=cuda.device_array, u1=np.uint8, **names,
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 # These need no driver, or start their own.
 WITHOUT_DRIVER = (
     *("architecture", "conformance", "docs", "external", "loading", "ownership", "packaging"),
-    *("plugin", "softdriver", "toolkit", "typing"),
+    *("performance", "plugin", "softdriver", "toolkit", "typing"),
 )
 
 

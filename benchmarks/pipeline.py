@@ -1,0 +1,204 @@
+"""Copying in, a kernel and copying out, over chunks: the pipeline against each of its stages alone.
+
+    python benchmarks/pipeline.py [--size MIB] [--chunk MIB] [--streams N ...] [--json FILE]
+
+All ways take turns in one process, and medians of the rounds count. A pipeline cannot be faster
+than its slowest stage, nor than both copies at once, which may slow each other down even where the
+device copies in both directions at a time: it is compared with both bounds. Two ways to build one
+are measured: a stream for each buffer, on which a chunk's three stages follow each other, and a
+stream for each stage, which wait for each other by events.
+"""
+
+import argparse
+import gc
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+from machine import about, write
+
+import cudadrv as cu
+
+MIB = 1 << 20
+SIZES = {False: (1024, 8), True: (32, 1)}  # MiB in all and in a chunk; on the software driver
+ROUNDS = 15
+BLOCK = 256
+FACTOR = 2.0
+KERNEL = Path(__file__).parent.parent / "examples" / "kernels" / "saxpy.ptx"
+STAGES = ("copy in", "kernel", "copy out")
+COPIES = "both copies at once"
+
+
+class Pipeline:
+    """Page-locked memory in chunks, device buffers for a few of them, and ways through them."""
+
+    def __init__(self, nbytes, chunk, streams):
+        self.count = chunk // 4
+        self.source = cu.LockedBuffer(nbytes // 4, "f4", name="source")
+        self.result = cu.LockedBuffer.zeros(nbytes // 4, "f4", name="result")
+        self.sources = self.source.chunks(self.count)
+        self.results = self.result.chunks(self.count)
+        self.kernel = cu.Module.from_file(KERNEL)["saxpy"]
+        most = max(*streams, len(STAGES))
+        self.streams = [cu.Stream() for _ in range(most)]
+        self.works = [cu.DeviceBuffer.zeros(self.count, "f4", name="work") for _ in range(most)]
+        self.free = [cu.Event() for _ in range(most)]
+        numbers = np.arange(self.count, dtype="f4") % 4096
+        for at, chunk in enumerate(self.sources):
+            with chunk.write() as array:
+                np.add(numbers, at, out=array)
+
+    def compute(self, work, stream):
+        """Add to each number `FACTOR` times itself."""
+        grid = -(-self.count // BLOCK)
+        return self.kernel.launch(
+            grid, BLOCK, FACTOR, cu.read(work), work, self.count, stream=stream
+        )
+
+    def stage(self, name):
+        """One stage alone."""
+        stream, works = self.streams[0], self.works
+        for at, (source, result) in enumerate(zip(self.sources, self.results, strict=True)):
+            work = works[at % len(works)]
+            if name == "copy in":
+                work.copy_from_async(source, stream)
+            elif name == "kernel":
+                self.compute(work, stream)
+            else:
+                work.copy_to_async(result, stream)
+
+    def copies(self):
+        """Both copies, on streams that never wait for each other."""
+        first, second, *_ = self.streams
+        given, taken, *_ = self.works
+        for source, result in zip(self.sources, self.results, strict=True):
+            given.copy_from_async(source, first)
+            taken.copy_to_async(result, second)
+
+    def by_buffer(self, number):
+        """So many buffers with a stream each."""
+        for at, (source, result) in enumerate(zip(self.sources, self.results, strict=True)):
+            work, stream = self.works[at % number], self.streams[at % number]
+            work.copy_from_async(source, stream)
+            self.compute(work, stream)
+            work.copy_to_async(result, stream)
+
+    def by_stage(self, number):
+        """A stream for each stage, and so many buffers."""
+        inward, middle, outward, *_ = self.streams
+        for at, (source, result) in enumerate(zip(self.sources, self.results, strict=True)):
+            work, free = self.works[at % number], self.free[at % number]
+            if at >= number:
+                inward.wait(free)
+            middle.wait(work.copy_from_async(source, inward))
+            outward.wait(self.compute(work, middle))
+            work.copy_to_async(result, outward)
+            outward.record(free)
+
+    def timed(self, way, *arguments):
+        """Seconds until all is issued, and until all is done."""
+        gc.disable()
+        start = time.perf_counter()
+        way(*arguments)
+        issued = time.perf_counter() - start
+        for stream in self.streams:
+            stream.synchronize()
+        taken = time.perf_counter() - start
+        gc.enable()
+        return issued, taken
+
+    def check(self, way, *arguments):
+        """What comes out is right; also warms up."""
+        with self.result.write() as array:
+            array[:] = 0
+        self.timed(way, *arguments)
+        for source, result in zip(self.sources, self.results, strict=True):
+            with source.read() as given, result.read() as found:
+                if not np.array_equal(found, given * np.float32(1 + FACTOR)):
+                    raise SystemExit(f"{way.__name__}{arguments} gave wrong numbers")
+
+
+def measure(pipeline, streams, rounds):
+    """Seconds to issue and to finish, for each way and round."""
+    pipelines = {f"{n} buffers, a stream for each": (pipeline.by_buffer, n) for n in streams}
+    pipelines[f"{max(streams)} buffers, a stream for each stage"] = pipeline.by_stage, max(streams)
+    for way in pipelines.values():
+        pipeline.check(*way)
+    ways = {name: (pipeline.stage, name) for name in STAGES}
+    ways |= {COPIES: (pipeline.copies,), **pipelines}
+    times = {name: [] for name in ways}
+    for turn in range(rounds + 1):
+        for name, way in ways.items():
+            taken = pipeline.timed(*way)
+            if turn:  # the first one warms up
+                times[name].append(taken)
+    return times
+
+
+def rows(times, nbytes):
+    """Milliseconds and GB/s of each way, and what fraction of its time the bounds would take."""
+    found = {}
+    for name, both in times.items():
+        issued, taken = (sorted(figures) for figures in zip(*both, strict=True))
+        quarter = len(taken) // 4
+        found[name] = {
+            "issued ms": statistics.median(issued) * 1e3,
+            "ms": statistics.median(taken) * 1e3,
+            "low": taken[quarter] * 1e3,
+            "high": taken[-1 - quarter] * 1e3,
+            "GB/s": nbytes / statistics.median(taken) / 1e9,
+        }
+    slowest = max(found[name]["ms"] for name in STAGES)
+    both = max(found[COPIES]["ms"], found["kernel"]["ms"])
+    for name, row in found.items():
+        if name not in (*STAGES, COPIES):
+            row["of the slowest stage"] = slowest / row["ms"]
+            row["of both copies at once"] = both / row["ms"]
+    return found
+
+
+def show(found):
+    print(f"{'':38}{'GB/s':>8}{'ms':>9}{'issued':>9}  slowest stage / it  both copies / it")
+    for name, row in found.items():
+        line = f"{name:38}{row['GB/s']:8.1f}{row['ms']:9.2f}{row['issued ms']:9.2f}"
+        if "of the slowest stage" in row:
+            line += f"{row['of the slowest stage']:20.3f}{row['of both copies at once']:18.3f}"
+        print(line)
+
+
+def main():
+    software = cu.driver_info().is_software
+    size, chunk = SIZES[software]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--size", type=int, default=size, metavar="MIB", help="in all")
+    parser.add_argument("--chunk", type=int, default=chunk, metavar="MIB")
+    parser.add_argument("--streams", type=int, nargs="+", default=[2, 3, 4], metavar="N")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--json", help="also write the figures, with machine and versions, here")
+    options = parser.parse_args()
+    if min(options.size, options.chunk, *options.streams, options.rounds) < 1:
+        parser.error("sizes and numbers are positive")
+    if options.size % options.chunk:
+        parser.error(f"{options.size} MiB are not a multiple of {options.chunk} MiB")
+    nbytes = options.size * MIB
+    pipeline = Pipeline(nbytes, options.chunk * MIB, options.streams)
+    found = rows(measure(pipeline, options.streams, options.rounds), nbytes)
+    machine = about()
+    print(
+        f"{machine['device']}, CUDA {machine['cuda']}, {machine['cpus']} cores, {machine['date']};"
+        f" {options.size} MiB in chunks of {options.chunk} MiB, medians of {options.rounds} rounds"
+    )
+    if software:
+        print(
+            "The software driver's stages share these cores, so they are not expected to overlap."
+            "\nIts kernels run on as many cores as there are streams with one: that may exceed 1."
+        )
+    show(found)
+    if options.json:
+        settings = {name: getattr(options, name) for name in ("size", "chunk", "rounds")}
+        write(options.json, found, machine | settings)
+
+
+if __name__ == "__main__":
+    main()

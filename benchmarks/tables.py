@@ -1,0 +1,268 @@
+"""The figures of a file of results as Markdown tables, for the terminal and for the documentation.
+
+    python benchmarks/tables.py [RESULTS.json]      print them all
+    python benchmarks/tables.py --write             put the kept ones into the documentation
+
+In the documentation each table stands between <!-- begin NAME --> and <!-- end NAME -->.
+"""
+
+import argparse
+import hashlib
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORDED = ROOT / "benchmarks" / "results" / "h200.json"
+SOFTWARE = ROOT / "benchmarks" / "results" / "software.json"
+RESULTS = "../benchmarks/results"  # as the pages see it that show pictures
+PAGES = [ROOT / "README.md", ROOT / "docs" / "performance.md", ROOT / "docs" / "benchmarks.md"]
+
+FLOOR = "bare call from C"
+LOCKED, DRIVER = "page-locked memory", "driver's own way"
+BINDINGS = ["cudadrv", "cuda.bindings", "cuda.core", "CuPy", "PyCUDA", "PyTorch", "numba-cuda"]
+CALLS = {
+    "h2d": "4 KiB host to device, asynchronous",
+    "d2h": "4 KiB device to host, asynchronous",
+    "d2d": "4 KiB device to device, asynchronous",
+    "fill": "4 KiB fill, asynchronous",
+    "launch": "launching a kernel with 4 arguments",
+    "launch prepared": "the same, arguments packed before",
+    "record": "recording an event",
+    "wait": "letting a stream wait for an event",
+    "synchronize": "synchronizing an idle stream",
+    "h2d and wait": "4 KiB host to device, then waiting for it",
+    "locked memory": "allocating and freeing 1 MiB, page-locked",
+    "device memory": "allocating and freeing 1 MiB, device",
+}
+FEW_CALLS = ("h2d", "h2d and wait", "launch", "launch prepared", "record", "wait")
+FEW_BINDINGS = ("cudadrv", "cuda.bindings", "cuda.core", "CuPy")
+
+
+def grid(head, lines):
+    """A Markdown table; None is a dash."""
+    filled = [["-" if cell is None else cell for cell in line] for line in lines]
+    rows = [head, ["---"] * len(head), *filled]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows).replace("| --- ", "|---")
+
+
+def head(machine):
+    """Where and when, as one line."""
+    driver = f", driver {machine['driver']}" if machine.get("driver") else ""
+    return (
+        f"{machine['device']}{driver} (CUDA {machine['cuda']}), {machine['cpus']} processors,"
+        f" Python {machine['python']}, {machine['date']}"
+    )
+
+
+def versions(machine):
+    return ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
+
+
+def times(ratio):
+    """A ratio to two places, or two digits where it is small."""
+    return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.1g}"
+
+
+def call_cell(cells, name, way, software):
+    """Nanoseconds, and times the floor; on the software driver, what is above the floor."""
+    if name not in cells:
+        return None
+    figures = cells[name][way]
+    text = f"{figures['median']:,.0f}"
+    if name == FLOOR or FLOOR not in cells:
+        return text
+    if software:
+        return f"{text} ({figures['above']:+,.0f})"
+    return f"{text} ({times(figures['median'] / cells[FLOOR][way]['median'])})"
+
+
+def one_way(rows, way, software, bindings=BINDINGS):
+    """Rows of the calls, in a loop or from a function."""
+    there = [name for name in [FLOOR, *bindings] if any(name in row for row in rows.values())]
+    unit = "and above the bare call" if software else "and times the bare call"
+    lines = [
+        [CALLS[row], *(call_cell(cells, name, way, software) for name in there)]
+        for row, cells in rows.items()
+    ]
+    return grid([f"nanoseconds a call, {unit}", *there], lines) + "\n"
+
+
+def calls(rows, software=False):
+    return (
+        f"In a plain loop:\n\n{one_way(rows, 'loop', software)}\n"
+        f"From a function:\n\n{one_way(rows, 'function', software)}"
+    )
+
+
+def quicker(rows):
+    """Says where another binding was quicker than cudadrv, in a plain loop, and by how much."""
+    found = []
+    for row, cells in rows.items():
+        medians = {name: cells[name]["loop"]["median"] for name in BINDINGS if name in cells}
+        best = min(medians, key=medians.get, default="cudadrv")
+        if best != "cudadrv" and "cudadrv" in medians:
+            less = medians["cudadrv"] - medians[best]
+            found.append(f"{CALLS[row]} ({best}, by {less:,.0f} ns)")
+    if not found:
+        return "In no row was another binding quicker than cudadrv.\n"
+    return f"Another binding was quicker than cudadrv at: {'; '.join(found)}.\n"
+
+
+def size(nbytes):
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if nbytes >= unit:
+            return f"{nbytes // unit} {name}"
+    return f"{nbytes} bytes"
+
+
+def rate(cell, floor):
+    if cell is None:
+        return None
+    rounded = f"{cell['median']:.3g}"
+    return f"{rounded} ({cell['median'] / floor['median']:.2f})" if floor else rounded
+
+
+def bandwidth(rows):
+    """One table a direction: GB/s, and as a fraction of page-locked memory."""
+    parts = []
+    for way, sizes in rows.items():
+        known = [LOCKED, DRIVER, *BINDINGS]
+        there = [name for name in known if any(name in cells for cells in sizes.values())]
+        lines = []
+        for nbytes, cells in sizes.items():
+            floor = cells.get(LOCKED)
+            line = [rate(cells.get(name), None if name == LOCKED else floor) for name in there]
+            lines.append([size(int(nbytes)), *line])
+        parts.append(f"{grid([f'GB/s {way}', *there], lines)}\n")
+    return "\n".join(parts)
+
+
+def pipeline(rows):
+    slowest, both = "of the slowest stage", "of both copies at once"
+    lines = []
+    for name, row in rows.items():
+        bounds = [f"{row[bound]:.3f}" if bound in row else None for bound in (slowest, both)]
+        lines.append([name, f"{row['GB/s']:.1f}", f"{row['ms']:.2f}", *bounds])
+    return grid(["", "GB/s", "ms", "slowest stage / it", "both copies / it"], lines) + "\n"
+
+
+def imports(rows):
+    lines = []
+    for name in BINDINGS:
+        if name in rows:
+            wall, processor = rows[name]["wall ms"], rows[name]["processor ms"]
+            lines.append([name, f"{wall['median']:.1f}", f"{processor['median']:.1f}"])
+    return grid(["import, after NumPy: ms", "wall", "processor"], lines) + "\n"
+
+
+TITLES = {
+    "calls": "Calls",
+    "bandwidth": "Ordinary memory",
+    "pipeline": "A pipeline over chunks",
+    "imports": "Importing",
+}
+
+
+PICTURES = {
+    "calls": "What each call costs through each binding, as a multiple of the bare driver call",
+    "bandwidth": "Bandwidth of copies between NumPy arrays and the device, by size and binding",
+    "imports": "How long importing each binding takes after NumPy",
+}
+
+
+def fingerprint(part):
+    """Stands in the picture of these results."""
+    return hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()
+
+
+def part(results, name):
+    """One part of the results, as Markdown."""
+    rows = results["parts"][name]["rows"]
+    if name == "calls":
+        return f"{calls(rows, results['software'])}\n{quicker(rows)}"
+    return {"bandwidth": bandwidth, "pipeline": pipeline, "imports": imports}[name](rows)
+
+
+def report(results):
+    """Everything; and what failed, for that must not look like something that was not asked for."""
+    text = f"{head(results)}\n{versions(results)}\n"
+    for name, title in TITLES.items():
+        if name in results["parts"]:
+            text += f"\n## {title}\n\n{part(results, name)}"
+        if name in results["failed"]:
+            text += f"\n## {title}\n\nfailed: {results['failed'][name]}\n"
+    return text
+
+
+def few_calls(results):
+    """The bare call and cudadrv, of some rows."""
+    rows = results["parts"]["calls"]["rows"]
+    lines = []
+    for row in FEW_CALLS:
+        figures = [f"{rows[row][name]['loop']['median']:,.0f}" for name in (FLOOR, "cudadrv")]
+        lines.append([CALLS[row], *figures])
+    return grid(["nanoseconds a call, from Python", FLOOR, "cudadrv"], lines) + "\n"
+
+
+def with_picture(results, name):
+    """What a page shows of one part."""
+    if name not in results["parts"]:
+        return "Not measured in this run.\n"
+    picture = f"![{PICTURES[name]}]({RESULTS}/{name}.svg)\n\n" if name in PICTURES else ""
+    return picture + part(results, name)
+
+
+def fewer_calls(results):
+    rows = results["parts"]["calls"]["rows"]
+    return one_way(rows, "loop", results["software"], FEW_BINDINGS)
+
+
+def versions_of(results):
+    processor = f" Processor: {results['processor']}." if "processor" in results else ""
+    return f"{head(results)}.{processor} Versions: {versions(results)}.\n"
+
+
+def blocks(recorded, software):
+    """What can stand between marks, by name."""
+    return {
+        "machine": f"{head(recorded)}.\n",
+        "calls": fewer_calls(recorded),
+        "quicker": quicker(recorded["parts"]["calls"]["rows"]),
+        "few calls": few_calls(recorded),
+        "versions": versions_of(recorded),
+        **{f"part {name}": with_picture(recorded, name) for name in TITLES},
+        "software versions": versions_of(software),
+        "software calls": part(software, "calls"),
+    }
+
+
+MARKED = re.compile(r"(<!-- begin ([\w ]+) -->)\n.*?(<!-- end \2 -->)", re.DOTALL)
+
+
+def filled(page, found):
+    """The page with these blocks in it."""
+    return MARKED.sub(lambda mark: f"{mark[1]}\n\n{found[mark[2]]}\n{mark[3]}", page)
+
+
+def load(path):
+    return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", nargs="?", default=RECORDED, metavar="RESULTS.json")
+    parser.add_argument("--write", action="store_true", help="into the documentation")
+    options = parser.parse_args()
+    results = load(options.results)
+    if not options.write:
+        print(report(results))
+        return
+    found = blocks(results, load(SOFTWARE))
+    for path in PAGES:
+        page = path.read_text(encoding="utf-8")
+        path.write_text(filled(page, found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""The calls of a loop take about as many instructions as when they were last recorded.
+
+A change that is meant to make one dearer records them anew, and says why in its commit:
+    python benchmarks/instructions.py --record
+"""
+
+import pytest
+
+
+def test_no_call_takes_many_more_instructions_than_recorded(instructions):
+    former = instructions.recorded().get(instructions.BUILD)
+    if former is None:
+        pytest.skip(f"nothing is recorded for {instructions.BUILD}")
+    if reason := instructions.missing():
+        pytest.skip(reason)
+    counted = instructions.count()
+    assert counted.keys() == former.keys()
+    assert instructions.grown(counted, former) == []
+
+
+def test_growth_is_seen(instructions):
+    former = {"steady": 1000, "less": 1000, "a little": 1000, "much": 1000}
+    counted = {"steady": 1000, "less": 500, "a little": 1090, "much": 1110}
+    assert instructions.grown(counted, former) == ["much: 1,000 -> 1,110 (+11.0%)"]
+
+
+def test_what_is_recorded_is_whole(instructions):
+    """Each build's counts are of the same operations, and of at least one build there are some."""
+    names = [tuple(counts) for counts in instructions.recorded().values()]
+    assert names
+    assert len(set(names)) == 1

@@ -1,0 +1,31 @@
+"""The benchmark of pipelines checks what comes out of each, and relates them to their stages."""
+
+import pytest
+
+STAGES = ["copy in", "kernel", "copy out", "both copies at once"]
+
+
+def test_each_pipeline_is_right_and_compared_with_both_bounds(benchmark_results):
+    options = ["--size", "4", "--chunk", "1", "--rounds", "3", "--streams", "1", "3"]
+    results, printed = benchmark_results("pipeline.py", *options)
+    assert (results["size"], results["chunk"], results["software"]) == (4, 1, True)
+    rows = results["rows"]
+    by_buffer = ["1 buffers, a stream for each", "3 buffers, a stream for each"]
+    assert list(rows) == [*STAGES, *by_buffer, "3 buffers, a stream for each stage"]
+    slowest = max(rows[name]["ms"] for name in STAGES[:3])
+    for name in list(rows)[4:]:
+        assert rows[name]["of the slowest stage"] == pytest.approx(slowest / rows[name]["ms"])
+        assert rows[name]["of both copies at once"] > 0
+        assert name in printed
+    assert "not expected to overlap" in printed
+
+
+def test_wrong_numbers_are_found(scripts, driver):
+    """As of a pipeline that leaves out its kernel."""
+    pipeline = scripts("pipeline")
+    made = pipeline.Pipeline(1 << 16, 1 << 14, [2])
+    made.check(made.by_buffer, 2)
+    made.check(made.by_stage, 2)
+    made.compute = lambda work, stream: stream
+    with pytest.raises(SystemExit, match="by_stage"):
+        made.check(made.by_stage, 2)
