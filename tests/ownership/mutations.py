@@ -87,7 +87,7 @@ MUTATIONS = [
         "0 &&",
     ),
     ("a usual operation cannot be undone", "usual.h", "access->undo = 1;", "access->undo = 0;"),
-    ("loans are usual", "usual.h", "request->loan || ", ""),
+    ("loans are usual", "usual.h", "request->loan ||", ""),
     (
         "work under a view of managed memory is usual",
         "usual.h",
