@@ -106,6 +106,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint16_t operation
         own_export *loan
         uint8_t returns
+        uint8_t passive
         own_snapshot issued
         own_conflict conflict
     ctypedef struct own_borrow:

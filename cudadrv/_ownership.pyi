@@ -53,6 +53,7 @@ class StreamState:
         driver_fails: bool = False,
         site: int = 0,
         closes: bool = False,
+        passive: bool = False,
     ) -> tuple[str, Snapshot | int | None]: ...
     def lend(
         self,

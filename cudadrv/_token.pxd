@@ -21,4 +21,5 @@ cdef class Token:
     cdef Event event_of(self)
 
 
-cdef Token new_token(Operation *operation, Stream stream, object source, object target)
+cdef Token new_token(Stream stream, object source, object target)
+cdef void stand_for(Token token, Operation *operation) noexcept

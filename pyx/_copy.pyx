@@ -10,7 +10,7 @@ from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, check_region, pointer_of
 from cudadrv._release cimport internal_stream
 from cudadrv._stream cimport Stream, stream_for
-from cudadrv._token cimport Token, new_token
+from cudadrv._token cimport Token, new_token, stand_for
 
 bind_driver(&cudadrv_table)
 
@@ -46,6 +46,7 @@ cdef inline Token _copy_between(int name, Region target, Region source, Stream s
     cdef Operation operation
     cdef own_access accesses[2]
     cdef Copy copy
+    cdef Token token
     _check_pair(target, source)
     refuse_other_device(target, stream)
     refuse_other_device(source, stream)
@@ -58,11 +59,13 @@ cdef inline Token _copy_between(int name, Region target, Region source, Stream s
     copy.source_is_host = source.host_side
     if copy.nbytes == 0 or copy.target == copy.source:
         return nothing_to_do(name, stream, source, target)
+    token = new_token(stream, source, target)
     copy_operation(&operation, name, &copy, accesses, 2)
     reason = issue(&operation, stream)
     if reason:
         refuse_operation(&operation, reason, stream, (target.describe(), source.describe()))
-    return new_token(&operation, stream, source, target)
+    stand_for(token, &operation)
+    return token
 
 
 cdef int copy_and_wait(int name, Region target, Region source, object stream) except -1:
@@ -81,13 +84,16 @@ cdef int copy_and_wait(int name, Region target, Region source, object stream) ex
 cdef Token nothing_to_do(int name, Stream stream, Region source, Region target):
     """The token of an operation without bytes: complete from the start, and borrows nothing."""
     cdef Operation operation
+    cdef Token token
     stream.usable()
     refuse_other_device(target, stream)
+    token = new_token(stream, source, target)
     prepare(&operation, name, NULL, 0, NULL, NULL)
     operation.request.issued.clock = NULL
     operation.request.issued.slot = stream.order.slot
     operation.request.issued.seq = 0
-    return new_token(&operation, stream, source, target)
+    stand_for(token, &operation)
+    return token
 
 
 cdef Region _device_side(Region target, Region source):

@@ -17,7 +17,7 @@ from cudadrv._ownership cimport OWN_WRITE, own_access
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, check_region, pointer_of
 from cudadrv._stream cimport Stream
-from cudadrv._token cimport Token, new_token
+from cudadrv._token cimport Token, new_token, stand_for
 
 bind_driver(&cudadrv_table)
 
@@ -167,6 +167,7 @@ cdef Token fill_region(int name, Region region, const unsigned char *item, Strea
     cdef Operation operation
     cdef own_access access
     cdef Fill fill
+    cdef Token token
     check_region(region)
     if region.nbytes == 0:
         return nothing_to_do(name, stream, None, region)
@@ -176,8 +177,10 @@ cdef Token fill_region(int name, Region region, const unsigned char *item, Strea
     fill.count = region.count
     fill.itemsize = region.itemsize
     memcpy(fill.item, item, sizeof(fill.item))
+    token = new_token(stream, None, region)
     prepare(&operation, name, &access, 1, _fill_call, &fill)
     reason = issue(&operation, stream)
     if reason:
         refuse_operation(&operation, reason, stream, (region.describe(),))
-    return new_token(&operation, stream, None, region)
+    stand_for(token, &operation)
+    return token

@@ -19,7 +19,7 @@ from cudadrv._region cimport Region, borrow, check_region
 from cudadrv._room cimport Room, new_room
 from cudadrv._shape cimport Shape
 from cudadrv._stream cimport Stream
-from cudadrv._token cimport Token, new_token
+from cudadrv._token cimport Token, new_token, stand_for
 
 bind_driver(&cudadrv_table)
 
@@ -97,6 +97,7 @@ cdef Token launch_packed(
     cdef own_access *accesses = few
     cdef Region region
     cdef Room room = None
+    cdef Token token = new_token(stream, reads, writes)
     cdef Py_ssize_t i
     cdef Py_ssize_t count = packed.operand_count
     if function.handed != function.module.handed:
@@ -122,7 +123,8 @@ cdef Token launch_packed(
         function.module.launching -= 1
     if reason:
         refuse_operation(&operation, reason, stream, _described(function, packed))
-    return new_token(&operation, stream, reads, writes)
+    stand_for(token, &operation)
+    return token
 
 
 cdef int _borrow_variable(Memory memory, uint8_t mode, own_access *access) except -1:

@@ -40,6 +40,7 @@ cdef void prepare(
     operation.request.site = here()
     operation.request.loan = NULL
     operation.request.returns = False
+    operation.request.passive = False
     operation.call = call
     operation.arguments = arguments
 

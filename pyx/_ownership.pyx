@@ -138,25 +138,29 @@ cdef class StreamState:
             raise MemoryError()
 
     def issue(
-        self, *accesses, policy="strict", driver_fails=False, site=0, bint closes=False
+        self, *accesses, policy="strict", driver_fails=False, site=0, bint closes=False,
+        bint passive=False
     ):
         """Begin an operation on ``(memory, start, stop, mode)`` accesses; the driver has it then.
 
-        With `closes`, nobody may use the memories after it. Gives ``("ok", snapshot)``, or the
-        reason of the refusal and the site in the way.
+        With `closes`, nobody may use the memories after it; with `passive`, the driver may have
+        queued nothing. Gives ``("ok", snapshot)``, or the reason of the refusal and the site in the
+        way.
         """
-        return self.begin(accesses, policy, driver_fails, site, None, closes)
+        return self.begin(accesses, policy, driver_fails, site, None, closes, passive)
 
     def lend(self, *access, policy="strict", driver_fails=False, site=0):
         """As `issue`, of one access, and lend its bytes to the stream: ``("ok", view)``."""
         cdef View view = View.__new__(View)
-        answer, what = self.begin([access], policy, driver_fails, site, view, False)
+        answer, what = self.begin([access], policy, driver_fails, site, view, False, False)
         if answer == "ok":
             view.memory, view.borrower = access[0], self
             return "ok", view
         return answer, what
 
-    cdef tuple begin(self, accesses, policy, driver_fails, site, View view, bint closes):
+    cdef tuple begin(
+        self, accesses, policy, driver_fails, site, View view, bint closes, bint passive
+    ):
         cdef own_engine *engine = &self.domain.engine.engine
         cdef own_access borrowed[MOST_ACCESSES]
         cdef own_request request
@@ -173,6 +177,7 @@ cdef class StreamState:
         request.operation = 0
         request.loan = NULL if view is None else &view.view
         request.returns = False
+        request.passive = passive
         answer = own_begin(engine, &request)
         if answer == OWN_OK:
             if driver_fails:

@@ -15,7 +15,7 @@ from cudadrv._stage cimport (
     Stage, StagedCopy, aim, give_stage, note_use, prepare_staged, refuse_early, take_stage,
 )
 from cudadrv._stream cimport Stream
-from cudadrv._token cimport Token, new_token
+from cudadrv._token cimport Token, new_token, stand_for
 from cudadrv._wait cimport wait_for_event
 
 
@@ -59,12 +59,14 @@ cdef int _copy_at_once(Region region, char *ordinary, Stream stream, int name) e
 cdef Token _copy_snapshot(Region target, const char *source, Stream stream):
     """Queue a copy of a snapshot that is taken now."""
     cdef Operation operation
+    cdef Token token = new_token(stream, None, target)
     cdef Stage stage = take_stage(stream.context, target.nbytes)
     try:
         with nogil:
             memcpy(stage.data, source, target.nbytes)
         _queue(&operation, COPY_FROM_ASYNC, target, stage, stream)
-        return new_token(&operation, stream, None, target)
+        stand_for(token, &operation)
+        return token
     finally:
         give_stage(stage)
 

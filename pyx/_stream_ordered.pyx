@@ -60,6 +60,7 @@ cdef int _write_on(
     borrow_all(memory.state, &access, OWN_WRITE, policy)
     access.closes = name == RELEASE
     prepare(&operation, name, &access, 1, call, memory)
+    operation.request.passive = True
     reason = issue(&operation, stream)
     if reason == 0:
         if memory.after is not NULL:

@@ -157,21 +157,20 @@ cdef Event _farewell(Token token):
         " of a thread does that ended; wait with context.synchronize()")
 
 
-cdef Token new_token(Operation *operation, Stream stream, object source, object target):
-    """The token of an operation that was issued; takes over its snapshot.
+cdef Token new_token(Stream stream, object source, object target):
+    """The token of an operation that will be issued: before, since nothing may fail afterwards.
 
     `source` and `target` are what it reads and writes: a buffer, a tuple of buffers, or None.
     """
-    cdef Token token
-    try:
-        token = Token.__new__(Token)
-    except MemoryError:
-        own_snapshot_drop(engine, &operation.request.issued)
-        raise
+    cdef Token token = Token.__new__(Token)
     token.stream = stream
     token.source = source
     token.target = target
+    return token
+
+
+cdef void stand_for(Token token, Operation *operation) noexcept:
+    """The operation was issued, and the token takes over its snapshot."""
     token.snapshot = operation.request.issued
     token.site_number = operation.request.site
     token.operation = operation.request.operation
-    return token

@@ -203,13 +203,23 @@ static __attribute__((noinline)) void own_commit_all_(own_engine *engine, own_re
     }
 }
 
+/* What its stream knows when the operation begins; the caller owns the clock. Gives 0 without memory.
+ */
+static inline int own_view_of_(const own_request *request, own_clock **view) {
+    if (request->passive) {
+        *view = own_clock_share(request->stream->clock);
+        return 1;
+    }
+    return own_view_(request->stream, view);
+}
+
 /* Checks an operation and, if it may go on, borrows its bytes for it. The stream's issue lock is
  * held until own_settle or own_undo. Anything but OWN_OK has changed nothing. */
 static inline int own_begin(own_engine *engine, own_request *request) {
     own_stream *stream = request->stream;
     own_clock *view;
     own_lock(engine);
-    if (!own_view_(stream, &view)) {
+    if (!own_view_of_(request, &view)) {
         own_unlock(engine);
         return OWN_NO_MEMORY;
     }
@@ -242,7 +252,7 @@ static inline int own_ask(own_engine *engine, own_request *request, own_clock *w
     own_clock *view;
     int answer = OWN_NO_MEMORY;
     own_lock(engine);
-    int ok = own_view_(request->stream, &view);
+    int ok = own_view_of_(request, &view);
     if (ok && waited) {
         const own_snapshot news = {waited, 0, 0};
         own_clock *before = view;
@@ -295,7 +305,11 @@ static inline void own_settle(own_engine *engine, own_request *request) {
     if (request->issued.clock != request->stream->clock) {
         own_supersede_all_(engine, request);
     }
-    own_use_(request->stream, own_clock_share(request->issued.clock));
+    if (request->passive) {
+        request->stream->uses++;
+    } else {
+        own_use_(request->stream, own_clock_share(request->issued.clock));
+    }
     request->stream->settled = request->issued.seq;
     own_over_if_lost_(engine, request->stream);
     own_unlock(engine);

@@ -17,6 +17,7 @@ typedef struct own_request {
     uint16_t operation;
     own_export *loan;        /* of its only access, to what others queue on the stream; or NULL */
     uint8_t returns;         /* ends a loan: what it stands for is queued already */
+    uint8_t passive;         /* perhaps nothing is queued, and then nothing waits by the rules */
     own_snapshot issued;     /* for a token; the caller drops it */
     own_operation forgotten; /* of the stream's recent ones, the one that this took the place of */
     own_conflict conflict;

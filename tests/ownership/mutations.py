@@ -63,6 +63,12 @@ MUTATIONS = [
         "        own_commit_(engine, request, &request->accesses[i]);\n"
         "        own_join_ranges_(&request->accesses[i]);\n",
     ),
+    (
+        "what may have queued nothing has waited by the rules",
+        "borrow.h",
+        "    if (request->passive) {\n        *view",
+        "    if (0) {\n        *view",
+    ),
     # ---- the usual operation ----
     (
         "what another stream uses is usual",

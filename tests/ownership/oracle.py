@@ -152,9 +152,14 @@ class Oracle:
 
     # ---- order ----
 
-    def before(self, stream):
-        """What a stream's next work comes after. What the host knows holds for all streams."""
+    def before(self, stream, passive=False):
+        """What a stream's next work comes after. What the host knows holds for all streams.
+
+        The default streams' rules are about what is queued, and `passive` work may not be.
+        """
         nodes = [self.host, stream.last]
+        if passive:
+            return nodes
         others = {"legacy": ("blocking",), "blocking": ("legacy",)}.get(stream.kind, ())
         # A destroyed stream is not one of the blocking streams "that exist at that call".
         nodes += [x.last for x in stream.domain.streams if x.open and x.kind in others]
@@ -192,11 +197,11 @@ class Oracle:
 
     # ---- operations ----
 
-    def judge(self, stream, accesses, policy):
+    def judge(self, stream, accesses, policy, passive=False):
         """`policy` is that of all accesses, or a sequence with one for each."""
         if not stream.open:
             return Answer(STREAM_CLOSED)
-        known = past(*self.before(stream))
+        known = past(*self.before(stream, passive))
         policies = policies_of(policy, accesses)
         answers = [
             self._judge_access(stream, known, *access, one)
@@ -244,14 +249,14 @@ class Oracle:
         )
         return Answer(MUST_WAIT if policy == "wait" else BORROWED, sites) if sites else YES
 
-    def judge_and_wait(self, stream, accesses, policy):
+    def judge_and_wait(self, stream, accesses, policy, passive=False):
         """As `judge`; what must be waited for has been waited for, if the answer is yes.
 
         Each wait is for all work of the stream in the way. What cannot be waited for is found
         before the first one.
         """
-        while (answer := self.judge(stream, accesses, policy)).answer == MUST_WAIT:
-            known = past(*self.before(stream))
+        while (answer := self.judge(stream, accesses, policy, passive)).answer == MUST_WAIT:
+            known = past(*self.before(stream, passive))
             other = self._in_the_way(known, accesses, policies_of(policy, accesses))
             self.wait(stream, self._work_of(other))
         return answer
@@ -275,9 +280,9 @@ class Oracle:
                         return use.stream
         raise AssertionError("nothing is in the way")
 
-    def issue(self, stream, accesses, site):
+    def issue(self, stream, accesses, site, passive=False):
         """An accepted operation; gives what its token stands for."""
-        return self._borrow(stream, accesses, site, Node(*self.before(stream)))
+        return self._borrow(stream, accesses, site, Node(*self.before(stream, passive)))
 
     def fail(self, stream, kept, site):
         """The driver refused it, and these of its accesses stay borrowed as if it were queued.
@@ -285,7 +290,7 @@ class Oracle:
         It has waited for nothing: it is in its stream's order, and no default stream's.
         """
         if kept:
-            self._borrow(stream, kept, site, Node(self.host, stream.last))
+            self.issue(stream, kept, site, passive=True)
 
     def _borrow(self, stream, accesses, site, node):
         stream.last = stream.last_operation = node
@@ -357,9 +362,9 @@ class Oracle:
         """Closing stream-ordered memory is a write on a stream, unchecked under no policy."""
         whole = [(memory, 0, memory.nbytes, "write")]
         policy = "wait" if policy == "wait" else "strict"
-        answer = self.judge_and_wait(stream, whole, policy).answer
+        answer = self.judge_and_wait(stream, whole, policy, passive=True).answer
         if answer == OK:
-            self.issue(stream, whole, 0)
+            self.issue(stream, whole, 0, passive=True)
             memory.closed = True
         return answer
 

@@ -70,7 +70,7 @@ class BufferSession(Session):
         memory = Memory(self.oracle.open_memory(nbytes, kind == "unified"), kind, stream)
         buffer = Buffer(made, memory, 0, nbytes, part=False)
         if stream is not None and nbytes:
-            self.oracle.issue(stream.model, [buffer.use("write")], next(self.sites))
+            self.oracle.issue(stream.model, [buffer.use("write")], next(self.sites), passive=True)
         return buffer
 
     def part(self, buffer, start, stop, how="slice"):

@@ -35,6 +35,18 @@ def test_blocking_streams_come_after_legacy_work(legacy, blocking, memory):
     assert write(legacy, memory) == "ok"
 
 
+def test_what_may_have_queued_nothing_tells_nothing_of_the_default_streams(
+    legacy, blocking, memory
+):
+    """The driver may have an allocation done at once, and then its stream waits for nobody."""
+    write(legacy, memory)
+    allocated = MemoryState(memory.engine, 8)
+    assert blocking[0].issue((allocated, 0, 8, "write"), passive=True)[0] == "ok"
+    synchronize(blocking[0])
+    assert host(memory) == "borrowed"
+    assert write(blocking[0], memory) == "ok", "an operation is ordered as ever"
+
+
 def test_blocking_streams_are_ordered_by_legacy_work_between(legacy, blocking, memory):
     write(blocking[0], memory)
     assert write(blocking[1], memory) == "borrowed"

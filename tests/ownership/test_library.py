@@ -50,7 +50,7 @@ def test_a_call_that_is_wrongly_accepted_is_noticed(driver, monkeypatch):
 
 @lazily
 def test_a_call_that_is_wrongly_refused_is_noticed(driver, monkeypatch):
-    def everything(self, stream):
+    def everything(self, stream, passive=False):
         return [self.host, *(other.last for other in stream.domain.streams)]
 
     monkeypatch.setattr(oracle.Oracle, "before", everything)

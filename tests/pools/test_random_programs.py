@@ -69,6 +69,9 @@ class Program:
 
     def use(self, queue, memory):
         self.touch(queue)
+        self.note(queue, memory)
+
+    def note(self, queue, memory):
         self.count += 1
         queue.before.add(self.count)
         memory.uses.add(self.count)
@@ -101,7 +104,7 @@ class Program:
             row.remove(wanted)
             self.hits += 1
         if queue is not None:
-            self.use(queue, memory)
+            self.note(queue, memory)  # without the default streams' rules: nothing may be queued
         self.alive.append((buffer, memory, shelf if pooled else None))
 
     def fill(self):

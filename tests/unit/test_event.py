@@ -189,10 +189,10 @@ def test_recording_elsewhere_while_another_thread_waits(stream, other, gate):
     event = stream.record(cu.Event())
     thread, answers = in_a_thread(event.synchronize)
     other.record(event)
+    gate.open()  # a device may have fewer queues than the program has streams
     thread.join()
     assert isinstance(answers[0], cu.OwnershipError)
     assert buffer.borrowed
-    gate.open()
     stream.synchronize()
 
 
