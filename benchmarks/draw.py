@@ -118,7 +118,7 @@ def draw_calls(part, results):
         dots(place, shown, rows)
         spread(place, shown, software)
     if not software:
-        axes[-1].set_xlabel("time of a call, in times of the bare driver call from C (line at 1)")
+        axes[-1].set_xlabel("time of a call / time of the bare driver call from C")
     return figure, axes[0], "What a call costs, in a plain loop"
 
 

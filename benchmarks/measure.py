@@ -80,6 +80,11 @@ def main():
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="no bindings but these")
     options = parser.parse_args()
+    if options.draw:
+        try:
+            import draw
+        except ImportError as missing:
+            parser.error(f"--draw needs matplotlib (the extra `bench`): {missing}")
     for results in measure(options.parts, options.quick, options.only):
         if options.json:  # what there is by now, for the rest may be interrupted
             options.json.write_text(json.dumps(results, indent=1) + "\n")
@@ -87,8 +92,6 @@ def main():
         sys.exit("nothing could be measured")
     print(tables.report(results), flush=True)
     if options.draw:
-        import draw
-
         draw.draw(results, options.draw)
     sys.exit(1 if results["failed"] else 0)
 

@@ -18,6 +18,7 @@ ROW = {
     "CuPy": {"loop": {"median": 1400.0, "above": 1198.0}},
 }
 ENVIRONMENT = {**os.environ, "CUDADRV_DRIVER": "software", "PYTHONPATH": str(ROOT)}
+ENVIRONMENT.pop("CUDADRV_SOFTWARE", None)
 
 
 @pytest.fixture
