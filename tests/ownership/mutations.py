@@ -69,6 +69,12 @@ MUTATIONS = [
         "    if (request->passive) {\n        *view",
         "    if (0) {\n        *view",
     ),
+    (
+        "what may have queued nothing teaches its stream the rules",
+        "borrow.h",
+        "    if (request->passive) {\n        request",
+        "    if (0) {\n        request",
+    ),
     # ---- the usual operation ----
     (
         "what another stream uses is usual",

@@ -42,6 +42,7 @@ def test_what_may_have_queued_nothing_tells_nothing_of_the_default_streams(
     write(legacy, memory)
     allocated = MemoryState(memory.engine, 8)
     assert blocking[0].issue((allocated, 0, 8, "write"), passive=True)[0] == "ok"
+    assert blocking[0].issue((memory, 0, 8, "write"), passive=True)[0] == "borrowed"
     synchronize(blocking[0])
     assert host(memory) == "borrowed"
     assert write(blocking[0], memory) == "ok", "an operation is ordered as ever"
