@@ -18,16 +18,29 @@ import time
 import tables
 from floor import Floor
 from machine import about, share_software_driver, write
-from peers import KERNEL, LARGE, NBYTES, PEERS, PTX
+from peers import KERNEL, LARGE, NBYTES, PEERS, PTX, Peer
 
 import cudadrv as cu
 
 ROUNDS = 31
 CALLS, FEW = 300, 20  # of one figure; where one takes longer than SLOW_NS, and to warm up
 SLOW_NS = 20_000
-FLOOR = tables.FLOOR
+FLOOR, PYTHON_FLOOR = tables.FLOOR, tables.PYTHON_FLOOR
 ROWS = tables.CALLS
 WAYS = ("loop", "function")
+# How the bare calls look in Python: with as many arguments as those of the bindings have.
+STATEMENTS = {
+    "h2d": "h2d(host, stream)",
+    "d2h": "d2h(host, stream)",
+    "d2d": "d2d(device, stream)",
+    "fill": "fill(0, stream)",
+    "launch": "launch(1, 32, 32, 2.0, device, other, stream)",
+    "record": "record(event)",
+    "wait": "wait(event)",
+    "synchronize": "synchronize()",
+    "locked memory": "locked_memory(1048576)",
+    "device memory": "device_memory(1048576, stream)",
+}
 LOOP = """\
 def loop(calls, clock, {names}):
     turns = range(calls)
@@ -85,7 +98,7 @@ def timers(peer):
 
 
 def floor():
-    """The same for the bare calls, with objects of their own."""
+    """The same for the bare calls, from C and from Python, with objects of their own."""
     image = PTX.encode() + b"\0"
     with cu.Device(0):
         bare = Floor(cu.driver_info().path, image, KERNEL)
@@ -102,14 +115,23 @@ def floor():
         return lambda calls: bare.timed(row.removesuffix(" prepared"), calls)
 
     rows = [row for row in ROWS if timer(row)(1) is not None]
-    keep = (stream, event, host, device, other)
-    return {row: [(None, (timer(row), timer(row)))] for row in rows}, keep
+    functions = {row: bare.for_python(row) for row in STATEMENTS}
+    there = {row: STATEMENTS[row] for row in rows if row in functions and functions[row]}
+    if "h2d" in there and "synchronize" in there:
+        there["h2d and wait"] = f"{there['h2d']}; {there['synchronize']}"
+    if "launch" in there:
+        there["launch prepared"] = "launch(stream)"
+    names = {row.replace(" ", "_"): function for row, function in functions.items()}
+    python = Peer(stream.synchronize, there, host=host, device=device, other=other,
+                  stream=stream, event=event, **names)  # fmt: skip
+    from_c = {row: [(None, (timer(row), timer(row)))] for row in rows}
+    return {FLOOR: from_c, PYTHON_FLOOR: timers(python)}, (bare, python)
 
 
 def columns(only):
     """Those who can be measured here, and what has to stay alive meanwhile."""
-    bare, keep = floor()
-    found, kept = {FLOOR: bare}, [keep]
+    found, keep = floor()
+    kept = [keep]
     for name, prepare in PEERS.items():
         if only and name not in only:
             continue

@@ -1,5 +1,9 @@
-/* The bare driver calls, timed from C: what no binding can be faster than. */
+/* The bare driver calls, timed from C, which no binding can be faster than; and as functions for
+ * Python, which look at no argument and let go of the GIL for the call: what an extension module that
+ * does nothing else takes. */
 
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
 #include <cuda.h>
 #include <dlfcn.h>
 #include <string.h>
@@ -149,3 +153,56 @@ double floor_call(const char *row, const things *t, int count) {
     call_cuStreamSynchronize(t->stream);
     return status == CUDA_SUCCESS ? taken : -(double)status;
 }
+
+/* ---- for Python ---- */
+
+typedef struct bare_call {
+    row_function *function;
+    const things *things;
+} bare_call;
+
+static PyObject *call(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
+    const bare_call *bare = PyCapsule_GetPointer(self, NULL);
+    CUresult status;
+    (void)arguments, (void)count;
+    Py_BEGIN_ALLOW_THREADS;
+    status = bare->function(bare->things);
+    Py_END_ALLOW_THREADS;
+    if (status) {
+        return PyErr_Format(PyExc_RuntimeError, "CUDA error %d", (int)status);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef call_definition = {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL,
+                                      "The bare call; takes any positional arguments."};
+
+/* bare(row, address of the things): a function that makes the call of a row, or None. It and what it
+ * refers to live to the end. */
+static PyObject *bare(PyObject *self, PyObject *arguments) {
+    const char *row;
+    unsigned long long address;
+    (void)self;
+    if (!PyArg_ParseTuple(arguments, "sK", &row, &address)) {
+        return NULL;
+    }
+    bare_call *made = PyMem_Malloc(sizeof *made);
+    if (!made) {
+        return PyErr_NoMemory();
+    }
+    *made = (bare_call){find(row), (const things *)(uintptr_t)address};
+    if (!made->function) {
+        PyMem_Free(made);
+        Py_RETURN_NONE;
+    }
+    PyObject *capsule = PyCapsule_New(made, NULL, NULL);
+    PyObject *function = capsule ? PyCFunction_New(&call_definition, capsule) : NULL;
+    Py_XDECREF(capsule);
+    return function;
+}
+
+static PyMethodDef functions[] = {{"bare", bare, METH_VARARGS, "A function for a row."}, {0}};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "floor", NULL, 0, functions,
+                                    NULL,                  NULL,    NULL, NULL};
+
+PyMODINIT_FUNC PyInit_floor(void) { return PyModule_Create(&module); }

@@ -19,6 +19,7 @@ RESULTS = "../benchmarks/results"  # as the pages see it that show pictures
 PAGES = [ROOT / "README.md", ROOT / "docs" / "performance.md", ROOT / "docs" / "benchmarks.md"]
 
 FLOOR = "bare call from C"
+PYTHON_FLOOR = "bare call from Python"
 LOCKED, DRIVER = "page-locked memory", "driver's own way"
 BINDINGS = ["cudadrv", "cuda.bindings", "cuda.core", "CuPy", "PyCUDA", "PyTorch", "numba-cuda"]
 CALLS = {
@@ -79,7 +80,7 @@ def call_cell(cells, name, way, software):
 
 def one_way(rows, way, software, bindings=BINDINGS):
     """Rows of the calls, in a loop or from a function."""
-    there = [name for name in [FLOOR, *bindings] if any(name in row for row in rows.values())]
+    there = [name for name in [FLOOR, PYTHON_FLOOR, *bindings] if any(name in row for row in rows.values())]
     unit = "and above the bare call" if software else "and times the bare call"
     lines = [
         [CALLS[row], *(call_cell(cells, name, way, software) for name in there)]
