@@ -35,5 +35,5 @@ cdef struct Frame:
 cdef Room room_for(Signature signature, tuple arguments, tuple borrows, Frame *frame,
                    Packed *packed)
 cdef int pack(Signature signature, tuple arguments, tuple borrows, Packed *packed) except -1
-cdef tuple buffers_of(Packed *packed, int mode)
+cdef object buffers_of(Packed *packed, int mode)
 cdef str describe_operand(Signature signature, Operand *operand)

@@ -8,5 +8,5 @@ from cudadrv._token cimport Token
 
 
 cdef Token launch_packed(
-    Function function, Shape *shape, Packed *packed, Stream stream, tuple reads, tuple writes)
+    Function function, Shape *shape, Packed *packed, Stream stream, object reads, object writes)
 cdef tuple borrows_of_launch(object borrows)

@@ -25,5 +25,6 @@ cdef void prepare(
     Operation *operation, int name, own_access *accesses, int count, driver_call call,
     void *arguments) noexcept
 cdef int issue(Operation *operation, Stream stream) except? -1
+cdef int note(Operation *operation, Stream stream) except? -1
 cdef int attempt(Operation *operation, Stream stream) except? -1 nogil
 cdef int ask(Operation *operation, Stream stream) except? -1

@@ -10,8 +10,8 @@ cdef class Prepared:
     cdef readonly Kernel kernel
     cdef readonly tuple args    # keep the buffers alive
     cdef tuple borrows
-    cdef tuple reads
-    cdef tuple writes
+    cdef object reads
+    cdef object writes
     cdef Room room              # of what `packed` refers to
     cdef Packed packed
     cdef Shape shape

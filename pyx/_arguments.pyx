@@ -72,7 +72,10 @@ cdef bint _put_buffer(
 ) except -1:
     """Whether it is a buffer, and then its address is the value."""
     cdef CUdeviceptr address
-    cdef Region region = _add_operand(value, index, packed)
+    cdef Region region
+    if type(value) is int or type(value) is float:
+        return False
+    region = _add_operand(value, index, packed)
     if region is None:
         return False
     if signature.count >= 0 and (signature.parameters[index].nbytes != sizeof(CUdeviceptr) or
@@ -88,12 +91,12 @@ cdef Region _add_operand(object value, Py_ssize_t index, Packed *packed):
     """The buffer of an argument, which the launch borrows; None if it is none."""
     cdef Operand *operand = &packed.operands[packed.operand_count]
     cdef Region region
-    if isinstance(value, Region):
-        region = value
-        operand.mode = OWN_WRITE
-    elif isinstance(value, Access):
+    if isinstance(value, Access):
         region = (<Access>value).region
         operand.mode = (<Access>value).mode
+    elif isinstance(value, Region):
+        region = value
+        operand.mode = OWN_WRITE
     else:
         return None
     operand.region = <PyObject *>region
@@ -126,15 +129,20 @@ cdef int _refuse_count(Signature signature, Py_ssize_t given) except -1:
                     f" {wanted or 'none'}")
 
 
-cdef tuple buffers_of(Packed *packed, int mode):
-    """The buffers that are used in a mode."""
+cdef object buffers_of(Packed *packed, int mode):
+    """The buffers that are used in a mode: None, one, or a tuple of several."""
     cdef Py_ssize_t i
+    cdef Py_ssize_t last = 0
     cdef Py_ssize_t count = 0
     cdef tuple found
     for i in range(packed.operand_count):
-        count += packed.operands[i].mode == mode
+        if packed.operands[i].mode == mode:
+            count += 1
+            last = i
     if count == 0:
-        return ()
+        return None
+    if count == 1:
+        return <Region>packed.operands[last].region
     found = PyTuple_New(count)
     count = 0
     for i in range(packed.operand_count):

@@ -88,7 +88,7 @@ cdef tuple borrows_of_launch(object borrows):
 
 
 cdef Token launch_packed(
-    Function function, Shape *shape, Packed *packed, Stream stream, tuple reads, tuple writes
+    Function function, Shape *shape, Packed *packed, Stream stream, object reads, object writes
 ):
     """Queue a launch whose arguments are checked: borrow, call, make the token."""
     cdef Operation operation

@@ -9,8 +9,9 @@ from cudadrv._context cimport leave_context
 from cudadrv._driver cimport CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table
 from cudadrv._missing cimport missing_waits
 from cudadrv._ownership cimport (
-    OWN_MUST_WAIT, OWN_OK, engine, own_access, own_ask, own_begin, own_clock, own_memory,
-    own_mutex_give, own_mutex_take, own_request, own_settle, own_snapshot_drop, own_undo,
+    OWN_MUST_WAIT, OWN_NO_MEMORY, OWN_OK, engine, own_access, own_ask, own_begin, own_clock,
+    own_memory, own_mutex_give, own_mutex_take, own_mutex_try, own_request, own_settle,
+    own_snapshot_drop, own_undo,
 )
 from cudadrv._queue cimport check_queue, enter_queue
 from cudadrv._site cimport here
@@ -64,6 +65,19 @@ cdef int issue(Operation *operation, Stream stream) except? -1:
             return reason
         for work in works:
             stream.wait(work)
+
+
+cdef int note(Operation *operation, Stream stream) except? -1:
+    """As `issue`, of an operation whose call asks nothing of the driver."""
+    cdef int answer = OWN_NO_MEMORY
+    check_queue(stream)
+    operation.request.stream = stream.order
+    if not stream.exposed and own_mutex_try(stream.order.issue):
+        answer = own_begin(engine, &operation.request)
+        if answer == OWN_OK:
+            own_settle(engine, &operation.request)
+        own_mutex_give(stream.order.issue)
+    return 0 if answer == OWN_OK else issue(operation, stream)
 
 
 cdef int ask(Operation *operation, Stream stream) except? -1:

@@ -3,7 +3,7 @@
 import operator
 
 cimport cython
-from cpython.long cimport PyLong_AsLongLong, PyLong_CheckExact
+from cpython.long cimport PyLong_AsLongLong, PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 
 from cudadrv._device cimport Device
 from cudadrv._driver cimport (
@@ -79,8 +79,14 @@ cdef int _fill_dimensions(
     unsigned int *sizes, unsigned int *most, Device device, str name, object given
 ) except -1:
     """One to three numbers; those left out are 1."""
+    cdef int overflow = 0
+    cdef long long number
     sizes[0] = sizes[1] = sizes[2] = 1
     if PyLong_CheckExact(given):
+        number = PyLong_AsLongLongAndOverflow(given, &overflow)
+        if 1 <= number <= most[0] and not overflow:
+            sizes[0] = <unsigned int>number
+            return 0
         return _fill_size(sizes, most, 0, device, name, given, given)
     if isinstance(given, tuple):
         count = len(<tuple>given)

@@ -10,7 +10,7 @@ from cudadrv._driver cimport (
     CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CUresult, CUstream, bind_driver, cudadrv_table,
     cuMemAllocAsync, cuMemFreeAsync,
 )
-from cudadrv._operation cimport REFUSED, Operation, borrow_all, driver_call, issue, prepare
+from cudadrv._operation cimport REFUSED, Operation, borrow_all, driver_call, issue, note, prepare
 from cudadrv._operation_names cimport ALLOCATION, RELEASE
 from cudadrv._ownership cimport (
     OWN_MEMORY_CLOSED, OWN_STRICT, OWN_WAIT, OWN_WRITE, engine, own_access,
@@ -61,7 +61,7 @@ cdef int _write_on(
     access.closes = name == RELEASE
     prepare(&operation, name, &access, 1, call, memory)
     operation.request.passive = True
-    reason = issue(&operation, stream)
+    reason = note(&operation, stream) if memory.cached else issue(&operation, stream)
     if reason == 0:
         if memory.after is not NULL:
             own_memory_prepare_used(memory.after, memory.nbytes, &operation.request)
