@@ -1,6 +1,7 @@
 """Queue: a stream as the driver and the engine know it. What `Stream` is underneath."""
 
 cimport cython
+from libc.stdint cimport int64_t
 
 from cudadrv._context cimport Context, is_current, leave_context
 from cudadrv._driver cimport (
@@ -17,9 +18,12 @@ from cudadrv._ownership cimport (
     own_record_as, own_snapshot, own_snapshot_drop, own_snapshot_take, own_stream_open,
     own_unlock_both, own_wait,
 )
-from cudadrv._wait cimport query_stream
+from cudadrv._wait cimport now_ns, query_stream
 
 bind_driver(&cudadrv_table)
+
+cdef enum:
+    PATIENCE_NS = 20_000    # an event, its record and its query cost more than a few questions
 
 
 @cython.no_gc_clear
@@ -99,18 +103,12 @@ cdef class Queue:
     cdef bint finish(self, bint wait) except -1:
         """Whether the work up to this call is complete; the host then knows it."""
         cdef own_snapshot snapshot
-        cdef bint pushed = False
         cdef int reason
-        self.usable()
+        check_queue(self)
         own_snapshot_take(engine, self.order, &snapshot)
         try:
             with nogil:
-                own_mutex_take(self.order.issue)
-                reason = enter_queue(self, &pushed)
-                if reason == 0:
-                    reason = query_stream(self.raw)
-                    leave_context(pushed)
-                own_mutex_give(self.order.issue)
+                reason = _query(self, wait)
             if reason == 0:
                 own_join_host(engine, &snapshot)
             elif reason != CUDA_ERROR_NOT_READY:
@@ -156,6 +154,24 @@ cdef class Queue:
         if not noted:  # the driver waits, and the engine does not rely on it
             raise MemoryError()
         return 0
+
+
+cdef int _query(Queue queue, bint patiently) noexcept nogil:
+    """Ask the driver whether it is idle; `patiently`, again and again for a short time."""
+    cdef bint pushed = False
+    cdef int64_t until = 0
+    cdef int reason
+    while True:
+        own_mutex_take(queue.order.issue)
+        reason = enter_queue(queue, &pushed)
+        if reason == 0:
+            reason = query_stream(queue.raw)
+            leave_context(pushed)
+        own_mutex_give(queue.order.issue)
+        if not patiently or reason != CUDA_ERROR_NOT_READY or until and now_ns() > until:
+            return reason
+        if not until:
+            until = now_ns() + PATIENCE_NS
 
 
 cdef int _record_or_wait(Queue queue, Event event, bint record) noexcept nogil:

@@ -153,7 +153,7 @@ cdef class Stream(Queue):
 
         From then on the host may use what that work used. Signals such as Ctrl-C interrupt it.
 
-        Driver functions: cuStreamQuery, then cuEventRecord and cuEventQuery.
+        Driver functions: cuStreamQuery, for a short time; then cuEventRecord and cuEventQuery.
         """
         self.finish(wait=True)
         after_wait()
