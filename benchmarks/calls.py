@@ -39,7 +39,8 @@ STATEMENTS = {
     "wait": "wait(event)",
     "synchronize": "synchronize()",
     "locked memory": "locked_memory(1048576)",
-    "device memory": "device_memory(1048576, stream)",
+    "device memory": "device_memory(1048576)",
+    "device memory on a stream": "device_memory(1048576, stream)",
 }
 LOOP = """\
 def loop(calls, clock, {names}):
@@ -111,12 +112,15 @@ def floor():
     things.nbytes, things.large = NBYTES, LARGE
     things.stream, things.event = stream.handle, event.handle
 
+    def floor_of(row):
+        return row.removesuffix(" prepared").removesuffix(" on a stream")
+
     def timer(row):
-        return lambda calls: bare.timed(row.removesuffix(" prepared"), calls)
+        return lambda calls: bare.timed(floor_of(row), calls)
 
     rows = [row for row in ROWS if timer(row)(1) is not None]
-    functions = {row: bare.for_python(row) for row in STATEMENTS}
-    there = {row: STATEMENTS[row] for row in rows if row in functions and functions[row]}
+    functions = {row: bare.for_python(floor_of(row)) for row in STATEMENTS}
+    there = {row: STATEMENTS[row] for row in rows if functions.get(row)}
     if "h2d" in there and "synchronize" in there:
         there["h2d and wait"] = f"{there['h2d']}; {there['synchronize']}"
     if "launch" in there:

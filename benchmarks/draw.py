@@ -40,7 +40,7 @@ LOOKS = {
     "PyTorch": ("#56b4e9", "P"),
     "numba-cuda": ("#777777", "X"),
 }
-ALLOCATIONS = ("locked memory", "device memory")
+ALLOCATIONS = ("locked memory", "device memory", "device memory on a stream")
 RATIOS = (0.0001, 0.001, 0.01, 0.1, 0.5, 1, 1.2, 1.5, 2, 3, 4, 6, 10, 20, 50, 100)
 
 

@@ -1,4 +1,4 @@
-"""The bare driver calls, compiled on the spot: timed from C, the floor of calls.py; and for Python."""
+"""The floor of calls.py: bare driver calls, compiled on the spot, timed from C and for Python."""
 
 import ctypes
 import os

@@ -50,7 +50,8 @@ def cudadrv():
         "launch": "kernel.launch(1, 32, 32, 2.0, device, other, stream=stream)",
         "launch prepared": "prepared.launch(stream)",
         "locked memory": "locked(1048576)",
-        "device memory": "memory(1048576, stream=stream)",
+        "device memory": "memory(1048576)",
+        "device memory on a stream": "memory(1048576, stream=stream)",
     }
     kernel = cu.Module(PTX)[KERNEL]
     return Peer(
@@ -96,6 +97,7 @@ def cuda_bindings():
         "launch prepared": launch.format("packed"),
         "locked memory": "free_host(allocate_host(1048576, 1)[1])",
         "device memory": "free(allocate(1048576, stream)[1], stream)",
+        "device memory on a stream": "free(allocate(1048576, stream)[1], stream)",
     }
     return Peer(
         lambda: driver.cuStreamSynchronize(stream), rows, stream=stream, event=event,
@@ -145,6 +147,7 @@ def cuda_core():
         ],
         "locked memory": locked,
         "device memory": "memory.allocate(1048576, stream=stream).close()",
+        "device memory on a stream": "memory.allocate(1048576, stream=stream).close()",
     }
     if hasattr(device, "fill"):
         rows["fill"] = "device.fill(0, stream=stream)"

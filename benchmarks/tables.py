@@ -35,6 +35,7 @@ CALLS = {
     "h2d and wait": "4 KiB host to device, then waiting for it",
     "locked memory": "allocating and freeing 1 MiB, page-locked",
     "device memory": "allocating and freeing 1 MiB, device",
+    "device memory on a stream": "the same, on a stream",
 }
 FEW_CALLS = ("h2d", "h2d and wait", "launch", "launch prepared", "record", "wait")
 FEW_BINDINGS = ("cudadrv", "cuda.bindings", "cuda.core", "CuPy")
@@ -80,7 +81,11 @@ def call_cell(cells, name, way, software):
 
 def one_way(rows, way, software, bindings=BINDINGS):
     """Rows of the calls, in a loop or from a function."""
-    there = [name for name in [FLOOR, PYTHON_FLOOR, *bindings] if any(name in row for row in rows.values())]
+    there = [
+        name
+        for name in [FLOOR, PYTHON_FLOOR, *bindings]
+        if any(name in row for row in rows.values())
+    ]
     unit = "and above the bare call" if software else "and times the bare call"
     lines = [
         [CALLS[row], *(call_cell(cells, name, way, software) for name in there)]
