@@ -37,6 +37,15 @@ cdef inline int check_queue(Queue queue) except -1:
     return 0
 
 
+cdef inline bint names_context(Queue queue) noexcept nogil:
+    """Whether the driver finds the context by the handle, whatever is current.
+
+    Then that need not be asked, but for an error: it may be about the current context. Nobody else
+    has the handle, and so nobody captures with it.
+    """
+    return queue.ours and not queue.exposed
+
+
 cdef inline int enter_queue(Queue queue, bint *pushed) noexcept nogil:
     """Begin a driver call on it, with its issue lock held: 0, or why not."""
     cdef CUresult status

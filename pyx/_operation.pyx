@@ -5,7 +5,7 @@ the GIL, so that what the engine believes and what the driver does cannot differ
 operation has changed nothing, and has made no driver call that queues anything.
 """
 
-from cudadrv._context cimport leave_context
+from cudadrv._context cimport enter_context, is_current, leave_context
 from cudadrv._driver cimport CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table
 from cudadrv._missing cimport missing_waits
 from cudadrv._ownership cimport (
@@ -13,7 +13,7 @@ from cudadrv._ownership cimport (
     own_memory, own_mutex_give, own_mutex_take, own_mutex_try, own_request, own_settle,
     own_snapshot_drop, own_undo,
 )
-from cudadrv._queue cimport check_queue, enter_queue
+from cudadrv._queue cimport check_queue, enter_queue, names_context
 from cudadrv._site cimport here
 from cudadrv._stream cimport Stream
 
@@ -102,15 +102,22 @@ cdef int attempt(Operation *operation, Stream stream) except? -1 nogil:
     """
     cdef bint pushed = False
     cdef bint queued = False
+    cdef bint direct = names_context(stream)
     cdef CUresult status
     cdef int answer
-    cdef int reason
+    cdef int reason = 0
     own_mutex_take(stream.order.issue)
-    reason = enter_queue(stream, &pushed)
+    if not direct:
+        reason = enter_queue(stream, &pushed)
     if reason == 0:
         answer = own_begin(engine, &operation.request)
         if answer == OWN_OK:
             status = operation.call(operation.arguments, stream.raw, &queued)
+            if status != CUDA_SUCCESS and direct and not queued \
+                    and not is_current(stream.context.raw):
+                status = enter_context(stream.context.raw, &pushed)
+                if status == CUDA_SUCCESS:
+                    status = operation.call(operation.arguments, stream.raw, &queued)
             if status == CUDA_SUCCESS or queued:
                 own_settle(engine, &operation.request)
                 if status != CUDA_SUCCESS:  # half of it is queued, and there will be no token

@@ -180,8 +180,7 @@ cdef int _record_or_wait(Queue queue, Event event, bint record) noexcept nogil:
     cdef int reason
     if event.raw is NULL or event.closing:
         return EVENT_IS_CLOSED
-    if queue.ours and not queue.exposed and queue.order.state == OWN_OPEN:
-        # The handles say which context is meant. Only an error may be about the current one.
+    if names_context(queue) and queue.order.state == OWN_OPEN:
         reason = _call_driver(queue, event, record)
         if reason == CUDA_SUCCESS or is_current(queue.context.raw):
             return reason
