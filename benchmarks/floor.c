@@ -1,6 +1,6 @@
 /* The bare driver calls, timed from C, which no binding can be faster than; and as functions for
- * Python, which look at no argument and let go of the GIL for the call: what an extension module that
- * does nothing else takes. */
+ * Python, which look at no argument and let go of the GIL for the call: what an extension module
+ * that does nothing else takes. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -177,8 +177,8 @@ static PyObject *call(PyObject *self, PyObject *const *arguments, Py_ssize_t cou
 static PyMethodDef call_definition = {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL,
                                       "The bare call; takes any positional arguments."};
 
-/* bare(row, address of the things): a function that makes the call of a row, or None. It and what it
- * refers to live to the end. */
+/* bare(row, address of the things): a function that makes the call of a row, or None. It and what
+ * it refers to live to the end. */
 static PyObject *bare(PyObject *self, PyObject *arguments) {
     const char *row;
     unsigned long long address;
@@ -202,7 +202,7 @@ static PyObject *bare(PyObject *self, PyObject *arguments) {
 }
 
 static PyMethodDef functions[] = {{"bare", bare, METH_VARARGS, "A function for a row."}, {0}};
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "floor", NULL, 0, functions,
-                                    NULL,                  NULL,    NULL, NULL};
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "floor", NULL, 0, functions, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit_floor(void) { return PyModule_Create(&module); }

@@ -251,10 +251,12 @@ cdef Memory owner_of(CUdeviceptr address, size_t nbytes):
     """The live memory that owns some of these bytes. Lets no other thread in."""
     cdef void *each = _newest
     cdef Memory memory
+    cdef size_t size
     while nbytes and each is not NULL:
         memory = <Memory>each
+        size = memory.nbytes if memory.block is NULL else memory.block.nbytes
         if memory.kind != FOREIGN and memory.address < address + nbytes \
-                and address < memory.address + memory.nbytes:
+                and address < memory.address + size:
             return memory
         each = memory.older
     return None

@@ -2,7 +2,8 @@
 
 An operation is checked, borrowed and handed to the driver under the stream's issue lock, without
 the GIL, so that what the engine believes and what the driver does cannot differ. A refused
-operation has changed nothing, and has made no driver call that queues anything.
+operation has changed nothing, and has made no driver call that queues anything. Where nothing is
+handed to the driver, `note` needs not let go of the GIL.
 """
 
 from cudadrv._context cimport enter_context, is_current, leave_context

@@ -174,7 +174,8 @@ cdef int prepare_staged(
 ) except -1:
     """An operation that borrows all of a buffer, as every chunk of a copy does.
 
-    So the copy is refused before it has done anything, and nobody gets in between two chunks.
+    So the copy is refused before it has done anything. Where another thread gets in between two
+    chunks, the next one is refused, or is in order behind it.
     """
     cdef bint inward = name != COPY_TO
     borrow(region, &copy.access, OWN_WRITE if inward else OWN_READ)

@@ -37,7 +37,7 @@ cdef CUresult _no_call(void *arguments, CUstream stream, bint *queued) noexcept 
 
 
 cdef int allocate_on(StreamOrdered *memory, Stream stream, str label) except? -1:
-    """Allocate it, unless it is `cached`: 0, or CUDA_ERROR_OUT_OF_MEMORY."""
+    """Allocate it, unless it is `cached`: 0, or of the driver's, CUDA_ERROR_OUT_OF_MEMORY."""
     return _write_on(memory, stream, ALLOCATION, OWN_STRICT, label,
                      _no_call if memory.cached else _allocate_call)
 
@@ -68,6 +68,6 @@ cdef int _write_on(
         own_snapshot_drop(engine, &operation.request.issued)
     elif name == RELEASE and reason == REFUSED - OWN_MEMORY_CLOSED:
         return reason  # another thread frees it, since the caller looked
-    elif name == RELEASE or reason != CUDA_ERROR_OUT_OF_MEMORY:
+    elif name == RELEASE or memory.cached or reason != CUDA_ERROR_OUT_OF_MEMORY:
         refuse_operation(&operation, reason, stream, (label,))
     return reason

@@ -18,7 +18,7 @@ bind_driver(&cudadrv_table)
 
 @cython.final
 @cython.freelist(64)
-@cython.no_gc  # nothing that it refers to can refer to it, and there is one for every operation
+@cython.no_gc  # there is one for every operation; a cycle needs a buffer whose `owner` keeps it
 cdef class Token:
     """A queued operation: what asynchronous methods return.
 

@@ -73,6 +73,7 @@ static inline void own_export_link_(own_engine *engine, const own_access *access
     memory->exports = view;
     if (borrower) {
         borrower->loans++;
+        memory->loans++;
     }
     if (own_excludes_(view)) {
         view->next_managed = engine->managed;
@@ -88,6 +89,7 @@ static inline void own_export_unlink_(own_engine *engine, own_export *view) {
     *link = view->next;
     if (view->borrower) {
         view->borrower->loans--;
+        view->memory->loans--;
     }
     if (own_excludes_(view)) {
         link = &engine->managed;
@@ -110,6 +112,9 @@ static inline void own_blame_export_(own_conflict *conflict, const own_export *v
  * its own views are not in its way, and a stream's loans not in that stream's, but for closing. */
 static inline int own_check_exports_(const own_stream *stream, const own_access *access,
                                      own_conflict *conflict) {
+    if (!stream && !access->closes && !access->memory->loans) {
+        return OWN_OK; /* however many views there are */
+    }
     for (const own_export *view = access->memory->exports; view; view = view->next) {
         if ((view->borrower != stream || access->closes) && view->start < view->stop &&
             view->start < access->stop && access->start < view->stop &&

@@ -203,8 +203,7 @@ static __attribute__((noinline)) void own_commit_all_(own_engine *engine, own_re
     }
 }
 
-/* What its stream knows when the operation begins; the caller owns the clock. Gives 0 without memory.
- */
+/* What its stream knows when it begins; the caller owns the clock. Gives 0 without memory. */
 static inline int own_view_of_(const own_request *request, own_clock **view) {
     if (request->passive) {
         *view = own_clock_share(request->stream->clock);

@@ -53,6 +53,7 @@ typedef struct own_memory {
     uint64_t asked;   /* the last of the engine's `requests` that asked for it */
     own_range one;    /* the usual case: no cut */
     struct own_export *exports;
+    uint32_t loans; /* of these, the ones to streams */
     uint8_t closed;
     uint8_t managed; /* the rules for managed memory apply */
 } own_memory;

@@ -285,3 +285,25 @@ def test_a_loan_is_a_use(stream, other):
     other.wait(stream)
     assert cu.DeviceBuffer(1000, stream=other).address == address
     other.synchronize()
+
+
+@pytest.mark.cuda_software
+@pytest.mark.parametrize("name", ["cuStreamIsCapturing", "cuCtxGetCurrent"])
+def test_a_refused_reuse_leaves_the_block_in_the_pool(pools, stream, name):
+    assert stream.handle  # others may capture with it, so the driver is asked
+    cu.DeviceBuffer(4096, stream=stream).close()
+    before = pools.device.stats
+    testing.configure(f"fault={name}:1:2")
+    with pytest.raises(cu.CudaOutOfMemoryError):
+        cu.DeviceBuffer(4096, stream=stream)
+    testing.configure("fault=none")
+    assert pools.device.stats[:2] == before[:2]
+    first, second = (cu.DeviceBuffer(4096, stream=stream) for _ in range(2))
+    assert first.address != second.address
+
+
+def test_the_unused_end_of_a_block_has_an_owner():
+    cu.DeviceBuffer(5000).close()
+    live = cu.DeviceBuffer(4700)
+    with pytest.raises(ValueError, match="live DeviceBuffer"):
+        cu.DeviceBuffer.from_raw(live.address + 4736, 64)
