@@ -2,9 +2,9 @@
 
 A block is one allocation of the driver, and never divided: so an address can be given away, buffers
 are never neighbours in one allocation, and nothing is left over between them. Its size is within an
-eighth, or 511 bytes, of what is asked for. It keeps the record of its uses, and goes to a buffer only when all of
-them are ordered before whatever the buffer can be used for. So who gets what depends on what the
-program has ordered, and never on what the GPU has done meanwhile.
+eighth, or 511 bytes, of what is asked for. It keeps the record of its uses, and goes to a buffer
+only when all of them are ordered before whatever the buffer can be used for. So who gets what
+depends on what the program has ordered, and never on what the GPU has done meanwhile.
 
 Putting a block back makes no driver call and waits for nothing: destructors do it.
 """

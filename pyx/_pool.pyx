@@ -29,8 +29,8 @@ cdef class MemoryPool:
     A buffer that is closed or dies leaves its memory here, and a new one of about the same size
     gets it as soon as all its uses are ordered before the new one's: for stream-ordered memory
     before the next operation of its stream; for other memory, when the host knows that they are
-    complete. Neither waits for anything or allocates in the driver. Who gets what depends on what the
-    program has ordered, and never on how fast anything ran. See docs/memory-pools.md.
+    complete. Neither waits for anything or allocates in the driver. Who gets what depends on what
+    the program has ordered, and never on how fast anything ran. See docs/memory-pools.md.
     """
 
     def __init__(self):
