@@ -103,11 +103,12 @@ cdef int attempt(Operation *operation, Stream stream) except? -1 nogil:
     """
     cdef bint pushed = False
     cdef bint queued = False
-    cdef bint direct = names_context(stream)
+    cdef bint direct
     cdef CUresult status
     cdef int answer
     cdef int reason = 0
     own_mutex_take(stream.order.issue)
+    direct = names_context(stream)
     if not direct:
         reason = enter_queue(stream, &pushed)
     if reason == 0:

@@ -6,9 +6,11 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -188,3 +190,24 @@ class Script:
 def script() -> Script:
     """Programs in processes of their own, under the test's schedule if it has one."""
     return Script()
+
+
+@pytest.fixture
+def in_a_thread() -> Callable[[Callable[[], Any]], Any]:
+    """What a function gives or raises in a new thread."""
+
+    def in_a_thread(function: Callable[[], Any]) -> Any:
+        answers: list[Any] = []
+
+        def run() -> None:
+            try:
+                answers.append(function())
+            except Exception as error:
+                answers.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+        return answers[0]
+
+    return in_a_thread

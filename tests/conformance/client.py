@@ -285,20 +285,27 @@ class Client:
         return poll(lambda: self.call("cuStreamQuery", stream))
 
 
-class Gate:
-    """Keeps streams busy until it is opened: they wait for a word of page-locked memory."""
+class Flag:
+    """A word of page-locked memory that something waits for, such as a kernel."""
+
+    def __init__(self, address):
+        self._word = ctypes.c_uint32.from_address(address)
+
+    def open(self):
+        self._word.value = 1
+
+
+class Gate(Flag):
+    """Keeps streams busy until it is opened: they wait for its word."""
 
     def __init__(self, client):
         self._client = client
         self._address = client.host(4)
-        self._word = ctypes.c_uint32.from_address(self._address)
+        super().__init__(self._address)
 
     def hold(self, stream):
         self._client.ok("cuStreamWaitValue32_v2", stream, self._address, 1, GEQ)
         return self
-
-    def open(self):
-        self._word.value = 1
 
 
 def poll(query, seconds=5.0):

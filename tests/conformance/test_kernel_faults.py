@@ -4,11 +4,10 @@ import ctypes
 import os
 import subprocess
 import sys
-import threading
 
 import pytest
 
-from .client import ILLEGAL_ADDRESS, SUCCESS, Client
+from .client import ILLEGAL_ADDRESS, SUCCESS, Client, Flag, blocks
 from .kernels import TEXT
 
 pytestmark = pytest.mark.cuda_software
@@ -138,20 +137,14 @@ def test_a_fault_ends_a_kernel_without_an_end_beside_it(lost):
     assert lost.call("cuStreamSynchronize", streams[0]) == LAUNCH_FAILED
 
 
-def test_destroying_a_context_waits_for_its_kernel(lost, software):
+def test_destroying_a_context_waits_for_its_kernel(lost):
     context, function, module = (ctypes.c_void_p() for _ in range(3))
     flag = lost.host(4)
     lost.ok("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
     lost.ok("cuModuleLoadData", ctypes.byref(module), TEXT)
     lost.ok("cuModuleGetFunction", ctypes.byref(function), module, b"spin")
     assert lost.launch(function, None, flag) == SUCCESS
-    thread = threading.Thread(target=lambda: software("cuCtxDestroy_v2", context))
-    thread.start()
-    thread.join(0.05)
-    assert thread.is_alive()
-    ctypes.c_uint32.from_address(flag).value = 1
-    thread.join(20)
-    assert not thread.is_alive()
+    assert blocks(lost, Flag(flag), "cuCtxDestroy_v2", context)
 
 
 PROGRAM = """

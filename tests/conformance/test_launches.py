@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from .client import INVALID_VALUE, NOT_READY, SUCCESS, poll
+from .client import INVALID_VALUE, NOT_READY, SUCCESS, Flag, blocks, poll
 from .kernels import TEXT
 
 LAUNCH_OUT_OF_RESOURCES = 701
@@ -156,21 +156,10 @@ def test_captured_launches_do_not_run(client, kernel):
     assert client.read(target, 4) == bytes(4)
 
 
-def test_unloading_waits_for_the_kernel(client, kernel, module, lib):
+def test_unloading_waits_for_the_kernel(client, kernel, module):
     stream, flag = client.stream(), client.host(4)
     assert client.launch(kernel("spin"), stream, flag) == 0
-
-    def unload():
-        lib.ok("cuCtxSetCurrent", lib.primary)
-        lib.ok("cuModuleUnload", module)
-
-    thread = threading.Thread(target=unload)
-    thread.start()
-    thread.join(0.05)
-    assert thread.is_alive()
-    ctypes.c_uint32.from_address(flag).value = 1
-    thread.join(20)
-    assert not thread.is_alive()
+    assert blocks(client, Flag(flag), "cuModuleUnload", module)
     client.forget("cuModuleUnload", module)
 
 

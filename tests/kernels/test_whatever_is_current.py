@@ -1,30 +1,11 @@
 """The handles of streams, events and kernels say which context is meant, whatever is current."""
 
 import ctypes
-import threading
 
 import numpy as np
 import pytest
 
 import cudadrv as cu
-
-
-def in_a_new_thread(work):
-    """A thread in which no context is current; gives what the work gives."""
-    answers = []
-
-    def run():
-        try:
-            answers.append(work())
-        except BaseException as error:
-            answers.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if isinstance(answers[0], BaseException):
-        raise answers[0]
-    return answers[0]
 
 
 def current():
@@ -35,7 +16,7 @@ def current():
 
 @pytest.mark.parametrize("where", ["nothing", "another context"])
 @pytest.mark.parametrize("exposed", [False, True])
-def test_work_of_a_stream(saxpy, vectors, stream, other, where, exposed):
+def test_work_of_a_stream(saxpy, vectors, stream, other, in_a_thread, where, exposed):
     x, y = vectors
     host = cu.LockedBuffer.from_array(np.full(1000, 3, dtype="f4"))
     back = cu.LockedBuffer.zeros(1000, "f4")
@@ -58,7 +39,7 @@ def test_work_of_a_stream(saxpy, vectors, stream, other, where, exposed):
             work()
             assert current() == before
 
-    in_a_new_thread(work if where == "nothing" else under_another)
+    assert in_a_thread(work if where == "nothing" else under_another) is None
     assert np.all(back.to_numpy() == 7)
     stream.synchronize()
     x.copy_to(back)

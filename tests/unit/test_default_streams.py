@@ -11,22 +11,6 @@ import cudadrv as cu
 from cudadrv._ownership import books
 
 
-def in_a_thread(function):
-    """What a function gives or raises in a new thread."""
-    answers = []
-
-    def run():
-        try:
-            answers.append(function())
-        except Exception as error:
-            answers.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    return answers[0]
-
-
 def test_handles(driver):
     assert cu.Stream.legacy().handle == 1
     assert cu.Stream.per_thread().handle == 2
@@ -43,13 +27,13 @@ def test_they_are_blocking_and_cannot_be_closed(driver):
         assert not stream.closed
 
 
-def test_each_thread_has_its_own(driver):
+def test_each_thread_has_its_own(driver, in_a_thread):
     mine = cu.Stream.per_thread()
     assert mine is cu.Stream.per_thread()
     assert in_a_thread(cu.Stream.per_thread) is not mine
 
 
-def test_another_thread_may_not_use_it(driver):
+def test_another_thread_may_not_use_it(driver, in_a_thread):
     mine = cu.Stream.per_thread()
     buffer = cu.LockedBuffer.zeros(16)
     token = buffer.fill_async(1, mine)
@@ -71,7 +55,7 @@ def test_another_thread_may_not_use_it(driver):
     mine.synchronize()
 
 
-def test_a_token_with_an_event_crosses_threads(driver):
+def test_a_token_with_an_event_crosses_threads(driver, in_a_thread):
     """Its own thread has recorded it."""
     token = cu.LockedBuffer.zeros(16).fill_async(1, cu.Stream.per_thread())
     event = cu.Stream.per_thread().record()
@@ -79,7 +63,7 @@ def test_a_token_with_an_event_crosses_threads(driver):
     token.wait()
 
 
-def test_a_thread_that_ends_leaves_its_borrows(driver, gate):
+def test_a_thread_that_ends_leaves_its_borrows(driver, in_a_thread, gate):
     buffer = cu.LockedBuffer.zeros(16)
 
     def work():
