@@ -6,6 +6,10 @@ from cudadrv._event cimport Event
 from cudadrv._ownership cimport OWN_OPEN, own_snapshot, own_stream
 
 
+cdef extern from "cudadrv/only_thread.h":
+    bint is_only_python_thread()
+
+
 cdef class Queue:
     cdef readonly Context context   # the stream dies with it
     cdef readonly int priority      # lower numbers run first
@@ -44,6 +48,16 @@ cdef inline bint names_context(Queue queue) noexcept nogil:
     has the handle, and so nobody captures with it.
     """
     return queue.ours and not queue.exposed
+
+
+cdef inline bint keeps_gil(Queue queue) noexcept:
+    """Whether a record on it, or a wait, is made with the GIL.
+
+    Letting go of it takes as long as the call, and serves nobody where there is no other thread.
+    It must be let go for a call that may block until a callback that needs it has run. These two
+    never do: they take no room in the driver's queues, and succeed where those are full.
+    """
+    return is_only_python_thread() and names_context(queue)
 
 
 cdef inline int enter_queue(Queue queue, bint *pushed) noexcept nogil:

@@ -5,8 +5,8 @@ from libc.stdint cimport uint32_t
 from cudadrv._context cimport Context, is_usable
 from cudadrv._driver cimport CUdeviceptr
 from cudadrv._memory cimport Memory
-from cudadrv._ownership cimport own_access
-from cudadrv._policy cimport policy_of
+from cudadrv._ownership cimport OWN_STRICT, own_access
+from cudadrv._policy cimport policies_used, policy_in_force
 from cudadrv._release cimport MemoryKind
 from cudadrv._stream cimport Stream
 
@@ -61,6 +61,8 @@ cdef inline int borrow(Region region, own_access *access, int mode) except -1:
     access.start = region.start
     access.stop = region.start + region.nbytes
     access.mode = mode
-    access.policy = policy_of(region.policy, region.memory.context.policy)
+    access.policy = OWN_STRICT
+    if policies_used:
+        access.policy = policy_in_force(region.policy, region.memory.context.policy)
     access.closes = False
     return 0

@@ -17,7 +17,7 @@ from cudadrv._operation_names cimport (
     COPY_FROM, COPY_FROM_ASYNC, COPY_TO, COPY_TO_ASYNC, FILL, FILL_ASYNC,
 )
 from cudadrv._ordinary cimport array_of, target_array
-from cudadrv._policy cimport policy_of
+from cudadrv._policy cimport policy_in_force
 from cudadrv._region cimport Region, check_region, pointer_of
 from cudadrv._release cimport drain
 from cudadrv._report cimport borrows_of, explain_region, state_of
@@ -271,7 +271,7 @@ cdef class Buffer(Region):
             return
         self._refuse_part()
         self.memory.close(stream_for(stream, None),
-                          policy_of(self.policy, self.memory.context.policy))
+                          policy_in_force(self.policy, self.memory.context.policy))
         drain(False)
 
     def __enter__(self):

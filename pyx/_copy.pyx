@@ -1,5 +1,6 @@
 """Copies between buffers of any kinds: checks, the driver call, the token."""
 
+from cudadrv._context cimport Context
 from cudadrv._driver cimport (
     CUresult, CUstream, bind_driver, cudadrv_table, cuMemcpyAsync,
     cuMemcpyDtoDAsync, cuMemcpyDtoHAsync, cuMemcpyHtoDAsync,
@@ -36,10 +37,9 @@ cdef Token copy_async(int name, Region target, Region source, object stream, str
     """Queue a copy of a whole buffer to another one: what asynchronous methods do."""
     check_region(target)
     check_region(source)
-    if isinstance(stream, Stream):
-        return _copy_between(name, target, source, stream)
-    return _copy_between(
-        name, target, source, required_stream(stream, _device_side(target, source), method))
+    if not isinstance(stream, Stream):
+        stream = required_stream(stream, _device_side(target, source), method)
+    return _copy_between(name, target, source, stream)
 
 
 cdef inline Token _copy_between(int name, Region target, Region source, Stream stream):
@@ -47,9 +47,10 @@ cdef inline Token _copy_between(int name, Region target, Region source, Stream s
     cdef own_access accesses[2]
     cdef Copy copy
     cdef Token token
-    _check_pair(target, source)
-    refuse_other_device(target, stream)
-    refuse_other_device(source, stream)
+    if not _is_plain_pair(target, source, stream.context):
+        _check_pair(target, source)
+        refuse_other_device(target, stream)
+        refuse_other_device(source, stream)
     borrow(target, &accesses[0], OWN_WRITE)
     borrow(source, &accesses[1], OWN_READ)
     copy.target = pointer_of(target)
@@ -70,14 +71,13 @@ cdef inline Token _copy_between(int name, Region target, Region source, Stream s
 
 cdef int copy_and_wait(int name, Region target, Region source, object stream) except -1:
     """Copy a whole buffer to another one; complete on return."""
-    cdef Token token
+    cdef Region device_side
     check_region(target)
     check_region(source)
     _check_pair(target, source)
-    found = stream_for(stream, _device_side(target, source).memory.context)
-    token = _copy_between(
-        name, target, source, blocking_stream(found, _device_side(target, source)))
-    token.wait()
+    device_side = _device_side(target, source)
+    found = stream_for(stream, device_side.memory.context)
+    copy_async(name, target, source, blocking_stream(found, device_side), None).wait()
     return 0
 
 
@@ -132,6 +132,14 @@ cdef int refuse_other_dtype(Region region, object dtype, str other) except -1:
             f"{region.describe()} and {other} have different dtypes; nothing is converted."
             f" Reinterpret the bytes with view({str(dtype)!r}), or convert the data first")
     return 0
+
+
+cdef inline bint _is_plain_pair(Region target, Region source, Context context) noexcept:
+    """Whether there is nothing that could be refused, as in most copies."""
+    return target.dtype is source.dtype and target.count == source.count \
+        and target.memory is not source.memory \
+        and (target.portable or target.memory.context is context) \
+        and (source.portable or source.memory.context is context)
 
 
 cdef int _check_pair(Region target, Region source) except -1:

@@ -13,7 +13,7 @@ from cudadrv._function cimport Function
 from cudadrv._memory cimport Memory
 from cudadrv._operation cimport Operation, borrow_all, issue, prepare
 from cudadrv._ownership cimport OWN_READ, OWN_SHARED, OWN_STRICT, OWN_WRITE, own_access
-from cudadrv._policy cimport policy_of
+from cudadrv._policy cimport policy_in_force
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, check_region
 from cudadrv._room cimport Room, new_room
@@ -128,7 +128,7 @@ cdef Token launch_packed(
 
 
 cdef int _borrow_variable(Memory memory, uint8_t mode, own_access *access) except -1:
-    borrow_all(memory.state, access, mode, policy_of(None, memory.context.policy))
+    borrow_all(memory.state, access, mode, policy_in_force(None, memory.context.policy))
     return 0
 
 

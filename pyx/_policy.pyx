@@ -8,18 +8,21 @@ from cudadrv._ownership cimport OWN_STRICT, OWN_UNCHECKED, OWN_WAIT
 POLICIES = {"strict": OWN_STRICT, "wait": OWN_WAIT, "unchecked": OWN_UNCHECKED}
 
 ordering_blocks = Nesting("cudadrv.ordering")
+policies_used = False
 
 
 cdef object policy_name(value):
     """The value, if it is a policy or None."""
+    global policies_used
     if value is not None and value not in POLICIES:
         raise ValueError(
             f"ordering is {value!r}, and must be 'strict', 'wait', 'unchecked' or None")
+    policies_used = True
     return value
 
 
 cdef int policy_in_force(object buffer_policy, object context_policy) except -1:
-    """As `policy_of`."""
+    """The policy of a borrow: the innermost block's, else the buffer's, else the context's."""
     block = ordering_blocks.innermost()
     if block is not None:
         return POLICIES[(<ordering>block.thing).policy]

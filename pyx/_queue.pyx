@@ -125,14 +125,11 @@ cdef class Queue:
         cdef bint noted = True
         cdef int reason
         check_queue(self)
-        with nogil:
-            own_lock_both(self.order.issue, &event.state.issue)
-            reason = _record_or_wait(self, event, record=True)
-            if reason == 0 and as_of is not NULL:
-                own_record_as(engine, as_of, &event.state)
-            elif reason == 0:
-                noted = own_record(engine, self.order, &event.state)
-            own_unlock_both(self.order.issue, &event.state.issue)
+        if keeps_gil(self):
+            reason = _record(self, event, as_of, &noted)
+        else:
+            with nogil:
+                reason = _record(self, event, as_of, &noted)
         if reason:
             self.refuse(reason)
         if not noted:
@@ -143,12 +140,11 @@ cdef class Queue:
         """Let later work wait for an event that was recorded."""
         cdef bint noted = True
         cdef int reason
-        with nogil:
-            own_lock_both(self.order.issue, &event.state.issue)
-            reason = _record_or_wait(self, event, record=False)
-            if reason == 0:
-                noted = own_wait(engine, self.order, &event.state.snapshot)
-            own_unlock_both(self.order.issue, &event.state.issue)
+        if keeps_gil(self):
+            reason = _wait(self, event, &noted)
+        else:
+            with nogil:
+                reason = _wait(self, event, &noted)
         if reason:
             self.refuse(reason)
         if not noted:  # the driver waits, and the engine does not rely on it
@@ -172,6 +168,28 @@ cdef int _query(Queue queue, bint patiently) noexcept nogil:
             return reason
         if not until:
             until = now_ns() + PATIENCE_NS
+
+
+cdef int _record(Queue queue, Event event, own_snapshot *as_of, bint *noted) noexcept nogil:
+    cdef int reason
+    own_lock_both(queue.order.issue, &event.state.issue)
+    reason = _record_or_wait(queue, event, record=True)
+    if reason == 0 and as_of is not NULL:
+        own_record_as(engine, as_of, &event.state)
+    elif reason == 0:
+        noted[0] = own_record(engine, queue.order, &event.state)
+    own_unlock_both(queue.order.issue, &event.state.issue)
+    return reason
+
+
+cdef int _wait(Queue queue, Event event, bint *noted) noexcept nogil:
+    cdef int reason
+    own_lock_both(queue.order.issue, &event.state.issue)
+    reason = _record_or_wait(queue, event, record=False)
+    if reason == 0:
+        noted[0] = own_wait(engine, queue.order, &event.state.snapshot)
+    own_unlock_both(queue.order.issue, &event.state.issue)
+    return reason
 
 
 cdef int _record_or_wait(Queue queue, Event event, bint record) noexcept nogil:

@@ -181,7 +181,7 @@ static inline void own_sweep_(const own_engine *engine, own_memory *memory) {
 }
 
 /* Checks it, and makes the room that it needs. */
-static __attribute__((noinline)) int own_prepare_(own_engine *engine, own_request *request,
+static inline int own_prepare_(own_engine *engine, own_request *request,
                                                   const own_clock *view) {
     int answer = own_check_(engine, request, view);
     for (uint32_t i = 0; answer == OWN_OK && i < request->count; i++) {
@@ -190,7 +190,7 @@ static __attribute__((noinline)) int own_prepare_(own_engine *engine, own_reques
     return answer;
 }
 
-static __attribute__((noinline)) void own_commit_all_(own_engine *engine, own_request *request) {
+static inline void own_commit_all_(own_engine *engine, own_request *request) {
     for (uint32_t i = 0; i < request->count; i++) {
         own_commit_(engine, request, &request->accesses[i]);
     }
@@ -212,34 +212,42 @@ static inline int own_view_of_(const own_request *request, own_clock **view) {
     return own_view_(request->stream, view);
 }
 
+/* The operation is the next one of its stream, which knows `view` when it begins. */
+static inline void own_number_(own_request *request, own_clock *view) {
+    own_stream *stream = request->stream;
+    own_operation *recent = &stream->recent[++stream->seq % OWN_RECENT];
+    request->issued = (own_snapshot){view, stream->seq, stream->slot};
+    request->forgotten = *recent;
+    *recent = (own_operation){stream->seq, request->site, request->operation};
+}
+
+static __attribute__((noinline)) int own_begin_unusual_(own_engine *engine, own_request *request) {
+    own_clock *view;
+    if (!own_view_of_(request, &view)) {
+        return OWN_NO_MEMORY;
+    }
+    int answer = own_prepare_(engine, request, view);
+    if (answer == OWN_OK) {
+        own_number_(request, view);
+        own_commit_all_(engine, request);
+    } else {
+        own_clock_drop(view);
+    }
+    return answer;
+}
+
 /* Checks an operation and, if it may go on, borrows its bytes for it. The stream's issue lock is
  * held until own_settle or own_undo. Anything but OWN_OK has changed nothing. */
 static inline int own_begin(own_engine *engine, own_request *request) {
-    own_stream *stream = request->stream;
-    own_clock *view;
+    int answer = OWN_OK;
     own_lock(engine);
-    if (!own_view_of_(request, &view)) {
-        own_unlock(engine);
-        return OWN_NO_MEMORY;
-    }
-    int usual = own_all_usual_(engine, request);
-    int answer = usual ? OWN_OK : own_prepare_(engine, request, view);
-    if (answer == OWN_OK) {
-        request->issued.clock = view;
-        request->issued.slot = stream->slot;
-        request->issued.seq = stream->seq + 1;
-        if (usual) {
-            for (uint32_t i = 0; i < request->count; i++) {
-                own_commit_usual_(engine, request, &request->accesses[i]);
-            }
-        } else {
-            own_commit_all_(engine, request);
+    if (own_all_usual_(engine, request)) {
+        own_number_(request, own_clock_share(request->stream->clock));
+        for (uint32_t i = 0; i < request->count; i++) {
+            own_commit_usual_(engine, request, &request->accesses[i]);
         }
-        own_operation *recent = &stream->recent[++stream->seq % OWN_RECENT];
-        request->forgotten = *recent;
-        *recent = (own_operation){stream->seq, request->site, request->operation};
     } else {
-        own_clock_drop(view);
+        answer = own_begin_unusual_(engine, request);
     }
     own_unlock(engine);
     return answer;
@@ -300,17 +308,15 @@ static __attribute__((noinline)) void own_supersede_all_(const own_engine *engin
 
 /* The driver has the operation. */
 static inline void own_settle(own_engine *engine, own_request *request) {
+    own_stream *stream = request->stream;
     own_lock(engine);
-    if (request->issued.clock != request->stream->clock) {
+    if (request->issued.clock != stream->clock) {
         own_supersede_all_(engine, request);
+        own_learn_(stream, own_clock_share(request->issued.clock));
     }
-    if (request->passive) {
-        request->stream->uses++;
-    } else {
-        own_use_(request->stream, own_clock_share(request->issued.clock));
-    }
-    request->stream->settled = request->issued.seq;
-    own_over_if_lost_(engine, request->stream);
+    own_count_use_(stream, request->passive);
+    stream->settled = request->issued.seq;
+    own_over_if_lost_(engine, stream);
     own_unlock(engine);
 }
 

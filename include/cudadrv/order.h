@@ -89,23 +89,29 @@ static inline int own_foresee(own_engine *engine, uint32_t slot, own_clock **clo
     return ok;
 }
 
-/* The driver has an operation of the stream that was checked with this view, which is given away.
- */
-static inline void own_use_(own_stream *stream, own_clock *view) {
+/* The driver has something of the stream that was checked with this view, which is given away. */
+static inline void own_learn_(own_stream *stream, own_clock *view) {
     own_clock_drop(stream->clock);
     stream->clock = view;
+}
+
+/* And that counts for the default streams' rules: it is ordered after the legacy stream's work,
+ * unless it is passive. */
+static inline void own_count_use_(own_stream *stream, int passive) {
+    const own_stream *legacy = stream->domain->legacy;
     stream->uses++;
-    if (stream->domain->legacy) {
-        stream->legacy_seen = stream->domain->legacy->uses;
+    if (legacy && !passive) {
+        stream->legacy_seen = legacy->uses;
     }
 }
 
-/* As own_use_, for a record or a wait, which nothing is checked for. Gives 0 without memory. */
+/* A record or a wait, which nothing is checked for. Gives 0 without memory. */
 static inline int own_use_unchecked_(own_stream *stream) {
     own_clock *view;
     int ok = own_view_(stream, &view);
     if (ok) {
-        own_use_(stream, view);
+        own_learn_(stream, view);
+        own_count_use_(stream, 0);
     }
     return ok;
 }

@@ -46,11 +46,12 @@ static inline int own_usual_(const own_engine *engine, const own_stream *stream,
     return left < OWN_FEW;
 }
 
-/* Whether all accesses are, each of memory of its own. */
+/* Whether all accesses are, each of memory of its own, on a stream that no default stream's rules
+ * order. */
 static inline int own_all_usual_(own_engine *engine, const own_request *request) {
     const own_stream *stream = request->stream;
     const own_access *access = request->accesses, *end = access + request->count;
-    if (stream->state != OWN_OPEN || request->loan ||
+    if (stream->order != OWN_NON_BLOCKING || stream->state != OWN_OPEN || request->loan ||
         (stream->domain->host_excluded && engine->managed)) {
         return 0;
     }
@@ -71,11 +72,11 @@ static inline void own_commit_usual_(const own_engine *engine, const own_request
     uint32_t kept = 0;
     access->undo = 1;
     access->undo_count = (uint8_t)range->count;
-    for (uint32_t k = 0; k < range->count; k++) {
-        const own_epoch old = access->saved[k] = range->few[k];
-        if (access->mode != OWN_WRITE && access->mode != old.mode &&
-            !own_known_(engine, old.slot, old.seq)) {
-            range->few[kept++] = old;
+    memcpy(access->saved, range->few, sizeof access->saved);
+    for (uint32_t k = 0; access->mode != OWN_WRITE && k < range->count; k++) {
+        const own_epoch *old = &range->few[k];
+        if (access->mode != old->mode && !own_known_(engine, old->slot, old->seq)) {
+            range->few[kept++] = *old;
         }
     }
     range->few[kept++] = (own_epoch){request->issued.seq, request->issued.slot, request->site,
