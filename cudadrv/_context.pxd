@@ -5,6 +5,7 @@ from cudadrv._driver cimport (
     CUcontext, CUDA_SUCCESS, CUresult, cuCtxGetCurrent, cuCtxPopCurrent, cuCtxPushCurrent,
     cuCtxSetCurrent, cudadrv_table,
 )
+from cudadrv._likely cimport unlikely
 from cudadrv._ownership cimport own_domain
 
 
@@ -77,5 +78,5 @@ cdef inline CUresult enter_context(CUcontext wanted, bint *pushed) noexcept nogi
 
 cdef inline void leave_context(bint pushed) noexcept nogil:
     cdef CUcontext ours = NULL
-    if pushed:
+    if unlikely(pushed):
         cuCtxPopCurrent(&ours)

@@ -3,6 +3,7 @@
 from cudadrv._context cimport Context, enter_context, is_usable
 from cudadrv._driver cimport CUDA_SUCCESS, CUresult, CUstream
 from cudadrv._event cimport Event
+from cudadrv._likely cimport unlikely
 from cudadrv._ownership cimport OWN_OPEN, own_snapshot, own_stream
 
 
@@ -35,8 +36,8 @@ cdef class Queue:
 
 cdef inline int check_queue(Queue queue) except -1:
     """As `usable`, at no price for a stream that is."""
-    if queue.order is NULL or queue.order.state != OWN_OPEN or queue.thread \
-            or not is_usable(queue.context):
+    if unlikely(queue.order is NULL or queue.order.state != OWN_OPEN or queue.thread
+                or not is_usable(queue.context)):
         queue.usable()
     return 0
 

@@ -4,6 +4,7 @@ from libc.stdint cimport uint32_t
 
 from cudadrv._context cimport Context, is_usable
 from cudadrv._driver cimport CUdeviceptr
+from cudadrv._likely cimport likely, unlikely
 from cudadrv._memory cimport Memory
 from cudadrv._ownership cimport OWN_STRICT, own_access
 from cudadrv._policy cimport policies_used, policy_in_force
@@ -44,15 +45,15 @@ cdef class Region:
 
 cdef inline int check_region(Region region) except -1:
     """As `usable`, at no price for a buffer that is."""
-    if region.memory is None or region.moved or region.memory.state.closed \
-            or not is_usable(region.memory.context):
+    if unlikely(region.memory is None or region.moved or region.memory.state.closed
+                or not is_usable(region.memory.context)):
         region.usable()
     return 0
 
 
 cdef inline CUdeviceptr pointer_of(Region region) noexcept:
     """Its first byte; 0 for an empty buffer."""
-    return region.memory.address + region.start if region.memory.address else 0
+    return region.memory.address + region.start if likely(region.memory.address) else 0
 
 
 cdef inline int borrow(Region region, own_access *access, int mode) except -1:
@@ -62,7 +63,7 @@ cdef inline int borrow(Region region, own_access *access, int mode) except -1:
     access.stop = region.start + region.nbytes
     access.mode = mode
     access.policy = OWN_STRICT
-    if policies_used:
+    if unlikely(policies_used):
         access.policy = policy_in_force(region.policy, region.memory.context.policy)
     access.closes = False
     return 0

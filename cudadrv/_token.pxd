@@ -22,4 +22,10 @@ cdef class Token:
 
 
 cdef Token new_token(Stream stream, object source, object target)
-cdef void stand_for(Token token, Operation *operation) noexcept
+
+
+cdef inline void stand_for(Token token, Operation *operation) noexcept:
+    """The operation was issued, and the token takes over its snapshot."""
+    token.snapshot = operation.request.issued
+    token.site_number = operation.request.site
+    token.operation = operation.request.operation

@@ -12,6 +12,7 @@ from cudadrv._driver cimport bind_driver, cudadrv_table
 from cudadrv._dtype cimport dtype_name
 from cudadrv._errors cimport close_at_end
 from cudadrv._fill cimport fill_region, set_item
+from cudadrv._likely cimport likely, unlikely
 from cudadrv._loan cimport new_loan
 from cudadrv._operation_names cimport (
     COPY_FROM, COPY_FROM_ASYNC, COPY_TO, COPY_TO_ASYNC, FILL, FILL_ASYNC,
@@ -175,8 +176,8 @@ cdef class Buffer(Region):
 
         Driver functions: as `copy_from`, without waiting.
         """
-        if isinstance(source, Buffer):
-            return copy_async(COPY_FROM_ASYNC, self, source, stream, "copy_from_async")
+        if likely(isinstance(source, Buffer)):
+            return copy_async(COPY_FROM_ASYNC, self, <Buffer>source, stream, "copy_from_async")
         self.usable()
         array = array_of(source, self)
         found = required_stream(stream, self, "copy_from_async")
@@ -190,12 +191,12 @@ cdef class Buffer(Region):
         As `copy_from_async`, in the other direction. Ordinary memory cannot be locked, so it is a
         TypeError here: use a LockedBuffer, or the blocking `copy_to`.
         """
-        if not isinstance(target, Buffer):
+        if unlikely(not isinstance(target, Buffer)):
             raise TypeError(
                 f"copy_to_async cannot write to {type(target).__name__}: nothing would keep that"
                 " memory as it is until the copy is complete. Copy to a LockedBuffer, or use the"
                 " blocking copy_to")
-        return copy_async(COPY_TO_ASYNC, target, self, stream, "copy_to_async")
+        return copy_async(COPY_TO_ASYNC, <Buffer>target, self, stream, "copy_to_async")
 
     def fill(self, value, *, stream=None):
         """Set every item to a value; blocks, and is complete on return.

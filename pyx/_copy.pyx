@@ -5,6 +5,7 @@ from cudadrv._driver cimport (
     CUresult, CUstream, bind_driver, cudadrv_table, cuMemcpyAsync,
     cuMemcpyDtoDAsync, cuMemcpyDtoHAsync, cuMemcpyHtoDAsync,
 )
+from cudadrv._likely cimport likely, unlikely
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._ownership cimport OWN_READ, OWN_WRITE, own_access
 from cudadrv._refusal cimport refuse_operation
@@ -35,22 +36,18 @@ cdef void copy_operation(
 
 cdef Token copy_async(int name, Region target, Region source, object stream, str method):
     """Queue a copy of a whole buffer to another one: what asynchronous methods do."""
-    check_region(target)
-    check_region(source)
-    if not isinstance(stream, Stream):
-        stream = required_stream(stream, _device_side(target, source), method)
-    return _copy_between(name, target, source, stream)
-
-
-cdef inline Token _copy_between(int name, Region target, Region source, Stream stream):
     cdef Operation operation
     cdef own_access accesses[2]
     cdef Copy copy
     cdef Token token
-    if not _is_plain_pair(target, source, stream.context):
-        _check_pair(target, source)
-        refuse_other_device(target, stream)
-        refuse_other_device(source, stream)
+    cdef Stream found
+    if likely(isinstance(stream, Stream)
+              and _is_plain(target, source, (<Stream>stream).context)):
+        found = <Stream>stream
+    else:
+        found = _checked(target, source, stream, method)
+        if target.nbytes == 0 or pointer_of(target) == pointer_of(source):
+            return nothing_to_do(name, found, source, target)
     borrow(target, &accesses[0], OWN_WRITE)
     borrow(source, &accesses[1], OWN_READ)
     copy.target = pointer_of(target)
@@ -58,15 +55,35 @@ cdef inline Token _copy_between(int name, Region target, Region source, Stream s
     copy.nbytes = target.nbytes
     copy.target_is_host = target.host_side
     copy.source_is_host = source.host_side
-    if copy.nbytes == 0 or copy.target == copy.source:
-        return nothing_to_do(name, stream, source, target)
-    token = new_token(stream, source, target)
+    token = new_token(found, source, target)
     copy_operation(&operation, name, &copy, accesses, 2)
-    reason = issue(&operation, stream)
-    if reason:
-        refuse_operation(&operation, reason, stream, (target.describe(), source.describe()))
+    reason = issue(&operation, found)
+    if unlikely(reason):
+        refuse_operation(&operation, reason, found, (target.describe(), source.describe()))
     stand_for(token, &operation)
     return token
+
+
+cdef inline bint _is_plain(Region target, Region source, Context context) noexcept:
+    """Whether there is nothing to refuse or to leave out, as in most copies on a usable stream."""
+    return target.memory is not None and source.memory is not None \
+        and target.memory is not source.memory \
+        and target.memory.context is context and source.memory.context is context \
+        and target.dtype is source.dtype and target.count == source.count and target.count \
+        and not target.memory.state.closed and not source.memory.state.closed \
+        and not target.moved and not source.moved
+
+
+cdef Stream _checked(Region target, Region source, object stream, str method):
+    """The stream of a copy that may have to be refused."""
+    cdef Stream found
+    check_region(target)
+    check_region(source)
+    found = required_stream(stream, _device_side(target, source), method)
+    _check_pair(target, source)
+    refuse_other_device(target, found)
+    refuse_other_device(source, found)
+    return found
 
 
 cdef int copy_and_wait(int name, Region target, Region source, object stream) except -1:
@@ -132,14 +149,6 @@ cdef int refuse_other_dtype(Region region, object dtype, str other) except -1:
             f"{region.describe()} and {other} have different dtypes; nothing is converted."
             f" Reinterpret the bytes with view({str(dtype)!r}), or convert the data first")
     return 0
-
-
-cdef inline bint _is_plain_pair(Region target, Region source, Context context) noexcept:
-    """Whether there is nothing that could be refused, as in most copies."""
-    return target.dtype is source.dtype and target.count == source.count \
-        and target.memory is not source.memory \
-        and (target.portable or target.memory.context is context) \
-        and (source.portable or source.memory.context is context)
 
 
 cdef int _check_pair(Region target, Region source) except -1:

@@ -8,6 +8,7 @@ handed to the driver, `note` needs not let go of the GIL.
 
 from cudadrv._context cimport enter_context, is_current, leave_context
 from cudadrv._driver cimport CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table
+from cudadrv._likely cimport likely, unlikely
 from cudadrv._missing cimport missing_waits
 from cudadrv._ownership cimport (
     OWN_MUST_WAIT, OWN_NO_MEMORY, OWN_OK, engine, own_access, own_ask, own_begin, own_clock,
@@ -15,7 +16,6 @@ from cudadrv._ownership cimport (
     own_snapshot_drop, own_undo,
 )
 from cudadrv._queue cimport check_queue, enter_queue, names_context
-from cudadrv._site cimport here
 from cudadrv._stream cimport Stream
 
 bind_driver(&cudadrv_table)  # for enter_queue and check_queue
@@ -31,22 +31,6 @@ cdef void borrow_all(own_memory *memory, own_access *access, int mode, int polic
     access.closes = False
 
 
-cdef void prepare(
-    Operation *operation, int name, own_access *accesses, int count, driver_call call,
-    void *arguments
-) noexcept:
-    """Fill in an operation that the user's current line makes."""
-    operation.request.accesses = accesses
-    operation.request.count = count
-    operation.request.operation = name
-    operation.request.site = here()
-    operation.request.loan = NULL
-    operation.request.returns = False
-    operation.request.passive = False
-    operation.call = call
-    operation.arguments = arguments
-
-
 cdef int issue(Operation *operation, Stream stream) except? -1:
     """Check it and hand it to the driver: 0, or the reason why not.
 
@@ -59,7 +43,7 @@ cdef int issue(Operation *operation, Stream stream) except? -1:
     while True:
         with nogil:
             reason = attempt(operation, stream)
-        if reason != REFUSED - OWN_MUST_WAIT:
+        if likely(reason != REFUSED - OWN_MUST_WAIT):
             return reason
         works = missing_waits(&operation.request.conflict, _still_in_the_way, &operation.request)
         if works is None:
@@ -103,32 +87,38 @@ cdef int attempt(Operation *operation, Stream stream) except? -1 nogil:
     """
     cdef bint pushed = False
     cdef bint queued = False
-    cdef bint direct
-    cdef CUresult status
-    cdef int answer
     cdef int reason = 0
+    cdef int answer
     own_mutex_take(stream.order.issue)
-    direct = names_context(stream)
-    if not direct:
+    if unlikely(not names_context(stream)):
         reason = enter_queue(stream, &pushed)
-    if reason == 0:
+    if likely(reason == 0):
         answer = own_begin(engine, &operation.request)
-        if answer == OWN_OK:
-            status = operation.call(operation.arguments, stream.raw, &queued)
-            if status != CUDA_SUCCESS and direct and not queued \
-                    and not is_current(stream.context.raw):
-                status = enter_context(stream.context.raw, &pushed)
-                if status == CUDA_SUCCESS:
-                    status = operation.call(operation.arguments, stream.raw, &queued)
-            if status == CUDA_SUCCESS or queued:
+        if likely(answer == OWN_OK):
+            reason = operation.call(operation.arguments, stream.raw, &queued)
+            if likely(reason == CUDA_SUCCESS):
                 own_settle(engine, &operation.request)
-                if status != CUDA_SUCCESS:  # half of it is queued, and there will be no token
-                    own_snapshot_drop(engine, &operation.request.issued)
             else:
-                own_undo(engine, &operation.request)
-            reason = status
+                reason = _after_failure(operation, stream, <CUresult>reason, queued, &pushed)
         else:
             reason = REFUSED - answer
         leave_context(pushed)
     own_mutex_give(stream.order.issue)
     return reason
+
+
+cdef int _after_failure(
+    Operation *operation, Stream stream, CUresult status, bint queued, bint *pushed
+) noexcept nogil:
+    """The driver's last word on an operation that it has not taken, or only in part."""
+    if not queued and names_context(stream) and not is_current(stream.context.raw):
+        status = enter_context(stream.context.raw, pushed)
+        if status == CUDA_SUCCESS:
+            status = operation.call(operation.arguments, stream.raw, &queued)
+    if status == CUDA_SUCCESS or queued:
+        own_settle(engine, &operation.request)
+        if status != CUDA_SUCCESS:  # half of it is queued, and there will be no token
+            own_snapshot_drop(engine, &operation.request.issued)
+    else:
+        own_undo(engine, &operation.request)
+    return status

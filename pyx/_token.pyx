@@ -167,10 +167,3 @@ cdef Token new_token(Stream stream, object source, object target):
     token.source = source
     token.target = target
     return token
-
-
-cdef void stand_for(Token token, Operation *operation) noexcept:
-    """The operation was issued, and the token takes over its snapshot."""
-    token.snapshot = operation.request.issued
-    token.site_number = operation.request.site
-    token.operation = operation.request.operation
