@@ -17,6 +17,18 @@ bind_driver(&cudadrv_table)
 
 
 @cython.final
+@cython.freelist(8)
+cdef class Knowledge:
+    """The clock of a token's snapshot, where its stream had waited for others: mostly there is none.
+
+    An object of its own, because a token that has nothing to do at its end ends sooner.
+    """
+
+    def __dealloc__(self):
+        own_snapshot_drop(engine, &self.snapshot)
+
+
+@cython.final
 @cython.freelist(64)
 @cython.no_gc  # there is one for every operation; a cycle needs a buffer whose `owner` keeps it
 cdef class Token:
@@ -34,9 +46,6 @@ cdef class Token:
 
     def __init__(self):
         raise TypeError("tokens come from asynchronous methods, such as copy_from_async")
-
-    def __dealloc__(self):
-        own_snapshot_drop(engine, &self.snapshot)
 
     @property
     def reads(self):
@@ -167,3 +176,15 @@ cdef Token new_token(Stream stream, object source, object target):
     token.source = source
     token.target = target
     return token
+
+
+cdef void keep_knowledge(Token token) noexcept:
+    """The token's snapshot has a clock. Without memory it does without, and knows less."""
+    cdef Knowledge knowledge
+    try:
+        knowledge = Knowledge.__new__(Knowledge)
+    except MemoryError:
+        own_snapshot_drop(engine, &token.snapshot)
+    else:
+        knowledge.snapshot = token.snapshot
+        token.knowledge = knowledge

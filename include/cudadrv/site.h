@@ -71,29 +71,50 @@ static int site_is_library(PyCodeObject *code) {
     return strncmp(file, "<frozen ", 8) == 0;
 }
 
-static uint32_t site_number(PyCodeObject *code, int offset) {
-    uintptr_t hash = ((uintptr_t)code >> 4) * 31 + (uintptr_t)offset / 2;
-    for (;; hash++) {
-        uint32_t *probe = &site_probes[hash % SITE_PROBES];
-        if (*probe == 0) {
-            if (site_count == SITE_LIMIT) {
-                site_start_anew();
-                return site_number(code, offset);
-            }
-            site_places[site_count].code = (PyCodeObject *)Py_NewRef((PyObject *)code);
-            site_places[site_count].offset = offset;
-            site_places[site_count].library = site_is_library(code);
-            *probe = ++site_count;
+static uintptr_t site_hash(PyCodeObject *code, int offset) {
+    return ((uintptr_t)code >> 4) * 31 + (uintptr_t)offset / 2;
+}
+
+/* The place at a probe, or NULL. */
+static inline site_place *site_at(uintptr_t hash) {
+    uint32_t probe = site_probes[hash % SITE_PROBES];
+    return probe ? &site_places[probe - 1] : NULL;
+}
+
+static __attribute__((noinline)) site_place *site_search(PyCodeObject *code, int offset) {
+    for (uintptr_t hash = site_hash(code, offset);; hash++) {
+        site_place *place = site_at(hash);
+        if (!place && site_count == SITE_LIMIT) {
+            site_start_anew();
+            return site_search(code, offset);
         }
-        site_place *place = &site_places[*probe - 1];
+        if (!place) {
+            place = &site_places[site_count];
+            place->code = (PyCodeObject *)Py_NewRef((PyObject *)code);
+            place->offset = offset;
+            place->library = site_is_library(code);
+            site_probes[hash % SITE_PROBES] = ++site_count;
+        }
         if (place->code == code && place->offset == offset) {
-            return site_generation << 16 | (*probe - 1);
+            return place;
         }
     }
 }
 
+static inline site_place *site_of(PyCodeObject *code, int offset) {
+    site_place *place = site_at(site_hash(code, offset));
+    if (__builtin_expect(place && place->code == code && place->offset == offset, 1)) {
+        return place;
+    }
+    return site_search(code, offset);
+}
+
+static inline uint32_t site_number(const site_place *place) {
+    return site_generation << 16 | (uint32_t)(place - site_places);
+}
+
 /* The innermost frame of the user's code, for calls that come through a library: slow, and rare. */
-static uint32_t site_of_user(uint32_t innermost) {
+static __attribute__((noinline)) uint32_t site_of_user(uint32_t innermost) {
     PyFrameObject *frame = PyEval_GetFrame();
     uint32_t site = innermost;
     Py_XINCREF(frame);
@@ -102,7 +123,7 @@ static uint32_t site_of_user(uint32_t innermost) {
         PyFrameObject *back = PyFrame_GetBack(frame);
         int library = site_is_library(code);
         if (!library) {
-            site = site_number(code, PyFrame_GetLasti(frame));
+            site = site_number(site_of(code, PyFrame_GetLasti(frame)));
         }
         Py_DECREF(code);
         Py_DECREF(frame);
@@ -117,8 +138,7 @@ static uint32_t site_of_user(uint32_t innermost) {
 
 /* The user's line: that of the innermost Python frame, because extension code has none. */
 static uint32_t site_here(void) {
-    PyObject *code;
-    int offset;
+    uint32_t site = 0;
 #if PY_VERSION_HEX >= 0x030C0000
     PyThreadState *state = PyThreadState_Get();
 #if PY_VERSION_HEX >= 0x030D0000
@@ -129,8 +149,8 @@ static uint32_t site_here(void) {
     if (!frame) {
         return 0;
     }
-    code = PyUnstable_InterpreterFrame_GetCode(frame);
-    offset = PyUnstable_InterpreterFrame_GetLasti(frame);
+    PyObject *code = PyUnstable_InterpreterFrame_GetCode(frame);
+    int offset = PyUnstable_InterpreterFrame_GetLasti(frame);
 #else
     /* As PyEval_GetFrame and PyFrame_GetLasti, which would make an object for each new frame. */
     _PyInterpreterFrame *frame = PyThreadState_Get()->cframe->current_frame;
@@ -140,12 +160,18 @@ static uint32_t site_here(void) {
     if (!frame) {
         return 0;
     }
-    code = Py_NewRef((PyObject *)frame->f_code);
-    offset = _PyInterpreterFrame_LASTI(frame) * (int)sizeof(_Py_CODEUNIT);
+    PyObject *code = Py_NewRef((PyObject *)frame->f_code);
+    int offset = _PyInterpreterFrame_LASTI(frame) * (int)sizeof(_Py_CODEUNIT);
 #endif
-    uint32_t site = PyCode_Check(code) ? site_number((PyCodeObject *)code, offset) : 0;
+    if (__builtin_expect(PyCode_Check(code), 1)) {
+        const site_place *place = site_of((PyCodeObject *)code, offset);
+        site = site_number(place);
+        if (__builtin_expect(place->library, 0)) {
+            site = site_of_user(site);
+        }
+    }
     Py_DECREF(code);
-    return site && site_places[site & 0xffff].library ? site_of_user(site) : site;
+    return site;
 }
 
 /* The place of a site, borrowed, or NULL if it is no longer known. */
