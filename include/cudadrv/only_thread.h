@@ -1,0 +1,15 @@
+/* Whether anybody could take the GIL if it were let go. */
+
+#ifndef CUDADRV_ONLY_THREAD_H
+#define CUDADRV_ONLY_THREAD_H
+
+#include <Python.h>
+
+/* Whether the caller, who has the GIL, is the interpreter's only thread. Native threads that never
+ * ran Python do not count: they may want the GIL at any time. */
+static inline int is_only_python_thread(void) {
+    const PyThreadState *own = PyThreadState_Get();
+    return !own->prev && !own->next;
+}
+
+#endif
