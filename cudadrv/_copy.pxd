@@ -1,6 +1,7 @@
 """Copies between buffers."""
 
 from cudadrv._driver cimport CUdeviceptr
+from cudadrv._likely cimport likely, unlikely
 from cudadrv._operation cimport Operation
 from cudadrv._ownership cimport own_access
 from cudadrv._region cimport Region
@@ -22,6 +23,20 @@ cdef int copy_and_wait(int name, Region target, Region source, object stream) ex
 cdef Token nothing_to_do(int name, Stream stream, Region source, Region target)
 cdef Stream blocking_stream(Stream stream, Region region)
 cdef Token copy_async(int name, Region target, Region source, object stream, str method)
-cdef Stream required_stream(object stream, Region region, str method)
-cdef int refuse_other_device(Region region, Stream stream) except -1
+cdef Stream current_stream(object stream, Region region, str method)
+cdef int refuse_device(Region region, Stream stream) except -1
 cdef int refuse_other_dtype(Region region, object dtype, str other) except -1
+
+
+cdef inline Stream required_stream(object stream, Region region, str method):
+    """The stream of an asynchronous method: the argument, else the current one."""
+    if likely(isinstance(stream, Stream)):
+        return <Stream>stream
+    return current_stream(stream, region, method)
+
+
+cdef inline int refuse_other_device(Region region, Stream stream) except -1:
+    """Device memory goes only with streams of its context, other memory with every device."""
+    if unlikely(not region.portable and region.memory.context is not stream.context):
+        refuse_device(region, stream)
+    return 0

@@ -6,7 +6,7 @@ from cudadrv._driver cimport (
     cuMemcpyDtoDAsync, cuMemcpyDtoHAsync, cuMemcpyHtoDAsync,
 )
 from cudadrv._likely cimport likely, unlikely
-from cudadrv._operation cimport Operation, issue, prepare
+from cudadrv._operation cimport Operation, driver_call, issue, prepare
 from cudadrv._ownership cimport OWN_READ, OWN_WRITE, own_access
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, check_region, pointer_of
@@ -17,21 +17,35 @@ from cudadrv._token cimport Token, new_token, stand_for
 bind_driver(&cudadrv_table)
 
 
-cdef CUresult _copy_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+cdef CUresult _copy_in(void *arguments, CUstream stream, bint *queued) noexcept nogil:
     cdef Copy *copy = <Copy *>arguments
-    if copy.source_is_host:
-        if copy.target_is_host:
-            return cuMemcpyAsync(copy.target, copy.source, copy.nbytes, stream)
-        return cuMemcpyHtoDAsync(copy.target, <void *><size_t>copy.source, copy.nbytes, stream)
-    if copy.target_is_host:
-        return cuMemcpyDtoHAsync(<void *><size_t>copy.target, copy.source, copy.nbytes, stream)
+    return cuMemcpyHtoDAsync(copy.target, <void *><size_t>copy.source, copy.nbytes, stream)
+
+
+cdef CUresult _copy_out(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    cdef Copy *copy = <Copy *>arguments
+    return cuMemcpyDtoHAsync(<void *><size_t>copy.target, copy.source, copy.nbytes, stream)
+
+
+cdef CUresult _copy_within(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    cdef Copy *copy = <Copy *>arguments
     return cuMemcpyDtoDAsync(copy.target, copy.source, copy.nbytes, stream)
+
+
+cdef CUresult _copy_on_host(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    cdef Copy *copy = <Copy *>arguments
+    return cuMemcpyAsync(copy.target, copy.source, copy.nbytes, stream)
 
 
 cdef void copy_operation(
     Operation *operation, int name, Copy *copy, own_access *accesses, int count
 ) noexcept:
-    prepare(operation, name, accesses, count, _copy_call, copy)
+    cdef driver_call call = _copy_within
+    if copy.source_is_host:
+        call = _copy_on_host if copy.target_is_host else _copy_in
+    elif copy.target_is_host:
+        call = _copy_out
+    prepare(operation, name, accesses, count, call, copy)
 
 
 cdef Token copy_async(int name, Region target, Region source, object stream, str method):
@@ -123,10 +137,8 @@ cdef Stream blocking_stream(Stream stream, Region region):
     return internal_stream(region.memory.context) if stream is None else stream
 
 
-cdef Stream required_stream(object stream, Region region, str method):
-    """The stream of an asynchronous method: the argument, else the current one."""
-    if isinstance(stream, Stream):
-        return stream
+cdef Stream current_stream(object stream, Region region, str method):
+    """As `required_stream`, where none was given."""
     found = stream_for(stream, region.memory.context)
     if found is None:
         raise TypeError(
@@ -134,13 +146,10 @@ cdef Stream required_stream(object stream, Region region, str method):
     return found
 
 
-cdef int refuse_other_device(Region region, Stream stream) except -1:
-    """Device memory goes only with streams of its context, other memory with every device."""
-    if not region.portable and region.memory.context is not stream.context:
-        raise ValueError(
-            f"{region.describe()} belongs to {region.memory.context!r}, and {stream!r} to another"
-            " context; use a stream of the buffer's context")
-    return 0
+cdef int refuse_device(Region region, Stream stream) except -1:
+    raise ValueError(
+        f"{region.describe()} belongs to {region.memory.context!r}, and {stream!r} to another"
+        " context; use a stream of the buffer's context")
 
 
 cdef int refuse_other_dtype(Region region, object dtype, str other) except -1:

@@ -121,8 +121,8 @@ MUTATIONS = [
     (
         "a wait of a stream is not noted",
         "_queue.pyx",
-        "noted = own_wait(engine, self.order, &event.state.snapshot)",
-        "noted = True",
+        "noted[0] = own_wait(engine, queue.order, &event.state.snapshot)",
+        "noted[0] = True",
     ),
     (
         "a stream that is done is not taken for done",
@@ -145,8 +145,8 @@ MUTATIONS = [
     (
         "a blocking copy does not wait",
         "_copy.pyx",
-        "    token.wait()\n    return 0",
-        "    return 0",
+        "blocking_stream(found, device_side), None).wait()",
+        "blocking_stream(found, device_side), None)",
     ),
     (
         "closing a stream counts as waiting for it",

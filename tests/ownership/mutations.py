@@ -71,9 +71,9 @@ MUTATIONS = [
     ),
     (
         "what may have queued nothing teaches its stream the rules",
-        "borrow.h",
-        "    if (request->passive) {\n        request",
-        "    if (0) {\n        request",
+        "order.h",
+        "if (legacy && !passive) {",
+        "if (legacy) {",
     ),
     # ---- the usual operation ----
     (
@@ -95,11 +95,12 @@ MUTATIONS = [
     (
         "the usual read hides the write before it",
         "usual.h",
-        "access->mode != OWN_WRITE && access->mode != old.mode &&",
-        "0 &&",
+        "if (access->mode != old->mode && !own_known_(",
+        "if (0 && !own_known_(",
     ),
     ("a usual operation cannot be undone", "usual.h", "access->undo = 1;", "access->undo = 0;"),
     ("loans are usual", "usual.h", "request->loan ||", ""),
+    ("work of blocking streams is usual", "usual.h", "stream->order != OWN_NON_BLOCKING || ", ""),
     (
         "work under a view of managed memory is usual",
         "usual.h",
@@ -280,7 +281,7 @@ MUTATIONS = [
     (
         "default streams' order leaves what it orders",
         "borrow.h",
-        "if (request->issued.clock != request->stream->clock) {",
+        "if (request->issued.clock != stream->clock) {",
         "if (0) {",
     ),
     (
@@ -299,7 +300,7 @@ MUTATIONS = [
         "a refused operation has waited",
         "borrow.h",
         "    } else {\n        own_clock_drop(view);\n",
-        "    } else {\n        own_use_(stream, view);\n",
+        "    } else {\n        own_learn_(request->stream, view);\n",
     ),
     # ---- failures ----
     (
