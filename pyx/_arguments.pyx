@@ -7,6 +7,7 @@ from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 
 from cudadrv._access cimport Access
 from cudadrv._driver cimport CUdeviceptr, bind_driver, cudadrv_table
+from cudadrv._likely cimport likely, unlikely
 from cudadrv._ownership cimport OWN_WRITE
 from cudadrv._region cimport Region, check_region, pointer_of
 from cudadrv._room cimport Room, new_room
@@ -30,7 +31,7 @@ cdef Room room_for(
     cdef Py_ssize_t uses = count + len(borrows)
     cdef size_t nbytes = signature.nbytes if signature.count >= 0 else WIDEST
     cdef Room room
-    if frame is not NULL and uses <= FEW_ARGUMENTS and nbytes <= 8 * FEW_WORDS:
+    if likely(frame is not NULL and uses <= FEW_ARGUMENTS and nbytes <= 8 * FEW_WORDS):
         packed.pointers = frame.pointers
         packed.operands = frame.operands
         packed.values = <unsigned char *>frame.values
@@ -49,11 +50,11 @@ cdef int pack(Signature signature, tuple arguments, tuple borrows, Packed *packe
     cdef size_t at = 0
     cdef unsigned char *place
     packed.operand_count = 0
-    if signature.count < 0:
+    if unlikely(signature.count < 0):
         for i in range(len(arguments)):
             at = _pack_unknown(signature, i, arguments[i], packed, at)
     else:
-        if len(arguments) != signature.count:
+        if unlikely(len(arguments) != signature.count):
             _refuse_count(signature, len(arguments))
         for i in range(signature.count):
             place = packed.values + signature.parameters[i].offset
@@ -78,8 +79,9 @@ cdef bint _put_buffer(
     region = _add_operand(value, index, packed)
     if region is None:
         return False
-    if signature.count >= 0 and (signature.parameters[index].nbytes != sizeof(CUdeviceptr) or
-                                 signature.parameters[index].kind in (b"f", b"S")):
+    if unlikely(signature.count >= 0 and (
+            signature.parameters[index].nbytes != sizeof(CUdeviceptr)
+            or signature.parameters[index].kind in (b"f", b"S"))):
         refuse_argument(signature, index, value, "the parameter is no address")
     check_region(region)
     address = pointer_of(region)

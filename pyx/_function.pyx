@@ -1,11 +1,12 @@
 # cython: nonecheck=True
 """Function: a kernel as the driver and the books know it. What `Kernel` is underneath."""
 
-from cudadrv._context cimport enter_context, leave_context
+from cudadrv._context cimport Context, enter_context, leave_context
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CUfunction_attribute, CUresult, bind_driver, cudadrv_table, cuFuncGetAttribute,
     cuFuncSetAttribute, cuOccupancyMaxActiveBlocksPerMultiprocessor,
 )
+from cudadrv._likely cimport likely
 from cudadrv._queue cimport check_queue
 from cudadrv._shape cimport Shape, dimensions, fill_shape, threads_of
 from cudadrv._stream cimport Stream, stream_for
@@ -42,7 +43,9 @@ cdef class Function:
 
     cdef Stream stream_of(self, object stream):
         """The stream of a launch: the argument, else the current one."""
-        context = self.module.context
+        cdef Context context = self.module.context
+        if likely(isinstance(stream, Stream) and (<Stream>stream).context is context):
+            return <Stream>stream
         found = stream_for(stream, context)
         if found is None:
             raise TypeError(f"launch of {self.signature.kernel} needs a stream: pass stream=, or"

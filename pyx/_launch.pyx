@@ -10,6 +10,7 @@ from cudadrv._driver cimport (
     CUstream, bind_driver, cudadrv_table, cuLaunchKernel, cuLaunchKernelEx,
 )
 from cudadrv._function cimport Function
+from cudadrv._likely cimport likely, unlikely
 from cudadrv._memory cimport Memory
 from cudadrv._operation cimport Operation, borrow_all, issue, prepare
 from cudadrv._ownership cimport OWN_READ, OWN_SHARED, OWN_STRICT, OWN_WRITE, own_access
@@ -49,7 +50,7 @@ cdef struct Launch:
 cdef CUresult _launch_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
     cdef Launch *launch = <Launch *>arguments
     cdef Shape *shape = launch.shape
-    if shape.plain:
+    if likely(shape.plain):
         return cuLaunchKernel(
             launch.function, shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0],
             shape.block[1], shape.block[2], shape.shared_bytes, stream, launch.pointers, NULL)
@@ -100,9 +101,9 @@ cdef Token launch_packed(
     cdef Token token = new_token(stream, reads, writes)
     cdef Py_ssize_t i
     cdef Py_ssize_t count = packed.operand_count
-    if function.handed != function.module.handed:
+    if unlikely(function.handed != function.module.handed):
         _find_variables(function)
-    if count + len(function.variables) + 1 > FEW_ACCESSES:
+    if unlikely(count + len(function.variables) + 1 > FEW_ACCESSES):
         room = new_room((count + len(function.variables) + 1) * sizeof(own_access))
         accesses = <own_access *>room.start
     for i in range(count):
@@ -121,7 +122,7 @@ cdef Token launch_packed(
         reason = issue(&operation, stream)
     finally:
         function.module.launching -= 1
-    if reason:
+    if unlikely(reason):
         refuse_operation(&operation, reason, stream, _described(function, packed))
     stand_for(token, &operation)
     return token

@@ -13,6 +13,7 @@ from cudadrv._driver cimport (
     CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z,
     CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
 )
+from cudadrv._likely cimport likely, unlikely
 
 cdef dict _known = {}   # Limits by ordinal
 
@@ -51,15 +52,15 @@ cdef int fill_shape(
     cdef long long dynamic
     _fill_dimensions(shape.grid, limits.grid, limits.device, "grid", grid)
     _fill_dimensions(shape.block, limits.block, limits.device, "block", block)
-    dynamic = PyLong_AsLongLong(shared_bytes) if PyLong_CheckExact(shared_bytes) \
+    dynamic = PyLong_AsLongLong(shared_bytes) if likely(PyLong_CheckExact(shared_bytes)) \
         else operator.index(shared_bytes)
-    if dynamic < 0:
+    if unlikely(dynamic < 0):
         raise ValueError(f"shared_bytes must not be negative, and is {shared_bytes}")
     shape.shared_bytes = <unsigned int>min(dynamic, 0xffffffff)
     shape.cooperative = cooperative
     shape.cluster[0] = shape.cluster[1] = shape.cluster[2] = 0
     shape.plain = cluster is None and not cooperative
-    if shape.plain:
+    if likely(shape.plain):
         return 0
     if cooperative and not limits.cooperative:
         raise ValueError(f"{limits.device!r} has no cooperative launches")
@@ -82,9 +83,9 @@ cdef int _fill_dimensions(
     cdef int overflow = 0
     cdef long long number
     sizes[0] = sizes[1] = sizes[2] = 1
-    if PyLong_CheckExact(given):
+    if likely(PyLong_CheckExact(given)):
         number = PyLong_AsLongLongAndOverflow(given, &overflow)
-        if 1 <= number <= most[0] and not overflow:
+        if likely(1 <= number <= most[0] and not overflow):
             sizes[0] = <unsigned int>number
             return 0
         return _fill_size(sizes, most, 0, device, name, given, given)

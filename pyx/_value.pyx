@@ -12,6 +12,7 @@ from libc.math cimport isinf
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
+from cudadrv._likely cimport unlikely
 from cudadrv._signature cimport Parameter, Signature
 
 
@@ -58,16 +59,16 @@ cdef int _put_integer(
     cdef int overflow = 0
     cdef uint64_t large = 0
     cdef int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow)
-    if overflow > 0 and bits == 64 and parameter.kind != b"s":
+    if unlikely(overflow > 0) and bits == 64 and parameter.kind != b"s":
         try:
             large = PyLong_AsUnsignedLongLong(value)
         except OverflowError:
             _refuse_range(signature, index, value)
         memcpy(place, &large, 8)
         return 0
-    if overflow or (bits < 64 and (
+    if unlikely(overflow or (bits < 64 and (
             number < -(<int64_t>1 << (bits - 1))
-            or number >= <int64_t>1 << (bits - 1 if parameter.kind == b"s" else bits))):
+            or number >= <int64_t>1 << (bits - 1 if parameter.kind == b"s" else bits)))):
         _refuse_range(signature, index, value)
     memcpy(place, &number, parameter.nbytes)  # little-endian, as every host of CUDA
     return 0
