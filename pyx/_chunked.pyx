@@ -24,6 +24,8 @@ from cudadrv._stage cimport (
 from cudadrv._stream cimport Stream
 from cudadrv._wait cimport now_ns, pause_after, query_event
 
+from cudadrv._errors import CudaOutOfMemoryError
+
 
 cdef extern from "cudadrv/parallel_copy.h" nogil:
     enum:
@@ -58,13 +60,13 @@ cdef struct Plan:
     size_t parts        # but at least so many chunks,
     size_t least        # of at least this size
     size_t ring         # stages of one copy
-    size_t fresh        # a copy may allocate one more stage for so many bytes of its own
+    size_t fresh        # a copy may allocate one stage for so many bytes of its own
     size_t piece        # what a thread copies at a time
     size_t threads      # at most, the calling one among them; 0: not known yet
 
 cdef Plan _plan = Plan(
-    threshold=1 << 20, chunk=4 << 20, parts=4, least=1 << 20, ring=8, fresh=32 << 20,
-    piece=1 << 19, threads=0)
+    threshold=1 << 19, chunk=4 << 20, parts=8, least=1 << 18, ring=8, fresh=32 << 20,
+    piece=1 << 18, threads=0)
 
 
 cdef struct Transfer:
@@ -112,20 +114,25 @@ def plan(**changes):
 
 
 cdef list _take_ring(Context context, size_t chunk, size_t nbytes):
-    """Stages for chunks: as many as are there, and new ones as far as their cost is worth it."""
+    """Stages for chunks: as many as are there, and new ones as far as their cost is worth it.
+
+    That is at least one, so that copies of one size come to a whole ring in time.
+    """
     cdef size_t most = min(min(_plan.ring, <size_t>PAR_RING), (nbytes + chunk - 1) // chunk)
-    cdef size_t worth = max(<size_t>2, nbytes // _plan.fresh)
-    cdef size_t count = 0
+    cdef size_t fresh = max(<size_t>1, nbytes // _plan.fresh)
     stages = []
     try:
-        while count < most:
+        while <size_t>len(stages) < most:
             stage = idle_stage(context, chunk)
-            if stage is None and count < worth:
-                stage = take_stage(context, chunk)
             if stage is None:
-                break
+                if fresh == 0 and len(stages) >= 2:
+                    break
+                stage = take_stage(context, chunk)
+                fresh -= min(fresh, <size_t>1)
             stages.append(stage)
-            count += 1
+    except CudaOutOfMemoryError:
+        if not stages:
+            raise
     except BaseException:
         for stage in stages:
             give_stage(stage)

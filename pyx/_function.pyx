@@ -6,7 +6,7 @@ from cudadrv._driver cimport (
     CUDA_SUCCESS, CUfunction_attribute, CUresult, bind_driver, cudadrv_table, cuFuncGetAttribute,
     cuFuncSetAttribute, cuOccupancyMaxActiveBlocksPerMultiprocessor,
 )
-from cudadrv._likely cimport likely
+from cudadrv._likely cimport likely, unlikely
 from cudadrv._queue cimport check_queue
 from cudadrv._shape cimport Shape, dimensions, fill_shape, threads_of
 from cudadrv._stream cimport Stream, stream_for
@@ -44,14 +44,16 @@ cdef class Function:
     cdef Stream stream_of(self, object stream):
         """The stream of a launch: the argument, else the current one."""
         cdef Context context = self.module.context
-        if likely(isinstance(stream, Stream) and (<Stream>stream).context is context):
-            return <Stream>stream
-        found = stream_for(stream, context)
-        if found is None:
+        cdef Stream found
+        if likely(isinstance(stream, Stream)):
+            found = <Stream>stream
+        else:
+            found = stream_for(stream, context)
+        if unlikely(found is None):
             raise TypeError(f"launch of {self.signature.kernel} needs a stream: pass stream=, or"
                             " call it inside a `with stream:` block")
         check_queue(found)
-        if found.context is not context:
+        if unlikely(found.context is not context):
             raise ValueError(f"{self!r} belongs to {context!r}, and {found!r} to another context;"
                              " use a stream of the module's context")
         return found

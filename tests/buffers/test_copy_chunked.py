@@ -301,7 +301,8 @@ def test_stages_are_used_again(make, stream):
     from cudadrv import testing
 
     buffer, items = make("device", 300_000), random_bytes(300_000)
-    buffer.copy_from(items, stream=stream)
+    for _ in range(SMALL["ring"]):
+        buffer.copy_from(items, stream=stream)
     before = testing.calls("cuMemHostAlloc"), testing.calls("cuEventCreate")
     for _ in range(10):
         buffer.copy_from(items, stream=stream)
@@ -323,6 +324,37 @@ def test_small_copies_make_few_stages(make, stream):
         assert testing.calls("cuMemHostAlloc") - before == stages
         buffer.close()
         cu.reap()
+
+
+@pytest.mark.cuda_software
+def test_copies_of_one_size_come_to_a_whole_ring(make, stream):
+    """Each makes one stage more, so that none of them takes much longer for it."""
+    from cudadrv import testing
+
+    cu.reap()
+    plan(ring=5, fresh=1 << 40)
+    buffer, items = make("device", 50_000), random_bytes(50_000)
+    made = []
+    for _ in range(6):
+        before = testing.calls("cuMemHostAlloc")
+        buffer.copy_from(items, stream=stream)
+        made.append(testing.calls("cuMemHostAlloc") - before)
+    assert made == [2, 1, 1, 1, 0, 0]
+
+
+@pytest.mark.cuda_software
+def test_without_memory_for_more_stages_one_does(make, stream):
+    from cudadrv import testing
+
+    buffer, items, found = make("device", 50_000), random_bytes(50_000), np.empty(50_000, "u1")
+    cu.reap()
+    for nth in (2, 3):  # the second stage is asked for twice
+        testing.fail("cuMemHostAlloc", 2, nth=nth)
+    before = testing.calls("cuMemHostAlloc")
+    buffer.copy_from(items, stream=stream)
+    assert testing.calls("cuMemHostAlloc") - before == 3
+    buffer.copy_to(found, stream=stream)
+    assert (found == items).all()
 
 
 @pytest.mark.parametrize("way", ["copy_from", "copy_to"])
