@@ -55,12 +55,17 @@ cdef class Stage:
 
 # ---- the stages of a context ----
 
-cdef Stage _oldest_stage(Context context):
-    """Take the oldest out of the list, so that threads cannot share one; None if there is none."""
+cdef enum:
+    OLDEST = 0
+    NEWEST = -1
+
+
+cdef Stage _stage_at(Context context, Py_ssize_t end):
+    """Take one out of the list, so that threads cannot share it; None if there is none."""
     cdef Stage stage
     if not context.stages:
         return None
-    stage = context.stages.pop(0)
+    stage = context.stages.pop(end)
     context.staged -= stage.nbytes
     return stage
 
@@ -72,11 +77,16 @@ cdef int _keep_stage(Stage stage) except -1:
 
 
 cdef Stage idle_stage(Context context, size_t nbytes):
-    """A stage that nothing uses, if one is soon found, else None."""
+    """A stage that nothing uses, if one is soon found, else None.
+
+    The one that was used last may be in the processor's caches; of the others, the oldest are the
+    likeliest to be free.
+    """
     cdef Stage stage
+    cdef Py_ssize_t turn
     cdef int busy = 0
-    for _ in range(len(context.stages)):
-        stage = _oldest_stage(context)
+    for turn in range(len(context.stages) + 1):
+        stage = _stage_at(context, NEWEST if turn == 0 else OLDEST)
         if stage is None:  # other threads have taken them meanwhile
             break
         if stage.nbytes >= nbytes and stage.is_free():
@@ -134,7 +144,7 @@ cdef int give_stage(Stage stage) except -1:
     cdef int busy = 0
     _keep_stage(stage)
     while context.staged > MOST_IDLE and busy < MOST_BUSY:
-        oldest = _oldest_stage(context)
+        oldest = _stage_at(context, OLDEST)
         if oldest is None:
             break
         if not oldest.is_free():
@@ -147,7 +157,7 @@ cdef int drop_idle_stages(Context context) except -1:
     """Let go of the stages that the GPU does not use."""
     cdef Stage stage
     for _ in range(len(context.stages)):
-        stage = _oldest_stage(context)
+        stage = _stage_at(context, OLDEST)
         if stage is None:
             break
         if not stage.is_free():
