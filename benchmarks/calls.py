@@ -10,6 +10,7 @@ taken off. docs/benchmarks.md says more.
 
 import argparse
 import gc
+import os
 import random
 import statistics
 import sys
@@ -198,6 +199,22 @@ def measure(table, rounds):
                 cell.turn(way)
 
 
+def stay_on_the_quickest_processor():
+    """This thread alone, from now on: of a virtual machine's processors some are half as fast."""
+
+    def taken(processor):
+        os.sched_setaffinity(0, {processor})
+        figures = []
+        for _ in range(5):
+            start = time.perf_counter_ns()
+            for _ in range(20_000):
+                pass
+            figures.append(time.perf_counter_ns() - start)
+        return min(figures)
+
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0), key=taken)})
+
+
 def results(table):
     """Figures for the file: each way, and what they are above the floor of the same round."""
     found = {}
@@ -235,9 +252,11 @@ def main():
     options = parser.parse_args()
     share_software_driver()
     found, _kept = columns(options.only)
-    table = prepared(found, options.rows)
+    table, machine = prepared(found, options.rows), about()
+    if not machine["software"]:  # its threads may yet begin, and would stay there, too
+        stay_on_the_quickest_processor()
     measure(table, options.rounds)
-    rows, machine = results(table), about()
+    rows = results(table)
     print(tables.head(machine), f"medians of {options.rounds} rounds\n", sep="\n")
     print(tables.calls(rows, machine["software"]))
     if options.json:
