@@ -7,12 +7,14 @@ from libc.math cimport isinf
 from libc.stdint cimport uint16_t, uint32_t
 from libc.string cimport memcpy
 
-from cudadrv._copy cimport nothing_to_do, refuse_other_device
+from cudadrv._copy cimport nothing_to_do, refuse_other_device, required_stream
 from cudadrv._driver cimport (
     CUdeviceptr, CUDA_SUCCESS, CUresult, CUstream, bind_driver, cudadrv_table, cuMemsetD2D32Async,
     cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async,
 )
+from cudadrv._likely cimport unlikely
 from cudadrv._operation cimport Operation, issue, prepare
+from cudadrv._operation_names cimport FILL_ASYNC
 from cudadrv._ownership cimport OWN_WRITE, own_access
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, check_region, pointer_of
@@ -21,9 +23,12 @@ from cudadrv._token cimport Token, new_token, stand_for
 
 bind_driver(&cudadrv_table)
 
-# The dtype that was asked for last: fills come in rows.
+# What was asked for last: fills come in rows.
 cdef object _last_dtype = None
 cdef int _last_code = 0
+cdef object _item_value = None  # an int or a float, which stay what they are,
+cdef object _item_dtype = None  # as an item of this dtype
+cdef unsigned char[8] _item_bytes
 
 
 cdef struct Fill:
@@ -35,10 +40,20 @@ cdef struct Fill:
 
 cdef int set_item(unsigned char *item, object value, object dtype) except -1:
     """Set the 8 bytes that begin with an item, or refuse the dtype, or the value."""
+    if unlikely(value is not _item_value or dtype is not _item_dtype):
+        return _set_new_item(item, value, dtype)
+    memcpy(item, _item_bytes, sizeof(_item_bytes))
+    return 0
+
+
+cdef int _set_new_item(unsigned char *item, object value, object dtype) except -1:
+    global _item_value, _item_dtype
     cdef bytes slowly
     cdef int code = _code_of(dtype)
     if type(value) is int and _set_integer(item, value, code) \
             or type(value) is float and _set_float(item, value, code):
+        _item_value, _item_dtype = value, dtype
+        memcpy(_item_bytes, item, sizeof(_item_bytes))
         return 0
     if dtype.itemsize not in (1, 2, 4, 8):
         raise TypeError(
@@ -162,6 +177,15 @@ cdef CUresult _fill_call(void *arguments, CUstream stream, bint *queued) noexcep
     return status
 
 
+cdef Token fill_async(Region region, object value, object stream):
+    """Queue a fill of a whole buffer with a value: what the asynchronous method does."""
+    cdef unsigned char[8] item
+    check_region(region)
+    set_item(item, value, region.dtype)
+    return fill_region(
+        FILL_ASYNC, region, item, required_stream(stream, region, "fill_async"))
+
+
 cdef Token fill_region(int name, Region region, const unsigned char *item, Stream stream):
     """Queue a fill of a whole buffer."""
     cdef Operation operation
@@ -169,7 +193,7 @@ cdef Token fill_region(int name, Region region, const unsigned char *item, Strea
     cdef Fill fill
     cdef Token token
     check_region(region)
-    if region.nbytes == 0:
+    if unlikely(region.nbytes == 0):
         return nothing_to_do(name, stream, None, region)
     refuse_other_device(region, stream)
     borrow(region, &access, OWN_WRITE)
@@ -180,7 +204,7 @@ cdef Token fill_region(int name, Region region, const unsigned char *item, Strea
     token = new_token(stream, None, region)
     prepare(&operation, name, &access, 1, _fill_call, &fill)
     reason = issue(&operation, stream)
-    if reason:
+    if unlikely(reason):
         refuse_operation(&operation, reason, stream, (region.describe(),))
     stand_for(token, &operation)
     return token

@@ -19,7 +19,7 @@ bind_driver(&cudadrv_table)
 @cython.final
 @cython.freelist(8)
 cdef class Knowledge:
-    """The clock of a token's snapshot, where its stream had waited for others: mostly there is none.
+    """The clock of a token's snapshot, if its stream had waited for others: mostly there is none.
 
     An object of its own, because a token that has nothing to do at its end ends sooner.
     """

@@ -181,8 +181,7 @@ static inline void own_sweep_(const own_engine *engine, own_memory *memory) {
 }
 
 /* Checks it, and makes the room that it needs. */
-static inline int own_prepare_(own_engine *engine, own_request *request,
-                                                  const own_clock *view) {
+static inline int own_prepare_(own_engine *engine, own_request *request, const own_clock *view) {
     int answer = own_check_(engine, request, view);
     for (uint32_t i = 0; answer == OWN_OK && i < request->count; i++) {
         answer = own_reserve_(request, &request->accesses[i]) ? OWN_OK : OWN_NO_MEMORY;

@@ -47,6 +47,22 @@ def test_every_bit_is_set(make, items_of, stream, kind):
             assert not buffer.borrowed
 
 
+def test_the_value_and_the_dtype_both_count(make, items_of, stream):
+    """The last item is remembered; it is another one for another value, or another dtype."""
+    one, half, wide = 1, 0.5, 300
+    buffers = {dtype: make("device", 3, dtype) for dtype in ("u1", "i8", "f4", "f8", ">i4")}
+    steps = [("u1", one), ("u1", one), ("i8", one), ("f4", one), ("f4", half), ("f8", half)]
+    steps += [("f8", -0.0), ("f8", 0.0), ("f8", one), (">i4", one), ("i8", wide), ("i8", one)]
+    for dtype, value in steps:
+        buffers[dtype].fill_async(value, stream)
+        stream.synchronize()
+        found = items_of(buffers[dtype])
+        assert found.tobytes() == expected(3, dtype, value).tobytes(), (dtype, value)
+    buffers["i8"].fill_async(wide, stream)
+    with pytest.raises(ValueError, match="300"):
+        buffers["u1"].fill_async(wide, stream)
+
+
 @kinds
 def test_a_part_is_filled_and_nothing_else(make, items_of, stream, kind):
     buffer = make(kind, 10, "f8", np.arange(10.0))

@@ -1,4 +1,4 @@
-"""The GIL is let go for every call that can block, and for the rest where somebody could take it."""
+"""The GIL is let go for calls that can block, and for the rest where somebody could take it."""
 
 import textwrap
 
