@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t
 from cudadrv._context cimport Context, is_current, leave_context
 from cudadrv._driver cimport (
     CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_NONE, CUDA_ERROR_NOT_READY, CUDA_SUCCESS,
-    CUevent, CUresult, CUstream, CUstreamCaptureStatus, bind_driver, cudadrv_table, cuEventRecord,
+    CUresult, CUstreamCaptureStatus, bind_driver, cudadrv_table, cuEventRecord,
     cuStreamIsCapturing, cuStreamWaitEvent,
 )
 from cudadrv._errors cimport refuse_capture
@@ -25,12 +25,6 @@ bind_driver(&cudadrv_table)
 
 cdef enum:
     PATIENCE_NS = 20_000    # an event, its record and its query cost more than a few questions
-
-
-cdef enum Call:
-    RECORD
-    WAIT
-    QUERY
 
 
 @cython.no_gc_clear
@@ -164,11 +158,15 @@ cdef class Queue:
 
 cdef int _query(Queue queue, bint patiently) noexcept nogil:
     """Ask the driver whether it is idle; `patiently`, again and again for a short time."""
+    cdef bint pushed = False
     cdef int64_t until = 0
     cdef int reason
     while True:
         own_mutex_take(queue.order.issue)
-        reason = _call(queue, QUERY, NULL)
+        reason = enter_queue(queue, &pushed)
+        if reason == 0:
+            reason = query_stream(queue.raw)
+            leave_context(pushed)
         own_mutex_give(queue.order.issue)
         if not patiently or reason != CUDA_ERROR_NOT_READY or until and now_ns() > until:
             return reason
@@ -179,7 +177,7 @@ cdef int _query(Queue queue, bint patiently) noexcept nogil:
 cdef int _record(Queue queue, Event event, own_snapshot *as_of, bint *noted) noexcept nogil:
     cdef int reason
     own_lock_both(queue.order.issue, &event.state.issue)
-    reason = _call_about(queue, RECORD, event)
+    reason = _record_or_wait(queue, event, record=True)
     if reason == 0 and as_of is not NULL:
         own_record_as(engine, as_of, &event.state)
     elif reason == 0:
@@ -191,39 +189,31 @@ cdef int _record(Queue queue, Event event, own_snapshot *as_of, bint *noted) noe
 cdef int _wait(Queue queue, Event event, bint *noted) noexcept nogil:
     cdef int reason
     own_lock_both(queue.order.issue, &event.state.issue)
-    reason = _call_about(queue, WAIT, event)
+    reason = _record_or_wait(queue, event, record=False)
     if reason == 0:
         noted[0] = own_wait(engine, queue.order, &event.state.snapshot)
     own_unlock_both(queue.order.issue, &event.state.issue)
     return reason
 
 
-cdef inline int _call_about(Queue queue, Call call, Event event) noexcept nogil:
-    """`_call`; both issue locks are held."""
-    if unlikely(event.raw is NULL or event.closing):
-        return EVENT_IS_CLOSED
-    return _call(queue, call, event.raw)
-
-
-cdef inline int _call(Queue queue, Call call, CUevent event) noexcept nogil:
-    """The driver call, with the queue's issue lock held: its status, or why it was not made."""
+cdef inline int _record_or_wait(Queue queue, Event event, bint record) noexcept nogil:
+    """The driver call. The issue locks of both are held."""
     cdef bint pushed = False
     cdef int reason
+    if unlikely(event.raw is NULL or event.closing):
+        return EVENT_IS_CLOSED
     if likely(names_context(queue) and queue.order.state == OWN_OPEN):
-        reason = _call_driver(queue.raw, call, event)
-        if likely(reason == CUDA_SUCCESS or reason == CUDA_ERROR_NOT_READY) \
-                or is_current(queue.context.raw):
+        reason = _call_driver(queue, event, record)
+        if likely(reason == CUDA_SUCCESS) or is_current(queue.context.raw):
             return reason
     reason = enter_queue(queue, &pushed)
     if reason == 0:
-        reason = _call_driver(queue.raw, call, event)
+        reason = _call_driver(queue, event, record)
         leave_context(pushed)
     return reason
 
 
-cdef inline CUresult _call_driver(CUstream stream, Call call, CUevent event) noexcept nogil:
-    if call == RECORD:
-        return cuEventRecord(event, stream)
-    if call == WAIT:
-        return cuStreamWaitEvent(stream, event, 0)
-    return query_stream(stream)
+cdef inline CUresult _call_driver(Queue queue, Event event, bint record) noexcept nogil:
+    if record:
+        return cuEventRecord(event.raw, queue.raw)
+    return cuStreamWaitEvent(queue.raw, event.raw, 0)
