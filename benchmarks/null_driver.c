@@ -3,8 +3,11 @@
  *   cc -O2 -shared -fPIC null_driver.c -o libnull.so
  *   CUDADRV_DRIVER=./libnull.so python ...
  *
- * It has also `null_counted`, which calls a Python function many times and lets valgrind's callgrind
- * count, and write under a name, only what happens inside. */
+ * With -DCODE_KIB=48 each call that queues something first runs so many KiB of code, which do
+ * nothing but take the place of other code in the processor's caches, as a real driver's does.
+ *
+ * It has also `null_counted`, which calls a Python function many times and lets valgrind's
+ * callgrind count, and write under a name, only what happens inside. */
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -23,6 +26,7 @@ static uintptr_t last = 0x10000; /* no two handles, and no two addresses in use,
 
 static int nothing(void) { return 0; }
 static int one(int *value) { return *value = 1, 0; }
+static int many(int *value) { return *value = 1024, 0; }
 static int version(int *value) { return *value = 12080, 0; }
 static int context(uintptr_t *handle) { return *handle = 0x1000, 0; }
 static int handle(uintptr_t *made) { return *made = last += 0x1000, 0; }
@@ -38,6 +42,35 @@ static int host(void **made, size_t size) { return *made = calloc(1, size), 0; }
 static int unknown(void) { return 801; }
 static int host_free(void *memory) { return free(memory), 0; }
 
+#ifdef CODE_KIB
+static int queue(void) {
+    __asm__ volatile(".rept %c0\n .byte 0x66,0x0f,0x1f,0x84,0,0,0,0,0\n .endr" /* 9 bytes */
+                     :
+                     : "i"(CODE_KIB * 1024 / 9));
+    return 0;
+}
+#else
+static int queue(void) { return 0; }
+#endif
+
+/* For those that look functions up by name: the bare calls of floor.c. */
+#define EXPORT(name)                                                                               \
+    int name(void) { return queue(); }
+EXPORT(cuMemcpyHtoDAsync_v2)
+EXPORT(cuMemcpyDtoHAsync_v2)
+EXPORT(cuMemcpyDtoDAsync_v2)
+EXPORT(cuMemsetD8Async)
+EXPORT(cuLaunchKernel)
+EXPORT(cuEventRecord)
+EXPORT(cuStreamWaitEvent)
+int cuStreamSynchronize(void) { return 0; }
+int cuMemHostAlloc(void **made, size_t size) { return host(made, size); }
+int cuMemFreeHost(void *memory) { return host_free(memory); }
+int cuMemAllocAsync(uintptr_t *made, size_t size) { return allocate(made, size); }
+int cuMemFreeAsync(void) { return 0; }
+int cuModuleLoadData(uintptr_t *made) { return handle(made); }
+int cuModuleGetFunction(uintptr_t *made) { return handle(made); }
+
 int cuGetProcAddress_v2(const char *wanted, void **address, int abi, uint64_t flags, int *found) {
     static const struct {
         const char *name;
@@ -48,7 +81,7 @@ int cuGetProcAddress_v2(const char *wanted, void **address, int abi, uint64_t fl
         {"cuDeviceGet", device},
         {"cuDeviceGetName", name},
         {"cuDeviceTotalMem", memory},
-        {"cuDeviceGetAttribute", one},
+        {"cuDeviceGetAttribute", many},
         {"cuDevicePrimaryCtxRetain", context},
         {"cuCtxGetCurrent", context},
         {"cuStreamCreateWithPriority", handle},
@@ -59,8 +92,15 @@ int cuGetProcAddress_v2(const char *wanted, void **address, int abi, uint64_t fl
         {"cuMemFreeHost", host_free},
         {"cuModuleLoadDataEx", handle},
         {"cuModuleGetFunction", handle},
-        {"cuFuncGetAttribute", one},
+        {"cuFuncGetAttribute", many},
         {"cuFuncGetParamInfo", unknown},
+        {"cuMemcpyHtoDAsync", queue},
+        {"cuMemcpyDtoHAsync", queue},
+        {"cuMemcpyDtoDAsync", queue},
+        {"cuMemsetD8Async", queue},
+        {"cuLaunchKernel", queue},
+        {"cuEventRecord", queue},
+        {"cuStreamWaitEvent", queue},
     };
     (void)abi, (void)flags, (void)found;
     *address = nothing;
