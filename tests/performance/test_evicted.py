@@ -1,4 +1,4 @@
-"""What calls cost with little of their code in the caches: measured with a driver that fills them."""
+"""What calls cost with little of their code in the caches: a driver fills them."""
 
 import os
 import platform
