@@ -5,6 +5,9 @@ from cudadrv._buffer import Buffer
 from cudadrv._stream import Stream
 
 @final
+class Knowledge: ...
+
+@final
 class Token:
     def __init__(self, never: Never, /) -> None: ...
     @property
