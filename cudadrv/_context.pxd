@@ -30,7 +30,8 @@ cdef class Context:
     cdef Alive streams          # its live Streams
     cdef list ghosts            # farewell Events of closed streams with work that may be unfinished
     cdef list stages            # idle page-locked blocks for ordinary memory: see _stage.pyx
-    cdef size_t staged          # their bytes
+    cdef size_t staged          # their bytes,
+    cdef size_t stage_bytes     # and those of all stages, also of busy ones
     cdef object caches          # None, or its memory that no buffer has: see _cache.pyx
     # Its default streams and the library's own, by name, and by thread. In a dict, so that the
     # garbage collector can end the cycle.

@@ -55,8 +55,8 @@ cdef inline bint keeps_gil(Queue queue) noexcept:
     """Whether a record on it, a wait, or a query is made with the GIL.
 
     Letting go of it takes as long as the call, and serves nobody where there is no other thread.
-    It must be let go for a call that may block until a callback that needs it has run. These never
-    do: they take no room in the driver's queues, and succeed where those are full.
+    It must be let go for a call that may block until a callback that needs it has run. These take
+    no room in the driver's queues, and succeed where those are full: docs/benchmarks.md.
     """
     return is_only_python_thread() and names_context(queue)
 

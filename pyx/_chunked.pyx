@@ -18,13 +18,11 @@ from cudadrv._ownership cimport OWN_MUST_WAIT, engine, own_join_host, own_snapsh
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region
 from cudadrv._stage cimport (
-    Stage, StagedCopy, StageUse, aim, give_stage, idle_stage, note_use, prepare_staged,
-    take_stage,
+    Stage, StagedCopy, StageUse, aim, give_stage, idle_stage, note_use, one_more_stage,
+    prepare_staged, take_stage,
 )
 from cudadrv._stream cimport Stream
 from cudadrv._wait cimport now_ns, pause_after, query_event
-
-from cudadrv._errors import CudaOutOfMemoryError
 
 
 cdef extern from "cudadrv/parallel_copy.h" nogil:
@@ -67,6 +65,9 @@ cdef struct Plan:
 cdef Plan _plan = Plan(
     threshold=1 << 19, chunk=4 << 20, parts=8, least=1 << 18, ring=8, fresh=32 << 20,
     piece=1 << 18, threads=0)
+
+
+cdef size_t _running = 0    # copies
 
 
 cdef struct Transfer:
@@ -116,23 +117,26 @@ def plan(**changes):
 cdef list _take_ring(Context context, size_t chunk, size_t nbytes):
     """Stages for chunks: as many as are there, and new ones as far as their cost is worth it.
 
-    That is at least one, so that copies of one size come to a whole ring in time.
+    That is at least one, so that copies of one size come to a whole ring in time. Two are worth
+    any limit, because a copy with one goes on with nothing while that one is busy.
     """
-    cdef size_t most = min(min(_plan.ring, <size_t>PAR_RING), (nbytes + chunk - 1) // chunk)
+    cdef size_t ring = min(_plan.ring, <size_t>PAR_RING)
+    cdef size_t share = min(ring, max(<size_t>2, ring // _running))
+    cdef size_t most = min(share, (nbytes + chunk - 1) // chunk)
     cdef size_t fresh = max(<size_t>1, nbytes // _plan.fresh)
     stages = []
     try:
         while <size_t>len(stages) < most:
             stage = idle_stage(context, chunk)
             if stage is None:
-                if fresh == 0 and len(stages) >= 2:
-                    break
-                stage = take_stage(context, chunk)
+                if not stages:
+                    stage = take_stage(context, chunk)
+                elif fresh or len(stages) < 2:
+                    stage = one_more_stage(context, chunk, within_limit=len(stages) >= 2)
                 fresh -= min(fresh, <size_t>1)
+            if stage is None:
+                break
             stages.append(stage)
-    except CudaOutOfMemoryError:
-        if not stages:
-            raise
     except BaseException:
         for stage in stages:
             give_stage(stage)
@@ -146,6 +150,15 @@ cdef int copy_chunks(Region region, char *ordinary, Stream stream, int name) exc
     If it raises, no thread touches the ordinary memory any more, and what the driver was given
     stays borrowed until it is known to be complete.
     """
+    global _running
+    _running += 1
+    try:
+        return _copy_chunks(region, ordinary, stream, name)
+    finally:
+        _running -= 1
+
+
+cdef int _copy_chunks(Region region, char *ordinary, Stream stream, int name) except -1:
     cdef Transfer transfer
     cdef size_t nbytes = region.nbytes
     cdef size_t chunk = min(_plan.chunk, max(_plan.least, _whole_steps(nbytes // _plan.parts)))

@@ -85,7 +85,8 @@ cdef inline bint _is_plain(Region target, Region source, Context context) noexce
         and target.memory.context is context and source.memory.context is context \
         and target.dtype is source.dtype and target.count == source.count and target.count \
         and not target.memory.state.closed and not source.memory.state.closed \
-        and not target.moved and not source.moved
+        and not target.moved and not source.moved \
+        and pointer_of(target) != pointer_of(source)
 
 
 cdef Stream _checked(Region target, Region source, object stream, str method):

@@ -52,8 +52,9 @@ cdef int _set_new_item(unsigned char *item, object value, object dtype) except -
     cdef int code = _code_of(dtype)
     if type(value) is int and _set_integer(item, value, code) \
             or type(value) is float and _set_float(item, value, code):
-        _item_value, _item_dtype = value, dtype
         memcpy(_item_bytes, item, sizeof(_item_bytes))
+        _item_value = value
+        _item_dtype = dtype  # last: the end of the old one can run Python, and fill
         return 0
     if dtype.itemsize not in (1, 2, 4, 8):
         raise TypeError(

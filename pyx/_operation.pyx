@@ -87,10 +87,12 @@ cdef int attempt(Operation *operation, Stream stream) except? -1 nogil:
     """
     cdef bint pushed = False
     cdef bint queued = False
+    cdef bint direct
     cdef int reason = 0
     cdef int answer
     own_mutex_take(stream.order.issue)
-    if unlikely(not names_context(stream)):
+    direct = names_context(stream)
+    if unlikely(not direct):
         reason = enter_queue(stream, &pushed)
     if likely(reason == 0):
         answer = own_begin(engine, &operation.request)
@@ -99,7 +101,8 @@ cdef int attempt(Operation *operation, Stream stream) except? -1 nogil:
             if likely(reason == CUDA_SUCCESS):
                 own_settle(engine, &operation.request)
             else:
-                reason = _after_failure(operation, stream, <CUresult>reason, queued, &pushed)
+                reason = _after_failure(
+                    operation, stream, <CUresult>reason, direct and not queued, queued, &pushed)
         else:
             reason = REFUSED - answer
         leave_context(pushed)
@@ -108,10 +111,13 @@ cdef int attempt(Operation *operation, Stream stream) except? -1 nogil:
 
 
 cdef int _after_failure(
-    Operation *operation, Stream stream, CUresult status, bint queued, bint *pushed
+    Operation *operation, Stream stream, CUresult status, bint again, bint queued, bint *pushed
 ) noexcept nogil:
-    """The driver's last word on an operation that it has not taken, or only in part."""
-    if not queued and names_context(stream) and not is_current(stream.context.raw):
+    """The driver's last word on an operation that it has not taken, or only in part.
+
+    `again`: it was tried in whatever context is current, and the status may be about that.
+    """
+    if again and not is_current(stream.context.raw):
         status = enter_context(stream.context.raw, pushed)
         if status == CUDA_SUCCESS:
             status = operation.call(operation.arguments, stream.raw, &queued)

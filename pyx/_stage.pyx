@@ -44,6 +44,7 @@ cdef class Stage:
 
     def __dealloc__(self):
         if self.data is not NULL:
+            self.context.stage_bytes -= self.nbytes
             release_later(LOCKED, <CUdeviceptr><size_t>self.data, NULL, self.context, None)
 
     cdef bint is_free(self) except -1:
@@ -85,7 +86,7 @@ cdef Stage idle_stage(Context context, size_t nbytes):
     cdef Stage stage
     cdef Py_ssize_t turn
     cdef int busy = 0
-    for turn in range(len(context.stages) + 1):
+    for turn in range(len(context.stages)):
         stage = _stage_at(context, NEWEST if turn == 0 else OLDEST)
         if stage is None:  # other threads have taken them meanwhile
             break
@@ -100,41 +101,57 @@ cdef Stage idle_stage(Context context, size_t nbytes):
 
 cdef Stage take_stage(Context context, size_t nbytes):
     """A stage that nothing uses, an old one if it is soon found."""
-    cdef size_t size = SMALLEST
-    stage = idle_stage(context, nbytes)
-    if stage is not None:
-        return stage
-    while size < nbytes and size < STEP:
-        size *= 2
-    if size < nbytes:
-        size = (nbytes + STEP - 1) // STEP * STEP
-    return _new_stage(context, size)
+    cdef Stage stage = idle_stage(context, nbytes)
+    if stage is None:
+        stage = _new_stage(context, nbytes)
+        if not _allocate(stage):
+            trim_caches()
+            drain(may_block=True)
+            if not _allocate(stage):
+                context.check(CUDA_ERROR_OUT_OF_MEMORY)
+    return stage
+
+
+cdef Stage one_more_stage(Context context, size_t nbytes, bint within_limit):
+    """A new stage, for a copy that can do without it: None if it would cost anybody anything."""
+    cdef Stage stage = _new_stage(context, nbytes)
+    if within_limit and context.stage_bytes + stage.nbytes > MOST_IDLE:
+        return None
+    return stage if _allocate(stage) else None
 
 
 cdef Stage _new_stage(Context context, size_t nbytes):
+    """One that has no memory yet."""
     cdef Stage stage = Stage.__new__(Stage)
-    cdef CUresult status = CUDA_ERROR_OUT_OF_MEMORY
+    stage.context = context
+    stage.event = new_event(context, CU_EVENT_DISABLE_TIMING)
+    stage.nbytes = SMALLEST
+    while stage.nbytes < nbytes and stage.nbytes < STEP:
+        stage.nbytes *= 2
+    if stage.nbytes < nbytes:
+        stage.nbytes = (nbytes + STEP - 1) // STEP * STEP
+    return stage
+
+
+cdef bint _allocate(Stage stage) except -1:
+    """Whether there was memory for it."""
+    cdef CUresult status
     cdef bint pushed = False
     # Another thread's capture must not see our allocation.
     cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
-    stage.context = context
-    stage.event = new_event(context, CU_EVENT_DISABLE_TIMING)
-    for may_block in (False, True):
-        if may_block:
-            trim_caches()
-        drain(may_block)
-        with nogil:
-            status = enter_context(context.raw, &pushed)
-            if status == CUDA_SUCCESS:
-                cuThreadExchangeStreamCaptureMode(&mode)
-                status = cuMemHostAlloc(<void **>&stage.data, nbytes, CU_MEMHOSTALLOC_PORTABLE)
-                cuThreadExchangeStreamCaptureMode(&mode)
-                leave_context(pushed)
-        if status != CUDA_ERROR_OUT_OF_MEMORY:
-            break
-    context.check(status)
-    stage.nbytes = nbytes
-    return stage
+    drain(may_block=False)
+    with nogil:
+        status = enter_context(stage.context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            cuThreadExchangeStreamCaptureMode(&mode)
+            status = cuMemHostAlloc(<void **>&stage.data, stage.nbytes, CU_MEMHOSTALLOC_PORTABLE)
+            cuThreadExchangeStreamCaptureMode(&mode)
+            leave_context(pushed)
+    if status == CUDA_ERROR_OUT_OF_MEMORY:
+        return False
+    stage.context.check(status)
+    stage.context.stage_bytes += stage.nbytes
+    return True
 
 
 cdef int give_stage(Stage stage) except -1:

@@ -4,9 +4,9 @@
  * over the slot, so an old epoch can never be mistaken for a new one.
  *
  * Locks: `issue` of a stream is held from the check of an operation until the driver has it, and is
- * taken by the callers: nobody waits for it with the GIL or the engine's lock. The engine's own
- * lock guards everything else here, is held for a few instructions, and never across a driver call.
- */
+ * taken by the callers: nobody waits for it with the engine's lock, nor with the GIL where another
+ * Python thread could have it. The engine's own lock guards everything else here, is held for a few
+ * instructions, and never across a driver call. */
 
 #ifndef CUDADRV_ENGINE_H
 #define CUDADRV_ENGINE_H

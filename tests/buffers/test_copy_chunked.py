@@ -348,13 +348,41 @@ def test_without_memory_for_more_stages_one_does(make, stream):
 
     buffer, items, found = make("device", 50_000), random_bytes(50_000), np.empty(50_000, "u1")
     cu.reap()
-    for nth in (2, 3):  # the second stage is asked for twice
-        testing.fail("cuMemHostAlloc", 2, nth=nth)
+    cu.DeviceBuffer(1000).close()
+    testing.fail("cuMemHostAlloc", 2, nth=2)
     before = testing.calls("cuMemHostAlloc")
     buffer.copy_from(items, stream=stream)
-    assert testing.calls("cuMemHostAlloc") - before == 3
+    assert testing.calls("cuMemHostAlloc") - before == 2
+    assert stream.context.pools.device.stats.cached_bytes > 0, "nobody else has to pay for it"
     buffer.copy_to(found, stream=stream)
     assert (found == items).all()
+
+
+@pytest.mark.cuda_software
+def test_threads_that_copy_soon_have_what_they_need(make):
+    """And do not make page-locked memory again and again, which takes longer than the copies."""
+    from cudadrv import testing
+
+    cu.reap()
+    plan(threshold=1 << 20, chunk=4 << 20, least=4 << 20, piece=1 << 20, ring=8, fresh=32 << 20)
+    nbytes, rounds, made = 32 << 20, 24, []
+    turn = threading.Barrier(3, lambda: made.append(testing.calls("cuMemHostAlloc")))
+
+    def work():
+        buffer, array, stream = cu.DeviceBuffer(nbytes), np.ones(nbytes, "u1"), cu.Stream()
+        for _ in range(rounds):
+            turn.wait()
+            buffer.copy_from(array, stream=stream)
+        buffer.close()
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made[-1] - made[0] <= 20
+    assert made[-1] == made[rounds // 2]
+    cu.reap()
 
 
 @pytest.mark.parametrize("way", ["copy_from", "copy_to"])

@@ -1,5 +1,7 @@
 """Fills: every dtype that has items of 1, 2, 4 or 8 bytes, and what does not fit is refused."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -61,6 +63,28 @@ def test_the_value_and_the_dtype_both_count(make, items_of, stream):
     buffers["i8"].fill_async(wide, stream)
     with pytest.raises(ValueError, match="300"):
         buffers["u1"].fill_async(wide, stream)
+
+
+def test_a_fill_in_the_middle_of_another_is_its_own(make, items_of, stream):
+    """The end of a dtype can run Python, which fills, while the next item is being remembered."""
+    whole, real = make("device", 2, "i4"), make("device", 2, "f4")
+
+    class Last:
+        def __del__(self):
+            whole.fill_async(7, stream)
+
+    make("device", 2, np.dtype("u1", metadata={"last": Last()})).fill_async(1, stream)
+    gc.collect()
+    real.fill_async(0.5, stream)
+    for _ in range(2):
+        whole.fill_async(7, stream)
+        real.fill_async(0.5, stream)
+        stream.synchronize()
+        assert items_of(whole).tolist() == [7, 7]
+        assert items_of(real).tolist() == [0.5, 0.5]
+        whole.fill_async(7, stream)
+        whole.fill_async(7, stream).wait()
+        assert items_of(whole).tolist() == [7, 7]
 
 
 @kinds

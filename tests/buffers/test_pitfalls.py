@@ -207,3 +207,15 @@ def test_page_locked_memory_is_cached_unless_asked_otherwise(library):
         address = ctypes.c_void_p(buffer.address)
         assert library.cuMemHostGetFlags(ctypes.byref(flags), address) == 0
         assert bool(flags.value & write_combined) == asked
+
+
+@pytest.mark.parametrize("dtype", [np.dtype("i4"), np.dtype("i4", metadata={"equal": "only"})])
+def test_a_copy_between_two_names_of_the_same_bytes_is_none(stream, unchanged, dtype):
+    own = cu.DeviceBuffer(64, "i4")
+    first = cu.DeviceBuffer.from_address(own.address, 64, np.dtype("i4"), owner=own)
+    second = cu.DeviceBuffer.from_address(own.address, 64, dtype, owner=own)
+    with unchanged("cuMemcpyDtoDAsync_v2"):
+        token = first.copy_from_async(second, stream)
+    assert token.done
+    assert not first.borrowed
+    assert not second.borrowed
