@@ -114,10 +114,19 @@ cdef Stage take_stage(Context context, size_t nbytes):
 
 cdef Stage one_more_stage(Context context, size_t nbytes, bint within_limit):
     """A new stage, for a copy that can do without it: None if it would cost anybody anything."""
-    cdef Stage stage = _new_stage(context, nbytes)
-    if within_limit and context.stage_bytes + stage.nbytes > MOST_IDLE:
+    cdef Stage stage
+    if within_limit and context.stage_bytes + _stage_size(nbytes) > MOST_IDLE:
         return None
+    stage = _new_stage(context, nbytes)
     return stage if _allocate(stage) else None
+
+
+cdef size_t _stage_size(size_t nbytes) noexcept:
+    """Of a stage for so many bytes."""
+    cdef size_t size = SMALLEST
+    while size < nbytes and size < STEP:
+        size *= 2
+    return size if size >= nbytes else (nbytes + STEP - 1) // STEP * STEP
 
 
 cdef Stage _new_stage(Context context, size_t nbytes):
@@ -125,11 +134,7 @@ cdef Stage _new_stage(Context context, size_t nbytes):
     cdef Stage stage = Stage.__new__(Stage)
     stage.context = context
     stage.event = new_event(context, CU_EVENT_DISABLE_TIMING)
-    stage.nbytes = SMALLEST
-    while stage.nbytes < nbytes and stage.nbytes < STEP:
-        stage.nbytes *= 2
-    if stage.nbytes < nbytes:
-        stage.nbytes = (nbytes + STEP - 1) // STEP * STEP
+    stage.nbytes = _stage_size(nbytes)
     return stage
 
 
