@@ -6,13 +6,15 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from in_threads import started
 
 pytest_plugins = ["pytest_cudadrv", "pytester"]
 
@@ -197,16 +199,7 @@ def in_a_thread() -> Callable[[Callable[[], Any]], Any]:
     """What a function gives or raises in a new thread."""
 
     def in_a_thread(function: Callable[[], Any]) -> Any:
-        answers: list[Any] = []
-
-        def run() -> None:
-            try:
-                answers.append(function())
-            except Exception as error:
-                answers.append(error)
-
-        thread = threading.Thread(target=run)
-        thread.start()
+        thread, answers = started(function)
         thread.join()
         return answers[0]
 

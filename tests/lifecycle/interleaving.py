@@ -78,21 +78,6 @@ class Held:
         self.end()
 
 
-def in_a_thread(function: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
-    """Start a thread; the list gets what the function gives or raises."""
-    answers: list[Any] = []
-
-    def run() -> None:
-        try:
-            answers.append(function())
-        except Exception as error:
-            answers.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread, answers
-
-
 def in_threads(count: int, work: Callable[[int], object]) -> None:
     """Run it in many threads at once, with their numbers; raise what one of them raised."""
     failures = []

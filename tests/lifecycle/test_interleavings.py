@@ -7,7 +7,8 @@ import threading
 from contextlib import suppress
 
 import pytest
-from interleaving import PLACES, Held, at_collection, fill_after, filled_by, in_a_thread
+from in_threads import started
+from interleaving import PLACES, Held, at_collection, fill_after, filled_by
 
 import cudadrv as cu
 from cudadrv._ownership import books
@@ -80,7 +81,7 @@ def test_one_object_for_a_foreign_stream_in_many_threads(foreign):
             found.append(cu.Stream.from_handle(handle))
         return found
 
-    threads = [in_a_thread(work) for _ in range(8)]
+    threads = [started(work) for _ in range(8)]
     for thread, _ in threads:
         thread.join()
     first = threads[0][1][0]
@@ -123,9 +124,9 @@ def test_waiting_for_a_stream_that_another_thread_buries(gate, other):
     buffer = filled_by(dying)
     with Held(gate) as held:
         del dying
-        burier, _ = in_a_thread(cu.reap)
+        burier, _ = started(cu.reap)
         held.still_held(burier)
-        waiter, answers = in_a_thread(lambda: fill_after(buffer, other))
+        waiter, answers = started(lambda: fill_after(buffer, other))
         burier.join(0.1)
     burier.join()
     waiter.join()
@@ -136,9 +137,9 @@ def test_waiting_for_a_stream_that_another_thread_closes(gate, other):
     dying = cu.Stream(blocking=True)
     buffer = filled_by(dying)
     with Held(gate) as held:
-        closer, _ = in_a_thread(dying.close)
+        closer, _ = started(dying.close)
         held.still_held(closer)
-        waiter, answers = in_a_thread(lambda: fill_after(buffer, other))
+        waiter, answers = started(lambda: fill_after(buffer, other))
         held.still_held(waiter)
     closer.join()
     waiter.join()
@@ -171,7 +172,7 @@ def test_room_for_closed_streams_while_one_is_being_closed(gate):
     dying = cu.Stream(blocking=True)
     buffer = filled_by(dying)
     with Held(gate) as held:
-        closer, _ = in_a_thread(dying.close)
+        closer, _ = started(dying.close)
         held.still_held(closer)
         for part in parts:
             stream = cu.Stream()

@@ -4,7 +4,8 @@ import ctypes
 import threading
 
 import pytest
-from interleaving import Held, fill_after, in_a_thread
+from in_threads import started
+from interleaving import Held, fill_after
 
 import cudadrv as cu
 from cudadrv._ownership import books
@@ -22,7 +23,7 @@ class Worker:
 
     def __init__(self, buffers):
         self.queued, self.go_on = threading.Event(), threading.Event()
-        self.thread, _ = in_a_thread(lambda: self._work(buffers))
+        self.thread, _ = started(lambda: self._work(buffers))
         assert self.queued.wait(30)
 
     def _work(self, buffers):
@@ -55,7 +56,7 @@ def test_the_stream_of_an_ended_thread_is_closed(driver, other):
         found.append(cu.Stream.per_thread())
         found.append(buffer.fill_async(1, found[0]))
 
-    in_a_thread(work)[0].join()
+    started(work)[0].join()
     stream, token = found
     assert stream.closed
     with pytest.raises(ValueError, match="its thread has ended"):
@@ -120,7 +121,7 @@ def test_threads_that_leave_work_for_ever(driver):
     """The engine's books stay bounded, though nobody ever waits."""
     parts, most = cu.LockedBuffer.zeros(600).chunks(1), 0
     for part in parts:
-        in_a_thread(lambda: part.fill_async(1, cu.Stream.per_thread()) and None)[0].join()  # noqa: B023
+        started(lambda: part.fill_async(1, cu.Stream.per_thread()) and None)[0].join()  # noqa: B023
         most = max(most, books()["streams"])
     assert 200 < most < 400
     cu.Device(0).synchronize()

@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+from in_threads import started
 
 import cudadrv as cu
 
@@ -151,17 +152,9 @@ def test_blocking_sync_events_wait_too(stream):
     stream.record(cu.Event(blocking_sync=True)).synchronize()
 
 
-def in_a_thread(function) -> tuple[threading.Thread, list]:
-    answers = []
-
-    def run():
-        try:
-            answers.append(function())
-        except Exception as error:
-            answers.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
+def waiting(event) -> tuple[threading.Thread, list]:
+    """A thread that waits for it by now."""
+    thread, answers = started(event.synchronize)
     time.sleep(0.05)
     return thread, answers
 
@@ -170,7 +163,7 @@ def test_closing_while_another_thread_waits(stream, gate):
     """The driver's event lives until that thread is back."""
     gate.hold(stream)
     event = stream.record()
-    thread, answers = in_a_thread(event.synchronize)
+    thread, answers = waiting(event)
     event.close()
     assert event.closed
     assert not answers
@@ -187,7 +180,7 @@ def test_recording_elsewhere_while_another_thread_waits(stream, other, gate):
     gate.hold(stream)
     buffer.fill_async(1, stream)
     event = stream.record(cu.Event())
-    thread, answers = in_a_thread(event.synchronize)
+    thread, answers = waiting(event)
     other.record(event)
     gate.open()  # a device may have fewer queues than the program has streams
     thread.join()
@@ -199,7 +192,7 @@ def test_recording_elsewhere_while_another_thread_waits(stream, other, gate):
 def test_recording_again_while_another_thread_waits(stream, gate):
     gate.hold(stream)
     event = stream.record(cu.Event())
-    thread, answers = in_a_thread(event.synchronize)
+    thread, answers = waiting(event)
     stream.record(event)
     gate.open()
     thread.join()
