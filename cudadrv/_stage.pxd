@@ -44,6 +44,7 @@ cdef class Stage:
 
 cdef Stage idle_stage(Context context, size_t nbytes)
 cdef Stage take_stage(Context context, size_t nbytes)
+cdef Stage needed_stage(Context context, size_t nbytes)
 cdef Stage one_more_stage(Context context, size_t nbytes, bint within_limit)
 cdef int give_stage(Stage stage) except -1
 cdef int drop_idle_stages(Context context) except -1

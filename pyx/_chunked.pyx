@@ -18,8 +18,8 @@ from cudadrv._ownership cimport OWN_MUST_WAIT, engine, own_join_host, own_snapsh
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region
 from cudadrv._stage cimport (
-    Stage, StagedCopy, StageUse, aim, give_stage, idle_stage, note_use, one_more_stage,
-    prepare_staged, take_stage,
+    Stage, StagedCopy, StageUse, aim, give_stage, idle_stage, needed_stage, note_use,
+    one_more_stage, prepare_staged,
 )
 from cudadrv._stream cimport Stream
 from cudadrv._wait cimport now_ns, pause_after, query_event
@@ -130,7 +130,7 @@ cdef list _take_ring(Context context, size_t chunk, size_t nbytes):
             stage = idle_stage(context, chunk)
             if stage is None:
                 if not stages:
-                    stage = take_stage(context, chunk)
+                    stage = needed_stage(context, chunk)
                 elif fresh or len(stages) < 2:
                     stage = one_more_stage(context, chunk, within_limit=len(stages) >= 2)
                 fresh -= min(fresh, <size_t>1)

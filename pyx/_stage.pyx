@@ -102,13 +102,17 @@ cdef Stage idle_stage(Context context, size_t nbytes):
 cdef Stage take_stage(Context context, size_t nbytes):
     """A stage that nothing uses, an old one if it is soon found."""
     cdef Stage stage = idle_stage(context, nbytes)
-    if stage is None:
-        stage = _new_stage(context, nbytes)
+    return needed_stage(context, nbytes) if stage is None else stage
+
+
+cdef Stage needed_stage(Context context, size_t nbytes):
+    """A new stage, for which others give up what they do not need."""
+    cdef Stage stage = _new_stage(context, nbytes)
+    if not _allocate(stage):
+        trim_caches()
+        drain(may_block=True)
         if not _allocate(stage):
-            trim_caches()
-            drain(may_block=True)
-            if not _allocate(stage):
-                context.check(CUDA_ERROR_OUT_OF_MEMORY)
+            context.check(CUDA_ERROR_OUT_OF_MEMORY)
     return stage
 
 
