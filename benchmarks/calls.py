@@ -200,7 +200,7 @@ def measure(table, rounds):
 
 
 def stay_on_the_quickest_processor():
-    """This thread alone, from now on: of a virtual machine's processors some are half as fast."""
+    """This thread alone, from now on: a virtual machine's are not equally quick."""
 
     def taken(processor):
         os.sched_setaffinity(0, {processor})
