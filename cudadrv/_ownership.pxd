@@ -169,6 +169,8 @@ cdef extern from "cudadrv/ownership.h" nogil:
     int own_begin(own_engine *engine, own_request *request)
     int own_ask(own_engine *engine, own_request *request, own_clock *waited)
     void own_settle(own_engine *engine, own_request *request)
+    bint own_begin_alone(own_engine *engine, own_request *request)
+    void own_settle_alone(own_engine *engine, own_request *request)
     void own_undo(own_engine *engine, own_request *request)
     int own_export_open(
         own_engine *engine, const own_access *access, uint32_t site, own_export *view,

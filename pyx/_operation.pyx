@@ -11,11 +11,11 @@ from cudadrv._driver cimport CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table
 from cudadrv._likely cimport likely, unlikely
 from cudadrv._missing cimport missing_waits
 from cudadrv._ownership cimport (
-    OWN_MUST_WAIT, OWN_NO_MEMORY, OWN_OK, engine, own_access, own_ask, own_begin, own_clock,
-    own_memory, own_mutex_give, own_mutex_take, own_mutex_try, own_request, own_settle,
-    own_snapshot_drop, own_undo,
+    OWN_MUST_WAIT, OWN_NO_MEMORY, OWN_OK, engine, own_access, own_ask, own_begin, own_begin_alone,
+    own_clock, own_memory, own_mutex_give, own_mutex_take, own_mutex_try, own_request, own_settle,
+    own_settle_alone, own_snapshot_drop, own_undo,
 )
-from cudadrv._queue cimport check_queue, enter_queue, names_context
+from cudadrv._queue cimport check_queue, enter_queue, is_only_python_thread, names_context
 from cudadrv._stream cimport Stream
 
 bind_driver(&cudadrv_table)  # for enter_queue and check_queue
@@ -40,6 +40,9 @@ cdef int issue(Operation *operation, Stream stream) except? -1:
     cdef int reason
     check_queue(stream)
     operation.request.stream = stream.order
+    if likely(is_only_python_thread() and names_context(stream)
+              and own_begin_alone(engine, &operation.request)):
+        return _hand_over(operation, stream)
     while True:
         with nogil:
             reason = attempt(operation, stream)
@@ -52,11 +55,36 @@ cdef int issue(Operation *operation, Stream stream) except? -1:
             stream.wait(work)
 
 
+cdef inline int _hand_over(Operation *operation, Stream stream) except? -1:
+    """As `attempt`, of an operation that `own_begin_alone` has begun."""
+    cdef bint pushed = False
+    cdef bint queued = False
+    cdef CUresult status
+    with nogil:
+        status = operation.call(operation.arguments, stream.raw, &queued)
+    if unlikely(status != CUDA_SUCCESS):
+        with nogil:
+            status = <CUresult>_after_failure(
+                operation, stream, status, not queued, queued, &pushed)
+            leave_context(pushed)
+    elif likely(is_only_python_thread()):
+        own_settle_alone(engine, &operation.request)
+    else:
+        own_settle(engine, &operation.request)
+    own_mutex_give(stream.order.issue)
+    return status
+
+
 cdef int note(Operation *operation, Stream stream) except? -1:
     """As `issue`, of an operation whose call asks nothing of the driver."""
     cdef int answer = OWN_NO_MEMORY
     check_queue(stream)
     operation.request.stream = stream.order
+    if is_only_python_thread() and not stream.exposed \
+            and own_begin_alone(engine, &operation.request):
+        own_settle_alone(engine, &operation.request)
+        own_mutex_give(stream.order.issue)
+        return 0
     if not stream.exposed and own_mutex_try(stream.order.issue):
         answer = own_begin(engine, &operation.request)
         if answer == OWN_OK:

@@ -7,7 +7,9 @@ from cudadrv._driver cimport (
 )
 from cudadrv._event cimport Event, new_event
 from cudadrv._operation_names cimport operation_name
-from cudadrv._ownership cimport engine, own_known, own_record_as, own_snapshot_drop
+from cudadrv._ownership cimport (
+    engine, own_known, own_record_as, own_snapshot, own_snapshot_copy, own_snapshot_drop,
+)
 from cudadrv._site cimport place
 
 from cudadrv._errors import OwnershipError
@@ -70,7 +72,7 @@ cdef class Token:
 
         Driver functions: cuEventQuery, and cuEventRecord the first time.
         """
-        event = self.event_of()
+        event = event_of(self)
         return event is None or event.done
 
     def wait(self):
@@ -80,7 +82,7 @@ cdef class Token:
 
         Driver functions: cuEventQuery, and cuEventRecord the first time.
         """
-        event = self.event_of()
+        event = event_of(self)
         if event is not None:
             event.synchronize()
 
@@ -97,7 +99,7 @@ cdef class Token:
         Somebody must have asked for `done` before.
         """
         self.stream.context.usable()
-        status = self.event.ask(wait=False)
+        status = (<Event?>self.asked).ask(wait=False)
         if status == CUDA_ERROR_NOT_READY:
             return False
         self.stream.context.check(status)
@@ -110,31 +112,49 @@ cdef class Token:
         return f"<Token {operation_name(self.operation)} on {self.stream.called()}, queued at" \
                f" {self.site}{', complete' if known else ''}>"
 
-    cdef Event event_of(self):
-        """The event to wait for; None if the host knows that it is complete."""
-        if self.stream is None:
-            raise TypeError("this Token was never initialized")
-        self.stream.context.usable()
-        if _is_known(self):
-            return None
-        if self.event is None:
-            try:
-                event = new_event(self.stream.context, CU_EVENT_DISABLE_TIMING)
-                self.event = self.stream.record_event(event, &self.snapshot)
-            except ValueError:
-                if not self.stream.closed:
-                    raise
-                self.event = _farewell(self)
-        return self.event
+
+cdef Event event_of(Token token):
+    """The event to wait for; None if the host knows that it is complete."""
+    if token.stream is None:
+        raise TypeError("this Token was never initialized")
+    token.stream.context.usable()
+    if _is_known(token):
+        return None
+    if not isinstance(token.asked, Event):
+        try:
+            token.asked = _new_event_of(token)
+        except ValueError:
+            if not token.stream.closed:
+                raise
+            token.asked = _farewell(token)
+    return token.asked
 
 
-def _event_of(work):
+cdef Event _new_event_of(Token token):
+    """An event, recorded now, that stands for this operation alone."""
+    cdef own_snapshot issued
+    event = new_event(token.stream.context, CU_EVENT_DISABLE_TIMING)
+    take_snapshot(token, &issued)
+    try:
+        return token.stream.record_event(event, &issued)
+    finally:
+        own_snapshot_drop(engine, &issued)
+
+
+cdef void take_snapshot(Token token, own_snapshot *issued) noexcept:
+    """What it stands for; the caller drops it."""
+    issued.clock, issued.seq, issued.slot = NULL, token.seq, token.slot
+    if isinstance(token.asked, Knowledge):
+        own_snapshot_copy(engine, &(<Knowledge>token.asked).snapshot, issued)
+
+
+def _event_of_work(work):
     if not isinstance(work, Token):
         raise TypeError(f"work must be an Event, Token or Stream, not {type(work).__name__}")
-    return (<Token>work).event_of()
+    return event_of(<Token>work)
 
 
-find_events_of_tokens_with(_event_of)
+find_events_of_tokens_with(_event_of_work)
 
 
 cdef tuple _all_of(object buffers):
@@ -145,19 +165,21 @@ cdef tuple _all_of(object buffers):
 
 cdef bint _is_known(Token token) noexcept:
     """Whether the host knows that the operation is complete. Asks nobody."""
-    return own_known(engine, token.snapshot.slot, token.snapshot.seq)
+    return own_known(engine, token.slot, token.seq)
 
 
 cdef Event _farewell(Token token):
     """The last event of a closed stream, standing for this operation alone; None as `event_of`."""
     cdef Event ghost
+    cdef own_snapshot issued
     cdef Event event = Event.__new__(Event)
     for ghost in token.stream.context.ghosts:
-        if ghost.state.snapshot.slot == token.snapshot.slot \
-                and ghost.state.snapshot.seq >= token.snapshot.seq:
+        if ghost.state.snapshot.slot == token.slot and ghost.state.snapshot.seq >= token.seq:
             event.context = ghost.context
             event.raw, event.lent, event.lender = ghost.raw, True, ghost
-            own_record_as(engine, &token.snapshot, &event.state)
+            take_snapshot(token, &issued)
+            own_record_as(engine, &issued, &event.state)
+            own_snapshot_drop(engine, &issued)
             return event
     if _is_known(token):  # by now, and so the event is gone
         return None
@@ -178,13 +200,13 @@ cdef Token new_token(Stream stream, object source, object target):
     return token
 
 
-cdef void keep_knowledge(Token token) noexcept:
-    """The token's snapshot has a clock. Without memory it does without, and knows less."""
+cdef void keep_knowledge(Token token, own_snapshot *issued) noexcept:
+    """Its snapshot has a clock. Without memory the token does without, and knows less."""
     cdef Knowledge knowledge
     try:
         knowledge = Knowledge.__new__(Knowledge)
     except MemoryError:
-        own_snapshot_drop(engine, &token.snapshot)
+        own_snapshot_drop(engine, issued)
     else:
-        knowledge.snapshot = token.snapshot
-        token.knowledge = knowledge
+        knowledge.snapshot = issued[0]
+        token.asked = knowledge

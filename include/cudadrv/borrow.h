@@ -220,6 +220,18 @@ static inline void own_number_(own_request *request, own_clock *view) {
     *recent = (own_operation){stream->seq, request->site, request->operation};
 }
 
+/* As own_begin, of an operation that is usual. Gives 0, and has changed nothing, for all others. */
+static inline int own_begin_usual_(own_engine *engine, own_request *request) {
+    if (!own_all_usual_(engine, request)) {
+        return 0;
+    }
+    own_number_(request, own_clock_share(request->stream->clock));
+    for (uint32_t i = 0; i < request->count; i++) {
+        own_commit_usual_(engine, request, &request->accesses[i]);
+    }
+    return 1;
+}
+
 static __attribute__((noinline)) int own_begin_unusual_(own_engine *engine, own_request *request) {
     own_clock *view;
     if (!own_view_of_(request, &view)) {
@@ -240,16 +252,24 @@ static __attribute__((noinline)) int own_begin_unusual_(own_engine *engine, own_
 static inline int own_begin(own_engine *engine, own_request *request) {
     int answer = OWN_OK;
     own_lock(engine);
-    if (own_all_usual_(engine, request)) {
-        own_number_(request, own_clock_share(request->stream->clock));
-        for (uint32_t i = 0; i < request->count; i++) {
-            own_commit_usual_(engine, request, &request->accesses[i]);
-        }
-    } else {
+    if (!own_begin_usual_(engine, request)) {
         answer = own_begin_unusual_(engine, request);
     }
     own_unlock(engine);
     return answer;
+}
+
+/* As taking the issue lock and own_begin, for a caller who knows that no other thread can be in the
+ * engine. Gives 0, and has taken and changed nothing, where that needs more than a few stores. */
+static inline int own_begin_alone(own_engine *engine, own_request *request) {
+    if (!own_mutex_try_alone(request->stream->issue)) {
+        return 0;
+    }
+    if (own_begin_usual_(engine, request)) {
+        return 1;
+    }
+    own_mutex_give(request->stream->issue);
+    return 0;
 }
 
 /* What own_begin would answer if the stream had waited for what the clock `waited` knows, with the
@@ -305,10 +325,9 @@ static __attribute__((noinline)) void own_supersede_all_(const own_engine *engin
     }
 }
 
-/* The driver has the operation. */
-static inline void own_settle(own_engine *engine, own_request *request) {
+/* As own_settle, for a caller who knows that no other thread can be in the engine. */
+static inline void own_settle_alone(own_engine *engine, own_request *request) {
     own_stream *stream = request->stream;
-    own_lock(engine);
     if (request->issued.clock != stream->clock) {
         own_supersede_all_(engine, request);
         own_learn_(stream, own_clock_share(request->issued.clock));
@@ -316,6 +335,12 @@ static inline void own_settle(own_engine *engine, own_request *request) {
     own_count_use_(stream, request->passive);
     stream->settled = request->issued.seq;
     own_over_if_lost_(engine, stream);
+}
+
+/* The driver has the operation. */
+static inline void own_settle(own_engine *engine, own_request *request) {
+    own_lock(engine);
+    own_settle_alone(engine, request);
     own_unlock(engine);
 }
 

@@ -41,6 +41,14 @@ static inline int own_mutex_try(own_mutex *mutex) {
                                        __ATOMIC_RELAXED);
 }
 
+/* As own_mutex_try, for a caller who knows that no other thread can ask for it meanwhile: without
+ * an atomic instruction, which waits until all stores before it are done. */
+static inline int own_mutex_try_alone(own_mutex *mutex) {
+    int free = mutex->state == OWN_FREE;
+    mutex->state = free ? OWN_TAKEN : mutex->state;
+    return free;
+}
+
 static inline void own_mutex_take(own_mutex *mutex) {
     if (__builtin_expect(!own_mutex_try(mutex), 0)) {
         own_mutex_await_(mutex);

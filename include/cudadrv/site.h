@@ -18,7 +18,7 @@
 #include <internal/pycore_frame.h>
 #endif
 
-enum { SITE_LIMIT = 1 << 14, SITE_PROBES = 1 << 15 };
+enum { SITE_PLACES = 1 << 15, SITE_LIMIT = SITE_PLACES / 2 };
 
 typedef struct {
     PyCodeObject *code; /* a strong reference: a reused address must not name another line */
@@ -29,22 +29,24 @@ typedef struct {
 enum { SITE_LIBRARIES = 2, SITE_DEPTH = 100 };
 static char site_libraries[SITE_LIBRARIES][4096]; /* where they lie, with a slash at the end */
 
-static site_place site_places[SITE_LIMIT];
-static uint32_t site_probes[SITE_PROBES]; /* index into site_places, plus one */
+/* Each at its hash, or at the first one after it that was free: those without a code object. */
+static site_place site_places[SITE_PLACES];
 static uint32_t site_count;
 static uint32_t site_generation = 1; /* upper half of a site's number: 0 stands for "no site" */
 
 /* The table is whole again before a code object dies: that can run Python, which comes here. */
 static void site_start_anew(void) {
-    uint32_t count = site_count;
-    PyCodeObject **old = malloc(count * sizeof *old); /* else they live for ever */
-    for (uint32_t i = 0; old && i < count; i++) {
-        old[i] = site_places[i].code;
+    uint32_t count = 0;
+    PyCodeObject **old = malloc(site_count * sizeof *old); /* else they live for ever */
+    for (uint32_t i = 0; old && i < SITE_PLACES; i++) {
+        if (site_places[i].code) {
+            old[count++] = site_places[i].code;
+        }
     }
     site_count = 0;
     site_generation = site_generation == UINT16_MAX ? 1 : site_generation + 1;
-    memset(site_probes, 0, sizeof site_probes);
-    for (uint32_t i = 0; old && i < count; i++) {
+    memset(site_places, 0, sizeof site_places);
+    for (uint32_t i = 0; i < count; i++) {
         Py_DECREF(old[i]);
     }
     free(old);
@@ -75,38 +77,34 @@ static uintptr_t site_hash(PyCodeObject *code, int offset) {
     return ((uintptr_t)code >> 4) * 31 + (uintptr_t)offset / 2;
 }
 
-/* The place at a probe, or NULL. */
-static inline site_place *site_at(uintptr_t hash) {
-    uint32_t probe = site_probes[hash % SITE_PROBES];
-    return probe ? &site_places[probe - 1] : NULL;
+static inline site_place *site_at(uintptr_t hash) { return &site_places[hash % SITE_PLACES]; }
+
+static inline int site_is(const site_place *place, const PyCodeObject *code, int offset) {
+    return place->code == code && place->offset == offset;
 }
 
 static __attribute__((noinline)) site_place *site_search(PyCodeObject *code, int offset) {
-    for (uintptr_t hash = site_hash(code, offset);; hash++) {
-        site_place *place = site_at(hash);
-        if (!place && site_count == SITE_LIMIT) {
-            site_start_anew();
-            return site_search(code, offset);
-        }
-        if (!place) {
-            place = &site_places[site_count];
-            place->code = (PyCodeObject *)Py_NewRef((PyObject *)code);
-            place->offset = offset;
-            place->library = site_is_library(code);
-            site_probes[hash % SITE_PROBES] = ++site_count;
-        }
-        if (place->code == code && place->offset == offset) {
-            return place;
-        }
+    uintptr_t hash = site_hash(code, offset);
+    while (site_at(hash)->code && !site_is(site_at(hash), code, offset)) {
+        hash++;
     }
+    site_place *place = site_at(hash);
+    if (place->code) {
+        return place;
+    }
+    if (site_count == SITE_LIMIT) {
+        site_start_anew();
+        return site_search(code, offset);
+    }
+    int library = site_is_library(code);
+    *place = (site_place){(PyCodeObject *)Py_NewRef((PyObject *)code), offset, library};
+    site_count++;
+    return place;
 }
 
 static inline site_place *site_of(PyCodeObject *code, int offset) {
     site_place *place = site_at(site_hash(code, offset));
-    if (__builtin_expect(place && place->code == code && place->offset == offset, 1)) {
-        return place;
-    }
-    return site_search(code, offset);
+    return __builtin_expect(site_is(place, code, offset), 1) ? place : site_search(code, offset);
 }
 
 static inline uint32_t site_number(const site_place *place) {
@@ -176,8 +174,8 @@ static uint32_t site_here(void) {
 
 /* The place of a site, borrowed, or NULL if it is no longer known. */
 static site_place *site_find(uint32_t site) {
-    uint32_t index = site & 0xffff;
-    return site >> 16 == site_generation && index < site_count ? &site_places[index] : NULL;
+    site_place *place = site_at(site & 0xffff);
+    return site >> 16 == site_generation && place->code ? place : NULL;
 }
 
 static PyObject *site_file(site_place *place) { return Py_NewRef(place->code->co_filename); }

@@ -97,13 +97,13 @@ MUTATIONS = [
     (
         "a token stands for all that its stream has by then",
         "_token.pyx",
-        "self.stream.record_event(event, &self.snapshot)",
-        "self.stream.record_event(event)",
+        "token.stream.record_event(event, &issued)",
+        "token.stream.record_event(event)",
     ),
     (
         "a token of a closed stream stands for all of it",
         "_token.pyx",
-        "own_record_as(engine, &token.snapshot, &event.state)",
+        "own_record_as(engine, &issued, &event.state)",
         "own_record_as(engine, &ghost.state.snapshot, &event.state)",
     ),
     (
