@@ -48,7 +48,7 @@ cdef inline bint names_context(Queue queue) noexcept nogil:
     Then that need not be asked, but for an error: it may be about the current context. Nobody else
     has the handle, and so nobody captures with it.
     """
-    return queue.ours and not queue.exposed
+    return queue.ours & (not queue.exposed)
 
 
 cdef inline bint keeps_gil(Queue queue) noexcept:

@@ -55,8 +55,8 @@ cdef Token copy_async(int name, Region target, Region source, object stream, str
     cdef Copy copy
     cdef Token token
     cdef Stream found
-    if likely(isinstance(stream, Stream)
-              and _is_plain(target, source, (<Stream>stream).context)):
+    if likely(isinstance(stream, Stream)) \
+            and likely(_is_plain(target, source, (<Stream>stream).context)):
         found = <Stream>stream
     else:
         found = _checked(target, source, stream, method)

@@ -181,7 +181,8 @@ cdef CUresult _fill_call(void *arguments, CUstream stream, bint *queued) noexcep
 cdef Token fill_async(Region region, object value, object stream):
     """Queue a fill of a whole buffer with a value: what the asynchronous method does."""
     cdef unsigned char[8] item
-    check_region(region)
+    if unlikely(value is not _item_value or region.dtype is not _item_dtype):
+        check_region(region)
     set_item(item, value, region.dtype)
     return fill_region(
         FILL_ASYNC, region, item, required_stream(stream, region, "fill_async"))

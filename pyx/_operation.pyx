@@ -40,8 +40,8 @@ cdef int issue(Operation *operation, Stream stream) except? -1:
     cdef int reason
     check_queue(stream)
     operation.request.stream = stream.order
-    if likely(is_only_python_thread() and names_context(stream)
-              and own_begin_alone(engine, &operation.request)):
+    if likely(is_only_python_thread() & names_context(stream)) \
+            and likely(own_begin_alone(engine, &operation.request)):
         return _hand_over(operation, stream)
     while True:
         with nogil:

@@ -222,12 +222,13 @@ static inline void own_number_(own_request *request, own_clock *view) {
 
 /* As own_begin, of an operation that is usual. Gives 0, and has changed nothing, for all others. */
 static inline int own_begin_usual_(own_engine *engine, own_request *request) {
-    if (!own_all_usual_(engine, request)) {
+    if (__builtin_expect(!own_all_usual_(engine, request), 0)) {
         return 0;
     }
+    own_access *access = request->accesses, *end = access + request->count;
     own_number_(request, own_clock_share(request->stream->clock));
-    for (uint32_t i = 0; i < request->count; i++) {
-        own_commit_usual_(engine, request, &request->accesses[i]);
+    for (; access < end; access++) {
+        own_commit_usual_(engine, request, access);
     }
     return 1;
 }
@@ -265,11 +266,11 @@ static inline int own_begin_alone(own_engine *engine, own_request *request) {
     if (!own_mutex_try_alone(request->stream->issue)) {
         return 0;
     }
-    if (own_begin_usual_(engine, request)) {
-        return 1;
+    if (__builtin_expect(!own_begin_usual_(engine, request), 0)) {
+        own_mutex_give(request->stream->issue);
+        return 0;
     }
-    own_mutex_give(request->stream->issue);
-    return 0;
+    return 1;
 }
 
 /* What own_begin would answer if the stream had waited for what the clock `waited` knows, with the

@@ -4,12 +4,13 @@
 #define CUDADRV_ONLY_THREAD_H
 
 #include <Python.h>
+#include <stdint.h>
 
 /* Whether the caller, who has the GIL, is the interpreter's only thread. Native threads that never
  * ran Python do not count: they may want the GIL at any time. */
 static inline int is_only_python_thread(void) {
     const PyThreadState *own = PyThreadState_Get();
-    return !own->prev && !own->next;
+    return !((uintptr_t)own->prev | (uintptr_t)own->next);
 }
 
 #endif

@@ -31,10 +31,13 @@ static inline int own_usual_(const own_engine *engine, const own_stream *stream,
     const own_memory *memory = access->memory;
     const own_range *range = memory->ranges;
     uint32_t left = 0;
-    if (memory->count != 1 || memory->closed || memory->exports || access->closes ||
-        access->start != 0 || access->stop != memory->nbytes || access->stop == 0 ||
-        range->capacity) {
+    uint64_t unusual = (memory->count ^ 1) | range->capacity | memory->closed | access->closes |
+                       access->start | (access->stop ^ memory->nbytes);
+    if (__builtin_expect(unusual || memory->exports || access->stop == 0, 0)) {
         return 0;
+    }
+    if (__builtin_expect(range->count == 1 && range->few->slot == stream->slot, 1)) {
+        return 1; /* the most usual one */
     }
     for (uint32_t k = 0; k < range->count; k++) {
         const own_epoch *old = &range->few[k];
@@ -51,18 +54,33 @@ static inline int own_usual_(const own_engine *engine, const own_stream *stream,
 static inline int own_all_usual_(own_engine *engine, const own_request *request) {
     const own_stream *stream = request->stream;
     const own_access *access = request->accesses, *end = access + request->count;
-    if (stream->order != OWN_NON_BLOCKING || stream->state != OWN_OPEN || request->loan ||
-        (stream->domain->host_excluded && engine->managed)) {
+    if (__builtin_expect(stream->order != OWN_NON_BLOCKING || stream->state != OWN_OPEN ||
+                             request->loan || (stream->domain->host_excluded && engine->managed),
+                         0)) {
         return 0;
     }
     engine->requests++;
     for (; access < end; access++) {
-        if (access->memory->asked == engine->requests || !own_usual_(engine, stream, access)) {
+        if (__builtin_expect(access->memory->asked == engine->requests ||
+                                 !own_usual_(engine, stream, access),
+                             0)) {
             return 0;
         }
         access->memory->asked = engine->requests;
     }
     return 1;
+}
+
+/* Drops the epochs of a mode, and those known to be complete; gives how many are left. */
+static inline uint32_t own_keep_others_(const own_engine *engine, own_range *range, uint8_t mode) {
+    uint32_t kept = 0;
+    for (uint32_t k = 0; k < range->count; k++) {
+        const own_epoch *old = &range->few[k];
+        if (mode != old->mode && !own_known_(engine, old->slot, old->seq)) {
+            range->few[kept++] = *old;
+        }
+    }
+    return kept;
 }
 
 /* As own_commit_, for an access of the usual kind. */
@@ -73,15 +91,12 @@ static inline void own_commit_usual_(const own_engine *engine, const own_request
     access->undo = 1;
     access->undo_count = (uint8_t)range->count;
     memcpy(access->saved, range->few, sizeof access->saved);
-    for (uint32_t k = 0; access->mode != OWN_WRITE && k < range->count; k++) {
-        const own_epoch *old = &range->few[k];
-        if (access->mode != old->mode && !own_known_(engine, old->slot, old->seq)) {
-            range->few[kept++] = *old;
-        }
+    if (access->mode != OWN_WRITE && (range->count != 1 || range->few->mode != access->mode)) {
+        kept = own_keep_others_(engine, range, access->mode);
     }
-    range->few[kept++] = (own_epoch){request->issued.seq, request->issued.slot, request->site,
-                                     request->operation, access->mode};
-    range->count = kept;
+    range->few[kept] = (own_epoch){request->issued.seq, request->issued.slot, request->site,
+                                   request->operation, access->mode};
+    range->count = kept + 1;
 }
 
 #endif
