@@ -29,6 +29,22 @@ from cudadrv._token cimport Token
 cdef str ABSTRACT = "use DeviceBuffer, LockedBuffer or UnifiedBuffer"
 
 
+cdef object _last_class = None  # of what _is_buffer was asked for
+
+
+cdef inline bint _is_buffer(object given) noexcept:
+    """As isinstance, which looks through the bases; programs mostly give one kind of buffer."""
+    return type(given) is _last_class or _is_other_buffer(given)
+
+
+cdef bint _is_other_buffer(object given) noexcept:
+    global _last_class
+    if not isinstance(given, Buffer):
+        return False
+    _last_class = type(given)
+    return True
+
+
 cdef class Buffer(Region):
     """Items of one dtype, one after the other, in memory that the GPU can use.
 
@@ -173,7 +189,7 @@ cdef class Buffer(Region):
 
         Driver functions: as `copy_from`, without waiting.
         """
-        if likely(isinstance(source, Buffer)):
+        if likely(_is_buffer(source)):
             return copy_async(COPY_FROM_ASYNC, self, <Buffer>source, stream, "copy_from_async")
         self.usable()
         array = array_of(source, self)
@@ -188,7 +204,7 @@ cdef class Buffer(Region):
         As `copy_from_async`, in the other direction. Ordinary memory cannot be locked, so it is a
         TypeError here: use a LockedBuffer, or the blocking `copy_to`.
         """
-        if unlikely(not isinstance(target, Buffer)):
+        if unlikely(not _is_buffer(target)):
             raise TypeError(
                 f"copy_to_async cannot write to {type(target).__name__}: nothing would keep that"
                 " memory as it is until the copy is complete. Copy to a LockedBuffer, or use the"

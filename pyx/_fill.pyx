@@ -12,7 +12,7 @@ from cudadrv._driver cimport (
     CUdeviceptr, CUDA_SUCCESS, CUresult, CUstream, bind_driver, cudadrv_table, cuMemsetD2D32Async,
     cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async,
 )
-from cudadrv._likely cimport unlikely
+from cudadrv._likely cimport likely, unlikely
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._operation_names cimport FILL_ASYNC
 from cudadrv._ownership cimport OWN_WRITE, own_access
@@ -40,13 +40,6 @@ cdef struct Fill:
 
 cdef int set_item(unsigned char *item, object value, object dtype) except -1:
     """Set the 8 bytes that begin with an item, or refuse the dtype, or the value."""
-    if unlikely(value is not _item_value or dtype is not _item_dtype):
-        return _set_new_item(item, value, dtype)
-    memcpy(item, _item_bytes, sizeof(_item_bytes))
-    return 0
-
-
-cdef int _set_new_item(unsigned char *item, object value, object dtype) except -1:
     global _item_value, _item_dtype
     cdef bytes slowly
     cdef int code = _code_of(dtype)
@@ -181,9 +174,11 @@ cdef CUresult _fill_call(void *arguments, CUstream stream, bint *queued) noexcep
 cdef Token fill_async(Region region, object value, object stream):
     """Queue a fill of a whole buffer with a value: what the asynchronous method does."""
     cdef unsigned char[8] item
-    if unlikely(value is not _item_value or region.dtype is not _item_dtype):
+    if likely(value is _item_value and region.dtype is _item_dtype):
+        memcpy(item, _item_bytes, sizeof(_item_bytes))
+    else:
         check_region(region)
-    set_item(item, value, region.dtype)
+        set_item(item, value, region.dtype)
     return fill_region(
         FILL_ASYNC, region, item, required_stream(stream, region, "fill_async"))
 

@@ -326,9 +326,17 @@ static __attribute__((noinline)) void own_supersede_all_(const own_engine *engin
     }
 }
 
-/* As own_settle, for a caller who knows that no other thread can be in the engine. */
+/* As own_settle, after own_begin_alone, for a caller who still is: a usual operation has taught its
+ * stream nothing, and no default stream looks at what a non-blocking one does. */
 static inline void own_settle_alone(own_engine *engine, own_request *request) {
+    request->stream->settled = request->issued.seq;
+    own_over_if_lost_(engine, request->stream);
+}
+
+/* The driver has the operation. */
+static inline void own_settle(own_engine *engine, own_request *request) {
     own_stream *stream = request->stream;
+    own_lock(engine);
     if (request->issued.clock != stream->clock) {
         own_supersede_all_(engine, request);
         own_learn_(stream, own_clock_share(request->issued.clock));
@@ -336,12 +344,6 @@ static inline void own_settle_alone(own_engine *engine, own_request *request) {
     own_count_use_(stream, request->passive);
     stream->settled = request->issued.seq;
     own_over_if_lost_(engine, stream);
-}
-
-/* The driver has the operation. */
-static inline void own_settle(own_engine *engine, own_request *request) {
-    own_lock(engine);
-    own_settle_alone(engine, request);
     own_unlock(engine);
 }
 

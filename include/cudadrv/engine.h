@@ -84,7 +84,7 @@ typedef struct own_engine {
     own_slot *slots;
     uint32_t size;
     uint64_t streams;  /* ever opened */
-    uint64_t requests; /* ever looked at by own_all_usual_ */
+    uint64_t requests; /* ever looked at by own_some_twice_ */
     own_domain *domains;
     struct own_export *managed; /* live host views of managed memory */
 } own_engine;

@@ -11,7 +11,7 @@
 
 #include <Python.h>
 #include <stdint.h>
-#if PY_VERSION_HEX < 0x030C0000
+#if PY_VERSION_HEX < 0x030D0000
 #ifndef Py_BUILD_CORE
 #define Py_BUILD_CORE 1
 #endif
@@ -136,40 +136,33 @@ static __attribute__((noinline)) uint32_t site_of_user(uint32_t innermost) {
 
 /* The user's line: that of the innermost Python frame, because extension code has none. */
 static uint32_t site_here(void) {
-    uint32_t site = 0;
-#if PY_VERSION_HEX >= 0x030C0000
     PyThreadState *state = PyThreadState_Get();
 #if PY_VERSION_HEX >= 0x030D0000
     struct _PyInterpreterFrame *frame = state->current_frame;
-#else
-    struct _PyInterpreterFrame *frame = state->cframe->current_frame;
-#endif
     if (!frame) {
         return 0;
     }
     PyObject *code = PyUnstable_InterpreterFrame_GetCode(frame);
     int offset = PyUnstable_InterpreterFrame_GetLasti(frame);
+    Py_DECREF(code); /* the frame keeps it */
 #else
     /* As PyEval_GetFrame and PyFrame_GetLasti, which would make an object for each new frame. */
-    _PyInterpreterFrame *frame = PyThreadState_Get()->cframe->current_frame;
+    _PyInterpreterFrame *frame = state->cframe->current_frame;
     while (frame && _PyFrame_IsIncomplete(frame)) {
         frame = frame->previous;
     }
     if (!frame) {
         return 0;
     }
-    PyObject *code = Py_NewRef((PyObject *)frame->f_code);
+    PyObject *code = (PyObject *)frame->f_code; /* the frame keeps it */
     int offset = _PyInterpreterFrame_LASTI(frame) * (int)sizeof(_Py_CODEUNIT);
 #endif
-    if (__builtin_expect(PyCode_Check(code), 1)) {
-        const site_place *place = site_of((PyCodeObject *)code, offset);
-        site = site_number(place);
-        if (__builtin_expect(place->library, 0)) {
-            site = site_of_user(site);
-        }
+    if (!PyCode_Check(code)) {
+        return 0;
     }
-    Py_DECREF(code);
-    return site;
+    const site_place *place = site_of((PyCodeObject *)code, offset);
+    return __builtin_expect(place->library, 0) ? site_of_user(site_number(place))
+                                               : site_number(place);
 }
 
 /* The place of a site, borrowed, or NULL if it is no longer known. */

@@ -49,6 +49,16 @@ static inline int own_usual_(const own_engine *engine, const own_stream *stream,
     return left < OWN_FEW;
 }
 
+/* Whether two of many accesses are of the same memory. */
+static inline int own_some_twice_(own_engine *engine, const own_request *request) {
+    const own_access *access = request->accesses, *end = access + request->count;
+    engine->requests++;
+    for (; access < end && access->memory->asked != engine->requests; access++) {
+        access->memory->asked = engine->requests;
+    }
+    return access < end;
+}
+
 /* Whether all accesses are, each of memory of its own, on a stream that no default stream's rules
  * order. */
 static inline int own_all_usual_(own_engine *engine, const own_request *request) {
@@ -59,14 +69,14 @@ static inline int own_all_usual_(own_engine *engine, const own_request *request)
                          0)) {
         return 0;
     }
-    engine->requests++;
+    if (request->count > 1 && (request->count == 2 ? access[0].memory == access[1].memory
+                                                   : own_some_twice_(engine, request))) {
+        return 0;
+    }
     for (; access < end; access++) {
-        if (__builtin_expect(access->memory->asked == engine->requests ||
-                                 !own_usual_(engine, stream, access),
-                             0)) {
+        if (__builtin_expect(!own_usual_(engine, stream, access), 0)) {
             return 0;
         }
-        access->memory->asked = engine->requests;
     }
     return 1;
 }
