@@ -17,15 +17,15 @@ cdef class Region:
     cdef size_t start               # offset in the memory, in bytes
     cdef readonly size_t nbytes
     cdef readonly Py_ssize_t count
-    cdef readonly Py_ssize_t itemsize
     cdef readonly object dtype
+    cdef bint moved
+    cdef bint host_side             # page-locked memory: the host's side of a copy
+    cdef bint portable              # streams of every context can use it
+    cdef MemoryKind kind            # of the class
+    cdef readonly Py_ssize_t itemsize
     cdef readonly str name
     cdef object policy
     cdef bint part                  # not the whole: it cannot be closed
-    cdef MemoryKind kind            # of the class
-    cdef bint host_side             # page-locked memory: the host's side of a copy
-    cdef bint portable              # streams of every context can use it
-    cdef bint moved
     cdef uint32_t moved_at
     cdef object __weakref__
 

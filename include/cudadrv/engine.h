@@ -48,21 +48,21 @@ typedef struct own_domain {
 
 typedef struct own_stream {
     own_mutex own_issue;
+    uint32_t slot;
     own_mutex *issue;
     own_domain *domain;
-    own_clock *clock;     /* what it has waited for */
-    uint64_t seq;         /* operations checked in, continuing those of the slot */
-    uint64_t settled;     /* of these, the ones that the driver has */
+    own_clock *clock; /* what it has waited for */
+    uint64_t seq;     /* operations checked in, continuing those of the slot */
+    uint64_t settled; /* of these, the ones that the driver has */
+    uint8_t order;
+    uint8_t state;
+    uint8_t orphaned;     /* nobody refers to it: free it when it retires */
+    uint8_t dropped;      /* open for the driver only, until its last event can be recorded */
+    uint8_t kind;         /* while it is open */
+    uint32_t loans;       /* of memory, to whatever others queue on it */
     uint64_t legacy_seen; /* `uses` of the legacy stream that this one is ordered after */
     uint64_t uses;        /* operations, records and waits */
     uint64_t number;      /* for people: "Stream 3" */
-    uint32_t slot;
-    uint8_t order;
-    uint8_t state;
-    uint8_t orphaned; /* nobody refers to it: free it when it retires */
-    uint8_t dropped;  /* open for the driver only, until its last event can be recorded */
-    uint8_t kind;     /* while it is open */
-    uint32_t loans;   /* of memory, to whatever others queue on it */
     struct own_stream *next;
     own_operation recent[OWN_RECENT];
 } own_stream;

@@ -32,30 +32,31 @@ enum {
 };
 
 typedef struct own_range {
-    uint64_t start; /* it ends where the next one starts */
     uint32_t count;
     uint32_t capacity; /* 0: the epochs are in `few` */
     union {
         own_epoch few[OWN_FEW];
         own_epoch *many;
     };
+    uint64_t start; /* it ends where the next one starts */
 } own_range;
 
 struct own_export;
 
-/* The state of one allocation. It is never moved: `ranges` may point into it. */
+/* The state of one allocation. It is never moved: `ranges` may point into it. A usual operation
+ * looks at the first 64 bytes: what it finds in few lines of a cache, it finds soon. */
 typedef struct own_memory {
     uint64_t nbytes;
     own_range *ranges; /* sorted; the first starts at 0 */
-    uint32_t count;
-    uint32_t capacity;
-    uint32_t crowded; /* as many ranges as have to be swept */
-    uint64_t asked;   /* the last of the engine's `requests` that asked for it */
-    own_range one;    /* the usual case: no cut */
     struct own_export *exports;
-    uint32_t loans; /* of these, the ones to streams */
+    uint32_t count;
     uint8_t closed;
     uint8_t managed; /* the rules for managed memory apply */
+    own_range one;   /* the usual case: no cut */
+    uint32_t capacity;
+    uint32_t crowded; /* as many ranges as have to be swept */
+    uint32_t loans;   /* of the exports, the ones to streams */
+    uint64_t asked;   /* the last of the engine's `requests` that asked for it */
 } own_memory;
 
 static inline own_epoch *own_epochs(own_range *range) {

@@ -100,7 +100,10 @@ static inline void own_commit_usual_(const own_engine *engine, const own_request
     uint32_t kept = 0;
     access->undo = 1;
     access->undo_count = (uint8_t)range->count;
-    memcpy(access->saved, range->few, sizeof access->saved);
+    access->saved[0] = range->few[0];
+    if (__builtin_expect(range->count > 1, 0)) {
+        access->saved[1] = range->few[1];
+    }
     if (access->mode != OWN_WRITE && (range->count != 1 || range->few->mode != access->mode)) {
         kept = own_keep_others_(engine, range, access->mode);
     }
