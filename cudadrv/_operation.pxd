@@ -1,7 +1,15 @@
 """Operation: the one way in which work reaches a stream."""
 
-from cudadrv._driver cimport CUresult, CUstream
-from cudadrv._ownership cimport own_access, own_memory, own_request
+from cudadrv._driver cimport CUDA_SUCCESS, CUresult, CUstream
+from cudadrv._likely cimport likely, unlikely
+from cudadrv._ownership cimport (
+    engine, own_access, own_begin_alone, own_memory, own_mutex_give, own_request, own_settle,
+    own_settle_alone,
+)
+from cudadrv._queue cimport (
+    PyEval_RestoreThread, PyEval_SaveThread, PyThreadState, PyThreadState_Get, check_queue,
+    is_only_thread, names_context,
+)
 from cudadrv._site cimport here
 from cudadrv._stream cimport Stream
 
@@ -22,7 +30,9 @@ cdef enum:
 
 
 cdef void borrow_all(own_memory *memory, own_access *access, int mode, int policy) noexcept
-cdef int issue(Operation *operation, Stream stream) except? -1
+cdef int issue_unusual(Operation *operation, Stream stream) except? -1
+cdef int after_failure(
+    Operation *operation, Stream stream, CUresult status, bint queued) except? -1
 cdef int note(Operation *operation, Stream stream) except? -1
 cdef int attempt(Operation *operation, Stream stream) except? -1 nogil
 cdef int ask(Operation *operation, Stream stream) except? -1
@@ -42,3 +52,35 @@ cdef inline void prepare(
     operation.request.passive = False
     operation.call = call
     operation.arguments = arguments
+
+
+cdef inline int issue(Operation *operation, Stream stream) except? -1:
+    """Check it and hand it to the driver: 0, or the reason why not.
+
+    After 0 the caller owns `request.issued`. A reason is the driver's status, one of
+    enter_queue's, or REFUSED minus the engine's answer.
+
+    Here is what most operations of a program's only thread need, in one piece with what made them.
+    Nobody else is in the engine then, so nothing is locked; who comes while the driver has the GIL
+    finds the stream's issue lock taken.
+    """
+    cdef PyThreadState *thread = PyThreadState_Get()
+    cdef driver_call call = operation.call
+    cdef bint queued = False
+    cdef CUresult status
+    check_queue(stream)
+    operation.request.stream = stream.order
+    if unlikely(not is_only_thread(thread) or not names_context(stream)) \
+            or unlikely(not own_begin_alone(engine, &operation.request)):
+        return issue_unusual(operation, stream)
+    PyEval_SaveThread()
+    status = call(operation.arguments, stream.raw, &queued)
+    PyEval_RestoreThread(thread)
+    if unlikely(status != CUDA_SUCCESS):
+        return after_failure(operation, stream, status, queued)
+    if likely(is_only_thread(thread)):
+        own_settle_alone(engine, &operation.request)
+    else:
+        own_settle(engine, &operation.request)
+    own_mutex_give(stream.order.issue)
+    return 0

@@ -8,7 +8,12 @@ from cudadrv._ownership cimport OWN_OPEN, own_snapshot, own_stream
 
 
 cdef extern from "cudadrv/only_thread.h":
-    bint is_only_python_thread()
+    ctypedef struct PyThreadState:
+        pass
+    bint is_only_thread(const PyThreadState *own)
+    PyThreadState *PyThreadState_Get()
+    PyThreadState *PyEval_SaveThread() nogil
+    void PyEval_RestoreThread(PyThreadState *own) nogil
 
 
 cdef class Queue:
@@ -58,7 +63,7 @@ cdef inline bint keeps_gil(Queue queue) noexcept:
     It must be let go for a call that may block until a callback that needs it has run. These take
     no room in the driver's queues, and succeed where those are full: docs/benchmarks.md.
     """
-    return is_only_python_thread() and names_context(queue)
+    return is_only_thread(PyThreadState_Get()) and names_context(queue)
 
 
 cdef inline int enter_queue(Queue queue, bint *pushed) noexcept nogil:

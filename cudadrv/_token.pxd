@@ -9,13 +9,18 @@ from cudadrv._ownership cimport own_snapshot
 from cudadrv._stream cimport Stream
 
 
+cdef extern from "cudadrv/recycled.h":
+    ctypedef struct token_store:
+        uint32_t count
+    object token_anew(token_store *store, object stream, object source, object target)
+
+
 cdef class Knowledge:
     cdef own_snapshot snapshot  # owns its clock
 
 
 cdef class Token:
-    # Every operation makes one: a new one is cleared, and 80 bytes are what compilers clear without
-    # a string instruction, which takes longer than all the rest. So it has no methods in C, either.
+    # As token_fields in recycled.h, so it has no methods in C.
     cdef readonly Stream stream
     cdef object source      # what is read: a buffer, a tuple of buffers, or None
     cdef object target      # what is written
@@ -27,8 +32,19 @@ cdef class Token:
     cdef object __weakref__
 
 
-cdef Token new_token(Stream stream, object source, object target)
+cdef token_store *ended_tokens
+cdef Token first_token(Stream stream, object source, object target)
 cdef void keep_knowledge(Token token, own_snapshot *issued) noexcept
+
+
+cdef inline Token new_token(Stream stream, object source, object target):
+    """The token of an operation that will be issued: before, since nothing may fail afterwards.
+
+    `source` and `target` are what it reads and writes: a buffer, a tuple of buffers, or None.
+    """
+    if unlikely(ended_tokens.count == 0):
+        return first_token(stream, source, target)
+    return <Token>token_anew(ended_tokens, stream, source, target)
 
 
 cdef inline void stand_for(Token token, Operation *operation) noexcept:

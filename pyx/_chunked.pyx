@@ -11,7 +11,9 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint32_t, uint8_t
 
 from cudadrv._context cimport Context
-from cudadrv._driver cimport CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CUevent
+from cudadrv._driver cimport (
+    CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CUevent, bind_driver, cudadrv_table,
+)
 from cudadrv._operation cimport REFUSED, Operation, attempt, issue
 from cudadrv._operation_names cimport COPY_TO
 from cudadrv._ownership cimport OWN_MUST_WAIT, engine, own_join_host, own_snapshot_drop
@@ -23,6 +25,8 @@ from cudadrv._stage cimport (
 )
 from cudadrv._stream cimport Stream
 from cudadrv._wait cimport now_ns, pause_after, query_event
+
+bind_driver(&cudadrv_table)  # for issue
 
 
 cdef extern from "cudadrv/parallel_copy.h" nogil:

@@ -15,7 +15,9 @@ from cudadrv._ownership cimport (
     own_clock, own_memory, own_mutex_give, own_mutex_take, own_mutex_try, own_request, own_settle,
     own_settle_alone, own_snapshot_drop, own_undo,
 )
-from cudadrv._queue cimport check_queue, enter_queue, is_only_python_thread, names_context
+from cudadrv._queue cimport (
+    PyThreadState_Get, check_queue, enter_queue, is_only_thread, names_context,
+)
 from cudadrv._stream cimport Stream
 
 bind_driver(&cudadrv_table)  # for enter_queue and check_queue
@@ -31,18 +33,9 @@ cdef void borrow_all(own_memory *memory, own_access *access, int mode, int polic
     access.closes = False
 
 
-cdef int issue(Operation *operation, Stream stream) except? -1:
-    """Check it and hand it to the driver: 0, or the reason why not.
-
-    After 0 the caller owns `request.issued`. A reason is the driver's status, one of
-    enter_queue's, or REFUSED minus the engine's answer.
-    """
+cdef int issue_unusual(Operation *operation, Stream stream) except? -1:
+    """As `issue`, of an operation that may be of any kind; `request.stream` is set."""
     cdef int reason
-    check_queue(stream)
-    operation.request.stream = stream.order
-    if likely(is_only_python_thread() & names_context(stream)) \
-            and likely(own_begin_alone(engine, &operation.request)):
-        return _hand_over(operation, stream)
     while True:
         with nogil:
             reason = attempt(operation, stream)
@@ -55,24 +48,17 @@ cdef int issue(Operation *operation, Stream stream) except? -1:
             stream.wait(work)
 
 
-cdef inline int _hand_over(Operation *operation, Stream stream) except? -1:
-    """As `attempt`, of an operation that `own_begin_alone` has begun."""
+cdef int after_failure(
+    Operation *operation, Stream stream, CUresult status, bint queued
+) except? -1:
+    """What `issue` gives when the driver has refused what `own_begin_alone` began."""
     cdef bint pushed = False
-    cdef bint queued = False
-    cdef CUresult status
+    cdef int reason
     with nogil:
-        status = operation.call(operation.arguments, stream.raw, &queued)
-    if unlikely(status != CUDA_SUCCESS):
-        with nogil:
-            status = <CUresult>_after_failure(
-                operation, stream, status, not queued, queued, &pushed)
-            leave_context(pushed)
-    elif likely(is_only_python_thread()):
-        own_settle_alone(engine, &operation.request)
-    else:
-        own_settle(engine, &operation.request)
+        reason = _after_failure(operation, stream, status, not queued, queued, &pushed)
+        leave_context(pushed)
     own_mutex_give(stream.order.issue)
-    return status
+    return reason
 
 
 cdef int note(Operation *operation, Stream stream) except? -1:
@@ -80,7 +66,7 @@ cdef int note(Operation *operation, Stream stream) except? -1:
     cdef int answer = OWN_NO_MEMORY
     check_queue(stream)
     operation.request.stream = stream.order
-    if is_only_python_thread() and not stream.exposed \
+    if is_only_thread(PyThreadState_Get()) and not stream.exposed \
             and own_begin_alone(engine, &operation.request):
         own_settle_alone(engine, &operation.request)
         own_mutex_give(stream.order.issue)

@@ -6,6 +6,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from libc.string cimport memcpy
 
 from cudadrv._chunked cimport copy_chunks, is_worth_chunks
+from cudadrv._driver cimport bind_driver, cudadrv_table
 from cudadrv._operation cimport Operation, issue
 from cudadrv._operation_names cimport COPY_FROM_ASYNC, COPY_TO
 from cudadrv._ownership cimport engine, own_join_host, own_snapshot_drop
@@ -17,6 +18,8 @@ from cudadrv._stage cimport (
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token, new_token, stand_for
 from cudadrv._wait cimport wait_for_event
+
+bind_driver(&cudadrv_table)  # for issue
 
 
 cdef int _queue(

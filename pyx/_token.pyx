@@ -1,11 +1,13 @@
 """Token: one operation that was queued, for those who want to wait for it alone."""
 
 cimport cython
+from cpython.object cimport PyObject
 
 from cudadrv._driver cimport (
     CU_EVENT_DISABLE_TIMING, CUDA_ERROR_NOT_READY, bind_driver, cudadrv_table,
 )
 from cudadrv._event cimport Event, new_event
+from cudadrv._likely cimport unlikely
 from cudadrv._operation_names cimport operation_name
 from cudadrv._ownership cimport (
     engine, own_known, own_record_as, own_snapshot, own_snapshot_copy, own_snapshot_drop,
@@ -16,6 +18,18 @@ from cudadrv._errors import OwnershipError
 from cudadrv._stream import find_events_of_tokens_with
 
 bind_driver(&cudadrv_table)
+
+
+cdef extern from "cudadrv/recycled.h":
+    """
+    #define CHECK_TOKEN_FIELDS() \
+        _Static_assert(offsetof(struct __pyx_obj_7cudadrv_6_token_Token, asked) == \
+                       offsetof(token_fields, asked), "recycled.h has other fields")
+    """
+    ctypedef struct PyTypeObject:
+        void (*tp_dealloc)(PyObject *) noexcept
+    int token_put_aside(token_store *store, PyObject *token) noexcept
+    void CHECK_TOKEN_FIELDS()
 
 
 @cython.final
@@ -31,7 +45,6 @@ cdef class Knowledge:
 
 
 @cython.final
-@cython.freelist(64)
 @cython.no_gc  # there is one for every operation; a cycle needs a buffer whose `owner` keeps it
 cdef class Token:
     """A queued operation: what asynchronous methods return.
@@ -188,11 +201,8 @@ cdef Event _farewell(Token token):
         " of a thread does that ended; wait with context.synchronize()")
 
 
-cdef Token new_token(Stream stream, object source, object target):
-    """The token of an operation that will be issued: before, since nothing may fail afterwards.
-
-    `source` and `target` are what it reads and writes: a buffer, a tuple of buffers, or None.
-    """
+cdef Token first_token(Stream stream, object source, object target):
+    """As `new_token`, where none is put aside."""
     cdef Token token = Token.__new__(Token)
     token.stream = stream
     token.source = source
@@ -210,3 +220,19 @@ cdef void keep_knowledge(Token token, own_snapshot *issued) noexcept:
     else:
         knowledge.snapshot = issued[0]
         token.asked = knowledge
+
+
+cdef token_store the_store
+cdef void (*_ordinary_end)(PyObject *) noexcept
+
+
+cdef void _end_token(PyObject *token) noexcept:
+    if unlikely(not token_put_aside(&the_store, token)):
+        _ordinary_end(token)
+
+
+CHECK_TOKEN_FIELDS()
+the_store.count = 0
+ended_tokens = &the_store
+_ordinary_end = (<PyTypeObject *>Token).tp_dealloc
+(<PyTypeObject *>Token).tp_dealloc = _end_token

@@ -6,10 +6,9 @@
 #include <Python.h>
 #include <stdint.h>
 
-/* Whether the caller, who has the GIL, is the interpreter's only thread. Native threads that never
- * ran Python do not count: they may want the GIL at any time. */
-static inline int is_only_python_thread(void) {
-    const PyThreadState *own = PyThreadState_Get();
+/* Whether the caller, who has the GIL and this state, is the interpreter's only thread. Native
+ * threads that never ran Python do not count: they may want the GIL at any time. */
+static inline int is_only_thread(const PyThreadState *own) {
     return !((uintptr_t)own->prev | (uintptr_t)own->next);
 }
 

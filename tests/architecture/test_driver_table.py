@@ -7,8 +7,32 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted(ROOT.glob("pyx/_*.pyx"))
-# `enter_context` and `leave_context` are inlined, so their driver calls are the module's own.
-CALLS = re.compile(r"\b(cu[A-Z]\w+|enter_context|leave_context)\(|\bcudadrv_table\.")
+DRIVER = re.compile(r"\bcu[A-Z]\w+\(|\bcudadrv_table\.")
+INLINE = re.compile(r"^cdef inline .*?(\w+)\(.*?(?=^\S(?!\s*\) )|\Z)", re.MULTILINE | re.DOTALL)
+
+
+def inlined():
+    """The functions of .pxd files that call the driver, whose calls are those of their callers."""
+    bodies = {
+        found[1]: found[0]
+        for path in ROOT.glob("cudadrv/_*.pxd")
+        for found in INLINE.finditer(path.read_text(encoding="utf-8"))
+    }
+    calling = {name for name, body in bodies.items() if DRIVER.search(body)}
+    while True:
+        calls = re.compile(rf"\b({'|'.join(calling)})\(")
+        more = {name for name, body in bodies.items() if calls.search(body.split("(", 1)[1])}
+        if more <= calling:
+            return calling
+        calling |= more
+
+
+NAMES = inlined()
+CALLS = re.compile(rf"{DRIVER.pattern}|(?<!def )(?<!\.)\b({'|'.join(NAMES)})\(")
+
+
+def test_inlined_functions_are_found():
+    assert {"enter_context", "is_usable", "check_queue", "check_region", "issue"} <= NAMES
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
