@@ -64,8 +64,8 @@ cdef inline int issue(Operation *operation, Stream stream) except? -1:
     Nobody else is in the engine then, so nothing is locked; who comes while the driver has the GIL
     finds the stream's issue lock taken.
     """
+    cdef driver_call call = operation.call  # first: the compiler knows which one it is
     cdef PyThreadState *thread = PyThreadState_Get()
-    cdef driver_call call = operation.call
     cdef bint queued = False
     cdef CUresult status
     check_queue(stream)

@@ -8,13 +8,14 @@ from cudadrv._copy cimport (
     blocking_stream, copy_and_wait, copy_async, nothing_to_do, refuse_other_device, required_stream,
 )
 from cudadrv._device cimport Device
+from cudadrv._driver cimport bind_driver, cudadrv_table
 from cudadrv._dtype cimport dtype_name
 from cudadrv._errors cimport close_at_end
-from cudadrv._fill cimport fill_async, fill_region, set_item
+from cudadrv._fill cimport fill_region, set_item
 from cudadrv._likely cimport likely, unlikely
 from cudadrv._loan cimport new_loan
 from cudadrv._operation_names cimport (
-    COPY_FROM, COPY_FROM_ASYNC, COPY_TO, COPY_TO_ASYNC, FILL,
+    COPY_FROM, COPY_FROM_ASYNC, COPY_TO, COPY_TO_ASYNC, FILL, FILL_ASYNC,
 )
 from cudadrv._ordinary cimport array_of, target_array
 from cudadrv._policy cimport policy_in_force
@@ -25,6 +26,8 @@ from cudadrv._site cimport here
 from cudadrv._staging cimport copy_array
 from cudadrv._stream cimport stream_for
 from cudadrv._token cimport Token
+
+bind_driver(&cudadrv_table)  # for set_item
 
 cdef str ABSTRACT = "use DeviceBuffer, LockedBuffer or UnifiedBuffer"
 
@@ -231,7 +234,7 @@ cdef class Buffer(Region):
         cdef Token token
         cdef unsigned char[8] item
         self.usable()
-        set_item(item, value, self.dtype)
+        set_item(item, value, self)
         found = stream_for(stream, self.memory.context)
         if not (found is None and self.fill_on_host(item[:self.itemsize])):
             token = fill_region(FILL, self, item, blocking_stream(found, self))
@@ -239,7 +242,10 @@ cdef class Buffer(Region):
 
     def fill_async(self, value, stream=None):
         """Queue a fill; does not wait for it. Gives a Token. See `fill` and `copy_from_async`."""
-        return fill_async(self, value, stream)
+        cdef unsigned char[8] item
+        set_item(item, value, self)
+        return fill_region(
+            FILL_ASYNC, self, item, required_stream(stream, self, "fill_async"))
 
     # ---- who uses it ----
 

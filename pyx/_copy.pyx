@@ -6,7 +6,7 @@ from cudadrv._driver cimport (
     cuMemcpyDtoDAsync, cuMemcpyDtoHAsync, cuMemcpyHtoDAsync,
 )
 from cudadrv._likely cimport likely, unlikely
-from cudadrv._operation cimport Operation, driver_call, issue, prepare
+from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._ownership cimport OWN_READ, OWN_WRITE, own_access
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, check_region, pointer_of
@@ -17,35 +17,21 @@ from cudadrv._token cimport Token, new_token, stand_for
 bind_driver(&cudadrv_table)
 
 
-cdef CUresult _copy_in(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+cdef CUresult _copy_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
     cdef Copy *copy = <Copy *>arguments
-    return cuMemcpyHtoDAsync(copy.target, <void *><size_t>copy.source, copy.nbytes, stream)
-
-
-cdef CUresult _copy_out(void *arguments, CUstream stream, bint *queued) noexcept nogil:
-    cdef Copy *copy = <Copy *>arguments
-    return cuMemcpyDtoHAsync(<void *><size_t>copy.target, copy.source, copy.nbytes, stream)
-
-
-cdef CUresult _copy_within(void *arguments, CUstream stream, bint *queued) noexcept nogil:
-    cdef Copy *copy = <Copy *>arguments
+    if copy.source_is_host:
+        if unlikely(copy.target_is_host):
+            return cuMemcpyAsync(copy.target, copy.source, copy.nbytes, stream)
+        return cuMemcpyHtoDAsync(copy.target, <void *><size_t>copy.source, copy.nbytes, stream)
+    if copy.target_is_host:
+        return cuMemcpyDtoHAsync(<void *><size_t>copy.target, copy.source, copy.nbytes, stream)
     return cuMemcpyDtoDAsync(copy.target, copy.source, copy.nbytes, stream)
-
-
-cdef CUresult _copy_on_host(void *arguments, CUstream stream, bint *queued) noexcept nogil:
-    cdef Copy *copy = <Copy *>arguments
-    return cuMemcpyAsync(copy.target, copy.source, copy.nbytes, stream)
 
 
 cdef void copy_operation(
     Operation *operation, int name, Copy *copy, own_access *accesses, int count
 ) noexcept:
-    cdef driver_call call = _copy_within
-    if copy.source_is_host:
-        call = _copy_on_host if copy.target_is_host else _copy_in
-    elif copy.target_is_host:
-        call = _copy_out
-    prepare(operation, name, accesses, count, call, copy)
+    prepare(operation, name, accesses, count, _copy_call, copy)
 
 
 cdef Token copy_async(int name, Region target, Region source, object stream, str method):
@@ -70,7 +56,7 @@ cdef Token copy_async(int name, Region target, Region source, object stream, str
     copy.target_is_host = target.host_side
     copy.source_is_host = source.host_side
     token = new_token(found, source, target)
-    copy_operation(&operation, name, &copy, accesses, 2)
+    prepare(&operation, name, accesses, 2, _copy_call, &copy)
     reason = issue(&operation, found)
     if unlikely(reason):
         refuse_operation(&operation, reason, found, (target.describe(), source.describe()))

@@ -7,14 +7,13 @@ from libc.math cimport isinf
 from libc.stdint cimport uint16_t, uint32_t
 from libc.string cimport memcpy
 
-from cudadrv._copy cimport nothing_to_do, refuse_other_device, required_stream
+from cudadrv._copy cimport nothing_to_do, refuse_other_device
 from cudadrv._driver cimport (
     CUdeviceptr, CUDA_SUCCESS, CUresult, CUstream, bind_driver, cudadrv_table, cuMemsetD2D32Async,
     cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async,
 )
-from cudadrv._likely cimport likely, unlikely
+from cudadrv._likely cimport unlikely
 from cudadrv._operation cimport Operation, issue, prepare
-from cudadrv._operation_names cimport FILL_ASYNC
 from cudadrv._ownership cimport OWN_WRITE, own_access
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, check_region, pointer_of
@@ -23,12 +22,12 @@ from cudadrv._token cimport Token, new_token, stand_for
 
 bind_driver(&cudadrv_table)
 
-# What was asked for last: fills come in rows.
-cdef object _last_dtype = None
-cdef int _last_code = 0
-cdef object _item_value = None  # an int or a float, which stay what they are,
-cdef object _item_dtype = None  # as an item of this dtype
-cdef unsigned char[8] _item_bytes
+# The dtype that was asked for last, and what _code_of said of it.
+cdef object _plain_dtype = None
+cdef int _plain_code = 0
+
+last_value = None
+last_dtype = None
 
 
 cdef struct Fill:
@@ -38,16 +37,15 @@ cdef struct Fill:
     unsigned char[8] item
 
 
-cdef int set_item(unsigned char *item, object value, object dtype) except -1:
-    """Set the 8 bytes that begin with an item, or refuse the dtype, or the value."""
-    global _item_value, _item_dtype
+cdef int set_new_item(unsigned char *item, object value, object dtype) except -1:
+    global last_value, last_dtype
     cdef bytes slowly
     cdef int code = _code_of(dtype)
     if type(value) is int and _set_integer(item, value, code) \
             or type(value) is float and _set_float(item, value, code):
-        memcpy(_item_bytes, item, sizeof(_item_bytes))
-        _item_value = value
-        _item_dtype = dtype  # last: the end of the old one can run Python, and fill
+        memcpy(last_item, item, sizeof(last_item))
+        last_value = value
+        last_dtype = dtype  # last: the end of the old one can run Python, and fill
         return 0
     if dtype.itemsize not in (1, 2, 4, 8):
         raise TypeError(
@@ -60,12 +58,12 @@ cdef int set_item(unsigned char *item, object value, object dtype) except -1:
 
 cdef int _code_of(object dtype) except -1:
     """Kind and size of plain numbers: ``ord("i") << 8 | 4``; 0 for other dtypes."""
-    global _last_dtype, _last_code
-    if dtype is not _last_dtype:
+    global _plain_dtype, _plain_code
+    if dtype is not _plain_dtype:
         plain = dtype.kind in "iuf" and dtype.isnative and dtype.itemsize in (1, 2, 4, 8)
-        _last_code = ord(dtype.kind) << 8 | dtype.itemsize if plain else 0
-        _last_dtype = dtype
-    return _last_code
+        _plain_code = ord(dtype.kind) << 8 | dtype.itemsize if plain else 0
+        _plain_dtype = dtype
+    return _plain_code
 
 
 cdef bint _set_integer(unsigned char *item, object value, int code) except -1:
@@ -169,18 +167,6 @@ cdef CUresult _fill_call(void *arguments, CUstream stream, bint *queued) noexcep
         queued[0] = True
         status = cuMemsetD2D32Async(fill.target + 4, 8, high, 1, fill.count, stream)
     return status
-
-
-cdef Token fill_async(Region region, object value, object stream):
-    """Queue a fill of a whole buffer with a value: what the asynchronous method does."""
-    cdef unsigned char[8] item
-    if likely(value is _item_value and region.dtype is _item_dtype):
-        memcpy(item, _item_bytes, sizeof(_item_bytes))
-    else:
-        check_region(region)
-        set_item(item, value, region.dtype)
-    return fill_region(
-        FILL_ASYNC, region, item, required_stream(stream, region, "fill_async"))
 
 
 cdef Token fill_region(int name, Region region, const unsigned char *item, Stream stream):
