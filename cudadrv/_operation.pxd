@@ -1,5 +1,7 @@
 """Operation: the one way in which work reaches a stream."""
 
+from cpython.pystate cimport PyThreadState, PyThreadState_Get
+
 from cudadrv._driver cimport CUDA_SUCCESS, CUresult, CUstream
 from cudadrv._likely cimport likely, unlikely
 from cudadrv._ownership cimport (
@@ -7,10 +9,9 @@ from cudadrv._ownership cimport (
     own_settle_alone,
 )
 from cudadrv._queue cimport (
-    PyEval_RestoreThread, PyEval_SaveThread, PyThreadState, PyThreadState_Get, check_queue,
-    is_only_thread, names_context,
+    PyEval_RestoreThread, PyEval_SaveThread, check_queue, is_only_thread, names_context,
 )
-from cudadrv._site cimport here
+from cudadrv._site cimport site_of
 from cudadrv._stream cimport Stream
 
 # Makes the driver calls of one operation. Sets *queued once the driver has accepted one of them.
@@ -22,6 +23,7 @@ cdef struct Operation:
     own_request request
     driver_call call
     void *arguments
+    PyThreadState *thread   # the caller's
 
 
 # Reasons of `issue` below the driver's statuses and those of Stream.enter.
@@ -46,7 +48,8 @@ cdef inline void prepare(
     operation.request.accesses = accesses
     operation.request.count = count
     operation.request.operation = name
-    operation.request.site = here()
+    operation.thread = PyThreadState_Get()
+    operation.request.site = site_of(operation.thread)
     operation.request.loan = NULL
     operation.request.returns = False
     operation.request.passive = False
@@ -65,7 +68,7 @@ cdef inline int issue(Operation *operation, Stream stream) except? -1:
     finds the stream's issue lock taken.
     """
     cdef driver_call call = operation.call  # first: the compiler knows which one it is
-    cdef PyThreadState *thread = PyThreadState_Get()
+    cdef PyThreadState *thread = operation.thread
     cdef bint queued = False
     cdef CUresult status
     check_queue(stream)

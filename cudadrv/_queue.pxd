@@ -1,5 +1,7 @@
 """Queue: a stream as the driver and the engine know it."""
 
+from cpython.pystate cimport PyThreadState, PyThreadState_Get
+
 from cudadrv._context cimport Context, enter_context, is_usable
 from cudadrv._driver cimport CUDA_SUCCESS, CUresult, CUstream
 from cudadrv._event cimport Event
@@ -8,10 +10,7 @@ from cudadrv._ownership cimport OWN_OPEN, own_snapshot, own_stream
 
 
 cdef extern from "cudadrv/only_thread.h":
-    ctypedef struct PyThreadState:
-        pass
     bint is_only_thread(const PyThreadState *own)
-    PyThreadState *PyThreadState_Get()
     PyThreadState *PyEval_SaveThread() nogil
     void PyEval_RestoreThread(PyThreadState *own) nogil
 

@@ -1,7 +1,28 @@
 """Call sites: the user's line that made a call, kept as a number until it is printed."""
 
+from cpython.pystate cimport PyThreadState, PyThreadState_Get
 from libc.stdint cimport uint32_t
 
+from cudadrv._likely cimport likely
 
+
+cdef extern from "cudadrv/site.h":
+    ctypedef struct site_spot:
+        pass
+    ctypedef struct site_table:
+        pass
+    site_spot site_spot_of(const PyThreadState *thread)
+    uint32_t site_known(site_table *table, site_spot spot)
+
+
+cdef site_table *sites
 cdef uint32_t here() noexcept
+cdef uint32_t unknown_site(site_spot spot) noexcept
 cdef str place(uint32_t site)
+
+
+cdef inline uint32_t site_of(PyThreadState *thread) noexcept:
+    """As `here`, for the thread with this state, in one piece with the caller."""
+    cdef site_spot spot = site_spot_of(thread)
+    cdef uint32_t site = site_known(sites, spot)
+    return site if likely(site) else unknown_site(spot)

@@ -3,11 +3,10 @@
 
 import numpy as np
 
-from cudadrv._context cimport Context, default_context
+from cudadrv._context cimport context_of
 from cudadrv._copy cimport (
     blocking_stream, copy_and_wait, copy_async, nothing_to_do, refuse_other_device, required_stream,
 )
-from cudadrv._device cimport Device
 from cudadrv._driver cimport bind_driver, cudadrv_table
 from cudadrv._dtype cimport dtype_name
 from cudadrv._errors cimport close_at_end
@@ -30,8 +29,6 @@ from cudadrv._token cimport Token
 bind_driver(&cudadrv_table)  # for set_item
 
 cdef str ABSTRACT = "use DeviceBuffer, LockedBuffer or UnifiedBuffer"
-
-
 cdef object _last_class = None  # of what _is_buffer was asked for
 
 
@@ -94,7 +91,7 @@ cdef class Buffer(Region):
         Driver function: cuPointerGetAttribute.
         """
         cdef Buffer buffer = _bare(cls)
-        buffer.adopt(address, count, dtype, buffer_context(device), name, None, True)
+        buffer.adopt(address, count, dtype, context_of(device), name, None, True)
         return buffer
 
     @classmethod
@@ -108,7 +105,7 @@ cdef class Buffer(Region):
         Driver function: cuPointerGetAttribute.
         """
         cdef Buffer buffer = _bare(cls)
-        buffer.adopt(address, count, dtype, buffer_context(device), name, owner, False)
+        buffer.adopt(address, count, dtype, context_of(device), name, owner, False)
         return buffer
 
     # ---- copies and fills ----
@@ -401,12 +398,3 @@ cdef object _new(cls, count, dtype, stream, options):
     if stream is not None and cls.stream_ordered:
         options = {**options, "stream": stream}
     return cls(count, dtype, **options)
-
-
-cdef Context buffer_context(object device):
-    """Where a new buffer goes: the device's primary context, else the current one."""
-    if device is None:
-        return default_context()
-    if not isinstance(device, Device):
-        raise TypeError(f"device must be a Device, not {type(device).__name__}")
-    return device.context

@@ -125,7 +125,8 @@ cdef Stream blocking_stream(Stream stream, Region region):
 
 
 cdef Stream current_stream(object stream, Region region, str method):
-    """As `required_stream`, where none was given."""
+    """As `required_stream`, where none was given; a buffer that cannot be used is refused first."""
+    check_region(region)
     found = stream_for(stream, region.memory.context)
     if found is None:
         raise TypeError(

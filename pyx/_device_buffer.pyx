@@ -2,7 +2,8 @@
 
 cimport cython
 
-from cudadrv._buffer cimport Buffer, buffer_context
+from cudadrv._buffer cimport Buffer
+from cudadrv._context cimport context_of
 from cudadrv._release cimport DEVICE
 from cudadrv._stream cimport Stream
 
@@ -51,7 +52,7 @@ cdef class DeviceBuffer(Buffer):
     ):
         if stream is not None:
             stream.usable()
-        context = stream.context if stream is not None else buffer_context(device)
+        context = stream.context if stream is not None else context_of(device)
         if device is not None and context.device != device:
             raise ValueError(f"{stream!r} is not a stream of {device!r}")
         self.allocate(count, dtype, context, stream, 0, name, pooled)

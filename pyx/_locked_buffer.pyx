@@ -2,7 +2,7 @@
 
 cimport cython
 
-from cudadrv._buffer cimport buffer_context
+from cudadrv._context cimport context_of
 from cudadrv._driver cimport (
     CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_WRITECOMBINED,
 )
@@ -57,6 +57,6 @@ cdef class LockedBuffer(HostBuffer):
         self, count, dtype="u1", *, bint write_combined=False, device=None, name=None,
         bint pooled=True
     ):
-        self.allocate(count, dtype, buffer_context(device), None,
+        self.allocate(count, dtype, context_of(device), None,
                       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
                       | (CU_MEMHOSTALLOC_WRITECOMBINED if write_combined else 0), name, pooled)

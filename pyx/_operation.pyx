@@ -15,9 +15,7 @@ from cudadrv._ownership cimport (
     own_clock, own_memory, own_mutex_give, own_mutex_take, own_mutex_try, own_request, own_settle,
     own_settle_alone, own_snapshot_drop, own_undo,
 )
-from cudadrv._queue cimport (
-    PyThreadState_Get, check_queue, enter_queue, is_only_thread, names_context,
-)
+from cudadrv._queue cimport check_queue, enter_queue, is_only_thread, names_context
 from cudadrv._stream cimport Stream
 
 bind_driver(&cudadrv_table)  # for enter_queue and check_queue
@@ -66,7 +64,7 @@ cdef int note(Operation *operation, Stream stream) except? -1:
     cdef int answer = OWN_NO_MEMORY
     check_queue(stream)
     operation.request.stream = stream.order
-    if is_only_thread(PyThreadState_Get()) and not stream.exposed \
+    if is_only_thread(operation.thread) and not stream.exposed \
             and own_begin_alone(engine, &operation.request):
         own_settle_alone(engine, &operation.request)
         own_mutex_give(stream.order.issue)

@@ -7,10 +7,11 @@ import numpy as np
 from libc.stdint cimport uint32_t
 
 
-cdef extern from "cudadrv/site.h":
+cdef extern from "cudadrv/site_search.h":
     ctypedef struct site_place:
         int offset
-    uint32_t site_here()
+    site_table site_the_table
+    uint32_t site_search(site_spot spot)
     site_place *site_find(uint32_t site)
     object site_file(site_place *place)
     int site_line(site_place *place)
@@ -22,13 +23,19 @@ cdef int _set_library(int index, bytes folder) except -1:
     return 0
 
 
+sites = &site_the_table
 for _index, _module in enumerate((os, np)):
     _set_library(_index, os.fsencode(os.path.join(os.path.dirname(_module.__file__), "")))
 
 
 cdef uint32_t here() noexcept:
     """The user's line that called into cudadrv, past Python's own modules and NumPy."""
-    return site_here()
+    return site_of(PyThreadState_Get())
+
+
+cdef uint32_t unknown_site(site_spot spot) noexcept:
+    """The site of a line that is new, or of the user's line behind one of a library."""
+    return site_search(spot)
 
 
 cdef str place(uint32_t site):

@@ -2,7 +2,7 @@
 
 cimport cython
 
-from cudadrv._buffer cimport buffer_context
+from cudadrv._context cimport context_of
 from cudadrv._host_buffer cimport HostBuffer
 from cudadrv._release cimport UNIFIED
 
@@ -48,4 +48,4 @@ cdef class UnifiedBuffer(HostBuffer):
         self.portable = True
 
     def __init__(self, count, dtype="u1", *, device=None, name=None, bint pooled=True):
-        self.allocate(count, dtype, buffer_context(device), None, 0, name, pooled)
+        self.allocate(count, dtype, context_of(device), None, 0, name, pooled)
