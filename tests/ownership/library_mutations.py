@@ -109,8 +109,14 @@ MUTATIONS = [
     (
         "every token is taken for complete",
         "_token.pyx",
-        "    return own_known(engine, token.snapshot.slot, token.snapshot.seq)",
+        "    return own_known(engine, token.slot, token.seq)",
         "    return True",
+    ),
+    (
+        "a token that was asked is used again as it is",
+        "recycled.h",
+        "fields->asked != Py_None || ",
+        "",
     ),
     (
         "an event that was never recorded can be waited for",

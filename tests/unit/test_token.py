@@ -2,6 +2,8 @@
 
 import gc
 import inspect
+import sys
+import weakref
 
 import pytest
 
@@ -111,3 +113,63 @@ def test_known_tokens_ask_nobody(stream, buffer, unchanged):
     with unchanged("cuEventCreate", "cuEventQuery", "cuEventRecord"):
         assert token.done
         token.wait()
+
+
+def asked(token):
+    token.wait()
+    return token
+
+
+def referred_to(token):
+    weakref.finalize(token, int)
+    return token
+
+
+@pytest.mark.parametrize("end", [lambda token: token, asked, referred_to])
+def test_it_keeps_its_buffers_until_it_ends(stream, buffer, end):
+    """However it ends, and as many as there are: tokens are used again."""
+    other = cu.DeviceBuffer(16)
+
+    def references():
+        return sys.getrefcount(stream), sys.getrefcount(buffer), sys.getrefcount(other)
+
+    before = references()
+    tokens = [end(other.copy_from_async(buffer, stream)) for _ in range(150)]
+    assert references() == tuple(count + 150 for count in before)
+    del tokens
+    assert references() == before
+
+
+def test_a_new_one_knows_nothing_of_one_that_ended(stream, buffer, gate):
+    ended = weakref.ref(buffer.fill_async(1, stream))
+    assert ended() is None
+    buffer.fill_async(1, stream).wait()
+    gate.hold(stream)
+    token = buffer.fill_async(2, stream)
+    assert ended() is None
+    assert not token.done
+    assert token.reads == ()
+    assert token.writes == (buffer,)
+    gate.open()
+    token.wait()
+
+
+def test_what_it_keeps_can_make_tokens_at_its_end(stream, buffer):
+    """The token was the last to keep a buffer, whose owner then queues operations."""
+    made = []
+
+    class Owner:
+        def __del__(self):
+            made.extend(buffer.fill_async(3, stream) for _ in range(3))
+
+    memory = cu.LockedBuffer.zeros(16)
+    kept = cu.LockedBuffer.from_address(memory.address, 16, owner=Owner())
+    token = kept.fill_async(1, stream)
+    del kept
+    assert not made
+    stream.synchronize()
+    del token
+    assert [each.writes for each in made] == [(buffer,)] * 3
+    assert len({id(each) for each in made}) == 3
+    stream.synchronize()
+    assert bytes(buffer) == b"\3" * 16
