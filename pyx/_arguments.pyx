@@ -9,7 +9,7 @@ from cudadrv._access cimport Access
 from cudadrv._driver cimport CUdeviceptr, bind_driver, cudadrv_table
 from cudadrv._likely cimport likely, unlikely
 from cudadrv._ownership cimport OWN_WRITE
-from cudadrv._region cimport Region, check_region, pointer_of
+from cudadrv._region cimport Region, check_region, is_region, pointer_of
 from cudadrv._room cimport Room, new_room
 from cudadrv._signature cimport Signature
 from cudadrv._value cimport bytes_of_value, put_value, refuse_argument
@@ -93,12 +93,12 @@ cdef Region _add_operand(object value, Py_ssize_t index, Packed *packed):
     """The buffer of an argument, which the launch borrows; None if it is none."""
     cdef Operand *operand = &packed.operands[packed.operand_count]
     cdef Region region
-    if isinstance(value, Access):
+    if is_region(value):
+        region = <Region>value
+        operand.mode = OWN_WRITE
+    elif isinstance(value, Access):
         region = (<Access>value).region
         operand.mode = (<Access>value).mode
-    elif isinstance(value, Region):
-        region = value
-        operand.mode = OWN_WRITE
     else:
         return None
     operand.region = <PyObject *>region

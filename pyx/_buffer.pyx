@@ -18,7 +18,7 @@ from cudadrv._operation_names cimport (
 )
 from cudadrv._ordinary cimport array_of, target_array
 from cudadrv._policy cimport policy_in_force
-from cudadrv._region cimport Region, pointer_of
+from cudadrv._region cimport Region, is_region, pointer_of
 from cudadrv._release cimport drain
 from cudadrv._report cimport borrows_of, explain_region, state_of
 from cudadrv._site cimport here
@@ -29,20 +29,6 @@ from cudadrv._token cimport Token
 bind_driver(&cudadrv_table)  # for set_item
 
 cdef str ABSTRACT = "use DeviceBuffer, LockedBuffer or UnifiedBuffer"
-cdef object _last_class = None  # of what _is_buffer was asked for
-
-
-cdef inline bint _is_buffer(object given) noexcept:
-    """As isinstance, which looks through the bases; programs mostly give one kind of buffer."""
-    return type(given) is _last_class or _is_other_buffer(given)
-
-
-cdef bint _is_other_buffer(object given) noexcept:
-    global _last_class
-    if not isinstance(given, Buffer):
-        return False
-    _last_class = type(given)
-    return True
 
 
 cdef class Buffer(Region):
@@ -189,7 +175,7 @@ cdef class Buffer(Region):
 
         Driver functions: as `copy_from`, without waiting.
         """
-        if likely(_is_buffer(source)):
+        if likely(is_region(source)):
             return copy_async(COPY_FROM_ASYNC, self, <Buffer>source, stream, "copy_from_async")
         self.usable()
         array = array_of(source, self)
@@ -204,7 +190,7 @@ cdef class Buffer(Region):
         As `copy_from_async`, in the other direction. Ordinary memory cannot be locked, so it is a
         TypeError here: use a LockedBuffer, or the blocking `copy_to`.
         """
-        if unlikely(not _is_buffer(target)):
+        if unlikely(not is_region(target)):
             raise TypeError(
                 f"copy_to_async cannot write to {type(target).__name__}: nothing would keep that"
                 " memory as it is until the copy is complete. Copy to a LockedBuffer, or use the"

@@ -25,6 +25,16 @@ from cudadrv._errors import BufferClosedError
 # By kind of memory; the class's own name would be a new string each time.
 cdef tuple CLASSES = ("DeviceBuffer", "DeviceBuffer", "LockedBuffer", "UnifiedBuffer")
 
+last_class = None
+
+
+cdef bint is_other_region(object given) noexcept:
+    global last_class
+    if not isinstance(given, Region):
+        return False
+    last_class = type(given)
+    return True
+
 
 @cython.freelist(64)
 @cython.no_gc_clear
