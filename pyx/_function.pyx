@@ -39,6 +39,9 @@ cdef class Function:
                              " raises that, where the device allows it")
         if cooperative:
             _refuse_crowd(self, shape)
+        elif shape.plain and _stays(grid) and _stays(block) and type(shared_bytes) is int:
+            self.last_grid, self.last_block, self.last_shared = grid, block, shared_bytes
+            self.last_shape = shape[0]
         return 0
 
     cdef Stream stream_of(self, object stream):
@@ -80,6 +83,16 @@ cdef class Function:
                 leave_context(pushed)
             self.module.context.check(status)
         return 0
+
+
+cdef bint _stays(object size) noexcept:
+    """Whether it means the same for ever."""
+    if type(size) is tuple:
+        for each in <tuple>size:
+            if type(each) is not int:
+                return False
+        return True
+    return type(size) is int
 
 
 cdef int occupancy_of(Function function, Shape *shape) except -1:

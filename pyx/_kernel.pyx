@@ -15,7 +15,7 @@ from cudadrv._driver cimport (
     CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, CUDA_SUCCESS, CUfunc_cache, CUfunction, CUresult,
     bind_driver, cudadrv_table, cuFuncSetCacheConfig, cuOccupancyMaxPotentialBlockSize,
 )
-from cudadrv._function cimport Function, occupancy_of
+from cudadrv._function cimport Function, check_function, occupancy_of, shape_of
 from cudadrv._launch cimport borrows_of_launch, launch_packed
 from cudadrv._module cimport Module
 from cudadrv._operation_names cimport launch_of
@@ -103,10 +103,10 @@ cdef class Kernel(Function):
         cdef Shape shape
         cdef Frame frame
         cdef Packed packed
-        self.usable()
+        check_function(self)
         found = self.stream_of(stream)
-        self.fill(&shape, grid, block, shared_bytes, cooperative, cluster)
-        more = borrows_of_launch(borrows)
+        shape_of(self, &shape, grid, block, shared_bytes, cooperative, cluster)
+        more = borrows if type(borrows) is tuple else borrows_of_launch(borrows)
         room = room_for(self.signature, args, more, &frame, &packed)
         pack(self.signature, args, more, &packed)
         token = launch_packed(self, &shape, &packed, found, buffers_of(&packed, OWN_READ),
@@ -212,6 +212,7 @@ cdef class Kernel(Function):
                              f" from 0 to {most} for a block of {self.name}")
         self.set_attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, value)
         self.most_shared = value
+        self.last_shape.plain = False
 
     @property
     def preferred_shared_carveout(self):

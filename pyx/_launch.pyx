@@ -81,8 +81,6 @@ cdef CUresult _launch_with_attributes(Launch *launch, CUstream stream) noexcept 
 
 cdef tuple borrows_of_launch(object borrows):
     """The argument `borrows` as a tuple."""
-    if type(borrows) is tuple:
-        return borrows
     if isinstance(borrows, Region):
         raise TypeError("borrows takes an iterable of buffers: borrows=[buffer]")
     return tuple(borrows)

@@ -4,10 +4,14 @@
 cimport cython
 
 from cudadrv._arguments cimport buffers_of, pack, room_for
+from cudadrv._driver cimport bind_driver, cudadrv_table
+from cudadrv._function cimport check_function
 from cudadrv._kernel cimport Kernel
 from cudadrv._launch cimport borrows_of_launch, launch_packed
 from cudadrv._ownership cimport OWN_READ, OWN_WRITE
 from cudadrv._shape cimport dimensions
+
+bind_driver(&cudadrv_table)  # for check_function
 
 
 @cython.final
@@ -54,7 +58,7 @@ cdef class Prepared:
         """
         if self.kernel is None:
             raise TypeError("this Prepared was never initialized")
-        self.kernel.usable()
+        check_function(self.kernel)
         return launch_packed(
             self.kernel, &self.shape, &self.packed, self.kernel.stream_of(stream),
             self.reads, self.writes)

@@ -197,8 +197,48 @@ def test_shared_memory(module, stream):
         reverse.max_dynamic_shared_bytes = 1 << 30
     reverse.max_dynamic_shared_bytes = most + 1024
     assert module["reverse"].max_dynamic_shared_bytes == most + 1024
-    reverse.launch(1, 64, x, stream=stream, shared_bytes=most + 1)
+    bytes_, threads = most + 1, 64
+    for _ in range(2):
+        reverse.launch(1, threads, x, stream=stream, shared_bytes=bytes_)
     stream.synchronize()
+    reverse.max_dynamic_shared_bytes = most
+    with pytest.raises(ValueError, match=r"max_dynamic_shared_bytes = ... raises that"):
+        reverse.launch(1, threads, x, stream=stream, shared_bytes=bytes_)
+
+
+class Growing:
+    """A number that is another one each time."""
+
+    def __init__(self, *numbers):
+        self.numbers = iter(numbers)
+
+    def __index__(self):
+        return next(self.numbers)
+
+
+@pytest.mark.parametrize("shape", [lambda size: size, lambda size: (size, 1)])
+def test_a_size_is_asked_again_where_it_can_change(saxpy, vectors, stream, shape):
+    x, y = vectors
+    size = shape(Growing(4, 2000, 4))
+    saxpy.launch(4, size, 2.0, cu.read(x), y, 1000, stream=stream)
+    with pytest.raises(ValueError, match="max_block_dim_x"):
+        saxpy.launch(4, size, 2.0, cu.read(x), y, 1000, stream=stream)
+    saxpy.launch(4, size, 2.0, cu.read(x), y, 1000, stream=stream)
+    stream.synchronize()
+
+
+def test_each_launch_has_its_own_shape(module, stream):
+    """What was asked for last is remembered, and must not be taken for something else."""
+    reverse = module["reverse"]
+    x = cu.DeviceBuffer.from_array(np.arange(64, dtype="u4"))
+    expected = np.arange(64)
+    for threads in (64, 32, 64, 64, 16, 16):
+        reverse.launch(1, threads, x, stream=stream, shared_bytes=256)
+        expected[:threads] = expected[:threads][::-1]
+    with pytest.raises(TypeError, match="grid must be an int"):
+        module["saxpy"].launch(None, None, stream=stream, shared_bytes=None)
+    stream.synchronize()
+    assert np.array_equal(array_of(x), expected)
 
 
 def test_cooperative_launches_where_there_are_any(saxpy, vectors, stream):

@@ -252,3 +252,19 @@ def test_blame_names_the_operation_in_the_way(streams, memory):
     assert streams[2].issue((memory, 0, 8, "read")) == ("borrowed", 22)
     assert memory.export(0, 4, "read") == ("borrowed", 11)
     assert record(streams[0]).known is False
+
+
+@pytest.mark.parametrize("others", [0, 1, 2])
+def test_an_operation_can_use_one_memory_in_all_ways(domain, streams, memory, others):
+    """However many other memories it uses: a range has room for two uses, and makes more."""
+    stream = streams[0]
+    more = [(MemoryState(domain.engine, 8), 0, 8, "read") for _ in range(others)]
+    write(stream, memory)
+    ways = [(memory, 0, 8, mode) for mode in ("read", "shared")]
+    assert stream.issue(*more, *ways)[0] == "ok"
+    assert len(memory.borrows()) == 3
+    assert read(streams[1], memory) == "borrowed"
+    assert stream.issue(*more, *ways, (memory, 0, 8, "write"))[0] == "ok"
+    assert {borrow[3:] for borrow in memory.borrows()} == {(0, 8)}
+    synchronize(stream)
+    assert host(memory) == "ok"
