@@ -10,7 +10,7 @@ cdef extern from "cudadrv/site.h":
     ctypedef struct site_spot:
         pass
     ctypedef struct site_table:
-        pass
+        uint32_t generation
     site_spot site_spot_of(const PyThreadState *thread)
     uint32_t site_known(site_table *table, site_spot spot)
 

@@ -24,6 +24,7 @@ cdef int _set_library(int index, bytes folder) except -1:
 
 
 sites = &site_the_table
+sites.generation = 1
 for _index, _module in enumerate((os, np)):
     _set_library(_index, os.fsencode(os.path.join(os.path.dirname(_module.__file__), "")))
 

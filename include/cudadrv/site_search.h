@@ -10,7 +10,7 @@
 enum { SITE_LIBRARIES = 2, SITE_DEPTH = 100 };
 static char site_libraries[SITE_LIBRARIES][4096]; /* where they lie, with a slash at the end */
 
-static site_table site_the_table = {.generation = 1};
+static site_table site_the_table; /* zeros: so large a table of anything else lies in a file */
 
 /* The table is whole again before a code object dies: that can run Python, which comes here. */
 static void site_start_anew(void) {
