@@ -1,7 +1,7 @@
 """Which way a branch usually goes: the compiler puts what is usual in one piece.
 
-After a driver call little of our code is left in the processor's caches, so the number of cache
-lines that a call goes through counts more than its instructions do.
+After a driver call little of our code is left in the processor's caches, so what counts more than
+the number of instructions is how many lines of it are fetched, and how often it goes on elsewhere.
 """
 
 

@@ -64,7 +64,7 @@ cdef inline int issue(Operation *operation, Stream stream) except? -1:
     enter_queue's, or REFUSED minus the engine's answer.
 
     Here is what most operations of a program's only thread need, in one piece with what made them.
-    Nobody else is in the engine then, so nothing is locked; who comes while the driver has the GIL
+    Nobody else is in the engine then, so nothing is locked; who comes while the GIL is let go
     finds the stream's issue lock taken.
     """
     cdef driver_call call = operation.call  # first: the compiler knows which one it is
