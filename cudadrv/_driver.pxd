@@ -120,6 +120,7 @@ cdef extern from "cudadrv/driver.h" nogil:
 
     ctypedef struct cudadrv_driver:
         bint forked
+        bint ending
     cudadrv_driver *cudadrv_table
 
     # library

@@ -2,7 +2,7 @@
 
 from cpython.pystate cimport PyThreadState, PyThreadState_Get
 
-from cudadrv._driver cimport CUDA_SUCCESS, CUresult, CUstream
+from cudadrv._driver cimport CUDA_SUCCESS, CUresult, CUstream, cudadrv_table
 from cudadrv._likely cimport likely, unlikely
 from cudadrv._ownership cimport (
     engine, own_access, own_begin_alone, own_memory, own_mutex_give, own_request, own_settle,
@@ -40,6 +40,11 @@ cdef int attempt(Operation *operation, Stream stream) except? -1 nogil
 cdef int ask(Operation *operation, Stream stream) except? -1
 
 
+cdef inline bint is_alone(PyThreadState *thread) noexcept:
+    """Whether nobody else can be in the engine while the caller, whose state it is, has the GIL."""
+    return is_only_thread(thread) and not cudadrv_table.ending
+
+
 cdef inline void prepare(
     Operation *operation, int name, own_access *accesses, int count, driver_call call,
     void *arguments
@@ -73,7 +78,7 @@ cdef inline int issue(Operation *operation, Stream stream) except? -1:
     cdef CUresult status
     check_queue(stream)
     operation.request.stream = stream.order
-    if unlikely(not is_only_thread(thread) or not names_context(stream)) \
+    if unlikely(not is_alone(thread) or not names_context(stream)) \
             or unlikely(not own_begin_alone(engine, &operation.request)):
         return issue_unusual(operation, stream)
     PyEval_SaveThread()
@@ -81,7 +86,7 @@ cdef inline int issue(Operation *operation, Stream stream) except? -1:
     PyEval_RestoreThread(thread)
     if unlikely(status != CUDA_SUCCESS):
         return after_failure(operation, stream, status, queued)
-    if likely(is_only_thread(thread)):
+    if likely(is_alone(thread)):
         own_settle_alone(engine, &operation.request)
     else:
         own_settle(engine, &operation.request)

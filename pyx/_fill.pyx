@@ -59,10 +59,13 @@ cdef int set_new_item(unsigned char *item, object value, object dtype) except -1
 cdef int _code_of(object dtype) except -1:
     """Kind and size of plain numbers: ``ord("i") << 8 | 4``; 0 for other dtypes."""
     global _plain_dtype, _plain_code
+    cdef int code
     if dtype is not _plain_dtype:
         plain = dtype.kind in "iuf" and dtype.isnative and dtype.itemsize in (1, 2, 4, 8)
-        _plain_code = ord(dtype.kind) << 8 | dtype.itemsize if plain else 0
-        _plain_dtype = dtype
+        code = ord(dtype.kind) << 8 | dtype.itemsize if plain else 0
+        _plain_code = code
+        _plain_dtype = dtype  # last: the end of the old one can run Python, and fill
+        return code
     return _plain_code
 
 

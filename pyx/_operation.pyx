@@ -1,10 +1,13 @@
 """Operation: the one way in which work reaches a stream.
 
-An operation is checked, borrowed and handed to the driver under the stream's issue lock, without
-the GIL, so that what the engine believes and what the driver does cannot differ. A refused
-operation has changed nothing, and has made no driver call that queues anything. Where nothing is
-handed to the driver, `note` needs not let go of the GIL.
+An operation is checked, borrowed and handed to the driver under the stream's issue lock, so that
+what the engine believes and what the driver does cannot differ; without the GIL, but for what
+`issue` does for a program's only thread. A refused operation has changed nothing, and has made no
+driver call that queues anything. Where nothing is handed to the driver, `note` needs not let go of
+the GIL.
 """
+
+import atexit
 
 from cudadrv._context cimport enter_context, is_current, leave_context
 from cudadrv._driver cimport CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table
@@ -15,10 +18,17 @@ from cudadrv._ownership cimport (
     own_clock, own_memory, own_mutex_give, own_mutex_take, own_mutex_try, own_request, own_settle,
     own_settle_alone, own_snapshot_drop, own_undo,
 )
-from cudadrv._queue cimport check_queue, enter_queue, is_only_thread, names_context
+from cudadrv._queue cimport check_queue, enter_queue, names_context
 from cudadrv._stream cimport Stream
 
 bind_driver(&cudadrv_table)  # for enter_queue and check_queue
+
+
+def _note_the_end():
+    cudadrv_table.ending = True
+
+
+atexit.register(_note_the_end)  # soon only this thread has a state, and daemon threads go on
 
 
 cdef void borrow_all(own_memory *memory, own_access *access, int mode, int policy) noexcept:
@@ -64,7 +74,7 @@ cdef int note(Operation *operation, Stream stream) except? -1:
     cdef int answer = OWN_NO_MEMORY
     check_queue(stream)
     operation.request.stream = stream.order
-    if is_only_thread(operation.thread) and not stream.exposed \
+    if is_alone(operation.thread) and not stream.exposed \
             and own_begin_alone(engine, &operation.request):
         own_settle_alone(engine, &operation.request)
         own_mutex_give(stream.order.issue)

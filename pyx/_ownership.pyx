@@ -182,7 +182,13 @@ cdef class StreamState:
         alone = self.stream.seq % 2 and own_begin_alone(engine, &request)
         answer = OWN_OK if alone else own_begin(engine, &request)
         if answer == OWN_OK:
-            failed = bool(driver_fails)  # once: this is "the driver", which can do things meanwhile
+            try:
+                failed = bool(driver_fails)  # once: "the driver", which can do things meanwhile
+            except BaseException:
+                own_undo(engine, &request)
+                if alone:
+                    own_mutex_give(self.stream.issue)
+                raise
             if failed:
                 own_undo(engine, &request)
             elif alone:

@@ -2,7 +2,7 @@
  * finished.
  *
  * A clock is never changed once it exists, so recording an event can share one. No clock at all
- * (NULL) knows nothing. The engine's lock guards the reference counts. */
+ * (NULL) knows nothing. What guards the engine guards the reference counts. */
 
 #ifndef CUDADRV_CLOCK_H
 #define CUDADRV_CLOCK_H

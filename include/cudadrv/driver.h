@@ -26,6 +26,7 @@ typedef struct cudadrv_driver {
     void (*note_failure)(const char *call); /* remembers the call for this thread's next check() */
     int loaded;                             /* a driver was opened, so no fork survives */
     int forked;                             /* this process is a fork of the one that loaded it */
+    int ending; /* Python is: threads that it no longer knows may be in the engine */
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments) cudadrv_pointer_##name call_##name;
 #include "driver_functions.h"
 #undef CUDADRV_FUNCTION

@@ -6,7 +6,8 @@
  * Locks: `issue` of a stream is held from the check of an operation until the driver has it, and is
  * taken by the callers: nobody waits for it with the engine's lock, nor with the GIL where another
  * Python thread could have it. The engine's own lock guards everything else here, is held for a few
- * instructions, and never across a driver call. */
+ * instructions, and never across a driver call. Who knows that nobody else can be in the engine
+ * does without it: what ends in _alone. */
 
 #ifndef CUDADRV_ENGINE_H
 #define CUDADRV_ENGINE_H

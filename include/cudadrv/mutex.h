@@ -1,8 +1,9 @@
 /* The mutex of the engine: as pthread_mutex_t, at a fraction of its price when nobody is in the
  * way.
  *
- * An operation takes three of them. Zeroed memory is a free mutex, and nothing has to be destroyed.
- * Whoever waits sleeps in the kernel. The memory of a mutex must outlive those who wait for it.
+ * An operation takes three of them where there is another Python thread. Zeroed memory is a free
+ * mutex, and nothing has to be destroyed. Whoever waits sleeps in the kernel. The memory of a mutex
+ * must outlive those who wait for it.
  *
  * Giving it is a load and a store, which are cheaper than one atomic exchange. Somebody who begins
  * to wait between the two is not woken, so nobody sleeps for longer than OWN_NAP at once. */

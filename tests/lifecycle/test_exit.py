@@ -64,6 +64,8 @@ GENERATORS = """
         "b = cu.DeviceBuffer(4, stream=cu.Stream()); sys.kept = b[1:].take(); del b",
         "b = cu.LockedBuffer.zeros(4); c = cu.LockedBuffer.from_address(b.address, 4, owner=b)",
         "import asyncio; asyncio.run(waiting(cu.LockedBuffer.zeros(16)))",
+        "sys.kept = type('Last', (), {'__del__': lambda self, b=cu.LockedBuffer.zeros(16),"
+        " s=cu.Stream(): [b.fill_async(1, s).wait() for _ in range(9)]})()",
     ],
 )
 def test_with_something_alive(script, last):
