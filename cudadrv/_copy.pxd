@@ -1,9 +1,7 @@
 """Copies between buffers."""
 
-from cudadrv._driver cimport CUdeviceptr
+from cudadrv._driver cimport CUdeviceptr, CUresult, CUstream
 from cudadrv._likely cimport likely, unlikely
-from cudadrv._operation cimport Operation
-from cudadrv._ownership cimport own_access
 from cudadrv._region cimport Region
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token
@@ -17,8 +15,7 @@ cdef struct Copy:
     bint source_is_host
 
 
-cdef void copy_operation(
-    Operation *operation, int name, Copy *copy, own_access *accesses, int count) noexcept
+cdef CUresult copy_call(void *arguments, CUstream stream, bint *queued) noexcept nogil
 cdef int copy_and_wait(int name, Region target, Region source, object stream) except -1
 cdef Token nothing_to_do(int name, Stream stream, Region source, Region target)
 cdef Stream blocking_stream(Stream stream, Region region)

@@ -17,7 +17,7 @@ from cudadrv._token cimport Token, new_token, stand_for
 bind_driver(&cudadrv_table)
 
 
-cdef CUresult _copy_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+cdef CUresult copy_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
     cdef Copy *copy = <Copy *>arguments
     if copy.source_is_host:
         if unlikely(copy.target_is_host):
@@ -26,12 +26,6 @@ cdef CUresult _copy_call(void *arguments, CUstream stream, bint *queued) noexcep
     if copy.target_is_host:
         return cuMemcpyDtoHAsync(<void *><size_t>copy.target, copy.source, copy.nbytes, stream)
     return cuMemcpyDtoDAsync(copy.target, copy.source, copy.nbytes, stream)
-
-
-cdef void copy_operation(
-    Operation *operation, int name, Copy *copy, own_access *accesses, int count
-) noexcept:
-    prepare(operation, name, accesses, count, _copy_call, copy)
 
 
 cdef Token copy_async(int name, Region target, Region source, object stream, str method):
@@ -56,7 +50,7 @@ cdef Token copy_async(int name, Region target, Region source, object stream, str
     copy.target_is_host = target.host_side
     copy.source_is_host = source.host_side
     token = new_token(found, source, target)
-    prepare(&operation, name, accesses, 2, _copy_call, &copy)
+    prepare(&operation, name, accesses, 2, copy_call, &copy)
     reason = issue(&operation, found)
     if unlikely(reason):
         refuse_operation(&operation, reason, found, (target.describe(), source.describe()))

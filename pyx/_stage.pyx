@@ -8,7 +8,7 @@ cimport cython
 
 from cudadrv._cache cimport trim_caches
 from cudadrv._context cimport Context, enter_context, leave_context
-from cudadrv._copy cimport copy_operation, refuse_other_device
+from cudadrv._copy cimport copy_call, refuse_other_device
 from cudadrv._driver cimport (
     CU_EVENT_DISABLE_TIMING, CU_MEMHOSTALLOC_PORTABLE, CU_STREAM_CAPTURE_MODE_RELAXED,
     CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CUdeviceptr, CUevent, CUresult, CUstream,
@@ -16,7 +16,7 @@ from cudadrv._driver cimport (
     cuThreadExchangeStreamCaptureMode,
 )
 from cudadrv._event cimport new_event
-from cudadrv._operation cimport Operation, ask
+from cudadrv._operation cimport Operation, ask, prepare
 from cudadrv._operation_names cimport COPY_TO
 from cudadrv._ownership cimport OWN_READ, OWN_WRITE, engine, own_known
 from cudadrv._refusal cimport refuse_operation
@@ -219,7 +219,7 @@ cdef int prepare_staged(
     copy.plain.source_is_host = True if inward else region.host_side
     copy.inward = inward
     copy.inside = pointer_of(region)
-    copy_operation(operation, name, &copy.plain, &copy.access, 1)
+    prepare(operation, name, &copy.access, 1, copy_call, &copy.plain)
     copy.call, copy.arguments = operation.call, operation.arguments
     operation.call, operation.arguments = _copy_and_mark, copy
     return 0
