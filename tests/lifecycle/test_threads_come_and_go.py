@@ -1,7 +1,5 @@
 """A thread that is alone takes no locks; others can come while it is in the driver, and go."""
 
-import sys
-
 import numpy as np
 import pytest
 from in_threads import started
@@ -11,15 +9,8 @@ import cudadrv as cu
 COUNT, ROUNDS = 256, 150
 
 
-@pytest.fixture(autouse=True)
-def eager_threads():
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
-
-
 @pytest.mark.timeout(120)
+@pytest.mark.usefixtures("eager_threads")
 def test_threads_come_and_go_beside_the_one_that_issues(driver):
     shared, source = cu.Stream(), cu.LockedBuffer.zeros(COUNT)
     targets = [cu.DeviceBuffer.zeros(COUNT) for _ in range(3)]

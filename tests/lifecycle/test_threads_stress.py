@@ -7,7 +7,6 @@
 import gc
 import os
 import queue
-import sys
 import time
 from collections import Counter
 from random import Random
@@ -23,16 +22,10 @@ SECONDS = float(os.environ.get("CUDADRV_STRESS_S", "0.6"))
 SEED = int(os.environ.get("CUDADRV_STRESS_SEED", "1"))
 THREADS, STREAMS, BUFFERS, EVENTS, COUNT = 6, 4, 6, 4, 64
 
-pytestmark = pytest.mark.timeout(120 + 10 * SECONDS)
-
-
-@pytest.fixture(autouse=True)
-def eager_threads():
-    """Threads take turns as often as they can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
+pytestmark = [
+    pytest.mark.timeout(120 + 10 * SECONDS),
+    pytest.mark.usefixtures("eager_threads"),
+]
 
 
 def settled_books():
