@@ -5,6 +5,8 @@ import gc
 import numpy as np
 import pytest
 
+import cudadrv as cu
+
 KINDS = ("device", "stream_ordered", "locked", "unified")
 kinds = pytest.mark.parametrize("kind", KINDS)
 PAIR = np.dtype([("a", "i2"), ("b", "u1")], align=True)
@@ -85,6 +87,28 @@ def test_a_fill_in_the_middle_of_another_is_its_own(make, items_of, stream):
         whole.fill_async(7, stream)
         whole.fill_async(7, stream).wait()
         assert items_of(whole).tolist() == [7, 7]
+
+
+def test_a_fill_in_the_middle_of_another_leaves_it_its_dtype(make, items_of, stream):
+    """As before, where the end of the dtype comes while the next one is looked at."""
+    whole, real = make("device", 2, "i4"), make("device", 2, "f4")
+
+    class Last:
+        def __del__(self):
+            whole.fill_async(9, stream)
+
+    real.fill_async(0.5, stream)  # what is remembered is not what follows
+    # A value that is not remembered, so that only the dtype is.
+    of_short_life = cu.DeviceBuffer(2, np.dtype("u1", metadata={"last": Last()}))
+    of_short_life.fill_async(np.uint8(1), stream)
+    stream.synchronize()
+    of_short_life.close()
+    del of_short_life
+    gc.collect()
+    real.fill_async(3, stream)
+    stream.synchronize()
+    assert items_of(real).tolist() == [3, 3]
+    assert items_of(whole).tolist() == [9, 9]
 
 
 @kinds
