@@ -37,7 +37,10 @@ cdef object _as_array(object ordinary):
 
 
 cdef int _check(object array, Region region) except -1:
-    refuse_other_dtype(region, array.dtype, f"the array of shape {array.shape} ({array.dtype})")
+    # Not formatted unless it is needed: NumPy takes longer to name a dtype than a small copy takes.
+    if array.dtype is not region.dtype and array.dtype != region.dtype:
+        refuse_other_dtype(
+            region, array.dtype, f"the array of shape {array.shape} ({array.dtype})")
     if array.size != region.count:
         raise ValueError(f"{region.describe()} has {region.count} items, and the array of shape"
                          f" {array.shape} has {array.size}; copy between parts of the same size:"
