@@ -55,6 +55,34 @@ def bare(nbytes):
     return Peer(into, out_of, device)
 
 
+def bare_and_wait(nbytes):
+    """The driver's own way, complete when the call returns, as a copy of cudadrv is."""
+    driver = ctypes.CDLL(cu.driver_info().path)
+    device, stream = cu.DeviceBuffer(nbytes), cu.Stream()
+    remote, size = ctypes.c_uint64(device.address), ctypes.c_size_t(nbytes)
+    queue = ctypes.c_void_p(stream.handle)
+
+    def into(array):
+        local = ctypes.c_void_p(array.ctypes.data)
+
+        def call():
+            check(driver.cuMemcpyHtoDAsync_v2(remote, local, size, queue))
+            check(driver.cuStreamSynchronize(queue))
+
+        return call
+
+    def out_of(array):
+        local = ctypes.c_void_p(array.ctypes.data)
+
+        def call():
+            check(driver.cuMemcpyDtoHAsync_v2(local, remote, size, queue))
+            check(driver.cuStreamSynchronize(queue))
+
+        return call
+
+    return Peer(into, out_of, (device, stream))
+
+
 def locked(nbytes):
     """Page-locked memory instead of the array."""
     driver = ctypes.CDLL(cu.driver_info().path)
@@ -155,6 +183,7 @@ def numba_cuda(nbytes):
 PEERS = {
     tables.LOCKED: locked,
     tables.DRIVER: bare,
+    tables.DRIVER_WAITED: bare_and_wait,
     "cudadrv": cudadrv,
     "cuda.bindings": cuda_bindings,
     "CuPy": cupy,
@@ -226,7 +255,7 @@ def main():
     parser.add_argument("--only", nargs="+", metavar="NAME", help=f"of {', '.join(PEERS)}")
     options = parser.parse_args()
     share_software_driver()
-    machine, floors = about(), (tables.LOCKED, tables.DRIVER)
+    machine, floors = about(), (tables.LOCKED, tables.DRIVER, tables.DRIVER_WAITED)
     names = [name for name in PEERS if name in (*floors, *(options.only or PEERS))]
     largest = options.largest or (64 * MIB if machine["software"] else GIB)
     sizes = [nbytes for nbytes in SIZES if nbytes <= largest]

@@ -32,6 +32,7 @@ STYLE = {
 LOOKS = {
     tables.LOCKED: ("#000000", "None"),
     tables.DRIVER: ("#000000", "x"),
+    tables.DRIVER_WAITED: ("#777777", "x"),
     "cudadrv": ("#d55e00", "o"),
     "cuda.bindings": ("#0072b2", "s"),
     "cuda.core": ("#009e73", "^"),

@@ -21,6 +21,7 @@ PAGES = [ROOT / "README.md", ROOT / "docs" / "performance.md", ROOT / "docs" / "
 FLOOR = "bare call from C"
 PYTHON_FLOOR = "bare call from Python"
 LOCKED, DRIVER = "page-locked memory", "driver's own way"
+DRIVER_WAITED = "driver's own way, waited for"
 BINDINGS = ["cudadrv", "cuda.bindings", "cuda.core", "CuPy", "PyCUDA", "PyTorch", "numba-cuda"]
 CALLS = {
     "h2d": "4 KiB host to device, asynchronous",
@@ -140,7 +141,7 @@ def bandwidth(rows):
     """One table a direction: GB/s, and as a fraction of page-locked memory."""
     parts = []
     for way, sizes in rows.items():
-        known = [LOCKED, DRIVER, *BINDINGS]
+        known = [LOCKED, DRIVER, DRIVER_WAITED, *BINDINGS]
         there = [name for name in known if any(name in cells for cells in sizes.values())]
         lines = []
         for nbytes, cells in sizes.items():

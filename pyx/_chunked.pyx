@@ -67,8 +67,8 @@ cdef struct Plan:
     size_t threads      # at most, the calling one among them; 0: not known yet
 
 cdef Plan _plan = Plan(
-    threshold=1 << 19, chunk=4 << 20, parts=8, least=1 << 18, ring=8, fresh=32 << 20,
-    piece=1 << 18, threads=0)
+    threshold=1 << 19, chunk=4 << 20, parts=8, least=1 << 19, ring=8, fresh=32 << 20,
+    piece=1 << 17, threads=0)
 
 
 cdef size_t _running = 0    # copies

@@ -22,6 +22,10 @@ from cudadrv._wait cimport wait_for_event
 bind_driver(&cudadrv_table)  # for issue
 
 
+cdef extern from "cudadrv/streaming_copy.h" nogil:
+    void streaming_copy(char *target, const char *source, size_t nbytes)
+
+
 cdef int _queue(
     Operation *operation, int name, Region region, Stage stage, Stream stream
 ) except -1:
@@ -44,7 +48,7 @@ cdef int _copy_at_once(Region region, char *ordinary, Stream stream, int name) e
     try:
         if name != COPY_TO:
             with nogil:
-                memcpy(stage.data, ordinary, nbytes)
+                streaming_copy(stage.data, ordinary, nbytes)
         _queue(&operation, name, region, stage, stream)
         try:
             stream.context.check(wait_for_event(stream.context.raw, stage.event.raw))
@@ -66,7 +70,7 @@ cdef Token _copy_snapshot(Region target, const char *source, Stream stream):
     cdef Stage stage = take_stage(stream.context, target.nbytes)
     try:
         with nogil:
-            memcpy(stage.data, source, target.nbytes)
+            streaming_copy(stage.data, source, target.nbytes)
         _queue(&operation, COPY_FROM_ASYNC, target, stage, stream)
         stand_for(token, &operation)
         return token

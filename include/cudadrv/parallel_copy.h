@@ -22,6 +22,8 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "cudadrv/streaming_copy.h"
+
 enum { PAR_RING = 16, PAR_THREADS = 64, PAR_STACK = 1 << 18, PAR_EXIT_SECONDS = 2 };
 
 typedef struct par_copy {
@@ -136,7 +138,11 @@ static void par_work(par_copy *copy) {
     pthread_mutex_unlock(&par_the_pool.lock);
     char *block = copy->blocks[par_block_of(copy, piece.start)] + piece.start % copy->chunk;
     char *ordinary = copy->ordinary + piece.start;
-    memcpy(copy->inward ? block : ordinary, copy->inward ? ordinary : block, piece.size);
+    if (copy->inward) {
+        streaming_copy(block, ordinary, piece.size);
+    } else {
+        memcpy(ordinary, block, piece.size); /* the host will read it: into the caches */
+    }
     pthread_mutex_lock(&par_the_pool.lock);
     par_done(copy, piece);
 }

@@ -50,6 +50,22 @@ def test_every_dtype_goes_in_and_out(make, items_of, stream, kind):
         assert same(found, items[::-1].copy()), dtype
 
 
+@pytest.mark.parametrize("first", [0, 1, 63])
+@pytest.mark.parametrize("nbytes", [65535, 65536, 65536 + 63, 65536 + 129, 2 * MIB + 65])
+def test_large_stores_write_every_byte_at_any_alignment(make, stream, nbytes, first):
+    """From 64 KiB on, a stage is filled a whole line at a time, and its ends byte by byte."""
+    items = random_items(first + nbytes, "u1")[first:]
+    buffer = make("device", nbytes)
+    buffer.copy_from(np.zeros(nbytes, "u1"), stream=stream)  # the stage holds other bytes before
+    buffer.copy_from(items, stream=stream)
+    found = np.empty(nbytes, "u1")
+    buffer.copy_to(found, stream=stream)
+    assert found.tobytes() == items.tobytes()
+    buffer.copy_from_async(items[::-1], stream)
+    buffer.copy_to(found, stream=stream)
+    assert found.tobytes() == items[::-1].tobytes()
+
+
 @kinds
 @pytest.mark.parametrize("nbytes", [1, MIB - 1, MIB, MIB + 1, 3 * MIB + 12345])
 def test_sizes_around_the_staging_blocks(make, stream, kind, nbytes):
