@@ -276,6 +276,31 @@ MUTATIONS = [
         "if (news->seq && engine->slots[news->slot].done < news->seq) {",
         "if (1) {",
     ),
+    # ---- all work of a context ----
+    (
+        "synchronizing a context forgets what its streams have waited for",
+        "host.h",
+        "            own_clock_raise_(clock, stream->clock);\n",
+        "",
+    ),
+    (
+        "synchronizing a context forgets what its dead streams have waited for",
+        "host.h",
+        "        own_clock_raise_(clock, domain->inherited);\n",
+        "",
+    ),
+    (
+        "only the last dead stream of a context leaves what it has waited for",
+        "engine.h",
+        "own_clock_join(stream->domain->inherited, &waited, &joined)",
+        "own_clock_join(NULL, &waited, &joined)",
+    ),
+    (
+        "synchronizing a context covers what the driver does not have",
+        "host.h",
+        "clock->seq[stream->slot] = stream->settled;",
+        "clock->seq[stream->slot] = stream->seq;",
+    ),
     # ---- default streams ----
     (
         "legacy work ignores blocking streams",
