@@ -1,8 +1,8 @@
 """Links that fail: their errors, and what their logs hold and how long these are said to be."""
 
 import ctypes
-import os
 import tempfile
+from pathlib import Path
 
 from ask_libraries import FAR, NEAR
 from ask_modules import options
@@ -248,7 +248,7 @@ def _(p):
     with tempfile.NamedTemporaryFile(suffix=".ptx", delete=False) as file:
         file.write(WRONG.encode())
     status = p("cuLinkAddFile_v2", link, 1, file.name.encode(), 0, 0, 0)
-    os.unlink(file.name)
+    Path(file.name).unlink()
     return status, logs.tell(), file.name.encode() in logs.error.value
 
 

@@ -128,7 +128,7 @@ for name, call in (
 
         @question(f"{name} with a size of {size}")
         def _(p, call=call, size=size):
-            kernel, target = prepared(p, size=size)
+            kernel, _ = prepared(p, size=size)
             return call(p, kernel), p("cuCtxSynchronize")
 
     @question(f"{name}, none current")
