@@ -30,6 +30,7 @@ bind_driver(&cudadrv_table)
 
 
 @cython.final
+@cython.no_gc_clear  # of a context in a dead cycle, which memory that is to be freed then keeps
 cdef class Alive:
     # A WeakSet cannot do that: its iteration fails when the set changes.
 
@@ -220,12 +221,13 @@ cdef class Context:
 
 
 cdef Context _new_context(Device device):
+    # Before there is a domain: one that was never opened must not be closed.
+    excluded = not device.attribute_value(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)
     cdef Context context = Context.__new__(Context)
     context.device = device
     context.domain = <own_domain *>calloc(1, sizeof(own_domain))
     if context.domain is NULL:
         raise MemoryError()
-    excluded = not device.attribute_value(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)
     own_domain_open(engine, context.domain, excluded)
     return context
 

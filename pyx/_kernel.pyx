@@ -21,7 +21,7 @@ from cudadrv._module cimport Module
 from cudadrv._operation_names cimport launch_of
 from cudadrv._ownership cimport OWN_READ, OWN_WRITE
 from cudadrv._shape cimport Shape, limits_of
-from cudadrv._signature cimport new_signature
+from cudadrv._signature cimport Signature, new_signature
 
 from cudadrv._kernel_attributes import CACHES, KernelAttributes
 from cudadrv._module import function_of
@@ -49,7 +49,7 @@ cdef class Kernel(Function):
     @property
     def name(self):
         """Its name in the PTX."""
-        return self.signature.kernel
+        return _signature_of(self).kernel
 
     @property
     def parameters(self):
@@ -58,7 +58,7 @@ cdef class Kernel(Function):
         Names and types come from the PTX text, and are None where the image is none; offset and
         size in bytes come from the driver, if it is of CUDA 12.4 or newer, else from the text.
         """
-        return self.signature.listed
+        return _signature_of(self).listed
 
     def launch(
         self, grid, block, *args, stream=None, shared_bytes=0, borrows=(), bint cooperative=False,
@@ -258,6 +258,12 @@ cdef class Kernel(Function):
             return "<Kernel, never initialized>"
         closed = ", closed" if self.module.closed else ""
         return f"<Kernel {self.name!r} of {self.module.called()}{closed}>"
+
+
+cdef Signature _signature_of(Kernel kernel):
+    if kernel.signature is None:
+        raise TypeError("this Kernel was never initialized")
+    return kernel.signature
 
 
 def kernel_of(Module module not None, str name not None):

@@ -54,6 +54,8 @@ cdef class Loan:
                         " the block that `with buffer.lend(stream)` begins")
 
     def __enter__(self):
+        if self.region is None:
+            raise TypeError("this Loan was never initialized")
         if self.state != FRESH:
             raise RuntimeError("this block has been entered already; call lend() again")
         self.state = BUSY  # before anything that lets other threads in
@@ -81,6 +83,8 @@ cdef class Loan:
             self.end()
 
     def __repr__(self):
+        if self.region is None:
+            return "<Loan, never initialized>"
         return f"<Loan of {self.region.describe()} to {self.stream!r}>"
 
     cdef int end(self) except -1:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 cimport cython
 
-from cudadrv._cache cimport cache_of
+from cudadrv._cache cimport Cache, cache_of
 from cudadrv._context cimport Context
 from cudadrv._release cimport DEVICE, LOCKED, UNIFIED, MemoryKind, drain
 
@@ -44,7 +44,7 @@ cdef class MemoryPool:
         ``cached_bytes`` that no buffer has; ``peak_bytes``, the most that were ever used;
         ``hits`` and ``misses``, allocations that found memory here, and those that did not.
         """
-        cache = self.cache
+        cache = _cache(self)
         return PoolStats(cache.used, cache.cached, cache.peak, cache.hits, cache.misses)
 
     @property
@@ -57,11 +57,12 @@ cdef class MemoryPool:
 
         Raises ValueError if it is set to less than 0.
         """
-        return self.cache.limit
+        return _cache(self).limit
 
     @limit_bytes.setter
     def limit_bytes(self, value):
         limit = _nbytes(value, "limit_bytes")
+        _cache(self)
         self.context.usable()
         self.cache.limit = limit
         self.trim(keep_bytes=limit)
@@ -77,11 +78,14 @@ cdef class MemoryPool:
         Driver functions: cuMemFree, cuMemFreeHost, cuMemFreeAsync.
         """
         keep = _nbytes(keep_bytes, "keep_bytes")
+        _cache(self)
         self.context.usable()
         self.cache.trim(keep, self.context)
         drain(False)
 
     def __repr__(self):
+        if self.cache is None:
+            return "<MemoryPool, never initialized>"
         return f"<MemoryPool {self.name}, {self.cache.used} bytes used, {self.cache.cached} cached>"
 
 
@@ -99,7 +103,16 @@ cdef class MemoryPools:
         raise TypeError("use context.pools")
 
     def __repr__(self):
+        if self.device is None:
+            return "<MemoryPools, never initialized>"
         return f"<MemoryPools {self.device!r}, {self.locked!r}, {self.unified!r}>"
+
+
+cdef Cache _cache(MemoryPool pool):
+    """The pool's blocks. Raises TypeError for a pool that no context made."""
+    if pool.cache is None:
+        raise TypeError("this MemoryPool was never initialized")
+    return pool.cache
 
 
 cdef size_t _nbytes(object value, str name) except? 0:

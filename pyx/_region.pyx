@@ -60,12 +60,12 @@ cdef class Region:
     @property
     def context(self):
         """The context that its memory belongs to."""
-        return self.memory.context
+        return _memory_of(self).context
 
     @property
     def device(self):
         """The device of its context."""
-        return self.memory.context.device
+        return _memory_of(self).context.device
 
     @property
     def closed(self):
@@ -177,8 +177,7 @@ cdef class Region:
 
         Page-locked memory outlives its context's loss for the host; streams refuse by themselves.
         """
-        if self.memory is None:
-            raise TypeError(f"this {type(self).__name__} was never initialized")
+        _memory_of(self)
         if self.host_side and self.memory.context.lost:
             refuse_if_forked()
         else:
@@ -214,6 +213,13 @@ cdef class Region:
         region.policy = self.policy
         region.part = True
         return region
+
+
+cdef Memory _memory_of(Region region):
+    """Its memory. Raises TypeError where ``__init__`` never ran."""
+    if region.memory is None:
+        raise TypeError(f"this {type(region).__name__} was never initialized")
+    return region.memory
 
 
 cdef int _fill_in(

@@ -294,8 +294,8 @@ cdef Stream _nameless_stream(Context context):
     cdef Stream stream
     with context:
         stream = Stream()
-        stream.order.kind = OWN_INTERNAL
-        return stream
+    stream.order.kind = OWN_INTERNAL
+    return stream
 
 
 cdef void _forget(own_memory *state) noexcept:

@@ -73,9 +73,9 @@ cdef Token _copy_snapshot(Region target, const char *source, Stream stream):
             streaming_copy(stage.data, source, target.nbytes)
         _queue(&operation, COPY_FROM_ASYNC, target, stage, stream)
         stand_for(token, &operation)
-        return token
     finally:
         give_stage(stage)
+    return token
 
 
 cdef Token copy_array(int name, Region region, object array, Stream stream):

@@ -111,6 +111,8 @@ cdef class Token:
 
         Somebody must have asked for `done` before.
         """
+        if self.stream is None:
+            raise TypeError("this Token was never initialized")
         self.stream.context.usable()
         status = (<Event?>self.asked).ask(wait=False)
         if status == CUDA_ERROR_NOT_READY:

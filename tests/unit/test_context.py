@@ -261,3 +261,44 @@ def test_a_context_that_dies_with_unfinished_work_is_left_and_says_so(script):
         assert [each.category for each in said] == [cu.CudaWarning], said
         assert "unfinished work" in str(said[0].message)
     """)
+
+
+def test_one_that_the_garbage_collector_ends_leaves_memory_to_be_freed(stream):
+    """Its page-locked memory refers to it until that can go; other contexts go on meanwhile."""
+
+    def use():
+        context = new_context()
+        with context:
+            cu.DeviceBuffer(16).copy_from(bytes(16))  # through memory that the context keeps
+            cu.DeviceBuffer(16).fill(1)
+        context.synchronize()
+        return weakref.ref(context)
+
+    context = use()
+    gc.collect()
+    assert context() is None
+    stream.context.synchronize()
+    cu.reap()
+
+
+@pytest.mark.parametrize("cuda_schedule", ["eager"], indirect=True)
+def test_one_that_the_garbage_collector_ends_with_its_buffers(script):
+    """Whatever of them it ends first; memory that was freed is overwritten here."""
+    script.quiet(
+        """
+    import gc
+    import cudadrv as cu
+
+    def leave_a_cycle(count):
+        with cu.Context.create(cu.Device(0)):
+            cu.DeviceBuffer(16)
+            cycle = [cu.DeviceBuffer(1000) for _ in range(count)]
+            cycle.append(cycle)
+
+    gc.disable()
+    for count in range(1, 50):
+        leave_a_cycle(count)
+        gc.collect()
+    """,
+        PYTHONMALLOC="debug",
+    )

@@ -1,0 +1,70 @@
+"""Cython drops no reference to what a function returns out of a block whose end then raises."""
+
+import re
+from pathlib import Path
+
+SOURCES = sorted((Path(__file__).parents[2] / "pyx").glob("*.pyx"))
+# What blocks may end with: these raise nothing.
+RAISE_NOTHING = re.compile(
+    r"(own_\w+|free|PyBuffer_Release|PyMem_Free)\(|\w+ [-+]= 1$|if transfer\.holds:$|with nogil:$"
+)
+# These return no object.
+RETURNS_C = re.compile(r"cdef (inline )?(b?int|size_t|uint\d+_t|double|CUresult|void|bint) ")
+
+
+def indent_of(line):
+    return len(line) - len(line.lstrip())
+
+
+def end_of(lines, start):
+    """The statements of the `finally` of a `try`; None if it has none."""
+    ending = None
+    for line in lines[start + 1 :]:
+        if not line.strip():
+            continue
+        deeper = indent_of(line) - indent_of(lines[start])
+        if deeper < 0 or (deeper == 0 and not re.match(r"\s*(except|else|finally)\b", line)):
+            break
+        if deeper == 0:
+            ending = [] if line.strip() == "finally:" else None
+        elif ending is not None:
+            ending.append(line.strip())
+    return ending
+
+
+def risky_returns(path):
+    lines = [line.split("  # ")[0].rstrip() for line in path.read_text().splitlines()]
+    function, blocks = "", []  # the blocks around a line, each with its indent
+    for number, line in enumerate(lines):
+        words = line.strip()
+        if not words:
+            continue
+        if re.match(r"(def|cdef|cpdef)\b", words):
+            function = words
+        while blocks and indent_of(line) <= blocks[-1]:
+            if indent_of(line) == blocks[-1] and re.match(r"(except|else)\b", words):
+                break
+            blocks.pop()
+        if blocks and re.match(r"return\b(?! None$).", words) and not RETURNS_C.match(function):
+            yield f"{path.name}:{number + 1}: {words}"
+        if re.match(r"with (?!nogil|gil)", words):
+            blocks.append(indent_of(line))
+        elif words == "try:":
+            ending = end_of(lines, number)
+            if ending is not None and not all(map(RAISE_NOTHING.match, ending)):
+                blocks.append(indent_of(line))
+
+
+def test_no_object_is_returned_out_of_a_block_whose_end_can_raise():
+    assert not [found for path in SOURCES for found in risky_returns(path)]
+
+
+def test_such_returns_are_found(tmp_path):
+    source = tmp_path / "_some.pyx"
+    source.write_text(
+        "def one(thing):\n    with thing:\n        return thing\n"
+        "def two(thing):\n    try:\n        if thing:\n            return thing\n"
+        "    finally:\n        thing.close()\n    return thing\n"
+        "def three(thing):\n    try:\n        return thing\n    finally:\n        free(room)\n"
+    )
+    assert [found.split(":")[1] for found in risky_returns(source)] == ["3", "7"]

@@ -1,0 +1,295 @@
+"""Runs small programs that meet one mishap each, and says what is wrong then.
+
+Each case has a process of its own. It is a fork of one that has imported everything and has never
+used the driver: so it begins as a new process does, in some milliseconds.
+
+The kinds of mishaps are in driver_faults.py, memory_faults.py and interrupts.py:
+
+    python tests/faults/driver_faults.py kernels          # a sample of the cases of a program
+    python tests/faults/driver_faults.py kernels all
+    python tests/faults/driver_faults.py kernels cuLaunchKernel:2:719  # one, with its traceback
+
+prints a line of JSON for each case that went wrong, and at the end how many there were.
+"""
+
+import ctypes
+import gc
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+import warnings
+from collections import Counter
+from contextlib import nullcontext, suppress
+
+import numpy as np
+from small_programs import PROGRAMS
+
+import cudadrv as cu
+import cudadrv._kernel
+import cudadrv._prepared
+from cudadrv import _library, testing
+from cudadrv._errors import STICKY
+
+SECONDS = 20  # a case that takes longer hangs
+SETTINGS = "schedule=lazy,seed=1,kernel_faults=record"
+os.environ.setdefault("CUDADRV_DRIVER", "software")
+os.environ.setdefault("CUDADRV_COPY_THREADS", "1")  # or the order of calls would be another one
+
+gc.collect()
+gc.freeze()  # the collector, and who asks it for objects, need not look at what is here by now
+
+OURS = (cu.Stream, cu.Event, cu.Buffer, cu.Context, cu.Module)
+
+
+class Answer:
+    """How a program went that met a mishap."""
+
+    def __init__(self):
+        self.error = None  # what it raised,
+        self.unraised = []  # and what was said where nothing can be raised
+
+    def __str__(self):
+        return f"raised {self.error!r}, said {self.unraised}"
+
+    def is_success(self):
+        return self.error is None and not self.unraised
+
+
+def begin(fault="none"):
+    """Before the first use of the driver in this process; gives the software driver."""
+    settings = f"{SETTINGS},fault={fault}"
+    library = ctypes.CDLL(_library.software_path())
+    library.cudadrvSoftCalls.restype = ctypes.c_ulonglong
+    assert not library.cudadrvSoftConfigure(settings.encode()), settings
+    return library
+
+
+def run_program(name, around, show=False):
+    """Run a program inside a context manager."""
+    answer = Answer()
+    sys.unraisablehook = lambda found: answer.unraised.append(str(found.exc_value))
+    threading.excepthook = lambda found: answer.unraised.append(str(found.exc_value))
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            with around:
+                PROGRAMS[name]()
+        except BaseException as error:
+            answer.error = error
+    answer.unraised += [str(each.message) for each in warned]
+    if show and answer.error is not None:
+        traceback.print_exception(answer.error)
+    return answer
+
+
+def usual(name, more=dict):
+    """What a program leaves over that meets no mishap, and what `more` says after it."""
+
+    def run():
+        begin()
+        answer = run_program(name, nullcontext())
+        assert answer.is_success(), answer
+        found = more()
+        assert not still_in_force() + unsound()
+        return {"left": leftovers(), **found}
+
+    return in_a_child(run)
+
+
+# ---- afterwards ----
+
+
+def things_of(error):
+    """What of ours the frames of an exception still hold."""
+    found = []
+    while error is not None:
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            found += [each for each in frame.f_locals.values() if isinstance(each, OURS)]
+        error = error.__context__
+    return found
+
+
+def contexts():
+    return [each for each in gc.get_objects() if isinstance(each, cu.Context)]
+
+
+def is_lost():
+    """Whether the device is; its primary context may never have been used."""
+    try:
+        cu.Device(0).synchronize()
+    except cu.CudaError as error:
+        if is_sticky(error):
+            return True
+        raise
+    return False
+
+
+def is_sticky(error):
+    return isinstance(error, cu.CudaError) and error.status in STICKY
+
+
+def synchronize_all():
+    for context in contexts():
+        with suppress(cu.ContextLostError):
+            context.synchronize()
+
+
+def borrowed_still(error):
+    """Buffers that are borrowed although all work is over."""
+    synchronize_all()
+    buffers = [each for each in things_of(error) if isinstance(each, cu.Buffer)]
+    return [f"borrowed: {each.explain()}" for each in buffers if not each.closed and each.borrowed]
+
+
+def still_in_force():
+    """What blocks have put in force, although they have ended."""
+    wrong = []
+    try:
+        cu.DeviceBuffer(8).fill_async(1)
+    except TypeError:
+        pass
+    else:
+        wrong.append("a stream is still the current one")
+    if cu.Event().context is not cu.Device(0).context:
+        wrong.append("a context is still the current one")
+    buffer, stream, other = cu.DeviceBuffer(8), cu.Stream(), cu.Stream()
+    buffer.fill_async(1, stream)
+    try:
+        buffer.fill_async(2, other)
+    except cu.BufferBorrowedError:
+        pass
+    else:
+        wrong.append("a policy is still in force")
+    stream.synchronize()
+    return wrong
+
+
+def unsound():
+    """A sound program, after it."""
+    stream, other = cu.Stream(), cu.Stream()
+    data = np.arange(5000, dtype="u4")
+    device = cu.DeviceBuffer.from_array(data)
+    ordered = cu.DeviceBuffer(5000, "u4", stream=stream)
+    locked = cu.LockedBuffer(5000, "u4")
+    ordered.copy_from_async(device, stream)
+    other.wait(stream)
+    locked.copy_from_async(ordered, other).wait()
+    wrong = [] if (locked.to_numpy() == data).all() else ["a later program copied other data"]
+    ordered.fill_async(1, stream)
+    stream.synchronize()
+    for each in (device, ordered, locked, stream, other):
+        each.close()
+    return wrong
+
+
+def unlike_lost(error):
+    """A lost context: each use is ContextLostError, and closing is quiet."""
+    wrong = []
+    uses = (cu.Stream, lambda: cu.DeviceBuffer(8), lambda: cu.LockedBuffer(8), cu.Event)
+    for use in uses:
+        try:
+            use()
+        except BaseException as other:
+            if not is_sticky(other):
+                wrong.append(f"a lost context: {other!r}")
+        else:
+            wrong.append("a lost context goes on")
+    synchronize_all()  # from here on each context that is lost knows it
+    things = [
+        each
+        for each in things_of(error)
+        if not isinstance(each, cu.Context) and "default stream" not in repr(each).lower()
+    ]
+    before = testing.calls()
+    for thing in things:
+        try:
+            thing.close()
+        except BaseException as other:
+            if not (isinstance(other, ValueError) and "is a part" in str(other)):
+                wrong.append(f"closing {thing!r} of a lost context: {other!r}")
+    if testing.calls() != before:
+        wrong.append("closing called the driver")
+    return wrong
+
+
+def leftovers():
+    """What the driver and the library hold when all is given back, as a Counter."""
+    gc.collect()
+    synchronize_all()
+    cu.reap()
+    testing.drain()
+    counted = Counter(testing.live_objects())
+    counted["buffers"] = len(cu.live_buffers())
+    return counted
+
+
+def wrong_afterwards(answer, usual, excused=()):
+    """What is not as it should be after a program, whose error is let go of.
+
+    `usual`: what is left over where nothing goes wrong.
+    """
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        testing.configure("fault=none")
+        testing.drain()
+        if is_lost():
+            wrong = unlike_lost(answer.error)
+            answer.error = None
+            gc.collect()
+        else:
+            wrong = borrowed_still(answer.error) + still_in_force() + unsound()
+            answer.error = None
+            more = leftovers() - Counter(usual)
+            wrong += [
+                f"{count} {kind} too many"
+                for kind, count in more.items()
+                if count > 1 or kind not in excused
+            ]
+        wrong += [f"race: {race}" for race in testing.races()]
+    return wrong + [f"warned afterwards: {each.message}" for each in warned]
+
+
+# ---- processes ----
+
+
+def in_a_child(function):
+    """What a function gives, which JSON can tell, in a fork of this process; or how that ended."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        signal.setitimer(signal.ITIMER_REAL, SECONDS)  # nobody handles it: it ends the process
+        try:
+            os.close(reading)
+            with os.fdopen(writing, "w") as out:
+                json.dump(function(), out)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as into:
+        text = into.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code == 0:
+        return json.loads(text)
+    return {"wrong": [
+        "hangs" if code == -signal.SIGALRM else
+        signal.Signals(-code).name if code < 0 else f"ended with {code}"]}
+
+
+def main(run, cases_of):
+    """Run cases of a program, as the command line says."""
+    name, which = (*sys.argv[1:], "sample")[:2]
+    if which not in ("sample", "all"):
+        left = usual(name)["left"]
+        print(json.dumps(run(name, which, left, show=True), indent=1))
+        return
+    count = 0
+    for case, result in cases_of(name, which == "all"):
+        count += 1
+        if result["wrong"]:
+            print(json.dumps({"case": case, **result}), flush=True)
+    print(f"{name}: {count} cases")

@@ -1,0 +1,66 @@
+"""Python runs out of memory at each allocation that the small programs make: see cases.py.
+
+A case is the number of the allocation that fails, from the program's beginning.
+"""
+
+import _testcapi
+import cases
+
+FIRST_GUESS = 1 << 20  # no program makes so many allocations
+SAMPLE = 30
+
+
+class Without:
+    """A context manager in which one allocation fails."""
+
+    def __init__(self, first, last):
+        self.range = first, last
+
+    def __enter__(self):
+        _testcapi.set_nomemory(*self.range)
+
+    def __exit__(self, *exception):
+        _testcapi.remove_mem_hooks()
+
+
+def run(name, number, left, show=False):
+    """Run a program in which one allocation fails."""
+
+    def run():
+        cases.begin()
+        answer = cases.run_program(name, Without(int(number), int(number) + 1), show)
+        said = [f"{answer.error!r}", *answer.unraised]
+        wrong = []
+        if not isinstance(answer.error, MemoryError | None):
+            wrong.append(f"raised {answer.error!r}")
+        return {"wrong": wrong + cases.wrong_afterwards(answer, left), "said": said}
+
+    return cases.in_a_child(run)
+
+
+def count_of(name):
+    """How many allocations a program makes."""
+
+    def is_enough(number):
+        def run():
+            cases.begin()
+            return cases.run_program(name, Without(number, FIRST_GUESS)).is_success()
+
+        return cases.in_a_child(run) is True
+
+    least, most = 0, FIRST_GUESS
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (least, middle) if is_enough(middle) else (middle, most)
+    return most
+
+
+def cases_of(name, thorough):
+    left, count = cases.usual(name)["left"], count_of(name)
+    step = 1 if thorough else max(1, count // SAMPLE)
+    for number in range(0, count, step):
+        yield number, run(name, number, left)
+
+
+if __name__ == "__main__":
+    cases.main(run, cases_of)

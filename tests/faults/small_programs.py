@@ -1,0 +1,406 @@
+"""Small sound programs, which use each feature of the library once.
+
+Other tests let them fail at any driver call, run out of memory at any allocation and be interrupted
+anywhere. So a program says with `with` blocks and locals what it has, as a user's would, and checks
+its results.
+"""
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+import cudadrv as cu
+
+PTX = Path(__file__).parent.with_name("kernels") / "kernels.ptx"
+LARGE = 600_000  # bytes that go through several stages
+PROGRAMS = {}
+
+
+def program(function):
+    PROGRAMS[function.__name__] = function
+    return function
+
+
+def numbers(count, dtype="u4"):
+    return np.arange(count).astype(dtype)
+
+
+def items_of(buffer, stream=None):
+    array = np.empty(buffer.count, buffer.dtype)
+    buffer.copy_to(array, stream=stream)
+    return array
+
+
+@program
+def devices():
+    assert cu.Device.count() >= 1
+    device = cu.Device(0)
+    assert device.name
+    assert device.uuid
+    assert device.compute_capability >= (5, 0)
+    assert device.total_memory > 0
+    assert device.attribute("warp_size") == 32
+    with device:
+        assert device.context.priority_range[1] == 0
+        device.synchronize()
+    assert cu.driver_info().version >= (12, 0)
+
+
+@program
+def contexts():
+    context = cu.Context.create(cu.Device(0))
+    with context:
+        stream = cu.Stream()
+        buffer = cu.DeviceBuffer(16)
+        token = buffer.fill_async(3, stream)
+        context.synchronize()
+        assert token.done
+        assert set(items_of(buffer)) == {3}
+        buffer.close()
+        stream.close()
+    context.synchronize()
+
+
+@program
+def streams():
+    context = cu.Event().context
+    plain, blocking = cu.Stream(), cu.Stream(blocking=True)
+    urgent = cu.Stream(priority=context.priority_range[0])
+    again = cu.Stream.from_handle(int(plain))
+    assert again is plain
+    buffer = cu.LockedBuffer(64)
+    with plain.scope():
+        buffer.fill_async(1)
+    urgent.bind(buffer).fill_async(2).wait()
+    with blocking:
+        buffer.fill_async(3)
+        blocking.synchronize()
+    assert set(buffer.to_numpy()) == {3}
+    while not plain.done:
+        pass
+    for stream in (plain, blocking, urgent):
+        stream.close()
+
+
+@program
+def events():
+    one, two = cu.Stream(), cu.Stream()
+    buffer = cu.DeviceBuffer(1000)
+    start, end = cu.Event(timing=True), cu.Event(timing=True, blocking_sync=True)
+    one.record(start)
+    buffer.fill_async(1, one)
+    one.record(end)
+    two.wait(end)
+    token = buffer.fill_async(2, two)
+    one.wait(token)
+    buffer.fill_async(3, one)
+    two.wait(one)
+    last = two.record()
+    last.synchronize()
+    end.synchronize()
+    assert end.done
+    assert end.elapsed_ms(start) >= 0
+    assert set(items_of(buffer)) == {3}
+    end.close()
+
+
+@program
+def device_buffers():
+    with cu.DeviceBuffer.from_array(numbers(100), name="numbers") as buffer:
+        copy = cu.DeviceBuffer(100, "u4", pooled=False)
+        copy.copy_from(buffer)
+        buffer.fill(7)
+        assert (items_of(copy) == numbers(100)).all()
+        assert set(items_of(buffer)) == {7}
+        assert not buffer.borrowed
+        assert "free" in buffer.explain()
+        copy.close()
+
+
+@program
+def locked_buffers():
+    stream = cu.Stream()
+    source = cu.LockedBuffer.from_array(numbers(100))
+    combined = cu.LockedBuffer(100, "u4", write_combined=True)
+    combined.copy_from(source)
+    device = cu.DeviceBuffer(100, "u4")
+    device.copy_from_async(combined, stream)
+    source[5] = 1
+    source[:5] = 2
+    source.copy_from_async(device, stream)
+    stream.synchronize()
+    assert (source.to_numpy() == numbers(100)).all()
+    assert source[7] == 7
+    source.close()
+
+
+@program
+def unified_buffers():
+    stream = cu.Stream()
+    buffer = cu.UnifiedBuffer.zeros(64, "i8")
+    buffer.fill_async(5, stream)
+    stream.synchronize()
+    buffer[1] = 6
+    assert buffer.to_numpy().tolist() == [5, 6] + [5] * 62
+    buffer.copy_from(numbers(64, "i8"), stream=stream)
+    assert buffer[63] == 63
+    buffer.close()
+
+
+@program
+def stream_ordered():
+    one, two = cu.Stream(), cu.Stream()
+    pooled = cu.DeviceBuffer(1000, stream=one)
+    exact = cu.DeviceBuffer(1000, stream=one, pooled=False)
+    pooled.fill_async(1, one)
+    exact.copy_from_async(pooled, one)
+    two.wait(one)
+    exact.fill_async(2, two)
+    exact.close(two)
+    pooled.close()
+    again = cu.DeviceBuffer(1000, stream=one)
+    again.fill_async(4, one)
+    del again
+    two.synchronize()
+    one.synchronize()
+
+
+@program
+def parts():
+    one, two = cu.Stream(), cu.Stream()
+    whole = cu.DeviceBuffer(64, "u2")
+    left, right = whole.split_at(32)
+    left.fill_async(1, one)
+    right.fill_async(2, two)
+    one.synchronize()
+    two.synchronize()
+    for number, part in enumerate(whole.chunks(16)):
+        assert set(items_of(part)) == {1 if number < 2 else 2}
+    whole[8:16].view("u1").fill(3)
+    assert items_of(whole)[8] == 0x0303
+    del left, right, part
+    whole.close()
+
+
+@program
+def copies_between_buffers():
+    one, two = cu.Stream(), cu.Stream()
+    source, target = cu.LockedBuffer.from_array(numbers(500)), cu.LockedBuffer(500, "u4")
+    first, second = cu.DeviceBuffer(500, "u4"), cu.DeviceBuffer(500, "u4")
+    up = first.copy_from_async(source, one)
+    second.copy_from_async(first, one)
+    two.wait(one)
+    down = second.copy_to_async(target, two)
+    down.wait()
+    assert up.done
+    assert down.reads == (second,)
+    assert (target.to_numpy() == numbers(500)).all()
+    source.copy_from(target, stream=one)
+
+
+@program
+def copies_of_arrays():
+    stream = cu.Stream()
+    buffer = cu.DeviceBuffer(1000, "u4")
+    buffer.copy_from_async(numbers(1000), stream)
+    assert (items_of(buffer, stream) == numbers(1000)).all()
+    large = cu.DeviceBuffer(LARGE)
+    large.copy_from(numbers(LARGE, "u1"), stream=stream)
+    assert (items_of(large, stream) == numbers(LARGE, "u1")).all()
+
+
+@program
+def fills():
+    stream = cu.Stream()
+    for dtype in ("u1", "u2", "f4", "f8"):
+        buffer = cu.DeviceBuffer(10, dtype)
+        token = buffer.fill_async(9, stream)
+        assert token.writes == (buffer,)
+        token.wait()
+        assert set(items_of(buffer)) == {9}
+
+
+@program
+def host_views():
+    stream = cu.Stream()
+    buffer = cu.LockedBuffer.zeros(32, "f4")
+    with buffer.write() as array:
+        array[:] = 2
+    with buffer.read() as array:
+        assert array.sum() == 64
+    view = memoryview(buffer)
+    try:
+        buffer.fill_async(0, stream)
+    except cu.BufferExportedError:
+        view.release()
+    array = np.asarray(buffer.readonly())
+    assert array[3] == 2
+    del array
+    buffer.fill_async(1, stream)
+    stream.synchronize()
+    assert buffer[0] == 1
+    buffer.close()
+
+
+@program
+def lending():
+    stream, other = cu.Stream(), cu.Stream()
+    buffer = cu.DeviceBuffer(100)
+    with buffer.lend(stream) as address:
+        assert address == buffer.address
+    other.wait(stream)
+    with buffer.lend(other, readonly=True):
+        pass
+    other.synchronize()
+    buffer.close()
+
+
+@program
+def policies():
+    one, two = cu.Stream(), cu.Stream()
+    buffer, locked = cu.DeviceBuffer(100), cu.LockedBuffer(100)
+    with cu.ordering("wait"):
+        buffer.fill_async(1, one)
+        buffer.fill_async(2, two)
+        locked.copy_from_async(buffer, one)
+        assert set(locked.to_numpy()) == {2}
+        buffer.close()
+    locked.ordering = "wait"
+    locked.fill_async(5, two)
+    locked[0] = 4
+    try:
+        locked.fill_async(6, one)
+        with cu.ordering("strict"):
+            locked.fill_async(7, two)
+    except cu.BufferBorrowedError:
+        one.synchronize()
+        two.synchronize()
+    assert locked[0] == 6
+
+
+@program
+def kernels():
+    stream = cu.Stream()
+    with cu.Module.from_file(PTX) as module:
+        saxpy = module["saxpy"]
+        assert [parameter.name for parameter in saxpy.parameters] == ["a", "x", "y", "n"]
+        x, y = cu.DeviceBuffer.from_array(numbers(64, "f4")), cu.DeviceBuffer.zeros(64, "f4")
+        saxpy.launch(1, 64, 2.0, cu.read(x), y, 64, stream=stream)
+        ready = saxpy.prepare(1, 64, 1.0, cu.read(x), y, 64)
+        ready.launch(stream)
+        stream.synchronize()
+        assert (items_of(y) == 3 * numbers(64, "f4")).all()
+        assert saxpy.attributes.max_threads_per_block >= 64
+        assert saxpy.occupancy(64) >= 1
+        assert saxpy.suggest_block()[0] >= 32
+
+
+@program
+def kernel_variables():
+    stream = cu.Stream()
+    module = cu.Module(PTX.read_bytes(), name="variables")
+    counter = module.global_("counter", "u4")
+    counter.fill(0)
+    scale = module.global_("scale", "f4")
+    scale.copy_from(np.array([1, 3], "f4"))
+    x = cu.DeviceBuffer.from_array(numbers(32, "f4"))
+    module["count"].launch(1, 32, 2, stream=stream)
+    module["scaled"].launch(1, 32, x, stream=stream)
+    module["set_managed"].launch(1, 1, 8, stream=stream)
+    value = module.global_("flag_value", "i4")
+    module["reverse"].launch(1, 32, x, stream=stream, shared_bytes=128)
+    stream.synchronize()
+    assert items_of(counter)[0] == 64
+    assert value[0] == 8
+    assert (items_of(x) == 3 * numbers(32, "f4")[::-1]).all()
+    module.close()
+
+
+@program
+def pools():
+    context = cu.Event().context
+    limit = context.pools.device.limit_bytes
+    address = cu.DeviceBuffer(1000).address
+    buffer = cu.DeviceBuffer(1000)
+    assert buffer.address == address
+    buffer.close()
+    cu.LockedBuffer(100).close()
+    assert context.pools.device.stats.cached_bytes >= 1000
+    context.pools.device.trim()
+    context.pools.locked.trim(keep_bytes=10)
+    context.pools.device.limit_bytes = 0
+    cu.DeviceBuffer(10).close()
+    context.pools.device.limit_bytes = limit
+    cu.reap()
+    assert "No buffer" in cu.memory_report()
+
+
+@program
+def addresses():
+    stream = cu.Stream()
+    for kind in (cu.DeviceBuffer, cu.LockedBuffer, cu.UnifiedBuffer):
+        whole = kind(64)
+        with kind.from_address(whole.address, 64, owner=whole) as foreign:
+            foreign.fill_async(1, stream)
+            stream.synchronize()
+        del foreign
+        address = whole.into_raw()
+        try:
+            buffer = kind.from_raw(address, 16, "u4")
+        except BaseException:
+            with suppress(cu.ContextLostError):
+                kind.from_raw(address, 16, "u4").close()
+            raise
+        moved = buffer.take()
+        moved.fill(2, stream=stream)
+        moved.close()
+
+
+@program
+def awaiting():
+    async def main():
+        stream = cu.Stream()
+        buffer = cu.DeviceBuffer(100)
+        await buffer.fill_async(1, stream)
+        token = buffer.fill_async(2, stream)
+        await asyncio.gather(token, asyncio.sleep(0))
+        assert set(items_of(buffer)) == {2}
+
+    asyncio.run(main())
+
+
+@program
+def default_streams():
+    legacy, own = cu.Stream.legacy(), cu.Stream.per_thread()
+    blocking, other = cu.Stream(blocking=True), cu.Stream()
+    assert cu.Stream.from_handle(1) is legacy
+    buffer = cu.LockedBuffer(100)
+    buffer.fill_async(1, blocking)
+    buffer.fill_async(2, legacy)
+    buffer.fill_async(3, own)
+    other.wait(own)
+    buffer.fill_async(4, other)
+    other.synchronize()
+    assert set(buffer.to_numpy()) == {4}
+
+
+@program
+def dropping():
+    context = cu.Event().context
+    kept = cu.DeviceBuffer(100)
+    for number in range(3):
+        stream = cu.Stream()
+        cu.DeviceBuffer(100).fill_async(number, stream)
+        cu.LockedBuffer(100).copy_from_async(cu.DeviceBuffer(100, stream=stream), stream)
+        kept.fill_async(number, stream)
+        stream.record()
+        if number == 1:
+            stream.close()
+        del stream
+        context.synchronize()
+    cu.DeviceBuffer(3000).fill_async(1, cu.Stream())
+    cu.reap()
+    context.synchronize()
+    assert set(items_of(kept)) == {2}

@@ -1,0 +1,32 @@
+"""Objects of every extension class whose ``__init__`` never ran: no use of them is a crash."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("bare_objects.py")
+# What tells that a use has gone further than it should have.
+WRONG = re.compile(
+    r"its process ended with|SystemError|UnboundLocalError|Cuda\w*Error|ContextLostError"
+    r"|'NoneType' object (?!cannot be interpreted)|: $"
+)
+
+
+@pytest.mark.parametrize("cuda_schedule", ["eager"], indirect=True)
+def test_every_attribute_of_every_class():
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM)], capture_output=True, text=True, timeout=300
+    )
+    lines = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not [line for line in lines if WRONG.search(line)]
+    # It looks at what it should look at.
+    for use in ("_pool.MemoryPool.trim 0", "_token.Token._is_complete 0", "_loan.Loan.__enter__ 0"):
+        assert any(
+            line.startswith(f"cudadrv.{use}: TypeError") and line.endswith("never initialized")
+            for line in lines
+        ), use
+    assert len(lines) > 2000
