@@ -75,7 +75,7 @@ def copied_input() -> FileIO:
     with FileIO(0, closefd=False) as source:
         if source.isatty():
             raise BadFileError("standard input is a terminal; name a file, or use a pipe")
-        copy = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115: it is returned
+        copy = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (it is returned)
         shutil.copyfileobj(source, copy)
     return copy
 
