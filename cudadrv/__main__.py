@@ -69,7 +69,10 @@ def make_parser() -> argparse.ArgumentParser:
         " library says to five mistakes.",
     )
     demo.add_argument(
-        "file", nargs="?", metavar="FILE", help="any file; default: NumPy's largest library"
+        "file",
+        nargs="?",
+        metavar="FILE",
+        help="any file, or - for standard input; default: NumPy's largest library",
     )
     demo.add_argument(
         "--streams",
@@ -123,13 +126,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def demo(file: str | None, streams: int, chunk: int) -> int:
-    from cudadrv._demo import BadFileError, default_file, file_size, run_demo
+    from cudadrv._demo import BadFileError, default_file, open_file, run_demo
     from cudadrv._demo_pipeline import DemoError
 
-    path = default_file() if file is None else Path(file)
+    name = str(default_file()) if file is None else file
     try:
-        nbytes = file_size(path)
-        return run_demo(path, nbytes, streams, chunk) if driver_is_usable() else 1
+        with open_file(name) as opened:
+            return run_demo(opened, name, streams, chunk) if driver_is_usable() else 1
     except BadFileError as error:
         complain(f"demo: {error}")
         return 2

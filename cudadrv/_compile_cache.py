@@ -2,15 +2,18 @@
 
 import contextlib
 import hashlib
+import logging
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from cudadrv._compilers import ENCODING, Compiler, Source
 
-FORMAT = "1"  # part of every key: another one if what is kept, or how, changes
+FORMAT = "2"  # part of every key: another one if what is kept, or how, changes
 MOST_BYTES = 256 << 20
 OFF = "off"
 # Also in comments and where they split a line: one include too many does no harm.
@@ -115,7 +118,8 @@ def _included(source: Source, folders: Sequence[Path]) -> dict[str, str | None]:
 class Cache:
     """A folder of PTX. Whatever is wrong with it costs a compilation, never an error.
 
-    A file appears whole, under its name, or not at all; several processes may use the folder.
+    A file appears whole, under its name, or not at all; several processes may use the folder. One
+    that others can write is not used: they could choose what runs on the device.
     """
 
     def __init__(self, folder: Path, most_bytes: int = MOST_BYTES) -> None:
@@ -126,8 +130,10 @@ class Cache:
         """The PTX of a key, if it is there and undamaged."""
         path = self._path(key)
         try:
+            if not self._is_ours():
+                return None
             digest, _, ptx = path.read_text(encoding="utf-8").partition("\n")
-            if digest != _checksum(ptx):
+            if digest != _checksum(key, ptx):
                 return None
             os.utime(path)  # used: the last to be thrown away
             return ptx
@@ -137,15 +143,29 @@ class Cache:
     def store(self, key: str, ptx: str) -> None:
         with contextlib.suppress(OSError):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._is_ours():
+                return
             number, name = tempfile.mkstemp(dir=self.folder, suffix=".new")
             try:
                 os.close(number)
-                Path(name).write_text(f"{_checksum(ptx)}\n{ptx}", encoding="utf-8")
+                Path(name).write_text(f"{_checksum(key, ptx)}\n{ptx}", encoding="utf-8")
                 Path(name).replace(self._path(key))
             except BaseException:
                 Path(name).unlink(missing_ok=True)
                 raise
             self._trim()
+
+    def _is_ours(self) -> bool:
+        """Whether nobody else can write the folder, but root; the log says why not."""
+        status = self.folder.stat()
+        user, owner, mode = os.geteuid(), status.st_uid, stat.S_IMODE(status.st_mode)
+        if owner not in (user, 0):
+            _say_once(f"{self.folder} belongs to user {owner}, and this process to user {user}")
+        elif mode & (stat.S_IWGRP | stat.S_IWOTH):
+            _say_once(f"others can write to {self.folder} (mode {mode:o}; chmod go-w mends that)")
+        else:
+            return True
+        return False
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.ptx"
@@ -170,5 +190,14 @@ class Cache:
             total -= size
 
 
-def _checksum(ptx: str) -> str:
-    return hashlib.sha256(ptx.encode()).hexdigest()
+@lru_cache(maxsize=100)
+def _say_once(why: str) -> None:
+    logging.getLogger("cudadrv").warning(
+        "compiled PTX is not kept: %s. Or set CUDADRV_CACHE_DIR to a folder of your own, or to"
+        " 'off'",
+        why,
+    )
+
+
+def _checksum(key: str, ptx: str) -> str:
+    return hashlib.sha256(f"{key}\n{ptx}".encode()).hexdigest()

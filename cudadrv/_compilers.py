@@ -5,15 +5,20 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 DEFAULT_TOOLKIT = Path("/usr/local/cuda")
+INSTALL_NVRTC = "python -m pip install 'cudadrv[nvrtc]'"
 # Sources may have comments in any encoding, which come through unchanged.
 ENCODING: Any = {"encoding": "utf-8", "errors": "surrogateescape"}
+# nvcc runs its tools through sh, and puts names between double quotes, where these keep a meaning.
+SHELL_IN_PATHS = frozenset('$`"')
+SHELL_IN_OPTIONS = frozenset("$`")  # a double quote is usual there: -DNAME="text"
 
 
 class CompileError(RuntimeError):
@@ -90,9 +95,20 @@ class Compiler(ABC):
     def compile(self, source: Source, architecture: str, options: Sequence[str]) -> Compiled:
         """Compile, or raise CompileError."""
 
+    def works(self) -> bool:
+        """Whether it can compile anything; asked after it did not compile a source."""
+        return True
+
 
 class Nvcc(Compiler):
+    _working: ClassVar[set[str]] = set()  # identities of those that compiled something
+
     def __init__(self, path: Path, origin: str) -> None:
+        for each in (path, path.resolve()):
+            if found := SHELL_IN_PATHS.intersection(str(each)):
+                raise CompilerNotFoundError(
+                    f"{each} has {min(found)!r} in its name, which nvcc would give to a shell"
+                )
         self.path = path
         self._said = self._ask("--version")
         release = re.search(r"release (\d+)\.(\d+)", self._said)
@@ -122,14 +138,42 @@ class Nvcc(Compiler):
         return [*before.split(), *options, *after.split()]
 
     def compile(self, source: Source, architecture: str, options: Sequence[str]) -> Compiled:
-        with tempfile.TemporaryDirectory(prefix="cudadrv-") as folder:
-            file = source.path or Path(folder, Path(source.name).name).with_suffix(".cu")
+        for option in options:
+            _refuse_shell("the option", option, SHELL_IN_OPTIONS)
+        compiled = self._run(source, [f"-arch={architecture}", *options])
+        self._working.add(self.identity())
+        return compiled
+
+    def works(self) -> bool:
+        if self.identity() not in self._working:
+            try:
+                self._run(Source("", "empty.cu", None), [])
+            except CompileError:
+                return False
+            self._working.add(self.identity())
+        return True
+
+    def _run(self, source: Source, options: Sequence[str]) -> Compiled:
+        if source.path is not None:
+            _refuse_shell("the file", str(source.path), SHELL_IN_PATHS)
+        temporary = tempfile.gettempdir()
+        _refuse_shell("the temporary folder (TMPDIR)", temporary, SHELL_IN_PATHS)
+        with tempfile.TemporaryDirectory(prefix="cudadrv-", dir=temporary) as folder:
+            file = source.path or Path(folder, "source.cu")
             if source.path is None:
-                file.write_text(source.text, **ENCODING)
+                # The name is text for messages and __FILE__, never a path.
+                name = source.name.replace("\\", r"\\").replace('"', r"\"")
+                file.write_text(f'#line 1 "{name}"\n{source.text}', **ENCODING)
             target = Path(folder, "out.ptx")
-            command = [str(self.path), "-ptx", "-x", "cu", f"-arch={architecture}", *options]
+            command = [str(self.path), "-ptx", "-x", "cu", *options]
             command += ["-o", str(target), str(file)]
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                env={**os.environ, "TMPDIR": folder},
+            )
             log = (done.stdout + done.stderr).replace(str(file), source.name)
             if done.returncode:
                 what = f"{self} could not compile {source.name} (exit status {done.returncode})"
@@ -139,6 +183,14 @@ class Nvcc(Compiler):
             except FileNotFoundError:
                 what = f"{self} wrote no PTX for {source.name}; see the options"
                 raise CompileError(what, log, command) from None
+
+
+def _refuse_shell(what: str, text: str, characters: frozenset[str]) -> None:
+    if found := characters.intersection(text):
+        raise ValueError(
+            f"{what} {text!r} has {min(found)!r} in it: nvcc would give that to a shell, which"
+            " would expand or run it. Use another name, or compiler='nvrtc', which runs no shell"
+        )
 
 
 class Nvrtc(Compiler):
@@ -185,11 +237,11 @@ class Nvrtc(Compiler):
         if source.path is not None:
             given.append(f"-I{source.path.parent}")
         given += self.all_options(options)
-        name = str(source.path or source.name)
+        name = str(source.path or source.name).encode(**ENCODING)
         text = source.text.encode(**ENCODING)
-        program = self._call("nvrtcCreateProgram", text, name.encode(), 0, [], [])
+        program = self._call("nvrtcCreateProgram", text, name, 0, [], [])
         try:
-            encoded = [option.encode() for option in given]
+            encoded = [option.encode(**ENCODING) for option in given]
             (status,) = self._api.nvrtcCompileProgram(program, len(encoded), encoded)
             log = self._text(program, "ProgramLog")
             if status != 0:
@@ -218,57 +270,78 @@ def find_compilers(
     wanted: str | None = None,
     environ: Mapping[str, str] = os.environ,
     default_toolkit: Path = DEFAULT_TOOLKIT,
-) -> Iterator[Compiler]:
-    """The compilers that are here, nvcc first; each is looked for when it is asked for.
+    path: Iterable[str] | None = None,
+) -> list[Compiler]:
+    """List the compilers that are here, nvcc first.
 
     Parameters
     ----------
     wanted
         ``"nvcc"`` or ``"nvrtc"``; default: both.
-    environ, default_toolkit
-        Where nvcc is looked for: ``CUDA_HOME``, ``CUDA_PATH``, ``PATH``, then this folder.
+    environ, default_toolkit, path
+        Where nvcc is looked for: ``CUDA_HOME``, ``CUDA_PATH`` and ``PATH`` of the environment, the
+        default toolkit, and NVIDIA's Python package in one of the folders of `path` (default:
+        ``sys.path``). If one of the first two is set, there only.
 
-    Yields
-    ------
-    Compiler
-        What was found.
+    Returns
+    -------
+    list of Compiler
+        At least one.
 
     Raises
     ------
     CompilerNotFoundError
-        At the end, if there was none: where each was looked for, and how to get one.
+        There is none: where each was looked for, and how to get one.
     """
+    return list(each_compiler(wanted, environ, default_toolkit, path))
+
+
+def each_compiler(
+    wanted: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+    default_toolkit: Path = DEFAULT_TOOLKIT,
+    path: Iterable[str] | None = None,
+) -> Iterator[Compiler]:
+    """The compilers of `find_compilers`; each is looked for when it is asked for."""
+    if wanted not in (None, "nvcc", "nvrtc"):
+        raise ValueError(f"there is no compiler {wanted!r}: 'nvcc', 'nvrtc', or None for either")
     tried = []
     for name in ("nvcc", "nvrtc"):
         if wanted in (None, name):
             try:
-                yield Nvrtc() if name == "nvrtc" else _find_nvcc(environ, default_toolkit)
+                yield Nvrtc() if name == "nvrtc" else _find_nvcc(environ, default_toolkit, path)
             except CompilerNotFoundError as error:
                 tried.append(f"  {name}: {error}")
     if len(tried) == (2 if wanted is None else 1):
         raise CompilerNotFoundError(
             f"no compiler of CUDA C ({wanted or 'nvcc or NVRTC'}) was found. Tried:\n"
             + "\n".join(tried)
-            + "\nInstall NVRTC with\n  python -m pip install 'cudadrv[nvrtc]'\n"
+            + f"\nInstall NVRTC with\n  {INSTALL_NVRTC}\n"
             "or set CUDA_HOME to the folder of a CUDA toolkit."
         )
 
 
-def _find_nvcc(environ: Mapping[str, str], default_toolkit: Path) -> Nvcc:
+def _find_nvcc(
+    environ: Mapping[str, str], default_toolkit: Path, path: Iterable[str] | None
+) -> Nvcc:
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if environ.get(variable):
             # Somebody chose this toolkit. Compiling with another one would be a surprise.
-            path = Path(environ[variable], "bin", "nvcc")
-            if not path.is_file():
+            chosen = Path(environ[variable], "bin", "nvcc")
+            if not chosen.is_file():
                 raise CompilerNotFoundError(
                     f"{variable} is set to {environ[variable]!r}, but there is no bin/nvcc in it"
                 )
-            return Nvcc(path, variable)
+            return Nvcc(chosen, variable)
     on_path = shutil.which("nvcc", path=environ.get("PATH", ""))
     if on_path is not None:
         return Nvcc(Path(on_path).absolute(), "PATH")
-    if (path := default_toolkit / "bin" / "nvcc").is_file():
-        return Nvcc(path, str(default_toolkit))
+    if (nvcc := default_toolkit / "bin" / "nvcc").is_file():
+        return Nvcc(nvcc, str(default_toolkit))
+    for entry in sys.path if path is None else path:
+        for nvcc in sorted(Path(entry, "nvidia").glob("cu[0-9]*/bin/nvcc"), reverse=True):
+            return Nvcc(nvcc.absolute(), "the package nvidia-cuda-nvcc")
     raise CompilerNotFoundError(
-        f"CUDA_HOME and CUDA_PATH are not set, and it is neither on PATH nor in {default_toolkit}"
+        "CUDA_HOME and CUDA_PATH are not set, it is neither on PATH nor in"
+        f" {default_toolkit}, and the package nvidia-cuda-nvcc is not installed"
     )

@@ -1,8 +1,11 @@
 """The demo: a file streamed through the device, and mistakes that the library catches."""
 
 import os
+import shutil
 import sys
+import tempfile
 import textwrap
+from io import FileIO
 from pathlib import Path
 
 import numpy as np
@@ -16,21 +19,24 @@ class BadFileError(Exception):
     """The file cannot be used; the message says why."""
 
 
-def run_demo(path: Path, nbytes: int, streams: int, chunk: int) -> int:
+STANDARD_INPUT = ("-", "/dev/stdin")
+
+
+def run_demo(file: FileIO, name: str, streams: int, chunk: int) -> int:
     """Stream the file, then show the mistakes. Gives the exit status."""
+    nbytes = os.fstat(file.fileno()).st_size
     info = cu.driver_info()
     device = cu.Device(0)
     print(f"Driver  {info.name}, CUDA {info.version[0]}.{info.version[1]}, {info.path}")
     print(f"Device  {device.name}, {device.total_memory / 2**30:.1f} GiB")
     chunk = min(chunk, nbytes)
     chunks = -(-nbytes // chunk)
-    print(f"File    {path}")
+    print(f"File    {'standard input' if name in STANDARD_INPUT else name}")
     parts = f"{count(chunks, 'chunk')} of {chunk:,}" if chunks > 1 else "1 chunk"
     print(f"        {count(nbytes, 'byte')} in {parts}, {streams} streams\n", flush=True)
-    with path.open("rb", buffering=0) as file:
-        pipeline = Pipeline(file, nbytes, chunk, streams)
-        alone, expected = pipeline.run_alone()
-        result = pipeline.run_overlapped()
+    pipeline = Pipeline(file, nbytes, chunk, streams)
+    alone, expected = pipeline.run_alone()
+    result = pipeline.run_overlapped()
     pipeline.close()
     check_counts(result.counts, expected)
     print_result(result, alone, nbytes, chunks, info.is_software)
@@ -44,20 +50,34 @@ def default_file() -> Path:
     return max(found[1:] or found, key=lambda path: path.stat().st_size)
 
 
-def file_size(path: Path) -> int:
-    """Bytes of a file that can be streamed; BadFileError for any other."""
+def open_file(name: str) -> FileIO:
+    """Open a file that can be streamed, and read several times; BadFileError for any other."""
     try:
-        if path.is_dir():
-            raise BadFileError(f"{path} is a directory; name a file")
-        if path.exists() and not path.is_file():
-            raise BadFileError(f"{path} is no regular file")
-        with path.open("rb") as file:
-            nbytes = os.fstat(file.fileno()).st_size
+        file = copied_input() if name in STANDARD_INPUT else open_regular(Path(name))
+        if os.fstat(file.fileno()).st_size == 0:
+            file.close()
+            raise BadFileError(f"{name} is empty: there is nothing to stream")
+        return file
     except OSError as error:
-        raise BadFileError(f"{path}: {error.strerror or error}") from None
-    if nbytes == 0:
-        raise BadFileError(f"{path} is empty: there is nothing to stream")
-    return nbytes
+        raise BadFileError(f"{name}: {error.strerror or error}") from None
+
+
+def open_regular(path: Path) -> FileIO:
+    if path.is_dir():
+        raise BadFileError(f"{path} is a directory; name a file")
+    if path.exists() and not path.is_file():
+        raise BadFileError(f"{path} is no regular file; for a pipe use standard input: -")
+    return path.open("rb", buffering=0)
+
+
+def copied_input() -> FileIO:
+    """A temporary file of what comes on standard input, which can be read only once."""
+    with FileIO(0, closefd=False) as source:
+        if source.isatty():
+            raise BadFileError("standard input is a terminal; name a file, or use a pipe")
+        copy = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (it is returned)
+        shutil.copyfileobj(source, copy)
+    return copy
 
 
 def count(number: int, noun: str) -> str:

@@ -12,6 +12,7 @@ from cudadrv._driver import header_version, missing_functions
 
 OURS = ("CUDADRV_DRIVER", "CUDADRV_SOFTWARE")
 OTHERS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "LD_LIBRARY_PATH")
+MOST_DEVICES = 64  # a driver that counts wrong must not keep us for ever
 ATTRIBUTES = (
     "multiprocessor_count",
     "async_engine_count",
@@ -39,9 +40,12 @@ def print_info() -> int:
     try:
         info = cu.driver_info()
         print_rows(driver(info))
-        for ordinal in range(cu.Device.count()):
+        count = cu.Device.count()
+        for ordinal in range(min(count, MOST_DEVICES)):
             print(f"\nDevice {ordinal}")
             print_rows(device(cu.Device(ordinal)), "  ")
+        if count > MOST_DEVICES:
+            print(f"\nDevices {MOST_DEVICES} to {count - 1} are not shown")
     except (cu.CudaError, ValueError) as error:
         print(f"Driver  none that is usable: {type(error).__name__}: {error}")
         return 1

@@ -8,16 +8,18 @@ import contextlib
 import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from cudadrv._compile_cache import Cache, cache_folder, cache_key
 from cudadrv._compilers import (
     ENCODING,
+    INSTALL_NVRTC,
     CompileError,
     Compiler,
     CompilerNotFoundError,
     Source,
+    each_compiler,
     find_compilers,
 )
 from cudadrv._device import Device
@@ -74,12 +76,14 @@ def compile(
         whether one can read the PTX is not asked.
     options
         For the compiler, as they stand: ``["-DSIZE=4", "--use_fast_math", "-Iinclude"]``. Quoted
-        includes of a file are found beside it; those of a str only by ``-I``.
+        includes of a file are found beside it; those of a str only by ``-I``. Options of nvcc can
+        run programs (``-ccbin``): take none from people whom you do not trust.
     name
-        What messages call a source given as a str.
+        What messages and ``__FILE__`` call a source given as a str. Any text of one line.
     compiler
         ``"nvcc"`` or ``"nvrtc"``. Default: one that is no newer than the driver of the device if
-        there is one, nvcc before NVRTC.
+        there is one, nvcc before NVRTC. One that cannot compile even an empty source, such as an
+        nvcc without a C++ compiler, is passed over; the log says so.
     cache
         Whether PTX from an earlier run may be used, and this one kept.
 
@@ -91,13 +95,17 @@ def compile(
     Raises
     ------
     CompileError
-        The compiler did not accept the source or the options; it has the log and the command.
+        The compiler did not accept the source or the options, or cannot compile anything; it has
+        the log and the command.
     CompilerNotFoundError
         No compiler is here, or none of that name.
     PTXVersionError
         The device's driver is too old for the PTX of this compiler.
+    TypeError
+        An argument of another type.
     ValueError
-        The arguments contradict each other, or a str is a path rather than a source.
+        The arguments contradict each other, or a str is a path rather than a source; or nvcc would
+        give a shell a file or an option that the shell would not take as it stands.
     OSError
         The file cannot be read.
     CudaError
@@ -106,20 +114,30 @@ def compile(
     read = _read(source, name)
     if isinstance(options, str):
         raise TypeError(f"options={options!r} is one str; give a list of them: [{options!r}]")
+    for option in options:
+        if not isinstance(option, str):
+            raise TypeError(f"options={options!r}: {option!r} is no str")
     if compiler not in (None, "nvcc", "nvrtc"):
         raise ValueError(f"compiler={compiler!r}: must be 'nvcc' or 'nvrtc', or None for either")
     if arch is not None:
         if device is not None:
             raise ValueError(f"give device={device} or arch={arch!r}, not both")
-        if not re.fullmatch(r"compute_\d+[af]?", arch):
+        if not isinstance(arch, str) or not re.fullmatch(r"compute_\d+[af]?", arch):
             raise ValueError(f"arch={arch!r} is not a virtual architecture such as 'compute_75'")
-        return _compile(next(find_compilers(compiler)), read, arch, options, cache)
+        found = each_compiler(compiler)
+        return _try_each(found, compiler, lambda each: _compile(each, read, arch, options, cache))
+    if device is not None and not isinstance(device, Device):
+        raise TypeError(f"device={device!r} is no Device; cudadrv.Device({device!r}) makes one")
     driver = driver_info().version
-    chosen = _choose(compiler, driver)
-    arch = _architecture(chosen, device or Stream.legacy().device)
-    ptx = _compile(chosen, read, arch, options, cache)
-    _check_version(ptx, chosen, driver)
-    return ptx
+    target = Stream.legacy().device if device is None else device
+
+    def compile_for_target(compiler: Compiler) -> str:
+        ptx = _compile(compiler, read, _architecture(compiler, target), options, cache)
+        _check_version(ptx, compiler, driver)
+        return ptx
+
+    found = _newer_last(each_compiler(compiler), driver)
+    return _try_each(found, compiler, compile_for_target)
 
 
 def newest_ptx(driver: tuple[int, int]) -> tuple[int, int]:
@@ -143,21 +161,55 @@ def _read(source: str | os.PathLike[str], name: str | None) -> Source:
     if isinstance(source, str):
         if "\n" not in source and source.strip().endswith((".cu", ".cuh")):
             raise ValueError(f"{source!r} looks like a path; for a file give pathlib.Path(...)")
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"name={name!r} is no str")
+        if name and re.search(r"[\r\n\0]", name):
+            raise ValueError(f"name={name!r} has to be one line")
         return Source(source, name or "source.cu", None)
+    if not isinstance(source, os.PathLike):
+        what = type(source).__name__
+        raise TypeError(f"a {what} is no source; give CUDA C as a str, or a pathlib.Path of a file")
     if name is not None:
         raise ValueError(f"name={name!r} is for a source given as a str; a file has its own name")
     path = Path(source)
     return Source(path.read_text(**ENCODING), str(path), path.absolute())
 
 
-def _choose(wanted: str | None, driver: tuple[int, int]) -> Compiler:
-    """The first compiler that is no newer than the driver; the first of all if every one is."""
+def _newer_last(found: Iterable[Compiler], driver: tuple[int, int]) -> Iterator[Compiler]:
+    """The compilers that are no newer than the driver, then the others."""
     newer = []
-    for compiler in find_compilers(wanted):
+    for compiler in found:
         if compiler.version <= driver:
-            return compiler
-        newer.append(compiler)
-    return newer[0]
+            yield compiler
+        else:
+            newer.append(compiler)
+    yield from newer
+
+
+def _try_each(
+    found: Iterable[Compiler], wanted: str | None, compile_by: Callable[[Compiler], str]
+) -> str:
+    """Compile by the first compiler that can compile anything at all."""
+    broken: list[tuple[Compiler, CompileError]] = []
+    for compiler in found:
+        if broken:
+            before, failure = broken[-1]
+            _log.warning(
+                "%s\n%s cannot compile an empty source either; using %s", failure, before, compiler
+            )
+        try:
+            return compile_by(compiler)
+        except CompileError as error:
+            if wanted is not None or compiler.works():
+                raise
+            broken.append((compiler, error))
+    first, failure = broken[0]
+    raise CompileError(
+        f"{first} cannot compile even an empty source, and no other compiler was found."
+        f" NVRTC needs no C++ compiler:\n  {INSTALL_NVRTC}\n{first} wrote",
+        failure.log,
+        failure.command,
+    ) from None
 
 
 def _architecture(compiler: Compiler, device: Device) -> str:

@@ -70,7 +70,7 @@ def nvcc(tmp_path, cache, monkeypatch) -> FakeNvcc:
 def real(name: str) -> toolkit.Compiler:
     """The compiler of that name, which this machine may not have."""
     try:
-        return next(toolkit.find_compilers(name))
+        return toolkit.find_compilers(name)[0]
     except toolkit.CompilerNotFoundError as error:
         pytest.skip(str(error).partition("\n")[0])
 

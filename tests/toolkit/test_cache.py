@@ -194,6 +194,50 @@ def test_damaged_file(nvcc, cache, damage):
     assert [path for path in cache.iterdir() if path.suffix == ".new"] == []
 
 
+def test_an_entry_of_another_key(nvcc, cache):
+    """What was made from one source is not believed to be made from another."""
+    expected = compile_("one")
+    (one,) = cache.glob("*.ptx")
+    compile_("two")
+    (two,) = set(cache.glob("*.ptx")) - {one}
+    one.write_bytes(two.read_bytes())
+    assert compile_("one") == expected
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777, 0o1777])
+def test_a_folder_that_others_can_write(nvcc, cache, mode, caplog):
+    compile_()
+    cache.chmod(mode)
+    for _ in range(2):
+        compile_()
+        compile_("other")
+    assert len(nvcc.calls) == 5, "nothing was read from it"
+    assert len(list(cache.iterdir())) == 1, "nor was anything put there"
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        f"compiled PTX is not kept: others can write to {cache} (mode {mode:o}; chmod go-w mends"
+        " that). Or set CUDADRV_CACHE_DIR to a folder of your own, or to 'off'"
+    )
+    cache.chmod(0o755)
+    compile_()
+    assert len(nvcc.calls) == 5
+
+
+def test_a_folder_of_somebody_else(nvcc, cache, monkeypatch, caplog):
+    compile_()
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    status = cache.stat()
+    other = os.stat_result((*status[:4], user + 2, *status[5:]))
+    stat = Path.stat
+    monkeypatch.setattr(
+        Path, "stat", lambda path, **given: other if path == cache else stat(path, **given)
+    )
+    compile_()
+    assert len(nvcc.calls) == 2
+    assert f"{cache} belongs to user {user + 2}, and this process to user {user + 1}" in caplog.text
+
+
 def test_folder_that_cannot_be_made(nvcc, cache):
     cache.write_text("a file where the folder should be")
     compile_()

@@ -1,12 +1,15 @@
 """Compiling, with a compiler that is a script: arguments, messages, architectures, versions."""
 
 import logging
+import tempfile
 from pathlib import Path
 
 import pytest
 
 import cudadrv as cu
 from cudadrv import toolkit
+
+RUNS = ["$(touch ran)", "`touch ran`", 'a"; touch ran; "', "$HOME"]
 
 
 def test_text(nvcc):
@@ -59,7 +62,7 @@ def test_error_has_log_and_command(nvcc, tmp_path, is_file):
 def test_errors_are_not_kept(nvcc):
     for _ in range(2):
         with pytest.raises(toolkit.CompileError):
-            toolkit.compile("wrong", arch="compute_75")
+            toolkit.compile("wrong", arch="compute_75", compiler="nvcc")
     assert len(nvcc.calls) == 2
 
 
@@ -83,7 +86,9 @@ def test_warnings_are_logged_when_it_runs(nvcc, caplog):
         ({"source": Path("k.cu"), "name": "k"}, "has its own name"),
         ({"source": "k", "arch": "sm_75"}, "not a virtual architecture"),
         ({"source": "k", "arch": "compute_75 -x"}, "not a virtual architecture"),
+        ({"source": "k", "arch": 75}, "arch=75 is not a virtual architecture"),
         ({"source": "k", "compiler": "gcc"}, "must be 'nvcc' or 'nvrtc'"),
+        ({"source": "k", "name": "two\nlines"}, "has to be one line"),
     ],
 )
 def test_bad_arguments(nvcc, arguments, words):
@@ -95,6 +100,126 @@ def test_bad_arguments(nvcc, arguments, words):
 def test_options_that_are_one_str(nvcc):
     with pytest.raises(TypeError, match=r"give a list of them: \['-O3'\]"):
         toolkit.compile("k", arch="compute_75", options="-O3")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"source": b"k"}, "a bytes is no source; give CUDA C as a str, or a pathlib.Path"),
+        ({"source": "k", "name": Path("k.cu")}, "is no str"),
+        ({"source": "k", "options": [Path("-I")]}, r"PosixPath\('-I'\) is no str"),
+        ({"source": "k", "device": 0}, r"device=0 is no Device; cudadrv.Device\(0\) makes one"),
+    ],
+)
+def test_arguments_of_another_type(nvcc, arguments, words):
+    with pytest.raises(TypeError, match=words):
+        toolkit.compile(**arguments)
+    assert nvcc.calls == []
+
+
+@pytest.mark.parametrize("name", [*RUNS, ".", "..", "/", "n" * 300, "\\", 'a"b\\n.cu'])
+def test_a_name_is_no_path(nvcc, name):
+    """nvcc gives names of files to a shell: that of a str never gets there."""
+    with pytest.raises(toolkit.CompileError) as caught:
+        toolkit.compile("wrong", arch="compute_75", name=name, compiler="nvcc")
+    assert caught.value.log == f"{name}(1): error: this is wrong\n"
+    (call,) = nvcc.calls
+    assert call.endswith("/source.cu")
+    assert name not in call or name in "./.."
+
+
+def test_a_name_is_in_the_source(nvcc):
+    ptx = toolkit.compile("k", arch="compute_75", name=r'C:\new"$(x).cu')
+    assert r'// #line 1 "C:\\new\"$(x).cu"' in ptx
+
+
+@pytest.mark.parametrize("part", RUNS)
+def test_a_file_that_a_shell_would_take_otherwise(nvcc, tmp_path, part):
+    for path in (tmp_path / part / "kernel.cu", tmp_path / f"{part}.cu"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("k")
+        with pytest.raises(ValueError, match=r"the file .* would give that to a shell"):
+            toolkit.compile(path, arch="compute_75")
+    assert nvcc.calls == []
+
+
+@pytest.mark.parametrize("option", ["-I/a/$(touch ran)", "-DX=`touch ran`", "-DX=$HOME"])
+def test_an_option_that_a_shell_would_take_otherwise(nvcc, option):
+    with pytest.raises(ValueError, match=r"the option .* would give that to a shell"):
+        toolkit.compile("k", arch="compute_75", options=[option])
+    assert nvcc.calls == []
+
+
+def test_a_temporary_folder_that_a_shell_would_take_otherwise(nvcc, tmp_path, monkeypatch):
+    folder = tmp_path / "$(touch ran)"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    with pytest.raises(ValueError, match=r"the temporary folder \(TMPDIR\) .* to a shell"):
+        toolkit.compile("k", arch="compute_75")
+    assert nvcc.calls == []
+
+
+def test_temporary_files_of_nvcc_are_in_a_folder_of_its_own(nvcc, tmp_path, monkeypatch):
+    """Not in a TMPDIR whose name nobody looked at."""
+    monkeypatch.setenv("TMPDIR", "/$(touch ran)")
+    nvcc.path.write_text(nvcc.path.read_text().replace('echo "$*"', 'echo "$TMPDIR"'))
+    toolkit.compile("k", arch="compute_75")
+    (folder,) = nvcc.calls
+    assert Path(folder).parent == Path(tempfile.gettempdir())
+    assert not Path(folder).exists()
+
+
+@pytest.fixture
+def broken(nvcc):
+    """An nvcc that can say its version, but has no C++ compiler."""
+    calls = 'echo "$*" >> '
+    before, _, _ = nvcc.path.read_text().partition(calls)
+    nvcc.path.write_text(f"{before}{calls}{nvcc.log}\necho 'gcc: No such file' >&2\nexit 1\n")
+    return nvcc
+
+
+def test_an_nvcc_that_cannot_compile_is_passed_over(
+    broken, make_nvcc, tmp_path, monkeypatch, caplog
+):
+    (other,) = toolkit.find_compilers("nvcc", {}, make_nvcc(tmp_path / "other", "12.9").home)
+    (first,) = toolkit.find_compilers("nvcc")
+    monkeypatch.setattr(toolkit, "each_compiler", lambda wanted: iter([first, other]))
+    assert "// k" in toolkit.compile("k", arch="compute_75")
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "nvcc 13.0 could not compile source.cu (exit status 1):\ngcc: No such file\n"
+        "nvcc 13.0 cannot compile an empty source either; using nvcc 12.9"
+    )
+
+
+def test_an_error_in_the_source_is_not_compiled_elsewhere(nvcc, make_nvcc, tmp_path, monkeypatch):
+    other = make_nvcc(tmp_path / "other", "12.9")
+    found = [*toolkit.find_compilers("nvcc"), *toolkit.find_compilers("nvcc", {}, other.home)]
+    monkeypatch.setattr(toolkit, "each_compiler", lambda wanted: iter(found))
+    for _ in range(2):
+        with pytest.raises(toolkit.CompileError, match="this is wrong"):
+            toolkit.compile("wrong", arch="compute_75")
+    assert other.calls == []
+    assert len(nvcc.calls) == 3, "that it compiles an empty source is asked once"
+
+
+def test_no_compiler_that_can_compile(broken, monkeypatch):
+    found = toolkit.find_compilers("nvcc")
+    monkeypatch.setattr(toolkit, "each_compiler", lambda wanted: iter(found))
+    with pytest.raises(toolkit.CompileError) as caught:
+        toolkit.compile("k", arch="compute_75")
+    assert str(caught.value) == (
+        "nvcc 13.0 cannot compile even an empty source, and no other compiler was found. NVRTC"
+        " needs no C++ compiler:\n  python -m pip install 'cudadrv[nvrtc]'\n"
+        "nvcc 13.0 wrote:\ngcc: No such file"
+    )
+    assert caught.value.log == "gcc: No such file\n"
+
+
+def test_a_chosen_compiler_is_not_replaced(broken):
+    with pytest.raises(toolkit.CompileError, match="could not compile source"):
+        toolkit.compile("k", arch="compute_75", compiler="nvcc")
+    assert len(broken.calls) == 1
 
 
 def test_missing_file(nvcc, tmp_path):
@@ -143,9 +268,9 @@ def test_ptx_that_is_too_new(driver, nvcc):
 def test_one_that_is_not_too_new_is_preferred(driver, nvcc, make_nvcc, tmp_path, monkeypatch):
     major, minor = cu.driver_info().version
     nvcc.say(f"{major}.{minor + 1}", "99.0")
-    old = next(toolkit.find_compilers("nvcc", {}, make_nvcc(tmp_path / "old", "12.0", "8.0").home))
-    new = next(toolkit.find_compilers("nvcc"))
-    monkeypatch.setattr(toolkit, "find_compilers", lambda wanted: iter([new, old]))
+    (old,) = toolkit.find_compilers("nvcc", {}, make_nvcc(tmp_path / "old", "12.0", "8.0").home)
+    (new,) = toolkit.find_compilers("nvcc")
+    monkeypatch.setattr(toolkit, "each_compiler", lambda wanted: iter([new, old]))
     assert toolkit.compile("k").startswith(".version 8.0")
 
 

@@ -1,6 +1,7 @@
 """The compilers of this machine, each of which may be missing."""
 
 import re
+import tempfile
 
 import pytest
 
@@ -87,3 +88,80 @@ def test_a_comment_in_another_encoding(compiler, tmp_path):
 def test_for_the_device(driver, compiler):
     ptx = toolkit.compile('extern "C" __global__ void k() {}', compiler=compiler)
     assert ".entry k(" in ptx
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "$(touch ran).cu",
+        "`touch ran`",
+        '"; touch ran; ".cu',
+        ".",
+        "..",
+        "/",
+        "n" * 300,
+        "a/b\\c.cu",
+    ],
+)
+def test_a_name_runs_nothing(compiler, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    text = 'extern "C" __global__ void k(const char **x) { *x = __FILE__; }'
+    ptx = toolkit.compile(text, arch="compute_75", compiler=compiler, name=name)
+    letters = ", ".join(str(letter) for letter in name.encode())
+    assert f"{{{letters}}}" in ptx or f"{{{letters}, 0}}" in ptx
+    with pytest.raises(toolkit.CompileError) as caught:
+        toolkit.compile("int k() { missing(); }", arch="compute_75", compiler=compiler, name=name)
+    assert f'{name}(1): error: identifier "missing" is undefined' in caught.value.log
+    assert not list(tmp_path.glob("ran*"))
+
+
+@pytest.mark.parametrize("part", ["$(touch ran)", "`touch ran`", '"; touch ran; "'])
+@pytest.mark.parametrize("place", ["file", "option", "temporary folder", "working directory"])
+def test_a_folder_runs_nothing(compiler, file, tmp_path, monkeypatch, part, place):
+    """Whatever is done about it: it is refused, or the compiler finds the right files."""
+    folder = tmp_path / part
+    folder.mkdir()
+    where = tmp_path
+    options = []
+    if place == "file":
+        for each in (file, file.with_name("factor.h")):
+            each.rename(folder / each.name)
+        file = folder / file.name
+    elif place == "option":
+        file.with_name("factor.h").rename(folder / "factor.h")
+        options = [f"-I{folder}"]
+    elif place == "temporary folder":
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    else:
+        where = folder
+    monkeypatch.chdir(where)
+    try:
+        ptx = toolkit.compile(file, arch="compute_75", compiler=compiler, options=options)
+    except ValueError as error:
+        if compiler != "nvcc" or place == "working directory" or "to a shell" not in str(error):
+            raise
+    except toolkit.CompileError:
+        if (place, part) != ("option", '"; touch ran; "'):  # which no compiler takes
+            raise
+    else:
+        assert "0f40400000" in ptx
+    assert not list(tmp_path.rglob("ran"))
+
+
+def test_without_a_cpp_compiler(cache, tmp_path, monkeypatch, caplog):
+    """A real nvcc that finds nothing on PATH; NVRTC, which needs nothing there, may be here."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    try:
+        found = toolkit.find_compilers()
+    except toolkit.CompilerNotFoundError:
+        found = []
+    names = [each.name for each in found]
+    if "nvcc" not in names:
+        pytest.skip("nvcc is found by PATH, or not at all")
+    text = 'extern "C" __global__ void k() {}'
+    if "nvrtc" in names:
+        assert ".entry k(" in toolkit.compile(text, arch="compute_75")
+        assert "cannot compile an empty source either; using nvrtc" in caplog.text
+    else:
+        with pytest.raises(toolkit.CompileError, match="cannot compile even an empty source"):
+            toolkit.compile(text, arch="compute_75")

@@ -19,7 +19,7 @@ def places(tmp_path, make_nvcc):
 
 
 def found(environ, default) -> tuple[str, tuple[int, int]]:
-    nvcc = next(toolkit.find_compilers("nvcc", environ, default))
+    (nvcc,) = toolkit.find_compilers("nvcc", environ, default, [])
     return nvcc.origin, nvcc.version
 
 
@@ -48,10 +48,41 @@ def test_chosen_toolkit_without_nvcc(places, tmp_path):
         found(environ, default)
 
 
+def test_nvcc_of_the_package(make_nvcc, tmp_path):
+    """Where the package nvidia-cuda-nvcc of CUDA 13 puts it; the toolkits come before."""
+    nvcc = make_nvcc(tmp_path / "site" / "nvidia" / "cu13", "13.1")
+    path = [str(tmp_path / "other"), str(tmp_path / "site")]
+    (found,) = toolkit.find_compilers("nvcc", {}, tmp_path / "none", path)
+    assert (found.path, found.origin) == (nvcc.path, "the package nvidia-cuda-nvcc")
+    make_nvcc(tmp_path / "toolkit", "12.0")
+    (found,) = toolkit.find_compilers("nvcc", {}, tmp_path / "toolkit", path)
+    assert found.version == (12, 0)
+
+
+@pytest.mark.parametrize("is_link", [False, True], ids=["itself", "link"])
+def test_a_toolkit_that_a_shell_would_take_otherwise(make_nvcc, tmp_path, is_link):
+    home = make_nvcc(tmp_path / "$(touch ran)").home
+    if is_link:
+        link = tmp_path / "link"
+        link.symlink_to(home)
+        home = link
+    with pytest.raises(toolkit.CompilerNotFoundError, match=r"nvcc would give to a shell"):
+        toolkit.find_compilers("nvcc", {"CUDA_HOME": str(home)})
+
+
+def test_what_was_found_can_be_printed(nvcc):
+    assert repr(toolkit.find_compilers("nvcc")) == "[<nvcc 13.0 from CUDA_HOME>]"
+
+
+def test_an_unknown_compiler():
+    with pytest.raises(ValueError, match="there is no compiler 'gcc'"):
+        toolkit.find_compilers("gcc")
+
+
 def test_none_says_how_to_get_one(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
     with pytest.raises(toolkit.CompilerNotFoundError) as caught:
-        next(toolkit.find_compilers(None, {}, tmp_path))
+        toolkit.find_compilers(None, {}, tmp_path, [])
     text = str(caught.value)
     for words in ["nvcc: ", "nvrtc: ", str(tmp_path), "cudadrv[nvrtc]", "CUDA_HOME"]:
         assert words in text
@@ -79,7 +110,7 @@ def test_binding_without_its_library(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", SimpleNamespace(nvrtcVersion=version))
     with pytest.raises(toolkit.CompilerNotFoundError) as caught:
-        next(toolkit.find_compilers("nvrtc"))
+        toolkit.find_compilers("nvrtc")
     assert "Failure finding libnvrtc.so\n" in str(caught.value)
     assert "more about it" not in str(caught.value)
 
@@ -87,7 +118,8 @@ def test_binding_without_its_library(monkeypatch):
 def test_nvcc_comes_first(nvcc):
     """And NVRTC is not even imported when nvcc will do."""
     before = "cuda.bindings.nvrtc" in sys.modules
-    assert next(toolkit.find_compilers()).name == "nvcc"
+    toolkit.compile("k", arch="compute_75")
+    assert nvcc.calls
     assert ("cuda.bindings.nvrtc" in sys.modules) == before
 
 
@@ -107,7 +139,7 @@ def test_release_of_the_header_package_is_said():
     metadata = importlib.import_module("importlib.metadata")
     try:
         version = metadata.version("nvidia-cuda-nvrtc")
-        nvrtc = next(toolkit.find_compilers("nvrtc"))
+        (nvrtc,) = toolkit.find_compilers("nvrtc")
     except (metadata.PackageNotFoundError, toolkit.CompilerNotFoundError) as error:
         pytest.skip(str(error))
     assert version in nvrtc.identity()

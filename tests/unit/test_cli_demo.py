@@ -153,6 +153,60 @@ def test_bad_file(cli, tmp_path, make, words):
     assert words in done.stderr
 
 
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+@pytest.mark.parametrize("kind", ["pipe", "file"])
+def test_standard_input(command, file, name, kind):
+    line, environ = command
+    shell = {"pipe": 'cat "$0" | "$@"', "file": '"$@" < "$0"'}[kind]
+    done = subprocess.run(
+        ["sh", "-c", shell, str(file), *line, "demo", name],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "File    standard input\n" in done.stdout
+    assert "Every byte came back as it is in the file: 251,000 bytes" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("redirection", "words"),
+    [
+        ("< /dev/null", "- is empty"),
+        ("<&-", "-: Bad file descriptor"),
+    ],
+)
+def test_standard_input_without_anything(command, redirection, words):
+    line, environ = command
+    done = subprocess.run(
+        ["sh", "-c", f'"$@" {redirection}', "sh", *line, "demo", "-"],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"python -m cudadrv: demo: {words}")
+
+
+def test_standard_input_that_is_a_terminal(command):
+    line, environ = command
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        [*line, "demo", "-"],
+        env=environ,
+        stdin=theirs,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    os.close(ours)
+    os.close(theirs)
+    assert done.returncode == 2
+    assert "standard input is a terminal; name a file, or use a pipe" in done.stderr
+
+
 def test_unreadable_file(driver, file, monkeypatch, capsys):
     """In this process, because root may read everything."""
 

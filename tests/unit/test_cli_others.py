@@ -4,10 +4,12 @@ import os
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 import cudadrv as cu
+from cudadrv import _info
 
 
 @pytest.fixture
@@ -85,6 +87,24 @@ def test_info_without_a_driver_still_helps(cli, changes, words):
     assert words in done.stdout
     for name, value in changes.items():
         assert re.search(rf"{name} +{re.escape(value)}\n", done.stdout)
+
+
+def test_info_of_a_driver_that_counts_wrong(driver, monkeypatch, capsys):
+    """Nobody waits for two thousand million devices to be printed."""
+
+    class Many:
+        def __new__(cls, ordinal):
+            return cu.Device(0)
+
+        @staticmethod
+        def count():
+            return 2**31 - 1
+
+    monkeypatch.setattr(_info, "cu", SimpleNamespace(**{**vars(cu), "Device": Many}))
+    assert _info.print_info() == 0
+    text = capsys.readouterr().out
+    assert text.count("compute_capability") == 64
+    assert text.endswith("\nDevices 64 to 2147483646 are not shown\n")
 
 
 @pytest.mark.cuda_software
