@@ -15,6 +15,7 @@ cdef extern from "cudadrv/driver.h" nogil:
         CUDA_ERROR_NOT_FOUND
         CUDA_ERROR_NOT_READY
         CUDA_ERROR_NOT_SUPPORTED
+        CUDA_ERROR_CONTEXT_IS_DESTROYED
 
     ctypedef int CUdevice
     ctypedef unsigned long long CUdeviceptr

@@ -9,9 +9,10 @@ from cpython.contextvars cimport get_value_no_default
 from libc.stdlib cimport calloc, free, malloc
 
 from cudadrv._driver cimport (
-    CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, CUcontext, CUDA_SUCCESS, CUresult, bind_driver,
-    cudadrv_table, cuCtxCreate, cuCtxDestroy, cuCtxGetStreamPriorityRange, cuCtxPopCurrent,
-    cuCtxPushCurrent, cuCtxSynchronize, cuDevicePrimaryCtxRetain, last_failure,
+    CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, CUcontext, CUDA_ERROR_CONTEXT_IS_DESTROYED,
+    CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table, cuCtxCreate, cuCtxDestroy,
+    cuCtxGetStreamPriorityRange, cuCtxPopCurrent, cuCtxPushCurrent, cuCtxSynchronize,
+    cuDevicePrimaryCtxRetain, last_failure,
 )
 from cudadrv._errors cimport (
     check as check_status, is_sticky, raise_status, refuse_if_forked, report, report_text,
@@ -196,8 +197,11 @@ cdef class Context:
             raise TypeError("this Context was never initialized")
         if self.lost:
             raise ContextLostError(
-                self.lost, "cudadrv", "The context was lost by an earlier error; this process"
-                                      " cannot use the device any more.")
+                self.lost, "cudadrv",
+                "The device was reset (cudadrv.testing.reset_device) after this object was made;"
+                " make a new one." if self.replaced else
+                "The context was lost by an earlier error; this process cannot use the device any"
+                " more.")
         return 0
 
     cdef int check(self, CUresult status) except -1 nogil:
@@ -282,6 +286,32 @@ cdef Context context_of(object device):
 cdef list contexts():
     """All contexts that are in use."""
     return _all.all()
+
+
+def any_lost():
+    """Whether an error has lost a context that is in use."""
+    cdef Context context
+    for context in contexts():
+        if context.lost:
+            return True
+    return False
+
+
+def forget_contexts():
+    """Give up all contexts, because the driver ends them: `cudadrv.testing.reset_device`.
+
+    Whatever belongs to one of them raises ContextLostError from now on. The next use of a device
+    retains its primary context again.
+    """
+    cdef Context context
+    global _first
+    for context in contexts():
+        context.lost = context.lost or CUDA_ERROR_CONTEXT_IS_DESTROYED
+        context.replaced = True
+        own_domain_lose(engine, context.domain)
+    _all.references.clear()
+    _primary.clear()
+    _first = None
 
 
 def call_after_wait(function):

@@ -106,13 +106,16 @@ uint64_t count(const char *kind) {
     return ~uint64_t(0);
 }
 
-// Everything goes, sticky errors too: the driver as after cuInit. Threads keep no context.
-void reset(Lock &lock) {
+// Everything goes, sticky errors too: the driver as after cuInit. The calling thread keeps no
+// context.
+void reset(Lock &lock, bool keep_host_memory) {
     State &driver = state();
     auto everything = [](const Stream &) { return true; };
     driver.scheduler.drop(everything);
     driver.scheduler.settle(lock, everything);
     driver.races.start_over();
+    if (keep_host_memory)
+        abandon_host_memory();
     std::vector<ContextPtr> contexts;
     for (const auto &entry : driver.contexts)
         if (entry.second->alive)
@@ -197,7 +200,15 @@ extern "C" int cudadrvSoftReset(void) {
     if (in_forked_child())
         return CUDA_ERROR_NOT_INITIALIZED;
     Lock lock(state().mutex);
-    reset(lock);
+    reset(lock, false);
+    return CUDA_SUCCESS;
+}
+
+extern "C" int cudadrvSoftRenew(void) {
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    Lock lock(state().mutex);
+    reset(lock, true);
     return CUDA_SUCCESS;
 }
 

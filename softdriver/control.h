@@ -12,6 +12,7 @@ SOFT_EXPORT const char *cudadrvSoftUnsupported(unsigned long long index);
 SOFT_EXPORT int cudadrvSoftDrain(void);
 SOFT_EXPORT unsigned long long cudadrvSoftPending(void);
 SOFT_EXPORT int cudadrvSoftReset(void);
+SOFT_EXPORT int cudadrvSoftRenew(void);
 SOFT_EXPORT unsigned long long cudadrvSoftRaces(void);
 SOFT_EXPORT const char *cudadrvSoftRaceText(unsigned long long index);
 SOFT_EXPORT int cudadrvSoftForgetRaces(void);
