@@ -146,6 +146,7 @@ CUresult prepare(const KernelFunctionPtr &function, const Stream &stream, Launch
     if (CUresult status = take_parameters(*function->kernel, request, described.parameters))
         return status;
     operation = std::make_shared<Operation>();
+    operation->kernel = {described.program, &function->kernel->name};
     auto run = std::make_shared<KernelRun>(function, std::move(described));
     run->operation = operation;
     operation->pieces = run;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace soft {
@@ -48,7 +49,8 @@ struct Operation {
     std::vector<Range> updates; // atomic accesses, which do not race with each other
     bool unforeseen = false;    // all that is known at its end only
     bool synchronizes = false;  // a value in memory that streams signal each other with, no data
-    Function function = Function::Count; // that submitted it
+    Function function = Function::Count;       // that submitted it
+    std::shared_ptr<const std::string> kernel; // the name of the kernel that it launches
     RaceMark mark;
     std::function<bool()> condition;
     std::function<void()> action;

@@ -11,8 +11,8 @@ namespace soft {
 
 enum class RaceMode { Off, Record, Print, Abort };
 
-// What makes two reports the same: which functions raced on which allocation.
-using RaceKey = std::tuple<int, int, uint64_t>;
+// What makes two reports the same: who raced (functions and kernels) on which allocation.
+using RaceKey = std::tuple<std::string, std::string, uint64_t>;
 
 // The races that were found. Repetitions are counted and not kept, and there is room for some
 // hundreds of different ones.

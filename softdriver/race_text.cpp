@@ -14,22 +14,18 @@ std::string hexadecimal(uint64_t number) {
     return text;
 }
 
-std::string name_of(Function function) {
-    return function == Function::Count ? "an operation" : info(function).symbol;
-}
-
 std::string stream_of(const RaceTrack &track) {
-    std::string id = "id " + std::to_string(track.id);
     if (track.legacy)
-        return "the legacy stream, " + id;
+        return "the legacy stream";
     if (track.per_thread)
-        return "a per-thread stream, " + id;
-    return "stream " + hexadecimal(reinterpret_cast<uintptr_t>(track.handle)) + ", " + id;
+        return "a per-thread stream";
+    return "stream " + hexadecimal(reinterpret_cast<uintptr_t>(track.handle));
 }
 
 std::string operation_text(const Operation &operation) {
-    return name_of(operation.function) + " (operation " + std::to_string(operation.number) +
-           " in " + stream_of(*operation.mark.track) + ")";
+    const RaceTrack &track = *operation.mark.track;
+    return race_name(operation) + " on " + stream_of(track) + " (stream id " +
+           std::to_string(track.id) + ", operation " + std::to_string(operation.number) + ")";
 }
 
 std::string memory_text(const RaceShadow &memory) {
@@ -58,6 +54,15 @@ std::string access_text(const RaceShadow &memory, const Operation &operation, co
 
 } // namespace
 
+std::string race_name(Function function) {
+    return function == Function::Count ? "an operation" : info(function).symbol;
+}
+
+std::string race_name(const Operation &operation) {
+    std::string name = race_name(operation.function);
+    return operation.kernel ? name + " of kernel '" + *operation.kernel + "'" : name;
+}
+
 std::string race_of_operations(const RaceShadow &memory, const Operation &later, const Range &range,
                                RaceUse use, const RaceConflict &earlier) {
     return memory_text(memory) + access_text(memory, later, range, use) + ", and " +
@@ -73,7 +78,7 @@ std::string race_with_host_write(const RaceShadow &memory, const Operation &oper
 
 std::string race_with_free(const RaceShadow &memory, Function free, uint64_t next_operation,
                            const RaceConflict &user) {
-    return memory_text(memory) + name_of(free) + " frees it (the next operation would be " +
+    return memory_text(memory) + race_name(free) + " frees it (the next operation would be " +
            std::to_string(next_operation) + "), and " +
            access_text(memory, *user.operation, user.range, user.use) +
            ": the host did not wait for that";

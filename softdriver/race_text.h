@@ -6,6 +6,10 @@
 
 namespace soft {
 
+// Who raced, in words: a driver function, and the kernel that it launched.
+std::string race_name(Function function);
+std::string race_name(const Operation &operation);
+
 // Reports in words.
 std::string race_of_operations(const RaceShadow &memory, const Operation &later, const Range &range,
                                RaceUse use, const RaceConflict &earlier);

@@ -6,14 +6,12 @@
 namespace soft {
 namespace {
 
-// In the place of a function: what the host did without calling any.
-constexpr int host_write = -1;
+// In the place of an operation: what the host did without calling any function.
+constexpr const char *host_write = "the host";
 
 constexpr size_t max_deferred = 20000;
 
 bool on() { return state().settings.races != RaceMode::Off; }
-
-int index(Function function) { return static_cast<int>(function); }
 
 template <class Visit> void each_range(const Operation &operation, Visit visit) {
     for (const Range &range : operation.reads)
@@ -40,7 +38,7 @@ Races::Races()
              }),
       watches_([this](const Operation &operation, const RaceShadow &memory, const Range &range,
                       RaceUse use) {
-          record.add({index(operation.function), host_write, memory.id}, state().settings.races,
+          record.add({race_name(operation), host_write, memory.id}, state().settings.races,
                      [&] { return race_with_host_write(memory, operation, range, use); });
       }) {}
 
@@ -148,7 +146,7 @@ void Races::judge(const OperationPtr &operation, const Shadows &shadows,
 void Races::judge_range(const OperationPtr &operation, const RaceShadowPtr &shadow,
                         const Range &range, RaceUse use, const RaceSettled &settled) {
     for (const RaceConflict &earlier : shadow->access(operation, range, use, settled)) {
-        RaceKey key{index(operation->function), index(earlier.operation->function), shadow->id};
+        RaceKey key{race_name(*operation), race_name(*earlier.operation), shadow->id};
         record.add(key, state().settings.races,
                    [&] { return race_of_operations(*shadow, *operation, range, use, earlier); });
     }
@@ -325,7 +323,7 @@ void Races::judge_free(const RaceShadow &shadow, const Deferred &free,
         Function function = user.operation->function;
         if (function == Function::cuMemAllocAsync || function == Function::cuMemAllocFromPoolAsync)
             continue;
-        RaceKey key{index(free.free), index(user.operation->function), shadow.id};
+        RaceKey key{race_name(free.free), race_name(*user.operation), shadow.id};
         record.add(key, state().settings.races,
                    [&] { return race_with_free(shadow, free.free, free.next_operation, user); });
     }

@@ -1,6 +1,7 @@
 """Kernels and the race detector: what they used is known when they end, the verdict is the same."""
 
 import ctypes
+import re
 
 import pytest
 
@@ -251,6 +252,35 @@ CORRECT = [
 @pytest.mark.parametrize("correct", CORRECT, ids=lambda correct: correct.__name__)
 def test_silence(program, correct):
     check_silence(program, lambda p: correct(p, Kernels(p)))
+
+
+def test_the_report_names_the_kernels(program):
+    kernels = Kernels(program)
+    a, b = program.streams()
+    x, y = program.device(SIZE), program.device(SIZE)
+    kernels.fill(x, a)
+    kernels.move(y, x, b)
+    program.ok("cuCtxSynchronize")
+    (text,) = program.lib.races()
+    access = r"cuLaunchKernel of kernel '{}' on stream {:#x} \(stream id \d+, operation \d+\) {} "
+    later, earlier = access.format("move", b, "reads"), access.format("fill", a, "writes")
+    assert re.search(f"{later}bytes 0 to {SIZE}, and {earlier}bytes 0 to {SIZE}: neither", text)
+
+
+def test_other_kernels_are_another_report(program):
+    kernels = Kernels(program)
+    a, b = program.streams()
+    x, y = program.device(SIZE), program.device(SIZE)
+    for _ in range(2):
+        kernels.fill(x, a)
+        kernels.fill(x, b)
+        program.ok("cuCtxSynchronize")
+    kernels.fill(x, a)
+    kernels.move(y, x, b)
+    program.ok("cuCtxSynchronize")
+    first, second = program.lib.races()
+    assert first.count("'fill'") == 2 and "(2 times)" in first
+    assert "'move'" in second
 
 
 def test_the_host_writes_before_it_knows_the_kernel_done(program):

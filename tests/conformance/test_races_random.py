@@ -203,7 +203,7 @@ class Walk:
 
 
 OPERATION = re.compile(
-    r"(\w+) \(operation \d+ in (the legacy stream|stream 0x\w+), id \d+\) "
+    r"(\w+) on (the legacy stream|stream 0x\w+) \(stream id \d+, operation \d+\) "
     r"(writes|reads) bytes (\d+) to (\d+)"
 )
 
