@@ -1,11 +1,13 @@
-"""What a test leaves behind: the leaks and data races since a moment. For the pytest plugin."""
+"""What a test leaves behind: leaks, data races, a lost device. For the pytest plugin."""
 
 import gc
 from collections import Counter
 
 from cudadrv import testing
+from cudadrv._context import any_lost, unfinished_work
 from cudadrv._device import Device
 from cudadrv._device_buffer import DeviceBuffer
+from cudadrv._errors import ContextLostError
 from cudadrv._library import driver_info
 from cudadrv._memory import LiveBuffer, live_buffers
 from cudadrv._reap import reap
@@ -22,15 +24,36 @@ COUNTED_AS = {
 # Settings of the software driver that a test may change; others need a process of their own.
 RESTORED = ("memory", "races", "instructions", "kernel_faults")
 
+__all__ = ["Watch", "any_lost", "clean_device", "reset_if_lost", "settle", "unfinished_work"]
+
 _warm: set[Device] = set()
 _first_settings: dict[str, str] = {}
 
 
-def clean_device(schedule: str, seed: int) -> Device:
+def clean_device(schedule: str, seed: int, *, pools: bool) -> Device:
     """Device 0 with nothing pending, and the software driver as it was, but for the schedule.
 
-    Raises ContextLostError where an earlier error has lost its context.
+    Raises ContextLostError where an earlier error has lost the context of a GPU.
     """
+    try:
+        reset_if_lost()
+        return _clean_device(schedule, seed, pools)
+    except ContextLostError:  # by another library
+        if not reset_if_lost():
+            raise
+        return _clean_device(schedule, seed, pools)
+
+
+def reset_if_lost() -> bool:
+    """Reset the software driver if an error has lost a context; says whether that was so."""
+    if not any_lost() or not driver_info().is_software:
+        return False
+    testing.reset_device()
+    _warm.clear()
+    return True
+
+
+def _clean_device(schedule: str, seed: int, pools: bool) -> Device:
     device = Device(0)
     if driver_info().is_software:
         if not _first_settings:
@@ -38,6 +61,8 @@ def clean_device(schedule: str, seed: int) -> Device:
         text = [f"{name}={_first_settings[name]}" for name in RESTORED]
         testing.configure(",".join(["fault=none", *text]))
     _warm_up(device)
+    if not pools:
+        _leave_pools_off()
     settle(device)
     if driver_info().is_software:
         testing.forget_races()
@@ -61,6 +86,13 @@ def _warm_up(device: Device) -> None:
     DeviceBuffer(1, stream=Stream())
     DeviceBuffer(1).fill(0)
     _warm.add(device)
+
+
+def _leave_pools_off() -> None:
+    for ordinal in range(Device.count()):
+        pools = Device(ordinal).context.pools
+        for pool in (pools.device, pools.locked, pools.unified):
+            pool.limit_bytes = 0
 
 
 class Watch:

@@ -1,8 +1,10 @@
 #include "control.h"
 
 #include "names.h"
+#include "race_names.h"
 #include "state.h"
 
+#include <cstdlib>
 #include <cstring>
 
 namespace soft {
@@ -106,6 +108,15 @@ uint64_t count(const char *kind) {
     return ~uint64_t(0);
 }
 
+// The process ends, and nobody asks the client any more.
+void tell_unnamed_races() {
+    if (in_forked_child())
+        return;
+    Lock lock(state().mutex, std::try_to_lock);
+    if (lock.owns_lock())
+        state().races.record.flush();
+}
+
 // Everything goes, sticky errors too: the driver as after cuInit. The calling thread keeps no
 // context.
 void reset(Lock &lock, bool keep_host_memory) {
@@ -186,6 +197,7 @@ extern "C" int cudadrvSoftDrain(void) {
         return CUDA_ERROR_NOT_INITIALIZED;
     Lock lock(state().mutex);
     state().scheduler.drain(lock);
+    name_races(lock);
     return CUDA_SUCCESS;
 }
 
@@ -217,6 +229,7 @@ extern "C" unsigned long long cudadrvSoftRaces(void) {
         return 0;
     Lock lock(state().mutex);
     state().races.look();
+    name_races(lock);
     return state().races.record.size();
 }
 
@@ -236,6 +249,32 @@ extern "C" int cudadrvSoftForgetRaces(void) {
         return CUDA_ERROR_NOT_INITIALIZED;
     Lock lock(state().mutex);
     state().races.record.clear();
+    return CUDA_SUCCESS;
+}
+
+extern "C" int cudadrvSoftSetWords(const cudadrvSoftWords *words) {
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    Lock lock(state().mutex);
+    state().words = words ? *words : cudadrvSoftWords();
+    static const int registered = std::atexit(tell_unnamed_races);
+    return registered;
+}
+
+extern "C" int cudadrvSoftTagStream(CUcontext handle, CUstream stream, unsigned long long tag) {
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    Lock lock(state().mutex);
+    ContextPtr context = find_context(handle);
+    if (!context || !context->alive)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    bool is_default = stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+    StreamPtr found = is_default
+                          ? default_stream(thread_state(), context, stream == CU_STREAM_PER_THREAD)
+                          : state().streams.find(reinterpret_cast<uintptr_t>(stream));
+    if (!found || found->owner != context.get())
+        return CUDA_ERROR_INVALID_HANDLE;
+    found->tag = tag;
     return CUDA_SUCCESS;
 }
 
