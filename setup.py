@@ -37,7 +37,10 @@ CXX_FLAGS = [*DEFAULTS, "-std=c++17", "-pthread", "-fvisibility=hidden", "-ffp-c
 CXX_FLAGS += ["-Wall", "-Wextra"]
 # Nobody reads errno or the exception flags after arithmetic: loops over lanes become vectors.
 CXX_FLAGS += ["-fno-math-errno", "-fno-trapping-math"]
-CXX_LINK_FLAGS = ["-Wl,-Bsymbolic", f"-Wl,--version-script={EXPORTS}", "-pthread"]
+# The end of this name is that of a copy: see cudadrv/_libcuda.py.
+SONAME = "cudadrv-libcuda.so.1"
+CXX_LINK_FLAGS = ["-Wl,-Bsymbolic", f"-Wl,-soname,{SONAME}"]
+CXX_LINK_FLAGS += [f"-Wl,--version-script={EXPORTS}", "-pthread"]
 
 DIRECTIVES = {
     "language_level": 3,

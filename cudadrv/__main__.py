@@ -93,8 +93,9 @@ def make_parser() -> argparse.ArgumentParser:
     libcuda = commands.add_parser(
         "libcuda",
         help="give other programs the software driver",
-        description="Make FOLDER/libcuda.so.1, which is the software driver. Programs that find it"
-        " there (LD_LIBRARY_PATH) run on it, whether they use cudadrv or not.",
+        description="Make FOLDER/libcuda.so.1, which is the software driver, and libcuda.so for"
+        " linkers (-LFOLDER -lcuda). Programs that find it there (LD_LIBRARY_PATH) run on it,"
+        " whether they use cudadrv or not.",
     )
     libcuda.add_argument(
         "folder", type=folder_to_search, metavar="FOLDER", help="made if it does not exist"
@@ -138,19 +139,16 @@ def demo(file: str | None, streams: int, chunk: int) -> int:
 
 
 def place_software_driver(folder: Path) -> int:
-    """Link the software driver into a folder under the name that programs look for."""
-    from cudadrv._library import software_path
+    """Put the software driver into a folder under the name that programs look for."""
+    from cudadrv._libcuda import lay_out
 
-    link = folder.absolute() / "libcuda.so.1"
-    ours = link.is_symlink() and link.readlink().name.startswith("_softdriver")
-    if os.path.lexists(link) and not ours:
-        complain(f"libcuda: {link} exists and is another driver; choose another folder")
+    try:
+        library = lay_out(folder.absolute())
+    except FileExistsError as error:
+        complain(f"libcuda: {error}; choose another folder")
         return 1
-    folder.mkdir(parents=True, exist_ok=True)
-    link.unlink(missing_ok=True)
-    link.symlink_to(software_path())
     before = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-    print(f"export LD_LIBRARY_PATH={shlex.quote(str(link.parent))}{before}")
+    print(f"export LD_LIBRARY_PATH={shlex.quote(str(library.parent))}{before}")
     return 0
 
 

@@ -64,16 +64,17 @@ SOFT_API(cuMemAllocPitch_v2,
 }
 
 // Whether cuMemFree waits for the device: never for stream-ordered memory. For other device memory
-// drivers do, and promise nothing: the random schedule chooses.
+// drivers do, and promise nothing: the settings say, or the random schedule chooses.
 static bool free_waits(const Allocation &allocation) {
-    bool chooses = state().settings.schedule == Schedule::Random;
-    switch (allocation.kind) {
-    case MemoryKind::Async:
-        return false;
-    case MemoryKind::Device:
-        return !chooses || state().random.below(2);
-    default:
+    if (allocation.kind != MemoryKind::Device)
+        return allocation.kind != MemoryKind::Async;
+    switch (state().settings.free_waits) {
+    case FreeWaits::Always:
         return true;
+    case FreeWaits::Never:
+        return false;
+    default:
+        return state().settings.schedule != Schedule::Random || state().random.below(2);
     }
 }
 

@@ -100,16 +100,22 @@ CUresult status_of(const std::vector<ptx::Problem> &problems) {
     return CUDA_ERROR_INVALID_PTX;
 }
 
-ProgramPtr make_program(const Image &image, std::vector<ptx::Problem> &problems) {
+// The version of PTX that came with a version of CUDA: one more with each, but for 12.6.
+int newest_ptx(int cuda) {
+    int version = (cuda / 1000 - 4) * 10 + cuda % 1000 / 10;
+    return cuda >= 12060 && cuda < 13000 ? version - 1 : version;
+}
+
+ProgramPtr make_program(const Image &image, int newest, std::vector<ptx::Problem> &problems) {
     for (const std::string &text : image.texts)
         check_letters(text, problems);
     if (!problems.empty())
         return nullptr;
     if (image.texts.size() == 1)
-        return ptx::compile(image.texts.front(), problems);
+        return ptx::compile(image.texts.front(), problems, newest);
     std::vector<ptx::Tree> trees;
     for (const std::string &text : image.texts)
-        if (std::optional<ptx::Tree> tree = ptx::parse(text, problems))
+        if (std::optional<ptx::Tree> tree = ptx::parse(text, problems, newest))
             trees.push_back(std::move(*tree));
     if (!problems.empty())
         return nullptr;
@@ -189,22 +195,27 @@ void JitOptions::write(Log &log, const std::string &text) {
     log.used = length && length < text.size() ? log.room : length;
 }
 
-void JitOptions::finish() {
+void JitOptions::tell(const std::string &errors, Clock::duration took) {
+    errors_ += (errors_.empty() || errors.empty() ? "" : "\n") + errors;
+    took_ += took;
+    write(info_, "");
+    write(error_, errors_);
     for (const Log *log : {&info_, &error_})
         if (log->size)
             store(log->size, static_cast<unsigned>(log->used));
-    store(wall_time_, 0.0f);
+    store(wall_time_, std::chrono::duration<float, std::milli>(took_).count());
 }
 
-CUresult check_texts(const Image &image, JitOptions &options) {
+CUresult check_parts(Call &call, const Image &image, JitOptions &options) {
     std::vector<ptx::Problem> problems;
+    int newest = newest_ptx(state().settings.driver);
+    Clock::time_point begin = Clock::now();
+    call.lock.unlock();
     for (const std::string &text : image.texts)
-        ptx::parse(text, problems);
-    if (problems.empty())
-        return CUDA_SUCCESS;
-    options.write(lines_of(problems));
-    options.finish();
-    return status_of(problems);
+        ptx::check_part(text, problems, newest);
+    acquire(call.lock);
+    options.tell(lines_of(problems), Clock::now() - begin);
+    return problems.empty() ? CUDA_SUCCESS : status_of(problems);
 }
 
 // Registers are an estimate, and so is what it costs to have fewer: nothing.
@@ -219,8 +230,10 @@ static ProgramPtr limit_registers(const ProgramPtr &program, unsigned most) {
 
 CUresult compile(Call &call, const Image &image, JitOptions &options, ProgramPtr &program) {
     std::vector<ptx::Problem> problems;
+    int newest = newest_ptx(state().settings.driver);
+    Clock::time_point begin = Clock::now();
     call.lock.unlock();
-    program = make_program(image, problems);
+    program = make_program(image, newest, problems);
     acquire(call.lock);
     if (program && !image.texts.empty())
         check_limits(*program, problems);
@@ -232,8 +245,7 @@ CUresult compile(Call &call, const Image &image, JitOptions &options, ProgramPtr
     else
         program = limit_registers(program, image.max_registers ? image.max_registers
                                                                : options.max_registers());
-    options.write(lines_of(problems));
-    options.finish();
+    options.tell(lines_of(problems), Clock::now() - begin);
     return status;
 }
 

@@ -3,6 +3,7 @@
 #include "call.h"
 #include "image.h"
 #include "modules.h"
+#include "operation.h"
 
 namespace soft {
 
@@ -12,17 +13,15 @@ class JitOptions {
   public:
     // Refuses those that are not known.
     CUresult read(unsigned count, CUjit_option *options, void **values);
-    // What the error log is to say; the other one is empty.
-    void write(const std::string &errors) {
-        write(info_, "");
-        write(error_, errors);
-    }
+    // Whether there is any that concerns the result of a link and not one of its inputs.
+    bool for_all() const { return info_.size || error_.size || target_ >= 0; }
+    // Adds lines to the error log (the other one is empty), and writes what the program is told:
+    // the logs, how long they are, and the time that the compiler has taken, and took now.
+    void tell(const std::string &errors, Clock::duration took = {});
     // How many registers a thread may have, if that was said; else 0.
     unsigned max_registers() const { return max_registers_; }
     // The error of a text for devices of this capability, where another target was asked for.
     CUresult check_target(int capability) const;
-    // Writes back how long the logs are, and what else was asked.
-    void finish();
 
   private:
     struct Log {
@@ -34,13 +33,16 @@ class JitOptions {
     static void write(Log &log, const std::string &text);
 
     Log info_, error_;
+    std::string errors_; // all lines of the error log
+    Clock::duration took_{};
     void **wall_time_ = nullptr, **threads_ = nullptr;
     int target_ = -1;
     unsigned max_registers_ = 0;
 };
 
-// Whether all texts of an image can be read. If not, the options' log says why.
-CUresult check_texts(const Image &image, JitOptions &options);
+// Whether all texts of an image can be compiled as parts of a program. If not, the options' log
+// says why.
+CUresult check_parts(Call &call, const Image &image, JitOptions &options);
 // Makes code of an image, without the state lock. Says why not in the options' log.
 CUresult compile(Call &call, const Image &image, JitOptions &options, ProgramPtr &program);
 

@@ -83,6 +83,8 @@ SOFT_API(cuFuncGetParamInfo, (CUfunction handle, size_t index, size_t *offset, s
     KernelFunctionPtr function;
     if (!offset || !handle)
         return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult status = call.require(Needs::Optional))
+        return status;
     if (CUresult status = resolve_function(handle, function))
         return status;
     return read_parameter(*function->kernel, index, offset, bytes);

@@ -9,8 +9,10 @@
 
 namespace soft {
 
-KernelRun::KernelRun(KernelFunctionPtr function, ptx::Launch launch)
-    : function_(std::move(function)), launch_(std::move(launch)) {
+KernelRun::KernelRun(KernelFunctionPtr function, ptx::Launch launch,
+                     std::shared_ptr<GridWorkspace> workspace)
+    : function_(std::move(function)), launch_(std::move(launch)), workspace_(std::move(workspace)) {
+    launch_.workspace = reinterpret_cast<uintptr_t>(workspace_.get());
     launch_.find = [this](uintptr_t address, ptx::Segment &segment) {
         return find(address, segment);
     };
@@ -21,14 +23,22 @@ KernelRun::KernelRun(KernelFunctionPtr function, ptx::Launch launch)
 }
 
 bool KernelRun::advance(uint64_t steps) {
-    if (!run_)
+    if (!run_) {
+        if (workspace_)
+            *workspace_ = {};
         run_ = std::make_unique<ptx::Run>(launch_);
+    }
     ptx::Run::State state = run_->advance(steps);
     failed_ = state == ptx::Run::State::Failed;
     return state != ptx::Run::State::More;
 }
 
 bool KernelRun::find(uintptr_t address, ptx::Segment &segment) {
+    if (workspace_ && address - launch_.workspace < sizeof(GridWorkspace)) {
+        segment = {launch_.workspace, sizeof(GridWorkspace),
+                   reinterpret_cast<char *>(workspace_.get()), true};
+        return true;
+    }
     Lock lock(state().mutex);
     if (!look_up(address, segment))
         return false;

@@ -3,6 +3,7 @@
 #include "modules.h"
 #include "operation.h"
 #include "ptx/run.h"
+#include "stream.h"
 
 #include <map>
 
@@ -11,7 +12,9 @@ namespace soft {
 // A launch of a kernel as work of a stream.
 class KernelRun : public Piecewise {
   public:
-    KernelRun(KernelFunctionPtr function, ptx::Launch launch);
+    // With a workspace if the launch is cooperative.
+    KernelRun(KernelFunctionPtr function, ptx::Launch launch,
+              std::shared_ptr<GridWorkspace> workspace);
 
     bool advance(uint64_t steps) override;
     Outcome end() override;
@@ -28,6 +31,7 @@ class KernelRun : public Piecewise {
 
     KernelFunctionPtr function_;
     ptx::Launch launch_;
+    std::shared_ptr<GridWorkspace> workspace_;
     std::unique_ptr<ptx::Run> run_;    // from the first piece on
     std::map<uintptr_t, size_t> used_; // memory by its beginning, and how much it is
     bool failed_ = false;

@@ -26,11 +26,7 @@ uint64_t product(const unsigned (&numbers)[3]) {
 
 CUresult check_size(const KernelFunction &function, const LaunchRequest &request) {
     const ptx::Kernel &kernel = *function.kernel;
-    if (!within(request.grid, grid_limits) || !within(request.block, block_limits) ||
-        product(request.block) > thread_limit(kernel))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (product(kernel.required_threads) &&
-        std::memcmp(kernel.required_threads, request.block, sizeof request.block))
+    if (!within(request.grid, grid_limits) || !valid_block(kernel, request.block))
         return CUDA_ERROR_INVALID_VALUE;
     if (request.shared > dynamic_shared_limit(kernel, function.settings))
         return CUDA_ERROR_INVALID_VALUE;
@@ -130,8 +126,14 @@ ptx::Launch describe(const KernelFunction &function, const LaunchRequest &reques
     return launch;
 }
 
+std::shared_ptr<GridWorkspace> workspace_of(Stream &stream) {
+    if (!stream.workspace)
+        stream.workspace = std::make_shared<GridWorkspace>();
+    return stream.workspace;
+}
+
 // What is wrong with a launch; if nothing is, its work.
-CUresult prepare(const KernelFunctionPtr &function, const Stream &stream, LaunchRequest request,
+CUresult prepare(const KernelFunctionPtr &function, Stream &stream, LaunchRequest request,
                  OperationPtr &operation) {
     if (stream.owner != function->owner)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -147,7 +149,8 @@ CUresult prepare(const KernelFunctionPtr &function, const Stream &stream, Launch
         return status;
     operation = std::make_shared<Operation>();
     operation->kernel = {described.program, &function->kernel->name};
-    auto run = std::make_shared<KernelRun>(function, std::move(described));
+    auto run = std::make_shared<KernelRun>(function, std::move(described),
+                                           request.cooperative ? workspace_of(stream) : nullptr);
     run->operation = operation;
     operation->pieces = run;
     operation->unforeseen = true;
@@ -155,6 +158,13 @@ CUresult prepare(const KernelFunctionPtr &function, const Stream &stream, Launch
 }
 
 } // namespace
+
+bool valid_block(const ptx::Kernel &kernel, const unsigned (&block)[3]) {
+    if (!within(block, block_limits) || product(block) > thread_limit(kernel))
+        return false;
+    return !product(kernel.required_threads) ||
+           !std::memcmp(kernel.required_threads, block, sizeof block);
+}
 
 CUresult resolve_function(CUfunction handle, KernelFunctionPtr &function) {
     function = state().functions.find(reinterpret_cast<uintptr_t>(handle));
@@ -180,6 +190,7 @@ CUresult launch(Call &call, CUfunction handle, const LaunchRequest &request,
     CUresult status = prepare(function, *stream, request, operation);
     if (status && stream->capture)
         invalidate(*stream->capture);
+    function->old_launch = nullptr;
     return status ? status : submit(*stream, std::move(operation));
 }
 

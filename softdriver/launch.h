@@ -20,6 +20,8 @@ CUresult launch(Call &call, CUfunction function, const LaunchRequest &request, C
 CUresult read_config(const CUlaunchConfig &config, LaunchRequest &request);
 CUresult read_parameter(const ptx::Kernel &kernel, size_t index, size_t *offset, size_t *bytes);
 bool valid_cache(CUfunc_cache config);
+// Whether the kernel can be launched with blocks of this shape.
+bool valid_block(const ptx::Kernel &kernel, const unsigned (&block)[3]);
 // The function that a handle names.
 CUresult resolve_function(CUfunction handle, KernelFunctionPtr &function);
 // The same where the handle may be that of a kernel of a library, which has a function in a

@@ -5,8 +5,6 @@
 namespace soft {
 namespace {
 
-constexpr int driver_version = 13000;
-
 // The workers never end, so the library must never be unloaded under them.
 void stay_loaded() {
     Dl_info self;
@@ -40,7 +38,7 @@ SOFT_API(cuInit, (unsigned flags), (flags)) {
 SOFT_API(cuDriverGetVersion, (int *version), (version)) {
     if (!version)
         return CUDA_ERROR_INVALID_VALUE;
-    *version = driver_version;
+    *version = state().settings.driver;
     return CUDA_SUCCESS;
 }
 

@@ -57,9 +57,11 @@ SOFT_API(cuKernelGetName, (const char **name, CUkernel handle), (name, handle)) 
 
 SOFT_API(cuKernelGetParamInfo, (CUkernel handle, size_t index, size_t *offset, size_t *bytes),
          (handle, index, offset, bytes)) {
-    LibraryKernelPtr kernel = find_library_kernel(handle);
     if (!offset || !handle)
         return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult status = call.require(Needs::Usable))
+        return status;
+    LibraryKernelPtr kernel = find_library_kernel(handle);
     if (!kernel)
         return CUDA_ERROR_INVALID_HANDLE;
     return read_parameter(kernel->kernel(), index, offset, bytes);

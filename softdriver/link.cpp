@@ -14,6 +14,29 @@ std::shared_ptr<Link> find_link(CUlinkState handle) {
     return state().links.find(reinterpret_cast<uintptr_t>(handle));
 }
 
+// Another input. What cannot be read leaves the link as it was, but for inputs that are said to be
+// of a kind for which nothing is read at all.
+CUresult add(Call &call, Link &link, CUjitInputType type, const void *data, size_t bytes) {
+    Image image;
+    if (type == CU_JIT_INPUT_NVVM)
+        return link.failure = CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
+    bool text = type == CU_JIT_INPUT_PTX || type == CU_JIT_INPUT_FATBINARY;
+    bool readable = text || is_linked(data, bytes);
+    if (!readable && type == CU_JIT_INPUT_CUBIN)
+        return link.failure = CUDA_ERROR_INVALID_IMAGE;
+    CUresult status = readable ? read_image(data, bytes, image) : CUDA_ERROR_INVALID_IMAGE;
+    if (status) {
+        link.options.tell(readable ? "error: the input is neither PTX nor a fatbin with PTX"
+                                   : "error: the input is machine code, which the software driver "
+                                     "cannot link");
+        return status;
+    }
+    if ((status = check_parts(call, image, link.options)))
+        return status;
+    std::move(image.texts.begin(), image.texts.end(), std::back_inserter(link.image.texts));
+    return CUDA_SUCCESS;
+}
+
 } // namespace
 
 SOFT_API(cuLinkCreate_v2,
@@ -27,6 +50,7 @@ SOFT_API(cuLinkCreate_v2,
     link->owner = call.context.get();
     link->handle = reinterpret_cast<CUlinkState>(state().links.insert(link, state().reuse()));
     *handle = link->handle;
+    link->options.tell("");
     return CUDA_SUCCESS;
 }
 
@@ -41,22 +65,14 @@ SOFT_API(cuLinkAddData_v2,
          (handle, type, data, bytes, name, count, options, values)) {
     std::shared_ptr<Link> link = find_link(handle);
     JitOptions chosen;
-    Image image;
     if (!link)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (!data || !bytes || !link->result.empty() || type < 0 || type >= CU_JIT_NUM_INPUT_TYPES)
+    bool over = !link->result.empty() || link->failure;
+    if (!data || !bytes || over || type < 0 || type >= CU_JIT_NUM_INPUT_TYPES)
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = chosen.read(count, options, values))
         return status;
-    bool text = type == CU_JIT_INPUT_PTX || type == CU_JIT_INPUT_FATBINARY;
-    if (!text && !is_linked(data, bytes))
-        return CUDA_ERROR_INVALID_IMAGE;
-    if (CUresult status = read_image(data, bytes, image))
-        return status;
-    if (CUresult status = check_texts(image, link->options))
-        return status;
-    std::move(image.texts.begin(), image.texts.end(), std::back_inserter(link->image.texts));
-    return CUDA_SUCCESS;
+    return chosen.for_all() ? CUDA_ERROR_INVALID_VALUE : add(call, *link, type, data, bytes);
 }
 
 SOFT_API(cuLinkAddData,
@@ -94,9 +110,12 @@ SOFT_API(cuLinkComplete, (CUlinkState handle, void **result, size_t *bytes),
         return CUDA_ERROR_INVALID_HANDLE;
     if (!result)
         return CUDA_ERROR_INVALID_VALUE;
+    if (link->failure)
+        return link->failure;
     ProgramPtr program;
     if (CUresult status = compile(call, link->image, link->options, program))
-        return status == CUDA_ERROR_INVALID_PTX ? CUDA_ERROR_INVALID_SOURCE : status;
+        return link->failure =
+                   status == CUDA_ERROR_INVALID_PTX ? CUDA_ERROR_INVALID_SOURCE : status;
     link->image.max_registers = link->options.max_registers();
     link->result = linked_image(link->image);
     *result = link->result.data();

@@ -8,9 +8,10 @@ namespace soft {
 struct Link {
     CUlinkState handle = nullptr;
     Context *owner = nullptr;
-    JitOptions options; // of the whole: its logs are written when it is complete
+    JitOptions options; // of the whole, with the logs
     Image image;
-    std::string result; // once complete
+    std::string result;              // once complete
+    CUresult failure = CUDA_SUCCESS; // it can no longer be completed
 };
 
 } // namespace soft

@@ -33,12 +33,21 @@ struct Module {
 
 using ModulePtr = std::shared_ptr<Module>;
 
+// What a program has set for cuLaunch and its like, which take it from the function.
+struct OldLaunch {
+    unsigned block[3] = {}; // zero: not said
+    unsigned shared = 0;
+    unsigned bytes = 0; // of the parameters
+    std::vector<uint8_t> parameters;
+};
+
 struct KernelFunction {
     CUfunction handle = nullptr;
     Context *owner = nullptr;
     ModulePtr module;
     const ptx::Kernel *kernel = nullptr;
     KernelSettings settings;
+    std::unique_ptr<OldLaunch> old_launch; // null: nothing set since the last launch by other means
 };
 
 using KernelFunctionPtr = std::shared_ptr<KernelFunction>;

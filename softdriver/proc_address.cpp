@@ -1,13 +1,10 @@
-#include "call.h"
+#include "state.h"
 
 #include <algorithm>
 #include <cstring>
 
 namespace soft {
 namespace {
-
-// A client that asks for a later version than the driver's own is refused; below zero is no limit.
-constexpr int newest_version = 13000;
 
 // Since when it exists in that variant.
 unsigned first_version(const FunctionInfo &function, bool per_thread) {
@@ -21,7 +18,7 @@ CUdriverProcAddressQueryResult look_up(const char *name, unsigned version, bool 
     const FunctionInfo *best = nullptr;
     bool known = false;
     for (const FunctionInfo &function : function_table) {
-        if (std::strcmp(function.base, name) != 0)
+        if (std::strcmp(function.base, name) != 0 || function.version > state().settings.driver)
             continue;
         known = true;
         if (first_version(function, per_thread) <= version &&
@@ -43,9 +40,9 @@ SOFT_API(cuGetProcAddress_v2,
          (name, address, version, flags, result)) {
     constexpr cuuint64_t known =
         CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
-    if (!address || (flags & ~known) || version > newest_version)
+    if (!address || (flags & ~known) || version > state().settings.driver)
         return CUDA_ERROR_INVALID_VALUE;
-    *address = nullptr;
+    *address = nullptr; // A version below zero is no limit.
     bool per_thread = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
     CUdriverProcAddressQueryResult found = look_up(name ? name : "", version, per_thread, address);
     if (result)

@@ -10,6 +10,31 @@ constexpr int max_devices = 16;
 // In the order of their enumerations.
 constexpr const char *schedule_names[] = {"eager", "lazy", "random"};
 constexpr const char *race_modes[] = {"off", "record", "print", "abort"};
+constexpr const char *free_waits_names[] = {"schedule", "always", "never"};
+
+// The newest minor version of a major one that the driver can be said to be, by major version.
+constexpr struct {
+    int major, newest_minor;
+} driver_versions[] = {{12, 9}, {13, 5}};
+
+std::string parse_driver(const std::string &value, Settings &settings) {
+    for (const auto &known : driver_versions)
+        for (int minor = 0; minor <= known.newest_minor; minor++)
+            if (value == std::to_string(known.major) + "." + std::to_string(minor)) {
+                settings.driver = known.major * 1000 + minor * 10;
+                return "";
+            }
+    return "driver must be a version of CUDA, 12.0 to 12.9 or 13.0 to 13.5, not '" + value + "'";
+}
+
+std::string parse_free_waits(const std::string &value, Settings &settings) {
+    for (int i = 0; i < 3; i++)
+        if (value == free_waits_names[i]) {
+            settings.free_waits = static_cast<FreeWaits>(i);
+            return "";
+        }
+    return "free_waits must be schedule, always or never, not '" + value + "'";
+}
 
 std::string parse_races(const std::string &value, Settings &settings) {
     for (int i = 0; i < 4; i++)
@@ -46,6 +71,10 @@ std::string parse_one(const std::string &name, const std::string &value, Setting
         if (value != "0" && value != "1")
             return "concurrent_managed must be 0 or 1, not '" + value + "'";
         settings.concurrent_managed = value == "1";
+    } else if (name == "driver") {
+        return parse_driver(value, settings);
+    } else if (name == "free_waits") {
+        return parse_free_waits(value, settings);
     } else if (name == "races") {
         return parse_races(value, settings);
     } else if (name == "instructions") {
@@ -88,6 +117,9 @@ std::string apply_settings(const char *text, Settings &settings) {
 std::string settings_text(const Settings &settings) {
     return std::string("schedule=") + schedule_names[static_cast<int>(settings.schedule)] +
            ",seed=" + std::to_string(settings.seed) +
+           ",driver=" + std::to_string(settings.driver / 1000) + "." +
+           std::to_string(settings.driver % 1000 / 10) +
+           ",free_waits=" + free_waits_names[static_cast<int>(settings.free_waits)] +
            ",devices=" + std::to_string(settings.devices) +
            ",memory=" + std::to_string(settings.memory) +
            ",concurrent_managed=" + (settings.concurrent_managed ? "1" : "0") +

@@ -11,9 +11,14 @@ namespace soft {
 
 enum class Schedule { Eager, Lazy, Random };
 
+// Whether cuMemFree waits for the device. Chosen: by the schedule.
+enum class FreeWaits { Chosen, Always, Never };
+
 struct Settings {
     Schedule schedule = Schedule::Eager;
     uint64_t seed = 1;
+    int driver = 13000; // what cuDriverGetVersion says
+    FreeWaits free_waits = FreeWaits::Chosen;
     int devices = 1;
     size_t memory = size_t(1) << 30;
     bool concurrent_managed = true;

@@ -13,6 +13,12 @@ namespace soft {
 struct Capture;
 struct RaceTrack;
 
+// What the blocks of a cooperative launch synchronize with: the layout that NVIDIA's
+// cooperative_groups expects. Cleared before each launch.
+struct alignas(16) GridWorkspace {
+    uint32_t bytes = sizeof(GridWorkspace), barrier = 0, unused[2] = {};
+};
+
 enum class StreamKind { Created, Legacy, PerThread };
 
 struct Stream : std::enable_shared_from_this<Stream> {
@@ -30,11 +36,12 @@ struct Stream : std::enable_shared_from_this<Stream> {
     uint64_t tag = 0;               // by which a client knows it; 0: none
     int patience = 0;               // not-ready answers left before queries force progress
     std::shared_ptr<Capture> capture;
-    std::vector<CUgraphNode> shown_tail; // the handles that the program was last shown
-    std::vector<uint64_t> shown_edges;   // and their edge data, which is all zero
-    std::set<size_t> capture_tail;       // the captured nodes that its next one depends on
-    bool destroyed = false;              // while captured, a destroyed stream lives on
-    std::shared_ptr<RaceTrack> track;    // the race detector's view of it
+    std::vector<CUgraphNode> shown_tail;      // the handles that the program was last shown
+    std::vector<uint64_t> shown_edges;        // and their edge data, which is all zero
+    std::set<size_t> capture_tail;            // the captured nodes that its next one depends on
+    bool destroyed = false;                   // while captured, a destroyed stream lives on
+    std::shared_ptr<RaceTrack> track;         // the race detector's view of it
+    std::shared_ptr<GridWorkspace> workspace; // from the first cooperative launch on
 
     bool blocking() const { return !(flags & CU_STREAM_NON_BLOCKING); }
     bool idle() const { return queue.empty(); }

@@ -120,6 +120,8 @@ struct Function {
     unsigned required_cluster[3] = {}, max_cluster = 0;
 };
 
+constexpr int newest_version = 95; // of the PTX language that is read: 9.5
+
 struct Tree {
     int version = 0;         // 83 is 8.3
     std::string target;      // "sm_75"

@@ -17,6 +17,7 @@ struct Decoding {
     const Tree &tree;
     std::vector<Problem> &problems;
     Library &library;
+    bool is_part; // of a program: functions that are not defined here may be defined elsewhere
     std::vector<int> program_variables; // index in Program::variables of each of Tree::variables
     // Numbers of the shared variables: of the module by index, of functions by function and index.
     std::map<std::pair<int, int>, unsigned> shared;

@@ -21,7 +21,7 @@ int version_of(std::string_view text) {
     return good ? version : 0;
 }
 
-void read_version(Parsing &parsing, std::vector<Problem> &problems) {
+void read_version(Parsing &parsing, std::vector<Problem> &problems, int newest) {
     Reader &reader = parsing.reader;
     if (!reader.accept_dot("version"))
         reader.fail("a PTX text begins with .version");
@@ -30,13 +30,13 @@ void read_version(Parsing &parsing, std::vector<Problem> &problems) {
     if (!parsing.tree.version)
         reader.syntax_error();
     reader.take();
-    if (parsing.tree.version > newest_version) {
+    if (parsing.tree.version > newest) {
         Problem problem;
         problem.line = token.line;
         problem.version = true;
         problem.text = "unsupported .version " + std::string(token.text) +
-                       ": the newest known is " + std::to_string(newest_version / 10) + "." +
-                       std::to_string(newest_version % 10);
+                       ": the newest known is " + std::to_string(newest / 10) + "." +
+                       std::to_string(newest % 10);
         problems.push_back(std::move(problem));
         throw Reader::Stop{};
     }
@@ -134,9 +134,9 @@ void replace_aliases(Tree &tree) {
     }
 }
 
-void read_module(Parsing &parsing, std::vector<Problem> &problems) {
+void read_module(Parsing &parsing, std::vector<Problem> &problems, int newest) {
     Reader &reader = parsing.reader;
-    read_version(parsing, problems);
+    read_version(parsing, problems, newest);
     read_target(parsing);
     read_address_size(reader);
     while (reader.now().kind != Token::Kind::End)
@@ -151,11 +151,11 @@ void Parsing::spend(size_t bytes) {
     spare -= bytes;
 }
 
-std::optional<Tree> parse(std::string_view text, std::vector<Problem> &problems) {
+std::optional<Tree> parse(std::string_view text, std::vector<Problem> &problems, int newest) {
     size_t before = problems.size();
     Parsing parsing(text, problems);
     try {
-        read_module(parsing, problems);
+        read_module(parsing, problems, newest);
     } catch (const Reader::Stop &) {
     }
     if (problems.size() > before)

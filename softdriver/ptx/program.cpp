@@ -169,11 +169,12 @@ Kernel describe(const Decoding &decoding, const CallGraph &graph, int index,
 
 } // namespace
 
-std::shared_ptr<const Program> decode(const Tree &tree, std::vector<Problem> &problems) {
+static std::shared_ptr<const Program> decode(const Tree &tree, std::vector<Problem> &problems,
+                                             bool is_part) {
     size_t before = problems.size();
     auto program = std::make_shared<Program>();
     auto library = std::make_shared<Library>();
-    Decoding decoding{tree, problems, *library, {}, {}};
+    Decoding decoding{tree, problems, *library, is_part, {}, {}};
     program->version = tree.version;
     program->capability = tree.capability;
     prepare(decoding, *program);
@@ -199,9 +200,19 @@ std::shared_ptr<const Program> decode(const Tree &tree, std::vector<Problem> &pr
     return program;
 }
 
-std::shared_ptr<const Program> compile(std::string_view text, std::vector<Problem> &problems) {
-    std::optional<Tree> tree = parse(text, problems);
+std::shared_ptr<const Program> decode(const Tree &tree, std::vector<Problem> &problems) {
+    return decode(tree, problems, false);
+}
+
+std::shared_ptr<const Program> compile(std::string_view text, std::vector<Problem> &problems,
+                                       int newest) {
+    std::optional<Tree> tree = parse(text, problems, newest);
     return tree ? decode(*tree, problems) : nullptr;
+}
+
+bool check_part(std::string_view text, std::vector<Problem> &problems, int newest) {
+    std::optional<Tree> tree = parse(text, problems, newest);
+    return tree && decode(*tree, problems, true);
 }
 
 } // namespace soft::ptx

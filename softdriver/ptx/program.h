@@ -39,7 +39,11 @@ struct Program {
 };
 
 // An opcode or a modifier that is not known is a problem, never an approximation in silence.
-std::shared_ptr<const Program> compile(std::string_view text, std::vector<Problem> &problems);
+std::shared_ptr<const Program> compile(std::string_view text, std::vector<Problem> &problems,
+                                       int newest = newest_version);
 std::shared_ptr<const Program> decode(const Tree &tree, std::vector<Problem> &problems);
+// Whether a text can be compiled, as far as can be seen before it is linked with others: they may
+// define the functions that it calls.
+bool check_part(std::string_view text, std::vector<Problem> &problems, int newest);
 
 } // namespace soft::ptx

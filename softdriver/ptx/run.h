@@ -25,6 +25,7 @@ struct Launch {
     unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, cluster[3] = {1, 1, 1};
     size_t shared_bytes = 0; // dynamic
     bool cooperative = false;
+    uintptr_t workspace = 0;          // of a cooperative launch, by which its blocks synchronize
     std::vector<uint8_t> parameters;  // Kernel::parameter_bytes
     std::vector<uintptr_t> variables; // addresses of Program::variables
     uint64_t seed = 1;                // of the order of blocks and warps

@@ -50,6 +50,13 @@ uint64_t is_explicit_cluster(const Machine &machine, const Warp &warp, unsigned 
     return cluster_nctarank(machine, warp, lane) > 1;
 }
 uint64_t zero(const Machine &, const Warp &, unsigned) { return 0; }
+// The two halves of an address that code of cooperative groups reads.
+uint64_t workspace_high(const Machine &machine, const Warp &, unsigned) {
+    return machine.launch.workspace >> 32;
+}
+uint64_t workspace_low(const Machine &machine, const Warp &, unsigned) {
+    return uint32_t(machine.launch.workspace);
+}
 uint64_t laneid(const Machine &, const Warp &, unsigned lane) { return lane; }
 uint64_t warpid(const Machine &, const Warp &warp, unsigned) { return warp.number; }
 uint64_t nwarpid(const Machine &, const Warp &, unsigned) { return 2048 / warp_size; }
@@ -120,6 +127,8 @@ const Special specials[] = {
     {"%aggr_smem_size", 4, total_smem, nullptr, false},
     {"%dynamic_smem_size", 4, dynamic_smem, nullptr, false},
     {"%current_graph_exec", 8, zero, nullptr, false},
+    {"%envreg1", 4, workspace_high, nullptr, false},
+    {"%envreg2", 4, workspace_low, nullptr, false},
     {"%clock", 4, nullptr, clock_cycles, false},
     {"%clock_hi", 4, nullptr, clock_high, false},
     {"%clock64", 8, nullptr, clock_cycles, false},

@@ -30,7 +30,15 @@ LAYERS = {
         *("_kernel_attributes", "_kernel", "_prepared"),
     ],
     "toolkit": ["_compilers", "_compile_cache"],
-    "public": ["_bench", "_demo", "_demo_mistakes", "_demo_pipeline", "_info", "_watch"],
+    "public": [
+        "_bench",
+        "_demo",
+        "_demo_mistakes",
+        "_demo_pipeline",
+        "_info",
+        "_libcuda",
+        "_watch",
+    ],
 }
 LEVEL = {module: level for level, layer in enumerate(LAYERS.values()) for module in layer}
 PUBLIC = len(LAYERS) - 1  # also cudadrv itself, and every module without an underscore

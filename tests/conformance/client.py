@@ -42,6 +42,7 @@ _TYPES = {
     "b": ctypes.c_ubyte,
     "h": ctypes.c_ushort,
     "s": ctypes.c_char_p,
+    "f": ctypes.c_float,
 }
 
 _SIGNATURES = """
@@ -90,6 +91,8 @@ cuModuleLoad ps|cuModuleLoadData ps|cuModuleLoadDataEx psupp|cuModuleLoadFatBina
 cuModuleUnload p|cuModuleGetFunction pps|cuModuleGetGlobal_v2 ppps|cuModuleGetFunctionCount pp
 cuFuncGetAttribute pip|cuFuncSetAttribute pii|cuFuncGetParamInfo pzpp|cuFuncGetName pp
 cuLaunchKernel puuuuuuuppp|cuLaunchKernel_ptsz puuuuuuuppp|cuLaunchCooperativeKernel puuuuuuupp
+cuFuncSetBlockShape piii|cuFuncSetSharedSize pu|cuParamSetSize pu|cuParamSeti piu|cuParamSetf pif
+cuParamSetv pipu|cuLaunch p|cuLaunchGrid pii|cuLaunchGridAsync piip
 cuLibraryLoadData pspppppu|cuLibraryUnload p|cuLibraryGetKernel pps|cuLibraryGetGlobal ppps
 cuKernelGetFunction pp|cuLinkCreate_v2 uppp|cuLinkAddData_v2 pipzsupp|cuLinkComplete ppp
 cuLinkDestroy p|cuOccupancyMaxActiveBlocksPerMultiprocessor ppiz

@@ -11,6 +11,7 @@ import pytest
 
 from .captures import Capture
 from .client import Client, Library
+from .kernels import TEXT
 from .race_program import Program
 
 SCHEDULES = ["eager", "lazy", "random"]
@@ -104,3 +105,18 @@ def program(software, schedule):
             gate.open()
         program.ok("cuCtxSynchronize")
     software.forget_races()
+
+
+@pytest.fixture
+def lost(software, schedule):
+    """A client whose device may be lost: afterwards all is reset."""
+    software.configure(f"schedule={schedule},seed=1,fault=none,kernel_faults=record")
+    with Client(software) as client:
+        client.kernels = client.module(TEXT)
+        yield client
+        client._undo.clear()
+    software("cudadrvSoftReset")
+    software.configure("instructions=4000000000,kernel_faults=print")
+    context = ctypes.c_void_p()
+    software.ok("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+    software.primary = context.value

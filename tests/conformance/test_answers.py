@@ -15,12 +15,12 @@ SECTIONS = (
     "blocking lifecycle ordering peers contexts pools values fork library capture_calls copies1d "
     "devices attributes limits device_memory host_memory managed pointers copies2d copies3d fills "
     "streams events host_functions capture proc_address kernel_faults kernels modules jit "
-    "functions libraries launches"
+    "functions libraries launches kernel_parameters link_logs old_launches cooperation"
 )  # those that take long first
 # What these ask about, or what they need to ask, can depend on when operations run.
 SCHEDULED = (
     "blocking ordering pools values capture_calls copies1d streams events host_functions capture "
-    "kernels kernel_faults"
+    "kernels kernel_faults old_launches cooperation"
 )
 AT_ONCE = 4  # they mostly wait
 PEERS = "devices=2"

@@ -7,27 +7,12 @@ import sys
 
 import pytest
 
-from .client import ILLEGAL_ADDRESS, SUCCESS, Client, Flag, blocks
+from .client import ILLEGAL_ADDRESS, SUCCESS, Flag, blocks
 from .kernels import TEXT
 
 pytestmark = pytest.mark.cuda_software
 
 LAUNCH_TIMEOUT, MISALIGNED, LAUNCH_FAILED = 702, 716, 719
-
-
-@pytest.fixture
-def lost(software, schedule):
-    """A client whose device may be lost: afterwards all is reset."""
-    software.configure(f"schedule={schedule},seed=1,fault=none,kernel_faults=record")
-    with Client(software) as client:
-        client.kernels = client.module(TEXT)
-        yield client
-        client._undo.clear()
-    software("cudadrvSoftReset")
-    software.configure("instructions=4000000000,kernel_faults=print")
-    context = ctypes.c_void_p()
-    software.ok("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
-    software.primary = context.value
 
 
 def fault(client, name, *arguments, **sizes):

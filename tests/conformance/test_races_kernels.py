@@ -279,7 +279,8 @@ def test_other_kernels_are_another_report(program):
     kernels.move(y, x, b)
     program.ok("cuCtxSynchronize")
     first, second = program.lib.races()
-    assert first.count("'fill'") == 2 and "(2 times)" in first
+    assert first.count("'fill'") == 2
+    assert "(2 times)" in first
     assert "'move'" in second
 
 

@@ -5,15 +5,118 @@ import itertools
 
 import pytest
 
-from .client import NOT_READY, OUT_OF_MEMORY, SUCCESS, Client
+from cudadrv import toolkit
+
+from .client import INVALID_VALUE, NOT_READY, OUT_OF_MEMORY, SUCCESS, Client, blocks
 
 pytestmark = pytest.mark.cuda_software
+
+INVALID_PTX, UNSUPPORTED_PTX_VERSION = 218, 222
 
 
 @pytest.fixture
 def settings(software):
     yield software.configure
-    software.configure("schedule=eager,seed=1,memory=1GiB,fault=none")
+    software.configure("schedule=eager,seed=1,memory=1GiB,fault=none,driver=13.0")
+    software.configure("free_waits=schedule")
+
+
+@pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])
+@pytest.mark.parametrize("waits", ["always", "never"])
+def test_frees_wait_as_the_setting_says(software, settings, schedule, waits):
+    for seed in range(8):
+        settings(f"schedule={schedule},seed={seed},free_waits={waits}")
+        with Client(software) as client:
+            stream, unrelated = client.stream(), client.device(64)
+            gate = client.gate().hold(stream)
+            client.forget("cuMemFree_v2", unrelated)
+            assert blocks(client, gate, "cuMemFree_v2", unrelated) == (waits == "always")
+
+
+def test_frees_wait_by_seed(software, settings):
+    found = set()
+    for seed in range(20):
+        settings(f"schedule=random,seed={seed},free_waits=schedule")
+        with Client(software) as client:
+            stream, unrelated = client.stream(), client.device(64)
+            gate = client.gate().hold(stream)
+            client.forget("cuMemFree_v2", unrelated)
+            found.add(blocks(client, gate, "cuMemFree_v2", unrelated))
+    assert found == {True, False}
+
+
+def version_of(software):
+    version = ctypes.c_int()
+    software.ok("cuDriverGetVersion", ctypes.byref(version))
+    return version.value
+
+
+def load(software, text):
+    """The status of loading a text, and its error log."""
+    log, module = ctypes.create_string_buffer(1000), ctypes.c_void_p()
+    names = (ctypes.c_int * 2)(5, 6)
+    values = (ctypes.c_void_p * 2)(ctypes.addressof(log), 1000)
+    software.ok("cuCtxSetCurrent", software.primary)
+    status = software("cuModuleLoadDataEx", ctypes.byref(module), text, 2, names, values)
+    if status == SUCCESS:
+        software.ok("cuModuleUnload", module)
+    return status, log.value.decode()
+
+
+@pytest.mark.parametrize(
+    ("driver", "newest"),
+    [
+        *(("12.0", "8.0"), ("12.4", "8.4"), ("12.5", "8.5"), ("12.6", "8.5"), ("12.7", "8.6")),
+        *(("12.9", "8.8"), ("13.0", "9.0"), ("13.1", "9.1"), ("13.5", "9.5")),
+    ],
+)
+def test_the_driver_reads_ptx_up_to_its_own(software, settings, driver, newest):
+    """A driver setting says what cuDriverGetVersion answers; the versions are of NVIDIA's table."""
+    settings(f"driver={driver}")
+    assert f",driver={driver}," in software.settings()
+    major, minor = map(int, driver.split("."))
+    assert version_of(software) == 1000 * major + 10 * minor
+    assert toolkit.newest_ptx((major, minor)) == tuple(map(int, newest.split(".")))
+    head = b".version %s\n.target sm_75\n.address_size 64\n"
+    assert load(software, head % newest.encode())[0] == SUCCESS
+    later = f"{newest[:-1]}{int(newest[-1]) + 1}"
+    status, log = load(software, head % later.encode())
+    assert status == UNSUPPORTED_PTX_VERSION
+    assert f".version {later}: the newest known is {newest}" in log
+
+
+def test_new_instructions_are_refused_with_their_line(software, settings):
+    settings("driver=13.5")
+    body = b".reg .b32 %r<2>;\nfrobnicate.u32 %r0, %r1;\nret;"
+    text = b".version 9.5\n.target sm_90\n.address_size 64\n.entry k() {\n%s\n}\n" % body
+    status, log = load(software, text)
+    assert status == INVALID_PTX
+    assert "line 6" in log
+    assert "frobnicate.u32" in log
+
+
+@pytest.mark.parametrize("driver", ["11.8", "12.10", "13.6", "14.0", "13", "13.0.1", "new"])
+def test_other_drivers_are_refused(software, settings, driver):
+    assert software("cudadrvSoftConfigure", f"driver={driver}".encode()) != SUCCESS
+    assert "12.0 to 12.9 or 13.0 to 13.5" in software.error()
+
+
+def test_an_old_driver_has_no_newer_functions(software, settings):
+    """cuGetProcAddress takes no version beyond the driver's, and gives no later function."""
+
+    def find(name, version):
+        address, result = ctypes.c_void_p(), ctypes.c_int()
+        status = software(
+            "cuGetProcAddress_v2", name, ctypes.byref(address), version, 0, ctypes.byref(result)
+        )
+        return status, bool(address.value)
+
+    settings("driver=12.2")
+    assert find(b"cuStreamGetDevice", 12080) == (INVALID_VALUE, False)
+    assert find(b"cuStreamGetDevice", -1) == (SUCCESS, False)
+    assert find(b"cuStreamGetId", 12020) == (SUCCESS, True)
+    settings("driver=13.5")
+    assert find(b"cuStreamGetDevice", 13050) == (SUCCESS, True)
 
 
 def test_lazy_runs_nothing_unasked(software, settings):

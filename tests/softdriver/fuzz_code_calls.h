@@ -38,6 +38,17 @@ CUresult call(const char *name,
         others.values, others.count);
 }
 
+// cuParamSetv, which reads so many bytes.
+CUresult call(const char *name, CUresult (*function)(CUfunction, int, void *, unsigned)) {
+    Argument<CUfunction> kernel;
+    Argument<int> offset;
+    Argument<void *> data;
+    Argument<unsigned> bytes;
+    offset.value = static_cast<int>(player->random.below(40)) - 1;
+    bytes.value = static_cast<unsigned>(player->random.below(player->chance(90) ? 20 : 4097));
+    return perform<CUfunction, int, void *, unsigned>(name, function, kernel, offset, data, bytes);
+}
+
 CUresult call(const char *name,
               CUresult (*function)(unsigned, CUjit_option *, void **, CUlinkState *)) {
     CodeOptions options;

@@ -1,0 +1,80 @@
+"""The software driver as a libcuda.so.1, for programs that look for that name."""
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from cudadrv._library import software_path
+
+NAME = "libcuda.so.1"
+BUILT_AS = b"cudadrv-libcuda.so.1"  # the SONAME that setup.py gives it
+MARK = b"cudadrvSoftVersion"  # a function that no other driver has
+LOAD, DYNAMIC = 1, 2  # segments of ELF files
+STRING_TABLE, SONAME = 5, 14  # entries of the dynamic section
+
+
+def lay_out(folder: Path) -> Path:
+    """Make FOLDER/libcuda.so.1, and libcuda.so for linkers; return the path of the first.
+
+    It is a copy of the software driver that has the SONAME libcuda.so.1. The one that cudadrv
+    loads by itself has not: otherwise every later dlopen("libcuda.so.1") in the process would find
+    that, and programs that ask whether there is a GPU would be misled. With
+    ``CUDADRV_DRIVER=FOLDER/libcuda.so.1`` cudadrv loads this one, and all users of libcuda.so.1 in
+    the process share it.
+
+    Raises FileExistsError if another driver is there.
+    """
+    library, link = folder / NAME, folder / "libcuda.so"
+    for path in (library, link):
+        if os.path.lexists(path) and not _is_ours(path):
+            raise FileExistsError(f"{path} exists and is another driver")
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = folder / f".{NAME}.{os.getpid()}"  # programs may be using the one that is there
+    unfinished.write_bytes(_renamed(Path(software_path()).read_bytes()))
+    unfinished.chmod(0o755)
+    unfinished.replace(library)
+    link.unlink(missing_ok=True)
+    link.symlink_to(NAME)
+    return library
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file is a software driver; also a link to one that is gone."""
+    if not path.exists():
+        return path.is_symlink() and path.readlink().name.startswith(("_softdriver", NAME))
+    return MARK in path.read_bytes()
+
+
+def _renamed(library: bytes) -> bytes:
+    """An ELF file whose SONAME is the end of the one that it was built with."""
+    [(start, _, size)] = _segments(library, DYNAMIC)
+    entries = {}
+    for place in range(start, start + size, 16):
+        tag, value = struct.unpack_from("=qQ", library, place)
+        entries.setdefault(tag, (place, value))
+    place, name = entries[SONAME]
+    strings = _file_offset(library, entries[STRING_TABLE][1])
+    if not library.startswith(BUILT_AS + b"\0", strings + name):
+        raise RuntimeError(f"the software driver was not built with the SONAME {BUILT_AS.decode()}")
+    content = bytearray(library)
+    shift = len(BUILT_AS) - len(NAME)
+    struct.pack_into("=qQ", content, place, SONAME, name + shift)
+    return bytes(content)
+
+
+def _segments(library: bytes, kind: int) -> Iterator[tuple[int, int, int]]:
+    """Place in the file, address and size of each segment of a kind."""
+    (table,) = struct.unpack_from("=Q", library, 32)
+    each, count = struct.unpack_from("=HH", library, 54)
+    for place in range(table, table + each * count, each):
+        found, _, offset, address, _, size = struct.unpack_from("=IIQQQQ", library, place)
+        if found == kind:
+            yield offset, address, size
+
+
+def _file_offset(library: bytes, address: int) -> int:
+    for offset, begin, size in _segments(library, LOAD):
+        if begin <= address < begin + size:
+            return offset + address - begin
+    raise RuntimeError("the software driver's file has no string table")
