@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from limits import PATIENCE
 
 import cudadrv as cu
 
@@ -21,7 +22,7 @@ def cli(driver, tmp_path):
             env={**environ, **changes},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE,
         )
 
     return run
@@ -109,7 +110,7 @@ def test_libcuda(cli, tmp_path):
         done = cli("libcuda", "soft driver")
         assert (done.returncode, done.stderr) == (0, "")
     shell = f"{done.stdout}exec {sys.executable} -c '{ANY_CLIENT}'"
-    client = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, timeout=60)
+    client = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, timeout=PATIENCE)
     assert client.stdout == "0 0 cudadrv software device (not a GPU)\n"
 
 
