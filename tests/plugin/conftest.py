@@ -22,6 +22,7 @@ def run(pytester, monkeypatch):
         pytester.makepyfile("import pytest\nimport cudadrv as cu\n" + text)
         pytester.makeini("[pytest]\n" + ini)
         load = ["-p", "pytest_cudadrv"] if plugin else []
+        load += ["-p", "no:benchmark"]  # it warns, where it is installed
         return pytester.runpytest_subprocess("-p", "no:cacheprovider", *load, *options)
 
     return run
