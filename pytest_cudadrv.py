@@ -278,9 +278,7 @@ def cuda_device(request: pytest.FixtureRequest, cuda_schedule: str) -> Iterator[
     settings = f"schedule={cuda_schedule},seed={seed}"
     try:
         with pytest.MonkeyPatch.context() as patch:
-            device = _watch.clean_device(
-                cuda_schedule, seed, pools=config.stash[CHOICE].pools
-            )
+            device = _watch.clean_device(cuda_schedule, seed, pools=config.stash[CHOICE].pools)
             if cuda_schedule != REAL:
                 others = os.environ.get("CUDADRV_SOFTWARE", "")
                 patch.setenv("CUDADRV_SOFTWARE", ",".join(filter(None, (others, settings))))
@@ -347,18 +345,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     watch = item.stash.get(WATCH, None)
     if watch is None:
         return
-    if "unfinished" not in _allowed(item):
-        _warn_of_unfinished_work()
     if races := _races(item, watch):
         item.stash[RACED] = True
         pytest.fail("\n".join(races), pytrace=False)
+    if "unfinished" not in _allowed(item):
+        _warn_of(watch.unfinished())
 
 
-def _warn_of_unfinished_work() -> None:
-    """Tell of it at the line that queued it. A warning, because a program may mean it."""
-    from cudadrv._watch import unfinished_work
-
-    for what, place in dict.fromkeys(unfinished_work()):
+def _warn_of(unfinished: list[tuple[str, str]]) -> None:
+    """Tell of work at the line that queued it. A warning, because a program may mean it."""
+    for what, place in unfinished:
         file, _, line = place.rpartition(":")
         warnings.warn_explicit(
             f"{what}, queued at {place}, was not waited for when the test ended: nobody has seen"

@@ -2,9 +2,10 @@
 
 import gc
 from collections import Counter
+from weakref import WeakSet
 
 from cudadrv import testing
-from cudadrv._context import any_lost, unfinished_work
+from cudadrv._context import Context, any_lost, unfinished_work
 from cudadrv._device import Device
 from cudadrv._device_buffer import DeviceBuffer
 from cudadrv._errors import ContextLostError
@@ -24,9 +25,9 @@ COUNTED_AS = {
 # Settings of the software driver that a test may change; others need a process of their own.
 RESTORED = ("memory", "races", "instructions", "kernel_faults")
 
-__all__ = ["Watch", "any_lost", "clean_device", "reset_if_lost", "settle", "unfinished_work"]
+__all__ = ["Watch", "any_lost", "clean_device", "reset_if_lost", "settle"]
 
-_warm: set[Device] = set()
+_warm: WeakSet[Context] = WeakSet()
 _first_settings: dict[str, str] = {}
 
 
@@ -49,7 +50,6 @@ def reset_if_lost() -> bool:
     if not any_lost() or not driver_info().is_software:
         return False
     testing.reset_device()
-    _warm.clear()
     return True
 
 
@@ -81,11 +81,11 @@ def settle(device: Device) -> None:
 
 def _warm_up(device: Device) -> None:
     """Make what a context keeps for ever: its streams for blocking calls and for frees."""
-    if device in _warm:
+    if device.context in _warm:
         return
     DeviceBuffer(1, stream=Stream())
     DeviceBuffer(1).fill(0)
-    _warm.add(device)
+    _warm.add(device.context)
 
 
 def _leave_pools_off() -> None:
@@ -103,6 +103,7 @@ class Watch:
         self.software = driver_info().is_software
         self._buffers = Counter(live_buffers())
         self._objects = Counter(testing.live_objects() if self.software else {})
+        self._unfinished = set(unfinished_work())
 
     def races(self) -> list[str]:
         """The software driver's reports, after it has run all that can run; else none."""
@@ -110,6 +111,10 @@ class Watch:
             return []
         testing.drain()
         return testing.races()
+
+    def unfinished(self) -> list[tuple[str, str]]:
+        """What has been queued, and that the host does not know to be complete: what, and where."""
+        return [work for work in dict.fromkeys(unfinished_work()) if work not in self._unfinished]
 
     def leaks(self) -> list[str]:
         """A line for each buffer, and one for each kind of other objects, that has been added.

@@ -23,6 +23,7 @@ def run(pytester, monkeypatch):
         pytester.makeini("[pytest]\n" + ini)
         load = ["-p", "pytest_cudadrv"] if plugin else []
         load += ["-p", "no:benchmark"]  # it warns, where it is installed
+        load += ["-W", "ignore::pytest_cudadrv.UnfinishedWorkWarning"]  # but for tests about that
         return pytester.runpytest_subprocess("-p", "no:cacheprovider", *load, *options)
 
     return run
