@@ -6,10 +6,14 @@ that does not use it pays nothing, and nothing is changed in it.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shlex
+import shutil
+import tempfile
 import warnings
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import pytest
@@ -20,6 +24,10 @@ if TYPE_CHECKING:
 
 SCHEDULES = ("eager", "lazy", "random")
 REAL = "cuda"  # the "schedule" of a real driver
+DRIVER = "CUDADRV_DRIVER"
+# Where a run of pytest has put the software driver as libcuda.so.1, for the processes it starts.
+LIBCUDA = "PYTEST_CUDADRV_LIBCUDA"
+SEARCHED = "LD_LIBRARY_PATH"
 MARKERS = {
     "cuda_gpu": "needs a real GPU; skipped on the software driver",
     "cuda_software": "needs the software driver; skipped on a real one",
@@ -47,6 +55,7 @@ class Choice(NamedTuple):
     seed: int
     require_gpu: bool
     pools: bool
+    libcuda: bool
     stated: bool  # somebody asked for a driver, a schedule or a seed
 
     def describe(self) -> str:
@@ -60,7 +69,7 @@ class Choice(NamedTuple):
 
 
 CHOICE = pytest.StashKey[Choice]()
-FORMER_DRIVER = pytest.StashKey[str | None]()
+FORMER = pytest.StashKey[dict[str, str | None]]()
 USED = pytest.StashKey[bool]()
 LOST_IN = pytest.StashKey[str]()
 FAULT = pytest.StashKey[str | None]()
@@ -88,6 +97,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar = {"driver": "software|cuda|PATH", "schedule": "NAME", "seed": "N"}[name]
         group.addoption(f"--cuda-{name}", metavar=metavar, help=text)
         parser.addini(f"cuda_{name}", f"default of --cuda-{name}")
+    parser.addini(
+        "cuda_libcuda",
+        "whether the software driver is libcuda.so.1 for all who open that, in this process and in"
+        " those that tests start; default: true",
+        type="bool",
+        default=True,
+    )
     group.addoption(
         "--cuda-no-pools",
         action="store_true",
@@ -106,17 +122,19 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker, text in MARKERS.items():
         config.addinivalue_line("markers", f"{marker}: {text}")
     choice = config.stash[CHOICE] = _choose(config)
-    config.stash[FORMER_DRIVER] = os.environ.get("CUDADRV_DRIVER")
+    config.stash[FORMER] = {name: os.environ.get(name) for name in (DRIVER, LIBCUDA, SEARCHED)}
     if choice.stated:
         _use(config)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    former = config.stash.get(FORMER_DRIVER, None)
-    if former is not None:
-        os.environ["CUDADRV_DRIVER"] = former
-    elif config.stash.get(USED, False):
-        os.environ.pop("CUDADRV_DRIVER", None)
+    if not config.stash.get(USED, False):
+        return
+    for name, value in config.stash[FORMER].items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def _choose(config: pytest.Config) -> Choice:
@@ -124,9 +142,12 @@ def _choose(config: pytest.Config) -> Choice:
         return config.getoption(f"cuda_{name}") or config.getini(f"cuda_{name}") or None
 
     require = config.getoption("cuda_require_gpu") or os.environ.get("CUDADRV_REQUIRE_GPU") == "1"
+    told_driver = os.environ.get(DRIVER)
+    if told_driver and told_driver == os.environ.get(LIBCUDA):
+        told_driver = "software"
     driver = (
         config.getoption("cuda_driver")
-        or os.environ.get("CUDADRV_DRIVER")
+        or told_driver
         or ("cuda" if require else None)
         or config.getini("cuda_driver")
     )
@@ -150,6 +171,7 @@ def _choose(config: pytest.Config) -> Choice:
         int(seed or 1),
         bool(require),
         not (config.getoption("cuda_no_pools") or config.getini("cuda_no_pools")),
+        bool(config.getini("cuda_libcuda")),
         bool(driver or schedule or seed),
     )
 
@@ -166,8 +188,28 @@ def _refuse(name: str, value: str | None, expected: str) -> NoReturn:
 
 def _use(config: pytest.Config) -> None:
     """Choose the driver, for this process and those that tests start."""
-    os.environ["CUDADRV_DRIVER"] = config.stash[CHOICE].driver
+    if config.stash.get(USED, False):
+        return
     config.stash[USED] = True
+    choice = config.stash[CHOICE]
+    os.environ[DRIVER] = choice.driver
+    if choice.driver == "software" and choice.libcuda:
+        _be_libcuda(config)
+
+
+def _be_libcuda(config: pytest.Config) -> None:
+    """Let everybody who opens libcuda.so.1 find the software driver that cudadrv uses."""
+    path = os.environ.get(LIBCUDA)
+    if not path or not Path(path).exists():  # else it is that of the run which started this one
+        from cudadrv._libcuda import lay_out
+
+        folder = Path(tempfile.mkdtemp(prefix="pytest-cudadrv-"))
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        path = str(lay_out(folder))
+        before = os.environ.get(SEARCHED)
+        os.environ[SEARCHED] = f"{folder}:{before}" if before else str(folder)
+    ctypes.CDLL(path)  # by its SONAME, whoever comes later gets the same one
+    os.environ[DRIVER] = os.environ[LIBCUDA] = path
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
