@@ -73,14 +73,14 @@ struct Operand {
 };
 
 // A line of the language that the text was compiled from: .loc.
-struct Source {
+struct SourceLine {
     std::shared_ptr<const std::string> file; // null: not known
     int line = 0;
 };
 
 struct Instruction {
     int line = 0;
-    Source source;
+    SourceLine source;
     uint64_t source_number = 0; // of .file, until all of these are known
     int guard = -1;             // register of the predicate; -1: none
     bool guard_negated = false;

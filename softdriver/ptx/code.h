@@ -80,7 +80,7 @@ struct Code {
     bool entry = false;
     std::vector<Step> body;
     std::vector<int> lines;           // of each step
-    std::vector<Source> sources;      // of each step
+    std::vector<SourceLine> sources;  // of each step
     std::vector<std::string> written; // opcode with its modifiers, of each step
     std::vector<Filling> constants;   // the same in all calls of a launch
     std::vector<Filling> fresh;       // to be filled at each call, the same in all lanes

@@ -60,7 +60,7 @@ std::string written(const Instruction &instruction) {
 
 std::string Code::where(size_t step) const {
     std::string line = "PTX line " + std::to_string(lines[step]);
-    const Source &source = sources[step];
+    const SourceLine &source = sources[step];
     if (!source.file)
         return line;
     return *source.file + ":" + std::to_string(source.line) + " (" + line + ")";
