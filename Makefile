@@ -28,7 +28,7 @@ PIP := $(PY) -m pip --disable-pip-version-check
 .DELETE_ON_ERROR:
 
 test: build
-	$(PY) -m pytest -n auto --dist worksteal --timeout=600 $(ARGS)
+	$(PY) -m pytest -n auto --dist worksteal --timeout=3600 $(ARGS)
 
 # Other people's packages on the software driver (tests/external). They are large, and no
 # requirements of ours, so they have a virtual environment of their own.

@@ -6,9 +6,14 @@ that does not use it pays nothing, and nothing is changed in it.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shlex
+import shutil
+import tempfile
+import warnings
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import pytest
@@ -19,13 +24,27 @@ if TYPE_CHECKING:
 
 SCHEDULES = ("eager", "lazy", "random")
 REAL = "cuda"  # the "schedule" of a real driver
+DRIVER = "CUDADRV_DRIVER"
+# Where a run of pytest has put the software driver as libcuda.so.1, for the processes it starts.
+LIBCUDA = "PYTEST_CUDADRV_LIBCUDA"
+SEARCHED = "LD_LIBRARY_PATH"
 MARKERS = {
     "cuda_gpu": "needs a real GPU; skipped on the software driver",
     "cuda_software": "needs the software driver; skipped on a real one",
-    "cuda_allow(what, ...)": 'does "leaks" or "races" on purpose, for which it does not fail',
+    "cuda_allow(what, ...)": 'does "leaks" or "races" on purpose, or leaves "unfinished" work:'
+    " neither fails it, nor is it warned of",
 }
 MARKER_NAMES = tuple(marker.partition("(")[0] for marker in MARKERS)
-ALLOWED = {"leaks", "races"}
+ALLOWED = {"leaks", "races", "unfinished"}
+LOST = (
+    "The device was lost. The software driver is reset for the next test; a GPU would be lost for"
+    " the rest of the process."
+)
+MOST_NAMES = 10  # of tests that lost the device
+
+
+class UnfinishedWorkWarning(pytest.PytestWarning):
+    """A test queued work and did not wait for it: nobody has seen its errors, or its results."""
 
 
 class Choice(NamedTuple):
@@ -35,6 +54,8 @@ class Choice(NamedTuple):
     schedules: tuple[str, ...]
     seed: int
     require_gpu: bool
+    pools: bool
+    libcuda: bool
     stated: bool  # somebody asked for a driver, a schedule or a seed
 
     def describe(self) -> str:
@@ -48,9 +69,11 @@ class Choice(NamedTuple):
 
 
 CHOICE = pytest.StashKey[Choice]()
-FORMER_DRIVER = pytest.StashKey[str | None]()
+FORMER = pytest.StashKey[dict[str, str | None]]()
 USED = pytest.StashKey[bool]()
 LOST_IN = pytest.StashKey[str]()
+FAULT = pytest.StashKey[str | None]()
+RESET = pytest.StashKey[bool]()
 SCHEDULE = pytest.StashKey[str]()
 WATCH = pytest.StashKey["Watch"]()
 FAILED = pytest.StashKey[bool]()
@@ -74,6 +97,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar = {"driver": "software|cuda|PATH", "schedule": "NAME", "seed": "N"}[name]
         group.addoption(f"--cuda-{name}", metavar=metavar, help=text)
         parser.addini(f"cuda_{name}", f"default of --cuda-{name}")
+    parser.addini(
+        "cuda_libcuda",
+        "whether the software driver is libcuda.so.1 for all who open that, in this process and in"
+        " those that tests start; default: true",
+        type="bool",
+        default=True,
+    )
+    group.addoption(
+        "--cuda-no-pools",
+        action="store_true",
+        help="memory comes from the driver, in exactly the size that was asked for, so that an "
+        "access behind the end of a buffer is found",
+    )
+    parser.addini("cuda_no_pools", "as --cuda-no-pools", type="bool")
     group.addoption(
         "--cuda-require-gpu",
         action="store_true",
@@ -85,17 +122,19 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker, text in MARKERS.items():
         config.addinivalue_line("markers", f"{marker}: {text}")
     choice = config.stash[CHOICE] = _choose(config)
-    config.stash[FORMER_DRIVER] = os.environ.get("CUDADRV_DRIVER")
+    config.stash[FORMER] = {name: os.environ.get(name) for name in (DRIVER, LIBCUDA, SEARCHED)}
     if choice.stated:
         _use(config)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    former = config.stash.get(FORMER_DRIVER, None)
-    if former is not None:
-        os.environ["CUDADRV_DRIVER"] = former
-    elif config.stash.get(USED, False):
-        os.environ.pop("CUDADRV_DRIVER", None)
+    if not config.stash.get(USED, False):
+        return
+    for name, value in config.stash[FORMER].items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def _choose(config: pytest.Config) -> Choice:
@@ -103,9 +142,12 @@ def _choose(config: pytest.Config) -> Choice:
         return config.getoption(f"cuda_{name}") or config.getini(f"cuda_{name}") or None
 
     require = config.getoption("cuda_require_gpu") or os.environ.get("CUDADRV_REQUIRE_GPU") == "1"
+    told_driver = os.environ.get(DRIVER)
+    if told_driver and told_driver == os.environ.get(LIBCUDA):
+        told_driver = "software"
     driver = (
         config.getoption("cuda_driver")
-        or os.environ.get("CUDADRV_DRIVER")
+        or told_driver
         or ("cuda" if require else None)
         or config.getini("cuda_driver")
     )
@@ -128,6 +170,8 @@ def _choose(config: pytest.Config) -> Choice:
         tuple(dict.fromkeys(schedules)),
         int(seed or 1),
         bool(require),
+        not (config.getoption("cuda_no_pools") or config.getini("cuda_no_pools")),
+        bool(config.getini("cuda_libcuda")),
         bool(driver or schedule or seed),
     )
 
@@ -144,8 +188,28 @@ def _refuse(name: str, value: str | None, expected: str) -> NoReturn:
 
 def _use(config: pytest.Config) -> None:
     """Choose the driver, for this process and those that tests start."""
-    os.environ["CUDADRV_DRIVER"] = config.stash[CHOICE].driver
+    if config.stash.get(USED, False):
+        return
     config.stash[USED] = True
+    choice = config.stash[CHOICE]
+    os.environ[DRIVER] = choice.driver
+    if choice.driver == "software" and choice.libcuda:
+        _be_libcuda(config)
+
+
+def _be_libcuda(config: pytest.Config) -> None:
+    """Let everybody who opens libcuda.so.1 find the software driver that cudadrv uses."""
+    path = os.environ.get(LIBCUDA)
+    if not path or not Path(path).exists():  # else it is that of the run which started this one
+        from cudadrv._libcuda import lay_out
+
+        folder = Path(tempfile.mkdtemp(prefix="pytest-cudadrv-"))
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        path = str(lay_out(folder))
+        before = os.environ.get(SEARCHED)
+        os.environ[SEARCHED] = f"{folder}:{before}" if before else str(folder)
+    ctypes.CDLL(path)  # by its SONAME, whoever comes later gets the same one
+    os.environ[DRIVER] = os.environ[LIBCUDA] = path
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -198,7 +262,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for mark in item.iter_markers("cuda_allow"):
             if not mark.args or mark.kwargs or not ALLOWED.issuperset(mark.args):
                 raise pytest.UsageError(
-                    f'{item.nodeid}: cuda_allow takes "leaks", "races" or both, not {mark.args}'
+                    f'{item.nodeid}: cuda_allow takes "leaks", "races", "unfinished", or several of'
+                    f" them, not {mark.args}"
                 )
     if used:
         _use(config)
@@ -237,9 +302,10 @@ def cuda_schedule(request: pytest.FixtureRequest) -> str:
 def cuda_device(request: pytest.FixtureRequest, cuda_schedule: str) -> Iterator[Device]:
     """Device 0 in a clean state: nothing pending; schedule and seed set, no faults, no races.
 
+    If an error in the test loses the device, the software driver is reset for the next test.
     Processes that the test starts get the same driver, schedule and seed by their environment.
     """
-    from cudadrv import ContextLostError, _watch, driver_info
+    from cudadrv import ContextLostError, _watch, driver_info, testing
 
     config, node = request.config, request.node
     if driver_info().is_software != (cuda_schedule != REAL):
@@ -254,16 +320,22 @@ def cuda_device(request: pytest.FixtureRequest, cuda_schedule: str) -> Iterator[
     settings = f"schedule={cuda_schedule},seed={seed}"
     try:
         with pytest.MonkeyPatch.context() as patch:
-            device = _watch.clean_device(cuda_schedule, seed)
+            device = _watch.clean_device(cuda_schedule, seed, pools=config.stash[CHOICE].pools)
             if cuda_schedule != REAL:
                 others = os.environ.get("CUDADRV_SOFTWARE", "")
                 patch.setenv("CUDADRV_SOFTWARE", ",".join(filter(None, (others, settings))))
             yield device
-            _watch.settle(device)
+            if not _watch.any_lost() or cuda_schedule == REAL:  # else the test knows
+                _watch.settle(device)
     except ContextLostError as error:
-        first = config.stash.setdefault(LOST_IN, node.nodeid)
-        error.add_note(f"It was lost in {first}; nothing brings it back in this process.")
+        if cuda_schedule == REAL:
+            first = config.stash.setdefault(LOST_IN, node.nodeid)
+            error.add_note(f"It was lost in {first}; nothing brings it back in this process.")
         raise
+    finally:
+        if cuda_schedule != REAL:
+            node.stash[FAULT] = testing.kernel_fault()
+            node.stash[RESET] = _watch.reset_if_lost()
 
 
 @pytest.fixture
@@ -273,7 +345,7 @@ def cuda_checked(request: pytest.FixtureRequest, cuda_device: Device) -> Iterato
     Leaks are what has been added by the end of the test and of the fixtures that were set up after
     this one. They are not looked for when the test failed, whose traceback keeps its variables.
     """
-    from cudadrv._watch import Watch
+    from cudadrv._watch import Watch, any_lost
 
     node = request.node
     node.stash[FAILED] = node.stash[RACED] = False
@@ -283,7 +355,7 @@ def cuda_checked(request: pytest.FixtureRequest, cuda_device: Device) -> Iterato
     problems = []
     if not node.stash[FAILED]:
         problems = _races(node, watch)
-        if "leaks" not in _allowed(node):
+        if "leaks" not in _allowed(node) and not any_lost():
             problems += ["leaked: " + leak for leak in _leaks(node, watch)]
     if problems:
         pytest.fail("\n".join(problems), pytrace=False)
@@ -313,9 +385,38 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """A race fails the test itself, so that `xfail` works for it."""
     yield
     watch = item.stash.get(WATCH, None)
-    if watch is not None and (races := _races(item, watch)):
+    if watch is None:
+        return
+    if races := _races(item, watch):
         item.stash[RACED] = True
         pytest.fail("\n".join(races), pytrace=False)
+    if "unfinished" not in _allowed(item):
+        _warn_of(watch.unfinished())
+
+
+def _warn_of(unfinished: list[tuple[str, str]]) -> None:
+    """Tell of work at the line that queued it. A warning, because a program may mean it."""
+    for what, place in unfinished:
+        file, _, line = place.rpartition(":")
+        warnings.warn_explicit(
+            f"{what}, queued at {place}, was not waited for when the test ended: nobody has seen"
+            " its errors or its results. Synchronize its stream, or wait for its token or an event"
+            " after it",
+            UnfinishedWorkWarning,
+            file or place,
+            int(line) if line.isdigit() else 0,
+        )
+
+
+def _loss(item: pytest.Item) -> list[str]:
+    """How a failed test lost the device of the software driver, if it did."""
+    from cudadrv import _watch, testing
+
+    # After the fixture has ended: what it noted; before: what there is.
+    lost = item.stash.get(RESET, None)
+    lost = _watch.any_lost() if lost is None else lost
+    fault = item.stash.get(FAULT, None) or testing.kernel_fault()
+    return ([fault] if fault else []) + ([LOST] if lost else [])
 
 
 def _name_from_here(item: pytest.Item) -> str:
@@ -330,6 +431,8 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
+    if call.when == "teardown" and item.stash.get(RESET, False):
+        report.cuda_reset = True
     if call.excinfo is None:
         return report
     item.stash[FAILED] = True
@@ -340,6 +443,7 @@ def pytest_runtest_makereport(
     # A test may have failed because of a race; one that failed for it has told that.
     told = call.when != "call" or item.stash.get(RACED, False)
     lines = [] if watch is None or told else _races(item, watch)
+    lines += _loss(item)
     choice = item.config.stash[CHOICE]
     again = [
         "pytest",
@@ -351,3 +455,20 @@ def pytest_runtest_makereport(
     lines.append("again: " + shlex.join(again))
     report.sections.append(("cudadrv", "\n".join(lines)))
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell of tests that a GPU would not have outlived, also of those that passed."""
+    reports = [report for group in terminalreporter.stats.values() for report in group]
+    names = [report.nodeid for report in reports if getattr(report, "cuda_reset", False)]
+    if not names:
+        return
+    terminalreporter.section("cudadrv: lost devices")
+    terminalreporter.line(
+        "These tests lost the device, and the software driver was reset after each. On a GPU every"
+        " test after the first of them would fail in the same process:"
+    )
+    for name in names[:MOST_NAMES]:
+        terminalreporter.line(f"  {name}")
+    if len(names) > MOST_NAMES:
+        terminalreporter.line(f"  and {len(names) - MOST_NAMES} more")

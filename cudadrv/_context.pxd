@@ -27,6 +27,7 @@ cdef class Context:
     cdef own_domain *domain     # outlives the object while closed streams may have work
     cdef object policy          # None, or this context's ordering
     cdef int lost               # the sticky status, or 0
+    cdef bint replaced          # the device was reset, and has a new context
     cdef Alive streams          # its live Streams
     cdef list ghosts            # farewell Events of closed streams with work that may be unfinished
     cdef list stages            # idle page-locked blocks for ordinary memory: see _stage.pyx

@@ -15,6 +15,7 @@ cdef extern from "cudadrv/driver.h" nogil:
         CUDA_ERROR_NOT_FOUND
         CUDA_ERROR_NOT_READY
         CUDA_ERROR_NOT_SUPPORTED
+        CUDA_ERROR_CONTEXT_IS_DESTROYED
 
     ctypedef int CUdevice
     ctypedef unsigned long long CUdeviceptr
@@ -121,6 +122,7 @@ cdef extern from "cudadrv/driver.h" nogil:
     ctypedef struct cudadrv_driver:
         bint forked
         bint ending
+        int (*tag_stream)(CUcontext context, CUstream stream, unsigned long long tag) noexcept nogil
     cudadrv_driver *cudadrv_table
 
     # library
@@ -254,4 +256,14 @@ cdef extern from "cudadrv/driver.h" nogil:
 
 
 cdef void bind_driver(cudadrv_driver **table) noexcept
+
+# How the software driver asks for the names of our work: as cudadrvSoftWords in its control.h.
+cdef struct Words:
+    int (*operation)(unsigned long long tag, unsigned long long *label) noexcept nogil
+    int (*describe_operation)(
+        const unsigned long long *label, char *text, int size) noexcept nogil
+    int (*describe_memory)(unsigned long long address, char *text, int size) noexcept nogil
+
+
+cdef Words words
 cdef const char *last_failure() noexcept nogil

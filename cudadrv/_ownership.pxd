@@ -182,6 +182,8 @@ cdef extern from "cudadrv/ownership.h" nogil:
     uint32_t own_borrows(
         own_engine *engine, own_memory *memory, uint64_t start, uint64_t stop,
         own_borrow *borrows, uint32_t fit)
+    uint64_t own_tag(const own_stream *stream)
+    bint own_current(own_engine *engine, uint64_t tag, own_suspect *current)
     uint32_t own_suspects(
         own_engine *engine, const own_domain *domain, own_suspect *suspects, uint32_t fit)
 

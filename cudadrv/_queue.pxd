@@ -3,10 +3,10 @@
 from cpython.pystate cimport PyThreadState, PyThreadState_Get
 
 from cudadrv._context cimport Context, enter_context, is_usable
-from cudadrv._driver cimport CUDA_SUCCESS, CUresult, CUstream
+from cudadrv._driver cimport CUDA_SUCCESS, CUresult, CUstream, cudadrv_table
 from cudadrv._event cimport Event
 from cudadrv._likely cimport unlikely
-from cudadrv._ownership cimport OWN_OPEN, own_snapshot, own_stream
+from cudadrv._ownership cimport OWN_OPEN, own_snapshot, own_stream, own_tag
 
 
 cdef extern from "cudadrv/only_thread.h":
@@ -74,6 +74,12 @@ cdef inline int enter_queue(Queue queue, bint *pushed) noexcept nogil:
     if status == CUDA_SUCCESS and queue.exposed:
         return queue.look_for_capture(pushed[0])
     return status
+
+
+cdef inline void tag_stream(Queue queue) noexcept:
+    """Let the software driver's reports name its work."""
+    if unlikely(cudadrv_table.tag_stream is not NULL):
+        cudadrv_table.tag_stream(queue.context.raw, queue.raw, own_tag(queue.order))
 
 
 # Why `enter_queue` did not enter, below the driver's own numbers.

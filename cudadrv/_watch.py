@@ -1,11 +1,14 @@
-"""What a test leaves behind: the leaks and data races since a moment. For the pytest plugin."""
+"""What a test leaves behind: leaks, data races, a lost device. For the pytest plugin."""
 
 import gc
 from collections import Counter
+from weakref import WeakSet
 
 from cudadrv import testing
+from cudadrv._context import Context, any_lost, unfinished_work
 from cudadrv._device import Device
 from cudadrv._device_buffer import DeviceBuffer
+from cudadrv._errors import ContextLostError
 from cudadrv._library import driver_info
 from cudadrv._memory import LiveBuffer, live_buffers
 from cudadrv._reap import reap
@@ -22,15 +25,35 @@ COUNTED_AS = {
 # Settings of the software driver that a test may change; others need a process of their own.
 RESTORED = ("memory", "races", "instructions", "kernel_faults")
 
-_warm: set[Device] = set()
+__all__ = ["Watch", "any_lost", "clean_device", "reset_if_lost", "settle"]
+
+_warm: WeakSet[Context] = WeakSet()
 _first_settings: dict[str, str] = {}
 
 
-def clean_device(schedule: str, seed: int) -> Device:
+def clean_device(schedule: str, seed: int, *, pools: bool) -> Device:
     """Device 0 with nothing pending, and the software driver as it was, but for the schedule.
 
-    Raises ContextLostError where an earlier error has lost its context.
+    Raises ContextLostError where an earlier error has lost the context of a GPU.
     """
+    try:
+        reset_if_lost()
+        return _clean_device(schedule, seed, pools)
+    except ContextLostError:  # by another library
+        if not reset_if_lost():
+            raise
+        return _clean_device(schedule, seed, pools)
+
+
+def reset_if_lost() -> bool:
+    """Reset the software driver if an error has lost a context; says whether that was so."""
+    if not any_lost() or not driver_info().is_software:
+        return False
+    testing.reset_device()
+    return True
+
+
+def _clean_device(schedule: str, seed: int, pools: bool) -> Device:
     device = Device(0)
     if driver_info().is_software:
         if not _first_settings:
@@ -38,6 +61,8 @@ def clean_device(schedule: str, seed: int) -> Device:
         text = [f"{name}={_first_settings[name]}" for name in RESTORED]
         testing.configure(",".join(["fault=none", *text]))
     _warm_up(device)
+    if not pools:
+        _leave_pools_off()
     settle(device)
     if driver_info().is_software:
         testing.forget_races()
@@ -56,11 +81,18 @@ def settle(device: Device) -> None:
 
 def _warm_up(device: Device) -> None:
     """Make what a context keeps for ever: its streams for blocking calls and for frees."""
-    if device in _warm:
+    if device.context in _warm:
         return
     DeviceBuffer(1, stream=Stream())
     DeviceBuffer(1).fill(0)
-    _warm.add(device)
+    _warm.add(device.context)
+
+
+def _leave_pools_off() -> None:
+    for ordinal in range(Device.count()):
+        pools = Device(ordinal).context.pools
+        for pool in (pools.device, pools.locked, pools.unified):
+            pool.limit_bytes = 0
 
 
 class Watch:
@@ -71,6 +103,7 @@ class Watch:
         self.software = driver_info().is_software
         self._buffers = Counter(live_buffers())
         self._objects = Counter(testing.live_objects() if self.software else {})
+        self._unfinished = set(unfinished_work())
 
     def races(self) -> list[str]:
         """The software driver's reports, after it has run all that can run; else none."""
@@ -78,6 +111,10 @@ class Watch:
             return []
         testing.drain()
         return testing.races()
+
+    def unfinished(self) -> list[tuple[str, str]]:
+        """What has been queued, and that the host does not know to be complete: what, and where."""
+        return [work for work in dict.fromkeys(unfinished_work()) if work not in self._unfinished]
 
     def leaks(self) -> list[str]:
         """A line for each buffer, and one for each kind of other objects, that has been added.

@@ -10,6 +10,7 @@ import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from cudadrv._context import forget_contexts
 from cudadrv._library import driver_info
 
 KINDS = (
@@ -113,7 +114,7 @@ def fail(function: str, status: int, *, nth: int = 1) -> None:
         Its exported name, such as ``"cuMemAlloc_v2"``; per-thread variants count as the same.
     status
         What the call returns: a `CUresult`, from 1 to 999. A sticky one (700, 719, ...) loses the
-        device: nothing brings its context back in this process.
+        device: only `reset_device` brings it back.
     nth
         Which call from now on, 1 for the next.
 
@@ -167,6 +168,23 @@ def races() -> list[str]:
     found = range(_library().cudadrvSoftRaces())
     texts = [_library().cudadrvSoftRaceText(index) for index in found]
     return [text.decode() for text in texts if text is not None]
+
+
+def reset_device() -> None:
+    """Bring the software driver back to the state after its start, also after a lost context.
+
+    All devices lose their contexts, and with them memory, streams, modules and unfinished work.
+    cudadrv retains new primary contexts at the next use; an object from before raises
+    ContextLostError in each call, and closing it is quiet. Host arrays that show page-locked or
+    managed memory stay readable: their memory is not used again in this process.
+
+    Races, faults and the text of `kernel_fault` are forgotten; settings stay as they are. No GPU
+    can do this: there a lost context is lost for the process. Other libraries in the process lose
+    their contexts, too, and no other thread may use a device during the call.
+    """
+    library = _library()
+    forget_contexts()
+    library.cudadrvSoftRenew()
 
 
 def kernel_fault() -> str | None:

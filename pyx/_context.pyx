@@ -9,17 +9,18 @@ from cpython.contextvars cimport get_value_no_default
 from libc.stdlib cimport calloc, free, malloc
 
 from cudadrv._driver cimport (
-    CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, CUcontext, CUDA_SUCCESS, CUresult, bind_driver,
-    cudadrv_table, cuCtxCreate, cuCtxDestroy, cuCtxGetStreamPriorityRange, cuCtxPopCurrent,
-    cuCtxPushCurrent, cuCtxSynchronize, cuDevicePrimaryCtxRetain, last_failure,
+    CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, CUcontext, CUDA_ERROR_CONTEXT_IS_DESTROYED,
+    CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table, cuCtxCreate, cuCtxDestroy,
+    cuCtxGetStreamPriorityRange, cuCtxPopCurrent, cuCtxPushCurrent, cuCtxSynchronize,
+    cuDevicePrimaryCtxRetain, last_failure,
 )
 from cudadrv._errors cimport (
     check as check_status, is_sticky, raise_status, refuse_if_forked, report, report_text,
 )
-from cudadrv._operation_names cimport operation_name, stream_name
+from cudadrv._operation_names cimport ALLOCATION, RELEASE, operation_name, stream_name
 from cudadrv._ownership cimport (
-    engine, own_domain_close, own_domain_lose, own_domain_open, own_domain_snapshot, own_join_host,
-    own_snapshot, own_snapshot_drop, own_suspect, own_suspects,
+    OWN_INTERNAL, engine, own_domain_close, own_domain_lose, own_domain_open, own_domain_snapshot,
+    own_join_host, own_snapshot, own_snapshot_drop, own_suspect, own_suspects,
 )
 from cudadrv._policy cimport policy_name
 from cudadrv._site cimport place
@@ -197,8 +198,11 @@ cdef class Context:
             raise TypeError("this Context was never initialized")
         if self.lost:
             raise ContextLostError(
-                self.lost, "cudadrv", "The context was lost by an earlier error; this process"
-                                      " cannot use the device any more.")
+                self.lost, "cudadrv",
+                "The device was reset (cudadrv.testing.reset_device) after this object was made;"
+                " make a new one." if self.replaced else
+                "The context was lost by an earlier error; this process cannot use the device any"
+                " more.")
         return 0
 
     cdef int check(self, CUresult status) except -1 nogil:
@@ -286,6 +290,32 @@ cdef list contexts():
     return _all.all()
 
 
+def any_lost():
+    """Whether an error has lost a context that is in use."""
+    cdef Context context
+    for context in contexts():
+        if context.lost:
+            return True
+    return False
+
+
+def forget_contexts():
+    """Give up all contexts, because the driver ends them: `cudadrv.testing.reset_device`.
+
+    Whatever belongs to one of them raises ContextLostError from now on. The next use of a device
+    retains its primary context again.
+    """
+    cdef Context context
+    global _first
+    for context in contexts():
+        context.lost = context.lost or CUDA_ERROR_CONTEXT_IS_DESTROYED
+        context.replaced = True
+        own_domain_lose(engine, context.domain)
+    _all.references.clear()
+    _primary.clear()
+    _first = None
+
+
 def call_after_wait(function):
     """Let every synchronization of a stream or a context end with a call of this function."""
     global _after_wait
@@ -316,21 +346,55 @@ def _wait_for_known_work(Context context):
             ghost.synchronize()
 
 
-cdef tuple _suspects(own_domain *domain):
+def unfinished_work():
+    """The last operations of each stream that the host does not know to be complete.
+
+    Of all contexts, as pairs: what and on which stream, and the line that queued it. Without those
+    of the library's own streams, and without the allocation and the freeing of memory.
+    """
+    cdef Context context
     cdef own_suspect *found
-    count = own_suspects(engine, domain, NULL, 0)
-    found = <own_suspect *>malloc((count + 1) * sizeof(own_suspect))
+    cdef unsigned int count
+    cdef unsigned int i
+    works = []
+    for context in contexts():
+        if context.lost:
+            continue
+        found = _look_for_suspects(context.domain, &count)
+        try:
+            for i in range(count):
+                if found[i].kind != OWN_INTERNAL \
+                        and found[i].operation.operation not in (ALLOCATION, RELEASE):
+                    works.append((_work(&found[i]), place(found[i].operation.site)))
+        finally:
+            free(found)
+    return works
+
+
+cdef own_suspect *_look_for_suspects(own_domain *domain, unsigned int *count) except NULL:
+    cdef own_suspect *found
+    count[0] = own_suspects(engine, domain, NULL, 0)
+    found = <own_suspect *>malloc((count[0] + 1) * sizeof(own_suspect))
     if found is NULL:
         raise MemoryError()
+    count[0] = min(count[0], own_suspects(engine, domain, found, count[0]))
+    return found
+
+
+cdef tuple _suspects(own_domain *domain):
+    cdef unsigned int count
+    cdef own_suspect *found = _look_for_suspects(domain, &count)
     try:
-        count = min(count, own_suspects(engine, domain, found, count))
         return tuple([_suspect(&found[i]) for i in range(count)])
     finally:
         free(found)
 
 
+cdef str _work(own_suspect *found):
+    return f"{operation_name(found.operation.operation)} on" \
+           f" {stream_name(found.number, found.kind)}"
+
+
 cdef str _suspect(own_suspect *found):
     earlier = f" (and {found.earlier} before those listed)" if found.earlier else ""
-    return f"{operation_name(found.operation.operation)} on" \
-           f" {stream_name(found.number, found.kind)}{earlier}," \
-           f" queued at {place(found.operation.site)}"
+    return f"{_work(found)}{earlier}, queued at {place(found.operation.site)}"

@@ -30,6 +30,7 @@ cdef extern from "<dlfcn.h>":
 
 
 ctypedef const char *(*explain_function)() noexcept
+ctypedef int (*set_words_function)(const Words *words) noexcept nogil
 
 cdef explain_function _explain = NULL
 cdef bint _software = False
@@ -66,6 +67,9 @@ def open_driver(str name not None):
             f"{name} has no cuGetProcAddress_v2, so it is not a CUDA driver of 12.0 or newer")
     _explain = <explain_function>dlsym(library, b"cudadrvSoftError")
     _software = dlsym(library, b"cudadrvSoftVersion") is not NULL
+    cdef set_words_function set_words = <set_words_function>dlsym(library, b"cudadrvSoftSetWords")
+    if set_words is not NULL:
+        set_words(&words)
     cdef const char *found = cudadrv_library_path(library)
     return os.fsdecode(found) if found is not NULL else name
 

@@ -19,7 +19,7 @@ from cudadrv._ownership cimport (
     OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, OWN_PER_THREAD, engine, own_join, own_known,
     own_stream_close, own_unfinished,
 )
-from cudadrv._queue cimport STREAM_IS_CLOSED
+from cudadrv._queue cimport STREAM_IS_CLOSED, tag_stream
 from cudadrv._stream cimport Stream
 from cudadrv._wait cimport let_others_go_on
 
@@ -109,6 +109,7 @@ cdef Stream _unopened(Context context, CUstream handle):
 cdef int _open(Stream stream, object reference, int order) except -1:
     """Let everybody know it. Lets no other thread in."""
     stream.open(stream.context, order)
+    tag_stream(stream)
     return stream.context.streams.add(reference)
 
 

@@ -262,6 +262,18 @@ cdef Memory owner_of(CUdeviceptr address, size_t nbytes):
     return None
 
 
+cdef str label_at(CUdeviceptr address):
+    """What the live memory that an address lies in was made for, or None."""
+    cdef void *each = _newest
+    cdef Memory memory
+    while each is not NULL:
+        memory = <Memory>each
+        if memory.address <= address < memory.address + memory.nbytes:
+            return memory.label
+        each = memory.older
+    return None
+
+
 def live_buffers():
     """List the buffers that hold memory, newest first.
 

@@ -1,20 +1,35 @@
-"""Report: who uses a buffer, for `borrows` and `explain`."""
+"""Report: who uses a buffer, for `borrows` and `explain`, and for the software driver's races."""
 
 from typing import NamedTuple
 
+from cpython.pystate cimport PyThreadState
+from cpython.ref cimport PyObject
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
+from cudadrv._driver cimport CUdeviceptr, bind_driver, cudadrv_table, words
 from cudadrv._errors cimport refuse_if_forked
+from cudadrv._memory cimport label_at
 from cudadrv._operation_names cimport host_wait, operation_name, stream_name
 from cudadrv._ownership cimport (
     OWN_BORROWED, OWN_OK, OWN_READ, OWN_WRITE, engine, own_borrow, own_borrows, own_conflict,
-    own_obstacle,
+    own_current, own_obstacle, own_suspect,
 )
 from cudadrv._refusal cimport excluding_work, view_end, view_line
 from cudadrv._region cimport Region
 from cudadrv._site cimport place
 
 from cudadrv._errors import ForkedError
+
+
+cdef extern from "Python.h":
+    PyThreadState *PyGILState_GetThisThreadState() noexcept nogil
+    bint PyGC_Disable() noexcept
+    bint PyGC_Enable() noexcept
+    void PyErr_Fetch(PyObject **type, PyObject **value, PyObject **traceback) noexcept
+    void PyErr_Restore(PyObject *type, PyObject *value, PyObject *traceback) noexcept
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 
 cdef enum:
@@ -131,3 +146,79 @@ cdef str explain_region(Region region):
 
 cdef str _wait(int kind):
     return f"Release it with: {host_wait(kind)}."
+
+
+# ---- what the software driver asks, for its reports of data races ----
+#
+# `_operation` is called inside of the driver. The other two are called at the end of a driver call,
+# by the thread that made it. That thread may hold issue locks of ours: so nothing here may run
+# Python code, and no garbage collector may run destructors.
+
+cdef enum:
+    ASK_ANOTHER_THREAD = -1
+
+
+cdef int _operation(unsigned long long tag, unsigned long long *label) noexcept nogil:
+    """Two numbers for the operation that is being handed over on a stream of ours."""
+    cdef own_suspect current
+    if not own_current(engine, tag, &current):
+        return False
+    label[0] = <uint64_t>current.operation.site << 32 \
+        | <uint64_t>current.operation.operation << 8 | current.kind
+    label[1] = current.number
+    return True
+
+
+cdef int _describe_operation(
+    const unsigned long long *label, char *text, int size
+) noexcept nogil:
+    return _describe(label, 0, text, size)
+
+
+cdef int _describe_memory(unsigned long long address, char *text, int size) noexcept nogil:
+    return _describe(NULL, address, text, size)
+
+
+cdef int _describe(
+    const unsigned long long *label, CUdeviceptr address, char *text, int size
+) noexcept nogil:
+    cdef int length
+    if cudadrv_table.ending:
+        return 0
+    if PyGILState_GetThisThreadState() is NULL:
+        return ASK_ANOTHER_THREAD
+    with gil:
+        length = _write_words(label, address, text, size)
+    return length
+
+
+cdef int _write_words(
+    const unsigned long long *label, CUdeviceptr address, char *text, int size
+) noexcept:
+    cdef PyObject *error = NULL
+    cdef PyObject *value = NULL
+    cdef PyObject *traceback = NULL
+    cdef bint collecting = PyGC_Disable()
+    cdef const char *encoded
+    cdef Py_ssize_t length = 0
+    PyErr_Fetch(&error, &value, &traceback)  # the call may be a destructor's
+    try:
+        words_found = label_at(address) if label is NULL else (
+            f"{operation_name((label[0] >> 8) & 0xffff)} on {stream_name(label[1], label[0] & 0xff)},"
+            f" queued at {place(label[0] >> 32)}")
+        if words_found is not None:
+            encoded = PyUnicode_AsUTF8AndSize(words_found, &length)
+            length = min(length, size)
+            memcpy(text, encoded, length)
+    except Exception:
+        length = 0
+    PyErr_Restore(error, value, traceback)
+    if collecting:
+        PyGC_Enable()
+    return length
+
+
+words.operation = _operation
+words.describe_operation = _describe_operation
+words.describe_memory = _describe_memory
+bind_driver(&cudadrv_table)

@@ -47,9 +47,10 @@ cdef str place(uint32_t site):
     return f"{_short(site_file(found))}:{site_line(found)}"
 
 
-def _short(path):
+cdef str _short(str path):
+    """Runs no Python code: the reports of races are made inside of operations."""
     try:
-        relative = os.path.relpath(path)
-    except (ValueError, OSError):  # the working directory is gone
+        folder = os.getcwd() + os.sep
+    except OSError:  # the working directory is gone
         return path
-    return path if relative.startswith(os.pardir) or path.startswith("<") else relative
+    return path[len(folder):] if path.startswith(folder) else path

@@ -15,7 +15,7 @@ from cudadrv._nesting cimport Entry, Nesting, live
 from cudadrv._ownership cimport (
     OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, engine, own_stream_close,
 )
-from cudadrv._queue cimport STREAM_IS_CAPTURING, Queue, check_queue
+from cudadrv._queue cimport STREAM_IS_CAPTURING, Queue, check_queue, tag_stream
 
 from cudadrv._errors import OwnershipError
 
@@ -70,6 +70,7 @@ cdef class Stream(Queue):
                 leave_context(pushed)
             context.check(status)
         self.ours = True
+        tag_stream(self)
         context.streams.add(context.streams.reference_to(self))
 
     @staticmethod

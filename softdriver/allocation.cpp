@@ -215,6 +215,16 @@ void give_back(const Remains &remains) {
 
 void free_allocation(Allocation &allocation) { give_back(forget_allocation(allocation)); }
 
+void abandon_host_memory() {
+    open_managed();
+    std::vector<Allocation *> shared;
+    for (auto &entry : state().allocations)
+        if (!entry.second.on_device())
+            shared.push_back(&entry.second);
+    for (Allocation *allocation : shared)
+        state().freed.given_back(forget_allocation(*allocation).begin);
+}
+
 void free_context_memory(const Context &context) {
     std::vector<Allocation *> owned;
     for (auto &entry : state().allocations) {

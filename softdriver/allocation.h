@@ -65,6 +65,9 @@ void register_host(const Context &context, void *address, size_t bytes, unsigned
 void free_allocation(Allocation &allocation);
 // Frees all that belongs to a context.
 void free_context_memory(const Context &context);
+// Forgets all page-locked and managed memory, and leaves it mapped for ever: programs may still
+// have views of it.
+void abandon_host_memory();
 // Forgets the allocation; its memory stays until the Remains are given back.
 struct Remains {
     MemoryKind kind;

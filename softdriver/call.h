@@ -2,7 +2,7 @@
 
 #include "context.h"
 #include "functions.h"
-#include "waiting.h"
+#include "race_names.h"
 
 #include <new>
 #include <string>
@@ -64,7 +64,10 @@ template <class Body, class... Arguments>
 CUresult enter(Function function, bool per_thread, Body body, Arguments... arguments) noexcept {
     try {
         Call call(function, per_thread);
-        return call.refused ? call.refused : body(call, arguments...);
+        CUresult status = call.refused ? call.refused : body(call, arguments...);
+        if (call.lock.owns_lock())
+            name_races(call.lock);
+        return status;
     } catch (const std::bad_alloc &) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

@@ -1,8 +1,10 @@
 #include "control.h"
 
 #include "names.h"
+#include "race_names.h"
 #include "state.h"
 
+#include <cstdlib>
 #include <cstring>
 
 namespace soft {
@@ -106,13 +108,25 @@ uint64_t count(const char *kind) {
     return ~uint64_t(0);
 }
 
-// Everything goes, sticky errors too: the driver as after cuInit. Threads keep no context.
-void reset(Lock &lock) {
+// The process ends, and nobody asks the client any more.
+void tell_unnamed_races() {
+    if (in_forked_child())
+        return;
+    Lock lock(state().mutex, std::try_to_lock);
+    if (lock.owns_lock())
+        state().races.record.flush();
+}
+
+// Everything goes, sticky errors too: the driver as after cuInit. The calling thread keeps no
+// context.
+void reset(Lock &lock, bool keep_host_memory) {
     State &driver = state();
     auto everything = [](const Stream &) { return true; };
     driver.scheduler.drop(everything);
     driver.scheduler.settle(lock, everything);
     driver.races.start_over();
+    if (keep_host_memory)
+        abandon_host_memory();
     std::vector<ContextPtr> contexts;
     for (const auto &entry : driver.contexts)
         if (entry.second->alive)
@@ -183,6 +197,7 @@ extern "C" int cudadrvSoftDrain(void) {
         return CUDA_ERROR_NOT_INITIALIZED;
     Lock lock(state().mutex);
     state().scheduler.drain(lock);
+    name_races(lock);
     return CUDA_SUCCESS;
 }
 
@@ -197,7 +212,15 @@ extern "C" int cudadrvSoftReset(void) {
     if (in_forked_child())
         return CUDA_ERROR_NOT_INITIALIZED;
     Lock lock(state().mutex);
-    reset(lock);
+    reset(lock, false);
+    return CUDA_SUCCESS;
+}
+
+extern "C" int cudadrvSoftRenew(void) {
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    Lock lock(state().mutex);
+    reset(lock, true);
     return CUDA_SUCCESS;
 }
 
@@ -206,6 +229,7 @@ extern "C" unsigned long long cudadrvSoftRaces(void) {
         return 0;
     Lock lock(state().mutex);
     state().races.look();
+    name_races(lock);
     return state().races.record.size();
 }
 
@@ -225,6 +249,32 @@ extern "C" int cudadrvSoftForgetRaces(void) {
         return CUDA_ERROR_NOT_INITIALIZED;
     Lock lock(state().mutex);
     state().races.record.clear();
+    return CUDA_SUCCESS;
+}
+
+extern "C" int cudadrvSoftSetWords(const cudadrvSoftWords *words) {
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    Lock lock(state().mutex);
+    state().words = words ? *words : cudadrvSoftWords();
+    static const int registered = std::atexit(tell_unnamed_races);
+    return registered;
+}
+
+extern "C" int cudadrvSoftTagStream(CUcontext handle, CUstream stream, unsigned long long tag) {
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    Lock lock(state().mutex);
+    ContextPtr context = find_context(handle);
+    if (!context || !context->alive)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    bool is_default = stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+    StreamPtr found = is_default
+                          ? default_stream(thread_state(), context, stream == CU_STREAM_PER_THREAD)
+                          : state().streams.find(reinterpret_cast<uintptr_t>(stream));
+    if (!found || found->owner != context.get())
+        return CUDA_ERROR_INVALID_HANDLE;
+    found->tag = tag;
     return CUDA_SUCCESS;
 }
 

@@ -51,7 +51,7 @@ CUresult submit_fill(Stream &stream, const Fill<Word> &fill, bool &device, Opera
 
 // Does not wait where only the device can see the difference.
 template <class Word> CUresult fill_now(Call &call, const Fill<Word> &fill) {
-    StreamPtr stream = default_stream(call, call.context, call.per_thread);
+    StreamPtr stream = default_stream(*call.thread, call.context, call.per_thread);
     if (CUresult status = refuse_captured(*stream))
         return status;
     bool device = true;

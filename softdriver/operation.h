@@ -52,6 +52,7 @@ struct Operation {
     Function function = Function::Count;       // that submitted it
     std::shared_ptr<const std::string> kernel; // the name of the kernel that it launches
     RaceMark mark;
+    RaceLabel label; // a client's own
     std::function<bool()> condition;
     std::function<void()> action;
     std::shared_ptr<Piecewise> pieces; // instead of an action

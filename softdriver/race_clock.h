@@ -41,6 +41,13 @@ using RaceClockPtr = std::shared_ptr<const RaceClock>; // shared by all to whom 
 
 struct RaceTrack;
 
+// By which a client knows an operation: two numbers of its choice.
+struct RaceLabel {
+    unsigned long long numbers[2] = {};
+
+    bool known() const { return numbers[0] || numbers[1]; }
+};
+
 // An operation's place in the order of things.
 struct RaceMark {
     std::shared_ptr<const RaceTrack> track; // null: the detector does not know the operation

@@ -22,18 +22,22 @@ std::string stream_of(const RaceTrack &track) {
     return "stream " + hexadecimal(reinterpret_cast<uintptr_t>(track.handle));
 }
 
-std::string operation_text(const Operation &operation) {
+std::string place_of(const Operation &operation) {
     const RaceTrack &track = *operation.mark.track;
-    return race_name(operation) + " on " + stream_of(track) + " (stream id " +
-           std::to_string(track.id) + ", operation " + std::to_string(operation.number) + ")";
+    return " on " + stream_of(track) + " (stream id " + std::to_string(track.id) + ", operation " +
+           std::to_string(operation.number) + ")";
 }
 
-std::string memory_text(const RaceShadow &memory) {
+RaceText text_about(const RaceShadow &memory) {
     static const char *const kinds[] = {"device", "stream-ordered", "page-locked", "managed",
                                         "registered"};
-    return std::string("race on ") + kinds[static_cast<int>(memory.kind)] + " memory " +
-           hexadecimal(memory.begin) + " (allocation " + std::to_string(memory.id) + ", " +
-           std::to_string(memory.bytes) + " bytes): ";
+    RaceText text;
+    text.memory =
+        std::string(kinds[static_cast<int>(memory.kind)]) + " memory " + hexadecimal(memory.begin);
+    text.measure =
+        "allocation " + std::to_string(memory.id) + ", " + std::to_string(memory.bytes) + " bytes";
+    text.address = memory.begin;
+    return text;
 }
 
 std::string bytes_text(const RaceShadow &memory, const Range &range) {
@@ -45,11 +49,19 @@ std::string bytes_text(const RaceShadow &memory, const Range &range) {
     return text;
 }
 
-std::string access_text(const RaceShadow &memory, const Operation &operation, const Range &range,
-                        RaceUse use) {
-    static const char *const words[] = {" reads ", " writes ", " updates "};
-    const char *does = operation.synchronizes ? " uses " : words[static_cast<int>(use)];
-    return operation_text(operation) + does + bytes_text(memory, range);
+RaceText::Side side(const RaceShadow &memory, const Operation &operation, const Range &range,
+                    RaceUse use) {
+    static const char *const words[] = {"reads ", "writes ", "updates "};
+    const char *does = operation.synchronizes ? "uses " : words[static_cast<int>(use)];
+    return {race_name(operation), place_of(operation), does + bytes_text(memory, range),
+            operation.label};
+}
+
+std::string told_side(const RaceText::Side &side, const std::string &name) {
+    if (side.does.empty())
+        return side.who;
+    return name.empty() ? side.who + side.place + " " + side.does
+                        : name + " (" + side.who + "), " + side.does;
 }
 
 } // namespace
@@ -63,25 +75,40 @@ std::string race_name(const Operation &operation) {
     return operation.kernel ? name + " of kernel '" + *operation.kernel + "'" : name;
 }
 
-std::string race_of_operations(const RaceShadow &memory, const Operation &later, const Range &range,
-                               RaceUse use, const RaceConflict &earlier) {
-    return memory_text(memory) + access_text(memory, later, range, use) + ", and " +
-           access_text(memory, *earlier.operation, earlier.range, earlier.use) +
-           ": neither is ordered after the other";
+std::string RaceText::told(const RaceNames &names) const {
+    return "race on " +
+           (names.memory.empty() ? memory + " (" + measure + ")"
+                                 : names.memory + " (" + memory + ", " + measure + ")") +
+           ": " + told_side(later, names.later) + ", and " + told_side(earlier, names.earlier) +
+           ": " + verdict;
 }
 
-std::string race_with_host_write(const RaceShadow &memory, const Operation &operation,
-                                 const Range &range, RaceUse use) {
-    return memory_text(memory) + "the host wrote there, and " +
-           access_text(memory, operation, range, use) + ": the host did not wait for that";
+RaceText race_of_operations(const RaceShadow &memory, const Operation &later, const Range &range,
+                            RaceUse use, const RaceConflict &earlier) {
+    RaceText text = text_about(memory);
+    text.later = side(memory, later, range, use);
+    text.earlier = side(memory, *earlier.operation, earlier.range, earlier.use);
+    text.verdict = "neither is ordered after the other";
+    return text;
 }
 
-std::string race_with_free(const RaceShadow &memory, Function free, uint64_t next_operation,
-                           const RaceConflict &user) {
-    return memory_text(memory) + race_name(free) + " frees it (the next operation would be " +
-           std::to_string(next_operation) + "), and " +
-           access_text(memory, *user.operation, user.range, user.use) +
-           ": the host did not wait for that";
+RaceText race_with_host_write(const RaceShadow &memory, const Operation &operation,
+                              const Range &range, RaceUse use) {
+    RaceText text = text_about(memory);
+    text.later.who = "the host wrote there";
+    text.earlier = side(memory, operation, range, use);
+    text.verdict = "the host did not wait for that";
+    return text;
+}
+
+RaceText race_with_free(const RaceShadow &memory, Function free, uint64_t next_operation,
+                        const RaceConflict &user) {
+    RaceText text = text_about(memory);
+    text.later.who = race_name(free) + " frees it (the next operation would be " +
+                     std::to_string(next_operation) + ")";
+    text.earlier = side(memory, *user.operation, user.range, user.use);
+    text.verdict = "the host did not wait for that";
+    return text;
 }
 
 } // namespace soft

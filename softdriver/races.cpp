@@ -11,7 +11,15 @@ constexpr const char *host_write = "the host";
 
 constexpr size_t max_deferred = 20000;
 
+// What makes an operation another one than one of the same name: that it is another line's.
+std::string key_of(const Operation &operation) {
+    return race_name(operation) + " " + std::to_string(operation.label.numbers[0]);
+}
+
 bool on() { return state().settings.races != RaceMode::Off; }
+
+// Whether a client may have names for what takes part.
+bool asks() { return state().words.describe_operation || state().words.describe_memory; }
 
 template <class Visit> void each_range(const Operation &operation, Visit visit) {
     for (const Range &range : operation.reads)
@@ -38,7 +46,7 @@ Races::Races()
              }),
       watches_([this](const Operation &operation, const RaceShadow &memory, const Range &range,
                       RaceUse use) {
-          record.add({race_name(operation), host_write, memory.id}, state().settings.races,
+          record.add({key_of(operation), host_write, memory.id}, state().settings.races, asks(),
                      [&] { return race_with_host_write(memory, operation, range, use); });
       }) {}
 
@@ -70,6 +78,9 @@ void Races::submitted(Stream &stream, const OperationPtr &operation) {
     if (!on())
         return;
     operation->function = thread_state().function;
+    const cudadrvSoftWords &words = state().words;
+    if (stream.tag && words.operation && !words.operation(stream.tag, operation->label.numbers))
+        operation->label = RaceLabel();
     order_.place(stream, operation);
     bool touches = !operation->reads.empty() || !operation->writes.empty();
     if (touches && !operation->mark.certain())
@@ -146,8 +157,8 @@ void Races::judge(const OperationPtr &operation, const Shadows &shadows,
 void Races::judge_range(const OperationPtr &operation, const RaceShadowPtr &shadow,
                         const Range &range, RaceUse use, const RaceSettled &settled) {
     for (const RaceConflict &earlier : shadow->access(operation, range, use, settled)) {
-        RaceKey key{race_name(*operation), race_name(*earlier.operation), shadow->id};
-        record.add(key, state().settings.races,
+        RaceKey key{key_of(*operation), key_of(*earlier.operation), shadow->id};
+        record.add(key, state().settings.races, asks(),
                    [&] { return race_of_operations(*shadow, *operation, range, use, earlier); });
     }
 }
@@ -323,8 +334,8 @@ void Races::judge_free(const RaceShadow &shadow, const Deferred &free,
         Function function = user.operation->function;
         if (function == Function::cuMemAllocAsync || function == Function::cuMemAllocFromPoolAsync)
             continue;
-        RaceKey key{race_name(free.free), race_name(*user.operation), shadow.id};
-        record.add(key, state().settings.races,
+        RaceKey key{race_name(free.free), key_of(*user.operation), shadow.id};
+        record.add(key, state().settings.races, asks(),
                    [&] { return race_with_free(shadow, free.free, free.next_operation, user); });
     }
 }

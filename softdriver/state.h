@@ -3,6 +3,7 @@
 #include "allocation.h"
 #include "capture.h"
 #include "code_library.h"
+#include "control.h"
 #include "event.h"
 #include "freed.h"
 #include "handles.h"
@@ -49,6 +50,7 @@ struct State {
     uint64_t next_operation = 1;
     Scheduler scheduler;
     Races races;
+    cudadrvSoftWords words = {};
 
     uint64_t new_id() { return next_id++; }
     // For handle tables: handle values are reused under the random schedule.

@@ -17,10 +17,10 @@ StreamPtr create_stream(const ContextPtr &context, StreamKind kind, unsigned fla
     return stream;
 }
 
-StreamPtr default_stream(Call &call, const ContextPtr &context, bool per_thread) {
+StreamPtr default_stream(const ThreadState &thread, const ContextPtr &context, bool per_thread) {
     if (!per_thread)
         return context->legacy;
-    StreamPtr &stream = context->per_thread[call.thread];
+    StreamPtr &stream = context->per_thread[&thread];
     if (!stream)
         stream = create_stream(context, StreamKind::PerThread, CU_STREAM_DEFAULT, 0);
     return stream;
@@ -33,7 +33,7 @@ CUresult resolve_stream(Call &call, CUstream handle, StreamPtr &stream) {
         if (CUresult status = context_status(call.context.get()))
             return status;
         bool per_thread = handle ? handle == CU_STREAM_PER_THREAD : call.per_thread;
-        stream = default_stream(call, call.context, per_thread);
+        stream = default_stream(*call.thread, call.context, per_thread);
         return CUDA_SUCCESS;
     }
     stream = state().streams.find(reinterpret_cast<uintptr_t>(handle));

@@ -33,6 +33,7 @@ struct Stream : std::enable_shared_from_this<Stream> {
     std::deque<OperationPtr> queue; // in order; the first may be running
     size_t busy_index = 0;          // its place in the list of busy streams
     uint64_t required = 0;          // somebody waits for all operations up to this number
+    uint64_t tag = 0;               // by which a client knows it; 0: none
     int patience = 0;               // not-ready answers left before queries force progress
     std::shared_ptr<Capture> capture;
     std::vector<CUgraphNode> shown_tail;      // the handles that the program was last shown
@@ -55,7 +56,7 @@ using StreamPtr = std::shared_ptr<Stream>;
 CUresult resolve_stream(Call &call, CUstream handle, StreamPtr &stream);
 StreamPtr create_stream(const ContextPtr &context, StreamKind kind, unsigned flags, int priority);
 // The legacy stream of a context, or the calling thread's own one.
-StreamPtr default_stream(Call &call, const ContextPtr &context, bool per_thread);
+StreamPtr default_stream(const ThreadState &thread, const ContextPtr &context, bool per_thread);
 
 // The last operation of a stream, and for a legacy stream those of the streams that it is ordered
 // after: what synchronizing with it means.

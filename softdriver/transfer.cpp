@@ -113,7 +113,7 @@ CUresult transfer_later(Call &call, Stream &stream, const Transfer &transfer) {
 
 CUresult transfer_now(Call &call, const Transfer &transfer) {
     const End &target = transfer.target, &source = transfer.source;
-    StreamPtr stream = default_stream(call, call.context, call.per_thread);
+    StreamPtr stream = default_stream(*call.thread, call.context, call.per_thread);
     if (CUresult status = refuse_captured(*stream))
         return status;
     bool always_waits = target.sync_memops || source.sync_memops;

@@ -15,6 +15,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from in_threads import started
+from limits import PATIENCE
 
 pytest_plugins = ["pytest_cudadrv", "pytester"]
 
@@ -148,7 +149,7 @@ class Script:
             env={**os.environ, "PYTHONPATH": str(HERE.parent), **environment},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
         )
 
     def quiet(self, program: str, **environment: str) -> str:

@@ -27,6 +27,9 @@ typedef struct cudadrv_driver {
     int loaded;                             /* a driver was opened, so no fork survives */
     int forked;                             /* this process is a fork of the one that loaded it */
     int ending; /* Python is: threads that it no longer knows may be in the engine */
+    /* Of the software driver, else NULL: its reports name the work of this stream by asking
+     * `words` of cudadrv._driver, with this number. */
+    int (*tag_stream)(CUcontext context, CUstream stream, unsigned long long tag);
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments) cudadrv_pointer_##name call_##name;
 #include "driver_functions.h"
 #undef CUDADRV_FUNCTION

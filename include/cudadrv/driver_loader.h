@@ -68,6 +68,7 @@ static int cudadrv_load_table(cudadrv_driver *table, void *library) {
         return 0;
     }
     table->loaded = 1;
+    *(void **)&table->tag_stream = dlsym(library, "cudadrvSoftTagStream");
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
     table->call_##name = (cudadrv_pointer_##name)cudadrv_find(get_address, #name, abi);
 #include "driver_functions.h"

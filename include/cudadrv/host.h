@@ -239,6 +239,25 @@ static inline uint32_t own_suspects(own_engine *engine, const own_domain *domain
     return found;
 }
 
+/* A number that stands for a stream and outlives it: of its slot, and its own. */
+static inline uint64_t own_tag(const own_stream *stream) {
+    return (uint64_t)stream->slot << 40 | stream->number;
+}
+
+/* The operation that is just being handed to the driver on the stream with this tag, if any. */
+static inline int own_current(own_engine *engine, uint64_t tag, own_suspect *current) {
+    uint64_t slot = tag >> 40;
+    own_lock(engine);
+    const own_stream *stream = slot < engine->size ? engine->slots[slot].stream : NULL;
+    int found = stream && own_tag(stream) == tag && stream->settled != stream->seq;
+    if (found) {
+        *current = (own_suspect){stream->recent[stream->seq % OWN_RECENT], stream->number, 0,
+                                 own_kind_of_(stream)};
+    }
+    own_unlock(engine);
+    return found;
+}
+
 /* How much an engine keeps: what must not grow without bound. */
 typedef struct own_books {
     uint32_t domains, streams, views; /* streams that are not retired; views of managed memory */

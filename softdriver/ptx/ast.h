@@ -2,6 +2,7 @@
 
 #include "type.h"
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -71,9 +72,17 @@ struct Operand {
     std::vector<Operand> parts;
 };
 
+// A line of the language that the text was compiled from: .loc.
+struct SourceLine {
+    std::shared_ptr<const std::string> file; // null: not known
+    int line = 0;
+};
+
 struct Instruction {
     int line = 0;
-    int guard = -1; // register of the predicate; -1: none
+    SourceLine source;
+    uint64_t source_number = 0; // of .file, until all of these are known
+    int guard = -1;             // register of the predicate; -1: none
     bool guard_negated = false;
     std::string opcode;                 // "ld"
     std::vector<std::string> modifiers; // "global", "v4", "f32": all that follows, in order

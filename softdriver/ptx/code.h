@@ -1,5 +1,6 @@
 #pragma once
 
+#include "ast.h"
 #include "program.h"
 
 #include <cstdint>
@@ -79,6 +80,7 @@ struct Code {
     bool entry = false;
     std::vector<Step> body;
     std::vector<int> lines;           // of each step
+    std::vector<SourceLine> sources;  // of each step
     std::vector<std::string> written; // opcode with its modifiers, of each step
     std::vector<Filling> constants;   // the same in all calls of a launch
     std::vector<Filling> fresh;       // to be filled at each call, the same in all lanes
@@ -91,6 +93,9 @@ struct Code {
     // Of a kernel: where the shared variables of the module lie in a block's shared memory.
     std::unordered_map<uint64_t, size_t> shared_offsets;
     const struct Library *library = nullptr;
+
+    // Of a step, in words: "PTX line 24", or "scale.cu:12 (PTX line 24)".
+    std::string where(size_t step) const;
 };
 
 // All functions of a module.

@@ -58,6 +58,14 @@ std::string written(const Instruction &instruction) {
     return text;
 }
 
+std::string Code::where(size_t step) const {
+    std::string line = "PTX line " + std::to_string(lines[step]);
+    const SourceLine &source = sources[step];
+    if (!source.file)
+        return line;
+    return *source.file + ":" + std::to_string(source.line) + " (" + line + ")";
+}
+
 Decoder::Decoder(Decoding &decoding, int function)
     : decoding_(decoding), index_(function), function_(decoding.tree.functions[size_t(function)]),
       code_(*decoding.library.codes[size_t(function)]) {}
@@ -84,6 +92,7 @@ void Decoder::decode() {
     end.run = end_of_function;
     code_.body.push_back(end);
     code_.lines.push_back(function_.body.empty() ? function_.line : function_.body.back().line);
+    code_.sources.emplace_back();
     code_.written.push_back("the end of the function");
     resolve_branches();
     code_.frame_bytes = (code_.frame_bytes + 63) / 64 * 64;
@@ -121,12 +130,14 @@ void Decoder::emit(Handler handler) {
     guard();
     code_.body.push_back(step);
     code_.lines.push_back(instruction_->line);
+    code_.sources.push_back(instruction_->source);
     code_.written.push_back(written(*instruction_));
 }
 
 void Decoder::emit_before(const Step &other) {
     code_.body.push_back(other);
     code_.lines.push_back(instruction_->line);
+    code_.sources.push_back(instruction_->source);
     code_.written.push_back(written(*instruction_));
 }
 

@@ -120,8 +120,7 @@ void Machine::fail(Warp &warp, const Step &step, unsigned lane, CUresult status,
     std::string text = "kernel '" + launch.kernel->name + "', ";
     if (&at != &code)
         text += "function '" + at.name + "', ";
-    text += "PTX line " + std::to_string(at.lines[place]) + ": " + at.written[place] + ": " + what +
-            ", " + where(warp, lane);
+    text += at.where(place) + ": " + at.written[place] + ": " + what + ", " + where(warp, lane);
     fault = {status, text, address};
 }
 

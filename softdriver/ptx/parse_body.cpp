@@ -92,7 +92,7 @@ void read_statement(Parsing &parsing, Function &function) {
         read_instruction(parsing, function);
     } else if (reader.accept_dot("reg")) {
         read_registers(parsing, function);
-    } else if (!skip_remark(parsing)) {
+    } else if (!read_remark(parsing)) {
         if (!at_space(reader))
             reader.syntax_error();
         read_variables(parsing, Linkage(), &function);
@@ -110,6 +110,7 @@ void open_block(Parsing &parsing) {
 void read_body(Parsing &parsing, Function &function) {
     Reader &reader = parsing.reader;
     size_t outside = parsing.names.depth() - 1; // the block of the parameters is open
+    parsing.source_file = 0;
     reader.expect("{");
     while (parsing.names.depth() > outside) {
         if (reader.accept("{")) {

@@ -178,7 +178,7 @@ void read_function(Parsing &parsing, const Linkage &linkage) {
     function.visible = linkage.visible;
     function.external = linkage.external;
     function.weak = linkage.weak;
-    while (read_performance(reader, function) || skip_remark(parsing))
+    while (read_performance(reader, function) || read_remark(parsing))
         continue;
     if (function.max_threads[0] && function.required_threads[0])
         reader.report(function.line, "a kernel has .maxntid or .reqntid, not both");

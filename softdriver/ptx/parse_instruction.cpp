@@ -146,6 +146,8 @@ void read_instruction(Parsing &parsing, Function &function) {
     Instruction instruction;
     read_guard(parsing, function, instruction);
     instruction.line = reader.now().line;
+    instruction.source.line = parsing.source_line;
+    instruction.source_number = parsing.source_file;
     instruction.opcode = reader.word();
     while (reader.now().kind == Token::Kind::Dot)
         instruction.modifiers.emplace_back(reader.take().text);

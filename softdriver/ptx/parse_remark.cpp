@@ -21,14 +21,18 @@ void read_file(Parsing &parsing) {
     std::string_view name = reader.expect_kind(Token::Kind::Text).text;
     if (number == 1)
         parsing.tree.source_name = name;
+    parsing.spend(name.size());
+    parsing.files[number] = std::make_shared<const std::string>(name);
     while (reader.accept(","))
         reader.expect_kind(Token::Kind::Integer);
 }
 
 // .loc 1 20 5, function_name $L__info_string0+3, inlined_at 1 30 2
-void read_location(Reader &reader) {
-    for (int i = 0; i < 3; i++)
-        reader.expect_kind(Token::Kind::Integer);
+void read_location(Parsing &parsing) {
+    Reader &reader = parsing.reader;
+    parsing.source_file = reader.expect_kind(Token::Kind::Integer).bits;
+    parsing.source_line = int(reader.expect_kind(Token::Kind::Integer).bits);
+    reader.expect_kind(Token::Kind::Integer);
     while (reader.accept(",")) {
         std::string_view what = reader.word();
         if (what == "function_name") {
@@ -46,10 +50,10 @@ void read_location(Reader &reader) {
 
 } // namespace
 
-bool skip_remark(Parsing &parsing) {
+bool read_remark(Parsing &parsing) {
     Reader &reader = parsing.reader;
     if (reader.accept_dot("loc")) {
-        read_location(reader);
+        read_location(parsing);
     } else if (reader.accept_dot("file")) {
         read_file(parsing);
         reader.accept(";");
@@ -68,6 +72,15 @@ bool skip_remark(Parsing &parsing) {
         return false;
     }
     return true;
+}
+
+void name_files(Parsing &parsing) {
+    for (Function &function : parsing.tree.functions)
+        for (Instruction &instruction : function.body) {
+            auto file = parsing.files.find(instruction.source_number);
+            if (file != parsing.files.end())
+                instruction.source.file = file->second;
+        }
 }
 
 } // namespace soft::ptx

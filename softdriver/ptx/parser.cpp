@@ -94,7 +94,7 @@ Linkage read_linkage(Reader &reader) {
 
 void read_directive(Parsing &parsing) {
     Reader &reader = parsing.reader;
-    if (skip_remark(parsing))
+    if (read_remark(parsing))
         return;
     Linkage linkage = read_linkage(reader);
     if (reader.at_dot("entry") || reader.at_dot("func"))
@@ -160,6 +160,7 @@ std::optional<Tree> parse(std::string_view text, std::vector<Problem> &problems,
     }
     if (problems.size() > before)
         return std::nullopt;
+    name_files(parsing);
     bool aliases = false;
     for (const Function &function : parsing.tree.functions)
         aliases |= function.alias >= 0;

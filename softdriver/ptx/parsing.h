@@ -4,6 +4,7 @@
 #include "reader.h"
 #include "symbols.h"
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,10 @@ struct Parsing {
     std::vector<NameList> lists;
     std::vector<int> callers; // of each of Tree::functions: the last one that was seen to call it
     int current = -1;         // the function whose body is read
-    size_t spare;             // bytes that may yet be taken, beyond those that tokens need anyway
+    std::map<uint64_t, std::shared_ptr<const std::string>> files; // .file, by number
+    uint64_t source_file = 0; // .loc, of the instructions that follow; 0: not known
+    int source_line = 0;
+    size_t spare; // bytes that may yet be taken, beyond those that tokens need anyway
     std::vector<Register> no_registers; // of the module
 };
 
@@ -59,8 +63,11 @@ void read_function(Parsing &parsing, const Linkage &linkage); // from .func or .
 Function read_prototype(Parsing &parsing);                    // after .callprototype
 void read_alias(Parsing &parsing);                            // after .alias
 
-// parse_remark.cpp: .pragma, .loc, .file and .section are skipped; false if none is there.
-bool skip_remark(Parsing &parsing);
+// parse_remark.cpp: .loc and .file are noted, .pragma and .section are skipped; false if none is
+// there.
+bool read_remark(Parsing &parsing);
+// At the end of the text: the files that instructions come from.
+void name_files(Parsing &parsing);
 
 // parse_body.cpp: what stands in the braces, and closes the block of names.
 void read_body(Parsing &parsing, Function &function);

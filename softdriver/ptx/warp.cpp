@@ -210,9 +210,8 @@ std::string Warp::what_it_waits_for() const {
     size_t place = size_t(group.next - code.body.data());
     bool barrier = group.wait == Group::Wait::Barrier;
     place -= barrier; // they wait behind it
-    return machine.where(*this, unsigned(__builtin_ctz(group.mask))) + " at PTX line " +
-           std::to_string(code.lines[place]) + " (" + code.written[place] + ")" +
-           (barrier ? "" : " for other lanes of its warp");
+    return machine.where(*this, unsigned(__builtin_ctz(group.mask))) + " at " + code.where(place) +
+           " (" + code.written[place] + ")" + (barrier ? "" : " for other lanes of its warp");
 }
 
 void Warp::yield() {

@@ -1,6 +1,7 @@
 """What may be in the tree: nothing generated, nothing that names one machine."""
 
 import re
+import shutil
 import subprocess
 from fnmatch import fnmatch
 from pathlib import Path
@@ -13,14 +14,38 @@ GENERATED = ["build/*", "dist/*", "*.so", "*.o", "*.py[co]", "*.egg-info/*", ".v
 MACHINE_PATH = re.compile(r"(?<![\w.$}/-])/" + r"(?:(?:root|tmp|home)/|work\b)")
 
 
+def files_of(root: Path) -> list[str]:
+    """Every file that is tracked, and new ones in folders where some are.
+
+    Others are not the project's: who copies the tree to another machine may leave there what they
+    like. In the uppermost folder a new file counts once it is added.
+    """
+
+    def listed(*options: str) -> list[str]:
+        command = ["git", "ls-files", "-z", "--exclude-standard", *options]
+        text = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
+        return [name for name in text.split("\0") if name and (root / name).is_file()]
+
+    tracked = listed("--cached")
+    ours = {str(Path(name).parent) for name in tracked} - {"."}
+    return tracked + [name for name in listed("--others") if str(Path(name).parent) in ours]
+
+
 @pytest.fixture(scope="module")
 def files() -> list[str]:
-    """Every file that is tracked, or would be by `git add .`."""
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    return [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+    return files_of(ROOT)
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="there is no git")
+def test_what_others_put_beside_the_tree_is_not_looked_at(tmp_path):
+    for name in ("code/old.py", "old.txt", "added.txt", "code/new.py", "log.txt", "other/log.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    for command in (["init", "-q"], ["add", "code/old.py", "old.txt", "added.txt"]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    assert sorted(files_of(tmp_path)) == ["added.txt", "code/new.py", "code/old.py", "old.txt"]
 
 
 def test_nothing_generated_is_tracked(files):

@@ -7,6 +7,7 @@ import weakref
 
 import numpy as np
 import pytest
+from limits import PATIENCE
 
 import cudadrv as cu
 from cudadrv import testing
@@ -45,13 +46,13 @@ def test_per_thread_streams_are_ordered_by_legacy_work_alone(driver):
         own = cu.Stream.per_thread()
         buffer.fill_async(1, own)
         begun.set()
-        main_is_done.wait(10)
+        main_is_done.wait(PATIENCE)
         own.synchronize()
 
     main_is_done = threading.Event()
     thread = threading.Thread(target=work)
     thread.start()
-    begun.wait(10)
+    begun.wait(PATIENCE)
     try:
         with pytest.raises(cu.BufferBorrowedError, match="nothing orders"):
             buffer.fill_async(2, cu.Stream.per_thread())

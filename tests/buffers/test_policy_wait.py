@@ -4,6 +4,7 @@ import ctypes
 import threading
 
 import pytest
+from limits import PATIENCE
 
 import cudadrv as cu
 
@@ -27,7 +28,7 @@ def elsewhere(driver):
         def __call__(self, function):
             self.calls.append(function)
             self.wake.set()
-            assert self.over.wait(30)
+            assert self.over.wait(PATIENCE)
             self.over.clear()
 
     elsewhere = Elsewhere()

@@ -78,7 +78,6 @@ def _longest_first(case):
     return SECTIONS.split().index(case[1])
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("schedule", "section"), list(_cases()))
 def test_answers_as_a_real_driver(schedule, section, asked, real_answers, library_path):
     _, answers = asked[schedule, section].result()

@@ -48,6 +48,7 @@ def test_wait_is_a_snapshot(client):
 
 def test_timing(client):
     stream, start, end = client.stream(), client.event(), client.event()
+    began = time.monotonic()
     client.ok("cuEventRecord", start, stream)
     assert poll(lambda: client.call("cuEventQuery", start)) == SUCCESS
     gate = client.gate().hold(stream)
@@ -57,7 +58,7 @@ def test_timing(client):
     client.ok("cuEventSynchronize", end)
     status, milliseconds = elapsed(client, start, end)
     assert status == SUCCESS
-    assert 15 < milliseconds < 5000
+    assert 15 < milliseconds < 1000 * (time.monotonic() - began) + 1
 
 
 def test_timing_disabled(client):

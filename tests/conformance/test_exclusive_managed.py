@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import PATIENCE
 
 PRELUDE = """
 import ctypes, sys, threading
@@ -54,7 +55,7 @@ def run(software, schedule):
             [sys.executable, "-X", "faulthandler=0", "-c", script + "\nend()\n"],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
         )
         if dies:

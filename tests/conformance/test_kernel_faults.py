@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from limits import PATIENCE
 
 from .client import ILLEGAL_ADDRESS, SUCCESS, Flag, blocks
 from .kernels import TEXT
@@ -154,7 +155,9 @@ def run(software, schedule, body):
     program = PROGRAM.format(root=root, path=software.path, body=body)
     environment = {**os.environ, "CUDADRV_SOFTWARE": f"schedule={schedule}"}
     command = [sys.executable, "-c", program]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
 
 
 def test_a_process_ends_quietly_while_a_kernel_runs(software, schedule):

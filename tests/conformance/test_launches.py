@@ -5,6 +5,7 @@ import struct
 import threading
 
 import pytest
+from limits import PATIENCE
 
 from .client import INVALID_VALUE, NOT_READY, SUCCESS, Flag, blocks, poll
 from .kernels import TEXT
@@ -119,7 +120,7 @@ def test_a_synchronization_lets_other_threads_end_it(client, kernel, lib):
     assert thread.is_alive()
     client.ok("cuMemsetD32Async", flag, 1, 1, other)
     client.ok("cuStreamSynchronize", other)
-    thread.join(20)
+    thread.join(PATIENCE)
     assert done == [SUCCESS]
 
 

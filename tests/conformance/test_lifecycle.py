@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import PATIENCE
 
 PRELUDE = """
 import ctypes, os, sys
@@ -43,7 +44,7 @@ def run(library_path):
             [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", script],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
             env=environment,
             check=False,
         )

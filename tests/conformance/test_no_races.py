@@ -4,6 +4,7 @@ import ctypes
 import threading
 
 import pytest
+from limits import PATIENCE
 
 from .client import LEGACY, SUCCESS, poll
 from .race_program import SIZE, check_silence, store
@@ -283,7 +284,7 @@ def host_function_tells_the_host(p):
     p.upload(x, y, a)
     p.host_function(a, told.set)
     p.lib("cudadrvSoftDrain")
-    assert told.wait(5)
+    assert told.wait(PATIENCE)
     store(y)
     p.fill(x, p.stream())
 

@@ -4,6 +4,7 @@ import ctypes
 import threading
 
 import pytest
+from limits import PATIENCE
 
 from .client import GEQ, LEGACY, NOT_READY, SUCCESS, poll
 from .race_program import DOWNLOAD, FILL, SIZE, UPLOAD, check_report, check_silence, store
@@ -160,7 +161,7 @@ def host_function_told_by_the_host(p):
     """The function holds its stream until the host has written the source of what is behind."""
     a, x, y = p.stream(), p.device(SIZE), p.host(SIZE)
     written = threading.Event()
-    p.host_function(a, lambda: written.wait(5))
+    p.host_function(a, lambda: written.wait(PATIENCE))
     p.upload(x, y, a)
     p.call("cuStreamQuery", a)
     store(y, 9)

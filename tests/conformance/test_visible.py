@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from limits import PATIENCE
 
 pytestmark = pytest.mark.cuda_software
 
@@ -55,6 +56,6 @@ def test_visible_devices(library_path, visible, seen):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert (done.stdout.strip(), done.stderr) == (seen, "")

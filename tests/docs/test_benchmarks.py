@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "benchmarks"
@@ -104,7 +105,9 @@ def measured(tmp_path_factory):
     file = tmp_path_factory.mktemp("benchmarks") / "results.json"
     command = [sys.executable, BENCHMARKS / "measure.py", "--quick", "--only", "cudadrv"]
     command += ["--json", file]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(
+        command, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(file.read_text()), done.stdout
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import PATIENCE
 
 import cudadrv
 
@@ -30,7 +31,7 @@ def run_page(page: Path) -> subprocess.CompletedProcess:
     environ.pop("CUDADRV_SOFTWARE", None)
     command = [sys.executable, "-W", "error", str(RUNNER), str(page)]
     return subprocess.run(
-        command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120
+        command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=PATIENCE
     )
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import PATIENCE
 
 import cudadrv
 
@@ -41,7 +42,7 @@ def test_project_builds_and_runs(tmp_path):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=300,
+            timeout=PATIENCE,
         )
         assert done.returncode == 0, done.stdout
     assert "queued at use.py:6" in done.stdout

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import PATIENCE
 
 import cudadrv
 
@@ -34,7 +35,7 @@ def test_example_runs(example, schedule, tmp_path):
         env=environ,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout

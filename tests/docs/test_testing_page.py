@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from limits import PATIENCE
+
 import cudadrv
 import cudadrv.testing
 import pytest_cudadrv
@@ -29,7 +31,7 @@ def test_its_files_pass(tmp_path):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert " 4 passed in " in done.stdout, done.stdout + done.stderr
     lines = [line for line in PAGE.splitlines() if line.startswith(("cudadrv: ", "test_doubling"))]

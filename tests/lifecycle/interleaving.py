@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from limits import PATIENCE
+
 import cudadrv as cu
 
 PLACES = 60  # more than any call here has
@@ -68,7 +70,7 @@ class Held:
 
     def end(self) -> None:
         self.gate.open()
-        self.thread.join(30)
+        self.thread.join(PATIENCE)
         assert not self.thread.is_alive()
 
     def __enter__(self) -> "Held":

@@ -161,10 +161,8 @@ def test_a_buffer_dies_without_blocking(cls, stream, gate):
     gate.hold(stream)
     buffer.fill_async(1, stream)
     alive = weakref.ref(buffer)
-    start = time.monotonic()
-    del buffer
+    del buffer  # whatever waits for the stream here waits for ever: the gate is closed
     gc.collect()
-    assert time.monotonic() - start < 1
     assert alive() is None
 
 
@@ -223,9 +221,7 @@ def test_when_memory_dies_changes_no_answer(stream, gate):
     cu.DeviceBuffer(1)
     with pytest.raises(cu.BufferBorrowedError):
         target.fill(0)
-    start = time.monotonic()
     cu.DeviceBuffer(8).fill(0)  # would wait for ever behind the gate
-    assert time.monotonic() - start < 5
 
 
 @pytest.mark.cuda_software

@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 from in_threads import started
 from interleaving import PLACES, Held, at_collection, fill_after, filled_by
+from limits import PATIENCE
 
 import cudadrv as cu
 from cudadrv._ownership import books
@@ -292,7 +293,7 @@ def test_a_host_write_frees_a_thread_that_the_driver_holds(gate):
         buffer[0] = 1
         assert held.thread.is_alive()
         gate.open()
-        held.thread.join(30)
+        held.thread.join(PATIENCE)
         assert not held.thread.is_alive()
 
 

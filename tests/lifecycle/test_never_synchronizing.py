@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from limits import PATIENCE
 
 import cudadrv as cu
 
@@ -43,7 +44,7 @@ def test_state_does_not_grow(program, cuda_schedule):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
     )
     assert (done.returncode, done.stderr) == (0, "")
     grown = int(re.search(r"([+-][\d,]+) KiB", done.stdout)[1].replace(",", ""))

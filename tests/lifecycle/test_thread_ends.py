@@ -6,6 +6,7 @@ import threading
 import pytest
 from in_threads import started
 from interleaving import Held, fill_after
+from limits import PATIENCE
 
 import cudadrv as cu
 from cudadrv._ownership import books
@@ -24,18 +25,18 @@ class Worker:
     def __init__(self, buffers):
         self.queued, self.go_on = threading.Event(), threading.Event()
         self.thread, _ = started(lambda: self._work(buffers))
-        assert self.queued.wait(30)
+        assert self.queued.wait(PATIENCE)
 
     def _work(self, buffers):
         for buffer in buffers:
             buffer.fill_async(1, cu.Stream.per_thread())
         buffers.clear()
         self.queued.set()
-        self.go_on.wait(30)
+        self.go_on.wait(PATIENCE)
 
     def end(self):
         self.go_on.set()
-        self.thread.join(10)
+        self.thread.join(PATIENCE)
         assert not self.thread.is_alive()
 
 

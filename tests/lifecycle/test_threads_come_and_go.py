@@ -9,7 +9,6 @@ import cudadrv as cu
 COUNT, ROUNDS = 256, 150
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.usefixtures("eager_threads")
 def test_threads_come_and_go_beside_the_one_that_issues(driver):
     shared, source = cu.Stream(), cu.LockedBuffer.zeros(COUNT)

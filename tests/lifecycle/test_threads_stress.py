@@ -14,6 +14,7 @@ from random import Random
 import numpy as np
 import pytest
 from interleaving import in_threads
+from limits import PATIENCE
 
 import cudadrv as cu
 from cudadrv._ownership import books
@@ -23,7 +24,7 @@ SEED = int(os.environ.get("CUDADRV_STRESS_SEED", "1"))
 THREADS, STREAMS, BUFFERS, EVENTS, COUNT = 6, 4, 6, 4, 64
 
 pytestmark = [
-    pytest.mark.timeout(120 + 10 * SECONDS),
+    pytest.mark.timeout(PATIENCE + 10 * SECONDS),
     pytest.mark.usefixtures("eager_threads"),
 ]
 

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from limits import PATIENCE
 
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
 PROGRAM = r"""
@@ -86,7 +87,7 @@ def test_one_stream(tmp_path):
     source.write_text(PROGRAM, encoding="utf-8")
     command = [compiler, "-O1", "-w", "-pthread", f"-I{INCLUDE}", str(source), "-o", str(program)]
     subprocess.run(command, check=True)
-    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout
     before, after = done.stdout.split(" then ")
     assert int(before) > 0, "they are counted"

@@ -7,6 +7,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from limits import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).parent
@@ -50,7 +51,7 @@ def test_several_threads(compiled, name):
     program = compiled(name)
     for seed in SEEDS:
         done = subprocess.run(
-            [program, str(seed), ROUNDS], capture_output=True, text=True, timeout=100
+            [program, str(seed), ROUNDS], capture_output=True, text=True, timeout=PATIENCE
         )
         assert (done.returncode, done.stderr) == (0, ""), done.stderr[-8000:]
         assert done.stdout.endswith(PROGRAMS[name])

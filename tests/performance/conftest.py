@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "benchmarks"
@@ -42,7 +43,7 @@ def benchmark_results(tmp_path):
             env=environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE,
         )
         assert done.returncode == 0, done.stderr
         return json.loads(results.read_text()), done.stdout

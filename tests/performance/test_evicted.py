@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from limits import PATIENCE
 
 pytestmark = [
     pytest.mark.skipif(not shutil.which(os.environ.get("CC", "cc")), reason="no C compiler"),
@@ -17,7 +18,7 @@ pytestmark = [
 def test_the_driver_runs_as_much_code_as_it_is_told(scripts):
     evicted = scripts("evicted")
     command = [sys.executable, evicted.HERE / "evicted.py", "--kib", "0", "256", "--rounds", "3"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
     nothing, much = (
         [float(cell.strip("+ ")) for cell in line.strip("|").split("|")]
         for line in done.stdout.splitlines()[2:]

@@ -12,7 +12,7 @@ PRINTS_MORE = ("CI", "BUILD_NUMBER")  # with one of these, pytest's short summar
 @pytest.fixture
 def run(pytester, monkeypatch):
     """Run pytest with the plugin on a test file, and with settings in its ini file."""
-    ours = ("CUDADRV_DRIVER", "CUDADRV_SOFTWARE", "CUDADRV_REQUIRE_GPU")
+    ours = ("CUDADRV_DRIVER", "CUDADRV_SOFTWARE", "CUDADRV_REQUIRE_GPU", "PYTEST_CUDADRV_LIBCUDA")
     for name in (*ours, "PYTEST_ADDOPTS", *PRINTS_MORE):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYTHONPATH", str(ROOT) + os.pathsep + os.environ.get("PYTHONPATH", ""))
@@ -22,6 +22,8 @@ def run(pytester, monkeypatch):
         pytester.makepyfile("import pytest\nimport cudadrv as cu\n" + text)
         pytester.makeini("[pytest]\n" + ini)
         load = ["-p", "pytest_cudadrv"] if plugin else []
+        load += ["-p", "no:benchmark"]  # it warns, where it is installed
+        load += ["-W", "ignore::pytest_cudadrv.UnfinishedWorkWarning"]  # but for tests about that
         return pytester.runpytest_subprocess("-p", "no:cacheprovider", *load, *options)
 
     return run

@@ -12,7 +12,10 @@ def race(wait=False):
         source[:] = 1
         stream.synchronize()
 """
-WRITE_AND_READ = "*race on page-locked memory*the host wrote there*cuMemcpyHtoDAsync_v2*reads*"
+WRITE_AND_READ = (
+    "*race on LockedBuffer 'source' (page-locked memory 0x*, 64 bytes): the host wrote there, and"
+    " copy_from_async on Stream *, queued at test_*.py:7 (cuMemcpyHtoDAsync_v2), reads*"
+)
 
 
 def test_a_leak_fails_with_its_name_and_line(run):
@@ -142,7 +145,8 @@ def test_race(cuda_checked):
 """
     result = run(text)
     result.assert_outcomes(failed=3)
-    result.stdout.fnmatch_lines(["race on device memory *cuMemsetD8Async*cuMemsetD8Async*"])
+    sides = [f"fill_async on Stream *, queued at *.py:{at} (cuMemsetD8Async), *" for at in (9, 8)]
+    result.stdout.fnmatch_lines([f"race on DeviceBuffer (*): {sides[0]}, and {sides[1]}: *"])
 
 
 def test_a_race_while_fixtures_end(run):
@@ -242,23 +246,143 @@ def test_other(cuda_checked):
     assert orders("--cuda-seed=6") != [one, one]
 
 
-def test_a_lost_context_is_told_to_the_tests_after_it(run):
-    text = """
+LOSE = """
 from cudadrv import testing
 
-def test_loses(cuda_checked):
+def lose():
     testing.fail("cuStreamSynchronize", 700)
     testing.fail("cuStreamQuery", 700)
-    with pytest.raises(cu.ContextLostError):
-        cu.Stream().synchronize()
-
-def test_next(cuda_checked):
-    pass
+    cu.Stream().synchronize()
 """
-    result = run(text, "--cuda-schedule=lazy")
-    result.assert_outcomes(passed=1, errors=2)
-    lost = "*It was lost in *::test_loses?lazy?; nothing brings it back in this process."
-    result.stdout.fnmatch_lines(["*at setup of test_next*", lost], consecutive=False)
+
+
+def test_a_lost_device_fails_one_test(run):
+    text = LOSE + (
+        "def test_loses(cuda_checked):\n    buffer = cu.LockedBuffer(8)\n    lose()\n"
+        "def test_next(cuda_checked): cu.DeviceBuffer(8).fill(0)\n"
+    )
+    result = run(text)
+    result.assert_outcomes(passed=3, failed=3)
+    result.stdout.fnmatch_lines(
+        [
+            "The device was lost. The software driver is reset for the next test; a GPU would *",
+            "*= cudadrv: lost devices =*",
+            "  *::test_loses?eager?",
+        ]
+    )
+
+
+def test_a_test_that_means_to_lose_the_device_passes(run):
+    text = LOSE + (
+        "def test_loses(cuda_checked):\n"
+        "    buffer = cu.DeviceBuffer(8)\n"
+        "    with pytest.raises(cu.ContextLostError): lose()\n"
+        "def test_next(cuda_checked): cu.DeviceBuffer(8).fill(0)\n"
+    )
+    result = run(text)
+    result.assert_outcomes(passed=6)
+    result.stdout.fnmatch_lines(["*= cudadrv: lost devices =*", "  *::test_loses?random?"])
+
+
+KERNEL = """
+PTX = '''
+.version 8.0
+.target sm_80
+.address_size 64
+.file 1 "scale.cu"
+.visible .entry scale(.param .u64 p)
+{
+    .reg .b64 %rd<2>;
+    .reg .b32 %r<2>;
+    .loc 1 12 5
+    ld.param.u64 %rd1, [p];
+    mov.u32 %r1, 7;
+    .loc 1 13 9
+    st.global.u32 [%rd1+64], %r1;
+    ret;
+}
+'''
+
+def launch():
+    with cu.ordering("strict"):
+        module = cu.Module(PTX)
+        buffer, stream = cu.DeviceBuffer(64), cu.Stream()
+        module["scale"].launch(1, 1, buffer, stream=stream)
+        return stream
+"""
+FAULT = "kernel 'scale', scale.cu:13 (PTX line *): st.global.u32: write of 4 bytes at *"
+
+
+def test_a_fault_of_a_kernel_is_in_the_report_of_its_test(run):
+    text = KERNEL + (
+        "def test_fault(cuda_checked): launch().synchronize()\n"
+        "def test_next(cuda_checked): cu.DeviceBuffer(8).fill(0)\n"
+    )
+    result = run(text, "--cuda-no-pools")
+    result.assert_outcomes(passed=3, failed=3)
+    result.stdout.fnmatch_lines(["*- cudadrv -*", FAULT, "The device was lost.*", "again: *"])
+
+
+def test_a_fault_that_a_test_has_not_noticed_is_an_error_of_that_test(run):
+    text = KERNEL + (
+        "def test_fault(cuda_device): launch()\n"
+        "def test_next(cuda_checked): cu.DeviceBuffer(8).fill(0)\n"
+    )
+    result = run(text, "--cuda-schedule=lazy", "--cuda-no-pools")
+    result.assert_outcomes(passed=2, errors=1, warnings=0)
+    result.stdout.fnmatch_lines(["*at teardown of test_fault?lazy?*", "*- cudadrv -*", FAULT])
+
+
+def test_an_overrun_inside_of_pooled_memory_is_found_without_pools(run):
+    """The block that the pool has is larger than the buffer."""
+    text = KERNEL + (
+        "def test_fault(cuda_device):\n"
+        "    cu.DeviceBuffer(512).fill(0)\n"
+        "    launch().synchronize()\n"
+    )
+    run(text, "--cuda-schedule=lazy").assert_outcomes(passed=1)
+    result = run(text, "--cuda-schedule=lazy", ini="cuda_no_pools = true")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([FAULT])
+
+
+UNFINISHED = """
+def test_leaves(cuda_checked):
+    buffer = cu.LockedBuffer(8)
+    buffer.fill_async(1, cu.Stream())
+
+def test_waits(cuda_checked):
+    stream = cu.Stream()
+    cu.LockedBuffer(8).fill_async(1, stream)
+    cu.DeviceBuffer(8, stream=stream)
+    stream.synchronize()
+    cu.DeviceBuffer(8, stream=stream)
+
+@pytest.mark.cuda_allow("unfinished")
+def test_means_it(cuda_checked):
+    cu.LockedBuffer(8).fill_async(1, cu.Stream())
+
+def test_fails(cuda_checked):
+    cu.LockedBuffer(8).fill_async(1, cu.Stream())
+    assert 0
+"""
+
+
+def test_work_that_nobody_waited_for_is_warned_of_at_its_line(run):
+    result = run(UNFINISHED, "-W", "default::pytest_cudadrv.UnfinishedWorkWarning")
+    result.assert_outcomes(passed=9, failed=3, warnings=3)
+    result.stdout.fnmatch_lines(
+        [
+            "*test_leaves?eager?",
+            "*.py:5: UnfinishedWorkWarning: fill_async on Stream *, queued at *.py:5, was not"
+            " waited for when the test ended: *",
+        ]
+    )
+
+
+def test_work_that_nobody_waited_for_can_be_a_failure(run):
+    result = run(UNFINISHED, "-W", "error::pytest_cudadrv.UnfinishedWorkWarning")
+    result.assert_outcomes(passed=6, failed=6)
 
 
 def test_a_driver_that_was_opened_too_early(run, pytester):

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = ROOT / "examples" / "testing_project"
@@ -22,7 +23,7 @@ def run(*options: str) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     return done.stdout + done.stderr
 

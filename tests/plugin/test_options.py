@@ -53,7 +53,7 @@ def test_settings_are_defaults_of_options(run):
 def test_an_option_outweighs_the_environment_and_that_the_settings(run, monkeypatch):
     show = "import os\ndef test(cuda_device):\n    print('ran', os.environ['CUDADRV_DRIVER'], 0)"
     path = cudadrv._library.software_path()
-    ini = f"cuda_driver = {path}"
+    ini = f"cuda_libcuda = false\ncuda_driver = {path}"
     assert ran(run(show, "-s", "--cuda-driver=software", ini=ini)) == [("software", "0")] * 3
     monkeypatch.setenv("CUDADRV_DRIVER", "software")
     assert ran(run(show, "-s", ini=ini)) == [("software", "0")] * 3
@@ -168,3 +168,44 @@ def test_in_import_mode_importlib_and_named_in_a_conftest(run, pytester):
     pytester.makeconftest("pytest_plugins = ['pytest_cudadrv']")
     run(SHOW, "--import-mode=importlib", "-s", plugin=False).assert_outcomes(passed=3)
     run(SHOW, "--import-mode=importlib", "-s", plugin=True).assert_outcomes(passed=3)
+
+
+LIBCUDA = """
+import ctypes, subprocess, sys
+from cudadrv import testing
+
+OPEN = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cudadrvSoftDrain())"
+
+def test_here(cuda_device):
+    before = testing.calls("cuDriverGetVersion")
+    ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(ctypes.c_int()))
+    assert testing.calls("cuDriverGetVersion") == before + 1
+
+def test_elsewhere(cuda_device):
+    done = subprocess.run([sys.executable, "-c", OPEN], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("0\\n", "")
+
+def test_both_elsewhere(cuda_device):
+    both = "import cudadrv as cu; cu.driver_info(); print(cu.driver_info().path)\\n" + OPEN
+    done = subprocess.run([sys.executable, "-c", both], capture_output=True, text=True)
+    assert done.stdout.splitlines() == [cu.driver_info().path, "0"], done.stderr
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_the_software_driver_is_libcuda_for_all(run, workers):
+    result = run(LIBCUDA, "--cuda-schedule=eager", "-n", workers)
+    result.assert_outcomes(passed=3)
+
+
+def test_it_need_not_be(run, monkeypatch):
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    text = """
+import os
+
+def test(cuda_device):
+    assert os.environ["CUDADRV_DRIVER"] == "software"
+    assert "LD_LIBRARY_PATH" not in os.environ
+    assert "_softdriver" in cu.driver_info().path
+"""
+    run(text, ini="cuda_libcuda = false").assert_outcomes(passed=3)

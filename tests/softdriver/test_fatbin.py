@@ -5,6 +5,7 @@ import struct
 import subprocess
 
 import pytest
+from limits import PATIENCE
 
 from .sanitized import ADDRESS, PTX_DUMP, Build
 
@@ -21,7 +22,7 @@ def text_of(tmp_path_factory):
     def run(container: bytes, capability: int) -> tuple[bool, str]:
         file.write_bytes(container)
         command = [program, file, str(capability)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode in (0, 1), done.stderr[-4000:]
         return done.returncode == 0, done.stdout
 

@@ -6,6 +6,7 @@ The interpreter is built alone, with the address sanitizer; ptx_run runs one ker
 import subprocess
 
 import pytest
+from limits import PATIENCE
 
 from .sanitized import ADDRESS, PTX_RUN, Build
 
@@ -43,7 +44,9 @@ def run(program, tmp_path):
         (tmp_path / "k.ptx").write_text(text, encoding="utf-8")
         further = {"shared": 0, "slice": 100000, "seed": 1, "budget": 10_000_000, **options}
         command = [program, tmp_path / "k.ptx", "k", blocks, threads, words, *further.values()]
-        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=100)
+        done = subprocess.run(
+            list(map(str, command)), capture_output=True, text=True, timeout=PATIENCE
+        )
         assert done.returncode in (0, 1), done.stderr[-4000:]
         return Outcome(done.stdout)
 

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from limits import PATIENCE
 
 from .sanitized import ADDRESS, PTX_DUMP, PTX_FUZZ, Build
 
@@ -30,7 +31,7 @@ def dump(build, tmp_path_factory):
 
     def run(text: str | bytes) -> tuple[bool, list[str]]:
         file.write_bytes(text if isinstance(text, bytes) else text.encode())
-        done = subprocess.run([program, file], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([program, file], capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode in (0, 1), done.stderr[-4000:]
         return done.returncode == 0, done.stdout.splitlines()
 
@@ -57,7 +58,9 @@ def test_random_texts(build, seed):
     """No text and no fatbin, whatever it is, is an error of memory or takes long."""
     program = build.ptx_program(PTX_FUZZ)
     command = [str(program), str(seed), INPUTS, *map(str, CORPUS)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, cwd=program.parent)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, cwd=program.parent
+    )
     assert done.returncode == 0, (done.stdout + done.stderr)[-12000:]
     assert done.stdout.startswith("ptx_fuzz: ")
 

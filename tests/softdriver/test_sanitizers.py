@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import PATIENCE
 
 from .sanitized import ADDRESS, ROOT, THREAD, Build, compiler
 
@@ -35,7 +36,7 @@ def thread_fuzz() -> Path:
 
 def fuzz(program: Path, *arguments: object) -> None:
     command = [str(program), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, (done.stdout + done.stderr)[-12000:]
     assert done.stdout.startswith("fuzz: ")
 
@@ -85,7 +86,14 @@ def test_conformance(address):
     }
     chosen = ["tests/conformance", "-m", "not slow", "-q", "-x", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *chosen, "--timeout=120", f"--cuda-driver={library}"],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            *chosen,
+            f"--timeout={PATIENCE}",
+            f"--cuda-driver={library}",
+        ],
         cwd=ROOT,
         env=environment,
         capture_output=True,

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import PATIENCE
 
 from cudadrv import toolkit
 from cudadrv._compile_cache import Cache, cache_folder
@@ -281,7 +282,7 @@ def test_several_processes(nvcc, cache):
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-W", "error", "-c", program]
     running = [subprocess.Popen(command, env=environ) for _ in range(4)]
-    assert [process.wait(60) for process in running] == [0] * 4
+    assert [process.wait(PATIENCE) for process in running] == [0] * 4
     assert 5 <= len(nvcc.calls) <= 20
     assert len(list(cache.iterdir())) == 5
 

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from limits import PATIENCE
+
 ROOT = Path(__file__).resolve().parents[2]
 RUNNER = ROOT / "tests" / "docs" / "run_blocks.py"
 PAGE = ROOT / "docs" / "toolkit.md"
@@ -21,6 +23,6 @@ def test_blocks(compiler, driver, tmp_path):
         env=environ,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from limits import PATIENCE
 
 from cudadrv.__main__ import main, size
 
@@ -37,7 +38,7 @@ def cli(command, tmp_path):
             env={**environ, **changes},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE,
         )
 
     return run
@@ -130,7 +131,7 @@ def test_progress_on_a_terminal(command, file):
         while part := os.read(ours, 1 << 16):
             text += part
     os.close(ours)
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE) == 0
     assert re.search(rb"\roverlapped: +\d+%", text)
 
 
@@ -268,7 +269,7 @@ def test_a_driver_that_fails(command, file, fault):
         env=environ,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert done.returncode == 1
     assert done.stderr.startswith(f"python -m cudadrv: {re.split('_v2|:', fault)[0]}")
@@ -285,7 +286,7 @@ def test_interrupt(command, tmp_path):
             while "streams" not in process.stdout.readline():
                 assert process.poll() is None
             process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=60)
+            _, errors = process.communicate(timeout=PATIENCE)
         finally:
             process.kill()
     assert (process.returncode, errors) == (130, "python -m cudadrv: interrupted\n")
@@ -298,7 +299,7 @@ def test_reader_that_goes_away(command, file):
         env=environ,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert done.stderr == ""
 

@@ -7,6 +7,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from limits import PATIENCE
 
 import cudadrv as cu
 from cudadrv import _info
@@ -23,7 +24,7 @@ def cli(driver, tmp_path):
             env={**environ, **changes},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE,
         )
 
     return run
@@ -129,7 +130,7 @@ def test_libcuda(cli, tmp_path):
         done = cli("libcuda", "soft driver")
         assert (done.returncode, done.stderr) == (0, "")
     shell = f"{done.stdout}exec {sys.executable} -c '{ANY_CLIENT}'"
-    client = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, timeout=60)
+    client = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, timeout=PATIENCE)
     assert client.stdout == "0 0 cudadrv software device (not a GPU)\n"
 
 

@@ -6,6 +6,7 @@ import threading
 import weakref
 
 import pytest
+from limits import PATIENCE
 
 import cudadrv as cu
 from cudadrv._ownership import books
@@ -86,11 +87,11 @@ def test_the_context_waits_for_the_default_streams_of_all_threads(driver):
     def work():
         buffer.fill_async(1, cu.Stream.per_thread())
         begun.set()
-        waited.wait(10)
+        waited.wait(PATIENCE)
 
     thread = threading.Thread(target=work)
     thread.start()
-    begun.wait(10)
+    begun.wait(PATIENCE)
     try:
         cu.Device(0).synchronize()
         assert not buffer.borrowed

@@ -5,6 +5,7 @@ import gc
 import threading
 
 import pytest
+from limits import PATIENCE
 
 import cudadrv as cu
 
@@ -72,12 +73,12 @@ def test_one_block_can_be_entered_again_and_in_threads(write):
     def enter():
         with block:
             inside.set()
-            leave.wait(10)
+            leave.wait(PATIENCE)
 
     thread = threading.Thread(target=enter)
     with block:
         thread.start()
-        inside.wait(10)
+        inside.wait(PATIENCE)
     leave.set()
     thread.join()
     assert write() == "refused"

@@ -5,7 +5,6 @@ import gc
 import pickle
 import signal
 import threading
-import time
 
 import pytest
 
@@ -195,11 +194,9 @@ def test_signals_interrupt_waits_and_the_borrows_stay(stream, gate, alarm, way):
         "token": token.wait,
         "context": stream.context.synchronize,
     }
-    start = time.monotonic()
     alarm()
     with pytest.raises(Alarm):
-        waits[way]()
-    assert time.monotonic() - start < 1
+        waits[way]()  # otherwise it lasts for ever: the gate is closed
     assert buffer.borrowed
     with pytest.raises(cu.BufferBorrowedError):
         buffer[0]

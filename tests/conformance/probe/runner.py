@@ -17,7 +17,7 @@ MORE = 75  # a child's exit status: it wants a fresh process for the next questi
 
 
 def header(options):
-    found = subprocess.run(_command(options, ""), capture_output=True, text=True, timeout=60)
+    found = subprocess.run(_command(options, ""), capture_output=True, text=True)
     return [*found.stdout.splitlines(), f"date: {options.date}"]
 
 

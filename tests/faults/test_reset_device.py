@@ -1,0 +1,136 @@
+"""testing.reset_device: the software driver after a fault, in the same process."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import cudadrv as cu
+from cudadrv import testing
+from cudadrv._watch import reset_if_lost
+
+pytestmark = pytest.mark.cuda_software
+
+PTX = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p) { ret; }
+"""
+
+
+@pytest.fixture
+def lost(driver):
+    """What there is when the device is lost."""
+    stream, buffer = cu.Stream(), cu.DeviceBuffer(64)
+    locked = cu.LockedBuffer.from_array(np.arange(8, dtype="u1"))
+    unified = cu.UnifiedBuffer.from_array(np.arange(8, dtype="u1"))
+    things = {
+        "stream": stream,
+        "event": stream.record(),
+        "buffer": buffer,
+        "ordered": cu.DeviceBuffer(64, stream=stream),
+        "locked": locked,
+        "unified": unified,
+        "module": cu.Module(PTX),
+        "token": locked.fill_async(7, stream),
+        "context": stream.context,
+    }
+    stream.synchronize()
+    testing.fail("cuMemAlloc_v2", 700)
+    with pytest.raises(cu.ContextLostError):
+        cu.DeviceBuffer(1 << 20, pooled=False)
+    yield things
+    reset_if_lost()
+
+
+USES = {
+    "stream": lambda stream: stream.record(),
+    "event": lambda event: event.synchronize(),
+    "buffer": lambda buffer: buffer.fill(0),
+    "ordered": lambda buffer: buffer.fill_async(0),
+    "locked": lambda buffer: cu.DeviceBuffer(8).copy_from(buffer),
+    "unified": lambda buffer: buffer.fill(0),
+    "module": lambda module: module["k"].launch(1, 1, cu.DeviceBuffer(8)),
+    "context": lambda context: context.synchronize(),
+}
+
+
+def test_everything_can_be_made_anew(lost):
+    testing.reset_device()
+    assert cu.Device(0).context is not lost["context"]
+    for _ in range(2):
+        with cu.Stream() as stream:
+            buffer = cu.DeviceBuffer.from_array(np.arange(8, dtype="u1"))
+            back = cu.LockedBuffer.zeros(8)
+            buffer.fill_async(3, stream)
+            back.copy_from_async(buffer, stream).wait()
+            assert (back.to_numpy() == 3).all()
+            cu.Module(PTX)["k"].launch(1, 1, buffer, stream=stream)
+            stream.synchronize()
+        assert cu.Stream.legacy() is not None
+        assert cu.Stream.per_thread().done
+        testing.reset_device()
+
+
+@pytest.mark.parametrize("thing", USES)
+def test_what_was_there_before_is_refused(lost, thing):
+    testing.reset_device()
+    cu.DeviceBuffer(8).fill(0)
+    with pytest.raises(cu.ContextLostError, match=r"was reset|was lost"):
+        USES[thing](lost[thing])
+    for each in lost.values():
+        if hasattr(each, "close"):
+            each.close()
+
+
+def test_nothing_of_the_driver_is_touched_by_what_ends_later(lost):
+    testing.reset_device()
+    keep = cu.Stream(), cu.DeviceBuffer(64, pooled=False)
+    before = testing.live_objects()
+    context = weakref.ref(lost["context"])
+    lost.clear()
+    gc.collect()
+    cu.Device(0).synchronize()
+    cu.reap()
+    gc.collect()
+    assert context() is None
+    assert testing.live_objects() == before
+    del keep
+
+
+@pytest.mark.parametrize("name", ["locked", "unified"])
+def test_arrays_stay_readable(driver, name):
+    buffer = (cu.LockedBuffer if name == "locked" else cu.UnifiedBuffer).from_array(
+        np.arange(1 << 16, dtype="u1"), pooled=False
+    )
+    array = np.asarray(buffer)
+    testing.reset_device()
+    other = cu.LockedBuffer.zeros(1 << 16, pooled=False)
+    assert (array == np.arange(1 << 16, dtype="u1")).all()
+    array[:] = 1
+    assert (other.to_numpy() == 0).all()
+    del array, buffer
+    gc.collect()
+
+
+def test_unfinished_work_is_dropped(driver, gate):
+    stream, buffer = cu.Stream(), cu.DeviceBuffer(64)
+    gate.hold(stream)
+    buffer.fill_async(1, stream)
+    testing.reset_device()
+    assert testing.pending() == 0
+    with pytest.raises(cu.ContextLostError, match="was reset"):
+        stream.synchronize()
+    gate.flag = cu.LockedBuffer.zeros(1, "u4")
+
+
+def test_settings_stay_and_findings_go(driver):
+    testing.configure("instructions=1000")
+    testing.fail("cuMemAlloc_v2", 2, nth=100)
+    testing.reset_device()
+    assert testing.settings()["instructions"] == "1000"
+    assert testing.races() == []
+    assert testing.kernel_fault() is None
+    assert testing.live_objects()["streams"] == 0
