@@ -1,6 +1,5 @@
 """Context: the primary context of a device, or one of your own, and which one is the default."""
 
-from contextlib import suppress
 from contextvars import ContextVar
 from weakref import ref
 
@@ -51,8 +50,12 @@ cdef class Alive:
         return 0
 
     cdef list all(self):
-        return [thing for thing in [reference() for reference in list(self.references)]
-                if thing is not None]
+        found = []
+        for reference in list(self.references):
+            thing = reference()
+            if thing is not None:
+                found.append(thing)
+        return found
 
 
 _primary = {}  # Context by ordinal, kept until the process ends
@@ -219,14 +222,13 @@ cdef class Context:
         self.lost = status
         suspects = _suspects(self.domain)
         own_domain_lose(engine, self.domain)
-        listed = "\n".join([f"  {suspect}" for suspect in suspects]) or "  none of cudadrv's"
+        listed = "  " + ("\n  ".join(suspects) or "none of cudadrv's")
         detail = f"The context is lost. Operations that were not known to be complete:\n{listed}"
         raise ContextLostError(<int>status, last_failure().decode(), detail, suspects)
 
 
 cdef Context _new_context(Device device):
-    # Before there is a domain: one that was never opened must not be closed.
-    excluded = not device.attribute_value(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)
+    cdef bint excluded = not device.attribute_value(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)
     cdef Context context = Context.__new__(Context)
     context.device = device
     context.domain = <own_domain *>calloc(1, sizeof(own_domain))
@@ -338,12 +340,16 @@ cdef int after_wait() except -1:
 def _wait_for_known_work(Context context):
     """Wait for what events can tell, so that signals interrupt the longest part of the wait."""
     for stream in context.streams.all():
-        with suppress(ValueError):  # closed meanwhile, or the default stream of another thread
+        try:
             if not stream.done:
                 stream.waitable().synchronize()
+        except ValueError:  # closed meanwhile, or the default stream of another thread
+            pass
     for ghost in list(context.ghosts):
-        with suppress(EventNotRecordedError):  # a stream that is just being closed
+        try:
             ghost.synchronize()
+        except EventNotRecordedError:  # a stream that is just being closed
+            pass
 
 
 def unfinished_work():
@@ -385,7 +391,10 @@ cdef tuple _suspects(own_domain *domain):
     cdef unsigned int count
     cdef own_suspect *found = _look_for_suspects(domain, &count)
     try:
-        return tuple([_suspect(&found[i]) for i in range(count)])
+        suspects = []
+        for i in range(count):
+            suspects.append(_suspect(&found[i]))
+        return tuple(suspects)
     finally:
         free(found)
 

@@ -123,8 +123,7 @@ cdef int _set_number(object item, object value) except -1:
         if item.dtype.kind in "iu" \
                 and not np.iinfo(item.dtype).min <= value <= np.iinfo(item.dtype).max:
             raise OverflowError
-        with np.errstate(over="ignore"):
-            item[...] = value
+        _set_quietly(item, value, "unsafe")
         if item.dtype.kind in "fc" and not np.isfinite(item):
             raise OverflowError
     except OverflowError:
@@ -139,11 +138,21 @@ cdef int _set_same_kind(object item, object value) except -1:
         raise ValueError(f"fill takes one value, not an array of shape {given.shape}")
     if item.dtype.kind in "SU" and given.dtype.kind != item.dtype.kind:  # NumPy would print it
         raise TypeError(f"{value!r} is not of the kind of an item of dtype {item.dtype}")
-    with np.errstate(over="ignore"):
-        np.copyto(item, given, casting="same_kind")
+    _set_quietly(item, given, "same_kind")
     if item.dtype.kind in "fc" and bool(np.isinf(item)) != bool(np.isinf(given)) \
             or item.dtype.kind in "SUV" and given.itemsize > item.itemsize and item != given:
         raise ValueError(f"{value!r} does not fit into an item of dtype {item.dtype}")
+    return 0
+
+
+cdef int _set_quietly(object item, object value, str casting) except -1:
+    """Set an item; the caller looks whether it has overflowed."""
+    state = np.errstate(over="ignore")
+    state.__enter__()
+    try:
+        np.copyto(item, value, casting=casting)
+    finally:
+        state.__exit__(None, None, None)
     return 0
 
 

@@ -77,12 +77,15 @@ os.register_at_fork(after_in_child=_forget_lock)  # another thread may have had 
 def _open():
     global _ready, _path
     refuse_if_forked()
-    with _opening:
-        if _ready:
-            return
-        _path = _choose()
-        _start()
-        _ready = True
+    lock = _opening
+    lock.acquire()
+    try:
+        if not _ready:
+            _path = _choose()
+            _start()
+            _ready = True
+    finally:
+        lock.release()
 
 
 def _choose():
@@ -153,4 +156,5 @@ def _start():
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     if hidden is not None:
         lines.append(f"CUDA_VISIBLE_DEVICES={hidden!r} says which devices it may show.")
-    raise DriverNotFoundError(code, call, "\n".join([*lines, USE_SOFTWARE]))
+    lines.append(USE_SOFTWARE)
+    raise DriverNotFoundError(code, call, "\n".join(lines))

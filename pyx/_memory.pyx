@@ -283,7 +283,10 @@ def live_buffers():
         ``kind`` of memory, ``label`` (class and name), ``nbytes``, ``device`` ordinal, and
         ``site``: the line that made it. Parts of a buffer are not listed.
     """
-    return [_live_buffer(memory) for memory in _live_memory()]
+    found = []
+    for memory in _live_memory():
+        found.append(_live_buffer(memory))
+    return found
 
 
 cdef object _live_buffer(Memory memory):
@@ -313,7 +316,9 @@ def memory_report():
     if not count:
         return f"No buffer of this process is alive.{pools}"
     shown = nbytes.most_common(MOST_LINES)
-    lines = [f"  {size} bytes in {count[what]} {what}" for what, size in shown]
+    lines = []
+    for what, size in shown:
+        lines.append(f"  {size} bytes in {count[what]} {what}")
     if len(nbytes) > len(shown):
         rest = sum(nbytes.values()) - sum(dict(shown).values())
         lines.append(f"  {rest} bytes made at {len(nbytes) - len(shown)} other lines")

@@ -292,8 +292,11 @@ cdef Stream _own_stream(Context context, str name):
 
 cdef Stream _nameless_stream(Context context):
     cdef Stream stream
-    with context:
+    context.__enter__()
+    try:
         stream = Stream()
+    finally:
+        context.__exit__(None, None, None)
     stream.order.kind = OWN_INTERNAL
     return stream
 

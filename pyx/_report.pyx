@@ -140,8 +140,10 @@ cdef str explain_region(Region region):
                      f" {each.stream}, queued at {each.site}")
     if count > len(borrows):
         lines.append(f"  and {count - len(borrows)} more; buffer.borrows lists all of them")
-    ways += [way for way in waits if way not in ways]
-    return "\n".join([*lines, *ways])
+    for way in waits:
+        if way not in ways:
+            ways.append(way)
+    return "\n".join(lines + ways)
 
 
 cdef str _wait(int kind):
