@@ -72,7 +72,7 @@ else:  # imported when they are first used: importing cudadrv takes half as long
         return found
 
     def __dir__():
-        return sorted({*globals(), *_LAUNCH})
+        return sorted({*__all__, *(name for name in globals() if name[:1] != "_")})
 
 
 if not getattr(sys, "_is_gil_enabled", lambda: True)():
@@ -80,6 +80,8 @@ if not getattr(sys, "_is_gil_enabled", lambda: True)():
         "cudadrv keeps its books under the GIL, and this interpreter was told to do without"
         " (PYTHON_GIL=0 or -X gil=0). Leave that out: importing cudadrv then enables the GIL"
     )
+
+del sys, TYPE_CHECKING  # no names of ours
 
 __version__ = "0.1.0"
 

@@ -1,5 +1,5 @@
 from types import TracebackType
-from typing import Any, ClassVar, Never, Self, SupportsIndex, TypeAlias, TypedDict, Unpack
+from typing import Any, Never, Self, SupportsIndex, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,6 @@ class _Options(TypedDict, total=False):
     pooled: bool
 
 class Buffer(Region):
-    stream_ordered: ClassVar[bool]
     def __init__(self, never: Never, /) -> None: ...
     @classmethod
     def from_array(
@@ -59,6 +58,8 @@ class Buffer(Region):
         device: Device | None = None,
         name: str | None = None,
     ) -> Self: ...
+    @property
+    def stream_ordered(self) -> bool: ...
     def copy_from(self, source: _Source, *, stream: Stream | None = None) -> None: ...
     def copy_to(self, target: _Target, *, stream: Stream | None = None) -> None: ...
     def copy_from_async(self, source: _Source, stream: Stream | None = None) -> Token: ...

@@ -8,7 +8,6 @@ import re
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 
 from cudadrv._compilers import ENCODING, Compiler, Source
@@ -24,6 +23,7 @@ INCLUDE = re.compile(
 FOLDER_OPTION = re.compile(r"(?:-I|-isystem|--include-path|--system-include)=?(.*)", re.DOTALL)
 # Folders and options that nvcc's host compiler takes from the environment.
 FOLDER_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
+_said: set[str] = set()
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -190,13 +190,14 @@ class Cache:
             total -= size
 
 
-@lru_cache(maxsize=100)
 def _say_once(why: str) -> None:
-    logging.getLogger("cudadrv").warning(
-        "compiled PTX is not kept: %s. Or set CUDADRV_CACHE_DIR to a folder of your own, or to"
-        " 'off'",
-        why,
-    )
+    if why not in _said:
+        _said.add(why)
+        logging.getLogger("cudadrv").warning(
+            "compiled PTX is not kept: %s. Or set CUDADRV_CACHE_DIR to a folder of your own, or to"
+            " 'off'",
+            why,
+        )
 
 
 def _checksum(key: str, ptx: str) -> str:

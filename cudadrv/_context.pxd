@@ -21,8 +21,8 @@ cdef class Alive:
 
 
 cdef class Context:
-    cdef readonly Device device
-    cdef readonly bint primary
+    cdef Device device
+    cdef bint primary
     cdef CUcontext raw
     cdef own_domain *domain     # outlives the object while closed streams may have work
     cdef object policy          # None, or this context's ordering

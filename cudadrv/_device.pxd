@@ -4,7 +4,7 @@ from cudadrv._driver cimport CUdevice
 
 
 cdef class Device:
-    cdef readonly int ordinal
+    cdef int ordinal
     cdef CUdevice raw
     cdef object __weakref__
 

@@ -6,8 +6,8 @@ from cudadrv._ownership cimport own_event, own_snapshot
 
 
 cdef class Event:
-    cdef readonly Context context   # the event dies with it
-    cdef readonly bint timing
+    cdef Context context   # the event dies with it
+    cdef bint timing
     cdef CUevent raw                # NULL once destroyed
     cdef own_event state
     cdef bint closing               # destroyed when the last of the waiters is back

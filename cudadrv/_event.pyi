@@ -1,4 +1,4 @@
-from typing import Never, final
+from typing import final
 
 from cudadrv._context import Context
 from cudadrv._device import Device
@@ -7,7 +7,7 @@ from cudadrv._device import Device
 class Event:
     def __init__(
         self,
-        *args: Never,
+        *,
         timing: bool = False,
         blocking_sync: bool = False,
         device: Device | None = None,

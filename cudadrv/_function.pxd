@@ -11,7 +11,7 @@ from cudadrv._stream cimport Stream
 
 
 cdef class Function:
-    cdef readonly Module module
+    cdef Module module
     cdef CUfunction raw         # lives as long as the module
     cdef Signature signature
     cdef Limits limits

@@ -8,8 +8,8 @@ from cudadrv._stream cimport Stream
 
 cdef class Loan:
     cdef Region region
-    cdef readonly Stream stream     # the engine's loan names it
-    cdef readonly bint readonly
+    cdef Stream stream     # the engine's loan names it
+    cdef bint readonly
     cdef Event event                # recorded where the block begins and ends
     cdef int state                  # of the block; the engine has the loan while it lasts
     cdef own_export loan

@@ -7,9 +7,9 @@ from cudadrv._memory cimport Memory
 
 
 cdef class Module:
-    cdef readonly Context context
-    cdef readonly str name
-    cdef readonly str log
+    cdef Context context
+    cdef str name
+    cdef str log
     cdef Memory code            # what launches borrow: unloaded when it dies, and they are over
     cdef object text            # cudadrv._ptx.Text, or None if the image is no PTX
     cdef dict variables         # Memory by name, of those that `global_` has handed out

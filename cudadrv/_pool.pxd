@@ -12,7 +12,7 @@ cdef class MemoryPool:
 
 
 cdef class MemoryPools:
-    cdef readonly MemoryPool device
-    cdef readonly MemoryPool locked
-    cdef readonly MemoryPool unified
+    cdef MemoryPool device
+    cdef MemoryPool locked
+    cdef MemoryPool unified
     cdef object __weakref__

@@ -7,8 +7,8 @@ from cudadrv._shape cimport Shape
 
 
 cdef class Prepared:
-    cdef readonly Kernel kernel
-    cdef readonly tuple args    # keep the buffers alive
+    cdef Kernel kernel
+    cdef tuple args    # keep the buffers alive
     cdef tuple borrows
     cdef object reads
     cdef object writes

@@ -16,8 +16,8 @@ cdef extern from "cudadrv/only_thread.h":
 
 
 cdef class Queue:
-    cdef readonly Context context   # the stream dies with it
-    cdef readonly int priority      # lower numbers run first
+    cdef Context context   # the stream dies with it
+    cdef int priority      # lower numbers run first
     cdef own_stream *order          # what the engine knows of it
     cdef CUstream raw
     cdef bint ours                  # closing destroys the handle

@@ -15,15 +15,15 @@ from cudadrv._stream cimport Stream
 cdef class Region:
     cdef Memory memory              # shared with the parts and the whole
     cdef size_t start               # offset in the memory, in bytes
-    cdef readonly size_t nbytes
-    cdef readonly Py_ssize_t count
-    cdef readonly object dtype
+    cdef size_t nbytes
+    cdef Py_ssize_t count
+    cdef object dtype
     cdef bint moved
     cdef bint host_side             # page-locked memory: the host's side of a copy
     cdef bint portable              # streams of every context can use it
     cdef MemoryKind kind            # of the class
-    cdef readonly Py_ssize_t itemsize
-    cdef readonly str name
+    cdef Py_ssize_t itemsize
+    cdef str name
     cdef object policy
     cdef bint part                  # not the whole: it cannot be closed
     cdef uint32_t moved_at

@@ -14,6 +14,7 @@ class Scope:
         self._stream = stream
 
     def __enter__(self) -> Stream:
+        """Make the stream the current one of its context."""
         return self._stream.__enter__()
 
     def __exit__(
@@ -22,6 +23,7 @@ class Scope:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        """Wait for the work of the stream, and end the block."""
         try:
             self._stream.synchronize()
         except Exception as error:

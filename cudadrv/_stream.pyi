@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Never, Self, SupportsIndex, final
+from typing import Self, SupportsIndex, final
 
 from cudadrv._bound import Bound
 from cudadrv._device import Device
@@ -11,7 +11,7 @@ from cudadrv._token import Token
 @final
 class Stream(Queue):
     def __init__(
-        self, *args: Never, blocking: bool = False, priority: int = 0, device: Device | None = None
+        self, *, blocking: bool = False, priority: int = 0, device: Device | None = None
     ) -> None: ...
     @staticmethod
     def legacy(*, device: Device | None = None) -> Stream: ...

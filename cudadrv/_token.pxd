@@ -21,7 +21,7 @@ cdef class Knowledge:
 
 cdef class Token:
     # As token_fields in recycled.h, so it has no methods in C.
-    cdef readonly Stream stream
+    cdef Stream stream
     cdef object source      # what is read: a buffer, a tuple of buffers, or None
     cdef object target      # what is written
     cdef object asked       # the Event, once somebody has asked; before, perhaps a Knowledge

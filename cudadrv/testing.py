@@ -13,6 +13,21 @@ from contextlib import contextmanager
 from cudadrv._context import forget_contexts
 from cudadrv._library import driver_info
 
+__all__ = [
+    "calls",
+    "configure",
+    "configured",
+    "drain",
+    "fail",
+    "forget_races",
+    "kernel_fault",
+    "live_objects",
+    "pending",
+    "races",
+    "settings",
+    "unsupported_calls",
+]
+
 KINDS = (
     *("device", "async", "host", "managed", "registered"),
     *("streams", "events", "contexts", "modules", "libraries", "links"),

@@ -11,7 +11,8 @@ cdef dict WORDS = {OWN_READ: "read", OWN_WRITE: "write", OWN_SHARED: "shared"}
 @cython.final
 @cython.freelist(16)
 cdef class Access:
-    """A buffer as a kernel's argument: see `read`, `write` and `shared`.
+    """Access()\n--\n
+    A buffer as a kernel's argument: see `read`, `write` and `shared`.
 
     Attributes
     ----------
@@ -25,10 +26,12 @@ cdef class Access:
 
     @property
     def buffer(self):
+        """The buffer."""
         return self.region
 
     @property
     def mode(self):
+        """What is done with it: "read", "write" or "shared"."""
         return WORDS[self.mode]
 
     def __repr__(self):

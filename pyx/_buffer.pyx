@@ -19,7 +19,7 @@ from cudadrv._operation_names cimport (
 from cudadrv._ordinary cimport array_of, target_array
 from cudadrv._policy cimport policy_in_force
 from cudadrv._region cimport Region, is_region, pointer_of
-from cudadrv._release cimport drain
+from cudadrv._release cimport DEVICE, STREAM_ORDERED, drain
 from cudadrv._report cimport borrows_of, explain_region, state_of
 from cudadrv._site cimport here
 from cudadrv._staging cimport copy_array
@@ -32,7 +32,8 @@ cdef str ABSTRACT = "use DeviceBuffer, LockedBuffer or UnifiedBuffer"
 
 
 cdef class Buffer(Region):
-    """Items of one dtype, one after the other, in memory that the GPU can use.
+    """Buffer()\n--\n
+    Items of one dtype, one after the other, in memory that the GPU can use.
 
     The base of `DeviceBuffer`, `LockedBuffer` and `UnifiedBuffer`.
 
@@ -93,6 +94,11 @@ cdef class Buffer(Region):
         cdef Buffer buffer = _bare(cls)
         buffer.adopt(address, count, dtype, context_of(device), name, owner, False)
         return buffer
+
+    @property
+    def stream_ordered(self):
+        """Whether its memory was allocated on a stream (``stream=``): closing it is work, too."""
+        return self.memory is not None and self.memory.kind == STREAM_ORDERED
 
     # ---- copies and fills ----
 
@@ -281,6 +287,7 @@ cdef class Buffer(Region):
         return self
 
     def __exit__(self, kind, exception, traceback):
+        """Close the buffer; if that fails and an exception is on its way, that gets a note."""
         close_at_end(self, exception, "buffer")
 
     def take(self):
@@ -372,15 +379,14 @@ cdef class Buffer(Region):
 
 cdef Buffer _bare(cls):
     """A buffer without memory yet, of a class that says which memory it is."""
-    if not hasattr(cls, "stream_ordered"):
+    if cls.__init__ is Buffer.__init__:
         raise TypeError(ABSTRACT)
     return cls.__new__(cls)
 
 
 cdef object _new(cls, count, dtype, stream, options):
     """A buffer of a class; only device memory can be stream-ordered."""
-    if not hasattr(cls, "stream_ordered"):
-        raise TypeError(ABSTRACT)
-    if stream is not None and cls.stream_ordered:
+    cdef Buffer bare = _bare(cls)
+    if stream is not None and bare.kind == DEVICE:
         options = {**options, "stream": stream}
     return cls(count, dtype, **options)

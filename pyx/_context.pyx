@@ -69,7 +69,8 @@ _pools_of = None  # what makes the `pools` of a context
 @cython.final
 @cython.no_gc_clear
 cdef class Context:
-    """A driver context: the home of streams, events and memory of one device.
+    """Context()\n--\n
+    A driver context: the home of streams, events and memory of one device.
 
     There is no need to make one: ``Device(0).context`` is the primary context, which cudadrv shares
     with the CUDA runtime and other libraries. ``with context:`` makes it current for this thread,
@@ -86,6 +87,16 @@ cdef class Context:
 
     def __init__(self):
         raise TypeError("use Device(...).context, or Context.create(device)")
+
+    @property
+    def device(self):
+        """The device that it is on."""
+        return self.device
+
+    @property
+    def primary(self):
+        """Whether it is the device's primary context, which other libraries share."""
+        return self.primary
 
     @staticmethod
     def create(Device device not None):
@@ -180,6 +191,7 @@ cdef class Context:
         return self
 
     def __exit__(self, *exception):
+        """Make the context current that was so before the block."""
         cdef CUcontext popped = NULL
         current = _current.get()
         if current is None or current[0] is not self:

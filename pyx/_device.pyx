@@ -17,7 +17,8 @@ bind_driver(&cudadrv_table)
 
 @cython.final
 cdef class Device:
-    """A device, by ordinal.
+    """Device(ordinal=0)\n--\n
+    A device, by ordinal.
 
     Two objects of the same ordinal are equal. Making one loads the driver on first use, and makes
     no context.
@@ -47,6 +48,11 @@ cdef class Device:
         self.ordinal = index = wanted
         with nogil:
             check(cuDeviceGet(&self.raw, index))
+
+    @property
+    def ordinal(self):
+        """Its number, from 0."""
+        return self.ordinal
 
     @staticmethod
     def count():
@@ -141,6 +147,7 @@ cdef class Device:
         return self
 
     def __exit__(self, *exception):
+        """Make the context current that was so before the block."""
         self.context.__exit__(*exception)
 
     def __eq__(self, other):

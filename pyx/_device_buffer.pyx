@@ -10,7 +10,8 @@ from cudadrv._stream cimport Stream
 
 @cython.final
 cdef class DeviceBuffer(Buffer):
-    """Memory of a device. The host reaches it by copies only.
+    """DeviceBuffer(count, dtype='u1', *, stream=None, device=None, name=None, pooled=True)\n--\n
+    Memory of a device. The host reaches it by copies only.
 
     Parameters
     ----------
@@ -42,8 +43,6 @@ cdef class DeviceBuffer(Buffer):
     Driver functions: cuMemAlloc, or cuMemAllocAsync.
     """
 
-    stream_ordered = True  # new ones take ``stream=``
-
     def __cinit__(self):
         self.kind = DEVICE
 
@@ -58,12 +57,17 @@ cdef class DeviceBuffer(Buffer):
         self.allocate(count, dtype, context, stream, 0, name, pooled)
 
     def __setitem__(self, key, value):
+        """__setitem__($self, key, value, /)\n--\n
+        Refuse: the host cannot write into the memory of a device."""
         raise TypeError("the host cannot write into a DeviceBuffer; copy what you need:"
                         " buffer[i:j].copy_from(array), or buffer[i:j].fill(value)")
 
     def __iter__(self):
+        """__iter__($self, /)\n--\n
+        Refuse: the host cannot read the memory of a device."""
         raise TypeError("the host cannot read a DeviceBuffer; copy it: buffer.copy_to(array)")
 
     def __array__(self, dtype=None, copy=None):
+        """Refuse: the host cannot read the memory of a device."""
         raise TypeError("a DeviceBuffer is no array: the host cannot read it. Copy it to one:"
                         " buffer.copy_to(numpy.empty(buffer.count, buffer.dtype))")

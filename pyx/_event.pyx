@@ -24,7 +24,8 @@ bind_driver(&cudadrv_table)
 @cython.final
 @cython.no_gc_clear
 cdef class Event:
-    """A point in a stream's work.
+    """Event(*, timing=False, blocking_sync=False, device=None)\n--\n
+    A point in a stream's work.
 
     ``stream.record(event)`` sets it; recording it again moves it, and waits made before keep the
     old point. It is usually made by ``stream.record()``.
@@ -54,12 +55,23 @@ cdef class Event:
         own_snapshot_drop(engine, &self.state.snapshot)
 
     @property
+    def context(self):
+        """The context that it belongs to."""
+        return self.context
+
+    @property
+    def timing(self):
+        """Whether `elapsed_ms` can use it."""
+        return self.timing
+
+    @property
     def handle(self):
         """The CUevent, as an int."""
         return <size_t>self.raw
 
     @property
     def closed(self):
+        """Whether it was closed."""
         return self.raw is NULL or self.closing
 
     def close(self):

@@ -17,6 +17,11 @@ bind_driver(&cudadrv_table)
 cdef class Function:
     """A function of a module: the base of `Kernel`."""
 
+    @property
+    def module(self):
+        """The module that it comes from."""
+        return self.module
+
     cdef int usable(self) except -1:
         """Refuse before any driver call."""
         if self.module is None:

@@ -39,7 +39,8 @@ cdef struct Exported:
 
 
 cdef class HostBuffer(Buffer):
-    """A buffer whose bytes the host can read and write: `LockedBuffer` or `UnifiedBuffer`.
+    """HostBuffer()\n--\n
+    A buffer whose bytes the host can read and write: `LockedBuffer` or `UnifiedBuffer`.
 
     The buffer protocol works: ``memoryview(buffer)`` and ``numpy.asarray(buffer)`` borrow it for as
     long as the result lives. Consumers ask for read-only memory even when they will write, so such
@@ -49,7 +50,8 @@ cdef class HostBuffer(Buffer):
     # ---- items and slices: borrowed while the call runs ----
 
     def __getitem__(self, key):
-        """``buffer[i]``: an item, copied to the host. ``buffer[a:b]``: a part of the buffer.
+        """__getitem__($self, key, /)\n--\n
+        ``buffer[i]``: an item, copied to the host. ``buffer[a:b]``: a part of the buffer.
 
         Raises BufferBorrowedError for an item that unfinished GPU work may write.
         """
@@ -58,7 +60,8 @@ cdef class HostBuffer(Buffer):
         return (<HostBuffer>self._item(key)).to_numpy()[0]
 
     def __setitem__(self, key, value):
-        """``buffer[i] = value`` and ``buffer[a:b] = array``, with NumPy's casting and broadcasting.
+        """__setitem__($self, key, value, /)\n--\n
+        ``buffer[i] = value`` and ``buffer[a:b] = array``, with NumPy's casting and broadcasting.
 
         Raises BufferBorrowedError for items that unfinished GPU work may use.
         """
@@ -254,7 +257,8 @@ cdef object _array_over(HostBuffer buffer, object view, object dtype, object cop
 
 @cython.final
 cdef class ReadOnly:
-    """What ``buffer.readonly()`` gives: the same bytes, exported shared and read-only."""
+    """ReadOnly(buffer)\n--\n
+    What ``buffer.readonly()`` gives: the same bytes, exported shared and read-only."""
 
     cdef HostBuffer buffer
 

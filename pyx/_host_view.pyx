@@ -22,12 +22,14 @@ cdef extern from "Python.h":
 
 @cython.final
 cdef class HostView:
-    """A host borrow for the length of a `with` block: see `HostBuffer.read` and `write`."""
+    """HostView()\n--\n
+    A host borrow for the length of a `with` block: see `HostBuffer.read` and `write`."""
 
     def __init__(self):
         raise TypeError("use buffer.read() or buffer.write()")
 
     def __enter__(self):
+        """Borrow the buffer, and give a NumPy array over its items."""
         if self.array is not None:
             raise RuntimeError("this block has been entered already; call read() or write() again")
         self.site = here()
@@ -38,6 +40,7 @@ cdef class HostView:
         return self.array
 
     def __exit__(self, kind, exception, traceback):
+        """End the borrow. The array is empty from now on."""
         if self.array is None:
             raise RuntimeError("this block is not entered, or has ended already")
         # Ours and that of the block's variable; ours and that of the array.

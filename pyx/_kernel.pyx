@@ -31,7 +31,8 @@ bind_driver(&cudadrv_table)
 
 @cython.final
 cdef class Kernel(Function):
-    """A function of a `Module` that streams can run: ``module["saxpy"]``.
+    """Kernel()\n--\n
+    A function of a `Module` that streams can run: ``module["saxpy"]``.
 
     Its buffers are borrowed by each launch, as by a copy: a bare buffer to be written,
     ``cudadrv.read(buffer)`` to be read. docs/kernels.md explains arguments and borrows.

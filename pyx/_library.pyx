@@ -25,7 +25,11 @@ _path = None
 
 
 class DriverInfo(NamedTuple):
-    """The driver in use: see `driver_info`."""
+    """The driver in use: see `driver_info`.
+
+    ``name`` says which kind it is, ``path`` which library; ``version`` is ``(major, minor)`` of the
+    newest CUDA that it supports; ``is_software`` is True for the software driver.
+    """
 
     name: str
     path: str

@@ -35,7 +35,8 @@ cdef CUresult _record_call(void *event, CUstream stream, bint *queued) noexcept 
 @cython.final
 @cython.no_gc_clear
 cdef class Loan:
-    """A buffer that is lent for the length of a `with` block: see `Buffer.lend`.
+    """Loan()\n--\n
+    A buffer that is lent for the length of a `with` block: see `Buffer.lend`.
 
     Attributes
     ----------
@@ -53,7 +54,18 @@ cdef class Loan:
             report_text("a loan died inside its block, and what was queued there is not known: end"
                         " the block that `with buffer.lend(stream)` begins")
 
+    @property
+    def stream(self):
+        """The stream whose work is counted as one use of the buffer."""
+        return self.stream
+
+    @property
+    def readonly(self):
+        """Whether the borrower only reads."""
+        return self.readonly
+
     def __enter__(self):
+        """Begin the loan, and give the buffer's address."""
         if self.region is None:
             raise TypeError("this Loan was never initialized")
         if self.state != FRESH:
@@ -70,6 +82,7 @@ cdef class Loan:
         return pointer_of(self.region)
 
     def __exit__(self, kind, exception, traceback):
+        """End the loan: what was queued in the block counts as one use of the buffer."""
         if self.state != LIVE:
             raise RuntimeError("this block is not entered, or has ended already")
         self.state = BUSY

@@ -12,7 +12,9 @@ from cudadrv._release cimport LOCKED
 
 @cython.final
 cdef class LockedBuffer(HostBuffer):
-    """Page-locked host memory: the host's side of asynchronous copies.
+    """LockedBuffer(count, dtype='u1', *, write_combined=False, device=None, name=None, \
+pooled=True)\n--\n
+    Page-locked host memory: the host's side of asynchronous copies.
 
     The GPU copies to and from it at full speed without the host's help, on any device, and kernels
     can use it too. The host reads and writes it like an array, while no GPU work uses it.
@@ -46,8 +48,6 @@ cdef class LockedBuffer(HostBuffer):
 
     Driver function: cuMemHostAlloc, portable and mapped.
     """
-
-    stream_ordered = False
 
     def __cinit__(self):
         self.kind = LOCKED

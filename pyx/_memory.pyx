@@ -217,7 +217,11 @@ cdef int _let_go(Memory memory) except -1:
 # ---- what is alive ----
 
 class LiveBuffer(NamedTuple):
-    """A buffer whose memory is allocated: see `live_buffers`."""
+    """A buffer whose memory is allocated: see `live_buffers`.
+
+    ``kind`` is its class, ``label`` its name in messages, ``nbytes`` the size of the memory,
+    ``device`` the ordinal of the device, and ``site`` the line that allocated it.
+    """
 
     kind: str
     label: str

@@ -37,7 +37,9 @@ cdef double MOMENT = 0.0001  # seconds
 
 @cython.final
 cdef class Module:
-    """Kernels and variables in a context: ``module["saxpy"]`` is a kernel.
+    """Module(image, *, device=None, name=None, max_registers=None, optimization_level=None, \
+target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
+    Kernels and variables in a context: ``module["saxpy"]`` is a kernel.
 
     Parameters
     ----------
@@ -107,15 +109,33 @@ cdef class Module:
         return cls(Path(path).read_bytes(), **options)
 
     @property
+    def context(self):
+        """The context that it is loaded into."""
+        return self.context
+
+    @property
+    def name(self):
+        """Its name in messages."""
+        return self.name
+
+    @property
+    def log(self):
+        """What the driver's compiler said; "" if it said nothing."""
+        return self.log
+
+    @property
     def device(self):
+        """The device of its context."""
         return None if self.context is None else self.context.device
 
     @property
     def closed(self):
+        """Whether it was closed."""
         return self.code is None or bool(self.code.state.closed)
 
     def __getitem__(self, name):
-        """A kernel by its name in the PTX; C++ names are mangled there unless ``extern "C"``.
+        """__getitem__($self, name, /)\n--\n
+        A kernel by its name in the PTX; C++ names are mangled there unless ``extern "C"``.
 
         Raises CudaNotFoundError, which names the nearest that exist.
 
@@ -130,12 +150,14 @@ cdef class Module:
         return kernel
 
     def __contains__(self, name):
-        """Whether there is a kernel of this name (cuModuleGetFunction)."""
+        """__contains__($self, name, /)\n--\n
+        Whether there is a kernel of this name (cuModuleGetFunction)."""
         self.usable()
         return isinstance(name, str) and _find(self, name) is not None
 
     def __iter__(self):
-        """The names of its kernels.
+        """__iter__($self, /)\n--\n
+        The names of its kernels.
 
         Raises CudaError where the image is no PTX and the driver is older than 12.4.
 
@@ -190,6 +212,7 @@ cdef class Module:
         return self
 
     def __exit__(self, kind, exception, traceback):
+        """Close the module; if that fails and an exception is on its way, that gets a note."""
         close_at_end(self, exception, "module")
 
     def __repr__(self):

@@ -35,7 +35,8 @@ cdef int policy_in_force(object buffer_policy, object context_policy) except -1:
 
 @cython.final
 cdef class ordering:
-    """Choose, for a `with` block, what happens to a request that is not known to be ordered.
+    """ordering(policy)\n--\n
+    Choose, for a `with` block, what happens to a request that is not known to be ordered.
 
     ``"strict"`` refuses it with `BufferBorrowedError`: the default outside all blocks.
     ``"wait"`` makes the stream wait for the other one (an event wait on the GPU, which stays), and
@@ -52,17 +53,24 @@ cdef class ordering:
     Raises ValueError for another word.
     """
 
-    cdef readonly str policy
+    cdef str policy
     cdef object __weakref__
 
     def __cinit__(self, str policy not None):
         self.policy = policy_name(policy)
 
+    @property
+    def policy(self):
+        """"strict", "wait" or "unchecked"."""
+        return self.policy
+
     def __enter__(self):
+        """Begin the block."""
         ordering_blocks.enter(self)
         return self
 
     def __exit__(self, *exception):
+        """End the block: what was in force before it is so again."""
         ordering_blocks.leave(self)
 
     def __repr__(self):

@@ -13,7 +13,12 @@ from cudadrv._context import make_pools_with
 
 
 class PoolStats(NamedTuple):
-    """How a pool is used: see `MemoryPool.stats`."""
+    """How a pool is used: see `MemoryPool.stats`.
+
+    ``used_bytes`` of the buffers that are alive and came through the pool, as allocated;
+    ``cached_bytes`` that no buffer has; ``peak_bytes``, the most that were ever used; ``hits`` and
+    ``misses``, allocations that found memory in the pool, and those that did not.
+    """
 
     used_bytes: int
     cached_bytes: int
@@ -24,7 +29,8 @@ class PoolStats(NamedTuple):
 
 @cython.final
 cdef class MemoryPool:
-    """Memory of one kind that a context keeps for new buffers: ``context.pools.device`` and others.
+    """MemoryPool()\n--\n
+    Memory of one kind that a context keeps for new buffers: ``context.pools.device`` and others.
 
     A buffer that is closed or dies leaves its memory here, and a new one of about the same size
     gets it as soon as all its uses are ordered before the new one's: for stream-ordered memory
@@ -38,12 +44,7 @@ cdef class MemoryPool:
 
     @property
     def stats(self):
-        """A `PoolStats`.
-
-        ``used_bytes`` of the buffers that are alive and came through here, as allocated;
-        ``cached_bytes`` that no buffer has; ``peak_bytes``, the most that were ever used;
-        ``hits`` and ``misses``, allocations that found memory here, and those that did not.
-        """
+        """How it is used now, as `PoolStats`."""
         cache = _cache(self)
         return PoolStats(cache.used, cache.cached, cache.peak, cache.hits, cache.misses)
 
@@ -91,7 +92,8 @@ cdef class MemoryPool:
 
 @cython.final
 cdef class MemoryPools:
-    """The pools of a context: `Context.pools`.
+    """MemoryPools()\n--\n
+    The pools of a context: `Context.pools`.
 
     Attributes
     ----------
@@ -101,6 +103,21 @@ cdef class MemoryPools:
 
     def __init__(self):
         raise TypeError("use context.pools")
+
+    @property
+    def device(self):
+        """The `MemoryPool` of DeviceBuffers, stream-ordered ones too."""
+        return self.device
+
+    @property
+    def locked(self):
+        """The `MemoryPool` of LockedBuffers."""
+        return self.locked
+
+    @property
+    def unified(self):
+        """The `MemoryPool` of UnifiedBuffers."""
+        return self.unified
 
     def __repr__(self):
         if self.device is None:

@@ -16,7 +16,8 @@ bind_driver(&cudadrv_table)  # for check_function
 
 @cython.final
 cdef class Prepared:
-    """A launch with its arguments: what `Kernel.prepare` returns.
+    """Prepared()\n--\n
+    A launch with its arguments: what `Kernel.prepare` returns.
 
     It keeps its buffers alive, and does not borrow them: each launch does.
 
@@ -29,6 +30,16 @@ cdef class Prepared:
 
     def __init__(self):
         raise TypeError("use kernel.prepare(grid, block, ...)")
+
+    @property
+    def kernel(self):
+        """The kernel that it launches."""
+        return self.kernel
+
+    @property
+    def args(self):
+        """The arguments, as they were given."""
+        return self.args
 
     @property
     def grid(self):

@@ -29,7 +29,8 @@ cdef enum:
 
 @cython.no_gc_clear
 cdef class Queue:
-    """A queue of work of one context: the base of `Stream`."""
+    """Queue()\n--\n
+    A queue of work of one context: the base of `Stream`."""
 
     def __init__(self):
         raise TypeError("use Stream")
@@ -40,7 +41,18 @@ cdef class Queue:
                 self.context, self.raw, self.order, self.ours, self.identity, self.owner)
 
     @property
+    def context(self):
+        """The context that it belongs to."""
+        return self.context
+
+    @property
+    def priority(self):
+        """Its priority: lower numbers run first."""
+        return self.priority
+
+    @property
     def closed(self):
+        """Whether it was closed."""
         return self.order is NULL or self.order.state != OWN_OPEN
 
     cdef int open(self, Context context, int order) except -1:

@@ -49,6 +49,31 @@ cdef class Region:
         return self.count
 
     @property
+    def count(self):
+        """Number of items."""
+        return self.count
+
+    @property
+    def itemsize(self):
+        """Bytes of one item."""
+        return self.itemsize
+
+    @property
+    def nbytes(self):
+        """Bytes of all items."""
+        return self.nbytes
+
+    @property
+    def dtype(self):
+        """The `numpy.dtype` of an item."""
+        return self.dtype
+
+    @property
+    def name(self):
+        """Its name in messages, or None."""
+        return self.name
+
+    @property
     def address(self):
         """The first byte's address, as an int. What is done with it is not seen here.
 
@@ -84,7 +109,8 @@ cdef class Region:
     # ---- parts ----
 
     def __getitem__(self, key):
-        """``buffer[a:b]``: a part, which shares the memory and borrows only its own bytes."""
+        """__getitem__($self, key, /)\n--\n
+        ``buffer[a:b]``: a part, which shares the memory and borrows only its own bytes."""
         if not isinstance(key, slice):
             raise TypeError(
                 f"{type(self).__name__} has no access to single items from the host; copy what you"

@@ -28,7 +28,8 @@ _event_of_token = None  # what gives the event of a token to wait for, if it nee
 @cython.final
 @cython.no_gc_clear
 cdef class Stream(Queue):
-    """A queue of work, which runs in order.
+    """Stream(*, blocking=False, priority=0, device=None)\n--\n
+    A queue of work, which runs in order.
 
     Work of different streams is ordered by events (`record`, `wait`) and by nothing else, apart
     from the rules of the default streams. Inside ``with stream:`` it is the current stream of its
@@ -118,6 +119,7 @@ cdef class Stream(Queue):
 
     @property
     def device(self):
+        """The device of its context."""
         return None if self.context is None else self.context.device
 
     @property
@@ -239,6 +241,7 @@ cdef class Stream(Queue):
         return self
 
     def __exit__(self, *exception):
+        """End the block; the stream goes on."""
         _blocks.leave(self)
 
     def scope(self):

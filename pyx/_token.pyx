@@ -47,7 +47,8 @@ cdef class Knowledge:
 @cython.final
 @cython.no_gc  # there is one for every operation; a cycle needs a buffer whose `owner` keeps it
 cdef class Token:
-    """A queued operation: what asynchronous methods return.
+    """Token()\n--\n
+    A queued operation: what asynchronous methods return.
 
     It is a view of the borrows, not their owner: dropping it releases nothing and leaks nothing,
     and the buffers stay borrowed until the operation is known to be complete. It has no event of
@@ -61,6 +62,11 @@ cdef class Token:
 
     def __init__(self):
         raise TypeError("tokens come from asynchronous methods, such as copy_from_async")
+
+    @property
+    def stream(self):
+        """The stream that the operation was queued on."""
+        return self.stream
 
     @property
     def reads(self):
@@ -100,7 +106,8 @@ cdef class Token:
             event.synchronize()
 
     def __await__(self):
-        """``await token`` waits without blocking the event loop; it is `wait` when it resumes."""
+        """__await__($self, /)\n--\n
+        ``await token`` waits without blocking the event loop; it is `wait` when it resumes."""
         from cudadrv._await import completion
         if not self.done:
             yield from completion(self).__await__()

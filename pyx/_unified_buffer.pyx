@@ -9,7 +9,8 @@ from cudadrv._release cimport UNIFIED
 
 @cython.final
 cdef class UnifiedBuffer(HostBuffer):
-    """Managed memory: one address for the host and all devices, moved by the driver on demand.
+    """UnifiedBuffer(count, dtype='u1', *, device=None, name=None, pooled=True)\n--\n
+    Managed memory: one address for the host and all devices, moved by the driver on demand.
 
     The host reads and writes it like an array, while no GPU work uses it; an access that would race
     with the GPU is an error, never a slow surprise. On devices where the attribute
@@ -40,8 +41,6 @@ cdef class UnifiedBuffer(HostBuffer):
 
     Driver function: cuMemAllocManaged.
     """
-
-    stream_ordered = False
 
     def __cinit__(self):
         self.kind = UNIFIED

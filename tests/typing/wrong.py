@@ -7,12 +7,14 @@ import cudadrv as cu
 
 def constructors() -> None:
     cu.Device("cuda:0")  # refused: arg-type
-    cu.Stream(True)  # refused: arg-type
+    cu.Stream(True)  # refused: call-arg
     cu.Stream(priority="high")  # refused: arg-type
     cu.Stream(device=0)  # refused: arg-type
-    cu.Event(True)  # refused: arg-type
+    cu.Event(True)  # refused: call-arg
     cu.Context()  # refused: call-arg
     cu.Token()  # refused: call-arg
+    cu.Kernel()  # refused: call-arg
+    cu.Buffer()  # refused: call-arg
     cu.Buffer(4)  # refused: arg-type
     cu.HostBuffer(4)  # refused: arg-type
     cu.DeviceBuffer()  # refused: call-arg

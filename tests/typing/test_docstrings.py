@@ -1,0 +1,229 @@
+"""What help(), inspect and editors say: docstrings, and signatures that are those of the stubs."""
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import cudadrv as cu
+from cudadrv import testing, toolkit
+
+STUBS = Path(cu.__file__).parent
+SOURCES = STUBS.parent / "pyx"
+# Types of Python itself say enough about these.
+PYTHONS_OWN = {"__init__", "__new__", "__reduce__", "__repr__", "__str__", "__getattr__", "__dir__"}
+# What public methods return, under no public name.
+RETURNED = {
+    "Loan": "_loan",
+    "HostView": "_host_view",
+    "ReadOnly": "_host_buffer",
+    "Scope": "_scope",
+    "Bound": "_bound",
+}
+
+
+def load(name: str, module: str) -> type:
+    return getattr(__import__(f"cudadrv.{module}", fromlist=[name]), name)
+
+
+def public() -> dict[str, object]:
+    """All public functions and classes, and the classes of what they return."""
+    found = {f"cudadrv.{name}": getattr(cu, name) for name in cu.__all__ if name[0] != "_"}
+    for module in (toolkit, testing):
+        found |= {f"{module.__name__}.{name}": getattr(module, name) for name in module.__all__}
+    return found | {name: load(name, module) for name, module in RETURNED.items()}
+
+
+def attributes(kind: type) -> dict[str, object]:
+    """What a class and its bases of ours define: public names, and special methods with a body."""
+    found: dict[str, object] = {}
+    for base in reversed(kind.__mro__):
+        if base.__module__.partition(".")[0] == "cudadrv":
+            for name, value in vars(base).items():
+                special = name.startswith("__") and callable(value) and name not in PYTHONS_OWN
+                if name[0] != "_" or special:
+                    found[name] = value
+    return found
+
+
+PUBLIC = public()
+CLASSES = {name: found for name, found in PUBLIC.items() if inspect.isclass(found)}
+ORDINARY = {
+    name: found
+    for name, found in CLASSES.items()
+    if not issubclass(found, (tuple, int)) and found.__module__.partition(".")[0] == "cudadrv"
+}
+
+
+def test_all_are_found():
+    assert {"cudadrv.Stream", "cudadrv.read", "cudadrv.toolkit.compile", "Loan"} <= set(PUBLIC)
+    assert {"record", "context", "__enter__", "closed"} <= set(attributes(cu.Stream))
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_docstring(name):
+    text = inspect.getdoc(PUBLIC[name])
+    assert text
+    assert "\n--\n" not in text
+    assert re.match(r".*[.:]$", text.partition("\n\n")[0], re.DOTALL), text
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_docstring_of_each_attribute(name):
+    """No public attribute without a docstring of its own; properties and special methods too."""
+    found = attributes(ORDINARY[name])
+    without = [each for each, value in found.items() if not getattr(value, "__doc__", None)]
+    # Constants have the docstring of their type.
+    constants = [each for each, value in found.items() if isinstance(value, (bool, int, str))]
+    assert (without, constants) == ([], [])
+
+
+@pytest.mark.parametrize("name", [name for name in CLASSES if hasattr(CLASSES[name], "_fields")])
+def test_docstring_names_each_field(name):
+    text = inspect.getdoc(CLASSES[name])
+    assert [field for field in CLASSES[name]._fields if not re.search(rf"\b{field}\b", text)] == []
+
+
+def parameters(function: object) -> list[tuple[str, str, object]]:
+    """Name, kind and default of each parameter, as Python finds them."""
+    return [
+        (each.name, each.kind.name, each.default)
+        for each in inspect.signature(function).parameters.values()
+    ]
+
+
+def defined(arguments: ast.arguments, skip: int) -> list[tuple[str, str, object]]:
+    """The same of a definition, without its first arguments; `Never` stands for no argument."""
+
+    def default(node: ast.expr | None) -> object:
+        return inspect.Parameter.empty if node is None else ast.literal_eval(node)
+
+    def exists(argument: ast.arg | None) -> bool:
+        never = isinstance(argument, ast.arg) and isinstance(argument.annotation, ast.Name)
+        return argument is not None and not (never and argument.annotation.id == "Never")
+
+    plain = [*arguments.posonlyargs, *arguments.args]
+    defaults = [None] * (len(plain) - len(arguments.defaults)) + arguments.defaults
+    found = []
+    for at, (each, value) in enumerate(zip(plain, defaults, strict=True)):
+        if at >= skip and exists(each):
+            only = at < len(arguments.posonlyargs)
+            kind = "POSITIONAL_ONLY" if only else "POSITIONAL_OR_KEYWORD"
+            found.append((each.arg, kind, default(value)))
+    if exists(arguments.vararg):
+        found.append((arguments.vararg.arg, "VAR_POSITIONAL", inspect.Parameter.empty))
+    for each, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        found.append((each.arg, "KEYWORD_ONLY", default(value)))
+    if exists(arguments.kwarg):
+        found.append((arguments.kwarg.arg, "VAR_KEYWORD", inspect.Parameter.empty))
+    return found
+
+
+def stubs() -> dict[str, tuple[object, ast.FunctionDef, int]]:
+    """Public functions, methods and constructors that have stubs: what is meant, and how many of
+    the definition's arguments are not the caller's."""
+    named = {found.__name__: found for found in PUBLIC.values() if hasattr(found, "__name__")}
+    named |= {base.__name__: base for kind in ORDINARY.values() for base in kind.__mro__}
+    found: dict[str, tuple[object, ast.FunctionDef, int]] = {}
+    for path in sorted(STUBS.glob("_*.pyi")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and node.name in named:
+                found[node.name] = named[node.name], node, 0
+            if isinstance(node, ast.ClassDef) and node.name in named:
+                kind = named[node.name]
+                for each in node.body:
+                    if not isinstance(each, ast.FunctionDef) or decorators(each) & {"property"}:
+                        continue
+                    if each.name in ("__init__", "__new__"):
+                        found[node.name] = kind, each, 1
+                    elif each.name[0] != "_" and "setter" not in decorators(each):
+                        static = bool(decorators(each) & {"staticmethod"})
+                        bound = bool(decorators(each) & {"classmethod"})
+                        skip = 1 if bound else 0
+                        assert not (static and bound)
+                        found[f"{node.name}.{each.name}"] = getattr(kind, each.name), each, skip
+    return found
+
+
+def decorators(node: ast.FunctionDef) -> set[str]:
+    return {
+        each.id if isinstance(each, ast.Name) else each.attr
+        for each in node.decorator_list
+        if isinstance(each, (ast.Name, ast.Attribute))
+    }
+
+
+STUBBED = stubs()
+
+
+def test_stubs_are_found():
+    assert {"Stream", "Stream.record", "DeviceBuffer", "Buffer.zeros", "reap", "ordering"} <= set(
+        STUBBED
+    )
+
+
+@pytest.mark.parametrize("name", STUBBED)
+def test_signature_is_that_of_the_stub(name):
+    thing, node, skip = STUBBED[name]
+    assert parameters(thing) == defined(node.args, skip)
+
+
+def constructors() -> dict[str, ast.arguments]:
+    """What each class of a .pyx takes, from its source, without the C types."""
+    found = {}
+    for path in sorted(SOURCES.glob("_*.pyx")):
+        classes = re.split(r"^(?:cdef )?class (\w+)", path.read_text(encoding="utf-8"), flags=re.M)
+        for name, body in zip(classes[1::2], classes[2::2], strict=True):
+            # Of `__cinit__` and `__init__`, that which takes something.
+            for match in re.finditer(r"    def __c?init__\(\s*self,?\s*([^)]*?)\s*\):", body):
+                text = re.sub(r"\w+ (?=\w)", "", match[1].replace(" not None", ""))
+                if text or name not in found:
+                    node = ast.parse(f"def f({text}): pass").body[0]
+                    found[name] = node.args
+    return found
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_signature_of_a_class_is_what_it_takes(name):
+    """The docstring of a class begins with its signature: it has to agree with the code."""
+    kind = ORDINARY[name]
+    made = constructors()
+    if kind.__name__ in made:
+        assert parameters(kind) == defined(made[kind.__name__], 0)
+    elif not issubclass(kind, Exception):  # those of Python have no signature either
+        inspect.signature(kind)
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_each_method_has_a_signature(name):
+    for each in attributes(ORDINARY[name]):
+        if callable(getattr(ORDINARY[name], each)):
+            inspect.signature(getattr(ORDINARY[name], each))
+
+
+@pytest.mark.parametrize("module", [cu, testing, toolkit], ids=lambda module: module.__name__)
+def test_dir_has_what_is_public(module):
+    names = {name for name in dir(module) if name[0] != "_"}
+    others = names - set(module.__all__)
+    submodules = {name for name in others if isinstance(getattr(module, name), ModuleType)}
+    if module is cu:
+        assert others == submodules <= {"testing", "toolkit"}
+    assert {name for name in module.__all__ if name[0] != "_"} <= names
+
+
+def test_dir_right_after_the_import():
+    """No module that cudadrv imports shows in it, and the names of kernels do, not yet imported."""
+    program = "import cudadrv; print([n for n in dir(cudadrv) if n[:1] != '_'])"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=STUBS.parent,
+    )
+    assert set(ast.literal_eval(done.stdout)) == {name for name in cu.__all__ if name[0] != "_"}
