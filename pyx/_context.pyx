@@ -49,8 +49,12 @@ cdef class Alive:
         return 0
 
     cdef list all(self):
-        return [thing for thing in [reference() for reference in list(self.references)]
-                if thing is not None]
+        found = []
+        for reference in list(self.references):
+            thing = reference()
+            if thing is not None:
+                found.append(thing)
+        return found
 
 
 _primary = {}  # Context by ordinal, kept until the process ends
@@ -214,7 +218,7 @@ cdef class Context:
         self.lost = status
         suspects = _suspects(self.domain)
         own_domain_lose(engine, self.domain)
-        listed = "\n".join([f"  {suspect}" for suspect in suspects]) or "  none of cudadrv's"
+        listed = "  " + ("\n  ".join(suspects) or "none of cudadrv's")
         detail = f"The context is lost. Operations that were not known to be complete:\n{listed}"
         raise ContextLostError(<int>status, last_failure().decode(), detail, suspects)
 
@@ -322,7 +326,10 @@ cdef tuple _suspects(own_domain *domain):
         raise MemoryError()
     try:
         count = min(count, own_suspects(engine, domain, found, count))
-        return tuple([_suspect(&found[i]) for i in range(count)])
+        suspects = []
+        for i in range(count):
+            suspects.append(_suspect(&found[i]))
+        return tuple(suspects)
     finally:
         free(found)
 

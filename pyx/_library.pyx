@@ -153,4 +153,5 @@ def _start():
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     if hidden is not None:
         lines.append(f"CUDA_VISIBLE_DEVICES={hidden!r} says which devices it may show.")
-    raise DriverNotFoundError(code, call, "\n".join([*lines, USE_SOFTWARE]))
+    lines.append(USE_SOFTWARE)
+    raise DriverNotFoundError(code, call, "\n".join(lines))

@@ -44,10 +44,13 @@ cdef list missing_waits(own_conflict *conflict, question still_in_the_way, void 
 
 cdef list _events_of(list users):
     """Events after all work of these; none if a stream among them was closed since we looked."""
+    events = []
     try:
-        return [user if isinstance(user, Event) else (<Stream>user).waitable() for user in users]
+        for user in users:
+            events.append(user if isinstance(user, Event) else (<Stream>user).waitable())
     except ValueError:
         return []
+    return events
 
 
 cdef bint _can_be_waited_for(user) except -1:

@@ -106,7 +106,10 @@ cdef class Region:
         size = operator.index(count)
         if size < 1:
             raise ValueError(f"chunks need at least 1 item each, not {size}")
-        return [self[at:at + size] for at in range(0, self.count, size)]
+        parts = []
+        for at in range(0, self.count, size):
+            parts.append(self[at:at + size])
+        return parts
 
     def view(self, dtype):
         """The same bytes as items of another dtype.
