@@ -16,6 +16,7 @@ cdef struct Operand:
     PyObject *region        # whoever has the arguments keeps it alive
     Py_ssize_t argument     # its number; from -1 downward: of `borrows`
     uint8_t mode
+    bint bare               # nothing was said of the mode
 
 
 cdef struct Packed:

@@ -18,8 +18,9 @@ cdef class Function:
     cdef uint16_t operation     # "launch of ...", for the books
     cdef int most_threads       # of a block
     cdef int most_shared        # dynamic shared memory of a block, in bytes
-    cdef Py_ssize_t handed      # how many of the module's variables were looked through for:
-    cdef list variables         # those that it may touch, each as (Memory, mode)
+    cdef list reached           # variables that the text says it may touch, each as (Memory, mode)
+    cdef list variables         # these, and the module's unlisted ones
+    cdef Py_ssize_t changes     # the module's, when `variables` was made
     # What a plain launch was asked for last, and what `fill` made of it, if that is `plain`.
     cdef object last_grid
     cdef object last_block

@@ -9,7 +9,10 @@ from typing import NamedTuple
 ELF = b"\x7fELF"
 FATBIN = b"\x50\xed\x55\xba"
 FATBIN_WRAPPER = b"\xb1\x43\x62\x46"  # of a program: it only points to a fatbin
+ELF_64_LITTLE = b"\x02\x01"  # the class and the byte order in an ELF header
 ELF_HEADER = 64
+ELF_PROGRAM = 56
+ELF_SECTION = 64
 ELF_OF_CUDA = 190  # the machine in an ELF header
 ELF_NOT_IN_FILE = 8  # the kind of a section that takes no bytes of the file
 FATBIN_HEADER = 16
@@ -27,7 +30,7 @@ class Image(NamedTuple):
 def checked_image(image: object) -> Image:
     """Take PTX as str or bytes, with or without a final zero; a cubin or a fatbin as bytes."""
     if isinstance(image, str):
-        data = image.encode()
+        data = str.encode(image)
     else:
         try:
             data = bytes(memoryview(image))  # type: ignore[arg-type]
@@ -73,11 +76,20 @@ def _check_cubin(data: bytes) -> None:
     (machine,) = struct.unpack_from("<H", data, 18)
     if machine != ELF_OF_CUDA:
         raise ValueError(f"the image is an ELF file for another machine ({machine}), not a cubin")
+    if data[4:6] != ELF_64_LITTLE:
+        raise ValueError("the image is an ELF file, but not of 64 bits and little-endian: no cubin")
     programs, sections = struct.unpack_from("<QQ", data, 32)
     program_size, program_count, section_size, section_count = struct.unpack_from("<4H", data, 54)
-    _refuse_truncated("a cubin", programs + program_size * program_count, data)
-    _refuse_truncated("a cubin", sections + section_size * section_count, data)
-    for at in range(sections, sections + section_size * section_count, max(section_size, 64)):
+    if (program_count and program_size != ELF_PROGRAM) or (
+        section_count and section_size != ELF_SECTION
+    ):
+        raise ValueError(
+            f"the image is a cubin with a damaged header: its tables have entries of"
+            f" {program_size} and {section_size} bytes, not of {ELF_PROGRAM} and {ELF_SECTION}"
+        )
+    _refuse_truncated("a cubin", programs + ELF_PROGRAM * program_count, data)
+    _refuse_truncated("a cubin", sections + ELF_SECTION * section_count, data)
+    for at in range(sections, sections + ELF_SECTION * section_count, ELF_SECTION):
         (kind,) = struct.unpack_from("<I", data, at + 4)
         offset, size = struct.unpack_from("<QQ", data, at + 24)
         if kind != ELF_NOT_IN_FILE:

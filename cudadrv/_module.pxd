@@ -12,15 +12,19 @@ cdef class Module:
     cdef str log
     cdef Memory code            # what launches borrow: unloaded when it dies, and they are over
     cdef object text            # cudadrv._ptx.Text, or None if the image is no PTX
-    cdef dict variables         # Memory by name, of those that `global_` has handed out
-    cdef Py_ssize_t handed      # how many
-    cdef Py_ssize_t launching   # launches that are being queued now, by all threads
+    cdef dict variables         # Memory by name, of those that kernels or buffers may use
+    cdef list unlisted          # of these, the ones that the text does not know: any kernel may use
+                                # them
+    cdef Py_ssize_t changes     # of that list: launches that are being queued begin again
     cdef object kernels         # live Kernels by name
     cdef object __weakref__
 
     cdef CUmodule raw(self) noexcept nogil
     cdef int usable(self) except -1
     cdef str called(self)
+
+
+cdef list variables_of(Module module, str kernel)
 
 
 cdef inline int check_module(Module module) except -1:

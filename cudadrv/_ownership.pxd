@@ -16,6 +16,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         OWN_READ
         OWN_WRITE
         OWN_SHARED
+        OWN_REACH
         OWN_NON_BLOCKING
         OWN_BLOCKING
         OWN_LEGACY

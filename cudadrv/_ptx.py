@@ -1,25 +1,63 @@
 """PTX text, as far as a launch needs it: kernels, their parameters, the variables each may touch.
 
-Nothing here judges the text: the driver has taken it. What is not understood is left out, and what
-depends on it then takes the safe side.
+Nothing here judges the text: the driver has taken it. What is not understood may do anything.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 NAME = r"[A-Za-z_$%][\w$]*"
+_ATTRIBUTE = r"\.attribute\s*\((?:[^()]|\([^()]*\))*\)"
 _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_STOP = re.compile(r"[{};]")
 _BRACE = re.compile(r"[{}]")
-_FUNCTION = re.compile(rf"\.(entry|func)\b\s*(?:\([^)]*\)\s*)?({NAME})\s*(?:\(([^)]*)\))?")
-_VARIABLE = re.compile(rf"({NAME})\s*(?:\[[^\]]*\]\s*)*$")
-_SPACE = re.compile(r"(?<![\w$])\.(global|const)\b")
+_SEPARATOR = re.compile(r"[][{}(),]")
+# What stands before a definition: directives that no semicolon ends, and its linkage.
+_BEFORE = re.compile(
+    r"(?:\s*(?:\.version\s+[\d.]+|\.target\s+\w+(?:\s*,\s*\w+)*|\.address_size\s+\d+"
+    r"|\.file\s+\d+(?:\s*,\s*\d+)*|\.(?:visible|extern|weak|common)\b))*\s*"
+)
+_FUNCTION = re.compile(
+    rf"\.(entry|func)\b\s*(?:{_ATTRIBUTE}\s*)*(?:\(([^()]*)\)\s*)?({NAME})\s*(?:\(([^()]*)\))?"
+)
+_ALIAS = re.compile(rf"\.alias\s+({NAME})\s*,\s*({NAME})\s*")
+_SPACE = re.compile(r"\.(global|const)\b")
+_TYPE = re.compile(rf"(?:\s*(?:\.align\s+\d+|{_ATTRIBUTE}|\.[a-z]\w*))*\s*")
+_VARIABLE = re.compile(
+    rf"\s*({NAME})\s*(?:<\s*(\d+)\s*>\s*)?(?:\[[^\]]*\]\s*)*(?:=(.*))?", re.DOTALL
+)
+_NO_DEFINITION = re.compile(r"\.(?:section|pragma|shared|local|tex)\b|$")
 _PARAMETER = re.compile(
-    rf"\s*\.param\s+(?:\.align\s+(\d+)\s*)?\.([a-z]+)(\d+)((?:\s*\.(?:ptr|const|global|local|shared"
-    rf"|align\s+\d+)\b)*)\s+({NAME})\s*(?:\[\s*(\d+)\s*\])?\s*"
+    r"\s*\.param\s+(?:\.align\s+(\d+)\s*)?\.([a-z]+)(\d+)((?:\s*\.(?:ptr|const|global|local"
+    rf"|shared|align\s+\d+)\b)*)\s+({NAME})\s*(?:\[\s*(\d+)\s*\])?\s*"
 )
 _MENTIONED = re.compile(rf"(?<![\w$%.]){NAME}")
+_NAMED = re.compile(rf"(?<![\w$%.]){NAME}(?![\w$.])")  # no instruction that has a suffix
+# What compilers make and programs do not write: literals, virtual tables, tables of functions.
+_LITERAL = re.compile(r"_ZT[ISTV]|\$str|_\$_str|__unnamed_|__cudart_")
 _INDIRECT = re.compile(r"\.call(?:prototype|targets)\b")
+# What stands before an instruction: labels, lines of the source, a guard.
+_LABELS = re.compile(
+    rf"(?:\s*(?:{NAME}\s*:(?!:)|\.loc(?:\s+\d+){{3}}(?:\s*,\s*function_name\s+{NAME}"
+    rf"(?:\s*\+\s*\d+)?\s*,\s*inlined_at(?:\s+\d+){{3}})?))*\s*"
+)
+_INSTRUCTION = re.compile(rf"(?:@\s*!?\s*{NAME}\s*)?([a-z]\w*)((?:\.\w+|::\w+)*)", re.ASCII)
+_LOCAL = re.compile(r"\.(reg|param|local|shared)\b")
+_CALL = re.compile(rf"\s*(?:\([^()]*\)\s*,\s*)?({NAME})")
+
+SLOT = "#slot"  # in the name of a parameter of a call that a function makes
+
+# Instructions that compute their first operand from the others, and touch no memory.
+_COMPUTING = frozenset(
+    "abs add addc and bfe bfi bfind brev clz cnot copysign cos cvt cvta div dp2a dp4a ex2 fma fns"
+    " isspacep lg2 lop3 mad mad24 madc mapa match max min mov mul mul24 neg not or popc prmt rcp"
+    " rem rsqrt sad selp set setp shf shfl shl shr sin slct sqrt sub subc szext tanh testp vote"
+    " xor".split()
+)
+# Those that read what they are given the address of, and functions of the driver's that do.
+_READING = frozenset("ld ldu prefetch prefetchu suld suq tex tld4 txq".split())
+_READING_FUNCTIONS = frozenset(("vprintf", "__assertfail"))
 
 
 class Parameter(NamedTuple):
@@ -36,6 +74,13 @@ class Parameter(NamedTuple):
     nbytes: int
 
 
+class _Use(NamedTuple):
+    """What one function does: variables, and whether it may write each; what else it names."""
+
+    variables: dict[str, bool]
+    functions: set[str]
+
+
 class Text:
     """What a PTX text says.
 
@@ -44,77 +89,261 @@ class Text:
     kernels
         The parameters of each kernel; None where they were not understood.
     variables, constants
-        Names of the variables, and of those among them that are in constant memory.
+        Names of the variables that programs may write, and of what is in constant memory.
     """
 
     def __init__(self, text: str) -> None:
         self.kernels: dict[str, tuple[Parameter, ...] | None] = {}
-        self.constants: set[str] = set()
         self.variables: set[str] = set()
-        self._mentioned: dict[str, set[str]] = {}
-        self._anything: set[str] = set()  # functions that call what only a register knows
+        self.constants: set[str] = set()
+        self._bodies: dict[str, list[tuple[str, str]]] = {}  # of functions, with what they take
+        self._named: dict[str, set[str]] = {}  # in a variable's values, or by an alias
+        self._uses: dict[str, _Use] = {}
+        self._understood = True
         for head, body in _definitions(_COMMENT.sub(" ", text)):
-            self._define(head, body)
+            self._understood &= self._define(head[_before(head) :], body)
 
-    def _define(self, head: str, body: str) -> None:
-        function = _FUNCTION.search(head)
-        if function:
-            name = function[2]
-            if function[1] == "entry":
-                self.kernels[name] = _parameters(function[3] or "")
-            if _INDIRECT.search(body):
-                self._anything.add(name)
-        else:
-            declared, _, body = head.partition("=")
-            space, found = _SPACE.search(declared), _VARIABLE.search(declared.rstrip())
-            if not space or not found:
-                return
-            name = found[1]
-            self.variables.add(name)
-            if space[1] == "const":
+    def _define(self, head: str, body: str | None) -> bool:
+        """Take a definition without what stands before it; returns whether it was understood."""
+        if function := _FUNCTION.match(head):
+            kind, results, name, parameters = function.groups()
+            if kind == "entry":
+                self.kernels[name] = _parameters(parameters or "")
+            bodies = self._bodies.setdefault(name, [])
+            if body is not None:
+                bodies.append((f"{results or ''} {parameters or ''}", body))
+            return True
+        if space := _SPACE.match(head):
+            declared = _declarators(head[space.end() :])
+            return all([self._declare(space[1], each) for each in declared])
+        if alias := _ALIAS.fullmatch(head):
+            self._bodies.setdefault(alias[1], [])
+            self._named.setdefault(alias[1], set()).add(alias[2])
+            return True
+        return _NO_DEFINITION.match(head) is not None
+
+    def _declare(self, space: str, declared: str) -> bool:
+        variable = _VARIABLE.fullmatch(declared)
+        if not variable or int(variable[2] or 0) > 1000:
+            return False
+        base, count, values = variable.groups()
+        for name in [base] if count is None else [f"{base}{i}" for i in range(int(count))]:
+            if not _LITERAL.match(name):
+                self.variables.add(name)
+            if space == "const":
                 self.constants.add(name)
-        self._mentioned.setdefault(name, set()).update(_MENTIONED.findall(body))
+            self._named.setdefault(name, set()).update(_MENTIONED.findall(values or ""))
+        return True
 
-    def touched(self, kernel: str) -> set[str] | None:
-        """The variables that a kernel may reach by name; None: perhaps all of them."""
-        reached: set[str] = set()
+    def reached(self, kernel: str) -> dict[str, bool]:
+        """The variables that a kernel may touch by name, and whether it may write each."""
+        reached: dict[str, bool] = {}
+        if not self._understood or not self._bodies.get(kernel):
+            return {name: name not in self.constants for name in self.variables}
+        seen: set[str] = set()
         todo = [kernel]
         while todo:
             name = todo.pop()
-            if name in reached:
+            if name in seen:
                 continue
-            if name in self._anything:
-                return None
-            reached.add(name)
-            todo += [other for other in self._mentioned.get(name, ()) if other in self._mentioned]
-        return reached & self.variables if kernel in self._mentioned else None
+            seen.add(name)
+            named = self._named.get(name, set())
+            todo += named
+            # Who has the address of a variable from another one can write it.
+            reached.update((other, True) for other in named & self.variables)
+            if name in self._bodies:
+                use = self._use_of(name)
+                todo += use.functions
+                todo += use.variables
+                for variable, written in use.variables.items():
+                    reached[variable] = written or reached.get(variable, False)
+        return {name: reached[name] and name not in self.constants for name in reached}
+
+    def _use_of(self, function: str) -> _Use:
+        if function not in self._uses:
+            variables: dict[str, bool] = {}
+            functions: set[str] = set()
+            known = self._bodies.keys() | self._named.keys()
+            for given, body in self._bodies[function]:
+                functions |= known.intersection(_NAMED.findall(body))
+                if _INDIRECT.search(body):  # of any function that is no kernel
+                    functions |= self._bodies.keys() - self.kernels.keys()
+                if touched := self.variables.intersection(_MENTIONED.findall(body)):
+                    written = _written(given, body, touched)
+                    for name in touched:
+                        variables[name] = name in written or variables.get(name, False)
+            self._uses[function] = _Use(variables, functions)
+        return self._uses[function]
 
 
-def _definitions(text: str) -> Iterator[tuple[str, str]]:
-    """Head and body of each function; statements, with their initial values, have no body."""
-    depth, start, opened, head = 0, 0, 0, ""
-    for brace in _BRACE.finditer(text):
-        if brace[0] == "{":
-            if depth == 0:
-                *statements, last = text[start : brace.start()].split(";")
-                yield from ((statement, "") for statement in statements)
-                head, opened = head + last, brace.end()
+# ---- definitions ----
+
+
+def _before(head: str) -> int:
+    found = _BEFORE.match(head)
+    return found.end() if found else 0
+
+
+def _definitions(text: str) -> Iterator[tuple[str, str | None]]:
+    """Each statement, with None, and each function or section with its body."""
+    at = 0
+    while stop := _STOP.search(text, at):
+        head = text[at : stop.start()]
+        at = stop.end()
+        if stop[0] == ";":
+            yield head, None
+        elif stop[0] == "}":
+            yield "}", None
+        elif head.startswith((".entry", ".func", ".section"), _before(head)):
+            end = _end_of_block(text, at)
+            yield head, text[at:end]
+            at = end + 1
+        else:  # values of a variable
+            end = stop.start()
+            while (stop := _STOP.search(text, end)) and stop[0] == "{":
+                end = _end_of_block(text, stop.end()) + 1
+            end = stop.start() if stop else len(text)
+            yield text[at - len(head) - 1 : end], None
+            at = end + 1
+    yield text[at:], None
+
+
+def _end_of_block(text: str, at: int) -> int:
+    """Where the brace is that closes the block that begins here."""
+    depth = 1
+    for brace in _BRACE.finditer(text, at):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            return brace.start()
+    return len(text)
+
+
+def _declarators(text: str) -> list[str]:
+    """The variables of one declaration, each with its sizes and values."""
+    kind = _TYPE.match(text)
+    return _separated(text, kind.end() if kind else 0)
+
+
+def _separated(text: str, start: int) -> list[str]:
+    """What commas separate, from a place on; those in brackets separate nothing."""
+    found, depth = [], 0
+    for separator in _SEPARATOR.finditer(text, start):
+        if separator[0] in "[{(":
             depth += 1
-        elif depth:
+        elif separator[0] in "]})":
             depth -= 1
-            if depth == 0:
-                start = brace.end()
-                body = text[opened : brace.start()]
-                if _FUNCTION.search(head):
-                    yield head, body
-                    head = ""
-                else:  # values of a variable, whose statement goes on
-                    head += body
-                    end = text.find(";", start)
-                    if _BRACE.search(text, start, end if end >= 0 else start) is None:
-                        yield head, ""
-                        head, start = "", end + 1 if end >= 0 else start
-    yield from ((statement, "") for statement in (head + text[start:]).split(";"))
+        elif depth == 0:
+            found.append(text[start : separator.start()])
+            start = separator.end()
+    return [*found, text[start:]]
+
+
+# ---- bodies ----
+
+
+def _written(given: str, body: str, variables: Iterable[str]) -> set[str]:
+    """Which of these variables a function may write, or give the address of to where none looks.
+
+    An address is followed from name to name: registers, and the parameters of calls. Only reading
+    through it is harmless. What the function itself is given and returns is in its caller's hands.
+    """
+    follows: dict[str, set[str]] = {}
+    escapes = set(_MENTIONED.findall(given))
+    for into, names in _flows(body):
+        if into is None:
+            escapes |= names
+        else:
+            for name in names:
+                follows.setdefault(name, set()).update(into)
+    return {name for name in variables if not _followed(name, follows).isdisjoint(escapes)}
+
+
+def _followed(name: str, follows: dict[str, set[str]]) -> set[str]:
+    seen, todo = {name}, [name]
+    while todo:
+        fresh = follows.get(todo.pop(), set()) - seen
+        seen |= fresh
+        todo += fresh
+    return seen
+
+
+def _flows(body: str) -> Iterator[tuple[set[str] | None, set[str]]]:
+    """For each statement the names whose values go into others, or into the unknown (None)."""
+    scopes: list[dict[str, str]] = [{}]
+    number = 0
+
+    def names(text: str) -> set[str]:
+        """The names in a text; those of an inner block are told apart from others."""
+        found = set()
+        for name in _MENTIONED.findall(text):
+            scope = next((scope for scope in reversed(scopes) if name in scope), {})
+            found.add(scope.get(name, name))
+        return found
+
+    for statement in _statements(body):
+        if statement == "{":
+            scopes.append({})
+        elif statement == "}":
+            del scopes[max(1, len(scopes) - 1) :]
+        elif local := _LOCAL.match(statement):
+            number += 1
+            mark = SLOT if local[1] == "param" else "#"
+            for name in _MENTIONED.findall(statement):
+                scopes[-1][name] = f"{name}{mark}{number}"
+        else:
+            yield from _flow(statement, names)
+
+
+def _flow(
+    statement: str, names: Callable[[str], set[str]]
+) -> Iterator[tuple[set[str] | None, set[str]]]:
+    code = _INSTRUCTION.match(statement)
+    if code is None:
+        yield None, names(statement)
+        return
+    instruction, suffix = code.groups()
+    rest = statement[code.end() :]
+    first = _separated(rest, 0)[0]
+    others = rest[len(first) + 1 :]
+    if instruction in _COMPUTING:
+        sources = names(others)
+        yield names(first), sources
+        yield None, {name for name in sources if SLOT in name}  # the address of what holds a value
+    elif ".param" in suffix and instruction in ("ld", "st"):
+        yield names(first), names(others)
+    elif instruction == "call":
+        called = _CALL.match(rest)
+        if not called or called[1] not in _READING_FUNCTIONS:
+            yield None, names(rest)
+    elif instruction not in _READING:
+        yield None, names(rest)
+
+
+def _statements(body: str) -> Iterator[str]:
+    """The statements of a body without labels; "{" and "}" where a block begins and ends."""
+    start = skip = 0
+    for stop in _STOP.finditer(body):
+        if stop.start() < skip:
+            continue
+        statement = _without_labels(body[start : stop.start()])
+        if stop[0] == "{" and statement:  # the registers of a vector
+            skip = body.find("}", stop.end()) + 1 or len(body)
+            continue
+        if statement:
+            yield statement
+        if stop[0] != ";":
+            yield stop[0]
+        start = stop.end()
+    if statement := _without_labels(body[start:]):
+        yield statement
+
+
+def _without_labels(text: str) -> str:
+    labels = _LABELS.match(text)
+    return text[labels.end() if labels else 0 :]
+
+
+# ---- parameters ----
 
 
 def _parameters(text: str) -> tuple[Parameter, ...] | None:

@@ -7,7 +7,7 @@ from cudadrv._ownership cimport own_conflict
 from cudadrv._stream cimport Stream
 
 cdef int refuse_operation(
-    Operation *operation, int reason, Stream stream, tuple targets) except -1
+    Operation *operation, int reason, Stream stream, tuple targets, str advice=*) except -1
 cdef int refuse_host(
     int answer, own_conflict *conflict, str verb, str target) except -1
 cdef int refuse_close(int answer, own_conflict *conflict, str verb, str target) except -1

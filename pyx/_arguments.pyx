@@ -93,7 +93,8 @@ cdef Region _add_operand(object value, Py_ssize_t index, Packed *packed):
     """The buffer of an argument, which the launch borrows; None if it is none."""
     cdef Operand *operand = &packed.operands[packed.operand_count]
     cdef Region region
-    if is_region(value):
+    operand.bare = is_region(value)
+    if operand.bare:
         region = <Region>value
         operand.mode = OWN_WRITE
     elif isinstance(value, Access):
@@ -124,11 +125,12 @@ cdef size_t _pack_unknown(
 
 
 cdef int _refuse_count(Signature signature, Py_ssize_t given) except -1:
-    wanted = ", ".join(
-        [f"{each.name} (.{each.type})" if each.name is not None else f"{each.nbytes} bytes"
-         for each in signature.listed])
+    wanted = []
+    for each in signature.listed:
+        wanted.append(f"{each.name} (.{each.type})" if each.name is not None
+                      else f"{each.nbytes} bytes")
     raise TypeError(f"{signature.kernel} takes {signature.count} arguments, not {given}:"
-                    f" {wanted or 'none'}")
+                    f" {', '.join(wanted) or 'none'}")
 
 
 cdef object buffers_of(Packed *packed, int mode):

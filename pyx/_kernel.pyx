@@ -17,7 +17,7 @@ from cudadrv._driver cimport (
 )
 from cudadrv._function cimport Function, check_function, occupancy_of, shape_of
 from cudadrv._launch cimport borrows_of_launch, launch_packed
-from cudadrv._module cimport Module
+from cudadrv._module cimport Module, variables_of
 from cudadrv._operation_names cimport launch_of
 from cudadrv._ownership cimport OWN_READ, OWN_WRITE
 from cudadrv._shape cimport Shape, limits_of
@@ -179,7 +179,8 @@ cdef class Kernel(Function):
         cdef CUresult status
         cdef bint pushed = False
         self.usable()
-        if operator.index(shared_bytes) < 0 or operator.index(limit) < 0:
+        shared_bytes, limit = operator.index(shared_bytes), operator.index(limit)
+        if shared_bytes < 0 or limit < 0:
             raise ValueError("shared_bytes and limit must not be negative, and are"
                              f" {shared_bytes} and {limit}")
         shared, most = shared_bytes, min(limit, self.most_threads)
@@ -206,9 +207,10 @@ cdef class Kernel(Function):
 
     @max_dynamic_shared_bytes.setter
     def max_dynamic_shared_bytes(self, value):
+        value = operator.index(value)
         self.usable()
         most = self.limits.shared_bytes - self.attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)
-        if not 0 <= operator.index(value) <= most:
+        if not 0 <= value <= most:
             raise ValueError(f"max_dynamic_shared_bytes is {value}, and {self.limits.device!r} has"
                              f" from 0 to {most} for a block of {self.name}")
         self.set_attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, value)
@@ -227,8 +229,9 @@ cdef class Kernel(Function):
 
     @preferred_shared_carveout.setter
     def preferred_shared_carveout(self, value):
+        value = operator.index(value)
         self.usable()
-        if not -1 <= operator.index(value) <= 100:
+        if not -1 <= value <= 100:
             raise ValueError(f"preferred_shared_carveout is {value}, and must be from -1 to 100")
         self.set_attribute(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, value)
 
@@ -276,7 +279,8 @@ def kernel_of(Module module not None, str name not None):
     kernel.signature = new_signature(name, kernel.raw, module.context, text)
     kernel.limits = limits_of(module.context.device)
     kernel.operation = launch_of(name)
-    kernel.variables = []
+    kernel.reached = kernel.variables = variables_of(module, name)
+    kernel.changes = -1
     kernel.most_threads = kernel.attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
     kernel.most_shared = kernel.attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
     return kernel

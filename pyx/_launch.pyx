@@ -1,8 +1,6 @@
 # cython: nonecheck=True
 """Launch: the operation that runs a kernel, and the borrows of its buffers and variables."""
 
-from libc.stdint cimport uint8_t
-
 from cudadrv._arguments cimport FEW_ARGUMENTS, Packed, describe_operand
 from cudadrv._copy cimport refuse_other_device
 from cudadrv._driver cimport (
@@ -12,9 +10,13 @@ from cudadrv._driver cimport (
 from cudadrv._function cimport Function
 from cudadrv._likely cimport likely, unlikely
 from cudadrv._memory cimport Memory
-from cudadrv._operation cimport Operation, borrow_all, issue, prepare
-from cudadrv._ownership cimport OWN_READ, OWN_SHARED, OWN_STRICT, OWN_WRITE, own_access
-from cudadrv._policy cimport policy_in_force
+from cudadrv._operation cimport REFUSED, Operation, borrow_all, issue, prepare
+from cudadrv._operation_names cimport LAUNCH
+from cudadrv._ownership cimport (
+    OWN_BORROWED, OWN_MUST_WAIT, OWN_REACH, OWN_READ, OWN_SHARED, OWN_STRICT, own_access,
+    own_conflict,
+)
+from cudadrv._policy cimport policies_used, policy_in_force
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, check_region
 from cudadrv._room cimport Room, new_room
@@ -37,19 +39,25 @@ cdef extern from *:
     """
     void set_cluster(CUlaunchAttribute *attribute, const unsigned int *sizes) nogil
 
+cdef str BARE = "\n  A bare buffer counts as written."
 cdef enum:
     FEW_ACCESSES = FEW_ARGUMENTS + 4    # that fit on the stack: buffers, variables, the module
+    VARIABLES_CHANGED = 0x7fff0000      # no status of the driver's
 
 
 cdef struct Launch:
     CUfunction function
     Shape *shape
     void **pointers
+    Py_ssize_t *changes     # of the module's unlisted variables, and
+    Py_ssize_t seen         # those that are borrowed
 
 
 cdef CUresult _launch_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
     cdef Launch *launch = <Launch *>arguments
     cdef Shape *shape = launch.shape
+    if unlikely(launch.changes[0] != launch.seen):
+        return <CUresult>VARIABLES_CHANGED
     if likely(shape.plain):
         return cuLaunchKernel(
             launch.function, shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0],
@@ -91,67 +99,106 @@ cdef Token launch_packed(
 ):
     """Queue a launch whose arguments are checked: borrow, call, make the token."""
     cdef Operation operation
-    cdef Launch launch = Launch(function.raw, shape, packed.pointers)
+    cdef Launch launch = Launch(function.raw, shape, packed.pointers, &function.module.changes, 0)
     cdef own_access few[FEW_ACCESSES]
     cdef own_access *accesses = few
-    cdef Region region
     cdef Room room = None
+    cdef list variables
     cdef Token token = new_token(stream, reads, writes)
-    cdef Py_ssize_t i
-    cdef Py_ssize_t count = packed.operand_count
-    if unlikely(function.handed != function.module.handed):
-        _find_variables(function)
-    if unlikely(count + len(function.variables) + 1 > FEW_ACCESSES):
-        room = new_room((count + len(function.variables) + 1) * sizeof(own_access))
-        accesses = <own_access *>room.start
-    for i in range(count):
-        region = <Region>packed.operands[i].region
-        check_region(region)
-        refuse_other_device(region, stream)
-        borrow(region, &accesses[i], packed.operands[i].mode)
-    for memory, mode in function.variables:
-        _borrow_variable(memory, mode, &accesses[count])
-        count += 1
-    # Last, so that whatever is in the way is said of a buffer.
-    borrow_all(function.module.code.state, &accesses[count], OWN_SHARED, OWN_STRICT)
-    prepare(&operation, function.operation, accesses, <int>count + 1, _launch_call, &launch)
-    function.module.launching += 1
-    try:
+    cdef Py_ssize_t count
+    cdef int reason = VARIABLES_CHANGED
+    while reason == VARIABLES_CHANGED:
+        if unlikely(function.changes != function.module.changes):
+            _find_variables(function)
+        variables, launch.seen = function.variables, function.changes
+        count = packed.operand_count + len(variables) + 1
+        if unlikely(count > FEW_ACCESSES):
+            room = new_room(count * sizeof(own_access))
+            accesses = <own_access *>room.start
+        count = _borrow_operands(packed, stream, accesses)
+        if unlikely(variables):
+            count += _borrow_variables(variables, packed, &accesses[count])
+        # Last, so that whatever is in the way is said of a buffer.
+        borrow_all(function.module.code.state, &accesses[count], OWN_SHARED, OWN_STRICT)
+        prepare(&operation, function.operation, accesses, <int>count + 1, _launch_call, &launch)
         reason = issue(&operation, stream)
-    finally:
-        function.module.launching -= 1
     if unlikely(reason):
-        refuse_operation(&operation, reason, stream, _described(function, packed))
+        refuse_operation(&operation, reason, stream, _described(function, packed, variables),
+                         _advice(&operation, reason, packed))
     stand_for(token, &operation)
     return token
 
 
-cdef int _borrow_variable(Memory memory, uint8_t mode, own_access *access) except -1:
-    borrow_all(memory.state, access, mode, policy_in_force(None, memory.context.policy))
-    return 0
+cdef inline Py_ssize_t _borrow_operands(
+    Packed *packed, Stream stream, own_access *accesses
+) except -1:
+    cdef Region region
+    cdef Py_ssize_t i
+    for i in range(packed.operand_count):
+        region = <Region>packed.operands[i].region
+        check_region(region)
+        refuse_other_device(region, stream)
+        borrow(region, &accesses[i], packed.operands[i].mode)
+    return packed.operand_count
+
+
+cdef Py_ssize_t _borrow_variables(list variables, Packed *packed, own_access *accesses) except -1:
+    """Fill in an access for each, but for those of which `borrows` says what becomes of them."""
+    cdef Memory memory
+    cdef Py_ssize_t count = 0
+    cdef int mode, policy
+    for memory, mode in variables:
+        if not _is_declared(memory, packed):
+            policy = OWN_STRICT
+            if unlikely(policies_used):
+                policy = policy_in_force(None, memory.context.policy)
+            borrow_all(memory.state, &accesses[count], mode, policy)
+            count += 1
+    return count
+
+
+cdef bint _is_declared(Memory memory, Packed *packed) noexcept:
+    cdef Py_ssize_t i
+    for i in range(packed.operand_count):
+        if packed.operands[i].argument < 0 \
+                and (<Region>packed.operands[i].region).memory is memory:
+            return True
+    return False
 
 
 cdef int _find_variables(Function function) except -1:
-    """Look which of the variables that have been handed out it may touch."""
+    """Add the variables of the module that any kernel may use."""
     module = function.module
-    handed = module.handed
-    touched = None if module.text is None else module.text.touched(function.signature.kernel)
-    constants = () if module.text is None else module.text.constants
-    found = [(memory, OWN_READ if name in constants else OWN_WRITE)
-             for name, memory in list(module.variables.items())
-             if touched is None or name in touched]
-    function.variables, function.handed = found, handed
+    changes = module.changes
+    found = list(function.reached)
+    for memory in module.unlisted:
+        found.append((memory, OWN_REACH))
+    function.variables, function.changes = found, changes
     return 0
 
 
-cdef tuple _described(Function function, Packed *packed):
+cdef tuple _described(Function function, Packed *packed, list variables):
     """The other side of a refusal, for each access."""
     cdef Memory memory
     cdef Py_ssize_t i
     found = []
     for i in range(packed.operand_count):
         found.append(describe_operand(function.signature, &packed.operands[i]))
-    for memory, _ in function.variables:
-        found.append(f"the variable {memory.label}")
+    for memory, _ in variables:
+        if not _is_declared(memory, packed):
+            found.append(f"the variable {memory.label}")
     found.append(function.module.called())
     return tuple(found)
+
+
+cdef str _advice(Operation *operation, int reason, Packed *packed):
+    """What may help against a refusal besides order: "" for most."""
+    cdef own_conflict *conflict = &operation.request.conflict
+    if reason not in (REFUSED - OWN_BORROWED, REFUSED - OWN_MUST_WAIT) \
+            or conflict.access >= packed.operand_count or not packed.operands[conflict.access].bare:
+        return ""
+    if conflict.epoch.mode == OWN_READ:
+        return f"{BARE} If this kernel only reads it: cudadrv.read(buffer)."
+    if conflict.epoch.operation >= LAUNCH:
+        return f"{BARE} If both kernels only read it: cudadrv.read(buffer) in both launches."
+    return ""

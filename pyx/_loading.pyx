@@ -9,10 +9,11 @@ from cudadrv._driver cimport (
     CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_GENERATE_DEBUG_INFO,
     CU_JIT_GENERATE_LINE_INFO, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
     CU_JIT_LOG_VERBOSE, CU_JIT_MAX_REGISTERS, CU_JIT_OPTIMIZATION_LEVEL, CU_JIT_TARGET,
-    CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CUjit_option, CUmodule,
-    CUresult, bind_driver, cudadrv_table, cuModuleLoadDataEx, last_failure,
+    CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CUdeviceptr, CUjit_option,
+    CUmodule, CUresult, bind_driver, cudadrv_table, cuModuleLoadDataEx, last_failure,
 )
 from cudadrv._errors cimport is_sticky
+from cudadrv._memory cimport Memory
 from cudadrv._room cimport Room, new_room
 
 from cudadrv._errors import CudaImageError
@@ -29,37 +30,49 @@ cdef list compiler_options(
     bint verbose
 ):
     """Options of the driver's compiler, each with its value, or TypeError or ValueError."""
-    return [
-        *_number(CU_JIT_MAX_REGISTERS, "max_registers", max_registers, 1, 1 << 16),
-        *_number(CU_JIT_OPTIMIZATION_LEVEL, "optimization_level", optimization_level, 0, 4),
-        *([] if target is None else [(CU_JIT_TARGET, _target_number(target))]),
-        *([(CU_JIT_GENERATE_LINE_INFO, 1)] if lineinfo else []),
-        *([(CU_JIT_GENERATE_DEBUG_INFO, 1)] if debug_info else []),
-        *([(CU_JIT_LOG_VERBOSE, 1)] if verbose else []),
-    ]
+    options = []
+    if max_registers is not None:
+        number = _number("max_registers", max_registers, 1, 1 << 16)
+        options.append((CU_JIT_MAX_REGISTERS, number))
+    if optimization_level is not None:
+        number = _number("optimization_level", optimization_level, 0, 4)
+        options.append((CU_JIT_OPTIMIZATION_LEVEL, number))
+    if target is not None:
+        options.append((CU_JIT_TARGET, _target_number(target)))
+    for option, wanted in ((CU_JIT_GENERATE_LINE_INFO, lineinfo),
+                           (CU_JIT_GENERATE_DEBUG_INFO, debug_info),
+                           (CU_JIT_LOG_VERBOSE, verbose)):
+        if wanted:
+            options.append((option, 1))
+    return options
 
 
-cdef list _number(CUjit_option option, str name, object value, long least, long most):
-    if value is None:
-        return []
+cdef object _number(str name, object value, long least, long most):
     number = operator.index(value)
     if not least <= number <= most:
-        raise ValueError(f"{name} is {value!r}, and must be from {least} to {most}")
-    return [(option, number)]
+        raise ValueError(f"{name} is {number}, and must be from {least} to {most}")
+    return number
 
 
 cdef object _target_number(object target):
     """CUjit_target is 10 times the major version, and the minor one."""
     try:
         major, minor = target
-        return 10 * operator.index(major) + operator.index(minor)
+        number = 10 * operator.index(major) + operator.index(minor)
     except (TypeError, ValueError):
         raise TypeError("target must be a compute capability such as (7, 5), not"
                         f" {target!r}") from None
+    if not 0 <= number < 1 << 31:
+        raise ValueError(f"target is {target!r}, and there is no such compute capability")
+    return number
 
 
-cdef tuple load_image(Context context, object image, list options, str called):
-    """The CUmodule as an int, and the compiler's log. Raises CudaImageError with its other log."""
+cdef str load_image(Memory code, object image, list options, str called):
+    """Load it into `code`, which owns the CUmodule from the moment that the driver gives it.
+
+    Returns the compiler's log. Raises CudaImageError with its other log.
+    """
+    cdef Context context = code.context
     cdef const char *data = <bytes>image.data
     cdef CUjit_option names[MOST_OPTIONS]
     cdef void *values[MOST_OPTIONS]
@@ -71,10 +84,10 @@ cdef tuple load_image(Context context, object image, list options, str called):
     cdef char *info = <char *>room.start
     cdef char *errors = info + LOG_BYTES
     info[0] = errors[0] = 0
-    options = [*options, (CU_JIT_INFO_LOG_BUFFER, <size_t>info),
-               (CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, LOG_BYTES),
-               (CU_JIT_ERROR_LOG_BUFFER, <size_t>errors),
-               (CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, LOG_BYTES)]
+    options = options + [(CU_JIT_INFO_LOG_BUFFER, <size_t>info),
+                         (CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, LOG_BYTES),
+                         (CU_JIT_ERROR_LOG_BUFFER, <size_t>errors),
+                         (CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, LOG_BYTES)]
     for i, (option, value) in enumerate(options):
         names[i] = option
         values[i] = <void *><size_t>value
@@ -84,6 +97,8 @@ cdef tuple load_image(Context context, object image, list options, str called):
         if status == CUDA_SUCCESS:
             status = cuModuleLoadDataEx(&raw, data, count, names, values)
             leave_context(pushed)
+    if status == CUDA_SUCCESS:
+        code.address = <CUdeviceptr><size_t>raw
     info[LOG_BYTES - 1] = errors[LOG_BYTES - 1] = 0
     if status in (CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OUT_OF_MEMORY) or is_sticky(status):
         context.check(status)
@@ -92,7 +107,7 @@ cdef tuple load_image(Context context, object image, list options, str called):
         log = _text(errors)
         what = f"{called} is {image.kind} of {len(image.data)} bytes"
         raise CudaImageError(<int>status, call, f"{what}\n{log}" if log else what, log)
-    return <size_t>raw, _text(info)
+    return _text(info)
 
 
 cdef str _text(const char *log):

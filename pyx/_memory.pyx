@@ -120,6 +120,7 @@ cdef int close_module(Memory code, list variables) except -1:
     """Unload a module and close the memory of its variables, or raise, and nothing has changed."""
     cdef Memory memory
     ended = []
+    _end(code, "close", False)  # first: launches use the variables, too
     try:
         for memory in variables:
             _end(memory, "close", True)
@@ -135,8 +136,11 @@ cdef int close_module(Memory code, list variables) except -1:
     return 0
 
 
-cdef Memory code_memory(Context context, CUdeviceptr module, str label):
-    """What the books know of a module: its launches share it, and it is unloaded after them."""
+cdef Memory code_memory(Context context, str label):
+    """What the books know of a module: its launches share it, and it is unloaded after them.
+
+    Its address is to be the CUmodule.
+    """
     cdef Memory memory = Memory.__new__(Memory)
     memory.context = context
     memory.kind = CODE
@@ -144,7 +148,21 @@ cdef Memory code_memory(Context context, CUdeviceptr module, str label):
     memory.label = label
     memory.site = here()
     memory.state = new_state(1)
-    memory.address = module
+    return memory
+
+
+cdef Memory variable_memory(
+    Context context, CUdeviceptr address, size_t nbytes, Memory code, str label
+):
+    """What the books know of a variable of a module. It is no live buffer until `show_memory`."""
+    cdef Memory memory = Memory.__new__(Memory)
+    memory.context = context
+    memory.kind = FOREIGN
+    memory.nbytes = nbytes
+    memory.label = label
+    memory.state = new_state(nbytes)
+    memory.address = address
+    memory.owner = code
     return memory
 
 
@@ -238,9 +256,20 @@ cdef void list_memory(Memory memory) noexcept:
     _newest = <void *>memory
 
 
+cdef void show_memory(Memory memory) noexcept:
+    """List memory, made by the user's current line, unless it is listed."""
+    if not _is_listed(memory):
+        memory.site = here()
+        list_memory(memory)
+
+
+cdef bint _is_listed(Memory memory) noexcept:
+    return memory.newer is not NULL or memory.older is not NULL or _newest is <void *>memory
+
+
 cdef void _unlist(Memory memory) noexcept:
     global _newest
-    if memory.newer is NULL and memory.older is NULL and _newest is not <void *>memory:
+    if not _is_listed(memory):
         return
     if memory.newer is not NULL:
         (<Memory>memory.newer).older = memory.older

@@ -2,13 +2,11 @@
 
 import difflib
 import os
-import time
 from pathlib import Path
 from weakref import WeakValueDictionary
 
 cimport cython
 
-from cudadrv._allocation cimport adopt_memory
 from cudadrv._buffer cimport Buffer
 from cudadrv._context cimport context_of, enter_context, leave_context
 from cudadrv._driver cimport (
@@ -18,10 +16,12 @@ from cudadrv._driver cimport (
 )
 from cudadrv._errors cimport close_at_end
 from cudadrv._loading cimport compiler_options, load_image
-from cudadrv._memory cimport Memory, close_module, code_memory
-from cudadrv._ownership cimport OWN_READ, OWN_WRITE, engine, own_memory_inherit
+from cudadrv._memory cimport (
+    Memory, close_module, code_memory, show_memory, variable_memory,
+)
+from cudadrv._ownership cimport OWN_REACH, OWN_READ, OWN_WRITE, engine, own_memory_inherit
 from cudadrv._refusal cimport refuse_closed
-from cudadrv._release cimport FOREIGN, drain, drain_for_more
+from cudadrv._release cimport drain, drain_for_more
 from cudadrv._room cimport Room, new_room
 
 from cudadrv._device_buffer import DeviceBuffer
@@ -31,8 +31,6 @@ from cudadrv._ptx import Text
 from cudadrv._unified_buffer import UnifiedBuffer
 
 bind_driver(&cudadrv_table)
-
-cdef double MOMENT = 0.0001  # seconds
 
 
 @cython.final
@@ -81,8 +79,6 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         self, image, *, device=None, name=None, max_registers=None, optimization_level=None,
         target=None, bint lineinfo=False, bint debug_info=False, bint verbose=False
     ):
-        if self.code is not None:
-            raise TypeError("this Module is loaded already")
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name must be a str, not {type(name).__name__}")
         options = compiler_options(
@@ -91,13 +87,18 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         context = context_of(device)
         context.usable()
         drain_for_more()
-        self.context = context
-        self.name = name if name is not None else given.kind
-        self.variables = {}
-        self.kernels = WeakValueDictionary()
-        self.text = Text(given.text) if given.text is not None else None
-        raw, self.log = load_image(context, given, options, self.called())
-        self.code = code_memory(context, raw, self.called())
+        shown = name if name is not None else given.kind
+        label = f"Module {shown!r}"
+        text = Text(given.text) if given.text is not None else None
+        kernels, variables, unlisted = WeakValueDictionary(), {}, []
+        code = code_memory(context, label)
+        if self.code is None:
+            log = load_image(code, given, options, label)
+        if self.code is not None:  # by an argument's own code, or by another thread
+            raise TypeError("this Module is loaded already")
+        self.context, self.name, self.log, self.text = context, shown, log, text
+        self.kernels, self.variables, self.unlisted = kernels, variables, unlisted
+        self.code = code
 
     @classmethod
     def from_file(cls, path, **options):
@@ -185,11 +186,13 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         Driver functions: cuModuleGetGlobal, cuPointerGetAttribute.
         """
         cdef Buffer buffer
+        cdef Memory memory
         self.usable()
-        memory = _variable(self, name)
+        memory = _variable(self, name, True)
         cls = UnifiedBuffer if memory.state.managed else DeviceBuffer
         buffer = cls.__new__(cls)
         buffer.stand_for(memory, dtype, name)
+        show_memory(memory)
         return buffer
 
     def close(self):
@@ -235,7 +238,7 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
 
     cdef str called(self):
         """Its name in messages."""
-        return f"Module {self.name!r}"
+        return self.code.label
 
 
 # ---- names ----
@@ -324,37 +327,68 @@ cdef list _names(Module module):
 
 # ---- variables ----
 
-cdef Memory _variable(Module module, str name):
-    """The memory of a variable, which all buffers over it share."""
+cdef list variables_of(Module module, str kernel):
+    """What each launch of a kernel borrows, as far as the text tells: (Memory, mode) of each."""
+    found = []
+    if module.text is not None:
+        for name, written in module.text.reached(kernel).items():
+            found.append((_variable(module, name, False), OWN_WRITE if written else OWN_READ))
+    return found
+
+
+cdef Memory _variable(Module module, str name, bint must):
+    """The memory of a variable, which all buffers over it and all launches share.
+
+    One that the driver does not know is refused if there must be one; else it has a byte.
+    """
     cdef CUdeviceptr address = 0
-    cdef size_t nbytes = 0
+    cdef size_t nbytes = 1
     cdef bint managed = False
-    if name in module.variables:
+    cdef Memory memory
+    if name in module.variables and (must <= ((<Memory>module.variables[name]).address != 0)):
         return module.variables[name]
-    _locate(module, name, &address, &nbytes, &managed)
+    if not _locate(module, name, &address, &nbytes, &managed) and must:
+        known = sorted(module.text.variables) if module.text is not None else []
+        _refuse_name(module, name, "variable", "cuModuleGetGlobal", known)
     kind = "UnifiedBuffer" if managed else "DeviceBuffer"
-    memory = adopt_memory(FOREIGN, module.context, address, nbytes, module.code, f"{kind} {name!r}")
+    memory = variable_memory(module.context, address, nbytes, module.code, f"{kind} {name!r}")
     memory.state.managed = managed
-    mode = OWN_READ if module.text is not None and name in module.text.constants else OWN_WRITE
-    # A launch of another thread that is just being queued does not know of the variable.
-    while module.launching:
-        time.sleep(MOMENT)
-    if name not in module.variables:  # from here on nobody else gets in
-        if not own_memory_inherit(engine, memory.state, module.code.state, mode):
-            raise MemoryError()
+    unlisted = module.unlisted + [memory]
+    is_listed = module.text is not None and name in module.text.variables
+    # From here on no other thread gets in.
+    if name not in module.variables:
         module.variables[name] = memory
-        module.handed += 1
+        if not is_listed and not _unlisted(module, memory, unlisted):
+            del module.variables[name]
+            raise MemoryError()
     return module.variables[name]
 
 
-cdef int _locate(
+cdef bint _unlisted(Module module, Memory memory, list unlisted) except -1:
+    """Let any kernel use a variable. What was launched before uses it, too; 0 without memory.
+
+    A launch that is being queued has told the engine before that looks, or sees the change.
+    """
+    former, module.unlisted = module.unlisted, unlisted
+    module.changes += 1
+    if own_memory_inherit(engine, memory.state, module.code.state, OWN_REACH):
+        return True
+    module.unlisted = former
+    module.changes += 1
+    return False
+
+
+cdef bint _locate(
     Module module, str name, CUdeviceptr *address, size_t *nbytes, bint *managed
 ) except -1:
+    """Whether there is a variable of this name, and then where."""
     cdef bytes encoded = name.encode()
     cdef const char *c_name = encoded
     cdef int is_managed = 0
     cdef CUresult status
     cdef bint pushed = False
+    if b"\0" in encoded:  # the driver would take what stands before it
+        return False
     with nogil:
         status = enter_context(module.context.raw, &pushed)
         if status == CUDA_SUCCESS:
@@ -364,8 +398,7 @@ cdef int _locate(
                 is_managed = 0  # constant memory is none that a pointer can be asked about
             leave_context(pushed)
     if status == CUDA_ERROR_NOT_FOUND:
-        known = sorted(module.text.variables) if module.text is not None else []
-        _refuse_name(module, name, "variable", "cuModuleGetGlobal", known)
+        return False
     module.context.check(status)
     managed[0] = is_managed & 1
-    return 0
+    return True

@@ -45,7 +45,7 @@ def books():
 
 
 ORDERS = {"non_blocking": OWN_NON_BLOCKING, "blocking": OWN_BLOCKING, "legacy": OWN_LEGACY}
-MODES = {"read": OWN_READ, "write": OWN_WRITE, "shared": OWN_SHARED}
+MODES = {"read": OWN_READ, "write": OWN_WRITE, "shared": OWN_SHARED, "reach": OWN_REACH}
 POLICIES = {"strict": OWN_STRICT, "wait": OWN_WAIT, "unchecked": OWN_UNCHECKED}
 ANSWERS = {
     OWN_OK: "ok", OWN_BORROWED: "borrowed", OWN_EXPORTED: "exported", OWN_MUST_WAIT: "must_wait",

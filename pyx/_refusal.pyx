@@ -10,7 +10,8 @@ from cudadrv._operation cimport REFUSED, Operation
 from cudadrv._operation_names cimport RELEASE, host_wait, operation_name, stream_name
 from cudadrv._ownership cimport (
     OWN_ENDED, OWN_EXPORTED, OWN_INTERNAL, OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MUST_WAIT,
-    OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_PER_THREAD, OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE,
+    OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_PER_THREAD, OWN_REACH, OWN_READ, OWN_STREAM_CLOSED,
+    OWN_WRITE,
     own_conflict,
 )
 from cudadrv._queue cimport STREAM_IS_CLOSED
@@ -33,9 +34,12 @@ cdef str END_VIEW = "Release it: leave its `with` block, delete the array that r
 
 
 cdef int refuse_operation(
-    Operation *operation, int reason, Stream stream, tuple targets
+    Operation *operation, int reason, Stream stream, tuple targets, str advice=""
 ) except -1:
-    """Raise for a reason of `issue`; `targets` describes the buffers of its accesses."""
+    """Raise for a reason of `issue`; `targets` describes the buffers of its accesses.
+
+    `advice` ends the message of a conflict with other work.
+    """
     cdef own_conflict *conflict = &operation.request.conflict
     if reason > REFUSED:
         return stream.refuse(reason)
@@ -59,7 +63,7 @@ cdef int refuse_operation(
         f"  Order it with: {PASS_A_STREAM if ours else _stream_wait(conflict.kind)}\n"
         f"  {host_wait(conflict.kind)}."
         + ("\n  Or free it behind that work: buffer.close(stream)."
-           if operation.request.operation == RELEASE else ""))
+           if operation.request.operation == RELEASE else advice))
 
 
 cdef int refuse_host(
@@ -138,8 +142,9 @@ cdef str _why_unordered(int answer, own_conflict *conflict, Stream stream):
 cdef str _user(own_conflict *conflict):
     """The operation in the way."""
     mode = conflict.epoch.mode
-    doing = "read" if mode == OWN_READ else "written" if mode == OWN_WRITE else "used"
-    return f"  it is being {doing} by {_work(conflict)},"
+    doing = "is being read" if mode == OWN_READ else "is being written" if mode == OWN_WRITE \
+        else "may be in use" if mode == OWN_REACH else "is being used"
+    return f"  it {doing} by {_work(conflict)},"
 
 
 cdef str _work(own_conflict *conflict):

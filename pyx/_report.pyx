@@ -13,8 +13,8 @@ from cudadrv._errors cimport refuse_if_forked
 from cudadrv._memory cimport label_at
 from cudadrv._operation_names cimport host_wait, operation_name, stream_name
 from cudadrv._ownership cimport (
-    OWN_BORROWED, OWN_OK, OWN_READ, OWN_WRITE, engine, own_borrow, own_borrows, own_conflict,
-    own_current, own_obstacle, own_suspect,
+    OWN_BORROWED, OWN_OK, OWN_REACH, OWN_READ, OWN_SHARED, OWN_WRITE, engine, own_borrow,
+    own_borrows, own_conflict, own_current, own_obstacle, own_suspect,
 )
 from cudadrv._refusal cimport excluding_work, view_end, view_line
 from cudadrv._region cimport Region
@@ -32,6 +32,9 @@ cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 
+cdef dict MODES = {OWN_READ: "read", OWN_WRITE: "write", OWN_SHARED: "shared", OWN_REACH: "use"}
+
+
 cdef enum:
     MOST_LINES = 20
 
@@ -39,9 +42,9 @@ cdef enum:
 class Borrow(NamedTuple):
     """One GPU use of a buffer that is not known to be complete.
 
-    ``mode`` is "read", "write" or "shared"; ``stream`` is the stream's name as messages show it;
-    ``operation`` and ``site`` say what queued it and where; ``start`` and ``stop`` are bytes of the
-    buffer.
+    ``mode`` is "read", "write" or "shared", or "use" where nobody knows which; ``stream`` is the
+    stream's name as messages show it; ``operation`` and ``site`` say what queued it and where;
+    ``start`` and ``stop`` are bytes of the buffer.
     """
 
     mode: str
@@ -87,9 +90,8 @@ cdef tuple _look(Region region, unsigned int most):
 
 
 cdef object _borrow(own_borrow *found, size_t start):
-    mode = found.epoch.mode
     return Borrow(
-        "read" if mode == OWN_READ else "write" if mode == OWN_WRITE else "shared",
+        MODES[found.epoch.mode],
         stream_name(found.number, found.kind), operation_name(found.epoch.operation),
         place(found.epoch.site), found.start - start, found.stop - start)
 
@@ -103,7 +105,7 @@ cdef str state_of(Region region):
     if not borrows:
         return ""
     first = borrows[0]
-    doing = {"read": "read", "write": "written", "shared": "shared"}[first.mode]
+    doing = {"write": "written", "use": "used"}.get(first.mode, first.mode)
     more = f" and {count - 1} more" if count > 1 else ""
     return f", {doing} by {first.stream}{more}"
 

@@ -63,11 +63,12 @@ cdef int fill_shape(
     if likely(shape.plain):
         return 0
     if cooperative and not limits.cooperative:
-        raise ValueError(f"{limits.device!r} has no cooperative launches")
+        raise ValueError(f"{limits.device!r} does not support cooperative launches (its attribute"
+                         " cooperative_launch is 0)")
     if cluster is not None:
         if not limits.clusters:
-            raise ValueError(f"{limits.device!r} has no clusters of blocks: they need a compute"
-                             " capability of 9.0")
+            raise ValueError(f"{limits.device!r} does not support clusters of blocks (its attribute"
+                             " cluster_launch is 0)")
         _fill_dimensions(shape.cluster, limits.grid, limits.device, "cluster", cluster)
         for i in range(3):
             if shape.grid[i] % shape.cluster[i]:

@@ -5,10 +5,11 @@ from libc.stdlib cimport calloc, free
 
 from cudadrv._context cimport Context, enter_context, leave_context
 from cudadrv._driver cimport (
-    CUDA_ERROR_NOT_SUPPORTED, CUDA_SUCCESS, CUfunction, CUresult, bind_driver, cudadrv_table,
-    cuFuncGetParamInfo,
+    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUDA_SUCCESS, CUfunction, CUresult,
+    bind_driver, cudadrv_table, cuFuncGetParamInfo,
 )
 
+from cudadrv._errors import CudaError
 from cudadrv._ptx import Parameter as Listed
 
 bind_driver(&cudadrv_table)
@@ -34,15 +35,19 @@ cdef class Signature:
 cdef Signature new_signature(str kernel, CUfunction function, Context context, object text):
     """What is known of a kernel whose parameters the PTX text says to be these, or None.
 
-    The driver's word counts; names and types come from the text, where both agree.
+    The driver's word counts; names and types come from the text, where both agree. Raises CudaError
+    where they do not agree on how many there are: a launch could lack arguments.
     """
     cdef Signature signature = Signature.__new__(Signature)
     cdef Parameter *each
     signature.kernel = kernel
     signature.count = -1
     listed = _of_driver(function, context)
-    if listed is None or (text is not None and [said[2:] for said in text]
-                          == [said[2:] for said in listed]):
+    if listed is not None and text is not None and len(listed) != len(text):
+        raise CudaError(
+            <int>CUDA_ERROR_INVALID_VALUE, "cuFuncGetParamInfo",
+            f"The driver counts {len(listed)} parameters of kernel {kernel!r}, its PTX {len(text)}")
+    if listed is None or (text is not None and _same_places(listed, text)):
         listed = text
     if listed is None:
         return signature
@@ -59,8 +64,16 @@ cdef Signature new_signature(str kernel, CUfunction function, Context context, o
     return signature
 
 
+cdef bint _same_places(tuple listed, tuple text):
+    """Whether offsets and sizes are the same."""
+    for one, other in zip(listed, text, strict=True):
+        if (one.offset, one.nbytes) != (other.offset, other.nbytes):
+            return False
+    return True
+
+
 cdef tuple _of_driver(CUfunction function, Context context):
-    """Offsets and sizes; None if the driver cannot tell."""
+    """Offsets and sizes; None if the driver does not support the question."""
     cdef size_t offset = 0
     cdef size_t nbytes = 0
     cdef size_t index
@@ -76,6 +89,7 @@ cdef tuple _of_driver(CUfunction function, Context context):
                 leave_context(pushed)
         if status == CUDA_ERROR_NOT_SUPPORTED:
             return None
-        if status != CUDA_SUCCESS:  # there are no more
+        if status == CUDA_ERROR_INVALID_VALUE:  # there is no parameter of this number
             return tuple(found)
+        context.check(status)
         found.append(Listed(None, None, offset, nbytes))

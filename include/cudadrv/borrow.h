@@ -21,6 +21,12 @@ static inline void own_blame_(const own_engine *engine, own_conflict *conflict,
     conflict->kind = own_kind_of_(stream);
 }
 
+/* Whether a use excludes one that does not surely write, OWN_READ or OWN_REACH. */
+static inline int own_excludes_read_(uint8_t mode, uint8_t other) {
+    return other == OWN_WRITE || (other == OWN_REACH && mode == OWN_READ) ||
+           (other == OWN_READ && mode == OWN_REACH);
+}
+
 /* Whether the bytes are free of unordered operations that conflict. `stream` NULL: for the host. */
 static inline int own_check_epochs_(const own_engine *engine, const own_stream *stream,
                                     const own_clock *view, const own_access *access,
@@ -34,7 +40,7 @@ static inline int own_check_epochs_(const own_engine *engine, const own_stream *
         const own_epoch *epoch = own_epochs(range), *end = epoch + range->count;
         for (; epoch < end; epoch++) {
             if ((access->mode == OWN_WRITE ? epoch->mode != OWN_SHARED || access->closes
-                                           : epoch->mode == OWN_WRITE) &&
+                                           : own_excludes_read_(access->mode, epoch->mode)) &&
                 !own_in_view_(engine, stream, view, epoch)) {
                 own_blame_(engine, conflict, epoch);
                 return access->policy == OWN_WAIT ? OWN_MUST_WAIT : OWN_BORROWED;
@@ -82,7 +88,7 @@ static inline int own_check_(const own_engine *engine, own_request *request,
 static inline uint32_t own_uses_(const own_request *request, const own_memory *memory) {
     const own_access *access = request->accesses, *end = access + request->count;
     uint32_t uses = 0;
-    for (; access < end && uses <= OWN_SHARED; access++) {
+    for (; access < end && uses <= OWN_REACH; access++) {
         uses += access->memory == memory;
     }
     return uses;

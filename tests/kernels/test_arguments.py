@@ -206,11 +206,11 @@ def test_where_the_driver_alone_tells_of_the_parameters(driver, stream):
 
 
 def test_variables_of_what_is_no_text(driver, stream, other):
-    """Any kernel may touch any of them."""
+    """Any kernel may use any of them."""
     module = cu.Module.from_file(FATBIN)
     counter = module.global_("counter", "u4")
     module["nothing"].launch(1, 1, stream=stream)
-    with pytest.raises(cu.BufferBorrowedError, match="written by launch of nothing"):
+    with pytest.raises(cu.BufferBorrowedError, match="may be in use by launch of nothing"):
         counter.fill_async(0, other)
     stream.synchronize()
 

@@ -4,15 +4,19 @@ import gc
 import pickle
 import struct
 import weakref
+from contextlib import suppress
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from results import PTX, array_of
 
 import cudadrv as cu
 
 HEAD = ".version 6.4\n.target sm_75\n.address_size 64\n"
 EMPTY = HEAD + ".visible .entry empty() { ret; }"
+FATBIN_HEAD = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 40)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +125,7 @@ def test_what_is_no_image(driver, unchanged, image, words):
 def elf(sections):
     """The header of a cubin with one section at an offset, and so much of it."""
     header = bytearray(64)
-    header[:4], header[18:20] = b"\x7fELF", struct.pack("<H", 190)
+    header[:6], header[18:20] = b"\x7fELF\x02\x01", struct.pack("<H", 190)
     struct.pack_into("<Q", header, 40, 64)
     struct.pack_into("<4H", header, 54, 56, 0, 64, 1)
     section = bytearray(64)
@@ -136,6 +140,37 @@ def test_a_cubin_whose_sections_are_cut_off(driver, unchanged):
             cu.Module(elf((100, 200)))
         with pytest.raises(ValueError, match="it has 100 bytes, and needs 128"):
             cu.Module(elf((0, 0))[:100])
+
+
+def test_a_cubin_with_a_damaged_header(driver, unchanged):
+    whole = elf((64, 64))
+    for at, value, words in (
+        (4, b"\1", "an ELF file, but not of 64 bits"),
+        (5, b"\2", "an ELF file, but not of 64 bits"),
+        (58, b"\0", "a damaged header: its tables have entries of 56 and 0 bytes"),
+        (58, b"\7", "its tables have entries of 56 and 7 bytes, not of 56 and 64"),
+        (54, b"\1\0\1", "its tables have entries of 1 and 64 bytes"),
+    ):
+        damaged = whole[:at] + value + whole[at + len(value) :]
+        with unchanged("cuModuleLoadDataEx"), pytest.raises(ValueError, match=words):
+            cu.Module(damaged)
+
+
+@given(st.data())
+def test_whatever_the_bytes_an_image_is_taken_or_refused(data):
+    """With a ValueError. What is taken lies within the bytes: the driver is told no length."""
+    from cudadrv._image import checked_image
+
+    sections = data.draw(st.tuples(st.integers(0, 300), st.integers(0, 300)))
+    image = bytearray(data.draw(st.sampled_from([elf(sections), FATBIN_HEAD, EMPTY.encode()])))
+    image += data.draw(st.binary(max_size=80))
+    for _ in range(data.draw(st.integers(0, 4))):
+        value = data.draw(st.binary(min_size=1, max_size=8))
+        at = data.draw(st.sampled_from([*range(4, 64), len(image)]))
+        image[at : at + len(value)] = value
+    del image[data.draw(st.integers(0, len(image))) :]
+    with suppress(ValueError):
+        assert checked_image(bytes(image)).data.startswith(image.rstrip(b"\0"))
 
 
 @pytest.mark.cuda_software

@@ -9,6 +9,10 @@ def read(stream, memory, start=0, stop=8, **options):
     return stream.issue((memory, start, stop, "read"), **options)[0]
 
 
+def reach(stream, memory, start=0, stop=8, **options):
+    return stream.issue((memory, start, stop, "reach"), **options)[0]
+
+
 def shared(stream, memory, start=0, stop=8, **options):
     return stream.issue((memory, start, stop, "shared"), **options)[0]
 

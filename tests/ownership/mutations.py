@@ -144,6 +144,18 @@ MUTATIONS = [
         "access->mode == OWN_WRITE ? epoch->mode == OWN_WRITE",
     ),
     (
+        "what may be a use ignores reads",
+        "borrow.h",
+        "(other == OWN_READ && mode == OWN_REACH)",
+        "(other == OWN_READ && mode == OWN_WRITE)",
+    ),
+    (
+        "reads ignore what may be a write",
+        "borrow.h",
+        "(other == OWN_REACH && mode == OWN_READ)",
+        "(other == OWN_REACH && mode == OWN_WRITE)",
+    ),
+    (
         "memory is freed under a shared use",
         "borrow.h",
         "epoch->mode != OWN_SHARED || access->closes",
@@ -164,8 +176,8 @@ MUTATIONS = [
     (
         "exclusive views do not exclude reads",
         "access.h",
-        "(view->exclusive || access->mode == OWN_WRITE)",
-        "(access->mode == OWN_WRITE)",
+        "(view->exclusive || access->mode != OWN_READ)",
+        "(access->mode != OWN_READ)",
     ),
     (
         "unchecked gets past views",

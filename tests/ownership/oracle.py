@@ -99,7 +99,8 @@ def overlap(a, b):
 
 def conflict(mode, other):
     """Whether uses in these two modes must be ordered."""
-    return "shared" not in (mode, other) and "write" in (mode, other)
+    pair = {mode, other}
+    return "shared" not in pair and ("write" in pair or pair == {"read", "reach"})
 
 
 def past(*nodes):

@@ -111,7 +111,7 @@ class Program:
             start, stop = sorted(self.random.choices(CUTS, k=2))
             if self.random.random() < 0.3:
                 start, stop = 0, NBYTES
-            mode = self.random.choice(("read", "read", "write", "write", "write", "shared"))
+            mode = self.random.choice(("read", "read", "write", "write", "write", "shared", "reach"))
             access = (self.pick(self.memories), start, stop, mode)
             if overlapping or not any(overlap(access, other) for other in found):
                 found.append(access)
@@ -167,7 +167,7 @@ class Program:
     def lend(self):
         stream, policy = self.pick(self.streams), self.policy()
         for access in self.accesses():
-            if access[3] == "shared":  # nobody lends so
+            if access[3] not in ("read", "write"):  # nobody lends so
                 continue
             self.note("lend", self.streams.index(stream), self.told([access]), policy)
             answer, view = self.pair.lend(stream, access, policy)

@@ -1,7 +1,7 @@
 """Reads share, writes exclude, `shared` is the user's affair; and what the policies make of it."""
 
 import pytest
-from calls import after, host, read, record, shared, synchronize, write
+from calls import after, host, reach, read, record, shared, synchronize, write
 
 from cudadrv._ownership import MemoryState, StreamState
 
@@ -268,3 +268,42 @@ def test_an_operation_can_use_one_memory_in_all_ways(domain, streams, memory, ot
     assert {borrow[3:] for borrow in memory.borrows()} == {(0, 8)}
     synchronize(stream)
     assert host(memory) == "ok"
+
+
+# ---- reach ----
+
+
+def test_reach_shares_with_reach_alone(streams, memory):
+    """Perhaps a use: it is ordered with what surely is one, as a write would be."""
+    assert [reach(stream, memory) for stream in streams] == ["ok"] * 3
+    assert read(streams[0], memory) == "borrowed"
+    assert write(streams[0], memory) == "borrowed"
+    assert host(memory, "read") == "borrowed"
+    assert shared(streams[0], memory) == "ok"
+    after(streams[0], streams[1])
+    after(streams[0], streams[2])
+    assert read(streams[0], memory) == "ok"
+    assert reach(streams[1], memory) == "borrowed"
+
+
+@pytest.mark.parametrize("use", [read, write])
+def test_reach_follows_every_use(streams, memory, use):
+    assert use(streams[0], memory) == "ok"
+    assert reach(streams[1], memory) == "borrowed"
+    after(streams[1], streams[0])
+    assert reach(streams[1], memory) == "ok"
+
+
+def test_reach_is_in_the_way_of_every_view(streams, memory):
+    view = memory.export(0, 8, "read")[1]
+    assert reach(streams[0], memory) == "exported"
+    view.close()
+    assert reach(streams[0], memory) == "ok"
+
+
+def test_reach_does_not_hide_other_uses(streams, memory):
+    write(streams[0], memory)
+    shared(streams[0], memory)
+    reach(streams[0], memory)
+    after(streams[1], streams[0])
+    assert write(streams[1], memory) == "ok"

@@ -10,7 +10,7 @@ from cudadrv._ownership import MemoryState
 SPANS = [(0, 8), (0, 4), (2, 6), (4, 8), (3, 4), (0, 0)]
 ACCESSES = [(*span, mode) for span in SPANS for mode in ("read", "write")]
 PAIRS = list(itertools.product(ACCESSES, repeat=2))
-MODES = list(itertools.product(("read", "write", "shared"), repeat=3))
+MODES = list(itertools.product(("read", "write", "shared", "reach"), repeat=3))
 
 
 @pytest.mark.parametrize("pair", PAIRS)
@@ -54,7 +54,7 @@ def test_the_same_bytes_in_several_modes(streams, modes):
     assert memory.borrows() == before
     answer, _ = user.issue(*[(memory, 0, 8, mode) for mode in modes])
     assert answer == "ok"
-    assert read(other, memory) == ("borrowed" if "write" in modes else "ok")
+    assert read(other, memory) == ("borrowed" if {"write", "reach"} & {*modes} else "ok")
     assert memory.close() == "borrowed"
 
 

@@ -22,7 +22,7 @@ PROGRAMS = 12_000
 
 cuts = st.sampled_from(referee.CUTS)
 parts = st.tuples(cuts, cuts).map(sorted) | st.just([0, referee.NBYTES])
-modes = st.sampled_from(["write", "read", "shared"])
+modes = st.sampled_from(["write", "read", "shared", "reach"])
 policies = st.sampled_from(["strict", "wait", "unchecked"])
 
 
@@ -110,14 +110,14 @@ class Referee(RuleBasedStateMachine):
 
     @rule(target=views, memory=memories, part=parts, mode=modes, policy=policies)
     def export(self, memory, part, mode, policy):
-        if mode == "shared":  # the host has no such thing
+        if mode not in ("read", "write"):  # the host has no such thing
             return multiple()
         answer, view = self.pair.export(memory, *part, mode, policy)
         return (memory, view) if answer == "ok" else multiple()
 
     @rule(target=views, stream=streams, memory=memories, part=parts, mode=modes, policy=policies)
     def lend(self, stream, memory, part, mode, policy):
-        if mode == "shared":  # nobody lends so
+        if mode not in ("read", "write"):  # nobody lends so
             return multiple()
         answer, view = self.pair.lend(stream, (memory, *part, mode), policy)
         return (memory, view) if answer == "ok" else multiple()
