@@ -46,7 +46,8 @@ class _WrittenInPython:
     pass
 
 
-ndarray = np.ndarray
+cdef object ndarray = np.ndarray
+cdef object _set_state = np.ndarray.__setstate__
 _CONTAINERS = (
     dict, list, tuple, set, frozenset, type, types.ModuleType, types.SimpleNamespace,
     types.MappingProxyType, types.MethodType, types.BuiltinMethodType, functools.partial,
@@ -137,7 +138,7 @@ cdef int _empty(HostView view, object traceback) except -1:
     try:
         ref_find(<PyObject *>view.hidden, <PyObject *>view.array, <PyObject *>traceback, found)
         for each in found:
-            ndarray.__setstate__(each, ((0,), each.dtype, False, b""))
+            _set_state(each, (1, (0,), each.dtype, False, b""))
     finally:
         if collects:
             PyGC_Enable()

@@ -51,6 +51,7 @@ typedef struct {
     PyObject **queue; /* containers that were seen, in that order */
     size_t queued, room;
     size_t visits;
+    int names_hidden; /* the hidden array itself is referred to by name */
 } ref_search;
 
 /* Where the entry of an object is, or belongs. The table has a free place. */
@@ -128,6 +129,7 @@ static int ref_count(ref_search *search, PyObject *array) {
             ref_entry_of(search, search->hidden)->found++;
         }
     }
+    search->names_hidden |= array == search->hidden;
     entry->found++;
     return --search->missing == 0 ? REF_STOP : 0;
 }
@@ -358,7 +360,7 @@ static int ref_find(PyObject *hidden, PyObject *array, PyObject *traceback, PyOb
     for (size_t i = 0; stop >= 0 && i < search.size; i++) {
         entry = &search.entries[i];
         if (entry->is_array && Py_REFCNT(entry->object) == entry->found &&
-            (entry->object != hidden || !search.missing) &&
+            (entry->object != hidden || (search.names_hidden && !search.missing)) &&
             PyList_Append(found, entry->object) < 0) {
             stop = -1;
         }
