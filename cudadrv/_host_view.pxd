@@ -7,7 +7,8 @@ from cudadrv._host_buffer cimport HostBuffer
 
 cdef class HostView:
     cdef HostBuffer buffer
-    cdef object exporter    # the buffer, or its read-only export
+    cdef bint shared        # with GPU work that reads
     cdef uint32_t site
-    cdef object hidden      # the array over the export: plain views of `array` refer to it
+    cdef object borrowed    # the memory; the borrow ends with this object
+    cdef object hidden      # the array over the memory: plain views of `array` refer to it
     cdef object array       # what the block was given

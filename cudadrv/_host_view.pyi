@@ -3,7 +3,7 @@ from typing import Any, Never, final
 
 import numpy.typing as npt
 
-from cudadrv._host_buffer import HostBuffer, ReadOnly
+from cudadrv._host_buffer import HostBuffer
 
 @final
 class HostView:
@@ -16,4 +16,4 @@ class HostView:
         traceback: TracebackType | None,
     ) -> None: ...
 
-def host_view(buffer: HostBuffer, exporter: HostBuffer | ReadOnly) -> HostView: ...
+def host_view(buffer: HostBuffer, shared: bool) -> HostView: ...

@@ -99,7 +99,8 @@ cdef class HostBuffer(Buffer):
         Raises BufferBorrowedError while unfinished GPU work may write it.
         """
         from cudadrv._host_view import host_view
-        return host_view(self, self.readonly())
+        self.usable()
+        return host_view(self, True)
 
     def write(self):
         """``with buffer.write() as array:`` a writable array, for the length of the block.
@@ -108,7 +109,7 @@ cdef class HostBuffer(Buffer):
         """
         from cudadrv._host_view import host_view
         self.usable()
-        return host_view(self, self)
+        return host_view(self, False)
 
     def readonly(self):
         """An object that exports the same bytes read-only, and so shares them with GPU reads."""

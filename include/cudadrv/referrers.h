@@ -1,0 +1,376 @@
+/* Who refers to an array: Python names and containers, or something that may hold a pointer.
+ *
+ * NumPy makes every plain view refer to the first array over the memory. A search starts at that
+ * array and counts the references to it and to its plain views that come from places which hold
+ * nothing but references: variables of this thread's running functions, and what can be reached
+ * from them through plain containers and attributes. References that are not found there belong to
+ * something else (a memoryview, a tensor, a masked array, a call that is running in another
+ * thread), which may have kept the address.
+ *
+ * A place that is not searched only makes the answer more careful. What must not happen is to count
+ * a reference twice, or one of an object that keeps an address beside it.
+ *
+ * Included by cudadrv._host_view alone. The caller holds the GIL and has disabled the garbage
+ * collector; nothing here runs Python code. */
+
+#ifndef CUDADRV_REFERRERS_H
+#define CUDADRV_REFERRERS_H
+
+#include <Python.h>
+#include <frameobject.h>
+#include <stdlib.h>
+/* Up to Python 3.12 the variables of a running function can be read only through its frame's
+ * fields: `frame.f_locals` makes a copy that keeps them alive. */
+#if PY_VERSION_HEX < 0x030D0000
+#ifndef Py_BUILD_CORE
+#define Py_BUILD_CORE 1
+#endif
+#include <internal/pycore_frame.h>
+#endif
+
+enum { REF_STOP = 1, REF_LIMIT = 1 << 18, REF_NAMES = 6 };
+
+/* Set once, when cudadrv._host_view is imported. */
+static PyTypeObject *ref_ndarray;
+static traverseproc ref_python_class; /* how instances of classes written in Python are traversed */
+static PyObject *ref_containers;      /* a tuple of types that hold nothing but references */
+static PyObject *ref_capturing;       /* names of attributes: what has one may keep an address */
+static PyObject *ref_base;            /* "base" */
+
+typedef struct {
+    PyObject *object; /* an array, a container or a frame; NULL: the place is free */
+    Py_ssize_t found; /* references to an array */
+    int is_array;
+} ref_entry;
+
+typedef struct {
+    PyObject *hidden;   /* the array over the memory */
+    Py_ssize_t missing; /* references that were not found yet, to all arrays that were */
+    ref_entry *entries; /* what was seen: a hash table whose size is a power of two */
+    size_t size, used;
+    PyObject **queue; /* containers that were seen, in that order */
+    size_t queued, room;
+    size_t visits;
+    int names_hidden; /* the hidden array itself is referred to by name */
+} ref_search;
+
+/* Where the entry of an object is, or belongs. The table has a free place. */
+static ref_entry *ref_place_of(const ref_search *search, const PyObject *object) {
+    size_t place = ((size_t)object >> 4) * 0x9E3779B97F4A7C15u >> 20;
+    for (;; place++) {
+        ref_entry *entry = &search->entries[place & (search->size - 1)];
+        if (!entry->object || entry->object == object) {
+            return entry;
+        }
+    }
+}
+
+static int ref_grow(ref_search *search) {
+    ref_search larger = *search;
+    larger.size = search->size ? 2 * search->size : 64;
+    larger.entries = calloc(larger.size, sizeof *larger.entries);
+    if (!larger.entries) {
+        return -1;
+    }
+    for (size_t i = 0; i < search->size; i++) {
+        if (search->entries[i].object) {
+            *ref_place_of(&larger, search->entries[i].object) = search->entries[i];
+        }
+    }
+    free(search->entries);
+    *search = larger;
+    return 0;
+}
+
+/* The entry of an object, added if it is new; NULL without memory. The next addition moves it. */
+static ref_entry *ref_entry_of(ref_search *search, PyObject *object) {
+    ref_entry *entry = search->size ? ref_place_of(search, object) : NULL;
+    if (entry && entry->object) {
+        return entry;
+    }
+    if (2 * search->used >= search->size && ref_grow(search) < 0) {
+        return NULL;
+    }
+    entry = ref_place_of(search, object);
+    entry->object = object;
+    search->used++;
+    return entry;
+}
+
+/* 1 if it is seen for the first time, 0 if not, -1 without memory. */
+static int ref_is_new(ref_search *search, void *object) {
+    size_t before = search->used;
+    return ref_entry_of(search, object) ? search->used != before : -1;
+}
+
+static int ref_is_ours(const ref_search *search, PyObject *object) {
+    if (Py_TYPE(object) != ref_ndarray) {
+        return 0;
+    }
+    if (object == search->hidden) {
+        return 1;
+    }
+    PyObject *base = PyObject_GetAttr(object, ref_base);
+    Py_XDECREF(base);
+    return base == search->hidden;
+}
+
+/* One reference to one of the arrays was found. */
+static int ref_count(ref_search *search, PyObject *array) {
+    ref_entry *entry = ref_entry_of(search, array);
+    if (!entry) {
+        return -1;
+    }
+    if (!entry->is_array) {
+        entry->is_array = 1;
+        if (array != search->hidden) {
+            /* Its own references are to be found, and the one that it holds has been. */
+            search->missing += Py_REFCNT(array) - 1;
+            ref_entry_of(search, search->hidden)->found++;
+        }
+    }
+    search->names_hidden |= array == search->hidden;
+    entry->found++;
+    return --search->missing == 0 ? REF_STOP : 0;
+}
+
+static int ref_has_capturing_type(PyTypeObject *type) {
+    for (Py_ssize_t i = 0; i < REF_NAMES; i++) {
+        if (_PyType_Lookup(type, PyTuple_GET_ITEM(ref_capturing, i))) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Whether an object holds nothing but references, each of which it shows to the collector. */
+static int ref_is_container(PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    if (!type->tp_traverse || !PyObject_IS_GC(object)) {
+        return 0;
+    }
+    PyTypeObject *base = type;
+    while (base->tp_traverse == ref_python_class && base->tp_base) {
+        base = base->tp_base;
+    }
+    int plain = base == &PyBaseObject_Type;
+    for (Py_ssize_t i = 0; !plain && i < PyTuple_GET_SIZE(ref_containers); i++) {
+        plain = (PyObject *)base == PyTuple_GET_ITEM(ref_containers, i);
+    }
+    return plain && (base == type || !ref_has_capturing_type(type));
+}
+
+static int ref_queue(ref_search *search, PyObject *container) {
+    int is_new = ref_is_new(search, container);
+    if (is_new <= 0) {
+        return is_new;
+    }
+    if (search->queued == search->room) {
+        size_t room = search->room ? 2 * search->room : 64;
+        PyObject **queue = realloc(search->queue, room * sizeof *queue);
+        if (!queue) {
+            return -1;
+        }
+        search->queue = queue;
+        search->room = room;
+    }
+    search->queue[search->queued++] = container;
+    return 0;
+}
+
+/* Of the type visitproc: a reference from a place that holds nothing else. */
+static int ref_visit(PyObject *object, void *argument) {
+    ref_search *search = argument;
+    if (++search->visits > REF_LIMIT) {
+        return REF_STOP;
+    }
+    if (ref_is_ours(search, object)) {
+        return ref_count(search, object);
+    }
+#if PY_VERSION_HEX < 0x030D0000
+    if (PyFunction_Check(object)) { /* the globals of each one would lead everywhere */
+        PyObject *closure = PyFunction_GET_CLOSURE(object);
+        return closure ? ref_queue(search, closure) : 0;
+    }
+    if (PyCell_Check(object)) {
+        int is_new = ref_is_new(search, object);
+        PyObject *content = is_new > 0 ? PyCell_GET(object) : NULL;
+        return is_new < 0 ? -1 : content ? ref_visit(content, search) : 0;
+    }
+#endif
+    return ref_is_container(object) ? ref_queue(search, object) : 0;
+}
+
+static int ref_sees_ours(PyObject *object, void *search) { return ref_is_ours(search, object); }
+
+/* Whether a dict has one of the names; NULL has none. */
+static int ref_has_capturing_key(PyObject *dict) {
+    for (Py_ssize_t i = 0; dict && i < REF_NAMES; i++) {
+        if (PyDict_GetItemWithError(dict, PyTuple_GET_ITEM(ref_capturing, i))) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int ref_visit_all(ref_search *search, PyObject *container) {
+    traverseproc traverse = Py_TYPE(container)->tp_traverse;
+    int is_dict = PyDict_Check(container), has_attributes = traverse == ref_python_class;
+    /* Names are looked at only if there is an array: that makes a dict of attributes. */
+    if ((is_dict || has_attributes) && traverse(container, ref_sees_ours, search)) {
+        PyObject *dict = has_attributes ? PyObject_GenericGetDict(container, NULL) : NULL;
+        int captures = ref_has_capturing_key(dict) || (is_dict && ref_has_capturing_key(container));
+        Py_XDECREF(dict);
+        PyErr_Clear(); /* it has no dict */
+        if (captures) {
+            return 0;
+        }
+    }
+    return traverse(container, ref_visit, search);
+}
+
+#if PY_VERSION_HEX < 0x030D0000
+
+typedef _PyInterpreterFrame ref_frame;
+
+static ref_frame *ref_first_frame(void) { return PyThreadState_Get()->cframe->current_frame; }
+
+static ref_frame *ref_next_frame(ref_frame *frame) { return frame->previous; }
+
+static ref_frame *ref_frame_of(PyFrameObject *frame) { return frame->f_frame; }
+
+static int ref_visit_frame(ref_search *search, ref_frame *frame) {
+    int stop = _PyFrame_IsIncomplete(frame) ? 0 : ref_is_new(search, frame);
+    if (stop <= 0) {
+        return stop;
+    }
+    stop = 0;
+    for (int i = 0; !stop && i < frame->f_code->co_nlocalsplus; i++) {
+        stop = frame->localsplus[i] ? ref_visit(frame->localsplus[i], search) : 0;
+    }
+    if (!stop && frame->f_locals) { /* of a module or class; or what locals() made */
+        stop = ref_visit(frame->f_locals, search);
+    }
+    return stop ? stop : ref_visit(frame->f_globals, search);
+}
+
+#else
+
+typedef PyFrameObject ref_frame;
+
+static ref_frame *ref_first_frame(void) { return PyEval_GetFrame(); }
+
+static ref_frame *ref_next_frame(ref_frame *frame) {
+    ref_frame *next = PyFrame_GetBack(frame);
+    Py_XDECREF(next); /* the running function keeps it */
+    return next;
+}
+
+static ref_frame *ref_frame_of(PyFrameObject *frame) { return frame; }
+
+/* At a variable of the function. */
+static int ref_visit_variable(ref_search *search, PyObject *value) {
+#if PY_VERSION_HEX >= 0x030E0000
+    /* A parameter may borrow its caller's reference: one name of each array counts. */
+    if (ref_is_ours(search, value)) {
+        ref_entry *entry = ref_entry_of(search, value);
+        if (!entry || entry->is_array) {
+            return entry ? 0 : -1;
+        }
+    }
+#endif
+    return ref_visit(value, search);
+}
+
+/* Visit the variables that the function itself holds. Those of functions around it count in their
+ * frames, because a cell that is seen from several frames holds one reference. */
+static int ref_visit_variables(ref_search *search, PyObject *variables, PyCodeObject *code) {
+    PyObject *free_names = PyCode_GetFreevars(code);
+    PyObject *own = PyDict_New();
+    PyObject **values = malloc((size_t)(code->co_nlocalsplus + 1) * sizeof *values);
+    PyObject *name, *value;
+    Py_ssize_t at = 0, count = 0;
+    int stop = free_names && own && values && PyDict_Update(own, variables) == 0 ? 0 : -1;
+    while (!stop && count < code->co_nlocalsplus && PyDict_Next(own, &at, &name, &value)) {
+        if (PySequence_Contains(free_names, name) == 0) {
+            values[count++] = value;
+        }
+    }
+    Py_XDECREF(own); /* the frame keeps the values, and these references must not count */
+    Py_XDECREF(free_names);
+    for (Py_ssize_t i = 0; !stop && i < count; i++) {
+        stop = ref_visit_variable(search, values[i]);
+    }
+    free(values);
+    return stop;
+}
+
+static int ref_visit_frame(ref_search *search, ref_frame *frame) {
+    int stop = ref_is_new(search, frame);
+    if (stop <= 0) {
+        return stop;
+    }
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    PyObject *variables = PyFrame_GetLocals(frame);
+    PyObject *globals = PyFrame_GetGlobals(frame);
+    if (!variables) {
+        stop = -1;
+    } else if (code->co_flags & CO_OPTIMIZED) {
+        stop = ref_visit_variables(search, variables, code);
+    } else {
+        stop = ref_visit(variables, search);
+    }
+    stop = stop ? stop : ref_visit(globals, search);
+    Py_DECREF(code);
+    Py_XDECREF(variables);
+    Py_DECREF(globals);
+    return stop;
+}
+
+#endif
+
+static int ref_visit_everything(ref_search *search, PyObject *array, PyObject *traceback) {
+    int stop = ref_count(search, array); /* the caller's own reference */
+    for (ref_frame *frame = ref_first_frame(); frame && !stop; frame = ref_next_frame(frame)) {
+        stop = ref_visit_frame(search, frame);
+    }
+    /* Functions that an exception has ended. */
+    for (PyObject *at = traceback; at && PyTraceBack_Check(at) && !stop;
+         at = (PyObject *)((PyTracebackObject *)at)->tb_next) {
+        stop = ref_visit_frame(search, ref_frame_of(((PyTracebackObject *)at)->tb_frame));
+    }
+    for (size_t i = 0; i < search->queued && !stop; i++) {
+        stop = ref_visit_all(search, search->queue[i]);
+    }
+    return stop;
+}
+
+/* Append to `found` each array all of whose references were found: the hidden one only if nothing
+ * is missing anywhere, because it keeps the memory for the others. The caller holds one reference
+ * to it and one to the array that it handed out. -1 with an exception. */
+static int ref_find(PyObject *hidden, PyObject *array, PyObject *traceback, PyObject *found) {
+    ref_search search = {.hidden = hidden, .missing = Py_REFCNT(hidden) - 1};
+    ref_entry *entry = ref_entry_of(&search, hidden);
+    int stop = -1;
+    if (entry) {
+        entry->found = 1;
+        entry->is_array = 1;
+        stop = ref_visit_everything(&search, array, traceback);
+    }
+    for (size_t i = 0; stop >= 0 && i < search.size; i++) {
+        entry = &search.entries[i];
+        if (entry->is_array && Py_REFCNT(entry->object) == entry->found &&
+            (entry->object != hidden || (search.names_hidden && !search.missing)) &&
+            PyList_Append(found, entry->object) < 0) {
+            stop = -1;
+        }
+    }
+    free(search.entries);
+    free(search.queue);
+    if (stop < 0 && !PyErr_Occurred()) {
+        PyErr_NoMemory();
+    }
+    return stop < 0 ? -1 : 0;
+}
+
+#endif
