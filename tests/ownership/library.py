@@ -45,6 +45,7 @@ def main():
     parser.add_argument("--schedule", choices=[*SCHEDULES, "all"], default="all")
     options = parser.parse_args()
     os.environ.setdefault("CUDADRV_DRIVER", "software")
+    os.environ.setdefault("CUDADRV_SOFTWARE", "devices=2")
     policies = list(POLICIES) if options.policy == "all" else [options.policy]
     schedules = SCHEDULES if options.schedule == "all" else [options.schedule]
     operations = programs = disagreements = 0

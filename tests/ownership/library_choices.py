@@ -10,6 +10,11 @@ NBYTES = CUTS[-1]
 DTYPES = ("u1", "u2", "u4", "u8")
 
 
+def is_open(thing):
+    """A stream, or an event."""
+    return thing.model.open
+
+
 class Choices:
     """The things that a program has, and its picks among them."""
 
@@ -17,6 +22,7 @@ class Choices:
         self.random = random.Random(seed)
         self.streams, self.events, self.tokens = [], [], []
         self.buffers, self.views = [], []
+        self.several = False  # contexts
 
     def chance(self, probability):
         return self.random.random() < probability
@@ -32,15 +38,28 @@ class Choices:
         found = [thing for thing in things if usable(thing) == wanted]
         return self.pick(found or things) if things else None
 
-    def pick_buffer(self, on_host=False):
-        found = [buffer for buffer in self.buffers if buffer.on_host or not on_host]
+    def pick_buffer(self, on_host=False, place=None):
+        found = [
+            buffer
+            for buffer in self.buffers
+            if (buffer.on_host or not on_host) and (place is None or buffer.goes_to(place))
+        ]
         return self.pick_usable(found, lambda buffer: not buffer.closed)
 
-    def pick_stream(self):
-        return self.pick_usable(self.streams, lambda stream: stream.model.open)
+    def pick_stream(self, place=None):
+        """One of a context, seldom of another one: then it is one that works there."""
+        if place is not None and self.several:
+            there = [stream for stream in self.streams if stream.place is place]
+            if there and not self.chance(0.03):
+                return self.pick_usable(there, is_open)
+            return self.pick([s for s in self.streams if s.model.open] or self.streams)
+        return self.pick_usable(self.streams, is_open)
 
-    def pick_event(self):
-        return self.pick_usable(self.events, lambda event: event.model.open)
+    def pick_event(self, place=None):
+        if place is not None and self.several and not self.chance(0.05):
+            there = [event for event in self.events if event.place is place]
+            return self.pick_usable(there, is_open)
+        return self.pick_usable(self.events, is_open)
 
     def at(self, thing, things):
         return None if thing is None else things.index(thing)

@@ -1,9 +1,11 @@
 """Random programs through the public API, for the library and the oracle side by side."""
 
 from library_choices import CUTS, DTYPES, NBYTES, ODD, Choices
-from session import ORDERS
-from session_buffers import CLASSES
+from session import DEFAULTS, ORDERS
+from session_buffers import CLASSES, device_side
 from session_host import WAYS, FullSession
+
+import cudadrv as cu
 
 LONGEST = 80
 POLICIES = {
@@ -18,23 +20,38 @@ class Program(Choices):
 
     def __init__(self, seed, policy="strict"):
         super().__init__(seed)
-        self.session = FullSession()
+        self.session = FullSession(*self.contexts())
+        self.several = len(self.session.places) > 1
         self.policies = POLICIES[policy]
         # Where work in flight excludes the host, the software driver counts pending records and
         # waits, which the library does not: a host access would be the end of the process.
-        excluded = self.session.domain.host_excluded
+        excluded = any(place.domain.host_excluded for place in self.session.places)
         self.memories = [kind for kind in CLASSES if not (excluded and kind == "unified")]
         self.kinds = self.random.choice((("non_blocking",) * 3 + ("foreign",), tuple(ORDERS)))
         self.log = []
         self.weights = dict(self.choose_weights())
 
+    def contexts(self):
+        """Mostly the first device's, and sometimes another device's or a created one as well."""
+        found = [cu.Device(0).context]
+        if self.chance(0.25):
+            if cu.Device.count() > 1 and self.chance(0.7):
+                found.append(cu.Device(1).context)
+            else:
+                found.append(cu.Context.create(cu.Device(0)))
+        return found
+
     def choose_weights(self):
         """A program does some kinds of steps often and others seldom, another one the reverse."""
         for step, weight in WEIGHTS.items():
+            if self.several:
+                weight *= BETWEEN_CONTEXTS.get(step, 1)
             yield step, weight * self.random.choice((0.3, 1, 1, 2))
 
     def run(self, steps):
-        for _ in range(self.random.randint(2, 3)):
+        for place in self.session.places:
+            self.open_stream(place)
+        for _ in range(self.random.randint(1, 2)):
             self.open_stream()
         for _ in range(self.random.randint(2, 3)):
             self.allocate()
@@ -49,7 +66,7 @@ class Program(Choices):
         self.session.finish(self.buffers, self.views)
 
     def end(self):
-        """Let go of everything, also after a disagreement."""
+        """Let go of everything, also after a disagreement. A created context ends with it."""
         self.session.end_work()
         for view in self.views:
             view.let_go()
@@ -66,19 +83,26 @@ class Program(Choices):
             self.tokens.append(token)
             self.note("  keep its token")
 
-    def maybe_stream(self, blocking):
+    def maybe_stream(self, blocking, place):
         """A stream argument; without one the call uses the current stream, or none."""
         left_out = 0.4 if blocking else 0.5 if self.session.currents else 0.05
-        return None if self.chance(left_out) else self.pick_stream()
+        return None if self.chance(left_out) else self.pick_stream(place)
+
+    def pick_place(self):
+        return self.random.choice(self.session.places) if self.several else self.session.places[0]
 
     # ---- streams and events ----
 
-    def open_stream(self):
-        kind = self.random.choice(self.kinds)
-        stream = self.session.open_stream(kind)
+    def open_stream(self, place=None):
+        kind, place = self.random.choice(self.kinds), place or self.pick_place()
+        stream = self.session.open_stream(kind, place)
         if stream not in self.streams:
             self.streams.append(stream)
-        self.note("stream", self.streams.index(stream), kind)
+        self.note("stream", self.streams.index(stream), kind, *self.where(place))
+
+    def where(self, place):
+        """For notes: in which context, where there are several."""
+        return ("in context", self.session.places.index(place)) if self.several else ()
 
     def close_stream(self):
         stream = self.pick(self.streams)
@@ -90,7 +114,7 @@ class Program(Choices):
         stream = self.pick(self.streams)
         others = [token for token in self.tokens if token.real.stream is not stream.real]
         buffers = [*self.buffers, *(buffer for token in others for buffer in token.buffers)]
-        used = stream in self.session.currents or stream.kind in self.session.defaults
+        used = stream in self.session.currents or stream.kind in DEFAULTS
         used = used or any(buffer.memory.stream is stream for buffer in buffers)
         if len(self.streams) > 2 and not used:
             self.note("forget stream", self.streams.index(stream), "and its tokens")
@@ -99,12 +123,13 @@ class Program(Choices):
             self.session.drop_stream(stream)
 
     def make_event(self):
-        self.events.append(self.session.make_event())
-        self.note("event", len(self.events) - 1)
+        place = self.pick_place()
+        self.events.append(self.session.make_event(place))
+        self.note("event", len(self.events) - 1, *self.where(place))
 
     def record(self):
         stream = self.pick_stream()
-        event = self.pick_event() if self.chance(0.5) else None
+        event = self.pick_event(stream.place) if self.chance(0.5) else None
         self.note("record", self.streams.index(stream), self.at(event, self.events))
         made = self.session.record(stream, event)
         if made is not None and made is not event:
@@ -144,8 +169,9 @@ class Program(Choices):
         self.on_host("ask")
 
     def synchronize_context(self):
-        self.note("synchronize context")
-        self.session.synchronize_context()
+        place = self.pick_place()
+        self.note("synchronize context", *self.where(place))
+        self.session.synchronize_context(place)
 
     # ---- policies and blocks ----
 
@@ -154,7 +180,9 @@ class Program(Choices):
         where = self.random.choice(("context", "buffer", "block", "block"))
         self.note("policy of", where, policy)
         if where == "context":
-            self.session.set_context_policy(policy)
+            place = self.pick_place()
+            self.note("  ", *self.where(place))
+            self.session.set_context_policy(policy, place)
         elif where == "buffer" and self.buffers:
             self.session.set_policy(self.pick(self.buffers), policy)
         elif where == "block" and self.session.orderings:
@@ -179,13 +207,15 @@ class Program(Choices):
             self.buffers.append(buffer)
 
     def allocate(self):
-        kind = self.random.choice((*self.memories, "device"))
-        stream = None
+        # Memory that all contexts can use is what concerns several of them.
+        more = ("locked", "locked") if self.several else ("device",)
+        kind, stream = self.random.choice((*self.memories, *more)), None
         if kind == "device" and self.streams and self.chance(0.6):
             stream = self.pick_stream()
         size = 0 if self.chance(0.02) else NBYTES
-        made = self.session.allocate(kind, size, stream)
-        self.add(made, kind, size, self.at(stream, self.streams))
+        place = stream.place if stream else self.pick_place()
+        made = self.session.allocate(kind, size, stream, place)
+        self.add(made, kind, size, self.at(stream, self.streams), *self.where(place))
 
     def cut(self, buffer, size=None):
         """A part of a buffer, of a number of bytes if one is given."""
@@ -221,7 +251,7 @@ class Program(Choices):
         wholes = [b for b in self.buffers if not b.part and not b.closed]
         buffer = self.pick(wholes) if wholes and self.chance(0.8) else self.pick_buffer()
         given = 0.5 if buffer.memory.stream else 0.05
-        stream = self.pick_stream() if self.chance(given) else None
+        stream = self.pick_stream(buffer.memory.place) if self.chance(given) else None
         self.note("close", self.buffers.index(buffer), self.at(stream, self.streams))
         self.session.close(buffer, stream)
         self.replace()
@@ -258,8 +288,17 @@ class Program(Choices):
 
     # ---- operations ----
 
+    def mostly_place_of(self, buffer):
+        """Where the other buffers of an operation have to be, or None: then it may be refused."""
+        if buffer.on_host or not self.several or self.chance(0.03):
+            return None
+        return buffer.memory.place
+
     def copy(self):
-        target, source = self.pick_buffer(), self.pick_buffer()
+        target = self.pick_buffer()
+        source = self.pick_buffer(place=self.mostly_place_of(target))
+        if source is None:
+            return
         told = self.buffers.index(target), self.buffers.index(source)
         if target.nbytes <= source.nbytes:
             source, cut = self.like(source, target)
@@ -268,7 +307,8 @@ class Program(Choices):
         if source is None or target is None:
             return
         blocking = self.chance(0.2)
-        stream, inward = self.maybe_stream(blocking), self.chance(0.5)
+        place = device_side(target, source).memory.place
+        stream, inward = self.maybe_stream(blocking, place), self.chance(0.5)
         self.note("copy", *told, cut, "blocking" * blocking, self.at(stream, self.streams))
         self.keep(self.session.copy(target, source, stream, blocking, inward))
 
@@ -287,28 +327,31 @@ class Program(Choices):
 
     def fill(self):
         buffer, blocking, value = self.pick_buffer(), self.chance(0.15), self.random.randrange(256)
-        stream = self.maybe_stream(blocking)
+        stream = self.maybe_stream(blocking, buffer.memory.place)
         told = self.buffers.index(buffer), self.at(stream, self.streams)
         self.note("fill", *told, value, "blocking" * blocking)
         self.keep(self.session.fill(buffer, value, stream, blocking))
 
     def copy_in(self):
         buffer, blocking = self.pick_buffer(), self.chance(0.4)
-        stream = self.maybe_stream(blocking)
+        stream = self.maybe_stream(blocking, buffer.memory.place)
         told = self.buffers.index(buffer), self.at(stream, self.streams)
         self.note("copy from array", *told, "blocking" * blocking)
         array = self.bytes(buffer.nbytes)
         self.keep(self.session.copy_in(buffer, array, stream, blocking))
 
     def copy_out(self):
-        buffer, stream = self.pick_buffer(), self.maybe_stream(True)
+        buffer = self.pick_buffer()
+        stream = self.maybe_stream(True, buffer.memory.place)
         told = self.buffers.index(buffer), self.at(stream, self.streams)
         self.note("copy to array", *told)
         self.session.copy_out(buffer, stream)
 
     def launch(self):
-        out, a, b = (self.pick_buffer() for _ in range(3))
-        stream, prepare = self.maybe_stream(blocking=False), self.chance(0.3)
+        out = self.pick_buffer()
+        a, b = (self.pick_buffer(place=self.mostly_place_of(out)) or out for _ in range(2))
+        place = next((x.memory.place for x in (out, a, b) if not x.on_host), out.memory.place)
+        stream, prepare = self.maybe_stream(False, place), self.chance(0.3)
         told = [self.buffers.index(buffer) for buffer in (out, a, b)]
         self.note("launch", *told, self.at(stream, self.streams), "prepared" * prepare)
         if not any(buffer.closed for buffer in (out, a, b)) or not prepare:
@@ -363,6 +406,8 @@ class Program(Choices):
                 del self.views[at]
 
 
+# How much more often where there are several contexts.
+BETWEEN_CONTEXTS = {"synchronize_context": 6, "forget_stream": 3, "open_stream": 2}
 WEIGHTS = {
     "copy": 24,
     "fill": 14,
@@ -373,7 +418,7 @@ WEIGHTS = {
     "wait": 14,
     "synchronize": 7,
     "ask": 6,
-    "synchronize_context": 0.5,
+    "synchronize_context": 0.7,
     "make_event": 5,
     "close_event": 3,
     "open_stream": 3,

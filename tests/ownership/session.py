@@ -4,9 +4,10 @@ Here are streams, events, tokens and policies; session_buffers.py has the buffer
 """
 
 import ctypes
+import re
 import weakref
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 
 import oracle as model
@@ -17,15 +18,17 @@ import cudadrv as cu
 from cudadrv import testing
 
 OVERLAP, IS_PART, NO_STREAM = "overlap", "is_part", "no_stream"
+OTHER_CONTEXT = "other_context"
 DEFAULT_STREAM, NOT_ORDERED = "default_stream", "not_stream_ordered"
 WAITED = "waited"  # accepted, after waits that a policy inserted
 
-# What is raised for a refusal: this class, no subclass of it, and these words in its text.
+# What is raised for a refusal: this class, no subclass of it, and this pattern in its text.
 RAISED = {
     BORROWED: (cu.BufferBorrowedError, "cannot "),
     EXPORTED: (cu.BufferExportedError, ""),
     MEMORY_CLOSED: (cu.BufferClosedError, ""),
     NOT_RECORDED: (cu.EventNotRecordedError, "never recorded"),
+    OTHER_CONTEXT: (ValueError, "another context|no stream reaches both|of the context of"),
     EVENT_CLOSED: (ValueError, "the event "),
     STREAM_CLOSED: (ValueError, " is closed"),
     OVERLAP: (ValueError, "overlap"),
@@ -41,6 +44,7 @@ QUEUEING = (
     *("cuEventRecord", "cuStreamWaitEvent", "cuMemAllocAsync", "cuMemFreeAsync"),
     *("cuLaunchKernel", "cuLaunchKernelEx"),
 )
+DEFAULTS = ("legacy", "per_thread")
 # Of the oracle's kinds of streams, the one that each of the library's is.
 ORDERS = {
     "non_blocking": "non_blocking",
@@ -53,16 +57,29 @@ ORDERS = {
 
 
 @dataclass(eq=False)
+class Place:
+    """A context: the home of streams, events and memory."""
+
+    context: cu.Context
+    domain: model.Domain
+    internal: model.Stream  # blocking calls without a stream use one of the library's own
+    policy: str | None = None
+    defaults: dict = field(default_factory=dict)  # its default streams, by kind
+
+
+@dataclass(eq=False)
 class Stream:
     real: cu.Stream | None  # None when it was dropped
     model: model.Stream
     kind: str
+    place: Place
 
 
 @dataclass(eq=False)
 class Event:
     real: cu.Event
     model: model.Event
+    place: Place
 
 
 @dataclass(eq=False)
@@ -77,23 +94,28 @@ class Token:
 class Session:
     """Each method is one step of a program, and gives what was made, or None if it was refused."""
 
-    def __init__(self):
-        self.device = cu.Device(0)
-        self.context = self.device.context
+    def __init__(self, *contexts):
         self.software = cu.driver_info().is_software
         self.oracle = model.Oracle()
-        excluded = not self.device.attribute("concurrent_managed_access")
-        self.domain = self.oracle.open_domain(excluded)
-        # Blocking calls without a stream use one of the library's own.
-        self.internal = self.oracle.open_stream(self.domain, "non_blocking")
-        self.defaults = {}  # the default streams, by kind
+        self.places = [self.open_place(each) for each in contexts or [cu.Device(0).context]]
         self.orderings = []  # open blocks, with their policies
         self.currents = []  # open `with stream` blocks, with their streams
-        self.policy = None  # the context's
         self.ordered = True  # until something passes "unchecked" that strict would refuse
         self.disagreed = False
         self.answers = Counter()
         self.sites = count(1)
+
+    def open_place(self, context):
+        excluded = not context.device.attribute("concurrent_managed_access")
+        domain = self.oracle.open_domain(excluded)
+        return Place(context, domain, self.oracle.open_stream(domain, "non_blocking"))
+
+    def new(self, place, make, *arguments, **options):
+        """Make an object of a context."""
+        if len(self.places) == 1:
+            return make(*arguments, **options)
+        with place.context:
+            return make(*arguments, **options)
 
     # ---- comparing ----
 
@@ -121,8 +143,8 @@ class Session:
         return result
 
     def _named(self, what, error):
-        for answer, (raised, words) in RAISED.items():
-            if type(error) is raised and words in str(error):
+        for answer, (raised, pattern) in RAISED.items():
+            if type(error) is raised and re.search(pattern, str(error)):
                 return answer
         return self.disagree(f"{what}: the library raises {error!r}")
 
@@ -132,29 +154,18 @@ class Session:
 
     # ---- streams ----
 
-    def open_stream(self, kind):
-        if kind in self.defaults:
-            return self.defaults[kind]
-        made = Stream(self._new_stream(kind), self._model_stream(kind), kind)
-        if kind in ("legacy", "per_thread"):
-            self.defaults[kind] = made
+    def open_stream(self, kind, place=None):
+        place = place or self.places[0]
+        if kind in place.defaults:
+            return place.defaults[kind]
+        real = self.new(place, new_stream, kind, place.context)
+        made = Stream(real, self.oracle.open_stream(place.domain, ORDERS[kind]), kind, place)
+        if kind in DEFAULTS:
+            place.defaults[kind] = made
         return made
 
-    def _model_stream(self, kind):
-        return self.oracle.open_stream(self.domain, ORDERS[kind])
-
-    def _new_stream(self, kind):
-        if kind == "legacy":
-            return cu.Stream.legacy()
-        if kind == "per_thread":
-            return cu.Stream.per_thread()
-        if kind.startswith("foreign"):
-            owner = Foreign(self.device, blocking=kind == "foreign_blocking")
-            return cu.Stream.from_handle(owner.handle, owner)
-        return cu.Stream(blocking=kind == "blocking")
-
     def close_stream(self, stream):
-        refused = stream.kind in self.defaults
+        refused = stream.kind in DEFAULTS
         self.call("stream.close()", DEFAULT_STREAM if refused else OK, stream.real.close)
         if not refused:
             self.oracle.close_stream(stream.model)
@@ -184,25 +195,28 @@ class Session:
         if self.call("stream.done", self._usable(stream), lambda: stream.real.done):
             self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
 
-    def synchronize_context(self):
-        self.call("context.synchronize()", OK, self.context.synchronize)
-        self.oracle.synchronize_domain(self.domain)
+    def synchronize_context(self, place):
+        self.call("context.synchronize()", OK, place.context.synchronize)
+        self.oracle.synchronize_domain(place.domain)
 
     # ---- events ----
 
-    def make_event(self):
-        return Event(cu.Event(), model.Event())
+    def make_event(self, place=None):
+        place = place or self.places[0]
+        return Event(self.new(place, cu.Event), model.Event(), place)
 
     def record(self, stream, event=None):
         """Record an event, a new one unless given; gives it."""
         usable = self._usable(stream)
-        if usable == OK and event is not None and not event.model.open:
+        if event is not None and event.place is not stream.place:
+            usable = OTHER_CONTEXT
+        elif usable == OK and event is not None and not event.model.open:
             usable = EVENT_CLOSED
         real = None if event is None else event.real
         made = self.call("stream.record()", usable, lambda: stream.real.record(real))
         if usable != OK:
             return None
-        event = event or Event(made, model.Event())
+        event = event or Event(made, model.Event(), stream.place)
         event.model.snapshot = self.oracle.snapshot(stream.model, record=True)
         return event
 
@@ -255,8 +269,9 @@ class Session:
 
     # ---- policies and current streams ----
 
-    def set_context_policy(self, policy):
-        self.context.ordering = self.policy = policy
+    def set_context_policy(self, policy, place=None):
+        place = place or self.places[0]
+        place.context.ordering = place.policy = policy
 
     def enter_ordering(self, policy):
         block = cu.ordering(policy)
@@ -270,7 +285,7 @@ class Session:
     def policy_of(self, buffer):
         if self.orderings:
             return self.orderings[-1][1]
-        return buffer.policy or self.policy or "strict"
+        return buffer.policy or buffer.memory.place.policy or "strict"
 
     def enter_stream(self, stream):
         self.call("with stream", self._usable(stream), stream.real.__enter__)
@@ -280,10 +295,11 @@ class Session:
     def leave_stream(self):
         self.currents.pop().real.__exit__(None, None, None)
 
-    def current(self, stream):
-        """The stream of a call to which this one was given, or none."""
-        if stream is None and self.currents:
-            return self.currents[-1]
+    def current(self, stream, place):
+        """The stream of a call in a context to which this one was given, or none."""
+        if stream is None:
+            found = [current for current in self.currents if current.place is place]
+            return found[-1] if found else None
         return stream
 
     def end_blocks(self):
@@ -292,23 +308,36 @@ class Session:
             self.leave_ordering()
         while self.currents:
             self.leave_stream()
-        self.set_context_policy(None)
+        for place in self.places:
+            self.set_context_policy(None, place)
 
     def end_work(self):
         """Also after a disagreement: nothing goes on, and nothing reaches the next program."""
         self.end_blocks()
-        self.context.synchronize()
+        for place in self.places:
+            place.context.synchronize()
         if self.software:
             testing.forget_races()
+
+
+def new_stream(kind, context):
+    if kind == "legacy":
+        return cu.Stream.legacy()
+    if kind == "per_thread":
+        return cu.Stream.per_thread()
+    if kind.startswith("foreign"):
+        owner = Foreign(context, blocking=kind == "foreign_blocking")
+        return cu.Stream.from_handle(owner.handle, owner)
+    return cu.Stream(blocking=kind == "blocking")
 
 
 class Foreign:
     """A stream that another library made. It ends with this object."""
 
-    def __init__(self, device, blocking):
+    def __init__(self, context, blocking):
         self.driver = ctypes.CDLL(cu.driver_info().path)
         handle = ctypes.c_void_p()
-        with device:
+        with context:
             status = self.driver.cuStreamCreate(ctypes.byref(handle), 0 if blocking else 1)
         assert status == 0, f"cuStreamCreate: {status}"
         self.handle = handle.value

@@ -10,7 +10,18 @@ from typing import Any
 import numpy as np
 import oracle as model
 from oracle import MEMORY_CLOSED, MUST_WAIT, OK, STREAM_CLOSED
-from session import IS_PART, NO_STREAM, NOT_ORDERED, OVERLAP, WAITED, Session, Stream, Token
+from session import (
+    IS_PART,
+    NO_STREAM,
+    NOT_ORDERED,
+    OTHER_CONTEXT,
+    OVERLAP,
+    WAITED,
+    Place,
+    Session,
+    Stream,
+    Token,
+)
 
 import cudadrv as cu
 
@@ -22,6 +33,7 @@ UNKNOWN = -1  # of a byte that nobody has written
 class Memory:
     model: model.Memory
     kind: str
+    place: Place
     stream: Stream | None  # of stream-ordered memory
     bytes: Any = field(init=False)
 
@@ -49,6 +61,13 @@ class Buffer:
     def on_host(self):
         return self.memory.kind != "device"
 
+    def fits(self, stream):
+        """Whether it can be used on a stream of the oracle."""
+        return self.on_host or self.memory.place.domain is stream.domain
+
+    def goes_to(self, place):
+        return self.on_host or self.memory.place is place
+
     @property
     def bytes(self):
         """What must be in it: a view, to be changed in place."""
@@ -61,13 +80,15 @@ class Buffer:
 class BufferSession(Session):
     # ---- making and ending buffers ----
 
-    def allocate(self, kind, nbytes, stream=None):
+    def allocate(self, kind, nbytes, stream=None, place=None):
         options = {} if stream is None else {"stream": stream.real}
+        place = stream.place if stream else place or self.places[0]
         usable = OK if stream is None or stream.model.open else STREAM_CLOSED
-        made = self.call("allocation", usable, lambda: CLASSES[kind](nbytes, **options))
+        make = lambda: self.new(place, CLASSES[kind], nbytes, **options)  # noqa: E731
+        made = self.call("allocation", usable, make)
         if made is None:
             return None
-        memory = Memory(self.oracle.open_memory(nbytes, kind == "unified"), kind, stream)
+        memory = Memory(self.oracle.open_memory(nbytes, kind == "unified"), kind, place, stream)
         buffer = Buffer(made, memory, 0, nbytes, part=False)
         if stream is not None and nbytes:
             self.oracle.issue(stream.model, [buffer.use("write")], next(self.sites), passive=True)
@@ -123,8 +144,10 @@ class BufferSession(Session):
         if memory.stream is None or not buffer.nbytes:
             return self.oracle.close_memory(memory.model)
         on = (stream or memory.stream).model
+        if stream is not None and stream.place is not memory.place:
+            return OTHER_CONTEXT
         if stream is None and not on.open:
-            on = self.internal
+            on = memory.place.internal
         return self.oracle.close_memory_on(memory.model, on, self.policy_of(buffer))
 
     def set_policy(self, buffer, policy):
@@ -137,9 +160,10 @@ class BufferSession(Session):
 
         What the policies wait for has been waited for.
         """
-        stream = self.current(stream)
-        on = self.internal if stream is None else stream.model
         buffers = [buffer for buffer, _ in uses]
+        place = device_side(*buffers).memory.place
+        stream = self.current(stream, place)
+        on = place.internal if stream is None else stream.model
         overlapping, same = relation(*buffers)
         if any(buffer.closed for buffer in buffers):
             return MEMORY_CLOSED, on, False
@@ -147,6 +171,8 @@ class BufferSession(Session):
             return NO_STREAM, on, False
         if overlapping:
             return OVERLAP, on, False
+        if not all(buffer.fits(on) for buffer in buffers):
+            return OTHER_CONTEXT, on, False
         if not on.open:
             return STREAM_CLOSED, on, False
         if same or not buffers[0].nbytes:
@@ -228,11 +254,11 @@ class BufferSession(Session):
         """An operation on one buffer, which the host does if no stream is named and it can."""
         options = stream_option(stream)
         what, call = method.__name__, lambda: method(argument, **options)
-        if blocking and buffer.on_host and self.current(stream) is None:
+        current = self.current(stream, buffer.memory.place)
+        if blocking and buffer.on_host and current is None:
             return self.host_access(what, buffer, mode, call), None
         if blocking and not buffer.nbytes and what != "fill":  # is no work of its stream
-            stream = self.current(stream)
-            usable = OK if stream is None or stream.model.open else STREAM_CLOSED
+            usable = OK if current is None or current.model.open else STREAM_CLOSED
             answer = MEMORY_CLOSED if buffer.closed else usable
             self.call(what, answer, call, buffer)
             return answer == OK, None
@@ -270,6 +296,17 @@ def name_of(method, blocking):
 
 def stream_option(stream):
     return {"stream": None if stream is None else stream.real}
+
+
+def device_side(target, source=None):
+    """The buffer whose context a copy belongs to: the one that streams of fewer contexts can use.
+
+    Of two that all can use, the one that is not page-locked.
+    """
+    if source is None:
+        return target
+    managed = target.memory.kind == "unified" and source.memory.kind == "device"
+    return source if target.memory.kind == "locked" or managed else target
 
 
 def relation(target, source=None):

@@ -126,7 +126,8 @@ class FullSession(KernelSession):
             while not self.close_view(view):
                 pass
         self.end_blocks()
-        self.synchronize_context()
+        for place in self.places:
+            self.synchronize_context(place)
         for buffer in buffers:
             if not buffer.closed:
                 self.copy_out(buffer)

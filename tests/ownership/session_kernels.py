@@ -3,7 +3,7 @@
 from functools import cached_property
 
 from oracle import MEMORY_CLOSED, OK, STREAM_CLOSED
-from session import NO_STREAM, WAITED, Token
+from session import NO_STREAM, OTHER_CONTEXT, WAITED, Token
 from session_buffers import UNKNOWN, BufferSession, stream_option
 
 import cudadrv as cu
@@ -39,17 +39,24 @@ LOOP:
 
 
 class KernelSession(BufferSession):
+    def kernel(self, place):
+        """The kernel of a context. Loading it calls the driver."""
+        if place not in self.kernels:
+            self.kernels[place] = self.new(place, cu.Module, ADD)["add"]
+        return self.kernels[place]
+
     @cached_property
-    def add(self):
-        return cu.Module(ADD)["add"]
+    def kernels(self):
+        return {}
 
     def launch(self, out, a, b, stream=None, prepare=False):
         """out[i] = a[i] + b[i], for as many bytes as all of them have; all of each is borrowed."""
         count = min(out.nbytes, a.nbytes, b.nbytes)
         uses = [(out, "write"), (a, "read"), (b, "read")]
         buffers = [out, a, b]
-        answer, on = self._judge_launch(stream, uses)
-        add = self.add  # loading it calls the driver
+        place = stream.place if stream else out.memory.place
+        answer, on = self._judge_launch(place, stream, uses)
+        add = self.kernel(place)
         args = out.real, cu.read(a.real), cu.read(b.real), count
         options = stream_option(stream)
 
@@ -68,9 +75,9 @@ class KernelSession(BufferSession):
             out.bytes[i] = UNKNOWN if UNKNOWN in (x, y) else (x + y) % 256
         return Token(result, node, buffers)
 
-    def _judge_launch(self, stream, uses):
+    def _judge_launch(self, place, stream, uses):
         """The answer, and the oracle's stream. What the policies wait for has been waited for."""
-        stream = self.current(stream)
+        stream = self.current(stream, place)
         closed = any(buffer.closed for buffer, _ in uses)
         if stream is None:
             return NO_STREAM, None
@@ -78,4 +85,6 @@ class KernelSession(BufferSession):
             return STREAM_CLOSED, None
         if closed:
             return MEMORY_CLOSED, None
+        if not all(buffer.fits(stream.model) for buffer, _ in uses):
+            return OTHER_CONTEXT, None
         return self._judge_order(stream.model, uses), stream.model
