@@ -86,6 +86,13 @@ cdef class Domain:
         """The context is lost: nothing of it runs any more."""
         own_domain_lose(&self.engine.engine, &self.domain)
 
+    def snapshot(self):
+        """What a synchronization of the whole context stands for."""
+        cdef Snapshot snapshot = Snapshot.__new__(Snapshot, self.engine)
+        if not own_domain_snapshot(&self.engine.engine, &self.domain, &snapshot.snapshot):
+            raise MemoryError()
+        return snapshot
+
 
 @cython.final
 @cython.no_gc_clear

@@ -42,6 +42,7 @@ typedef struct own_domain {
     struct own_stream *streams; /* that are not retired */
     struct own_stream *legacy;
     own_mutex blocking_issue; /* the issue lock of the legacy and of all blocking streams */
+    own_clock *inherited;     /* what retired streams had waited for: their context still does */
     struct own_domain *next;
     uint8_t host_excluded; /* no host access to managed memory while any work is in flight */
     uint8_t lost;          /* nothing runs in it any more */
@@ -122,6 +123,32 @@ static inline void own_domain_open(own_engine *engine, own_domain *domain, int h
     own_unlock(engine);
 }
 
+static inline int own_known_(const own_engine *engine, uint32_t slot, uint64_t seq) {
+    return engine->slots[slot].done >= seq;
+}
+
+/* Whether the host knows that everything in a clock is complete. */
+static inline int own_clock_known_(const own_engine *engine, const own_clock *clock) {
+    for (uint32_t i = 0; clock && i < clock->size; i++) {
+        if (!own_known_(engine, i, clock->seq[i])) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* A stream that goes leaves its domain what it has waited for: a wait is not an operation, so it
+ * may be unfinished. Without memory, less is known than could be. */
+static inline void own_bequeath_(const own_engine *engine, const own_stream *stream) {
+    const own_snapshot waited = {stream->clock, 0, 0};
+    own_clock *joined;
+    if (!own_clock_known_(engine, stream->clock) &&
+        own_clock_join(stream->domain->inherited, &waited, &joined)) {
+        own_clock_drop(stream->domain->inherited);
+        stream->domain->inherited = joined;
+    }
+}
+
 /* A closed stream whose work is known to be complete gives its slot back. */
 static inline void own_retire_(own_engine *engine, own_stream *stream) {
     own_slot *slot = &engine->slots[stream->slot];
@@ -132,6 +159,7 @@ static inline void own_retire_(own_engine *engine, own_stream *stream) {
     *link = stream->next;
     slot->seq = stream->seq;
     slot->stream = NULL;
+    own_bequeath_(engine, stream);
     own_clock_drop(stream->clock);
     stream->clock = NULL;
     stream->state = OWN_RETIRED;
@@ -161,6 +189,8 @@ static inline int own_domain_close(own_engine *engine, own_domain *domain) {
             link = &(*link)->next;
         }
         *link = domain->next;
+        own_clock_drop(domain->inherited);
+        domain->inherited = NULL;
     }
     own_unlock(engine);
     return finished;
@@ -214,10 +244,6 @@ static inline own_stream *own_stream_open(own_engine *engine, own_domain *domain
 
 static inline uint8_t own_kind_of_(const own_stream *stream) {
     return stream && stream->state == OWN_OPEN && !stream->dropped ? stream->kind : OWN_ENDED;
-}
-
-static inline int own_known_(const own_engine *engine, uint32_t slot, uint64_t seq) {
-    return engine->slots[slot].done >= seq;
 }
 
 /* Nothing of a lost context runs any more: what its driver has taken is over. */

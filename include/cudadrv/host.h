@@ -259,8 +259,17 @@ static inline void own_count(own_engine *engine, own_books *books) {
     own_unlock(engine);
 }
 
-/* All work of a context that the driver has by now, that of closed streams too. Gives 0 without
- * memory. */
+/* Raise a clock that nobody shares, and that has every slot, to what another one knows. */
+static inline void own_clock_raise_(own_clock *clock, const own_clock *other) {
+    for (uint32_t i = 0; other && i < other->size; i++) {
+        if (clock->seq[i] < other->seq[i]) {
+            clock->seq[i] = other->seq[i];
+        }
+    }
+}
+
+/* All work of a context that the driver has by now, and all that its streams have waited for in
+ * other contexts; that of closed and of retired streams too. Gives 0 without memory. */
 static inline int own_domain_snapshot(own_engine *engine, const own_domain *domain,
                                       own_snapshot *snapshot) {
     own_lock(engine);
@@ -269,8 +278,12 @@ static inline int own_domain_snapshot(own_engine *engine, const own_domain *doma
     if (clock) {
         clock->references = 1;
         clock->size = engine->size;
+        own_clock_raise_(clock, domain->inherited);
         for (const own_stream *stream = domain->streams; stream; stream = stream->next) {
-            clock->seq[stream->slot] = stream->settled;
+            own_clock_raise_(clock, stream->clock);
+            if (clock->seq[stream->slot] < stream->settled) {
+                clock->seq[stream->slot] = stream->settled;
+            }
         }
     }
     own_unlock(engine);

@@ -200,10 +200,8 @@ static inline int own_known(own_engine *engine, uint32_t slot, uint64_t seq) {
 /* Whether the host knows that everything that the snapshot stands for is complete. */
 static inline int own_snapshot_known(own_engine *engine, const own_snapshot *snapshot) {
     own_lock(engine);
-    int known = own_known_(engine, snapshot->slot, snapshot->seq);
-    for (uint32_t i = 0; known && snapshot->clock && i < snapshot->clock->size; i++) {
-        known = own_known_(engine, i, snapshot->clock->seq[i]);
-    }
+    int known = own_known_(engine, snapshot->slot, snapshot->seq) &&
+                own_clock_known_(engine, snapshot->clock);
     own_unlock(engine);
     return known;
 }

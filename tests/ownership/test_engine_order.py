@@ -1,6 +1,6 @@
 """The clock table of the contract: what each call makes known, and to whom."""
 
-from calls import host, read, record, synchronize, write
+from calls import after, host, read, record, synchronize, write
 
 from cudadrv._ownership import Domain, Engine, MemoryState, StreamState
 
@@ -169,3 +169,100 @@ def test_a_refused_access_refuses_the_whole_operation(streams, memory):
     assert answer == "borrowed"
     assert other.borrows() == []
     assert write(streams[2], other) == "ok"
+
+
+# ---- all work of a context ----
+
+
+def near_and_far():
+    """A stream of one context, which has written a memory, and two streams of another context."""
+    engine = Engine()
+    near, far = Domain(engine), Domain(engine)
+    writer, memory = StreamState(near), MemoryState(engine, 8)
+    write(writer, memory)
+    return near, far, writer, memory
+
+
+def test_synchronizing_a_context_covers_all_its_streams(domain, streams, memory):
+    other = MemoryState(memory.engine, 8)
+    write(streams[0], memory)
+    write(streams[1], other)
+    domain.snapshot().join_host()
+    assert host(memory) == "ok"
+    assert host(other) == "ok"
+
+
+def test_synchronizing_a_context_says_nothing_of_another_one():
+    near, far, writer, memory = near_and_far()
+    far.snapshot().join_host()
+    assert host(memory) == "borrowed"
+    near.snapshot().join_host()
+    assert host(memory) == "ok"
+    del writer
+
+
+def test_synchronizing_a_context_covers_what_its_streams_have_waited_for():
+    """The waits themselves are work of the context, also where nothing follows them."""
+    near, far, writer, memory = near_and_far()
+    waiter = StreamState(far)
+    after(waiter, writer)
+    far.snapshot().join_host()
+    assert host(memory) == "ok"
+    del near
+
+
+def test_synchronizing_a_context_covers_what_dead_streams_have_waited_for():
+    """Whether a stream object is still alive must not change an answer."""
+    for works in (False, True):
+        for drop in (False, True):
+            near, far, writer, memory = near_and_far()
+            waiter = StreamState(far)
+            after(waiter, writer)
+            if works:
+                waiter.issue()
+            waiter.close()
+            if drop:
+                del waiter
+            far.snapshot().join_host()
+            assert host(memory) == "ok", (works, drop)
+            del near
+
+
+def test_synchronizing_a_context_covers_all_that_dead_streams_have_waited_for():
+    """One after the other, in one slot, which another stream then takes over."""
+    engine = Engine()
+    near, far = Domain(engine), Domain(engine)
+    memories = [MemoryState(engine, 8) for _ in range(20)]
+    writers = [StreamState(near) for _ in memories]
+    for writer, memory in zip(writers, memories, strict=True):
+        write(writer, memory)
+        after(StreamState(far), writer)
+    before = far.snapshot()
+    late = MemoryState(engine, 8)
+    write(writers[0], late)
+    after(StreamState(far), writers[0])
+    before.join_host()
+    assert [host(memory) for memory in memories] == ["ok"] * 20
+    assert host(late) == "borrowed", "a snapshot covers no later wait"
+    far.snapshot().join_host()
+    assert host(late) == "ok"
+
+
+def test_what_a_dead_stream_has_waited_for_says_nothing_of_later_work(memory):
+    """Also where the work is in the same slot."""
+    near, far, writer, written = near_and_far()
+    after(StreamState(far), writer)
+    write(writer, memory := MemoryState(writer.domain.engine, 8))
+    far.snapshot().join_host()
+    assert host(written) == "ok"
+    assert host(memory) == "borrowed"
+    del near
+
+
+def test_many_dead_streams_that_have_waited_need_few_slots():
+    near, far, writer, memory = near_and_far()
+    for _ in range(10_000):
+        after(StreamState(far), writer)
+        write(writer, memory)
+    assert writer.domain.engine.slots == 8
+    del near
