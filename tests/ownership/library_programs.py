@@ -72,6 +72,7 @@ class Program(Choices):
             view.let_go()
         for things in (self.views, self.buffers, self.tokens, self.events, self.streams):
             things.clear()
+        self.session.end_contexts()
 
     # ---- notes and arguments ----
 

@@ -232,6 +232,7 @@ class Machine(RuleBasedStateMachine):
             self.bundles.clear()
             self.names_to_values.clear()
             self.all_buffers.clear()
+            self.session.end_contexts()
 
 
 @pytest.mark.cuda_allow("races")  # what passed "unchecked"
