@@ -21,7 +21,7 @@ class Choices:
     def __init__(self, seed):
         self.random = random.Random(seed)
         self.streams, self.events, self.tokens = [], [], []
-        self.buffers, self.views = [], []
+        self.buffers, self.views, self.loans = [], [], []
         self.several = False  # contexts
 
     def chance(self, probability):

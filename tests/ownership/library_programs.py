@@ -63,14 +63,20 @@ class Program(Choices):
             if self.buffers and self.random.random() < 0.1:
                 self.session.compare_borrows(self.pick(self.buffers))
         self.note("end")
+        while self.loans:
+            self.session.end_loan(self.loans.pop())
         self.session.finish(self.buffers, self.views)
 
     def end(self):
         """Let go of everything, also after a disagreement. A created context ends with it."""
+        for loan in self.loans:
+            loan.real.__exit__(None, None, None)
         self.session.end_work()
         for view in self.views:
             view.let_go()
-        for things in (self.views, self.buffers, self.tokens, self.events, self.streams):
+        for things in (
+            *(self.views, self.loans, self.buffers, self.tokens, self.events, self.streams),
+        ):
             things.clear()
         self.session.end_contexts()
 
@@ -116,6 +122,7 @@ class Program(Choices):
         others = [token for token in self.tokens if token.real.stream is not stream.real]
         buffers = [*self.buffers, *(buffer for token in others for buffer in token.buffers)]
         used = stream in self.session.currents or stream.kind in DEFAULTS
+        used = used or any(loan.stream is stream for loan in self.loans)
         used = used or any(buffer.memory.stream is stream for buffer in buffers)
         if len(self.streams) > 2 and not used:
             self.note("forget stream", self.streams.index(stream), "and its tokens")
@@ -265,7 +272,8 @@ class Program(Choices):
         """All that refers to its memory goes, which outlives the work that uses it."""
         memory = self.pick(self.buffers).memory
         kept = [buffer for buffer in self.buffers if buffer.memory is not memory]
-        if len(kept) > 1 and not any(view.buffer.memory is memory for view in self.views):
+        held = [view.buffer.memory for view in (*self.views, *self.loans)]
+        if len(kept) > 1 and memory not in held:
             gone = [at for at, buffer in enumerate(self.buffers) if buffer not in kept]
             self.note("forget buffers", *gone, "and their tokens")
             self.buffers = kept
@@ -358,6 +366,29 @@ class Program(Choices):
         if not any(buffer.closed for buffer in (out, a, b)) or not prepare:
             self.keep(self.session.launch(out, a, b, stream, prepare))
 
+    # ---- loans ----
+
+    def lend(self):
+        buffer, readonly = self.pick_buffer(), self.chance(0.3)
+        stream = self.maybe_stream(False, buffer.memory.place)
+        told = self.buffers.index(buffer), self.at(stream, self.streams)
+        self.note("lend", *told, "readonly" * readonly)
+        loan = self.session.lend(buffer, stream, readonly)
+        if loan is not None:
+            self.loans.append(loan)
+
+    def use_loan(self):
+        if self.loans:
+            loan, value = self.pick(self.loans), self.random.randrange(256)
+            self.note("use loan", self.loans.index(loan), value)
+            self.session.use_loan(loan, value)
+
+    def end_loan(self):
+        if self.loans:
+            at = self.random.randrange(len(self.loans))
+            self.note("end loan", at)
+            self.session.end_loan(self.loans.pop(at))
+
     # ---- the host ----
 
     def access(self):
@@ -435,6 +466,9 @@ WEIGHTS = {
     "forget_buffer": 3,
     "forget_token": 4,
     "reap": 0.5,
+    "lend": 3,
+    "use_loan": 3,
+    "end_loan": 3,
     "access": 10,
     "open_view": 8,
     "use_view": 5,

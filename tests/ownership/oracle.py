@@ -98,7 +98,9 @@ def overlap(a, b):
 
 
 def conflict(mode, other):
-    """Whether uses in these two modes must be ordered."""
+    """Whether uses in these two modes must be ordered. Closing comes after all others."""
+    if "close" in (mode, other):
+        return True
     return "shared" not in (mode, other) and "write" in (mode, other)
 
 
@@ -181,6 +183,10 @@ class Oracle:
         """The host waits for all streams of a context, closed ones too."""
         self.host = Node(self.host, *(stream.last for stream in domain.streams))
 
+    def lends_to(self, stream):
+        """Whether anything is lent to it: then it cannot be closed."""
+        return any(view.user is stream for memory in self.memories for view in memory.views)
+
     def close_stream(self, stream):
         """Orders nothing; what is unfinished stays in the memories' accesses."""
         stream.open = False
@@ -233,7 +239,9 @@ class Oracle:
         sites = frozenset(
             view.site
             for view in memory.views
-            if view.user is not user and overlap(view, access) and conflict(view.mode, access.mode)
+            if (view.user is not user or access.mode == "close")
+            and overlap(view, access)
+            and conflict(view.mode, access.mode)
         )
         return Answer(EXPORTED, sites) if sites else None
 
@@ -360,11 +368,11 @@ class Oracle:
 
     def close_memory_on(self, memory, stream, policy):
         """Closing stream-ordered memory is a write on a stream, unchecked under no policy."""
-        whole = [(memory, 0, memory.nbytes, "write")]
+        bytes_ = (memory, 0, memory.nbytes)
         policy = "wait" if policy == "wait" else "strict"
-        answer = self.judge_and_wait(stream, whole, policy, passive=True).answer
+        answer = self.judge_and_wait(stream, [(*bytes_, "close")], policy, passive=True).answer
         if answer == OK:
-            self.issue(stream, whole, 0, passive=True)
+            self.issue(stream, [(*bytes_, "write")], 0, passive=True)
             memory.closed = True
         return answer
 

@@ -18,7 +18,7 @@ import cudadrv as cu
 from cudadrv import testing
 
 OVERLAP, IS_PART, NO_STREAM = "overlap", "is_part", "no_stream"
-OTHER_CONTEXT = "other_context"
+OTHER_CONTEXT, LENT = "other_context", "lent"
 DEFAULT_STREAM, NOT_ORDERED = "default_stream", "not_stream_ordered"
 WAITED = "waited"  # accepted, after waits that a policy inserted
 
@@ -36,6 +36,7 @@ RAISED = {
     DEFAULT_STREAM: (ValueError, "default stream"),
     NOT_ORDERED: (ValueError, "not stream-ordered"),
     NO_STREAM: (TypeError, "needs a stream"),
+    LENT: (cu.OwnershipError, "are lent to it"),
 }
 # The driver calls by which work and waits reach a stream: a refusal makes none of them.
 QUEUEING = (
@@ -101,6 +102,7 @@ class Session:
         self.orderings = []  # open blocks, with their policies
         self.currents = []  # open `with stream` blocks, with their streams
         self.ordered = True  # until something passes "unchecked" that strict would refuse
+        self.queueing = QUEUEING
         self.disagreed = False
         self.answers = Counter()
         self.sites = count(1)
@@ -149,7 +151,7 @@ class Session:
         return self.disagree(f"{what}: the library raises {error!r}")
 
     def _state(self, buffers):
-        calls = [testing.calls(name) for name in QUEUEING] if self.software else []
+        calls = [testing.calls(name) for name in self.queueing] if self.software else []
         return calls, [buffer.real.borrows for buffer in buffers]
 
     # ---- streams ----
@@ -165,9 +167,11 @@ class Session:
         return made
 
     def close_stream(self, stream):
-        refused = stream.kind in DEFAULTS
-        self.call("stream.close()", DEFAULT_STREAM if refused else OK, stream.real.close)
-        if not refused:
+        answer = DEFAULT_STREAM if stream.kind in DEFAULTS else OK
+        if answer == OK and stream.model.open and self.oracle.lends_to(stream.model):
+            answer = LENT
+        self.call("stream.close()", answer, stream.real.close)
+        if answer == OK:
             self.oracle.close_stream(stream.model)
 
     def drop_stream(self, stream):
@@ -175,6 +179,8 @@ class Session:
         died = weakref.ref(stream.real)
         stream.real = None
         self.agree("a stream to which nothing refers", died(), None)
+        # Some later call records its last event, also one that is refused.
+        self.queueing = [name for name in QUEUEING if name != "cuEventRecord"]
         self.oracle.close_stream(stream.model)
 
     def _usable(self, stream):
