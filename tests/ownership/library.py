@@ -25,9 +25,10 @@ def run(seed, policy="strict"):
     steps = program.random.randint(10, LONGEST)
     try:
         program.run(steps)
-    except Disagreement as error:
+    except Exception as error:  # whatever the library raises is part of the comparison
         lines = [f"{error}", f"program {seed!r}, policy {policy}:", *map(repr, program.log)]
-        raise Disagreement("\n  ".join(lines)) from None
+        expected = isinstance(error, Disagreement)
+        raise Disagreement("\n  ".join(lines)) from None if expected else error
     finally:
         program.end()
     answers = program.session.answers

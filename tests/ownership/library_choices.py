@@ -5,9 +5,18 @@ import random
 import numpy as np
 
 CUTS = (0, 2, 4, 8, 12, 16)
+MORE_CUTS = (24, 32, 40)
 ODD = (1, 3, 7, 13)
 NBYTES = CUTS[-1]
-DTYPES = ("u1", "u2", "u4", "u8")
+SIZES = (NBYTES, NBYTES, NBYTES, 8, 24, 40)
+DTYPES = tuple(map(np.dtype, ("u1", "u2", "u4", "u8", "i4")))
+# Of other kinds, and sizes that the device cannot fill.
+MORE_DTYPES = tuple(map(np.dtype, ("f4", "f8", ">u4", "M8[s]", "c8", "u1,u2", "u2,u2", "V4")))
+
+
+def divides(buffer, dtype):
+    """Whether a buffer could be viewed as items of a dtype. Memory is aligned to more than that."""
+    return buffer.nbytes % dtype.itemsize == 0 and buffer.start % dtype.alignment == 0
 
 
 def is_open(thing):
@@ -21,7 +30,7 @@ class Choices:
     def __init__(self, seed):
         self.random = random.Random(seed)
         self.streams, self.events, self.tokens = [], [], []
-        self.buffers, self.views, self.loans = [], [], []
+        self.buffers, self.views, self.loans, self.raws = [], [], [], []
         self.several = False  # contexts
 
     def chance(self, probability):

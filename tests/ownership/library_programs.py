@@ -1,9 +1,20 @@
 """Random programs through the public API, for the library and the oracle side by side."""
 
-from library_choices import CUTS, DTYPES, NBYTES, ODD, Choices
+from library_choices import (
+    CUTS,
+    DTYPES,
+    MORE_CUTS,
+    MORE_DTYPES,
+    NBYTES,
+    ODD,
+    SIZES,
+    Choices,
+    divides,
+)
 from session import DEFAULTS, ORDERS
 from session_buffers import CLASSES, device_side
 from session_host import WAYS, FullSession
+from session_kernels import MODES, WAYS_TO_LAUNCH
 
 import cudadrv as cu
 
@@ -28,6 +39,9 @@ class Program(Choices):
         excluded = any(place.domain.host_excluded for place in self.session.places)
         self.memories = [kind for kind in CLASSES if not (excluded and kind == "unified")]
         self.kinds = self.random.choice((("non_blocking",) * 3 + ("foreign",), tuple(ORDERS)))
+        # Some programs have memory of several sizes, some have items of many kinds.
+        self.sizes = SIZES if self.chance(0.4) else (NBYTES,)
+        self.dtypes = (*DTYPES, *MORE_DTYPES) if self.chance(0.3) else DTYPES
         self.log = []
         self.weights = dict(self.choose_weights())
 
@@ -65,6 +79,8 @@ class Program(Choices):
         self.note("end")
         while self.loans:
             self.session.end_loan(self.loans.pop())
+        while self.raws:
+            self.buffers.append(self.session.from_raw(self.raws.pop()))
         self.session.finish(self.buffers, self.views)
 
     def end(self):
@@ -72,6 +88,8 @@ class Program(Choices):
         for loan in self.loans:
             loan.real.__exit__(None, None, None)
         self.session.end_work()
+        for raw in self.raws:
+            self.session.from_raw(raw)
         for view in self.views:
             view.let_go()
         for things in (
@@ -220,15 +238,61 @@ class Program(Choices):
         kind, stream = self.random.choice((*self.memories, *more)), None
         if kind == "device" and self.streams and self.chance(0.6):
             stream = self.pick_stream()
-        size = 0 if self.chance(0.02) else NBYTES
+        size = 0 if self.chance(0.02) else self.random.choice(self.sizes)
         place = stream.place if stream else self.pick_place()
-        made = self.session.allocate(kind, size, stream, place)
-        self.add(made, kind, size, self.at(stream, self.streams), *self.where(place))
+        options = {"pooled": False} if self.chance(0.1) else {}
+        if kind == "locked" and self.chance(0.05):
+            options["write_combined"] = True
+        made = self.session.allocate(kind, size, stream, place, **options)
+        self.add(made, kind, size, self.at(stream, self.streams), *self.where(place), *options)
+
+    def from_address(self):
+        kind, size, place = self.random.choice(self.memories), self.random.choice(self.sizes), None
+        place = self.pick_place()
+        self.add(self.session.from_address(kind, size, place), kind, "from address", size)
+
+    def into_raw(self):
+        """Give memory away, and sometimes look whether parts of it are in the way."""
+        buffer = self.pick_buffer()
+        if not buffer.part and not buffer.closed:
+            held = [view.buffer for view in (*self.views, *self.loans)]
+            if not self.chance(0.3):
+                self.forget_parts(buffer)
+            elif self.chance(0.5):
+                self.note("from_raw of a live one", self.buffers.index(buffer))
+                if buffer.nbytes and buffer.memory.owned:
+                    self.session.from_raw_of_live(buffer)
+                return
+            held += [*self.buffers, *(each for token in self.tokens for each in token.buffers)]
+        else:
+            held = []
+        parts = any(
+            each.memory is buffer.memory and each.real is not buffer.real and not each.moved
+            for each in held
+        )
+        self.note("into_raw", self.buffers.index(buffer), "with parts" * parts)
+        raw = self.session.into_raw(buffer, parts)
+        if raw is not None:
+            self.raws.append(raw)
+            self.replace()
+
+    def forget_parts(self, whole):
+        def is_other(buffer):
+            return buffer.memory is whole.memory and buffer.real is not whole.real
+
+        self.note("forget parts of", self.buffers.index(whole), "and their tokens")
+        self.buffers = [buffer for buffer in self.buffers if not is_other(buffer)]
+        self.tokens = [token for token in self.tokens if not any(map(is_other, token.buffers))]
+
+    def from_raw(self):
+        if self.raws:
+            self.add(self.session.from_raw(self.raws.pop()), "from raw")
 
     def cut(self, buffer, size=None):
         """A part of a buffer, of a number of bytes if one is given."""
         step = buffer.real.itemsize
-        cuts = [cut for cut in (*CUTS, *ODD) if cut <= buffer.nbytes and cut % step == 0]
+        cuts = (*CUTS, *ODD) if buffer.nbytes <= NBYTES else (*CUTS, *ODD, *MORE_CUTS)
+        cuts = [cut for cut in cuts if cut <= buffer.nbytes and cut % step == 0]
         if size is None:
             start, stop = sorted(self.random.choices(cuts, k=2))
         else:
@@ -245,10 +309,10 @@ class Program(Choices):
 
     def view_as(self):
         buffer = self.pick_buffer()
-        fitting = [d for d in DTYPES if (buffer.start | buffer.nbytes) % int(d[1]) == 0]
+        fitting = [dtype for dtype in self.dtypes if divides(buffer, dtype)]
         dtype = self.random.choice(fitting)
         made = self.session.view_as(buffer, dtype)
-        self.add(made, "view of", self.buffers.index(buffer), dtype)
+        self.add(made, "view of", self.buffers.index(buffer), str(dtype))
 
     def take(self):
         buffer = self.pick_buffer()
@@ -326,7 +390,7 @@ class Program(Choices):
         dtype = other.real.dtype
         if buffer.closed or other.closed:
             return buffer, None
-        if (buffer.start | buffer.nbytes) % dtype.itemsize:
+        if not divides(buffer, dtype):
             return None, None
         if buffer.real.dtype != dtype:
             buffer = self.session.view_as(buffer, dtype)
@@ -360,11 +424,18 @@ class Program(Choices):
         out = self.pick_buffer()
         a, b = (self.pick_buffer(place=self.mostly_place_of(out)) or out for _ in range(2))
         place = next((x.memory.place for x in (out, a, b) if not x.on_host), out.memory.place)
-        stream, prepare = self.maybe_stream(False, place), self.chance(0.3)
+        stream, way = self.maybe_stream(False, place), self.random.choice(WAYS_TO_LAUNCH)
+        modes = ("read", "read") if self.chance(0.7) else self.random.choices(tuple(MODES), k=2)
+        modes = ["write" if mode == "shared" else mode for mode in modes]  # it is used after all
+        more = []
+        while self.chance(0.2):
+            more.append((self.pick_buffer(place=place) or out, self.random.choice(tuple(MODES))))
         told = [self.buffers.index(buffer) for buffer in (out, a, b)]
-        self.note("launch", *told, self.at(stream, self.streams), "prepared" * prepare)
-        if not any(buffer.closed for buffer in (out, a, b)) or not prepare:
-            self.keep(self.session.launch(out, a, b, stream, prepare))
+        told += [self.at(stream, self.streams), way, *modes]
+        self.note("launch", *told, *((self.buffers.index(each), mode) for each, mode in more))
+        closed = any(buffer.closed for buffer in (out, a, b, *(each for each, _ in more)))
+        if way == "plain" or not closed:
+            self.keep(self.session.launch(out, a, b, stream, way, modes, more))
 
     # ---- loans ----
 
@@ -462,6 +533,9 @@ WEIGHTS = {
     "part": 5,
     "view_as": 3,
     "take": 2,
+    "from_address": 0.7,
+    "into_raw": 2,
+    "from_raw": 1,
     "close_buffer": 6,
     "forget_buffer": 3,
     "forget_token": 4,

@@ -19,11 +19,14 @@ from cudadrv import testing
 
 OVERLAP, IS_PART, NO_STREAM = "overlap", "is_part", "no_stream"
 OTHER_CONTEXT, LENT = "other_context", "lent"
+PARTS_LIVE, LIVE, NOT_OURS = "parts_live", "live", "not_ours"
+NO_SUCH_FILL = "no_such_fill"
 DEFAULT_STREAM, NOT_ORDERED = "default_stream", "not_stream_ordered"
 WAITED = "waited"  # accepted, after waits that a policy inserted
 
 # What is raised for a refusal: this class, no subclass of it, and this pattern in its text.
 RAISED = {
+    PARTS_LIVE: (cu.BufferBorrowedError, "parts of it are alive"),
     BORROWED: (cu.BufferBorrowedError, "cannot "),
     EXPORTED: (cu.BufferExportedError, ""),
     MEMORY_CLOSED: (cu.BufferClosedError, ""),
@@ -36,6 +39,9 @@ RAISED = {
     DEFAULT_STREAM: (ValueError, "default stream"),
     NOT_ORDERED: (ValueError, "not stream-ordered"),
     NO_STREAM: (TypeError, "needs a stream"),
+    NO_SUCH_FILL: ((TypeError, ValueError), "the device fills items of"),
+    LIVE: (ValueError, "lies in a live"),
+    NOT_OURS: (ValueError, "only borrows its memory"),
     LENT: (cu.OwnershipError, "are lent to it"),
 }
 # The driver calls by which work and waits reach a stream: a refusal makes none of them.
@@ -146,7 +152,8 @@ class Session:
 
     def _named(self, what, error):
         for answer, (raised, pattern) in RAISED.items():
-            if type(error) is raised and re.search(pattern, str(error)):
+            classes = raised if isinstance(raised, tuple) else (raised,)
+            if type(error) in classes and re.search(pattern, str(error)):
                 return answer
         return self.disagree(f"{what}: the library raises {error!r}")
 

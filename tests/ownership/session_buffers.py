@@ -13,6 +13,7 @@ from oracle import MEMORY_CLOSED, MUST_WAIT, OK, STREAM_CLOSED
 from session import (
     IS_PART,
     NO_STREAM,
+    NO_SUCH_FILL,
     NOT_ORDERED,
     OTHER_CONTEXT,
     OVERLAP,
@@ -34,7 +35,8 @@ class Memory:
     model: model.Memory
     kind: str
     place: Place
-    stream: Stream | None  # of stream-ordered memory
+    stream: Stream | None = None  # of stream-ordered memory
+    owned: bool = True
     bytes: Any = field(init=False)
 
     def __post_init__(self):
@@ -80,8 +82,9 @@ class Buffer:
 class BufferSession(Session):
     # ---- making and ending buffers ----
 
-    def allocate(self, kind, nbytes, stream=None, place=None):
-        options = {} if stream is None else {"stream": stream.real}
+    def allocate(self, kind, nbytes, stream=None, place=None, **options):
+        if stream is not None:
+            options["stream"] = stream.real
         place = stream.place if stream else place or self.places[0]
         usable = OK if stream is None or stream.model.open else STREAM_CLOSED
         make = lambda: self.new(place, CLASSES[kind], nbytes, **options)  # noqa: E731
@@ -111,6 +114,14 @@ class BufferSession(Session):
             return None
         begin = buffer.start + first * size
         return Buffer(made, buffer.memory, begin, (last - first) * size, True, buffer.policy)
+
+    def new_buffer(self, what, make, kind, nbytes, place, owned=True):
+        """A buffer over memory that exists."""
+        made = self.call(what, OK, lambda: self.new(place, make))
+        memory = Memory(
+            self.oracle.open_memory(nbytes, kind == "unified"), kind, place, owned=owned
+        )
+        return Buffer(made, memory, 0, nbytes, part=False)
 
     def view_as(self, buffer, dtype):
         """The same bytes as other items; they must divide into such."""
@@ -219,7 +230,9 @@ class BufferSession(Session):
     def fill(self, buffer, value, stream=None, blocking=False):
         """All items of the buffer become one whose bytes count up from a value."""
         item = (np.arange(buffer.real.itemsize) + value).astype("u1")
-        number = int(item.view(buffer.real.dtype)[0])
+        number = item.view(buffer.real.dtype)[0]
+        if buffer.real.dtype.kind in "iu":
+            number = int(number)
         done, token = self._on_either_side(
             buffer,
             "write",
@@ -255,6 +268,9 @@ class BufferSession(Session):
         options = stream_option(stream)
         what, call = method.__name__, lambda: method(argument, **options)
         current = self.current(stream, buffer.memory.place)
+        if what.startswith("fill") and not is_filled(buffer):
+            self.call(what, MEMORY_CLOSED if buffer.closed else NO_SUCH_FILL, call, buffer)
+            return False, None
         if blocking and buffer.on_host and current is None:
             return self.host_access(what, buffer, mode, call), None
         if blocking and not buffer.nbytes and what != "fill":  # is no work of its stream
@@ -288,6 +304,12 @@ class BufferSession(Session):
         if self.ordered:
             known = expected != UNKNOWN
             self.agree(f"bytes of {what}", got[known].tolist(), expected[known].tolist())
+
+
+def is_filled(buffer):
+    """Whether the device can fill such items."""
+    size = buffer.real.itemsize
+    return size in (1, 2, 4, 8) and buffer.start % min(size, 4) == 0
 
 
 def name_of(method, blocking):

@@ -44,7 +44,8 @@ class FullSession(LoanSession):
     def get_item(self, buffer, index):
         item = item_of(buffer, index)
         if self.host_access("item", item, "read", lambda: buffer.real[index]):
-            self.compare("item", np.atleast_1d(self.result).view("u1"), item.bytes)
+            got = np.array([self.result], buffer.real.dtype)
+            self.compare("item", got.view("u1"), item.bytes)
 
     def set_item(self, buffer, index, values):
         item = item_of(buffer, index)

@@ -8,6 +8,9 @@ from session_buffers import UNKNOWN, BufferSession, stream_option
 
 import cudadrv as cu
 
+# How a kernel is told what it does with a buffer.
+MODES = {"read": cu.read, "write": lambda buffer: buffer, "shared": cu.shared}
+WAYS_TO_LAUNCH = ("plain", "plain", "prepared", "pointers")
 # One thread adds byte after byte, so that the result is clear where the buffers overlap, too.
 ADD = """
 .version 6.4
@@ -49,21 +52,27 @@ class KernelSession(BufferSession):
     def kernels(self):
         return {}
 
-    def launch(self, out, a, b, stream=None, prepare=False):
-        """out[i] = a[i] + b[i], for as many bytes as all of them have; all of each is borrowed."""
+    def launch(self, out, a, b, stream=None, way="plain", modes=("read", "read"), more=()):
+        """out[i] = a[i] + b[i], for as many bytes as all of them have; all of each is borrowed.
+
+        `more` are buffers and modes of which the kernel, as declared, reaches some by pointers.
+        """
         count = min(out.nbytes, a.nbytes, b.nbytes)
-        uses = [(out, "write"), (a, "read"), (b, "read")]
-        buffers = [out, a, b]
+        uses = [(out, "write"), *zip((a, b), modes, strict=True), *more]
+        buffers = [buffer for buffer, _ in uses]
         place = stream.place if stream else out.memory.place
         answer, on = self._judge_launch(place, stream, uses)
         add = self.kernel(place)
-        args = out.real, cu.read(a.real), cu.read(b.real), count
         options = stream_option(stream)
 
         def call():
-            if prepare:
-                return add.prepare(1, 1, *args).launch(**options)
-            return add.launch(1, 1, *args, **options)
+            operands = [MODES[mode](buffer.real) for buffer, mode in uses]
+            args, borrows = (*operands[:3], count), operands[3:]
+            if way == "pointers":
+                args, borrows = (*(buffer.real.address for buffer in buffers[:3]), count), operands
+            if way == "prepared":
+                return add.prepare(1, 1, *args, borrows=borrows).launch(**options)
+            return add.launch(1, 1, *args, borrows=borrows, **options)
 
         result = self.call("launch", answer, call, *buffers)
         if answer not in (OK, WAITED):
