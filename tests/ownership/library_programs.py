@@ -17,6 +17,7 @@ from session_host import WAYS, FullSession
 from session_kernels import MODES, WAYS_TO_LAUNCH
 
 import cudadrv as cu
+from cudadrv import _chunked
 
 LONGEST = 80
 POLICIES = {
@@ -42,6 +43,9 @@ class Program(Choices):
         # Some programs have memory of several sizes, some have items of many kinds.
         self.sizes = SIZES if self.chance(0.4) else (NBYTES,)
         self.dtypes = (*DTYPES, *MORE_DTYPES) if self.chance(0.3) else DTYPES
+        self.plan = _chunked.plan()
+        if self.chance(0.2):
+            self.copy_in_chunks()
         self.log = []
         self.weights = dict(self.choose_weights())
 
@@ -54,6 +58,11 @@ class Program(Choices):
             else:
                 found.append(cu.Context.create(cu.Device(0)))
         return found
+
+    def copy_in_chunks(self):
+        """Blocking copies of arrays go in chunks of a few bytes, as large ones do otherwise."""
+        size = self.random.choice((4, 4, 8, 12))
+        _chunked.plan(threshold=size, chunk=size, least=size, piece=4, ring=self.random.choice((2, 3)))
 
     def choose_weights(self):
         """A program does some kinds of steps often and others seldom, another one the reverse."""
@@ -85,6 +94,7 @@ class Program(Choices):
 
     def end(self):
         """Let go of everything, also after a disagreement. A created context ends with it."""
+        _chunked.plan(**self.plan)
         for loan in self.loans:
             loan.real.__exit__(None, None, None)
         self.session.end_work()
@@ -256,8 +266,11 @@ class Program(Choices):
         buffer = self.pick_buffer()
         if not buffer.part and not buffer.closed:
             held = [view.buffer for view in (*self.views, *self.loans)]
-            if not self.chance(0.3):
+            if not self.chance(0.4):
                 self.forget_parts(buffer)
+            elif self.chance(0.3):
+                self.note("part of", self.buffers.index(buffer))
+                self.buffers.append(self.session.part(buffer, 0, 0))
             elif self.chance(0.5):
                 self.note("from_raw of a live one", self.buffers.index(buffer))
                 if buffer.nbytes and buffer.memory.owned:
@@ -308,11 +321,17 @@ class Program(Choices):
         self.add(made, "part of", self.buffers.index(buffer), *what)
 
     def view_as(self):
-        buffer = self.pick_buffer()
-        fitting = [dtype for dtype in self.dtypes if divides(buffer, dtype)]
+        self.view_of(self.pick_buffer(), self.dtypes)
+
+    def view_of(self, buffer, dtypes):
+        """A view as items of one of these dtypes, or the buffer itself if none fits."""
+        fitting = [dtype for dtype in dtypes if divides(buffer, dtype)]
+        if not fitting:
+            return buffer
         dtype = self.random.choice(fitting)
         made = self.session.view_as(buffer, dtype)
         self.add(made, "view of", self.buffers.index(buffer), str(dtype))
+        return made
 
     def take(self):
         buffer = self.pick_buffer()
@@ -400,6 +419,8 @@ class Program(Choices):
 
     def fill(self):
         buffer, blocking, value = self.pick_buffer(), self.chance(0.15), self.random.randrange(256)
+        if len(self.dtypes) > len(DTYPES) and not buffer.closed and self.chance(0.2):
+            buffer = self.view_of(buffer, MORE_DTYPES)
         stream = self.maybe_stream(blocking, buffer.memory.place)
         told = self.buffers.index(buffer), self.at(stream, self.streams)
         self.note("fill", *told, value, "blocking" * blocking)
