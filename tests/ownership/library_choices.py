@@ -19,9 +19,8 @@ def divides(buffer, dtype):
     return buffer.nbytes % dtype.itemsize == 0 and buffer.start % dtype.alignment == 0
 
 
-def is_open(thing):
-    """A stream, or an event."""
-    return thing.model.open
+def is_open(event):
+    return event.model.open
 
 
 class Choices:
@@ -60,9 +59,12 @@ class Choices:
         if place is not None and self.several:
             there = [stream for stream in self.streams if stream.place is place]
             if there and not self.chance(0.03):
-                return self.pick_usable(there, is_open)
-            return self.pick([s for s in self.streams if s.model.open] or self.streams)
-        return self.pick_usable(self.streams, is_open)
+                return self.pick_usable(there, self.is_usable)
+            return self.pick([s for s in self.streams if self.is_usable(s)] or self.streams)
+        return self.pick_usable(self.streams, self.is_usable)
+
+    def is_usable(self, stream):
+        return stream.model.open and stream.model.thread in (None, self.session.here)
 
     def pick_event(self, place=None):
         if place is not None and self.several and not self.chance(0.05):

@@ -11,7 +11,8 @@ from library_choices import (
     Choices,
     divides,
 )
-from session import DEFAULTS, ORDERS
+from library_threads import Worker
+from session import DEFAULTS, ORDERS, Thread
 from session_buffers import CLASSES, device_side
 from session_host import WAYS, FullSession
 from session_kernels import MODES, WAYS_TO_LAUNCH
@@ -47,6 +48,9 @@ class Program(Choices):
         if self.chance(0.2):
             self.copy_in_chunks()
         self.log = []
+        self.workers = []
+        if self.chance(0.15):
+            self.workers = [self.new_worker() for _ in range(self.random.choice((1, 2)))]
         self.weights = dict(self.choose_weights())
 
     def contexts(self):
@@ -69,7 +73,47 @@ class Program(Choices):
         for step, weight in WEIGHTS.items():
             if self.several:
                 weight *= BETWEEN_CONTEXTS.get(step, 1)
+            if step == "end_thread" and not self.workers:
+                weight = 0
             yield step, weight * self.random.choice((0.3, 1, 1, 2))
+
+    # ---- threads ----
+
+    def new_worker(self):
+        return Worker(), Thread()
+
+    def do(self, step):
+        """Do a step, perhaps in another thread."""
+        if self.workers and self.chance(0.5):
+            at = self.random.randrange(len(self.workers))
+            self.note(" in thread", at)
+            self.do_in(at, step)
+        else:
+            step()
+
+    def do_in(self, at, step):
+        worker, thread = self.workers[at]
+        self.session.be_in(thread)
+        try:
+            worker.do(step)
+        finally:
+            self.session.be_in(self.session.main)
+
+    def end_thread(self):
+        """One ends, and another one begins."""
+        if self.workers and self.session.here is self.session.main:
+            at = self.random.randrange(len(self.workers))
+            self.note("end thread", at)
+            self.stop(at)
+            self.workers.append(self.new_worker())
+
+    def stop(self, at):
+        self.do_in(at, self.session.leave_blocks)
+        worker, thread = self.workers.pop(at)
+        worker.end()
+        self.session.end_thread(thread)
+
+    # ---- running ----
 
     def run(self, steps):
         for place in self.session.places:
@@ -82,10 +126,12 @@ class Program(Choices):
             self.change_policy()
         chosen = self.random.choices(list(self.weights), list(self.weights.values()), k=steps)
         for step in chosen:
-            getattr(self, step)()
+            self.do(getattr(self, step))
             if self.buffers and self.random.random() < 0.1:
                 self.session.compare_borrows(self.pick(self.buffers))
         self.note("end")
+        while self.workers:
+            self.stop(0)
         while self.loans:
             self.session.end_loan(self.loans.pop())
         while self.raws:
@@ -95,6 +141,8 @@ class Program(Choices):
     def end(self):
         """Let go of everything, also after a disagreement. A created context ends with it."""
         _chunked.plan(**self.plan)
+        while self.workers:
+            self.stop(0)
         for loan in self.loans:
             loan.real.__exit__(None, None, None)
         self.session.end_work()
@@ -149,7 +197,8 @@ class Program(Choices):
         stream = self.pick(self.streams)
         others = [token for token in self.tokens if token.real.stream is not stream.real]
         buffers = [*self.buffers, *(buffer for token in others for buffer in token.buffers)]
-        used = stream in self.session.currents or stream.kind in DEFAULTS
+        threads = [self.session.main, *(thread for _, thread in self.workers)]
+        used = stream.kind in DEFAULTS or any(stream in thread.currents for thread in threads)
         used = used or any(loan.stream is stream for loan in self.loans)
         used = used or any(buffer.memory.stream is stream for buffer in buffers)
         if len(self.streams) > 2 and not used:
@@ -463,6 +512,8 @@ class Program(Choices):
     def lend(self):
         buffer, readonly = self.pick_buffer(), self.chance(0.3)
         stream = self.maybe_stream(False, buffer.memory.place)
+        if self.workers and (stream is None or stream.kind == "per_thread"):
+            return  # the block has to end in the same thread
         told = self.buffers.index(buffer), self.at(stream, self.streams)
         self.note("lend", *told, "readonly" * readonly)
         loan = self.session.lend(buffer, stream, readonly)
@@ -550,6 +601,7 @@ WEIGHTS = {
     "forget_stream": 2,
     "change_policy": 4,
     "current_stream": 2,
+    "end_thread": 1,
     "allocate": 2,
     "part": 5,
     "view_as": 3,

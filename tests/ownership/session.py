@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 import oracle as model
-from oracle import BORROWED, EVENT_CLOSED, EXPORTED, MEMORY_CLOSED, NOT_RECORDED, OK, STREAM_CLOSED
+from oracle import BORROWED, EVENT_CLOSED, EXPORTED, MEMORY_CLOSED, NOT_RECORDED, OK, OTHER_THREAD, STREAM_CLOSED
 from pair import Disagreement
 
 import cudadrv as cu
@@ -20,7 +20,7 @@ from cudadrv import testing
 OVERLAP, IS_PART, NO_STREAM = "overlap", "is_part", "no_stream"
 OTHER_CONTEXT, LENT = "other_context", "lent"
 PARTS_LIVE, LIVE, NOT_OURS = "parts_live", "live", "not_ours"
-NO_SUCH_FILL = "no_such_fill"
+NO_SUCH_FILL, ENDED = "no_such_fill", "ended"
 DEFAULT_STREAM, NOT_ORDERED = "default_stream", "not_stream_ordered"
 WAITED = "waited"  # accepted, after waits that a policy inserted
 
@@ -31,6 +31,8 @@ RAISED = {
     EXPORTED: (cu.BufferExportedError, ""),
     MEMORY_CLOSED: (cu.BufferClosedError, ""),
     NOT_RECORDED: (cu.EventNotRecordedError, "never recorded"),
+    OTHER_THREAD: (ValueError, "is another thread's"),
+    ENDED: (cu.OwnershipError, "has ended without an event"),
     OTHER_CONTEXT: (ValueError, "another context|no stream reaches both|of the context of"),
     EVENT_CLOSED: (ValueError, "the event "),
     STREAM_CLOSED: (ValueError, " is closed"),
@@ -71,7 +73,16 @@ class Place:
     domain: model.Domain
     internal: model.Stream  # blocking calls without a stream use one of the library's own
     policy: str | None = None
-    defaults: dict = field(default_factory=dict)  # its default streams, by kind
+    legacy: "Stream | None" = None
+
+
+@dataclass(eq=False)
+class Thread:
+    """What belongs to a thread: its `with` blocks, and its default streams."""
+
+    orderings: list = field(default_factory=list)  # open blocks, with their policies
+    currents: list = field(default_factory=list)  # open `with stream` blocks, with their streams
+    defaults: dict = field(default_factory=dict)  # streams, by context
 
 
 @dataclass(eq=False)
@@ -96,6 +107,8 @@ class Token:
     real: cu.Token
     node: model.Node | None
     buffers: list
+    stream: model.Stream | None = None
+    asked: bool = False  # then it has an event
 
 
 class Session:
@@ -105,8 +118,8 @@ class Session:
         self.software = cu.driver_info().is_software
         self.oracle = model.Oracle()
         self.places = [self.open_place(each) for each in contexts or [cu.Device(0).context]]
-        self.orderings = []  # open blocks, with their policies
-        self.currents = []  # open `with stream` blocks, with their streams
+        self.here = self.main = Thread()  # the one that makes the next call
+        self.oracle.thread = self.here
         self.ordered = True  # until something passes "unchecked" that strict would refuse
         self.queueing = QUEUEING
         self.disagreed = False
@@ -163,18 +176,42 @@ class Session:
 
     # ---- streams ----
 
+    @property
+    def orderings(self):
+        return self.here.orderings
+
+    @property
+    def currents(self):
+        return self.here.currents
+
+    def be_in(self, thread):
+        """The next calls are made in a thread."""
+        self.here = self.oracle.thread = thread
+
     def open_stream(self, kind, place=None):
         place = place or self.places[0]
-        if kind in place.defaults:
-            return place.defaults[kind]
+        if kind == "legacy" and place.legacy:
+            return place.legacy
+        if kind == "per_thread" and place in self.here.defaults:
+            return self.here.defaults[place]
         real = self.new(place, new_stream, kind, place.context)
-        made = Stream(real, self.oracle.open_stream(place.domain, ORDERS[kind]), kind, place)
-        if kind in DEFAULTS:
-            place.defaults[kind] = made
+        thread = self.here if kind == "per_thread" else None
+        made = Stream(
+            real, self.oracle.open_stream(place.domain, ORDERS[kind], thread), kind, place
+        )
+        if kind == "legacy":
+            place.legacy = made
+        if kind == "per_thread":
+            self.here.defaults[place] = made
         return made
 
+    def end_thread(self, thread):
+        """It has ended, and its default streams with it."""
+        for stream in thread.defaults.values():
+            self.oracle.close_stream(stream.model)
+
     def close_stream(self, stream):
-        answer = DEFAULT_STREAM if stream.kind in DEFAULTS else OK
+        answer = DEFAULT_STREAM if stream.kind in DEFAULTS and stream.model.open else OK
         if answer == OK and stream.model.open and self.oracle.lends_to(stream.model):
             answer = LENT
         self.call("stream.close()", answer, stream.real.close)
@@ -191,17 +228,20 @@ class Session:
         self.oracle.close_stream(stream.model)
 
     def _usable(self, stream):
-        return OK if stream.model.open else STREAM_CLOSED
+        return self.oracle.judge_stream(stream.model).answer
 
     def wait_for_stream(self, stream, other):
-        usable = OK if stream.model.open and other.model.open else STREAM_CLOSED
+        usable = self._usable(stream)
+        if usable == OK:
+            usable = self._usable(other)
         self.call("stream.wait(stream)", usable, lambda: stream.real.wait(other.real))
         if usable == OK:
             self.oracle.wait(stream.model, self.oracle.snapshot(other.model, record=True))
 
     def synchronize_stream(self, stream):
-        self.call("stream.synchronize()", self._usable(stream), stream.real.synchronize)
-        if stream.model.open:
+        usable = self._usable(stream)
+        self.call("stream.synchronize()", usable, stream.real.synchronize)
+        if usable == OK:
             self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
 
     def ask_stream(self, stream):
@@ -261,21 +301,36 @@ class Session:
     def is_known(self, token):
         return token.node is None or self.oracle.known(token.node)
 
+    def judge_token(self, token):
+        """Whether it can be waited for. Then it has an event, unless the host knows all."""
+        answer = OK
+        if not self.is_known(token) and not token.asked:
+            stream = token.stream
+            answer = self.oracle.judge_stream(stream).answer
+            if answer == STREAM_CLOSED:
+                answer = OK if stream.thread is None else ENDED
+            token.asked = answer == OK
+        return answer
+
     def wait_for_token(self, stream, token):
         """What the host knows to be complete is not waited for."""
-        usable = self._usable(stream)
-        self.call("stream.wait(token)", usable, lambda: stream.real.wait(token.real))
-        if usable == OK and not self.is_known(token):
+        answer = self._usable(stream)
+        if answer == OK:
+            answer = self.judge_token(token)
+        self.call("stream.wait(token)", answer, lambda: stream.real.wait(token.real))
+        if answer == OK and not self.is_known(token):
             self.oracle.wait(stream.model, token.node)
 
     def synchronize_token(self, token):
-        self.call("token.wait()", OK, token.real.wait)
-        if not self.is_known(token):
+        answer = self.judge_token(token)
+        self.call("token.wait()", answer, token.real.wait)
+        if answer == OK and not self.is_known(token):
             self.oracle.synchronize(token.node)
 
     def ask_token(self, token):
-        done = self.call("token.done", OK, lambda: token.real.done)
-        if self.is_known(token):
+        known, answer = self.is_known(token), self.judge_token(token)
+        done = self.call("token.done", answer, lambda: token.real.done)
+        if known:
             self.agree("token.done of what the host knows", done, True)
         elif done:
             self.oracle.synchronize(token.node)
@@ -301,8 +356,9 @@ class Session:
         return buffer.policy or buffer.memory.place.policy or "strict"
 
     def enter_stream(self, stream):
-        self.call("with stream", self._usable(stream), stream.real.__enter__)
-        if stream.model.open:
+        usable = self._usable(stream)
+        self.call("with stream", usable, stream.real.__enter__)
+        if usable == OK:
             self.currents.append(stream)
 
     def leave_stream(self):
@@ -315,12 +371,15 @@ class Session:
             return found[-1] if found else None
         return stream
 
-    def end_blocks(self):
-        """No blocks and no policies any more."""
+    def leave_blocks(self):
         while self.orderings:
             self.leave_ordering()
         while self.currents:
             self.leave_stream()
+
+    def end_blocks(self):
+        """No blocks of this thread any more, and no policies."""
+        self.leave_blocks()
         for place in self.places:
             self.set_context_policy(None, place)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import oracle as model
-from oracle import MEMORY_CLOSED, MUST_WAIT, OK, STREAM_CLOSED
+from oracle import MEMORY_CLOSED, MUST_WAIT, OK
 from session import (
     IS_PART,
     NO_STREAM,
@@ -86,7 +86,7 @@ class BufferSession(Session):
         if stream is not None:
             options["stream"] = stream.real
         place = stream.place if stream else place or self.places[0]
-        usable = OK if stream is None or stream.model.open else STREAM_CLOSED
+        usable = OK if stream is None else self._usable(stream)
         make = lambda: self.new(place, CLASSES[kind], nbytes, **options)  # noqa: E731
         made = self.call("allocation", usable, make)
         if made is None:
@@ -184,8 +184,8 @@ class BufferSession(Session):
             return OVERLAP, on, False
         if not all(buffer.fits(on) for buffer in buffers):
             return OTHER_CONTEXT, on, False
-        if not on.open:
-            return STREAM_CLOSED, on, False
+        if (usable := self.oracle.judge_stream(on)) != model.YES:
+            return usable.answer, on, False
         if same or not buffers[0].nbytes:
             return OK, on, False
         return self._judge_order(on, uses), on, True
@@ -212,7 +212,7 @@ class BufferSession(Session):
             node = self.oracle.issue(on, accesses, next(self.sites))
             if blocking:
                 self.oracle.synchronize(node)
-        return True, None if blocking else Token(result, node, buffers)
+        return True, None if blocking else Token(result, node, buffers, on)
 
     def copy(self, target, source, stream=None, blocking=False, inward=True):
         """Between buffers of the same number of bytes."""
@@ -274,7 +274,7 @@ class BufferSession(Session):
         if blocking and buffer.on_host and current is None:
             return self.host_access(what, buffer, mode, call), None
         if blocking and not buffer.nbytes and what != "fill":  # is no work of its stream
-            usable = OK if current is None or current.model.open else STREAM_CLOSED
+            usable = OK if current is None else self._usable(current)
             answer = MEMORY_CLOSED if buffer.closed else usable
             self.call(what, answer, call, buffer)
             return answer == OK, None

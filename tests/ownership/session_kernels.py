@@ -2,7 +2,7 @@
 
 from functools import cached_property
 
-from oracle import MEMORY_CLOSED, OK, STREAM_CLOSED
+from oracle import MEMORY_CLOSED, OK
 from session import NO_STREAM, OTHER_CONTEXT, WAITED, Token
 from session_buffers import UNKNOWN, BufferSession, stream_option
 
@@ -82,7 +82,7 @@ class KernelSession(BufferSession):
         for i in range(count):
             x, y = a.bytes[i], b.bytes[i]
             out.bytes[i] = UNKNOWN if UNKNOWN in (x, y) else (x + y) % 256
-        return Token(result, node, buffers)
+        return Token(result, node, buffers, on)
 
     def _judge_launch(self, place, stream, uses):
         """The answer, and the oracle's stream. What the policies wait for has been waited for."""
@@ -90,8 +90,8 @@ class KernelSession(BufferSession):
         closed = any(buffer.closed for buffer, _ in uses)
         if stream is None:
             return NO_STREAM, None
-        if not stream.model.open:
-            return STREAM_CLOSED, None
+        if (usable := self._usable(stream)) != OK:
+            return usable, None
         if closed:
             return MEMORY_CLOSED, None
         if not all(buffer.fits(stream.model) for buffer, _ in uses):

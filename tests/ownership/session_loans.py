@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 import oracle as model
-from oracle import BORROWED, EXPORTED, MEMORY_CLOSED, OK, STREAM_CLOSED
+from oracle import BORROWED, EXPORTED, MEMORY_CLOSED, OK
 from session import (
     IS_PART,
     LIVE,
@@ -74,8 +74,8 @@ class LoanSession(KernelSession):
             return NO_STREAM
         if not buffer.fits(stream.model):
             return OTHER_CONTEXT
-        if not stream.model.open:
-            return STREAM_CLOSED
+        if (usable := self._usable(stream)) != OK:
+            return usable
         return self._judge_order(stream.model, [(buffer, mode)])
 
     def use_loan(self, loan, value):
