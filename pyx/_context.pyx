@@ -30,11 +30,8 @@ bind_driver(&cudadrv_table)
 
 
 @cython.final
-@cython.no_gc_clear
 cdef class Alive:
     # A WeakSet cannot do that: its iteration fails when the set changes.
-    # The garbage collector does not clear it: memory that dies in the same garbage as its context
-    # keeps the context alive until that memory is freed.
 
     def __cinit__(self):
         self.references = set()

@@ -162,19 +162,3 @@ def test_a_context_that_dies_with_unfinished_work_is_left_and_says_so(script):
         assert [each.category for each in said] == [cu.CudaWarning], said
         assert "unfinished work" in str(said[0].message)
     """)
-
-
-def test_a_context_can_be_garbage_together_with_memory_that_the_driver_has_to_free(driver):
-    """Freeing that memory needs the context, whose cycles the collector has broken by then."""
-    context = new_context()
-    with context:
-        stream = cu.Stream()
-        buffer = cu.DeviceBuffer(16, pooled=False)
-        buffer.fill_async(0, stream)
-        context.synchronize()
-    garbage = [context, buffer, stream]
-    garbage.append(garbage)
-    del context, buffer, stream, garbage
-    gc.collect()
-    cu.Device(0).synchronize()
-    cu.reap()
