@@ -30,6 +30,7 @@ bind_driver(&cudadrv_table)
 
 
 @cython.final
+@cython.no_gc_clear  # of a context in a dead cycle, which memory that is to be freed then keeps
 cdef class Alive:
     # A WeakSet cannot do that: its iteration fails when the set changes.
 

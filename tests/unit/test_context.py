@@ -162,3 +162,21 @@ def test_a_context_that_dies_with_unfinished_work_is_left_and_says_so(script):
         assert [each.category for each in said] == [cu.CudaWarning], said
         assert "unfinished work" in str(said[0].message)
     """)
+
+
+def test_one_that_the_garbage_collector_ends_leaves_memory_to_be_freed(stream):
+    """Its page-locked memory refers to it until that can go; other contexts go on meanwhile."""
+
+    def use():
+        context = new_context()
+        with context:
+            cu.DeviceBuffer(16).copy_from(bytes(16))  # through memory that the context keeps
+            cu.DeviceBuffer(16).fill(1)
+        context.synchronize()
+        return weakref.ref(context)
+
+    context = use()
+    gc.collect()
+    assert context() is None
+    stream.context.synchronize()
+    cu.reap()
