@@ -222,6 +222,7 @@ cdef void _drop(Block *block) noexcept:
 
 
 @cython.final
+@cython.no_gc_clear  # blocks of memory that is still alive point to the caches
 cdef class Caches:
     """The caches of a context, by kind of memory."""
 

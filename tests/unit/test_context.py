@@ -180,3 +180,25 @@ def test_one_that_the_garbage_collector_ends_leaves_memory_to_be_freed(stream):
     assert context() is None
     stream.context.synchronize()
     cu.reap()
+
+
+def test_one_that_the_garbage_collector_ends_with_its_buffers(script):
+    """Whatever of them it ends first; memory that was freed is overwritten here."""
+    script.quiet(
+        """
+    import gc
+    import cudadrv as cu
+
+    def leave_a_cycle(count):
+        with cu.Context.create(cu.Device(0)):
+            cu.DeviceBuffer(16)
+            cycle = [cu.DeviceBuffer(1000) for _ in range(count)]
+            cycle.append(cycle)
+
+    gc.disable()
+    for count in range(1, 50):
+        leave_a_cycle(count)
+        gc.collect()
+    """,
+        PYTHONMALLOC="debug",
+    )
