@@ -19,9 +19,12 @@ from pair import Disagreement
 SCHEDULES = ("eager", "lazy", "random")
 
 
-def run(seed, policy="strict"):
-    """Runs one program; gives its number of calls and the answers, or raises Disagreement."""
-    program = Program(seed, policy)
+def run(seed, policy="strict", awaits=False):
+    """Runs one program; gives its number of calls and the answers, or raises Disagreement.
+
+    From the first program with `awaits` on, the process has a second thread.
+    """
+    program = Program(seed, policy, awaits)
     steps = program.random.randint(10, LONGEST)
     try:
         program.run(steps)
@@ -57,7 +60,8 @@ def main():
         programs += 1
         policy = policies[programs // len(schedules) % len(policies)]
         try:
-            calls, found = run(f"{options.seed}.{programs}", policy)
+            awaits = operations > 0.7 * options.operations
+            calls, found = run(f"{options.seed}.{programs}", policy, awaits)
         except Disagreement as error:
             disagreements += 1
             calls, found = LONGEST, {}

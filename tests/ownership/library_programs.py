@@ -1,5 +1,8 @@
 """Random programs through the public API, for the library and the oracle side by side."""
 
+import asyncio
+from functools import cache
+
 from library_choices import (
     CUTS,
     DTYPES,
@@ -13,7 +16,7 @@ from library_choices import (
 )
 from library_threads import Worker
 from session import DEFAULTS, ORDERS, Thread
-from session_buffers import CLASSES, device_side
+from session_buffers import CLASSES, device_side, is_filled
 from session_host import WAYS, FullSession
 from session_kernels import MODES, WAYS_TO_LAUNCH
 
@@ -28,10 +31,15 @@ POLICIES = {
 }
 
 
+@cache
+def the_loop():
+    return asyncio.new_event_loop()
+
+
 class Program(Choices):
     """One random program; `run` does its steps and remembers them, to be printed if they fail."""
 
-    def __init__(self, seed, policy="strict"):
+    def __init__(self, seed, policy="strict", awaits=False):
         super().__init__(seed)
         self.session = FullSession(*self.contexts())
         self.several = len(self.session.places) > 1
@@ -51,7 +59,7 @@ class Program(Choices):
         self.workers = []
         if self.chance(0.15):
             self.workers = [self.new_worker() for _ in range(self.random.choice((1, 2)))]
-        self.weights = dict(self.choose_weights())
+        self.weights = dict(self.choose_weights(awaits))
 
     def contexts(self):
         """Mostly the first device's, and sometimes another device's or a created one as well."""
@@ -68,12 +76,14 @@ class Program(Choices):
         size = self.random.choice((4, 4, 8, 12))
         _chunked.plan(threshold=size, chunk=size, least=size, piece=4, ring=self.random.choice((2, 3)))
 
-    def choose_weights(self):
+    def choose_weights(self, awaits):
         """A program does some kinds of steps often and others seldom, another one the reverse."""
         for step, weight in WEIGHTS.items():
             if self.several:
                 weight *= BETWEEN_CONTEXTS.get(step, 1)
             if step == "end_thread" and not self.workers:
+                weight = 0
+            if step == "await_token" and not awaits:
                 weight = 0
             yield step, weight * self.random.choice((0.3, 1, 1, 2))
 
@@ -143,6 +153,8 @@ class Program(Choices):
         _chunked.plan(**self.plan)
         while self.workers:
             self.stop(0)
+        if self.session.gate:
+            self.session.gate.open()
         for loan in self.loans:
             loan.real.__exit__(None, None, None)
         self.session.end_work()
@@ -249,6 +261,59 @@ class Program(Choices):
 
     def synchronize(self):
         self.on_host("synchronize")
+
+    def await_token(self):
+        if self.tokens and self.session.here is self.session.main:
+            token = self.pick(self.tokens)
+            self.note("await token", self.tokens.index(token))
+            self.session.await_token(token, the_loop())
+
+    def interrupt(self):
+        """Ctrl-C in the middle of a call that waits for a stream which does not come to its end."""
+        stream = self.pick_stream()
+        if not self.is_usable(stream) or self.session.here is not self.session.main:
+            return
+        self.note("interrupt, while these do not go on:", self.streams.index(stream))
+        calls = [self.session.synchronize_stream, self.synchronize_record, self.work_and_wait]
+        call = self.random.choice(calls)
+        self.session.hold(stream)
+        self.session.interrupting = True
+        try:
+            call(stream)
+        finally:
+            self.session.interrupting = False
+            self.session.gate.open()
+
+    def synchronize_record(self, stream):
+        """Of an event, or of a token that has none yet or an earlier one."""
+        tokens = [token for token in self.tokens if token.stream is stream.model]
+        if tokens and self.chance(0.7):
+            self.session.synchronize_token(self.pick(tokens))
+            return
+        self.session.interrupting = False
+        event = self.session.record(stream)
+        self.session.interrupting = True
+        self.session.synchronize_event(event)
+
+    def work_and_wait(self, stream):
+        """A blocking fill or copy: what it has queued goes on."""
+        buffer = self.pick_buffer(place=stream.place)
+        if buffer is None or not is_filled(buffer):
+            return
+        self.note("  buffer", self.buffers.index(buffer))
+        ways = [self.fill_and_wait]
+        if buffer.nbytes <= self.plan["threshold"] == _chunked.plan()["threshold"]:
+            ways += [self.copy_out_and_wait, self.copy_in_and_wait]
+        self.random.choice(ways)(buffer, stream)
+
+    def fill_and_wait(self, buffer, stream):
+        self.session.fill(buffer, self.random.randrange(256), stream, blocking=True)
+
+    def copy_in_and_wait(self, buffer, stream):
+        self.session.copy_in(buffer, self.bytes(buffer.nbytes), stream, blocking=True)
+
+    def copy_out_and_wait(self, buffer, stream):
+        self.session.copy_out(buffer, stream)
 
     def ask(self):
         self.on_host("ask")
@@ -593,6 +658,8 @@ WEIGHTS = {
     "wait": 14,
     "synchronize": 7,
     "ask": 6,
+    "interrupt": 0.1,
+    "await_token": 1,
     "synchronize_context": 0.7,
     "make_event": 5,
     "close_event": 3,

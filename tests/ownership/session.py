@@ -4,7 +4,9 @@ Here are streams, events, tokens and policies; session_buffers.py has the buffer
 """
 
 import ctypes
+import operator
 import re
+import time
 import weakref
 from collections import Counter
 from dataclasses import dataclass, field
@@ -23,6 +25,7 @@ PARTS_LIVE, LIVE, NOT_OURS = "parts_live", "live", "not_ours"
 NO_SUCH_FILL, ENDED = "no_such_fill", "ended"
 DEFAULT_STREAM, NOT_ORDERED = "default_stream", "not_stream_ordered"
 WAITED = "waited"  # accepted, after waits that a policy inserted
+INTERRUPTED, FINISHED = "interrupted", "finished"  # of accepted calls while Ctrl-C came
 
 # What is raised for a refusal: this class, no subclass of it, and this pattern in its text.
 RAISED = {
@@ -53,6 +56,7 @@ QUEUEING = (
     *("cuEventRecord", "cuStreamWaitEvent", "cuMemAllocAsync", "cuMemFreeAsync"),
     *("cuLaunchKernel", "cuLaunchKernelEx"),
 )
+WORK = [name for name in QUEUEING if name.startswith(("cuMemcpy", "cuMemset"))]
 DEFAULTS = ("legacy", "per_thread")
 # Of the oracle's kinds of streams, the one that each of the library's is.
 ORDERS = {
@@ -123,6 +127,12 @@ class Session:
         self.ordered = True  # until something passes "unchecked" that strict would refuse
         self.queueing = QUEUEING
         self.disagreed = False
+        self.gate = None
+        self.awaited = False
+        self.left_alone = []  # arrays of interrupted copies, which nobody touches any more
+        self.interrupting = False  # then Ctrl-C comes in the middle of the next call
+        self.waited = True  # whether the last call came to its end,
+        self.queued = True  # or else whether the driver has got its work
         self.answers = Counter()
         self.sites = count(1)
 
@@ -154,7 +164,12 @@ class Session:
         before = self._state(buffers) if refused else None
         got, result = OK, None
         try:
-            result = function()
+            if self.interrupting and expected == OK:  # the text of a refusal is made by Python
+                result = self.interrupt(function, buffers)
+            else:
+                if self.interrupting:
+                    self.gate.open()
+                result, self.waited = function(), True
         except (cu.OwnershipError, ValueError, TypeError) as error:
             got = self._named(what, error)
         self.agree(what, got, expected if refused else OK)
@@ -162,6 +177,35 @@ class Session:
             self.agree(f"what is there after {what}", self._state(buffers), before)
         self.answers[expected] += 1
         return result
+
+    def interrupt(self, function, buffers):
+        """Make a call with Ctrl-C on its way; `waited` is whether it came to its end nevertheless.
+
+        No Python runs between the signal and the call, so that the library is the first to look for
+        it, or NumPy, before anything is `queued`.
+        """
+        results, before = [], self._work(buffers)
+        try:
+            results.extend(map(operator.call, (ctypes.pythonapi.PyErr_SetInterrupt, function)))
+            while True:  # the interpreter looks at the end of a round
+                pass
+        except KeyboardInterrupt:
+            pass
+        self.waited = len(results) == 2
+        self.queued = self._work(buffers) != before
+        self.answers[FINISHED if self.waited else INTERRUPTED] += 1
+        return results[1] if self.waited else None
+
+    def _work(self, buffers):
+        """What the driver has been given, or at least what the library says of that."""
+        if self.software:
+            return [testing.calls(name) for name in WORK]
+        return [buffer.real.borrows for buffer in buffers]
+
+    def hold(self, stream):
+        """Let a stream wait; nobody but the driver knows. `open_gate` lets it go on."""
+        self.gate = self.gate or Gate()
+        self.gate.hold(stream)
 
     def _named(self, what, error):
         for answer, (raised, pattern) in RAISED.items():
@@ -222,6 +266,10 @@ class Session:
         """The caller has let go of it: nothing refers to the library's object but this."""
         died = weakref.ref(stream.real)
         stream.real = None
+        patience = 1000  # the thread that watches what is awaited may just have a token in its hand
+        while self.awaited and patience and died() is not None:
+            time.sleep(0.001)
+            patience -= 1
         self.agree("a stream to which nothing refers", died(), None)
         # Some later call records its last event, also one that is refused.
         self.queueing = [name for name in QUEUEING if name != "cuEventRecord"]
@@ -241,7 +289,7 @@ class Session:
     def synchronize_stream(self, stream):
         usable = self._usable(stream)
         self.call("stream.synchronize()", usable, stream.real.synchronize)
-        if usable == OK:
+        if usable == OK and self.waited:
             self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
 
     def ask_stream(self, stream):
@@ -288,7 +336,7 @@ class Session:
     def synchronize_event(self, event):
         answer = self.oracle.judge_event(event.model).answer
         self.call("event.synchronize()", answer, event.real.synchronize)
-        if answer == OK:
+        if answer == OK and self.waited:
             self.oracle.synchronize(event.model.snapshot)
 
     def ask_event(self, event):
@@ -322,9 +370,20 @@ class Session:
             self.oracle.wait(stream.model, token.node)
 
     def synchronize_token(self, token):
+        self._wait_for("token.wait()", token, token.real.wait)
+
+    def await_token(self, token, loop):
+        self.awaited = True
+
+        async def waiting():
+            await token.real
+
+        self._wait_for("await token", token, lambda: loop.run_until_complete(waiting()))
+
+    def _wait_for(self, what, token, wait):
         answer = self.judge_token(token)
-        self.call("token.wait()", answer, token.real.wait)
-        if answer == OK and not self.is_known(token):
+        self.call(what, answer, wait)
+        if answer == OK and self.waited and not self.is_known(token):
             self.oracle.synchronize(token.node)
 
     def ask_token(self, token):
@@ -407,6 +466,32 @@ def new_stream(kind, context):
         owner = Foreign(context, blocking=kind == "foreign_blocking")
         return cu.Stream.from_handle(owner.handle, owner)
     return cu.Stream(blocking=kind == "blocking")
+
+
+class Gate:
+    """Holds streams until it is opened: they wait for the host to write a flag."""
+
+    def __init__(self):
+        self.flag = cu.LockedBuffer(1, "u4")
+        self.flag[0] = 0  # not filled, on a current stream
+        self.wait = ctypes.CDLL(cu.driver_info().path).cuStreamWaitValue32_v2
+        self.wait.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32]
+        self.holds = 0
+
+    def _work(self, buffers):
+        """What the driver has been given, or at least what the library says of that."""
+        if self.software:
+            return [testing.calls(name) for name in WORK]
+        return [buffer.real.borrows for buffer in buffers]
+
+    def hold(self, stream):
+        self.holds += 1
+        with stream.place.context:
+            status = self.wait(stream.real.handle, self.flag.address, self.holds, 0)
+        assert status == 0, f"cuStreamWaitValue32: {status}"
+
+    def open(self):
+        self.flag[0] = self.holds
 
 
 class Foreign:

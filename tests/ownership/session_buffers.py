@@ -204,13 +204,13 @@ class BufferSession(Session):
         answer, on, something = self._judge(stream, uses, blocking)
         buffers = [buffer for buffer, _ in uses]
         result = self.call(what, answer, call, *buffers)
-        if answer not in (OK, WAITED):
+        if answer not in (OK, WAITED) or not (self.waited or self.queued):
             return False, None
         node = None
         if something:
             accesses = [buffer.use(mode) for buffer, mode in uses]
             node = self.oracle.issue(on, accesses, next(self.sites))
-            if blocking:
+            if blocking and self.waited:
                 self.oracle.synchronize(node)
         return True, None if blocking else Token(result, node, buffers, on)
 
@@ -260,8 +260,10 @@ class BufferSession(Session):
         done, _ = self._on_either_side(
             buffer, "read", buffer.real.copy_to, array.view(buffer.real.dtype), stream, True
         )
-        if done:
+        if done and self.waited:
             self.compare("copy_to", array, buffer.bytes)
+        elif done:
+            self.left_alone.append(array)
 
     def _on_either_side(self, buffer, mode, method, argument, stream, blocking):
         """An operation on one buffer, which the host does if no stream is named and it can."""

@@ -132,6 +132,8 @@ class FullSession(LoanSession):
         for buffer in buffers:
             if not buffer.closed:
                 self.copy_out(buffer)
+        for array in self.left_alone:
+            self.agree("an array after an interrupted copy", array.any(), False)
         races = testing.races() if self.software else []
         if races and self.ordered:
             self.disagree("\n".join(["races in an accepted program:", *races]))
