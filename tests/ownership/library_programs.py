@@ -78,10 +78,13 @@ class Program(Choices):
 
     def choose_weights(self, awaits):
         """A program does some kinds of steps often and others seldom, another one the reverse."""
+        modules = self.chance(0.12)
         for step, weight in WEIGHTS.items():
             if self.several:
                 weight *= BETWEEN_CONTEXTS.get(step, 1)
             if step == "end_thread" and not self.workers:
+                weight = 0
+            if step in OF_MODULES and not modules:
                 weight = 0
             if step == "await_token" and not awaits:
                 weight = 0
@@ -163,7 +166,7 @@ class Program(Choices):
         for view in self.views:
             view.let_go()
         for things in (
-            *(self.views, self.loans, self.buffers, self.tokens, self.events, self.streams),
+            *(self.modules, self.views, self.loans, self.buffers, self.tokens, self.events, self.streams),
         ):
             things.clear()
         self.session.end_contexts()
@@ -572,6 +575,37 @@ class Program(Choices):
         if way == "plain" or not closed:
             self.keep(self.session.launch(out, a, b, stream, way, modes, more))
 
+    # ---- modules ----
+
+    def load(self):
+        if len(self.modules) < 2:
+            place = self.pick_place()
+            self.note("module", len(self.modules), *self.where(place))
+            self.modules.append(self.session.load(place))
+
+    def global_(self):
+        module = self.pick_usable(self.modules, lambda module: not module.closed)
+        if module is not None:
+            at = self.modules.index(module)
+            self.add(self.session.global_(module), "of module", at)
+
+    def launch_of_module(self):
+        module = self.pick_usable(self.modules, lambda module: not module.closed)
+        buffer = self.pick_buffer(place=module and module.place)
+        if module is not None and buffer is not None:
+            stream = self.maybe_stream(False, module.place)
+            step = self.random.choice((self.session.swap, self.session.swap, self.session.peek))
+            told = self.modules.index(module), self.buffers.index(buffer)
+            self.note(step.__name__, *told, self.at(stream, self.streams))
+            self.keep(step(module, buffer, stream))
+
+    def close_module(self):
+        if self.modules:
+            module = self.pick(self.modules)
+            self.note("close module", self.modules.index(module))
+            self.session.close_module(module)
+            self.replace()
+
     # ---- loans ----
 
     def lend(self):
@@ -648,6 +682,7 @@ class Program(Choices):
 
 # How much more often where there are several contexts.
 BETWEEN_CONTEXTS = {"synchronize_context": 6, "forget_stream": 3, "open_stream": 2}
+OF_MODULES = ("load", "global_", "launch_of_module", "close_module")
 WEIGHTS = {
     "copy": 24,
     "fill": 14,
@@ -680,6 +715,10 @@ WEIGHTS = {
     "forget_buffer": 3,
     "forget_token": 4,
     "reap": 0.5,
+    "load": 5,
+    "global_": 5,
+    "launch_of_module": 16,
+    "close_module": 3,
     "lend": 3,
     "use_loan": 3,
     "end_loan": 3,
