@@ -15,7 +15,7 @@ from library_choices import (
     divides,
 )
 from library_threads import Worker
-from session import DEFAULTS, ORDERS, Thread
+from session import DEFAULTS, ORDERS, Failed, Thread
 from session_buffers import CLASSES, device_side, is_filled
 from session_host import WAYS, FullSession
 from session_kernels import MODES, WAYS_TO_LAUNCH
@@ -85,6 +85,8 @@ class Program(Choices):
             if step == "end_thread" and not self.workers:
                 weight = 0
             if step in OF_MODULES and not modules:
+                weight = 0
+            if step == "fail" and not self.session.software:
                 weight = 0
             if step == "await_token" and not awaits:
                 weight = 0
@@ -270,6 +272,22 @@ class Program(Choices):
             token = self.pick(self.tokens)
             self.note("await token", self.tokens.index(token))
             self.session.await_token(token, the_loop())
+
+    def fail(self):
+        """A driver call fails in a step. What has not been queued has not happened."""
+        step, functions = self.random.choice(tuple(FAILURES.items()))
+        self.session.failing = self.random.choice(functions), self.random.choice((1, 2))
+        self.note("fails in the next one:", *self.session.failing)
+        try:
+            getattr(self, step)()
+        except Failed:
+            self.note("  and did")
+        finally:
+            self.session.failing = None
+
+    def wait_for_an_event(self):
+        if self.events:
+            self.session.wait_for_event(self.pick_stream(), self.pick_event())
 
     def interrupt(self):
         """Ctrl-C in the middle of a call that waits for a stream which does not come to its end."""
@@ -682,6 +700,21 @@ class Program(Choices):
 
 # How much more often where there are several contexts.
 BETWEEN_CONTEXTS = {"synchronize_context": 6, "forget_stream": 3, "open_stream": 2}
+COPIES = ("cuMemcpyAsync", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2")
+FILLS = ("cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async", "cuMemsetD2D32Async")
+# The driver functions that fail in steps of these kinds.
+FAILURES = {
+    "copy": COPIES,
+    "fill": FILLS,
+    "launch": ("cuLaunchKernel",),
+    "copy_in": (*COPIES, "cuEventRecord"),
+    "copy_out": (*COPIES, "cuEventRecord"),
+    "record": ("cuEventRecord", "cuEventCreate"),
+    "wait_for_an_event": ("cuStreamWaitEvent",),
+    "make_event": ("cuEventCreate",),
+    "open_stream": ("cuStreamCreateWithPriority",),
+    "allocate": ("cuMemAlloc_v2", "cuMemHostAlloc", "cuMemAllocAsync", "cuMemAllocManaged"),
+}
 OF_MODULES = ("load", "global_", "launch_of_module", "close_module")
 WEIGHTS = {
     "copy": 24,
@@ -695,6 +728,7 @@ WEIGHTS = {
     "ask": 6,
     "interrupt": 0.1,
     "await_token": 1,
+    "fail": 1.5,
     "synchronize_context": 0.7,
     "make_event": 5,
     "close_event": 3,

@@ -25,6 +25,7 @@ PARTS_LIVE, LIVE, NOT_OURS = "parts_live", "live", "not_ours"
 NO_SUCH_FILL, ENDED = "no_such_fill", "ended"
 DEFAULT_STREAM, NOT_ORDERED = "default_stream", "not_stream_ordered"
 WAITED = "waited"  # accepted, after waits that a policy inserted
+FAILED = "failed"  # accepted, and then a driver call failed
 INTERRUPTED, FINISHED = "interrupted", "finished"  # of accepted calls while Ctrl-C came
 
 # What is raised for a refusal: this class, no subclass of it, and this pattern in its text.
@@ -67,6 +68,10 @@ ORDERS = {
     "foreign": "non_blocking",
     "foreign_blocking": "blocking",
 }
+
+
+class Failed(Exception):
+    """A driver call failed, as it was to, and the library has said so."""
 
 
 @dataclass(eq=False)
@@ -130,6 +135,7 @@ class Session:
         self.gate = None
         self.awaited = False
         self.left_alone = []  # arrays of interrupted copies, which nobody touches any more
+        self.failing = None  # a driver function that fails in the next call, and how
         self.interrupting = False  # then Ctrl-C comes in the middle of the next call
         self.waited = True  # whether the last call came to its end,
         self.queued = True  # or else whether the driver has got its work
@@ -161,6 +167,8 @@ class Session:
     def call(self, what, expected, function, *buffers):
         """Make a call that must have this outcome; a refusal must leave all as it is."""
         refused = expected not in (OK, WAITED)
+        if self.failing and expected == OK:
+            return self.fail(what, function, buffers)
         before = self._state(buffers) if refused else None
         got, result = OK, None
         try:
@@ -177,6 +185,35 @@ class Session:
             self.agree(f"what is there after {what}", self._state(buffers), before)
         self.answers[expected] += 1
         return result
+
+    def fail(self, what, function, buffers):
+        """Make a call in which a driver function fails, if it is called. `Failed` then.
+
+        `queued` is whether the driver had taken something before. `kept` are the uses that the
+        library has nevertheless: buffer, start, stop and mode.
+        """
+        name, status = self.failing
+        before = [testing.calls(name) for name in WORK], [each.real.borrows for each in buffers]
+        testing.fail(name, status)
+        try:
+            result, self.waited = function(), True
+        except cu.CudaError as error:
+            self.agree(f"status of {what}", error.status, status)
+        else:
+            self.answers[OK] += 1
+            return result
+        finally:
+            testing.configure("fault=none")
+        self.answers[FAILED] += 1
+        work = [name for name, n in zip(WORK, before[0], strict=True) if testing.calls(name) > n]
+        self.queued = bool(work) and (name not in WORK or testing.calls(name) - dict(
+            zip(WORK, before[0], strict=True))[name] > 1)
+        self.kept = [
+            (each, borrow.start, borrow.stop, borrow.mode)
+            for each, borrows in zip(buffers, before[1], strict=True)
+            for borrow in Counter(each.real.borrows) - Counter(borrows)
+        ]
+        raise Failed
 
     def interrupt(self, function, buffers):
         """Make a call with Ctrl-C on its way; `waited` is whether it came to its end nevertheless.
@@ -357,7 +394,6 @@ class Session:
             answer = self.oracle.judge_stream(stream).answer
             if answer == STREAM_CLOSED:
                 answer = OK if stream.thread is None else ENDED
-            token.asked = answer == OK
         return answer
 
     def wait_for_token(self, stream, token):
@@ -367,6 +403,7 @@ class Session:
             answer = self.judge_token(token)
         self.call("stream.wait(token)", answer, lambda: stream.real.wait(token.real))
         if answer == OK and not self.is_known(token):
+            token.asked = True
             self.oracle.wait(stream.model, token.node)
 
     def synchronize_token(self, token):
@@ -383,12 +420,14 @@ class Session:
     def _wait_for(self, what, token, wait):
         answer = self.judge_token(token)
         self.call(what, answer, wait)
+        token.asked = token.asked or answer == OK
         if answer == OK and self.waited and not self.is_known(token):
             self.oracle.synchronize(token.node)
 
     def ask_token(self, token):
         known, answer = self.is_known(token), self.judge_token(token)
         done = self.call("token.done", answer, lambda: token.real.done)
+        token.asked = token.asked or (answer == OK and not known)
         if known:
             self.agree("token.done of what the host knows", done, True)
         elif done:

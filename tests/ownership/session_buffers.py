@@ -18,6 +18,7 @@ from session import (
     OTHER_CONTEXT,
     OVERLAP,
     WAITED,
+    Failed,
     Place,
     Session,
     Stream,
@@ -203,7 +204,11 @@ class BufferSession(Session):
         """An operation of the GPU: whether it was accepted, and its token."""
         answer, on, something = self._judge(stream, uses, blocking)
         buffers = [buffer for buffer, _ in uses]
-        result = self.call(what, answer, call, *buffers)
+        try:
+            result = self.call(what, answer, call, *buffers)
+        except Failed:
+            self.after_failure(on, uses)
+            return False, None
         if answer not in (OK, WAITED) or not (self.waited or self.queued):
             return False, None
         node = None
@@ -213,6 +218,27 @@ class BufferSession(Session):
             if blocking and self.waited:
                 self.oracle.synchronize(node)
         return True, None if blocking else Token(result, node, buffers, on)
+
+    def after_failure(self, on, uses):
+        """What the driver has taken is borrowed as ever; nothing else is, or as the library says.
+
+        It may leave what it cannot undo as if it were queued, but no other bytes and modes.
+        """
+        accesses = [buffer.use(mode) for buffer, mode in uses]
+        if self.queued:
+            self.oracle.issue(on, accesses, next(self.sites))
+            for buffer, mode in uses:
+                if mode == "write":
+                    buffer.bytes[:] = UNKNOWN
+            return
+        kept = [
+            (each.memory.model, each.start + start, each.start + stop, mode)
+            for each, start, stop, mode in self.kept
+        ]
+        if kept:
+            self.agree("borrowed by a failure", {(x[0], x[3]) for x in kept} <= {
+                (x[0], x[3]) for x in accesses}, True)
+        self.oracle.fail(on, kept, next(self.sites))
 
     def copy(self, target, source, stream=None, blocking=False, inward=True):
         """Between buffers of the same number of bytes."""

@@ -5,7 +5,7 @@ from functools import cached_property
 
 import oracle as model
 from oracle import BORROWED, EXPORTED, MEMORY_CLOSED, OK
-from session import NO_STREAM, OTHER_CONTEXT, WAITED, Place, Token
+from session import NO_STREAM, OTHER_CONTEXT, WAITED, Failed, Place, Token
 from session_buffers import UNKNOWN, Buffer, BufferSession, Memory, stream_option
 
 import cudadrv as cu
@@ -216,7 +216,11 @@ class KernelSession(BufferSession):
                 return add.prepare(1, 1, *args, borrows=borrows).launch(**options)
             return add.launch(1, 1, *args, borrows=borrows, **options)
 
-        result = self.call("launch", answer, call, *buffers)
+        try:
+            result = self.call("launch", answer, call, *buffers)
+        except Failed:
+            self.after_failure(on, uses)
+            return None
         if answer not in (OK, WAITED):
             return None
         accesses = [buffer.use(mode) for buffer, mode in uses]
