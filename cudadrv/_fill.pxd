@@ -12,7 +12,7 @@ cdef object last_value      # an int or a float, which stay what they are,
 cdef object last_dtype      # as an item of this dtype
 cdef unsigned char[8] last_item
 
-cdef int set_new_item(unsigned char *item, object value, object dtype) except -1
+cdef int set_new_item(unsigned char *item, object value, Region region) except -1
 cdef Token fill_region(int name, Region region, const unsigned char *item, Stream stream)
 
 
@@ -22,4 +22,4 @@ cdef inline int set_item(unsigned char *item, object value, Region region) excep
         memcpy(item, last_item, sizeof(last_item))
         return 0
     check_region(region)
-    return set_new_item(item, value, region.dtype)
+    return set_new_item(item, value, region)

@@ -62,7 +62,7 @@ cdef int pack(Signature signature, tuple arguments, tuple borrows, Packed *packe
             if not _put_buffer(signature, i, arguments[i], packed, place):
                 put_value(signature, i, arguments[i], place)
     for i in range(len(borrows)):
-        if not _add_operand(borrows[i], -1 - i, packed):
+        if _add_operand(borrows[i], -1 - i, packed) is None:
             raise TypeError("borrows takes buffers, or read(buffer), write(buffer) and"
                             f" shared(buffer), not {type(borrows[i]).__name__}")
     return 0

@@ -37,9 +37,10 @@ cdef struct Fill:
     unsigned char[8] item
 
 
-cdef int set_new_item(unsigned char *item, object value, object dtype) except -1:
+cdef int set_new_item(unsigned char *item, object value, Region region) except -1:
     global last_value, last_dtype
     cdef bytes slowly
+    dtype = region.dtype
     cdef int code = _code_of(dtype)
     if type(value) is int and _set_integer(item, value, code) \
             or type(value) is float and _set_float(item, value, code):
@@ -51,6 +52,11 @@ cdef int set_new_item(unsigned char *item, object value, object dtype) except -1
         raise TypeError(
             f"items of dtype {dtype} have {dtype.itemsize} bytes, and the device fills items of 1,"
             " 2, 4 or 8. Copy from an array instead: copy_from(numpy.full(count, value, dtype))")
+    if pointer_of(region) % min(region.itemsize, 4):  # only where the dtype asks for less
+        raise ValueError(
+            f"{region.describe()} starts at byte {region.start}, and the device fills items of"
+            f" {region.itemsize} bytes only at multiples of {min(region.itemsize, 4)}. Copy from an"
+            " array instead: copy_from(numpy.full(count, value, dtype))")
     slowly = _item(value, dtype).tobytes()
     memcpy(item, <const char *>slowly, len(slowly))
     return 0

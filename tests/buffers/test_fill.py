@@ -155,3 +155,14 @@ def test_other_item_sizes_are_refused(make, stream, kind, dtype):
         buffer.fill(0)
     with pytest.raises(TypeError, match=r"have .* bytes"):
         buffer.fill_async(0, stream)
+
+
+@pytest.mark.parametrize("dtype", ["V2", "V4", "u2,u2", "V8"])
+def test_items_at_odd_addresses(unchanged, stream, dtype):
+    """Their dtype allows it, and the driver does not."""
+    odd = cu.DeviceBuffer(9)[1:9].view(dtype)
+    value = np.zeros(1, dtype)[0]
+    for fill in (odd.fill, lambda value: odd.fill_async(value, stream)):
+        with unchanged(""), pytest.raises(ValueError, match=r"only at multiples of [24]\. Copy"):
+            fill(value)
+    odd.copy_from(np.full(odd.count, value, dtype))

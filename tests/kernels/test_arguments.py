@@ -154,6 +154,12 @@ def test_wrong_borrows(module, stream):
         nothing.launch(1, 1, borrows=[3], stream=stream)
 
 
+def test_borrows_of_empty_buffers(module, stream):
+    empty = cu.DeviceBuffer(0)
+    for borrows in ([empty], [cu.read(empty)], [cu.shared(empty)]):
+        module["nothing"].launch(1, 1, borrows=borrows, stream=stream).wait()
+
+
 def test_a_closed_or_moved_buffer(saxpy, vectors, stream):
     x, y = vectors
     taken = x.take()

@@ -5,9 +5,22 @@ import random
 import numpy as np
 
 CUTS = (0, 2, 4, 8, 12, 16)
+MORE_CUTS = (24, 32, 40)
 ODD = (1, 3, 7, 13)
 NBYTES = CUTS[-1]
-DTYPES = ("u1", "u2", "u4", "u8")
+SIZES = (NBYTES, NBYTES, NBYTES, 8, 24, 40)
+DTYPES = tuple(map(np.dtype, ("u1", "u2", "u4", "u8", "i4")))
+# Of other kinds, and sizes that the device cannot fill.
+MORE_DTYPES = tuple(map(np.dtype, ("f4", "f8", ">u4", "M8[s]", "c8", "u1,u2", "u2,u2", "V4")))
+
+
+def divides(buffer, dtype):
+    """Whether a buffer could be viewed as items of a dtype. Memory is aligned to more than that."""
+    return buffer.nbytes % dtype.itemsize == 0 and buffer.start % dtype.alignment == 0
+
+
+def is_open(event):
+    return event.model.open
 
 
 class Choices:
@@ -16,7 +29,9 @@ class Choices:
     def __init__(self, seed):
         self.random = random.Random(seed)
         self.streams, self.events, self.tokens = [], [], []
-        self.buffers, self.views = [], []
+        self.buffers, self.views, self.loans, self.raws = [], [], [], []
+        self.modules = []
+        self.several = False  # contexts
 
     def chance(self, probability):
         return self.random.random() < probability
@@ -32,15 +47,31 @@ class Choices:
         found = [thing for thing in things if usable(thing) == wanted]
         return self.pick(found or things) if things else None
 
-    def pick_buffer(self, on_host=False):
-        found = [buffer for buffer in self.buffers if buffer.on_host or not on_host]
+    def pick_buffer(self, on_host=False, place=None):
+        found = [
+            buffer
+            for buffer in self.buffers
+            if (buffer.on_host or not on_host) and (place is None or buffer.goes_to(place))
+        ]
         return self.pick_usable(found, lambda buffer: not buffer.closed)
 
-    def pick_stream(self):
-        return self.pick_usable(self.streams, lambda stream: stream.model.open)
+    def pick_stream(self, place=None):
+        """One of a context, seldom of another one: then it is one that works there."""
+        if place is not None and self.several:
+            there = [stream for stream in self.streams if stream.place is place]
+            if there and not self.chance(0.03):
+                return self.pick_usable(there, self.is_usable)
+            return self.pick([s for s in self.streams if self.is_usable(s)] or self.streams)
+        return self.pick_usable(self.streams, self.is_usable)
 
-    def pick_event(self):
-        return self.pick_usable(self.events, lambda event: event.model.open)
+    def is_usable(self, stream):
+        return stream.model.open and stream.model.thread in (None, self.session.here)
+
+    def pick_event(self, place=None):
+        if place is not None and self.several and not self.chance(0.05):
+            there = [event for event in self.events if event.place is place]
+            return self.pick_usable(there, is_open)
+        return self.pick_usable(self.events, is_open)
 
     def at(self, thing, things):
         return None if thing is None else things.index(thing)

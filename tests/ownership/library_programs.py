@@ -1,9 +1,27 @@
 """Random programs through the public API, for the library and the oracle side by side."""
 
-from library_choices import CUTS, DTYPES, NBYTES, ODD, Choices
-from session import ORDERS
-from session_buffers import CLASSES
+import asyncio
+from functools import cache
+
+from library_choices import (
+    CUTS,
+    DTYPES,
+    MORE_CUTS,
+    MORE_DTYPES,
+    NBYTES,
+    ODD,
+    SIZES,
+    Choices,
+    divides,
+)
+from library_threads import Worker
+from session import DEFAULTS, ORDERS, Failed, Thread
+from session_buffers import CLASSES, device_side, is_filled
 from session_host import WAYS, FullSession
+from session_kernels import MODES, WAYS_TO_LAUNCH
+
+import cudadrv as cu
+from cudadrv import _chunked
 
 LONGEST = 80
 POLICIES = {
@@ -13,28 +31,109 @@ POLICIES = {
 }
 
 
+@cache
+def the_loop():
+    return asyncio.new_event_loop()
+
+
 class Program(Choices):
     """One random program; `run` does its steps and remembers them, to be printed if they fail."""
 
-    def __init__(self, seed, policy="strict"):
+    def __init__(self, seed, policy="strict", awaits=False):
         super().__init__(seed)
-        self.session = FullSession()
+        self.session = FullSession(*self.contexts())
+        self.several = len(self.session.places) > 1
         self.policies = POLICIES[policy]
         # Where work in flight excludes the host, the software driver counts pending records and
         # waits, which the library does not: a host access would be the end of the process.
-        excluded = self.session.domain.host_excluded
+        excluded = any(place.domain.host_excluded for place in self.session.places)
         self.memories = [kind for kind in CLASSES if not (excluded and kind == "unified")]
         self.kinds = self.random.choice((("non_blocking",) * 3 + ("foreign",), tuple(ORDERS)))
+        # Some programs have memory of several sizes, some have items of many kinds.
+        self.sizes = SIZES if self.chance(0.4) else (NBYTES,)
+        self.dtypes = (*DTYPES, *MORE_DTYPES) if self.chance(0.3) else DTYPES
+        self.plan = _chunked.plan()
+        if self.chance(0.2):
+            self.copy_in_chunks()
         self.log = []
-        self.weights = dict(self.choose_weights())
+        self.workers = []
+        if self.chance(0.15):
+            self.workers = [self.new_worker() for _ in range(self.random.choice((1, 2)))]
+        self.weights = dict(self.choose_weights(awaits))
 
-    def choose_weights(self):
+    def contexts(self):
+        """Mostly the first device's, and sometimes another device's or a created one as well."""
+        found = [cu.Device(0).context]
+        if self.chance(0.25):
+            if cu.Device.count() > 1 and self.chance(0.7):
+                found.append(cu.Device(1).context)
+            else:
+                found.append(cu.Context.create(cu.Device(0)))
+        return found
+
+    def copy_in_chunks(self):
+        """Blocking copies of arrays go in chunks of a few bytes, as large ones do otherwise."""
+        size = self.random.choice((4, 4, 8, 12))
+        _chunked.plan(threshold=size, chunk=size, least=size, piece=4, ring=self.random.choice((2, 3)))
+
+    def choose_weights(self, awaits):
         """A program does some kinds of steps often and others seldom, another one the reverse."""
+        modules = self.chance(0.12)
         for step, weight in WEIGHTS.items():
+            if self.several:
+                weight *= BETWEEN_CONTEXTS.get(step, 1)
+            if step == "end_thread" and not self.workers:
+                weight = 0
+            if step in OF_MODULES and not modules:
+                weight = 0
+            if step == "fail" and not self.session.software:
+                weight = 0
+            if step == "await_token" and not awaits:
+                weight = 0
             yield step, weight * self.random.choice((0.3, 1, 1, 2))
 
+    # ---- threads ----
+
+    def new_worker(self):
+        return Worker(), Thread()
+
+    def do(self, step):
+        """Do a step, perhaps in another thread."""
+        if self.workers and self.chance(0.5):
+            at = self.random.randrange(len(self.workers))
+            self.note(" in thread", at)
+            self.do_in(at, step)
+        else:
+            step()
+
+    def do_in(self, at, step):
+        worker, thread = self.workers[at]
+        self.session.be_in(thread)
+        try:
+            worker.do(step)
+        finally:
+            self.session.be_in(self.session.main)
+
+    def end_thread(self):
+        """One ends, and another one begins."""
+        if self.workers and self.session.here is self.session.main:
+            at = self.random.randrange(len(self.workers))
+            self.note("end thread", at)
+            self.stop(at)
+            self.workers.append(self.new_worker())
+
+    def stop(self, at):
+        self.do_in(at, self.session.leave_blocks)
+        worker, thread = self.workers.pop(at)
+        worker.end()
+        self.session.end_thread(thread)
+
+    # ---- running ----
+
     def run(self, steps):
-        for _ in range(self.random.randint(2, 3)):
+        for place in self.session.places:
+            self.open_stream(place)
+        for _ in range(self.random.randint(1, 2)):
             self.open_stream()
         for _ in range(self.random.randint(2, 3)):
             self.allocate()
@@ -42,19 +141,37 @@ class Program(Choices):
             self.change_policy()
         chosen = self.random.choices(list(self.weights), list(self.weights.values()), k=steps)
         for step in chosen:
-            getattr(self, step)()
+            self.do(getattr(self, step))
             if self.buffers and self.random.random() < 0.1:
                 self.session.compare_borrows(self.pick(self.buffers))
         self.note("end")
+        while self.workers:
+            self.stop(0)
+        while self.loans:
+            self.session.end_loan(self.loans.pop())
+        while self.raws:
+            self.buffers.append(self.session.from_raw(self.raws.pop()))
         self.session.finish(self.buffers, self.views)
 
     def end(self):
-        """Let go of everything, also after a disagreement."""
+        """Let go of everything, also after a disagreement. A created context ends with it."""
+        _chunked.plan(**self.plan)
+        while self.workers:
+            self.stop(0)
+        if self.session.gate:
+            self.session.gate.open()
+        for loan in self.loans:
+            loan.real.__exit__(None, None, None)
         self.session.end_work()
+        for raw in self.raws:
+            self.session.from_raw(raw)
         for view in self.views:
             view.let_go()
-        for things in (self.views, self.buffers, self.tokens, self.events, self.streams):
+        for things in (
+            *(self.modules, self.views, self.loans, self.buffers, self.tokens, self.events, self.streams),
+        ):
             things.clear()
+        self.session.end_contexts()
 
     # ---- notes and arguments ----
 
@@ -66,19 +183,26 @@ class Program(Choices):
             self.tokens.append(token)
             self.note("  keep its token")
 
-    def maybe_stream(self, blocking):
+    def maybe_stream(self, blocking, place):
         """A stream argument; without one the call uses the current stream, or none."""
         left_out = 0.4 if blocking else 0.5 if self.session.currents else 0.05
-        return None if self.chance(left_out) else self.pick_stream()
+        return None if self.chance(left_out) else self.pick_stream(place)
+
+    def pick_place(self):
+        return self.random.choice(self.session.places) if self.several else self.session.places[0]
 
     # ---- streams and events ----
 
-    def open_stream(self):
-        kind = self.random.choice(self.kinds)
-        stream = self.session.open_stream(kind)
+    def open_stream(self, place=None):
+        kind, place = self.random.choice(self.kinds), place or self.pick_place()
+        stream = self.session.open_stream(kind, place)
         if stream not in self.streams:
             self.streams.append(stream)
-        self.note("stream", self.streams.index(stream), kind)
+        self.note("stream", self.streams.index(stream), kind, *self.where(place))
+
+    def where(self, place):
+        """For notes: in which context, where there are several."""
+        return ("in context", self.session.places.index(place)) if self.several else ()
 
     def close_stream(self):
         stream = self.pick(self.streams)
@@ -90,7 +214,9 @@ class Program(Choices):
         stream = self.pick(self.streams)
         others = [token for token in self.tokens if token.real.stream is not stream.real]
         buffers = [*self.buffers, *(buffer for token in others for buffer in token.buffers)]
-        used = stream in self.session.currents or stream.kind in self.session.defaults
+        threads = [self.session.main, *(thread for _, thread in self.workers)]
+        used = stream.kind in DEFAULTS or any(stream in thread.currents for thread in threads)
+        used = used or any(loan.stream is stream for loan in self.loans)
         used = used or any(buffer.memory.stream is stream for buffer in buffers)
         if len(self.streams) > 2 and not used:
             self.note("forget stream", self.streams.index(stream), "and its tokens")
@@ -99,12 +225,13 @@ class Program(Choices):
             self.session.drop_stream(stream)
 
     def make_event(self):
-        self.events.append(self.session.make_event())
-        self.note("event", len(self.events) - 1)
+        place = self.pick_place()
+        self.events.append(self.session.make_event(place))
+        self.note("event", len(self.events) - 1, *self.where(place))
 
     def record(self):
         stream = self.pick_stream()
-        event = self.pick_event() if self.chance(0.5) else None
+        event = self.pick_event(stream.place) if self.chance(0.5) else None
         self.note("record", self.streams.index(stream), self.at(event, self.events))
         made = self.session.record(stream, event)
         if made is not None and made is not event:
@@ -140,12 +267,82 @@ class Program(Choices):
     def synchronize(self):
         self.on_host("synchronize")
 
+    def await_token(self):
+        if self.tokens and self.session.here is self.session.main:
+            token = self.pick(self.tokens)
+            self.note("await token", self.tokens.index(token))
+            self.session.await_token(token, the_loop())
+
+    def fail(self):
+        """A driver call fails in a step. What has not been queued has not happened."""
+        step, functions = self.random.choice(tuple(FAILURES.items()))
+        self.session.failing = self.random.choice(functions), self.random.choice((1, 2))
+        self.note("fails in the next one:", *self.session.failing)
+        try:
+            getattr(self, step)()
+        except Failed:
+            self.note("  and did")
+        finally:
+            self.session.failing = None
+
+    def wait_for_an_event(self):
+        if self.events:
+            self.session.wait_for_event(self.pick_stream(), self.pick_event())
+
+    def interrupt(self):
+        """Ctrl-C in the middle of a call that waits for a stream which does not come to its end."""
+        stream = self.pick_stream()
+        if not self.is_usable(stream) or self.session.here is not self.session.main:
+            return
+        self.note("interrupt, while these do not go on:", self.streams.index(stream))
+        calls = [self.session.synchronize_stream, self.synchronize_record, self.work_and_wait]
+        call = self.random.choice(calls)
+        self.session.hold(stream)
+        self.session.interrupting = True
+        try:
+            call(stream)
+        finally:
+            self.session.interrupting = False
+            self.session.gate.open()
+
+    def synchronize_record(self, stream):
+        """Of an event, or of a token that has none yet or an earlier one."""
+        tokens = [token for token in self.tokens if token.stream is stream.model]
+        if tokens and self.chance(0.7):
+            self.session.synchronize_token(self.pick(tokens))
+            return
+        self.session.interrupting = False
+        event = self.session.record(stream)
+        self.session.interrupting = True
+        self.session.synchronize_event(event)
+
+    def work_and_wait(self, stream):
+        """A blocking fill or copy: what it has queued goes on."""
+        buffer = self.pick_buffer(place=stream.place)
+        if buffer is None or not is_filled(buffer):
+            return
+        self.note("  buffer", self.buffers.index(buffer))
+        ways = [self.fill_and_wait]
+        if buffer.nbytes <= self.plan["threshold"] == _chunked.plan()["threshold"]:
+            ways += [self.copy_out_and_wait, self.copy_in_and_wait]
+        self.random.choice(ways)(buffer, stream)
+
+    def fill_and_wait(self, buffer, stream):
+        self.session.fill(buffer, self.random.randrange(256), stream, blocking=True)
+
+    def copy_in_and_wait(self, buffer, stream):
+        self.session.copy_in(buffer, self.bytes(buffer.nbytes), stream, blocking=True)
+
+    def copy_out_and_wait(self, buffer, stream):
+        self.session.copy_out(buffer, stream)
+
     def ask(self):
         self.on_host("ask")
 
     def synchronize_context(self):
-        self.note("synchronize context")
-        self.session.synchronize_context()
+        place = self.pick_place()
+        self.note("synchronize context", *self.where(place))
+        self.session.synchronize_context(place)
 
     # ---- policies and blocks ----
 
@@ -154,7 +351,9 @@ class Program(Choices):
         where = self.random.choice(("context", "buffer", "block", "block"))
         self.note("policy of", where, policy)
         if where == "context":
-            self.session.set_context_policy(policy)
+            place = self.pick_place()
+            self.note("  ", *self.where(place))
+            self.session.set_context_policy(policy, place)
         elif where == "buffer" and self.buffers:
             self.session.set_policy(self.pick(self.buffers), policy)
         elif where == "block" and self.session.orderings:
@@ -179,18 +378,69 @@ class Program(Choices):
             self.buffers.append(buffer)
 
     def allocate(self):
-        kind = self.random.choice((*self.memories, "device"))
-        stream = None
+        # Memory that all contexts can use is what concerns several of them.
+        more = ("locked", "locked") if self.several else ("device",)
+        kind, stream = self.random.choice((*self.memories, *more)), None
         if kind == "device" and self.streams and self.chance(0.6):
             stream = self.pick_stream()
-        size = 0 if self.chance(0.02) else NBYTES
-        made = self.session.allocate(kind, size, stream)
-        self.add(made, kind, size, self.at(stream, self.streams))
+        size = 0 if self.chance(0.02) else self.random.choice(self.sizes)
+        place = stream.place if stream else self.pick_place()
+        options = {"pooled": False} if self.chance(0.1) else {}
+        if kind == "locked" and self.chance(0.05):
+            options["write_combined"] = True
+        made = self.session.allocate(kind, size, stream, place, **options)
+        self.add(made, kind, size, self.at(stream, self.streams), *self.where(place), *options)
+
+    def from_address(self):
+        kind, size, place = self.random.choice(self.memories), self.random.choice(self.sizes), None
+        place = self.pick_place()
+        self.add(self.session.from_address(kind, size, place), kind, "from address", size)
+
+    def into_raw(self):
+        """Give memory away, and sometimes look whether parts of it are in the way."""
+        buffer = self.pick_buffer()
+        if not buffer.part and not buffer.closed:
+            held = [view.buffer for view in (*self.views, *self.loans)]
+            if not self.chance(0.4):
+                self.forget_parts(buffer)
+            elif self.chance(0.3):
+                self.note("part of", self.buffers.index(buffer))
+                self.buffers.append(self.session.part(buffer, 0, 0))
+            elif self.chance(0.5):
+                self.note("from_raw of a live one", self.buffers.index(buffer))
+                if buffer.nbytes and buffer.memory.owned:
+                    self.session.from_raw_of_live(buffer)
+                return
+            held += [*self.buffers, *(each for token in self.tokens for each in token.buffers)]
+        else:
+            held = []
+        parts = any(
+            each.memory is buffer.memory and each.real is not buffer.real and not each.moved
+            for each in held
+        )
+        self.note("into_raw", self.buffers.index(buffer), "with parts" * parts)
+        raw = self.session.into_raw(buffer, parts)
+        if raw is not None:
+            self.raws.append(raw)
+            self.replace()
+
+    def forget_parts(self, whole):
+        def is_other(buffer):
+            return buffer.memory is whole.memory and buffer.real is not whole.real
+
+        self.note("forget parts of", self.buffers.index(whole), "and their tokens")
+        self.buffers = [buffer for buffer in self.buffers if not is_other(buffer)]
+        self.tokens = [token for token in self.tokens if not any(map(is_other, token.buffers))]
+
+    def from_raw(self):
+        if self.raws:
+            self.add(self.session.from_raw(self.raws.pop()), "from raw")
 
     def cut(self, buffer, size=None):
         """A part of a buffer, of a number of bytes if one is given."""
         step = buffer.real.itemsize
-        cuts = [cut for cut in (*CUTS, *ODD) if cut <= buffer.nbytes and cut % step == 0]
+        cuts = (*CUTS, *ODD) if buffer.nbytes <= NBYTES else (*CUTS, *ODD, *MORE_CUTS)
+        cuts = [cut for cut in cuts if cut <= buffer.nbytes and cut % step == 0]
         if size is None:
             start, stop = sorted(self.random.choices(cuts, k=2))
         else:
@@ -206,11 +456,17 @@ class Program(Choices):
         self.add(made, "part of", self.buffers.index(buffer), *what)
 
     def view_as(self):
-        buffer = self.pick_buffer()
-        fitting = [d for d in DTYPES if (buffer.start | buffer.nbytes) % int(d[1]) == 0]
+        self.view_of(self.pick_buffer(), self.dtypes)
+
+    def view_of(self, buffer, dtypes):
+        """A view as items of one of these dtypes, or the buffer itself if none fits."""
+        fitting = [dtype for dtype in dtypes if divides(buffer, dtype)]
+        if not fitting:
+            return buffer
         dtype = self.random.choice(fitting)
         made = self.session.view_as(buffer, dtype)
-        self.add(made, "view of", self.buffers.index(buffer), dtype)
+        self.add(made, "view of", self.buffers.index(buffer), str(dtype))
+        return made
 
     def take(self):
         buffer = self.pick_buffer()
@@ -221,7 +477,7 @@ class Program(Choices):
         wholes = [b for b in self.buffers if not b.part and not b.closed]
         buffer = self.pick(wholes) if wholes and self.chance(0.8) else self.pick_buffer()
         given = 0.5 if buffer.memory.stream else 0.05
-        stream = self.pick_stream() if self.chance(given) else None
+        stream = self.pick_stream(buffer.memory.place) if self.chance(given) else None
         self.note("close", self.buffers.index(buffer), self.at(stream, self.streams))
         self.session.close(buffer, stream)
         self.replace()
@@ -234,7 +490,8 @@ class Program(Choices):
         """All that refers to its memory goes, which outlives the work that uses it."""
         memory = self.pick(self.buffers).memory
         kept = [buffer for buffer in self.buffers if buffer.memory is not memory]
-        if len(kept) > 1 and not any(view.buffer.memory is memory for view in self.views):
+        held = [view.buffer.memory for view in (*self.views, *self.loans)]
+        if len(kept) > 1 and memory not in held:
             gone = [at for at, buffer in enumerate(self.buffers) if buffer not in kept]
             self.note("forget buffers", *gone, "and their tokens")
             self.buffers = kept
@@ -258,8 +515,17 @@ class Program(Choices):
 
     # ---- operations ----
 
+    def mostly_place_of(self, buffer):
+        """Where the other buffers of an operation have to be, or None: then it may be refused."""
+        if buffer.on_host or not self.several or self.chance(0.03):
+            return None
+        return buffer.memory.place
+
     def copy(self):
-        target, source = self.pick_buffer(), self.pick_buffer()
+        target = self.pick_buffer()
+        source = self.pick_buffer(place=self.mostly_place_of(target))
+        if source is None:
+            return
         told = self.buffers.index(target), self.buffers.index(source)
         if target.nbytes <= source.nbytes:
             source, cut = self.like(source, target)
@@ -268,7 +534,8 @@ class Program(Choices):
         if source is None or target is None:
             return
         blocking = self.chance(0.2)
-        stream, inward = self.maybe_stream(blocking), self.chance(0.5)
+        place = device_side(target, source).memory.place
+        stream, inward = self.maybe_stream(blocking, place), self.chance(0.5)
         self.note("copy", *told, cut, "blocking" * blocking, self.at(stream, self.streams))
         self.keep(self.session.copy(target, source, stream, blocking, inward))
 
@@ -277,7 +544,7 @@ class Program(Choices):
         dtype = other.real.dtype
         if buffer.closed or other.closed:
             return buffer, None
-        if (buffer.start | buffer.nbytes) % dtype.itemsize:
+        if not divides(buffer, dtype):
             return None, None
         if buffer.real.dtype != dtype:
             buffer = self.session.view_as(buffer, dtype)
@@ -287,32 +554,100 @@ class Program(Choices):
 
     def fill(self):
         buffer, blocking, value = self.pick_buffer(), self.chance(0.15), self.random.randrange(256)
-        stream = self.maybe_stream(blocking)
+        if len(self.dtypes) > len(DTYPES) and not buffer.closed and self.chance(0.2):
+            buffer = self.view_of(buffer, MORE_DTYPES)
+        stream = self.maybe_stream(blocking, buffer.memory.place)
         told = self.buffers.index(buffer), self.at(stream, self.streams)
         self.note("fill", *told, value, "blocking" * blocking)
         self.keep(self.session.fill(buffer, value, stream, blocking))
 
     def copy_in(self):
         buffer, blocking = self.pick_buffer(), self.chance(0.4)
-        stream = self.maybe_stream(blocking)
+        stream = self.maybe_stream(blocking, buffer.memory.place)
         told = self.buffers.index(buffer), self.at(stream, self.streams)
         self.note("copy from array", *told, "blocking" * blocking)
         array = self.bytes(buffer.nbytes)
         self.keep(self.session.copy_in(buffer, array, stream, blocking))
 
     def copy_out(self):
-        buffer, stream = self.pick_buffer(), self.maybe_stream(True)
+        buffer = self.pick_buffer()
+        stream = self.maybe_stream(True, buffer.memory.place)
         told = self.buffers.index(buffer), self.at(stream, self.streams)
         self.note("copy to array", *told)
         self.session.copy_out(buffer, stream)
 
     def launch(self):
-        out, a, b = (self.pick_buffer() for _ in range(3))
-        stream, prepare = self.maybe_stream(blocking=False), self.chance(0.3)
+        out = self.pick_buffer()
+        a, b = (self.pick_buffer(place=self.mostly_place_of(out)) or out for _ in range(2))
+        place = next((x.memory.place for x in (out, a, b) if not x.on_host), out.memory.place)
+        stream, way = self.maybe_stream(False, place), self.random.choice(WAYS_TO_LAUNCH)
+        modes = ("read", "read") if self.chance(0.7) else self.random.choices(tuple(MODES), k=2)
+        modes = ["write" if mode == "shared" else mode for mode in modes]  # it is used after all
+        more = []
+        while self.chance(0.2):
+            more.append((self.pick_buffer(place=place) or out, self.random.choice(tuple(MODES))))
         told = [self.buffers.index(buffer) for buffer in (out, a, b)]
-        self.note("launch", *told, self.at(stream, self.streams), "prepared" * prepare)
-        if not any(buffer.closed for buffer in (out, a, b)) or not prepare:
-            self.keep(self.session.launch(out, a, b, stream, prepare))
+        told += [self.at(stream, self.streams), way, *modes]
+        self.note("launch", *told, *((self.buffers.index(each), mode) for each, mode in more))
+        closed = any(buffer.closed for buffer in (out, a, b, *(each for each, _ in more)))
+        if way == "plain" or not closed:
+            self.keep(self.session.launch(out, a, b, stream, way, modes, more))
+
+    # ---- modules ----
+
+    def load(self):
+        if len(self.modules) < 2:
+            place = self.pick_place()
+            self.note("module", len(self.modules), *self.where(place))
+            self.modules.append(self.session.load(place))
+
+    def global_(self):
+        module = self.pick_usable(self.modules, lambda module: not module.closed)
+        if module is not None:
+            at = self.modules.index(module)
+            self.add(self.session.global_(module), "of module", at)
+
+    def launch_of_module(self):
+        module = self.pick_usable(self.modules, lambda module: not module.closed)
+        buffer = self.pick_buffer(place=module and module.place)
+        if module is not None and buffer is not None:
+            stream = self.maybe_stream(False, module.place)
+            step = self.random.choice((self.session.swap, self.session.swap, self.session.peek))
+            told = self.modules.index(module), self.buffers.index(buffer)
+            self.note(step.__name__, *told, self.at(stream, self.streams))
+            self.keep(step(module, buffer, stream))
+
+    def close_module(self):
+        if self.modules:
+            module = self.pick(self.modules)
+            self.note("close module", self.modules.index(module))
+            self.session.close_module(module)
+            self.replace()
+
+    # ---- loans ----
+
+    def lend(self):
+        buffer, readonly = self.pick_buffer(), self.chance(0.3)
+        stream = self.maybe_stream(False, buffer.memory.place)
+        if self.workers and (stream is None or stream.kind == "per_thread"):
+            return  # the block has to end in the same thread
+        told = self.buffers.index(buffer), self.at(stream, self.streams)
+        self.note("lend", *told, "readonly" * readonly)
+        loan = self.session.lend(buffer, stream, readonly)
+        if loan is not None:
+            self.loans.append(loan)
+
+    def use_loan(self):
+        if self.loans:
+            loan, value = self.pick(self.loans), self.random.randrange(256)
+            self.note("use loan", self.loans.index(loan), value)
+            self.session.use_loan(loan, value)
+
+    def end_loan(self):
+        if self.loans:
+            at = self.random.randrange(len(self.loans))
+            self.note("end loan", at)
+            self.session.end_loan(self.loans.pop(at))
 
     # ---- the host ----
 
@@ -363,6 +698,24 @@ class Program(Choices):
                 del self.views[at]
 
 
+# How much more often where there are several contexts.
+BETWEEN_CONTEXTS = {"synchronize_context": 6, "forget_stream": 3, "open_stream": 2}
+COPIES = ("cuMemcpyAsync", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2")
+FILLS = ("cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async", "cuMemsetD2D32Async")
+# The driver functions that fail in steps of these kinds.
+FAILURES = {
+    "copy": COPIES,
+    "fill": FILLS,
+    "launch": ("cuLaunchKernel",),
+    "copy_in": (*COPIES, "cuEventRecord"),
+    "copy_out": (*COPIES, "cuEventRecord"),
+    "record": ("cuEventRecord", "cuEventCreate"),
+    "wait_for_an_event": ("cuStreamWaitEvent",),
+    "make_event": ("cuEventCreate",),
+    "open_stream": ("cuStreamCreateWithPriority",),
+    "allocate": ("cuMemAlloc_v2", "cuMemHostAlloc", "cuMemAllocAsync", "cuMemAllocManaged"),
+}
+OF_MODULES = ("load", "global_", "launch_of_module", "close_module")
 WEIGHTS = {
     "copy": 24,
     "fill": 14,
@@ -373,7 +726,10 @@ WEIGHTS = {
     "wait": 14,
     "synchronize": 7,
     "ask": 6,
-    "synchronize_context": 0.5,
+    "interrupt": 0.1,
+    "await_token": 1,
+    "fail": 1.5,
+    "synchronize_context": 0.7,
     "make_event": 5,
     "close_event": 3,
     "open_stream": 3,
@@ -381,14 +737,25 @@ WEIGHTS = {
     "forget_stream": 2,
     "change_policy": 4,
     "current_stream": 2,
+    "end_thread": 1,
     "allocate": 2,
     "part": 5,
     "view_as": 3,
     "take": 2,
+    "from_address": 0.7,
+    "into_raw": 2,
+    "from_raw": 1,
     "close_buffer": 6,
     "forget_buffer": 3,
     "forget_token": 4,
     "reap": 0.5,
+    "load": 5,
+    "global_": 5,
+    "launch_of_module": 16,
+    "close_module": 3,
+    "lend": 3,
+    "use_loan": 3,
+    "end_loan": 3,
     "access": 10,
     "open_view": 8,
     "use_view": 5,

@@ -11,6 +11,7 @@ from typing import NamedTuple
 OK, BORROWED, EXPORTED, MUST_WAIT = "ok", "borrowed", "exported", "must_wait"
 MEMORY_CLOSED, STREAM_CLOSED = "memory_closed", "stream_closed"
 EVENT_CLOSED, NOT_RECORDED = "event_closed", "not_recorded"
+OTHER_THREAD = "other_thread"
 NOBODY = frozenset()
 
 
@@ -47,6 +48,7 @@ class Stream:
     last_operation: Node | None = None
     last_site: int = 0
     open: bool = True
+    thread: object = None  # the only one that can use it, of a thread's default stream
 
 
 @dataclass(eq=False)
@@ -98,8 +100,10 @@ def overlap(a, b):
 
 
 def conflict(mode, other):
-    """Whether uses in these two modes must be ordered."""
+    """Whether uses in these two modes must be ordered. Closing comes after all others."""
     pair = {mode, other}
+    if "close" in pair:
+        return True
     return "shared" not in pair and ("write" in pair or pair == {"read", "reach"})
 
 
@@ -135,6 +139,7 @@ def uses_of_byte(memory, byte):
 class Oracle:
     def __init__(self):
         self.host = Node()
+        self.thread = None  # the one that makes the next call
         self.domains = []
         self.memories = []
 
@@ -142,8 +147,8 @@ class Oracle:
         self.domains.append(Domain(host_excluded))
         return self.domains[-1]
 
-    def open_stream(self, domain, kind):
-        stream = Stream(domain, kind)
+    def open_stream(self, domain, kind, thread=None):
+        stream = Stream(domain, kind, thread=thread)
         domain.streams.append(stream)
         return stream
 
@@ -182,6 +187,10 @@ class Oracle:
         """The host waits for all streams of a context, closed ones too."""
         self.host = Node(self.host, *(stream.last for stream in domain.streams))
 
+    def lends_to(self, stream):
+        """Whether anything is lent to it: then it cannot be closed."""
+        return any(view.user is stream for memory in self.memories for view in memory.views)
+
     def close_stream(self, stream):
         """Orders nothing; what is unfinished stays in the memories' accesses."""
         stream.open = False
@@ -196,12 +205,25 @@ class Oracle:
         """Whether the host knows that this is complete."""
         return node in past(self.host)
 
+    def judge_stream(self, stream):
+        """Whether it can be used."""
+        if not stream.open:
+            return Answer(STREAM_CLOSED)
+        return YES if stream.thread in (None, self.thread) else Answer(OTHER_THREAD)
+
+    def can_be_waited_for(self, stream):
+        """Of an open stream an event can be recorded; a closed one has left one behind.
+
+        A thread's default stream leaves none, and only its thread can record one.
+        """
+        return stream.thread is None or (stream.open and stream.thread is self.thread)
+
     # ---- operations ----
 
     def judge(self, stream, accesses, policy, passive=False):
         """`policy` is that of all accesses, or a sequence with one for each."""
-        if not stream.open:
-            return Answer(STREAM_CLOSED)
+        if (usable := self.judge_stream(stream)) != YES:
+            return usable
         known = past(*self.before(stream, passive))
         policies = policies_of(policy, accesses)
         answers = [
@@ -234,7 +256,9 @@ class Oracle:
         sites = frozenset(
             view.site
             for view in memory.views
-            if view.user is not user and overlap(view, access) and conflict(view.mode, access.mode)
+            if (view.user is not user or access.mode == "close")
+            and overlap(view, access)
+            and conflict(view.mode, access.mode)
         )
         return Answer(EXPORTED, sites) if sites else None
 
@@ -254,13 +278,26 @@ class Oracle:
         """As `judge`; what must be waited for has been waited for, if the answer is yes.
 
         Each wait is for all work of the stream in the way. What cannot be waited for is found
-        before the first one.
+        before the first one: then none is made.
         """
+        before = self.host, [(each, each.last) for each in self.streams()]
         while (answer := self.judge(stream, accesses, policy, passive)).answer == MUST_WAIT:
             known = past(*self.before(stream, passive))
             other = self._in_the_way(known, accesses, policies_of(policy, accesses))
+            if not self.can_be_waited_for(other):
+                return self._back_to(before)
             self.wait(stream, self._work_of(other))
         return answer
+
+    def streams(self):
+        return [stream for domain in self.domains for stream in domain.streams]
+
+    def _back_to(self, before):
+        """Undo the waits that were only foreseen: the request is refused."""
+        self.host, lasts = before
+        for stream, last in lasts:
+            stream.last = last
+        return Answer(BORROWED)
 
     def _work_of(self, stream):
         """What a wait for a stream waits for: of a closed one, the event that it left behind."""
@@ -330,8 +367,12 @@ class Oracle:
     def judge_export_and_wait(self, memory, start, stop, mode, policy):
         """As `judge_export`; the host has then waited for what it must."""
         request = (memory, start, stop, mode, policy)
+        before = self.host, [(each, each.last) for each in self.streams()]
         while (answer := self.judge_export(*request)).answer == MUST_WAIT:
-            self.synchronize(self._work_of(self._in_the_way_of_host(memory, start, stop, mode)))
+            other = self._in_the_way_of_host(memory, start, stop, mode)
+            if not self.can_be_waited_for(other):
+                return self._back_to(before)
+            self.synchronize(self._work_of(other))
         return answer
 
     def _in_the_way_of_host(self, memory, start, stop, mode):
@@ -361,11 +402,11 @@ class Oracle:
 
     def close_memory_on(self, memory, stream, policy):
         """Closing stream-ordered memory is a write on a stream, unchecked under no policy."""
-        whole = [(memory, 0, memory.nbytes, "write")]
+        bytes_ = (memory, 0, memory.nbytes)
         policy = "wait" if policy == "wait" else "strict"
-        answer = self.judge_and_wait(stream, whole, policy, passive=True).answer
+        answer = self.judge_and_wait(stream, [(*bytes_, "close")], policy, passive=True).answer
         if answer == OK:
-            self.issue(stream, whole, 0, passive=True)
+            self.issue(stream, [(*bytes_, "write")], 0, passive=True)
             memory.closed = True
         return answer
 

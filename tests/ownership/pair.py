@@ -93,8 +93,7 @@ class Pair:
 
     def lends_to(self, stream):
         """Whether anything is lent to it: the library closes no such stream."""
-        views = [view for memory in self.memories for view in memory.model.views]
-        return any(view.user is stream.model for view in views)
+        return self.oracle.lends_to(stream.model)
 
     def fail(self, stream, accesses, policy="strict"):
         """An operation that the driver refuses, if the engine does not.

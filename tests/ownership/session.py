@@ -4,28 +4,40 @@ Here are streams, events, tokens and policies; session_buffers.py has the buffer
 """
 
 import ctypes
+import operator
+import re
+import time
 import weakref
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 
 import oracle as model
-from oracle import BORROWED, EVENT_CLOSED, EXPORTED, MEMORY_CLOSED, NOT_RECORDED, OK, STREAM_CLOSED
+from oracle import BORROWED, EVENT_CLOSED, EXPORTED, MEMORY_CLOSED, NOT_RECORDED, OK, OTHER_THREAD, STREAM_CLOSED
 from pair import Disagreement
 
 import cudadrv as cu
 from cudadrv import testing
 
 OVERLAP, IS_PART, NO_STREAM = "overlap", "is_part", "no_stream"
+OTHER_CONTEXT, LENT = "other_context", "lent"
+PARTS_LIVE, LIVE, NOT_OURS = "parts_live", "live", "not_ours"
+NO_SUCH_FILL, ENDED = "no_such_fill", "ended"
 DEFAULT_STREAM, NOT_ORDERED = "default_stream", "not_stream_ordered"
 WAITED = "waited"  # accepted, after waits that a policy inserted
+FAILED = "failed"  # accepted, and then a driver call failed
+INTERRUPTED, FINISHED = "interrupted", "finished"  # of accepted calls while Ctrl-C came
 
-# What is raised for a refusal: this class, no subclass of it, and these words in its text.
+# What is raised for a refusal: this class, no subclass of it, and this pattern in its text.
 RAISED = {
+    PARTS_LIVE: (cu.BufferBorrowedError, "parts of it are alive"),
     BORROWED: (cu.BufferBorrowedError, "cannot "),
     EXPORTED: (cu.BufferExportedError, ""),
     MEMORY_CLOSED: (cu.BufferClosedError, ""),
     NOT_RECORDED: (cu.EventNotRecordedError, "never recorded"),
+    OTHER_THREAD: (ValueError, "is another thread's"),
+    ENDED: (cu.OwnershipError, "has ended without an event"),
+    OTHER_CONTEXT: (ValueError, "another context|no stream reaches both|of the context of"),
     EVENT_CLOSED: (ValueError, "the event "),
     STREAM_CLOSED: (ValueError, " is closed"),
     OVERLAP: (ValueError, "overlap"),
@@ -33,6 +45,10 @@ RAISED = {
     DEFAULT_STREAM: (ValueError, "default stream"),
     NOT_ORDERED: (ValueError, "not stream-ordered"),
     NO_STREAM: (TypeError, "needs a stream"),
+    NO_SUCH_FILL: ((TypeError, ValueError), "the device fills items of"),
+    LIVE: (ValueError, "lies in a live"),
+    NOT_OURS: (ValueError, "only borrows its memory"),
+    LENT: (cu.OwnershipError, "are lent to it"),
 }
 # The driver calls by which work and waits reach a stream: a refusal makes none of them.
 QUEUEING = (
@@ -41,6 +57,8 @@ QUEUEING = (
     *("cuEventRecord", "cuStreamWaitEvent", "cuMemAllocAsync", "cuMemFreeAsync"),
     *("cuLaunchKernel", "cuLaunchKernelEx"),
 )
+WORK = [name for name in QUEUEING if name.startswith(("cuMemcpy", "cuMemset"))]
+DEFAULTS = ("legacy", "per_thread")
 # Of the oracle's kinds of streams, the one that each of the library's is.
 ORDERS = {
     "non_blocking": "non_blocking",
@@ -52,17 +70,43 @@ ORDERS = {
 }
 
 
+class Failed(Exception):
+    """A driver call failed, as it was to, and the library has said so."""
+
+
+@dataclass(eq=False)
+class Place:
+    """A context: the home of streams, events and memory."""
+
+    context: cu.Context
+    domain: model.Domain
+    internal: model.Stream  # blocking calls without a stream use one of the library's own
+    policy: str | None = None
+    legacy: "Stream | None" = None
+
+
+@dataclass(eq=False)
+class Thread:
+    """What belongs to a thread: its `with` blocks, and its default streams."""
+
+    orderings: list = field(default_factory=list)  # open blocks, with their policies
+    currents: list = field(default_factory=list)  # open `with stream` blocks, with their streams
+    defaults: dict = field(default_factory=dict)  # streams, by context
+
+
 @dataclass(eq=False)
 class Stream:
     real: cu.Stream | None  # None when it was dropped
     model: model.Stream
     kind: str
+    place: Place
 
 
 @dataclass(eq=False)
 class Event:
     real: cu.Event
     model: model.Event
+    place: Place
 
 
 @dataclass(eq=False)
@@ -72,28 +116,43 @@ class Token:
     real: cu.Token
     node: model.Node | None
     buffers: list
+    stream: model.Stream | None = None
+    asked: bool = False  # then it has an event
 
 
 class Session:
     """Each method is one step of a program, and gives what was made, or None if it was refused."""
 
-    def __init__(self):
-        self.device = cu.Device(0)
-        self.context = self.device.context
+    def __init__(self, *contexts):
         self.software = cu.driver_info().is_software
         self.oracle = model.Oracle()
-        excluded = not self.device.attribute("concurrent_managed_access")
-        self.domain = self.oracle.open_domain(excluded)
-        # Blocking calls without a stream use one of the library's own.
-        self.internal = self.oracle.open_stream(self.domain, "non_blocking")
-        self.defaults = {}  # the default streams, by kind
-        self.orderings = []  # open blocks, with their policies
-        self.currents = []  # open `with stream` blocks, with their streams
-        self.policy = None  # the context's
+        self.places = [self.open_place(each) for each in contexts or [cu.Device(0).context]]
+        self.here = self.main = Thread()  # the one that makes the next call
+        self.oracle.thread = self.here
         self.ordered = True  # until something passes "unchecked" that strict would refuse
+        self.queueing = QUEUEING
         self.disagreed = False
+        self.gate = None
+        self.awaited = False
+        self.left_alone = []  # arrays of interrupted copies, which nobody touches any more
+        self.failing = None  # a driver function that fails in the next call, and how
+        self.interrupting = False  # then Ctrl-C comes in the middle of the next call
+        self.waited = True  # whether the last call came to its end,
+        self.queued = True  # or else whether the driver has got its work
         self.answers = Counter()
         self.sites = count(1)
+
+    def open_place(self, context):
+        excluded = not context.device.attribute("concurrent_managed_access")
+        domain = self.oracle.open_domain(excluded)
+        return Place(context, domain, self.oracle.open_stream(domain, "non_blocking"))
+
+    def new(self, place, make, *arguments, **options):
+        """Make an object of a context."""
+        if len(self.places) == 1:
+            return make(*arguments, **options)
+        with place.context:
+            return make(*arguments, **options)
 
     # ---- comparing ----
 
@@ -108,10 +167,17 @@ class Session:
     def call(self, what, expected, function, *buffers):
         """Make a call that must have this outcome; a refusal must leave all as it is."""
         refused = expected not in (OK, WAITED)
+        if self.failing and expected == OK:
+            return self.fail(what, function, buffers)
         before = self._state(buffers) if refused else None
         got, result = OK, None
         try:
-            result = function()
+            if self.interrupting and expected == OK:  # the text of a refusal is made by Python
+                result = self.interrupt(function, buffers)
+            else:
+                if self.interrupting:
+                    self.gate.open()
+                result, self.waited = function(), True
         except (cu.OwnershipError, ValueError, TypeError) as error:
             got = self._named(what, error)
         self.agree(what, got, expected if refused else OK)
@@ -120,89 +186,175 @@ class Session:
         self.answers[expected] += 1
         return result
 
+    def fail(self, what, function, buffers):
+        """Make a call in which a driver function fails, if it is called. `Failed` then.
+
+        `queued` is whether the driver had taken something before. `kept` are the uses that the
+        library has nevertheless: buffer, start, stop and mode.
+        """
+        name, status = self.failing
+        before = [testing.calls(name) for name in WORK], [each.real.borrows for each in buffers]
+        testing.fail(name, status)
+        try:
+            result, self.waited = function(), True
+        except cu.CudaError as error:
+            self.agree(f"status of {what}", error.status, status)
+        else:
+            self.answers[OK] += 1
+            return result
+        finally:
+            testing.configure("fault=none")
+        self.answers[FAILED] += 1
+        work = [name for name, n in zip(WORK, before[0], strict=True) if testing.calls(name) > n]
+        self.queued = bool(work) and (name not in WORK or testing.calls(name) - dict(
+            zip(WORK, before[0], strict=True))[name] > 1)
+        self.kept = [
+            (each, borrow.start, borrow.stop, borrow.mode)
+            for each, borrows in zip(buffers, before[1], strict=True)
+            for borrow in Counter(each.real.borrows) - Counter(borrows)
+        ]
+        raise Failed
+
+    def interrupt(self, function, buffers):
+        """Make a call with Ctrl-C on its way; `waited` is whether it came to its end nevertheless.
+
+        No Python runs between the signal and the call, so that the library is the first to look for
+        it, or NumPy, before anything is `queued`.
+        """
+        results, before = [], self._work(buffers)
+        try:
+            results.extend(map(operator.call, (ctypes.pythonapi.PyErr_SetInterrupt, function)))
+            while True:  # the interpreter looks at the end of a round
+                pass
+        except KeyboardInterrupt:
+            pass
+        self.waited = len(results) == 2
+        self.queued = self._work(buffers) != before
+        self.answers[FINISHED if self.waited else INTERRUPTED] += 1
+        return results[1] if self.waited else None
+
+    def _work(self, buffers):
+        """What the driver has been given, or at least what the library says of that."""
+        if self.software:
+            return [testing.calls(name) for name in WORK]
+        return [buffer.real.borrows for buffer in buffers]
+
+    def hold(self, stream):
+        """Let a stream wait; nobody but the driver knows. `open_gate` lets it go on."""
+        self.gate = self.gate or Gate()
+        self.gate.hold(stream)
+
     def _named(self, what, error):
-        for answer, (raised, words) in RAISED.items():
-            if type(error) is raised and words in str(error):
+        for answer, (raised, pattern) in RAISED.items():
+            classes = raised if isinstance(raised, tuple) else (raised,)
+            if type(error) in classes and re.search(pattern, str(error)):
                 return answer
         return self.disagree(f"{what}: the library raises {error!r}")
 
     def _state(self, buffers):
-        calls = [testing.calls(name) for name in QUEUEING] if self.software else []
+        calls = [testing.calls(name) for name in self.queueing] if self.software else []
         return calls, [buffer.real.borrows for buffer in buffers]
 
     # ---- streams ----
 
-    def open_stream(self, kind):
-        if kind in self.defaults:
-            return self.defaults[kind]
-        made = Stream(self._new_stream(kind), self._model_stream(kind), kind)
-        if kind in ("legacy", "per_thread"):
-            self.defaults[kind] = made
+    @property
+    def orderings(self):
+        return self.here.orderings
+
+    @property
+    def currents(self):
+        return self.here.currents
+
+    def be_in(self, thread):
+        """The next calls are made in a thread."""
+        self.here = self.oracle.thread = thread
+
+    def open_stream(self, kind, place=None):
+        place = place or self.places[0]
+        if kind == "legacy" and place.legacy:
+            return place.legacy
+        if kind == "per_thread" and place in self.here.defaults:
+            return self.here.defaults[place]
+        real = self.new(place, new_stream, kind, place.context)
+        thread = self.here if kind == "per_thread" else None
+        made = Stream(
+            real, self.oracle.open_stream(place.domain, ORDERS[kind], thread), kind, place
+        )
+        if kind == "legacy":
+            place.legacy = made
+        if kind == "per_thread":
+            self.here.defaults[place] = made
         return made
 
-    def _model_stream(self, kind):
-        return self.oracle.open_stream(self.domain, ORDERS[kind])
-
-    def _new_stream(self, kind):
-        if kind == "legacy":
-            return cu.Stream.legacy()
-        if kind == "per_thread":
-            return cu.Stream.per_thread()
-        if kind.startswith("foreign"):
-            owner = Foreign(self.device, blocking=kind == "foreign_blocking")
-            return cu.Stream.from_handle(owner.handle, owner)
-        return cu.Stream(blocking=kind == "blocking")
+    def end_thread(self, thread):
+        """It has ended, and its default streams with it."""
+        for stream in thread.defaults.values():
+            self.oracle.close_stream(stream.model)
 
     def close_stream(self, stream):
-        refused = stream.kind in self.defaults
-        self.call("stream.close()", DEFAULT_STREAM if refused else OK, stream.real.close)
-        if not refused:
+        answer = DEFAULT_STREAM if stream.kind in DEFAULTS and stream.model.open else OK
+        if answer == OK and stream.model.open and self.oracle.lends_to(stream.model):
+            answer = LENT
+        self.call("stream.close()", answer, stream.real.close)
+        if answer == OK:
             self.oracle.close_stream(stream.model)
 
     def drop_stream(self, stream):
         """The caller has let go of it: nothing refers to the library's object but this."""
         died = weakref.ref(stream.real)
         stream.real = None
+        patience = 1000  # the thread that watches what is awaited may just have a token in its hand
+        while self.awaited and patience and died() is not None:
+            time.sleep(0.001)
+            patience -= 1
         self.agree("a stream to which nothing refers", died(), None)
+        # Some later call records its last event, also one that is refused.
+        self.queueing = [name for name in QUEUEING if name != "cuEventRecord"]
         self.oracle.close_stream(stream.model)
 
     def _usable(self, stream):
-        return OK if stream.model.open else STREAM_CLOSED
+        return self.oracle.judge_stream(stream.model).answer
 
     def wait_for_stream(self, stream, other):
-        usable = OK if stream.model.open and other.model.open else STREAM_CLOSED
+        usable = self._usable(stream)
+        if usable == OK:
+            usable = self._usable(other)
         self.call("stream.wait(stream)", usable, lambda: stream.real.wait(other.real))
         if usable == OK:
             self.oracle.wait(stream.model, self.oracle.snapshot(other.model, record=True))
 
     def synchronize_stream(self, stream):
-        self.call("stream.synchronize()", self._usable(stream), stream.real.synchronize)
-        if stream.model.open:
+        usable = self._usable(stream)
+        self.call("stream.synchronize()", usable, stream.real.synchronize)
+        if usable == OK and self.waited:
             self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
 
     def ask_stream(self, stream):
         if self.call("stream.done", self._usable(stream), lambda: stream.real.done):
             self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
 
-    def synchronize_context(self):
-        self.call("context.synchronize()", OK, self.context.synchronize)
-        self.oracle.synchronize_domain(self.domain)
+    def synchronize_context(self, place):
+        self.call("context.synchronize()", OK, place.context.synchronize)
+        self.oracle.synchronize_domain(place.domain)
 
     # ---- events ----
 
-    def make_event(self):
-        return Event(cu.Event(), model.Event())
+    def make_event(self, place=None):
+        place = place or self.places[0]
+        return Event(self.new(place, cu.Event), model.Event(), place)
 
     def record(self, stream, event=None):
         """Record an event, a new one unless given; gives it."""
         usable = self._usable(stream)
-        if usable == OK and event is not None and not event.model.open:
+        if event is not None and event.place is not stream.place:
+            usable = OTHER_CONTEXT
+        elif usable == OK and event is not None and not event.model.open:
             usable = EVENT_CLOSED
         real = None if event is None else event.real
         made = self.call("stream.record()", usable, lambda: stream.real.record(real))
         if usable != OK:
             return None
-        event = event or Event(made, model.Event())
+        event = event or Event(made, model.Event(), stream.place)
         event.model.snapshot = self.oracle.snapshot(stream.model, record=True)
         return event
 
@@ -221,7 +373,7 @@ class Session:
     def synchronize_event(self, event):
         answer = self.oracle.judge_event(event.model).answer
         self.call("event.synchronize()", answer, event.real.synchronize)
-        if answer == OK:
+        if answer == OK and self.waited:
             self.oracle.synchronize(event.model.snapshot)
 
     def ask_event(self, event):
@@ -234,29 +386,58 @@ class Session:
     def is_known(self, token):
         return token.node is None or self.oracle.known(token.node)
 
+    def judge_token(self, token):
+        """Whether it can be waited for. Then it has an event, unless the host knows all."""
+        answer = OK
+        if not self.is_known(token) and not token.asked:
+            stream = token.stream
+            answer = self.oracle.judge_stream(stream).answer
+            if answer == STREAM_CLOSED:
+                answer = OK if stream.thread is None else ENDED
+        return answer
+
     def wait_for_token(self, stream, token):
         """What the host knows to be complete is not waited for."""
-        usable = self._usable(stream)
-        self.call("stream.wait(token)", usable, lambda: stream.real.wait(token.real))
-        if usable == OK and not self.is_known(token):
+        answer = self._usable(stream)
+        if answer == OK:
+            answer = self.judge_token(token)
+        self.call("stream.wait(token)", answer, lambda: stream.real.wait(token.real))
+        if answer == OK and not self.is_known(token):
+            token.asked = True
             self.oracle.wait(stream.model, token.node)
 
     def synchronize_token(self, token):
-        self.call("token.wait()", OK, token.real.wait)
-        if not self.is_known(token):
+        self._wait_for("token.wait()", token, token.real.wait)
+
+    def await_token(self, token, loop):
+        self.awaited = True
+
+        async def waiting():
+            await token.real
+
+        self._wait_for("await token", token, lambda: loop.run_until_complete(waiting()))
+
+    def _wait_for(self, what, token, wait):
+        answer = self.judge_token(token)
+        self.call(what, answer, wait)
+        token.asked = token.asked or answer == OK
+        if answer == OK and self.waited and not self.is_known(token):
             self.oracle.synchronize(token.node)
 
     def ask_token(self, token):
-        done = self.call("token.done", OK, lambda: token.real.done)
-        if self.is_known(token):
+        known, answer = self.is_known(token), self.judge_token(token)
+        done = self.call("token.done", answer, lambda: token.real.done)
+        token.asked = token.asked or (answer == OK and not known)
+        if known:
             self.agree("token.done of what the host knows", done, True)
         elif done:
             self.oracle.synchronize(token.node)
 
     # ---- policies and current streams ----
 
-    def set_context_policy(self, policy):
-        self.context.ordering = self.policy = policy
+    def set_context_policy(self, policy, place=None):
+        place = place or self.places[0]
+        place.context.ordering = place.policy = policy
 
     def enter_ordering(self, policy):
         block = cu.ordering(policy)
@@ -270,45 +451,95 @@ class Session:
     def policy_of(self, buffer):
         if self.orderings:
             return self.orderings[-1][1]
-        return buffer.policy or self.policy or "strict"
+        return buffer.policy or buffer.memory.place.policy or "strict"
 
     def enter_stream(self, stream):
-        self.call("with stream", self._usable(stream), stream.real.__enter__)
-        if stream.model.open:
+        usable = self._usable(stream)
+        self.call("with stream", usable, stream.real.__enter__)
+        if usable == OK:
             self.currents.append(stream)
 
     def leave_stream(self):
         self.currents.pop().real.__exit__(None, None, None)
 
-    def current(self, stream):
-        """The stream of a call to which this one was given, or none."""
-        if stream is None and self.currents:
-            return self.currents[-1]
+    def current(self, stream, place):
+        """The stream of a call in a context to which this one was given, or none."""
+        if stream is None:
+            found = [current for current in self.currents if current.place is place]
+            return found[-1] if found else None
         return stream
 
-    def end_blocks(self):
-        """No blocks and no policies any more."""
+    def leave_blocks(self):
         while self.orderings:
             self.leave_ordering()
         while self.currents:
             self.leave_stream()
-        self.set_context_policy(None)
+
+    def end_blocks(self):
+        """No blocks of this thread any more, and no policies."""
+        self.leave_blocks()
+        for place in self.places:
+            self.set_context_policy(None, place)
 
     def end_work(self):
         """Also after a disagreement: nothing goes on, and nothing reaches the next program."""
         self.end_blocks()
-        self.context.synchronize()
+        for place in self.places:
+            place.context.synchronize()
         if self.software:
             testing.forget_races()
+
+    def end_contexts(self):
+        """The created ones end with the session. Stream-ordered memory in their pools would not."""
+        for place in self.places:
+            if not place.context.primary:
+                place.context.pools.device.trim()
+
+
+def new_stream(kind, context):
+    if kind == "legacy":
+        return cu.Stream.legacy()
+    if kind == "per_thread":
+        return cu.Stream.per_thread()
+    if kind.startswith("foreign"):
+        owner = Foreign(context, blocking=kind == "foreign_blocking")
+        return cu.Stream.from_handle(owner.handle, owner)
+    return cu.Stream(blocking=kind == "blocking")
+
+
+class Gate:
+    """Holds streams until it is opened: they wait for the host to write a flag."""
+
+    def __init__(self):
+        self.flag = cu.LockedBuffer(1, "u4")
+        self.flag[0] = 0  # not filled, on a current stream
+        self.wait = ctypes.CDLL(cu.driver_info().path).cuStreamWaitValue32_v2
+        self.wait.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32]
+        self.holds = 0
+
+    def _work(self, buffers):
+        """What the driver has been given, or at least what the library says of that."""
+        if self.software:
+            return [testing.calls(name) for name in WORK]
+        return [buffer.real.borrows for buffer in buffers]
+
+    def hold(self, stream):
+        self.holds += 1
+        with stream.place.context:
+            status = self.wait(stream.real.handle, self.flag.address, self.holds, 0)
+        assert status == 0, f"cuStreamWaitValue32: {status}"
+
+    def open(self):
+        self.flag[0] = self.holds
 
 
 class Foreign:
     """A stream that another library made. It ends with this object."""
 
-    def __init__(self, device, blocking):
+    def __init__(self, context, blocking):
         self.driver = ctypes.CDLL(cu.driver_info().path)
         handle = ctypes.c_void_p()
-        with device:
+        with context:
             status = self.driver.cuStreamCreate(ctypes.byref(handle), 0 if blocking else 1)
         assert status == 0, f"cuStreamCreate: {status}"
         self.handle = handle.value

@@ -9,8 +9,21 @@ from typing import Any
 
 import numpy as np
 import oracle as model
-from oracle import MEMORY_CLOSED, MUST_WAIT, OK, STREAM_CLOSED
-from session import IS_PART, NO_STREAM, NOT_ORDERED, OVERLAP, WAITED, Session, Stream, Token
+from oracle import MEMORY_CLOSED, MUST_WAIT, OK
+from session import (
+    IS_PART,
+    NO_STREAM,
+    NO_SUCH_FILL,
+    NOT_ORDERED,
+    OTHER_CONTEXT,
+    OVERLAP,
+    WAITED,
+    Failed,
+    Place,
+    Session,
+    Stream,
+    Token,
+)
 
 import cudadrv as cu
 
@@ -22,7 +35,9 @@ UNKNOWN = -1  # of a byte that nobody has written
 class Memory:
     model: model.Memory
     kind: str
-    stream: Stream | None  # of stream-ordered memory
+    place: Place
+    stream: Stream | None = None  # of stream-ordered memory
+    owned: bool = True
     bytes: Any = field(init=False)
 
     def __post_init__(self):
@@ -49,6 +64,13 @@ class Buffer:
     def on_host(self):
         return self.memory.kind != "device"
 
+    def fits(self, stream):
+        """Whether it can be used on a stream of the oracle."""
+        return self.on_host or self.memory.place.domain is stream.domain
+
+    def goes_to(self, place):
+        return self.on_host or self.memory.place is place
+
     @property
     def bytes(self):
         """What must be in it: a view, to be changed in place."""
@@ -61,13 +83,16 @@ class Buffer:
 class BufferSession(Session):
     # ---- making and ending buffers ----
 
-    def allocate(self, kind, nbytes, stream=None):
-        options = {} if stream is None else {"stream": stream.real}
-        usable = OK if stream is None or stream.model.open else STREAM_CLOSED
-        made = self.call("allocation", usable, lambda: CLASSES[kind](nbytes, **options))
+    def allocate(self, kind, nbytes, stream=None, place=None, **options):
+        if stream is not None:
+            options["stream"] = stream.real
+        place = stream.place if stream else place or self.places[0]
+        usable = OK if stream is None else self._usable(stream)
+        make = lambda: self.new(place, CLASSES[kind], nbytes, **options)  # noqa: E731
+        made = self.call("allocation", usable, make)
         if made is None:
             return None
-        memory = Memory(self.oracle.open_memory(nbytes, kind == "unified"), kind, stream)
+        memory = Memory(self.oracle.open_memory(nbytes, kind == "unified"), kind, place, stream)
         buffer = Buffer(made, memory, 0, nbytes, part=False)
         if stream is not None and nbytes:
             self.oracle.issue(stream.model, [buffer.use("write")], next(self.sites), passive=True)
@@ -90,6 +115,14 @@ class BufferSession(Session):
             return None
         begin = buffer.start + first * size
         return Buffer(made, buffer.memory, begin, (last - first) * size, True, buffer.policy)
+
+    def new_buffer(self, what, make, kind, nbytes, place, owned=True):
+        """A buffer over memory that exists."""
+        made = self.call(what, OK, lambda: self.new(place, make))
+        memory = Memory(
+            self.oracle.open_memory(nbytes, kind == "unified"), kind, place, owned=owned
+        )
+        return Buffer(made, memory, 0, nbytes, part=False)
 
     def view_as(self, buffer, dtype):
         """The same bytes as other items; they must divide into such."""
@@ -123,8 +156,10 @@ class BufferSession(Session):
         if memory.stream is None or not buffer.nbytes:
             return self.oracle.close_memory(memory.model)
         on = (stream or memory.stream).model
+        if stream is not None and stream.place is not memory.place:
+            return OTHER_CONTEXT
         if stream is None and not on.open:
-            on = self.internal
+            on = memory.place.internal
         return self.oracle.close_memory_on(memory.model, on, self.policy_of(buffer))
 
     def set_policy(self, buffer, policy):
@@ -137,9 +172,10 @@ class BufferSession(Session):
 
         What the policies wait for has been waited for.
         """
-        stream = self.current(stream)
-        on = self.internal if stream is None else stream.model
         buffers = [buffer for buffer, _ in uses]
+        place = device_side(*buffers).memory.place
+        stream = self.current(stream, place)
+        on = place.internal if stream is None else stream.model
         overlapping, same = relation(*buffers)
         if any(buffer.closed for buffer in buffers):
             return MEMORY_CLOSED, on, False
@@ -147,8 +183,10 @@ class BufferSession(Session):
             return NO_STREAM, on, False
         if overlapping:
             return OVERLAP, on, False
-        if not on.open:
-            return STREAM_CLOSED, on, False
+        if not all(buffer.fits(on) for buffer in buffers):
+            return OTHER_CONTEXT, on, False
+        if (usable := self.oracle.judge_stream(on)) != model.YES:
+            return usable.answer, on, False
         if same or not buffers[0].nbytes:
             return OK, on, False
         return self._judge_order(on, uses), on, True
@@ -166,16 +204,41 @@ class BufferSession(Session):
         """An operation of the GPU: whether it was accepted, and its token."""
         answer, on, something = self._judge(stream, uses, blocking)
         buffers = [buffer for buffer, _ in uses]
-        result = self.call(what, answer, call, *buffers)
-        if answer not in (OK, WAITED):
+        try:
+            result = self.call(what, answer, call, *buffers)
+        except Failed:
+            self.after_failure(on, uses)
+            return False, None
+        if answer not in (OK, WAITED) or not (self.waited or self.queued):
             return False, None
         node = None
         if something:
             accesses = [buffer.use(mode) for buffer, mode in uses]
             node = self.oracle.issue(on, accesses, next(self.sites))
-            if blocking:
+            if blocking and self.waited:
                 self.oracle.synchronize(node)
-        return True, None if blocking else Token(result, node, buffers)
+        return True, None if blocking else Token(result, node, buffers, on)
+
+    def after_failure(self, on, uses):
+        """What the driver has taken is borrowed as ever; nothing else is, or as the library says.
+
+        It may leave what it cannot undo as if it were queued, but no other bytes and modes.
+        """
+        accesses = [buffer.use(mode) for buffer, mode in uses]
+        if self.queued:
+            self.oracle.issue(on, accesses, next(self.sites))
+            for buffer, mode in uses:
+                if mode == "write":
+                    buffer.bytes[:] = UNKNOWN
+            return
+        kept = [
+            (each.memory.model, each.start + start, each.start + stop, mode)
+            for each, start, stop, mode in self.kept
+        ]
+        if kept:
+            self.agree("borrowed by a failure", {(x[0], x[3]) for x in kept} <= {
+                (x[0], x[3]) for x in accesses}, True)
+        self.oracle.fail(on, kept, next(self.sites))
 
     def copy(self, target, source, stream=None, blocking=False, inward=True):
         """Between buffers of the same number of bytes."""
@@ -193,7 +256,9 @@ class BufferSession(Session):
     def fill(self, buffer, value, stream=None, blocking=False):
         """All items of the buffer become one whose bytes count up from a value."""
         item = (np.arange(buffer.real.itemsize) + value).astype("u1")
-        number = int(item.view(buffer.real.dtype)[0])
+        number = item.view(buffer.real.dtype)[0]
+        if buffer.real.dtype.kind in "iu":
+            number = int(number)
         done, token = self._on_either_side(
             buffer,
             "write",
@@ -221,18 +286,23 @@ class BufferSession(Session):
         done, _ = self._on_either_side(
             buffer, "read", buffer.real.copy_to, array.view(buffer.real.dtype), stream, True
         )
-        if done:
+        if done and self.waited:
             self.compare("copy_to", array, buffer.bytes)
+        elif done:
+            self.left_alone.append(array)
 
     def _on_either_side(self, buffer, mode, method, argument, stream, blocking):
         """An operation on one buffer, which the host does if no stream is named and it can."""
         options = stream_option(stream)
         what, call = method.__name__, lambda: method(argument, **options)
-        if blocking and buffer.on_host and self.current(stream) is None:
+        current = self.current(stream, buffer.memory.place)
+        if what.startswith("fill") and not is_filled(buffer):
+            self.call(what, MEMORY_CLOSED if buffer.closed else NO_SUCH_FILL, call, buffer)
+            return False, None
+        if blocking and buffer.on_host and current is None:
             return self.host_access(what, buffer, mode, call), None
         if blocking and not buffer.nbytes and what != "fill":  # is no work of its stream
-            stream = self.current(stream)
-            usable = OK if stream is None or stream.model.open else STREAM_CLOSED
+            usable = OK if current is None else self._usable(current)
             answer = MEMORY_CLOSED if buffer.closed else usable
             self.call(what, answer, call, buffer)
             return answer == OK, None
@@ -264,12 +334,29 @@ class BufferSession(Session):
             self.agree(f"bytes of {what}", got[known].tolist(), expected[known].tolist())
 
 
+def is_filled(buffer):
+    """Whether the device can fill such items."""
+    size = buffer.real.itemsize
+    return size in (1, 2, 4, 8) and buffer.start % min(size, 4) == 0
+
+
 def name_of(method, blocking):
     return method if blocking else method + "_async"
 
 
 def stream_option(stream):
     return {"stream": None if stream is None else stream.real}
+
+
+def device_side(target, source=None):
+    """The buffer whose context a copy belongs to: the one that streams of fewer contexts can use.
+
+    Of two that all can use, the one that is not page-locked.
+    """
+    if source is None:
+        return target
+    managed = target.memory.kind == "unified" and source.memory.kind == "device"
+    return source if target.memory.kind == "locked" or managed else target
 
 
 def relation(target, source=None):

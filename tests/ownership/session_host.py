@@ -8,7 +8,7 @@ import oracle as model
 from oracle import EXPORTED, OK
 from session import WAITED
 from session_buffers import Buffer
-from session_kernels import KernelSession
+from session_loans import LoanSession
 
 import cudadrv as cu
 from cudadrv import testing
@@ -38,13 +38,14 @@ class View:
         self.array = self.kept = self.block = None
 
 
-class FullSession(KernelSession):
+class FullSession(LoanSession):
     # ---- items and slices ----
 
     def get_item(self, buffer, index):
         item = item_of(buffer, index)
         if self.host_access("item", item, "read", lambda: buffer.real[index]):
-            self.compare("item", np.atleast_1d(self.result).view("u1"), item.bytes)
+            got = np.array([self.result], buffer.real.dtype)
+            self.compare("item", got.view("u1"), item.bytes)
 
     def set_item(self, buffer, index, values):
         item = item_of(buffer, index)
@@ -126,10 +127,13 @@ class FullSession(KernelSession):
             while not self.close_view(view):
                 pass
         self.end_blocks()
-        self.synchronize_context()
+        for place in self.places:
+            self.synchronize_context(place)
         for buffer in buffers:
             if not buffer.closed:
                 self.copy_out(buffer)
+        for array in self.left_alone:
+            self.agree("an array after an interrupted copy", array.any(), False)
         races = testing.races() if self.software else []
         if races and self.ordered:
             self.disagree("\n".join(["races in an accepted program:", *races]))

@@ -1,13 +1,18 @@
 """The steps of a program that launch a kernel: several buffers, which may be the same memory."""
 
+from dataclasses import dataclass
 from functools import cached_property
 
-from oracle import MEMORY_CLOSED, OK, STREAM_CLOSED
-from session import NO_STREAM, WAITED, Token
-from session_buffers import UNKNOWN, BufferSession, stream_option
+import oracle as model
+from oracle import BORROWED, EXPORTED, MEMORY_CLOSED, OK
+from session import NO_STREAM, OTHER_CONTEXT, WAITED, Failed, Place, Token
+from session_buffers import UNKNOWN, Buffer, BufferSession, Memory, stream_option
 
 import cudadrv as cu
 
+# How a kernel is told what it does with a buffer.
+MODES = {"read": cu.read, "write": lambda buffer: buffer, "shared": cu.shared}
+WAYS_TO_LAUNCH = ("plain", "plain", "prepared", "pointers")
 # One thread adds byte after byte, so that the result is clear where the buffers overlap, too.
 ADD = """
 .version 6.4
@@ -37,28 +42,185 @@ LOOP:
 }
 """
 
+# As `add`, of a byte after the other: `swap` exchanges those of a buffer and a variable, `peek`
+# copies those of a constant.
+VARIABLES = """
+.version 6.4
+.target sm_75
+.address_size 64
+.global .align 16 .b8 kept[16];
+.const .align 16 .b8 fixed[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+.visible .entry swap(.param .u64 data, .param .u32 count)
+{
+    .reg .pred %done;
+    .reg .u32 %left, %x, %y;
+    .reg .u64 %data, %kept;
+    ld.param.u64 %data, [data];
+    ld.param.u32 %left, [count];
+    mov.u64 %kept, kept;
+LOOP:
+    setp.eq.u32 %done, %left, 0;
+    @%done ret;
+    ld.global.u8 %x, [%data];
+    ld.global.u8 %y, [%kept];
+    st.global.u8 [%data], %y;
+    st.global.u8 [%kept], %x;
+    add.u64 %data, %data, 1;
+    add.u64 %kept, %kept, 1;
+    sub.u32 %left, %left, 1;
+    bra LOOP;
+}
+.visible .entry peek(.param .u64 data, .param .u32 count)
+{
+    .reg .pred %done;
+    .reg .u32 %left, %x;
+    .reg .u64 %data, %fixed;
+    ld.param.u64 %data, [data];
+    ld.param.u32 %left, [count];
+    mov.u64 %fixed, fixed;
+LOOP:
+    setp.eq.u32 %done, %left, 0;
+    @%done ret;
+    ld.const.u8 %x, [%fixed];
+    st.global.u8 [%data], %x;
+    add.u64 %data, %data, 1;
+    add.u64 %fixed, %fixed, 1;
+    sub.u32 %left, %left, 1;
+    bra LOOP;
+}
+"""
+VARIABLE_BYTES = 16
+
+
+@dataclass(eq=False)
+class Module:
+    """A loaded module. Its launches share its code, and borrow the variables that they touch."""
+
+    real: cu.Module
+    place: Place
+    code: model.Memory
+    kept: Buffer
+    fixed: Buffer
+    kernels: dict
+
+    @property
+    def closed(self):
+        return self.code.closed
+
 
 class KernelSession(BufferSession):
-    @cached_property
-    def add(self):
-        return cu.Module(ADD)["add"]
+    # ---- modules ----
 
-    def launch(self, out, a, b, stream=None, prepare=False):
-        """out[i] = a[i] + b[i], for as many bytes as all of them have; all of each is borrowed."""
+    def load(self, place):
+        real = self.new(place, cu.Module, VARIABLES)
+        kept, fixed = (self._variable(real, name, place) for name in ("kept", "fixed"))
+        kept.bytes[:], fixed.bytes[:] = 0, range(1, VARIABLE_BYTES + 1)
+        kernels = {name: real[name] for name in ("swap", "peek")}
+        return Module(real, place, self.oracle.open_memory(1, False), kept, fixed, kernels)
+
+    def _variable(self, module, name, place):
+        memory = Memory(self.oracle.open_memory(VARIABLE_BYTES, False), "device", place)
+        return Buffer(module.global_(name), memory, 0, VARIABLE_BYTES, part=True)
+
+    def global_(self, module):
+        """A buffer over the variable that can be written. All of them are the same memory."""
+        answer = MEMORY_CLOSED if module.closed else OK
+        made = self.call("global_", answer, lambda: module.real.global_("kept"))
+        return made and Buffer(made, module.kept.memory, 0, VARIABLE_BYTES, part=True)
+
+    def close_module(self, module):
+        answer = self._judge_close_module(module)
+        self.call("module.close()", answer, module.real.close, module.kept)
+        if answer == OK:
+            for memory in (module.kept.memory.model, module.fixed.memory.model, module.code):
+                memory.closed = True
+
+    def _judge_close_module(self, module):
+        memories = [module.kept.memory.model, module.fixed.memory.model, module.code]
+        if module.closed:
+            return OK
+        for memory in memories:
+            if memory.views:
+                return EXPORTED
+            if self.oracle.borrowed_bytes(memory):
+                return BORROWED
+        return OK
+
+    def swap(self, module, buffer, stream):
+        """Exchange the bytes of a buffer and a variable, as many as both have."""
+        token = self._launch_of(module, "swap", buffer, stream, (module.kept, "write"))
+        if token:
+            count = min(buffer.nbytes, VARIABLE_BYTES)
+            mine, kept = buffer.bytes[:count], module.kept.bytes[:count]
+            if buffer.memory is module.kept.memory:  # one byte after the other
+                for i in range(count):
+                    mine[i], kept[i] = kept[i], mine[i]
+            else:
+                mine[:], kept[:] = kept.copy(), mine.copy()
+        return token
+
+    def peek(self, module, buffer, stream):
+        token = self._launch_of(module, "peek", buffer, stream, (module.fixed, "read"))
+        if token:
+            count = min(buffer.nbytes, VARIABLE_BYTES)
+            buffer.bytes[:count] = module.fixed.bytes[:count]
+        return token
+
+    def _launch_of(self, module, name, buffer, stream, variable):
+        uses = [(buffer, "write"), variable]
+        answer, on = MEMORY_CLOSED, None
+        if not module.closed:
+            answer, on = self._judge_launch(module.place, stream, uses)
+        count = min(buffer.nbytes, VARIABLE_BYTES)
+        options = stream_option(stream)
+        kernel = module.kernels[name]
+        call = lambda: kernel.launch(1, 1, buffer.real, count, **options)  # noqa: E731
+        result = self.call(f"launch of {name}", answer, call, buffer)
+        if answer not in (OK, WAITED):
+            return None
+        accesses = [each.use(mode) for each, mode in uses]
+        accesses.append((module.code, 0, 1, "shared"))
+        return Token(result, self.oracle.issue(on, accesses, next(self.sites)), [buffer], on)
+
+    # ---- launches ----
+
+    def kernel(self, place):
+        """The kernel of a context. Loading it calls the driver."""
+        if place not in self.kernels:
+            self.kernels[place] = self.new(place, cu.Module, ADD)["add"]
+        return self.kernels[place]
+
+    @cached_property
+    def kernels(self):
+        return {}
+
+    def launch(self, out, a, b, stream=None, way="plain", modes=("read", "read"), more=()):
+        """out[i] = a[i] + b[i], for as many bytes as all of them have; all of each is borrowed.
+
+        `more` are buffers and modes of which the kernel, as declared, reaches some by pointers.
+        """
         count = min(out.nbytes, a.nbytes, b.nbytes)
-        uses = [(out, "write"), (a, "read"), (b, "read")]
-        buffers = [out, a, b]
-        answer, on = self._judge_launch(stream, uses)
-        add = self.add  # loading it calls the driver
-        args = out.real, cu.read(a.real), cu.read(b.real), count
+        uses = [(out, "write"), *zip((a, b), modes, strict=True), *more]
+        buffers = [buffer for buffer, _ in uses]
+        place = stream.place if stream else out.memory.place
+        answer, on = self._judge_launch(place, stream, uses)
+        add = self.kernel(place)
         options = stream_option(stream)
 
         def call():
-            if prepare:
-                return add.prepare(1, 1, *args).launch(**options)
-            return add.launch(1, 1, *args, **options)
+            operands = [MODES[mode](buffer.real) for buffer, mode in uses]
+            args, borrows = (*operands[:3], count), operands[3:]
+            if way == "pointers":
+                args, borrows = (*(buffer.real.address for buffer in buffers[:3]), count), operands
+            if way == "prepared":
+                return add.prepare(1, 1, *args, borrows=borrows).launch(**options)
+            return add.launch(1, 1, *args, borrows=borrows, **options)
 
-        result = self.call("launch", answer, call, *buffers)
+        try:
+            result = self.call("launch", answer, call, *buffers)
+        except Failed:
+            self.after_failure(on, uses)
+            return None
         if answer not in (OK, WAITED):
             return None
         accesses = [buffer.use(mode) for buffer, mode in uses]
@@ -66,16 +228,18 @@ class KernelSession(BufferSession):
         for i in range(count):
             x, y = a.bytes[i], b.bytes[i]
             out.bytes[i] = UNKNOWN if UNKNOWN in (x, y) else (x + y) % 256
-        return Token(result, node, buffers)
+        return Token(result, node, buffers, on)
 
-    def _judge_launch(self, stream, uses):
+    def _judge_launch(self, place, stream, uses):
         """The answer, and the oracle's stream. What the policies wait for has been waited for."""
-        stream = self.current(stream)
+        stream = self.current(stream, place)
         closed = any(buffer.closed for buffer, _ in uses)
         if stream is None:
             return NO_STREAM, None
-        if not stream.model.open:
-            return STREAM_CLOSED, None
+        if (usable := self._usable(stream)) != OK:
+            return usable, None
         if closed:
             return MEMORY_CLOSED, None
+        if not all(buffer.fits(stream.model) for buffer, _ in uses):
+            return OTHER_CONTEXT, None
         return self._judge_order(stream.model, uses), stream.model

@@ -13,6 +13,7 @@ from session_host import FullSession
 PROGRAMS = 250  # for each policy, under each schedule
 # Misuse that needs no oracle: enough if it happens.
 SELDOM = {session.IS_PART, session.DEFAULT_STREAM, session.NOT_ORDERED, session.OVERLAP}
+SELDOM |= {session.OTHER_CONTEXT}
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -25,7 +26,7 @@ def test_seeded_programs(driver, policy):
     shares = {answer: count / answers.total() for answer, count in answers.items()}
     assert 0.6 < shares[oracle.OK] < 0.9, shares
     for answer in session.RAISED.keys() - SELDOM:
-        assert shares[answer] > 0.005, shares
+        assert shares[answer] > 0.002, shares
     if policy != "strict":
         assert shares[session.WAITED] > 0.005, shares
 

@@ -18,10 +18,13 @@ from session import ORDERS
 from session_buffers import CLASSES
 from session_host import WAYS, FullSession
 
+import cudadrv as cu
+
 policies = st.sampled_from(["strict", "wait", "unchecked", None])
 sides = st.sampled_from([(0, 8), (8, 16), (4, 12), (2, 10)])
 cuts = st.sampled_from(CUTS)
 values = st.integers(0, 255)
+places = st.sampled_from([0, 0, 1])  # the first device's primary context, or a created one
 PROGRAMS = 60
 
 
@@ -38,7 +41,8 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.session = FullSession()
+        device = cu.Device(0)
+        self.session = FullSession(device.context, cu.Context.create(device))
         self.all_buffers, self.all_views = [], []
 
     def made(self, thing, kept=None):
@@ -61,21 +65,22 @@ class Machine(RuleBasedStateMachine):
     def first_streams(self):
         return multiple(*(self.session.open_stream("non_blocking") for _ in range(2)))
 
-    @rule(target=streams, kind=st.sampled_from(tuple(ORDERS)))
-    def open_stream(self, kind):
-        return self.session.open_stream(kind)
+    @rule(target=streams, kind=st.sampled_from(tuple(ORDERS)), at=places)
+    def open_stream(self, kind, at):
+        return self.session.open_stream(kind, self.session.places[at])
 
     @rule(stream=streams)
     def close_stream(self, stream):
         self.session.close_stream(stream)
 
-    @rule(target=events)
-    def make_event(self):
-        return self.session.make_event()
+    @rule(target=events, at=places)
+    def make_event(self, at):
+        return self.session.make_event(self.session.places[at])
 
-    @rule(target=buffers, kind=st.sampled_from(tuple(CLASSES)))
-    def allocate(self, kind):
-        return self.made(self.session.allocate(kind, NBYTES), self.all_buffers)
+    @rule(target=buffers, kind=st.sampled_from(tuple(CLASSES)), at=places)
+    def allocate(self, kind, at):
+        place = self.session.places[at]
+        return self.made(self.session.allocate(kind, NBYTES, place=place), self.all_buffers)
 
     @rule(target=buffers, stream=streams)
     def allocate_on(self, stream):
@@ -138,9 +143,13 @@ class Machine(RuleBasedStateMachine):
     def set_policy(self, buffer, policy):
         self.session.set_policy(buffer, policy)
 
-    @rule(policy=policies)
-    def set_context_policy(self, policy):
-        self.session.set_context_policy(policy)
+    @rule(policy=policies, at=places)
+    def set_context_policy(self, policy, at):
+        self.session.set_context_policy(policy, self.session.places[at])
+
+    @rule(at=places)
+    def synchronize_context(self, at):
+        self.session.synchronize_context(self.session.places[at])
 
     # ---- operations ----
 
@@ -223,6 +232,7 @@ class Machine(RuleBasedStateMachine):
             self.bundles.clear()
             self.names_to_values.clear()
             self.all_buffers.clear()
+            self.session.end_contexts()
 
 
 @pytest.mark.cuda_allow("races")  # what passed "unchecked"
