@@ -175,6 +175,7 @@ def test_what_is_not_understood_may_touch_everything(unknown):
     assert text.reached("no such kernel").get("A") is True
 
 
+@settings(deadline=None)
 @given(st.text(alphabet=' \n.;,{}()[]<>="/*\\@:%$_aAk1', max_size=60), st.data())
 def test_no_text_makes_the_reader_fail(noise, data):
     whole = HEAD + ".global .u32 A, B = 1;" + entry("k", WRITES.format("A"))
