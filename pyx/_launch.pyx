@@ -39,8 +39,8 @@ cdef extern from *:
     """
     void set_cluster(CUlaunchAttribute *attribute, const unsigned int *sizes) nogil
 
-cdef str VARIABLE = "\n  Or say what the kernel does with it: borrows=[cudadrv.shared(variable)], or" \
-                    " read(variable), where\n  variable = module.global_(...)."
+cdef str VARIABLE = "\n  Or say what the kernel does with it: borrows=[cudadrv.shared(variable)]," \
+                    " or read(variable), where\n  variable = module.global_(...)."
 cdef str BARE = "\n  A bare buffer counts as written."
 cdef enum:
     FEW_ACCESSES = FEW_ARGUMENTS + 4    # that fit on the stack: buffers, variables, the module

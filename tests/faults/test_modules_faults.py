@@ -224,7 +224,8 @@ def hostile_launch(kernel, buffer, where, call, stream):
     elif where == "integer":
         arguments[1] = again
     elif where == "float":
-        arguments[2] = type("Float", (float,), {"__float__": lambda self: float(again.convert())})(1)
+        convert = {"__float__": lambda self: float(again.convert())}
+        arguments[2] = type("Float", (float,), convert)(1)
     else:
 
         def borrows():

@@ -245,7 +245,7 @@ def test_cooperative_launches_where_there_are_any(saxpy, vectors, stream):
     x, y = vectors
     args = 2.0, cu.read(x), y, 1000
     if not saxpy.module.device.attribute("cooperative_launch"):
-        with pytest.raises(ValueError, match="does not support cooperative launches .its attribute coop"):
+        with pytest.raises(ValueError, match="does not support cooperative launches"):
             saxpy.launch(1, 128, *args, stream=stream, cooperative=True)
         return
     saxpy.launch(1, 128, *args, stream=stream, cooperative=True)
@@ -258,7 +258,7 @@ def test_clusters_where_there_are_any(saxpy, vectors, stream):
     x, y = vectors
     args = 2.0, cu.read(x), y, 1000
     if not saxpy.module.device.attribute("cluster_launch"):
-        with pytest.raises(ValueError, match="does not support clusters of blocks .its attribute cluster_launch is 0"):
+        with pytest.raises(ValueError, match="clusters of blocks .its attribute cluster_la"):
             saxpy.launch(8, 128, *args, stream=stream, cluster=2)
         return
     saxpy.launch(8, 128, *args, stream=stream, cluster=2)

@@ -416,7 +416,8 @@ def written_out(body, function):
         if way in WAYS:
             lines.append(WAYS[way].format(target).replace("label", f"l{at}"))
         elif way in PASSED:
-            lines.append(f"{{ .param .u64 x; st.param.u64 [x], {target}; call {PASSED[way]}, (x); }}")
+            passed = f"st.param.u64 [x], {target}; call {PASSED[way]}, (x);"
+            lines.append(f"{{ .param .u64 x; {passed} }}")
         elif function is not None and FUNCTIONS.index(target) <= FUNCTIONS.index(function):
             continue  # no recursion
         elif way == "pointer":
