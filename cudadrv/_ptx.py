@@ -23,6 +23,7 @@ _FUNCTION = re.compile(
 )
 _ALIAS = re.compile(rf"\.alias\s+({NAME})\s*,\s*({NAME})\s*")
 _SPACE = re.compile(r"\.(global|const)\b")
+_INNER = re.compile(r"(?<![\w$.])\.(?:global|const)\b[^;]*")  # declared in a function
 _TYPE = re.compile(rf"(?:\s*(?:\.align\s+\d+|{_ATTRIBUTE}|\.[a-z]\w*))*\s*")
 _VARIABLE = re.compile(
     rf"\s*({NAME})\s*(?:<\s*(\d+)\s*>\s*)?(?:\[[^\]]*\]\s*)*(?:=(.*))?", re.DOTALL
@@ -110,9 +111,10 @@ class Text:
             if kind == "entry":
                 self.kernels[name] = _parameters(parameters or "")
             bodies = self._bodies.setdefault(name, [])
-            if body is not None:
-                bodies.append((f"{results or ''} {parameters or ''}", body))
-            return True
+            if body is None:
+                return True
+            bodies.append((f"{results or ''} {parameters or ''}", body))
+            return all([self._define(inner[0], None) for inner in _INNER.finditer(body)])
         if space := _SPACE.match(head):
             declared = _declarators(head[space.end() :])
             return all([self._declare(space[1], each) for each in declared])

@@ -1,7 +1,7 @@
 from typing import Literal, NamedTuple
 
 class Borrow(NamedTuple):
-    mode: Literal["read", "write", "shared"]
+    mode: Literal["read", "write", "shared", "use"]
     stream: str
     operation: str
     site: str

@@ -39,6 +39,8 @@ cdef extern from *:
     """
     void set_cluster(CUlaunchAttribute *attribute, const unsigned int *sizes) nogil
 
+cdef str VARIABLE = "\n  Or say what the kernel does with it: borrows=[cudadrv.shared(variable)]," \
+                    " or read(variable), where\n  variable = module.global_(...)."
 cdef str BARE = "\n  A bare buffer counts as written."
 cdef enum:
     FEW_ACCESSES = FEW_ARGUMENTS + 4    # that fit on the stack: buffers, variables, the module
@@ -194,11 +196,14 @@ cdef tuple _described(Function function, Packed *packed, list variables):
 cdef str _advice(Operation *operation, int reason, Packed *packed):
     """What may help against a refusal besides order: "" for most."""
     cdef own_conflict *conflict = &operation.request.conflict
-    if reason not in (REFUSED - OWN_BORROWED, REFUSED - OWN_MUST_WAIT) \
-            or conflict.access >= packed.operand_count or not packed.operands[conflict.access].bare:
+    cdef bint by_launch
+    if reason not in (REFUSED - OWN_BORROWED, REFUSED - OWN_MUST_WAIT):
         return ""
-    if conflict.epoch.mode == OWN_READ:
+    by_launch = conflict.epoch.operation >= LAUNCH
+    if conflict.access >= packed.operand_count:
+        return VARIABLE if by_launch else ""
+    if packed.operands[conflict.access].bare and conflict.epoch.mode == OWN_READ:
         return f"{BARE} If this kernel only reads it: cudadrv.read(buffer)."
-    if conflict.epoch.operation >= LAUNCH:
+    if packed.operands[conflict.access].bare and by_launch:
         return f"{BARE} If both kernels only read it: cudadrv.read(buffer) in both launches."
     return ""

@@ -172,9 +172,8 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         """A buffer over a variable of the module: all of it, as items of a dtype.
 
         It is a `UnifiedBuffer` if the variable is managed, else a `DeviceBuffer`. It closes with
-        the module, and keeps what it is made of alive. From the first call for a variable on, each
-        launch of a kernel that may touch it borrows it: to write, or to read if it is constant.
-        Launches before that, if they may be unfinished, count as users, too.
+        the module, and keeps what it is made of alive. Launches of kernels that may touch the
+        variable borrow it, those before this call too: see docs/kernels.md. Waits for nothing.
 
         Raises
         ------

@@ -12,10 +12,10 @@
 #include <string.h>
 
 enum own_mode {
-    OWN_READ,  /* shares with other reads */
-    OWN_WRITE, /* excludes everything */
+    OWN_READ,   /* shares with other reads */
+    OWN_WRITE,  /* excludes everything */
     OWN_SHARED, /* ordered by the user: excludes nothing, but the memory must outlive it */
-    OWN_REACH /* perhaps a use, perhaps a write: excludes reads and writes, shares with its like */
+    OWN_REACH   /* perhaps a write: excludes reads and writes, and shares with its like */
 };
 
 /* One operation's use of a range. */

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TEXT = re.compile(r'"""(?:[^\\]|\\.)*?"""|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|#[^\n]*', re.DOTALL)
+TEXT = re.compile(
+    r'"""(?:[^\\]|\\.)*?"""|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|#[^\n]*', re.DOTALL
+)
 WORD = re.compile(r"[\[\](){},*]|\bfor\b|[^\s\[\](){},*]+")
 
 
@@ -38,7 +40,8 @@ def dangerous_lists(source):
 def test_what_is_dangerous():
     assert dangerous_lists("a = [f(x)\n for x in y]") == [2]
     assert dangerous_lists("a = f([*b, c])") == [1]
-    assert dangerous_lists("for i in a[1]:\n  b = [0] # [x for x in y]\n  c = '[x for x in y]'") == []
+    assert dangerous_lists("for i in a[1]:\n  b = [0] # [x for x in y]\n") == []
+    assert dangerous_lists("c = '[x for x in y]'") == []
     assert dangerous_lists("a = tuple(b for b in c); d = [*e]; f = g[h * i, j * k]") == []
 
 

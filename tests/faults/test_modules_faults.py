@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from cudadrv import testing
 
 pytestmark = pytest.mark.cuda_software
 
+FATBIN = Path(__file__).parents[1] / "kernels" / "kernels.fatbin"
 HEAD = ".version 7.7\n.target sm_75\n.address_size 64\n"
 PTX = HEAD + """.visible .global .u32 A;
 .visible .entry k(.param .u64 x, .param .u32 n, .param .f32 f)
@@ -222,7 +224,8 @@ def hostile_launch(kernel, buffer, where, call, stream):
     elif where == "integer":
         arguments[1] = again
     elif where == "float":
-        arguments[2] = type("Float", (float,), {"__float__": lambda self: float(again.convert())})(1)
+        convert = {"__float__": lambda self: float(again.convert())}
+        arguments[2] = type("Float", (float,), convert)(1)
     else:
 
         def borrows():
@@ -280,3 +283,29 @@ def test_a_limit_is_converted_once(driver):
     assert kernel.max_dynamic_shared_bytes == 100
     kernel.preferred_shared_carveout = Growing()
     assert kernel.suggest_block(limit=Growing())[0] <= 100
+
+
+class Lying(np.ndarray):
+    """Says other things of itself than what it is."""
+
+    shape = property(lambda self: ())
+    dtype = property(lambda self: np.dtype("u4"))
+
+    def tobytes(self, *options):
+        return bytes(100_000)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_values_that_lie_about_themselves(driver, stream, known):
+    """What counts is how many bytes they give."""
+    module = cu.Module(PTX) if known else cu.Module.from_file(FATBIN)
+    if not known:
+        testing.fail("cuFuncGetParamInfo", 801)
+    kernel = module["k"] if known else module["count"]
+    value = np.zeros(2, "u4").view(Lying)
+    arguments = (cu.DeviceBuffer(4), value, 1.0) if known else (value,)
+    with pytest.raises((TypeError, ValueError), match="has 100000 bytes|more than 4096 bytes"):
+        kernel.launch(1, 1, *arguments, stream=stream)
+    value.tobytes = lambda *options: 3
+    with pytest.raises(TypeError):
+        kernel.launch(1, 1, *arguments, stream=stream)

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from results import PTX, array_of
 
@@ -156,6 +156,7 @@ def test_a_cubin_with_a_damaged_header(driver, unchanged):
             cu.Module(damaged)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_whatever_the_bytes_an_image_is_taken_or_refused(data):
     """With a ValueError. What is taken lies within the bytes: the driver is told no length."""

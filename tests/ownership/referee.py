@@ -13,6 +13,7 @@ import time
 
 from pair import Disagreement, Pair
 
+MODES = ("read", "read", "write", "write", "write", "shared", "reach")
 CUTS = (0, 1, 3, 4, 6, 8)
 NBYTES = CUTS[-1]
 LONGEST = 70
@@ -111,7 +112,7 @@ class Program:
             start, stop = sorted(self.random.choices(CUTS, k=2))
             if self.random.random() < 0.3:
                 start, stop = 0, NBYTES
-            mode = self.random.choice(("read", "read", "write", "write", "write", "shared", "reach"))
+            mode = self.random.choice(MODES)
             access = (self.pick(self.memories), start, stop, mode)
             if overlapping or not any(overlap(access, other) for other in found):
                 found.append(access)
