@@ -4,12 +4,16 @@ import os
 import re
 import shutil
 import sys
+import sysconfig
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NoReturn
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
+from setuptools.errors import CompileError
 from setuptools.modified import newer_group
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # PEP 517 leaves it out
@@ -88,6 +92,10 @@ def declarations(module: str, found: frozenset[str] = frozenset()) -> frozenset[
     return found
 
 
+def refuse(why: str) -> NoReturn:
+    sys.exit(f"\ncudadrv cannot be built: {why}\n")
+
+
 class BuildExtensions(build_ext):
     """Finds cuda.h and runs Cython only when something is really built, and builds in parallel."""
 
@@ -100,6 +108,7 @@ class BuildExtensions(build_ext):
         if self.editable_mode:
             # Its temporary folder would compile everything again at each install.
             self.build_temp = f"build/temp.{self.plat_name}-{sys.implementation.cache_tag}"
+        self._try_compilers()
         self._use_cuda_header()
         self._cythonize()
         compile_all = self.compiler.compile
@@ -118,11 +127,35 @@ class BuildExtensions(build_ext):
             self.compiler.compile = compile_each
             super().build_extensions()
 
+    def _try_compilers(self) -> None:
+        """Say what is missing before Cython runs for a minute."""
+        include = Path(sysconfig.get_path("include"))
+        if not (include / "Python.h").exists():
+            refuse(
+                f"Python.h was not found in {include}.\nInstall the headers of this Python"
+                " (Debian: apt-get install python3-dev)."
+            )
+        for language, variable, command, suffix, flags in (
+            ("C", "CC", self.compiler.compiler_so, ".c", C_FLAGS),
+            ("C++", "CXX", self.compiler.compiler_so_cxx, ".cpp", CXX_FLAGS),
+        ):
+            with tempfile.TemporaryDirectory() as folder:
+                source = Path(folder, f"try{suffix}")
+                source.write_text(f"#include <{'cstdlib' if suffix == '.cpp' else 'stdlib.h'}>\n")
+                try:
+                    self.compiler.compile([str(source)], folder, extra_postargs=flags)
+                except CompileError as error:
+                    refuse(
+                        f"the {language} compiler {command[0]!r} does not work.\n{error}\n"
+                        "A C and a C++17 compiler are needed (Debian: apt-get install"
+                        f" build-essential); {variable}=... names another one."
+                    )
+
     def _use_cuda_header(self) -> None:
         try:
             header = find_cuda_header()
         except HeaderError as error:
-            sys.exit(f"\ncudadrv cannot be built: {error}\n")
+            refuse(str(error))
         print(f"cudadrv: building with {header}", flush=True)
         # Another toolkit's header is often older than our objects: its time would not tell.
         used = Path(self.build_temp, "cuda_version.txt")

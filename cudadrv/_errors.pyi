@@ -35,3 +35,5 @@ CAPTURING: str
 HINTS: dict[CUresult, str]
 CLASSES: dict[CUresult, type[CudaError]]
 STICKY: frozenset[CUresult]
+
+def integer(value: object, name: str) -> int: ...

@@ -11,6 +11,7 @@ import cudadrv as cu
 from cudadrv._driver import header_version, missing_functions
 
 OURS = ("CUDADRV_DRIVER", "CUDADRV_SOFTWARE")
+ALSO_OURS = ("CUDADRV_CACHE_DIR", "CUDADRV_COPY_THREADS", "CUDADRV_REQUIRE_GPU")
 OTHERS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "LD_LIBRARY_PATH")
 MOST_DEVICES = 64  # a driver that counts wrong must not keep us for ever
 ATTRIBUTES = (
@@ -64,7 +65,11 @@ def version(number: int) -> str:
 
 def environment() -> list[tuple[str, str]]:
     rows = [(name, os.environ.get(name, "not set")) for name in OURS]
-    return rows + [(name, os.environ[name]) for name in OTHERS if name in os.environ]
+    rows += [(name, os.environ[name]) for name in (*ALSO_OURS, *OTHERS) if name in os.environ]
+    for name in sorted(os.environ):
+        if name.startswith("CUDADRV_") and name not in (*OURS, *ALSO_OURS):
+            rows.append((name, f"{os.environ[name]} (cudadrv reads no variable of this name)"))
+    return rows
 
 
 def driver(info: cu.DriverInfo) -> list[tuple[str, str]]:

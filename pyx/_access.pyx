@@ -11,7 +11,7 @@ cdef dict WORDS = {OWN_READ: "read", OWN_WRITE: "write", OWN_SHARED: "shared"}
 @cython.final
 @cython.freelist(16)
 cdef class Access:
-    """Access()\n--\n
+    """Access(*args, **kwargs)\n--\n
     A buffer as a kernel's argument: see `read`, `write` and `shared`.
 
     Attributes
@@ -21,7 +21,7 @@ cdef class Access:
         "read", "write" or "shared".
     """
 
-    def __init__(self):
+    def __init__(self, *args, **kwargs):
         raise TypeError("use cudadrv.read(buffer), write(buffer) or shared(buffer)")
 
     @property

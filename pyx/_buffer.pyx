@@ -32,7 +32,7 @@ cdef str ABSTRACT = "use DeviceBuffer, LockedBuffer or UnifiedBuffer"
 
 
 cdef class Buffer(Region):
-    """Buffer()\n--\n
+    """Buffer(*args, **kwargs)\n--\n
     Items of one dtype, one after the other, in memory that the GPU can use.
 
     The base of `DeviceBuffer`, `LockedBuffer` and `UnifiedBuffer`.
@@ -46,7 +46,7 @@ cdef class Buffer(Region):
         For messages.
     """
 
-    def __init__(self):
+    def __init__(self, *args, **kwargs):
         raise TypeError(ABSTRACT)
 
     @classmethod

@@ -69,7 +69,7 @@ _pools_of = None  # what makes the `pools` of a context
 @cython.final
 @cython.no_gc_clear
 cdef class Context:
-    """Context()\n--\n
+    """Context(*args, **kwargs)\n--\n
     A driver context: the home of streams, events and memory of one device.
 
     There is no need to make one: ``Device(0).context`` is the primary context, which cudadrv shares
@@ -85,7 +85,7 @@ cdef class Context:
         self.stages = []
         self.defaults = {}
 
-    def __init__(self):
+    def __init__(self, *args, **kwargs):
         raise TypeError("use Device(...).context, or Context.create(device)")
 
     @property

@@ -1,7 +1,5 @@
 """Device: what a GPU is. What runs on it belongs to its context."""
 
-import operator
-
 cimport cython
 
 from cudadrv._driver cimport (
@@ -11,6 +9,8 @@ from cudadrv._driver cimport (
 )
 from cudadrv._errors cimport check
 from cudadrv._library cimport ensure_driver
+
+from cudadrv._errors import integer
 
 bind_driver(&cudadrv_table)
 
@@ -41,10 +41,11 @@ cdef class Device:
     def __cinit__(self, ordinal=0):
         cdef int index
         ensure_driver()
-        wanted = operator.index(ordinal)
+        wanted = integer(ordinal, "ordinal")
         count = Device.count()
         if not 0 <= wanted < count:
-            raise ValueError(f"there is no device {wanted}: this machine has {count}, from 0")
+            raise ValueError(
+                f"there is no device {wanted}: this machine has {count}, numbered from 0")
         self.ordinal = index = wanted
         with nogil:
             check(cuDeviceGet(&self.raw, index))

@@ -1,5 +1,6 @@
 """Errors: the exceptions, and the one way from a driver's status to one of them."""
 
+import operator
 import sys
 import warnings
 
@@ -188,6 +189,14 @@ cdef int refuse_if_forked() except -1:
             "before the first use of cudadrv."
         )
     return 0
+
+
+def integer(value, name):
+    """The int that an argument stands for; TypeError, with its name, if it is none."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, not {value!r}") from None
 
 
 cdef int close_at_end(object thing, object raised, str what) except -1:

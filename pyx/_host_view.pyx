@@ -94,10 +94,10 @@ cdef class Borrowed:
 
 @cython.final
 cdef class HostView:
-    """HostView()\n--\n
+    """HostView(*args, **kwargs)\n--\n
     A host borrow for the length of a `with` block: see `HostBuffer.read` and `write`."""
 
-    def __init__(self):
+    def __init__(self, *args, **kwargs):
         raise TypeError("use buffer.read() or buffer.write()")
 
     def __enter__(self):

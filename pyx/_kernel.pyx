@@ -31,7 +31,7 @@ bind_driver(&cudadrv_table)
 
 @cython.final
 cdef class Kernel(Function):
-    """Kernel()\n--\n
+    """Kernel(*args, **kwargs)\n--\n
     A function of a `Module` that streams can run: ``module["saxpy"]``.
 
     Its buffers are borrowed by each launch, as by a copy: a bare buffer to be written,
@@ -44,7 +44,7 @@ cdef class Kernel(Function):
     Driver functions, when it is made: cuFuncGetAttribute, cuFuncGetParamInfo.
     """
 
-    def __init__(self):
+    def __init__(self, *args, **kwargs):
         raise TypeError("kernels come from modules: module['name']")
 
     @property

@@ -35,7 +35,7 @@ cdef CUresult _record_call(void *event, CUstream stream, bint *queued) noexcept 
 @cython.final
 @cython.no_gc_clear
 cdef class Loan:
-    """Loan()\n--\n
+    """Loan(*args, **kwargs)\n--\n
     A buffer that is lent for the length of a `with` block: see `Buffer.lend`.
 
     Attributes
@@ -45,7 +45,7 @@ cdef class Loan:
         Whether the borrower only reads.
     """
 
-    def __init__(self):
+    def __init__(self, *args, **kwargs):
         raise TypeError("use buffer.lend(stream)")
 
     def __dealloc__(self):

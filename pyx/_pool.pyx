@@ -1,6 +1,5 @@
 """MemoryPool: what a context keeps for new buffers, as the program sees it."""
 
-import operator
 from typing import NamedTuple
 
 cimport cython
@@ -10,6 +9,7 @@ from cudadrv._context cimport Context
 from cudadrv._release cimport DEVICE, LOCKED, UNIFIED, MemoryKind, drain
 
 from cudadrv._context import make_pools_with
+from cudadrv._errors import integer
 
 
 class PoolStats(NamedTuple):
@@ -29,7 +29,7 @@ class PoolStats(NamedTuple):
 
 @cython.final
 cdef class MemoryPool:
-    """MemoryPool()\n--\n
+    """MemoryPool(*args, **kwargs)\n--\n
     Memory of one kind that a context keeps for new buffers: ``context.pools.device`` and others.
 
     A buffer that is closed or dies leaves its memory here, and a new one of about the same size
@@ -39,7 +39,7 @@ cdef class MemoryPool:
     the program has ordered, and never on how fast anything ran. See docs/memory-pools.md.
     """
 
-    def __init__(self):
+    def __init__(self, *args, **kwargs):
         raise TypeError("use context.pools.device, .locked or .unified")
 
     @property
@@ -92,7 +92,7 @@ cdef class MemoryPool:
 
 @cython.final
 cdef class MemoryPools:
-    """MemoryPools()\n--\n
+    """MemoryPools(*args, **kwargs)\n--\n
     The pools of a context: `Context.pools`.
 
     Attributes
@@ -101,7 +101,7 @@ cdef class MemoryPools:
         Of DeviceBuffers, stream-ordered ones too; of LockedBuffers; of UnifiedBuffers.
     """
 
-    def __init__(self):
+    def __init__(self, *args, **kwargs):
         raise TypeError("use context.pools")
 
     @property
@@ -133,7 +133,7 @@ cdef Cache _cache(MemoryPool pool):
 
 
 cdef size_t _nbytes(object value, str name) except? 0:
-    number = operator.index(value)
+    number = integer(value, name)
     if number < 0:
         raise ValueError(f"{name} must not be negative, and is {number}")
     return min(number, (1 << 63) - 1)

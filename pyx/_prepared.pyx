@@ -16,7 +16,7 @@ bind_driver(&cudadrv_table)  # for check_function
 
 @cython.final
 cdef class Prepared:
-    """Prepared()\n--\n
+    """Prepared(*args, **kwargs)\n--\n
     A launch with its arguments: what `Kernel.prepare` returns.
 
     It keeps its buffers alive, and does not borrow them: each launch does.
@@ -28,7 +28,7 @@ cdef class Prepared:
         As they were given. Values are those of that time.
     """
 
-    def __init__(self):
+    def __init__(self, *args, **kwargs):
         raise TypeError("use kernel.prepare(grid, block, ...)")
 
     @property

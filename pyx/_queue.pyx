@@ -29,10 +29,10 @@ cdef enum:
 
 @cython.no_gc_clear
 cdef class Queue:
-    """Queue()\n--\n
+    """Queue(*args, **kwargs)\n--\n
     A queue of work of one context: the base of `Stream`."""
 
-    def __init__(self):
+    def __init__(self, *args, **kwargs):
         raise TypeError("use Stream")
 
     def __dealloc__(self):

@@ -1,7 +1,6 @@
 # cython: nonecheck=True
 """Region: some items of an allocation. What all buffers are underneath."""
 
-import operator
 
 cimport cython
 from cpython.long cimport PyLong_AsLongLongAndOverflow
@@ -19,7 +18,7 @@ from cudadrv._release cimport FOREIGN, STREAM_ORDERED, UNIFIED
 from cudadrv._site cimport place
 from cudadrv._stream cimport Stream
 
-from cudadrv._errors import BufferClosedError
+from cudadrv._errors import BufferClosedError, integer
 
 
 # By kind of memory; the class's own name would be a new string each time.
@@ -122,14 +121,14 @@ cdef class Region:
 
         Raises ValueError if the index is not within the buffer.
         """
-        at = operator.index(index)
+        at = integer(index, "index")
         if not 0 <= at <= self.count:
             raise ValueError(f"cannot split {self.count} items at {at}")
         return self[:at], self[at:]
 
     def chunks(self, count):
         """Disjoint parts of ``count`` items each, in order; the last may be shorter."""
-        size = operator.index(count)
+        size = integer(count, "count")
         if size < 1:
             raise ValueError(f"chunks need at least 1 item each, not {size}")
         parts = []
@@ -271,10 +270,7 @@ cdef Py_ssize_t _checked_count(object count, Items items) except -1:
     cdef int overflow = 0
     cdef long long number
     if type(count) is not int:
-        try:
-            count = operator.index(count)
-        except TypeError:
-            raise TypeError(f"count must be an integer, not {count!r}") from None
+        count = integer(count, "count")
     number = PyLong_AsLongLongAndOverflow(count, &overflow)
     if number < 0 and overflow <= 0:
         raise ValueError(f"count must not be negative, and is {count}")
@@ -286,7 +282,7 @@ cdef Py_ssize_t _checked_count(object count, Items items) except -1:
 
 cdef CUdeviceptr _checked_address(object address, Py_ssize_t count, object dtype) except? 0:
     """An address as a number, if such items can be there; 0 for no items."""
-    number = operator.index(address)
+    number = integer(address, "address")
     if count == 0:
         return 0
     if not 0 < number < 1 << 63 or number % dtype.alignment:

@@ -47,7 +47,7 @@ cdef class Knowledge:
 @cython.final
 @cython.no_gc  # there is one for every operation; a cycle needs a buffer whose `owner` keeps it
 cdef class Token:
-    """Token()\n--\n
+    """Token(*args, **kwargs)\n--\n
     A queued operation: what asynchronous methods return.
 
     It is a view of the borrows, not their owner: dropping it releases nothing and leaks nothing,
@@ -60,7 +60,7 @@ cdef class Token:
     stream : Stream
     """
 
-    def __init__(self):
+    def __init__(self, *args, **kwargs):
         raise TypeError("tokens come from asynchronous methods, such as copy_from_async")
 
     @property

@@ -98,28 +98,29 @@ def parameters(function: object) -> list[tuple[str, str, object]]:
 
 
 def defined(arguments: ast.arguments, skip: int) -> list[tuple[str, str, object]]:
-    """The same of a definition, without its first arguments; `Never` stands for no argument."""
+    """The same of a definition, without its first arguments.
+
+    One that takes `Never` stands for a class that refuses whatever it is given.
+    """
 
     def default(node: ast.expr | None) -> object:
         return inspect.Parameter.empty if node is None else ast.literal_eval(node)
 
-    def exists(argument: ast.arg | None) -> bool:
-        never = isinstance(argument, ast.arg) and isinstance(argument.annotation, ast.Name)
-        return argument is not None and not (never and argument.annotation.id == "Never")
-
     plain = [*arguments.posonlyargs, *arguments.args]
+    if any(each.annotation and ast.unparse(each.annotation) == "Never" for each in plain):
+        return parameters(lambda *args, **kwargs: None)
     defaults = [None] * (len(plain) - len(arguments.defaults)) + arguments.defaults
     found = []
     for at, (each, value) in enumerate(zip(plain, defaults, strict=True)):
-        if at >= skip and exists(each):
+        if at >= skip:
             only = at < len(arguments.posonlyargs)
             kind = "POSITIONAL_ONLY" if only else "POSITIONAL_OR_KEYWORD"
             found.append((each.arg, kind, default(value)))
-    if exists(arguments.vararg):
+    if arguments.vararg:
         found.append((arguments.vararg.arg, "VAR_POSITIONAL", inspect.Parameter.empty))
     for each, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
         found.append((each.arg, "KEYWORD_ONLY", default(value)))
-    if exists(arguments.kwarg):
+    if arguments.kwarg:
         found.append((arguments.kwarg.arg, "VAR_KEYWORD", inspect.Parameter.empty))
     return found
 

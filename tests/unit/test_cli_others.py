@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -56,6 +57,26 @@ def test_info(cli):
     assert re.search(r"CUDADRV_DRIVER +(software|cuda)\n", done.stdout)
     assert re.search(r"CUDA_LAUNCH_BLOCKING +0\n", done.stdout)
     assert re.search(r"compiled with cuda\.h \d+\.\d+", done.stdout)
+
+
+def test_info_names_variables_that_nobody_reads(cli):
+    done = cli("info", CUDADRV_DRIVR="cuda", CUDADRV_CACHE_DIR="off")
+    assert re.search(
+        r"CUDADRV_DRIVR +cuda \(cudadrv reads no variable of this name\)\n", done.stdout
+    )
+    assert re.search(r"CUDADRV_CACHE_DIR +off\n", done.stdout)
+
+
+def test_variables_that_are_read_are_known_to_info():
+    """Each name in the sources is one that `info` knows."""
+    root = Path(cu.__file__).parents[1]
+    named = set()
+    for pattern in ("pyx/*.pyx", "cudadrv/*.py", "softdriver/**/*.cpp", "pytest_cudadrv.py"):
+        for path in root.glob(pattern):
+            text = path.read_text(encoding="utf-8")
+            named |= set(re.findall(r"(?:environ|getenv)\W+(?:get\W+)?(CUDADRV_\w+)", text))
+    assert {"CUDADRV_DRIVER", "CUDADRV_SOFTWARE", "CUDADRV_COPY_THREADS"} <= named
+    assert named <= {*_info.OURS, *_info.ALSO_OURS}
 
 
 @pytest.mark.parametrize("command", ["demo", "bench"])

@@ -12,7 +12,9 @@ pytestmark = pytest.mark.usefixtures("driver")
 @pytest.mark.parametrize("ordinal", [-1, 1 << 40, cu.Device.count])
 def test_an_ordinal_that_is_not_there(ordinal):
     wanted = ordinal() if callable(ordinal) else ordinal
-    with pytest.raises(ValueError, match=f"there is no device {wanted}: this machine has"):
+    with pytest.raises(
+        ValueError, match=f"there is no device {wanted}: this machine has .* from 0"
+    ):
         cu.Device(wanted)
 
 

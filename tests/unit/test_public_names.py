@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import weakref
 from pathlib import Path
 
@@ -113,3 +114,42 @@ def test_flags_are_keyword_only_in_fact(stream):
     ):
         with pytest.raises(TypeError):
             call()
+
+
+REFUSING = {
+    "Access": "cudadrv.read(buffer)",
+    "Buffer": "use DeviceBuffer, LockedBuffer or UnifiedBuffer",
+    "Context": "use Device(...).context",
+    "HostBuffer": "use DeviceBuffer, LockedBuffer or UnifiedBuffer",
+    "Kernel": "kernels come from modules",
+    "MemoryPool": "use context.pools.device",
+    "MemoryPools": "use context.pools",
+    "Prepared": "use kernel.prepare(",
+    "Token": "tokens come from asynchronous methods",
+}
+
+
+@pytest.mark.parametrize("name", REFUSING)
+@pytest.mark.parametrize("arguments", [((), {}), ((4, "f4"), {}), ((), {"device": 0})])
+def test_what_is_not_made_by_its_class_says_how(name, arguments):
+    """Whatever it is given: not how many arguments it would take."""
+    positional, named = arguments
+    with pytest.raises(TypeError, match=re.escape(REFUSING[name])):
+        getattr(cu, name)(*positional, **named)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: cu.Device("cuda:0"), "ordinal"),
+        (lambda: cu.DeviceBuffer("4"), "count"),
+        (lambda: cu.DeviceBuffer.from_address("x", 4), "address"),
+        (lambda: cu.DeviceBuffer(4).split_at(1.5), "index"),
+        (lambda: cu.DeviceBuffer(4).chunks(1.5), "count"),
+        (lambda: cu.Device(0).context.pools.device.trim(keep_bytes=1.5), "keep_bytes"),
+        (lambda: setattr(cu.Device(0).context.pools.device, "limit_bytes", "1G"), "limit_bytes"),
+    ],
+)
+def test_what_is_no_integer_is_named(call, name):
+    with pytest.raises(TypeError, match=f"^{name} must be an integer, not "):
+        call()
