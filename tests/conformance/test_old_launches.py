@@ -79,6 +79,7 @@ def test_more_parameters_than_the_kernel_has(client, fill):
     assert client.call("cuLaunch", fill) == LAUNCH_OUT_OF_RESOURCES
     client.ok("cuParamSetSize", fill, 16)
     client.ok("cuLaunch", fill)
+    client.ok("cuCtxSynchronize")
 
 
 @pytest.mark.cuda_software  # a real driver crashes
