@@ -49,7 +49,7 @@ def _is_ours(path: Path) -> bool:
 def _renamed(library: bytes) -> bytes:
     """An ELF file whose SONAME is the end of the one that it was built with."""
     [(start, _, size)] = _segments(library, DYNAMIC)
-    entries = {}
+    entries: dict[int, tuple[int, int]] = {}
     for place in range(start, start + size, 16):
         tag, value = struct.unpack_from("=qQ", library, place)
         entries.setdefault(tag, (place, value))

@@ -8,7 +8,7 @@ namespace soft {
 namespace {
 
 constexpr size_t most_parameters = 32764;
-constexpr uint8_t not_set = 0xCD; // parameters that the program has not set
+constexpr uint8_t not_set = 0xC0; // bytes of parameters that the program has not set
 
 OldLaunch &settings_of(KernelFunction &function) {
     if (!function.old_launch)

@@ -50,7 +50,7 @@ class Sums:
         assert list(array_of(self.counts)) == [every] * ROUNDS
 
 
-@pytest.mark.parametrize(("blocks", "threads"), [(1, 1), (1, 64), (5, 32), (33, 96), (64, 256)])
+@pytest.mark.parametrize(("blocks", "threads"), [(1, 1), (1, 64), (5, 32), (33, 96), (8, 256)])
 def test_all_blocks_wait_for_all(module, stream, blocks, threads):
     sums = Sums(module, blocks, threads)
     sums.launch(stream)

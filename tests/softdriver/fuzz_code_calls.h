@@ -40,6 +40,7 @@ CUresult call(const char *name,
 
 // cuParamSetv, which reads so many bytes.
 CUresult call(const char *name, CUresult (*function)(CUfunction, int, void *, unsigned)) {
+    player->shape = shape_of(name);
     Argument<CUfunction> kernel;
     Argument<int> offset;
     Argument<void *> data;
