@@ -13,12 +13,9 @@ import types
 import numpy as np
 
 cimport cython
-from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.ref cimport PyObject
 
-from cudadrv._host_buffer cimport HostBuffer
-from cudadrv._ownership cimport engine, own_export, own_export_close
-from cudadrv._region cimport pointer_of
+from cudadrv._host_buffer cimport Borrowed, HostBuffer
 from cudadrv._site cimport here, place
 
 from cudadrv._errors import BufferExportedError
@@ -64,32 +61,6 @@ ref_python_class = (<PyTypeObject *>_WrittenInPython).tp_traverse
 ref_containers = <PyObject *>_CONTAINERS
 ref_capturing = <PyObject *>_CAPTURING
 ref_base = <PyObject *>_BASE
-
-
-@cython.final
-@cython.no_gc_clear
-cdef class Borrowed:
-    """The bytes of a buffer, borrowed by the host for as long as this object lives."""
-
-    cdef HostBuffer buffer
-    cdef own_export view
-    cdef void *first
-    cdef bint shared
-    cdef bint open
-
-    def __cinit__(self, HostBuffer buffer not None, bint shared):
-        self.buffer = buffer
-        self.shared = shared
-        self.first = <void *><size_t>pointer_of(buffer)
-        buffer.open_view(&self.view, "read" if shared else "export")
-        self.open = True
-
-    def __dealloc__(self):
-        if self.open:
-            own_export_close(engine, &self.view)
-
-    def __getbuffer__(self, Py_buffer *view, int flags):
-        PyBuffer_FillInfo(view, self, self.first, self.buffer.nbytes, self.shared, flags)
 
 
 @cython.final
