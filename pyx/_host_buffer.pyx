@@ -92,9 +92,9 @@ cdef class HostBuffer(Buffer):
     def read(self):
         """``with buffer.read() as array:`` a read-only array, for the length of the block.
 
-        GPU work may read meanwhile. At the end the array is emptied; if something else still
-        refers to the memory, leaving raises BufferExportedError, and the buffer stays borrowed
-        until that is gone.
+        GPU work may read meanwhile. At the end the array and its plain views are emptied; if
+        something else still refers to the memory, such as a memoryview of the array, leaving raises
+        BufferExportedError, and the buffer stays borrowed until that is gone.
 
         Raises BufferBorrowedError while unfinished GPU work may write it.
         """
@@ -123,6 +123,10 @@ cdef class HostBuffer(Buffer):
         because the memory is in use. NumPy would otherwise copy item by item.
         """
         return _array_over(self, False, dtype, copy)
+
+    def __bytes__(self):
+        """``bytes(buffer)``: a copy, whatever the dtype."""
+        return bytes(memoryview(self.view("u1")))
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         self.export(view, flags, False, self)
@@ -292,6 +296,10 @@ cdef class ReadOnly:
     def __array__(self, dtype=None, copy=None):
         """``numpy.asarray(buffer.readonly())``: a read-only array over the bytes."""
         return _array_over(self.buffer, True, dtype, copy)
+
+    def __bytes__(self):
+        """``bytes(buffer.readonly())``: a copy, whatever the dtype."""
+        return bytes(memoryview(ReadOnly(self.buffer.view("u1"))))
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         if flags & PyBUF_WRITABLE:

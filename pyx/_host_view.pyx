@@ -90,8 +90,8 @@ cdef class HostView:
             borrowed, self.borrowed = self.borrowed, None
         if Py_REFCNT(<PyObject *>borrowed) > 1:
             found = f"the array of the `with` block at {place(self.site)} is still referred to by" \
-                    " something that cannot be emptied with it,\n" \
-                    "  such as a memoryview, a masked array, a tensor or a call that is running," \
+                    " something that cannot be emptied with it\n" \
+                    "  (a memoryview, a masked array, a tensor, a running call)," \
                     f" so {self.buffer.describe()} stays borrowed until that is gone.\n" \
                     "  Copy what you need to keep: array.copy()"
             if exception is None:

@@ -45,8 +45,15 @@ def bytes_of(array):
     return np.ndarray(array.nbytes, "u1", np.ascontiguousarray(array)).tobytes()
 
 
-def items_of(dtype, count=4):
-    """Bytes that are valid items of the dtype: all the same, so that padding shows."""
+def shown(array):
+    """Its items; `==` differs from dtype to dtype."""
+    return repr(array.tolist())
+
+
+def valid_items(dtype, count=4):
+    """Items whose padding shows."""
+    if dtype.char in "gG":  # not all bytes are numbers
+        return np.arange(count).astype(dtype)
     data = bytes([1, 0] * (count * dtype.itemsize))[: count * dtype.itemsize]
     return np.ndarray(count, dtype, bytearray(data))
 
@@ -83,16 +90,16 @@ def check_every_way(buffer, items):
         assert np.asarray(view).dtype == dtype
         assert view.nbytes == buffer.nbytes
         view.release()
-    assert buffer[1:3].to_numpy().tobytes() == items[1:3].tobytes()
+    assert bytes_of(buffer[1:3].to_numpy()) == bytes_of(items[1:3])
     item = buffer[1]
-    assert np.asarray(item, dtype).tobytes() == items[1].tobytes()
+    assert repr(item) == repr(items[1])
     buffer.view("u1").fill(0)
     buffer[:] = items
-    buffer[0] = item
-    assert buffer.to_numpy().tobytes() == items.tobytes()
+    buffer[1] = item
+    assert shown(buffer.to_numpy()) == shown(items)
     with buffer.write() as array:
         array[:] = items[::-1]
-    assert buffer.to_numpy()[::-1].tobytes() == items.tobytes()
+    assert shown(buffer.to_numpy()[::-1]) == shown(items)
     assert not buffer.borrowed
     buffer.view("u1").fill_async(0, cu.Stream()).wait()
 
@@ -101,19 +108,19 @@ def check_every_way(buffer, items):
 @dtypes
 def test_every_way(make, kind, dtype):
     buffer = make(kind, 4, dtype)
-    check_every_way(buffer, items_of(dtype))
+    check_every_way(buffer, valid_items(dtype))
     buffer.close()
 
 
 @dtypes
 def test_copies(make, items_of, stream, dtype):
-    items = np.ndarray(4, dtype, bytearray([1, 0] * (2 * dtype.itemsize)))
+    items = valid_items(dtype)
     for kind in ("device", "locked", "unified"):
         buffer = make(kind, 4, dtype)
         buffer.copy_from(items)
         assert bytes_of(items_of(buffer)) == bytes_of(items)
         buffer.copy_from_async(items[::-1].copy(), stream).wait()
-        assert items_of(buffer).tobytes() == items[::-1].tobytes()
+        assert shown(items_of(buffer)) == shown(items[::-1])
 
 
 def can_live_in_a_buffer(dtype):
@@ -137,7 +144,7 @@ def test_an_array_over_memory_in_use_is_refused(make, stream, gate):
     buffer, device = make("locked", 4, "M8[s]"), make("device", 4, "M8[s]")
     gate.hold(stream)
     buffer.copy_to_async(device, stream)
-    with pytest.raises(cu.BufferBorrowedError, match="cannot export"):
+    with pytest.raises(cu.BufferBorrowedError, match="this view may write"):
         np.asarray(buffer)
     array = np.asarray(buffer.readonly())
     assert array.dtype == "M8[s]"

@@ -17,6 +17,7 @@ import queue
 import struct
 import sys
 import threading
+import weakref
 from types import SimpleNamespace
 
 import numpy as np
@@ -327,10 +328,10 @@ def generator(block, make):
         with block as array:
             yield make(array)
 
-    made, over = None, items()
-    for made in over:
-        pass
-    return made
+    made = []
+    for each in items():
+        made.append(each)
+    return made.pop()
 
 
 def coroutine(block, make):
@@ -355,7 +356,7 @@ def under_locals(block, make):
 def under_a_debugger(block, make):
     seen = []
 
-    def trace(frame, event, argument):
+    def trace(frame, event, _argument):
         if frame.f_code.co_filename == __file__:
             seen.append(frame.f_locals)
             return trace
@@ -367,7 +368,7 @@ def under_a_debugger(block, make):
         made = by_name(block, make)
     finally:
         sys.settrace(former)
-    del seen
+    seen.clear()
     return made
 
 
@@ -535,13 +536,9 @@ def leave_by_exception(buffer):
         kept = part[1:]
         raise KeyError(kept.size)
 
-    try:
-        with buffer.write() as array:
-            fail(array)
-    except KeyError as error:
-        assert not hasattr(error, "__notes__")
-        return error.args
-    raise AssertionError("it did not fail")
+    with pytest.raises(KeyError) as raised, buffer.write() as array:
+        fail(array)
+    assert not hasattr(raised.value, "__notes__")
 
 
 def leave_locals(buffer):
@@ -594,8 +591,6 @@ def test_the_variables_of_the_caller_live_no_longer(make):
     died = []
     thing = Thing()
     with contextlib.ExitStack() as stack:
-        import weakref
-
         reference = weakref.ref(thing, died.append)
         stack.enter_context(buffer.write())
         del thing

@@ -207,8 +207,8 @@ MUTATIONS = [
     (
         "nobody looks for views that escape a block",
         "_host_view.pyx",
-        "if kept or escaped:",
-        "if kept:",
+        "if Py_REFCNT(<PyObject *>borrowed) > 1:",
+        "if Py_REFCNT(<PyObject *>borrowed) > 2:",
     ),
     # ---- lifetime ----
     (
