@@ -10,7 +10,7 @@ import cudadrv as cu
 PLAIN = [
     *("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "g", "F", "D", "G"),
     *(">i2", ">u4", ">i8", ">f4", ">f8", ">c8", "S1", "S7", "U1", "U5", ">U3", "V1", "V4", "V5"),
-    *("M8[s]", "M8[ns]", ">M8[us]", "m8[s]", "m8[D]", ">m8[ns]", "M8", "m8"),
+    *("M8[s]", "M8[ns]", ">M8[us]", "m8[s]", "m8[D]", ">m8[ns]", "m8"),
 ]
 PAIR = [("a", "u1"), ("b", "f4")]
 STRUCTURED = {
@@ -144,7 +144,7 @@ def test_an_array_over_memory_in_use_is_refused(make, stream, gate):
     buffer, device = make("locked", 4, "M8[s]"), make("device", 4, "M8[s]")
     gate.hold(stream)
     buffer.copy_to_async(device, stream)
-    with pytest.raises(cu.BufferBorrowedError, match="this view may write"):
+    with pytest.raises(cu.BufferBorrowedError, match="cannot write"):
         np.asarray(buffer)
     array = np.asarray(buffer.readonly())
     assert array.dtype == "M8[s]"
