@@ -58,6 +58,22 @@ def valid_items(dtype, count=4):
     return np.ndarray(count, dtype, bytearray(data))
 
 
+def check_memoryview(buffer, dtype):
+    """It has the dtype's format, or is refused."""
+    try:
+        view = memoryview(np.empty(0, dtype))
+        has_format = np.asarray(view).dtype == dtype
+    except (ValueError, BufferError, RuntimeError):
+        has_format = False
+    if has_format:
+        with memoryview(buffer) as view:
+            assert view.format == memoryview(np.empty(0, dtype)).format
+            assert view.nbytes == buffer.nbytes
+    else:
+        with pytest.raises(BufferError, match="no format"):
+            memoryview(buffer)
+
+
 def check_every_way(buffer, items):
     dtype, data = items.dtype, bytes_of(items)
     buffer.view("u1")[:] = np.frombuffer(data, "u1")
@@ -82,14 +98,7 @@ def check_every_way(buffer, items):
             assert bytes_of(array) == data
     assert bytes(buffer) == bytes(buffer.readonly()) == data
     assert bytes(memoryview(buffer.view("u1"))) == data
-    try:
-        view = memoryview(buffer)
-    except BufferError as error:
-        assert "no format" in str(error)
-    else:
-        assert np.asarray(view).dtype == dtype
-        assert view.nbytes == buffer.nbytes
-        view.release()
+    check_memoryview(buffer, dtype)
     assert bytes_of(buffer[1:3].to_numpy()) == bytes_of(items[1:3])
     item = buffer[1]
     assert repr(item) == repr(items[1])

@@ -357,7 +357,7 @@ def under_a_debugger(block, make):
     seen = []
 
     def trace(frame, event, _argument):
-        if frame.f_code.co_filename == __file__:
+        if frame.f_code is by_name.__code__:
             seen.append(frame.f_locals)
             return trace
         return None
