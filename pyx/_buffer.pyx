@@ -1,8 +1,6 @@
 # cython: nonecheck=True
 """Buffer: what DeviceBuffer, LockedBuffer and UnifiedBuffer have in common."""
 
-import numpy as np
-
 from cudadrv._context cimport context_of
 from cudadrv._copy cimport (
     blocking_stream, copy_and_wait, copy_async, nothing_to_do, refuse_other_device, required_stream,
