@@ -195,8 +195,8 @@ MUTATIONS = [
     (
         "a view that may be written excludes writes only",
         "_host_buffer.pyx",
-        '"read" if shared else "export"',
-        '"read"',
+        'self.open_view(&exported.view, "read" if shared else "export")',
+        'self.open_view(&exported.view, "read")',
     ),
     (
         "the host writes while the GPU reads",
