@@ -10,3 +10,11 @@ cdef class HostBuffer(Buffer):
     cdef bytes item_format(self)
     cdef int open_view(self, own_export *view, str verb) except -1
     cdef int export(self, Py_buffer *view, int flags, bint shared, object exporter) except -1
+
+
+cdef class Borrowed:
+    cdef HostBuffer buffer
+    cdef own_export view
+    cdef void *first
+    cdef bint shared        # with GPU work that reads
+    cdef bint open

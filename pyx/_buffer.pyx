@@ -1,8 +1,6 @@
 # cython: nonecheck=True
 """Buffer: what DeviceBuffer, LockedBuffer and UnifiedBuffer have in common."""
 
-import numpy as np
-
 from cudadrv._context cimport context_of
 from cudadrv._copy cimport (
     blocking_stream, copy_and_wait, copy_async, nothing_to_do, refuse_other_device, required_stream,
@@ -16,7 +14,7 @@ from cudadrv._loan cimport new_loan
 from cudadrv._operation_names cimport (
     COPY_FROM, COPY_FROM_ASYNC, COPY_TO, COPY_TO_ASYNC, FILL, FILL_ASYNC,
 )
-from cudadrv._ordinary cimport array_of, target_array
+from cudadrv._ordinary cimport array_of, plain_array, target_array
 from cudadrv._policy cimport policy_in_force
 from cudadrv._region cimport Region, is_region, pointer_of
 from cudadrv._release cimport DEVICE, STREAM_ORDERED, drain
@@ -56,7 +54,7 @@ cdef class Buffer(Region):
         ``stream`` is that of `copy_from`, and for a DeviceBuffer also that of its allocation; the
         other options are those of the class. Anything that ``numpy.asarray`` takes is an array.
         """
-        array = np.asarray(array)
+        array = plain_array(array)
         buffer = _new(cls, array.size, array.dtype, stream, options)
         buffer.copy_from(array, stream=stream)
         return buffer

@@ -14,6 +14,7 @@ from cudadrv._driver cimport (
 )
 from cudadrv._likely cimport unlikely
 from cudadrv._operation cimport Operation, issue, prepare
+from cudadrv._ordinary cimport plain_array
 from cudadrv._ownership cimport OWN_WRITE, own_access
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, check_region, pointer_of
@@ -108,8 +109,10 @@ cdef bint _set_float(unsigned char *item, double number, int code) noexcept:
 cdef object _item(object value, object dtype):
     """A 0-dimensional array that holds the value."""
     item = np.zeros((), dtype)
-    if isinstance(value, np.ndarray) and not value.shape:
-        value = value[()]
+    if isinstance(value, np.ndarray):
+        value = plain_array(value)
+        if not value.shape:
+            value = value[()]
     if dtype.names is not None and not (isinstance(value, np.void) and value.dtype == dtype):
         if not isinstance(value, tuple) or len(value) != len(dtype.names):
             raise TypeError(f"fill of dtype {dtype} takes a tuple of {len(dtype.names)} values")

@@ -10,8 +10,8 @@ import numpy as np
 
 cimport cython
 from cpython.buffer cimport (
-    PyBUF_FORMAT, PyBUF_ND, PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release,
-    PyObject_GetBuffer,
+    PyBUF_FORMAT, PyBUF_ND, PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_FillInfo,
+    PyBuffer_Release, PyObject_GetBuffer,
 )
 from libc.stdlib cimport free, malloc
 from libc.string cimport memmove
@@ -22,6 +22,7 @@ from cudadrv._ownership cimport (
     OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_WRITE, engine, own_access, own_ask_host, own_clock,
     own_conflict, own_export, own_export_close, own_export_open,
 )
+from cudadrv._ordinary cimport plain_array
 from cudadrv._refusal cimport refuse_host
 from cudadrv._region cimport borrow, pointer_of
 from cudadrv._site cimport here
@@ -70,7 +71,9 @@ cdef class HostBuffer(Buffer):
         if isinstance(value, Buffer):
             raise TypeError("copy between buffers with copy_from: buffer[a:b].copy_from(source)")
         # All conversion comes before the borrow: it can run other code.
-        if not (isinstance(value, np.ndarray) and value.dtype == part.dtype
+        if isinstance(value, np.ndarray):
+            value = plain_array(value)
+        if not (type(value) is np.ndarray and value.dtype == part.dtype
                 and value.shape == (part.count,)):
             items = np.empty(part.count, part.dtype)
             items[...] = value
@@ -92,9 +95,9 @@ cdef class HostBuffer(Buffer):
     def read(self):
         """``with buffer.read() as array:`` a read-only array, for the length of the block.
 
-        GPU work may read meanwhile. At the end the array is emptied; if something else still
-        refers to the memory, leaving raises BufferExportedError, and the buffer stays borrowed
-        until that is gone.
+        GPU work may read meanwhile. At the end the array and its plain views are emptied; if
+        something else still refers to the memory, such as a memoryview of the array, leaving raises
+        BufferExportedError, and the buffer stays borrowed until that is gone.
 
         Raises BufferBorrowedError while unfinished GPU work may write it.
         """
@@ -119,9 +122,14 @@ cdef class HostBuffer(Buffer):
     def __array__(self, dtype=None, copy=None):
         """``numpy.asarray(buffer)``: an array over the bytes, which borrows them while it lives.
 
-        NumPy comes here when the buffer protocol refuses, and would otherwise copy item by item.
+        NumPy comes here when the buffer protocol refuses: for a dtype that it has no format for, or
+        because the memory is in use. NumPy would otherwise copy item by item.
         """
-        return _array_over(self, memoryview(self), dtype, copy)
+        return _array_over(self, False, dtype, copy)
+
+    def __bytes__(self):
+        """``bytes(buffer)``: a copy, whatever the dtype."""
+        return bytes(memoryview(self.view("u1")))
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         self.export(view, flags, False, self)
@@ -133,6 +141,10 @@ cdef class HostBuffer(Buffer):
         """Fill in a view for the buffer protocol, and borrow for it."""
         self.usable()
         typed = self.item_format() != b""
+        if not typed and flags & PyBUF_FORMAT:  # NumPy comes to `__array__` then
+            raise BufferError(
+                f"the buffer protocol has no format for items of dtype {self.dtype}; make a"
+                " memoryview of the bytes: memoryview(buffer.view('u1'))")
         cdef Exported *exported = <Exported *>malloc(sizeof(Exported))
         if exported is NULL:
             raise MemoryError()
@@ -149,7 +161,7 @@ cdef class HostBuffer(Buffer):
         view.itemsize = exported.stride
         view.readonly = shared
         view.ndim = 1
-        view.format = <char *>(self.format if typed else b"B") if flags & PyBUF_FORMAT else NULL
+        view.format = <char *>self.format if flags & PyBUF_FORMAT else NULL
         view.shape = &exported.shape if flags & PyBUF_ND else NULL
         view.strides = &exported.stride if flags & PyBUF_STRIDES == PyBUF_STRIDES else NULL
         view.suboffsets = NULL
@@ -157,13 +169,13 @@ cdef class HostBuffer(Buffer):
         return 0
 
     cdef bytes item_format(self):
-        """How the buffer protocol spells the dtype; b"" where it cannot, and bytes are exported."""
+        """How the buffer protocol spells the dtype; b"" where it cannot."""
         if self.format is None:
             try:
                 view = memoryview(np.empty(0, self.dtype))
                 same = np.asarray(view).dtype == self.dtype
                 self.format = view.format.encode() if same else b""
-            except (ValueError, BufferError):
+            except (ValueError, BufferError, RuntimeError):
                 self.format = b""
         return self.format
 
@@ -209,10 +221,7 @@ cdef class HostBuffer(Buffer):
 
 
 cdef bint _copy(HostBuffer buffer, array, bint inward) except -1:
-    """Copy between a buffer and an array on the host, which may share memory.
-
-    Both have the same number of bytes.
-    """
+    """Copy between a buffer and an array on the host, which may share memory."""
     cdef Py_buffer view
     cdef own_export export
     cdef void *ours = <void *><size_t>pointer_of(buffer)
@@ -221,6 +230,9 @@ cdef bint _copy(HostBuffer buffer, array, bint inward) except -1:
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     PyObject_GetBuffer(flat, &view, PyBUF_SIMPLE if inward else PyBUF_WRITABLE)
     try:
+        if <size_t>view.len != buffer.nbytes:
+            raise ValueError(f"{buffer.describe()} has {buffer.nbytes} bytes, and the array has"
+                             f" {view.len}: it was changed meanwhile")
         buffer.open_view(&export, "write" if inward else "read")
         with nogil:
             if inward:
@@ -244,16 +256,35 @@ cdef void _release(Py_buffer *view) noexcept:
     free(exported)
 
 
-cdef object _array_over(HostBuffer buffer, object view, object dtype, object copy):
-    """The array that ``__array__`` of a buffer gives, over a memoryview of it."""
+cdef object _array_over(HostBuffer buffer, bint shared, object dtype, object copy):
+    """The array that ``__array__`` of a buffer returns: over its memory unless it has to copy."""
+    buffer.usable()
     if dtype is not None and np.dtype(dtype) != buffer.dtype:
         if copy is False:
             raise ValueError(f"the items are {buffer.dtype}: other ones need a copy")
         return buffer.to_numpy().astype(dtype)
-    array = np.asarray(view)
-    if array.dtype != buffer.dtype:
-        array = array.view(buffer.dtype)
+    array = np.ndarray(buffer.count, buffer.dtype, Borrowed(buffer, shared))
     return array.copy() if copy else array
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Borrowed:
+    """The bytes of a buffer, borrowed by the host for as long as this object lives."""
+
+    def __cinit__(self, HostBuffer buffer not None, bint shared):
+        self.buffer = buffer
+        self.shared = shared
+        self.first = <void *><size_t>pointer_of(buffer)
+        buffer.open_view(&self.view, "read" if shared else "export")
+        self.open = True
+
+    def __dealloc__(self):
+        if self.open:
+            own_export_close(engine, &self.view)
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.first, self.buffer.nbytes, self.shared, flags)
 
 
 @cython.final
@@ -268,7 +299,11 @@ cdef class ReadOnly:
 
     def __array__(self, dtype=None, copy=None):
         """``numpy.asarray(buffer.readonly())``: a read-only array over the bytes."""
-        return _array_over(self.buffer, memoryview(self), dtype, copy)
+        return _array_over(self.buffer, True, dtype, copy)
+
+    def __bytes__(self):
+        """``bytes(buffer.readonly())``: a copy, whatever the dtype."""
+        return bytes(memoryview(ReadOnly(self.buffer.view("u1"))))
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         if flags & PyBUF_WRITABLE:

@@ -13,12 +13,9 @@ import types
 import numpy as np
 
 cimport cython
-from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.ref cimport PyObject
 
-from cudadrv._host_buffer cimport HostBuffer
-from cudadrv._ownership cimport engine, own_export, own_export_close
-from cudadrv._region cimport pointer_of
+from cudadrv._host_buffer cimport Borrowed, HostBuffer
 from cudadrv._site cimport here, place
 
 from cudadrv._errors import BufferExportedError
@@ -67,32 +64,6 @@ ref_base = <PyObject *>_BASE
 
 
 @cython.final
-@cython.no_gc_clear
-cdef class Borrowed:
-    """The bytes of a buffer, borrowed by the host for as long as this object lives."""
-
-    cdef HostBuffer buffer
-    cdef own_export view
-    cdef void *first
-    cdef bint shared
-    cdef bint open
-
-    def __cinit__(self, HostBuffer buffer not None, bint shared):
-        self.buffer = buffer
-        self.shared = shared
-        self.first = <void *><size_t>pointer_of(buffer)
-        buffer.open_view(&self.view, "read" if shared else "export")
-        self.open = True
-
-    def __dealloc__(self):
-        if self.open:
-            own_export_close(engine, &self.view)
-
-    def __getbuffer__(self, Py_buffer *view, int flags):
-        PyBuffer_FillInfo(view, self, self.first, self.buffer.nbytes, self.shared, flags)
-
-
-@cython.final
 cdef class HostView:
     """HostView(*args, **kwargs)\n--\n
     A host borrow for the length of a `with` block: see `HostBuffer.read` and `write`."""
@@ -122,8 +93,8 @@ cdef class HostView:
             borrowed, self.borrowed = self.borrowed, None
         if Py_REFCNT(<PyObject *>borrowed) > 1:
             found = f"the array of the `with` block at {place(self.site)} is still referred to by" \
-                    " something that cannot be emptied with it,\n" \
-                    "  such as a memoryview, a masked array, a tensor or a call that is running," \
+                    " something that cannot be emptied with it\n" \
+                    "  (a memoryview, a masked array, a tensor, a running call)," \
                     f" so {self.buffer.describe()} stays borrowed until that is gone.\n" \
                     "  Copy what you need to keep: array.copy()"
             if exception is None:

@@ -1,9 +1,28 @@
 """Ordinary host memory: arrays, bytes and other objects with the buffer protocol, as arrays."""
 
+import sys
+
 import numpy as np
 
 from cudadrv._copy cimport refuse_other_dtype
 from cudadrv._region cimport Region
+
+
+cdef object _ndarray = np.ndarray
+
+
+cdef object plain_array(object array):
+    """The same memory as an array of the base class, whose methods say how things are.
+
+    A masked array would lose its mask without notice, so it is refused.
+    """
+    if type(array) is _ndarray:
+        return array
+    masked = sys.modules.get("numpy.ma")
+    if masked is not None and isinstance(array, masked.MaskedArray):
+        raise TypeError("the mask of a masked array would be lost; pass array.filled(value), or"
+                        " array.data for what is there without the mask")
+    return np.asarray(array)
 
 
 cdef object array_of(object source, Region target):
@@ -26,8 +45,8 @@ cdef object target_array(object target, Region source):
 
 
 cdef object _as_array(object ordinary):
-    if isinstance(ordinary, np.ndarray):
-        return ordinary
+    if isinstance(ordinary, _ndarray):
+        return plain_array(ordinary)
     try:
         return np.asarray(memoryview(ordinary))
     except TypeError:

@@ -88,6 +88,9 @@ cdef Token copy_array(int name, Region region, object array, Stream stream):
     flat = array.reshape(-1).view(np.uint8)
     PyObject_GetBuffer(flat, &view, PyBUF_WRITABLE if name == COPY_TO else PyBUF_SIMPLE)
     try:
+        if <size_t>view.len != region.nbytes:
+            raise ValueError(f"{region.describe()} has {region.nbytes} bytes, and the array has"
+                             f" {view.len}: it was changed meanwhile")
         if name == COPY_FROM_ASYNC:
             return _copy_snapshot(region, <const char *>view.buf, stream)
         if is_worth_chunks(region.nbytes):

@@ -13,6 +13,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
 from cudadrv._likely cimport unlikely
+from cudadrv._ordinary cimport plain_array
 from cudadrv._signature cimport Parameter, Signature
 
 
@@ -118,6 +119,8 @@ cdef bytes bytes_of_value(Signature signature, Py_ssize_t index, object value):
     if isinstance(value, _CData):
         kind, data = _ctype_kind(value), bytes(memoryview(value))
     else:
+        if isinstance(value, np.ndarray):
+            value = plain_array(value)
         if value.shape or value.dtype.hasobject:
             refuse_argument(signature, index, value, _advice(value, NULL))
         if not value.dtype.isnative:

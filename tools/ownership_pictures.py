@@ -245,9 +245,9 @@ def view() -> Picture:
         "view",
         "A view of the host lasts as long as anything can reach the memory through it",
         "Above: a with block over frames. GPU work that uses frames is refused inside it; at the "
-        "end the array is emptied and frames is free. Below: a slice of the array is kept in a "
-        "variable. Leaving the block raises BufferExportedError, frames stays borrowed, and GPU "
-        "work is refused, until the slice is deleted.",
+        "end the array is emptied and frames is free. Below: a memoryview of the array is kept in "
+        "a variable. Leaving the block raises BufferExportedError, frames stays borrowed, and GPU "
+        "work is refused, until the memoryview is deleted.",
         330,
     )
     enter, leave, gone = LEFT + 20, 430, 620
@@ -262,7 +262,7 @@ def view() -> Picture:
             leave - 12,
             host,
             "view",
-            "first = array[:10]" if escapes else "array[:] = …",
+            "first = memoryview(array)" if escapes else "array[:] = …",
             code=True,
         )
         picture.dot(leave, host, color=BAD if escapes else INK)

@@ -28,7 +28,7 @@
 #include <internal/pycore_frame.h>
 #endif
 
-enum { REF_STOP = 1, REF_LIMIT = 1 << 18, REF_NAMES = 6 };
+enum { REF_STOP = 1, REF_LIMIT = 1 << 16, REF_NAMES = 6 };
 
 /* Set once, when cudadrv._host_view is imported. */
 static PyTypeObject *ref_ndarray;

@@ -162,10 +162,13 @@ def test_array_conversion(make, kind):
 
 @kinds
 @pytest.mark.parametrize("dtype", ["M8[s]", "V5", "m8[ns]"])
-def test_what_the_buffer_protocol_cannot_say_is_bytes(make, kind, dtype):
+def test_what_the_buffer_protocol_cannot_say(make, kind, dtype):
+    """A memoryview would be of bytes, and NumPy would take that for the dtype."""
     buffer = make(kind, 3, dtype, np.zeros(3, dtype))
-    assert memoryview(buffer).format == "B"
-    assert memoryview(buffer).nbytes == buffer.nbytes
+    with pytest.raises(BufferError, match=r"no format .* memoryview\(buffer\.view\('u1'\)\)"):
+        memoryview(buffer)
+    assert memoryview(buffer.view("u1")).nbytes == len(bytes(buffer)) == buffer.nbytes
+    assert np.asarray(buffer).dtype == np.asarray(buffer.readonly()).dtype == dtype
     assert buffer.__array__().dtype == dtype
     assert buffer.to_numpy().dtype == dtype
     with buffer.write() as array:

@@ -1,11 +1,23 @@
-"""What can still reach the memory when a ``with`` block ends is found, and named."""
+"""The array of a ``with`` block: whatever is made of it, and whatever it is bound to.
 
+Plain views, and what holds nothing but references to the array, are emptied with it. What may keep
+the address of the memory is refused, and the buffer stays borrowed until it is gone.
+"""
+
+import asyncio
+import collections
+import contextlib
 import copy
 import ctypes
+import functools
 import gc
 import io
 import pickle
+import queue
 import struct
+import sys
+import threading
+import weakref
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,64 +25,91 @@ import pytest
 
 import cudadrv as cu
 
+pytestmark = pytest.mark.filterwarnings("ignore:the matrix subclass")
+
+COUNT = np.arange(8, dtype="i4")
 RECORD = np.dtype([("a", "i4"), ("b", "f4")])
 # The buffer protocol can say the first two of these and not the others.
 dtypes = pytest.mark.parametrize("dtype", ["i4", RECORD, "M8[s]", "V4"], ids=str)
 
 
-def traceback_of(array):
-    try:
-        kept = array
-        raise KeyError(kept.size)
-    except KeyError as error:
-        return error
+# ---- what is made of the array ----
 
-
-def cycle_of(array):
-    ring = [array]
-    ring.append(ring)
-    return ring
-
-
-ESCAPES = {
+VIEWS = {
+    "alias": lambda array: array,
     "T": lambda array: array.T,
     "reshape": lambda array: array.reshape(2, 4),
+    "reshape of a part": lambda array: array[2:6].reshape(2, 2).T[::-1],
     "ravel": lambda array: array.ravel(),
     "part": lambda array: array[1:3],
     "no items": lambda array: array[:0],
+    "view": lambda array: array.view(),
     "view as bytes": lambda array: array.view("u1"),
     "base": lambda array: array.base,
     "squeeze": lambda array: array.squeeze(),
-    "broadcast": lambda array: np.broadcast_to(array, (3, 8)),
-    "windows": lambda array: np.lib.stride_tricks.sliding_window_view(array, 3),
-    "split": lambda array: np.array_split(array, 3),
-    "iterator": iter,
-    "flat": lambda array: array.flat,
-    "generator": lambda array: (item for item in array),
-    "closure": lambda array: lambda: array[0],
-    "traceback": traceback_of,
-    "cycle": cycle_of,
-    "attribute": lambda array: SimpleNamespace(kept=array),
-    "alias": lambda array: array,
-}
-# Those that need the buffer protocol, or numbers.
-CONSUMERS = {
-    "data": lambda array: array.data,
-    "nested memoryview": lambda array: memoryview(memoryview(array)[1:])[1:],
+    "asarray": np.asarray,
+    "swapped": lambda array: array.view(array.dtype.newbyteorder()),
+    "ndarray": lambda array: np.ndarray((8,), array.dtype, buffer=array),
     "frombuffer": lambda array: np.frombuffer(array, "u1"),
-    "ndarray": lambda array: np.ndarray((8,), "i4", buffer=array),
+    "broadcast_to": lambda array: np.broadcast_to(array, (3, 8)),
+    "0-dimensional": lambda array: array[3, ...],
+    "split": lambda array: np.array_split(array, 3),
+    "rows": lambda array: list(array.reshape(2, 4)),
+    "in a dict": lambda array: {"parts": (array[:4], array[4:])},
+    "in a deque": lambda array: collections.deque([array[1:]]),
+    "in an object": lambda array: SimpleNamespace(kept=array[1:]),
+    "in a class": lambda array: type("Kept", (), {"kept": array[1:]}),
+    "in a subclass of dict": lambda array: collections.Counter(kept=array[1:]),
+    "cycle": lambda array: cycle_of(array),
+    "method": lambda array: array.sum,
+    "partial": lambda array: functools.partial(np.sum, array),
+    "iterator": iter,
+    "queue": lambda array: queue_of(array[1:]),
+}
+# They know the address, or may know it.
+POINTERS = {
+    "memoryview": memoryview,
+    "memoryview of a view": lambda array: memoryview(array[2:]),
+    "nested memoryview": lambda array: memoryview(memoryview(array)[1:])[1:],
+    "data": lambda array: array.data,
+    "in a list": lambda array: [{"kept": memoryview(array)}],
+    "masked": np.ma.masked_array,
+    "masked_invalid": lambda array: np.ma.masked_invalid(array, copy=False),
+    "data of masked": lambda array: (np.ma.masked_array(array), 0)[0],
+    "recarray": lambda array: array.view(np.recarray),
+    "matrix": np.asmatrix,
+    "transposed matrix": lambda array: np.asmatrix(array).T,
+    "dlpack": lambda array: array.__dlpack__(),
+    "from_dlpack": np.from_dlpack,
+    "as_strided": lambda array: np.lib.stride_tricks.as_strided(array, (2,), (4,)),
+    "windows": lambda array: np.lib.stride_tricks.sliding_window_view(array, 3),
+    "base of windows": lambda array: base_of_windows(array),
+    "broadcast": lambda array: np.broadcast(array, 1),
+    "flat": lambda array: array.flat,
+    "flat of a view": lambda array: array[1:].flat,
     "nditer": np.nditer,
+    "as_ctypes": np.ctypeslib.as_ctypes,
     "ctypes": lambda array: (ctypes.c_int * 8).from_buffer(array),
     "ctypes attribute": lambda array: array.ctypes,
+    "ctypes pointer": lambda array: array.ctypes.data_as(ctypes.POINTER(ctypes.c_int)),
     "iter_unpack": lambda array: struct.iter_unpack("i", array),
     "out-of-band pickle": lambda array: pickled_beside(array),
-    "masked": np.ma.masked_array,
-    "dlpack": lambda array: array.__dlpack__(),
     "array struct": lambda array: array.__array_struct__,
+    "array interface": lambda array: np.asarray(Interface(array)),
+    "holder of an interface": lambda array: kept_with(Interface(array)),
+    "holder of a property": lambda array: kept_with(Property(array)),
+    "generator": lambda array: (item for item in array),
+    "base of base": lambda array: array.base.base,
+    "memoryview of the base": lambda array: memoryview(array.base.base),
 }
 COPIES = {
+    "nothing": lambda array: None,
     "item": lambda array: array[0],
+    "sum": np.sum,
+    "computed": lambda array: array + 1,
+    "selected": lambda array: array[[1, 2]],
     "list": list,
+    "array": np.array,
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
     "pickle": pickle.dumps,
@@ -80,72 +119,507 @@ COPIES = {
 }
 
 
+class Interface:
+    """It gives the address to whoever asks, and is not the array."""
+
+    def __init__(self, array):
+        self.kept = array
+        self.__array_interface__ = array.__array_interface__
+
+
+class Property:
+    def __init__(self, array):
+        self.kept = array
+        self.interface = array.__array_interface__
+
+    @property
+    def __array_interface__(self):
+        return self.interface
+
+
+def kept_with(holder):
+    return holder, np.asarray(holder)
+
+
+def cycle_of(array):
+    ring = [array]
+    ring.append(ring)
+    return ring
+
+
+def queue_of(array):
+    waiting = queue.Queue()
+    waiting.put(array)
+    return waiting
+
+
+def base_of_windows(array):
+    windows = np.lib.stride_tricks.as_strided(array, (2,), (4,))
+    return windows.base, windows
+
+
 def pickled_beside(array):
     beside = []
     return pickle.dumps(array, 5, buffer_callback=beside.append), beside
 
 
-def escape(buffer, way, keep):
-    """What was kept, and what leaving the block said of it."""
-    said = ""
+try:
+    import torch
+except ImportError:
+    pass
+else:
+    POINTERS["tensor"] = torch.from_numpy
+    POINTERS["tensor of a part"] = lambda array: torch.from_numpy(array[2:])[1:]
+
+
+# ---- how it is bound; each gives what was made ----
+
+
+def by_name(block, make):
+    with block as array:
+        made = make(array)
+    return made
+
+
+def rebound(block, make):
+    with block as array:
+        array = make(array)
+    return array
+
+
+def deleted(block, make):
+    with block as array:
+        made = make(array)
+        del array
+    return made
+
+
+def cell(block, make):
+    def inner():
+        return array
+
+    with block as array:
+        array = make(array)
+    return inner()
+
+
+def nonlocal_name(block, make):
+    array = None
+
+    def inner():
+        nonlocal array
+        with block as array:
+            array = make(array)
+
+    inner()
+    return array
+
+
+def in_another_function(block, make):
+    def inner(block, array):
+        block.__exit__(None, None, None)
+        return make, array
+
+    made = make(block.__enter__())
+    inner(block, made)
+    return made
+
+
+def global_name(block, make):
+    global made_globally
     try:
-        with getattr(buffer, way)() as array:
-            kept = keep(array)
-    except cu.BufferExportedError as error:
-        said = str(error)
-    return kept, said
+        with block as made_globally:
+            made_globally = make(made_globally)
+        return made_globally
+    finally:
+        del made_globally
 
 
-@pytest.mark.parametrize("way", ["read", "write"])
-@pytest.mark.parametrize("keep", ESCAPES.values(), ids=ESCAPES)
-@dtypes
-def test_views_and_what_holds_them(make, stream, dtype, keep, way):
-    buffer = make("locked", 8, dtype)
-    kept, said = escape(buffer, way, keep)
-    assert "is still referred to by" in said
-    with pytest.raises(cu.BufferExportedError):
-        buffer.view("u1").fill_async(0, stream)
-    with pytest.raises(cu.BufferExportedError, match="a host view of it is alive, made at"):
-        buffer.close()
+def module(block, make):
+    namespace = {"block": block, "make": make}
+    exec("with block as array:\n    made = array = make(array)", namespace)
+    return namespace["made"]
+
+
+def class_body(block, make):
+    class Body:
+        with block as array:
+            made = make(array)
+
+    return Body.made
+
+
+def attribute(block, make):
+    holder = SimpleNamespace()
+    with block as holder.array:
+        holder.array = make(holder.array)
+    return holder.array
+
+
+class Holder:
+    pass
+
+
+def attribute_of_an_attribute(block, make):
+    holder = Holder()
+    holder.inner = Holder()
+    with block as holder.inner.array:
+        holder.inner.made = make(holder.inner.array)
+    return holder.inner.made
+
+
+def slot(block, make):
+    class Slotted:
+        __slots__ = ("array", "made")
+
+    holder = Slotted()
+    with block as holder.array:
+        holder.made = make(holder.array)
+    return holder.made
+
+
+def item(block, make):
+    kept = {}
+    with block as kept["array"]:
+        kept["array"] = make(kept["array"])
+    return kept["array"]
+
+
+def list_item(block, make):
+    kept = [None]
+    with block as kept[0]:
+        kept[0] = make(kept[0])
+    return kept[0]
+
+
+def exit_stack(block, make):
+    with contextlib.ExitStack() as stack:
+        made = make(stack.enter_context(block))
+    return made
+
+
+def kept_exit_stack(block, make):
+    holder = SimpleNamespace(stack=contextlib.ExitStack())
+    holder.array = holder.stack.enter_context(block)
+    holder.made = make(holder.array)
+    holder.stack.close()
+    return holder.made
+
+
+def context_manager(block, make):
+    @contextlib.contextmanager
+    def wrapped():
+        with block as array:
+            yield array
+
+    with wrapped() as array:
+        made = make(array)
+    return made
+
+
+def no_target(block, make):
+    made = make(block.__enter__())
+    block.__exit__(None, None, None)
+    return made
+
+
+def generator(block, make):
+    def items():
+        with block as array:
+            yield make(array)
+
+    made = []
+    for each in items():
+        made.append(each)
+    return made.pop()
+
+
+def coroutine(block, make):
+    async def work():
+        with block as array:
+            made = make(array)
+            await asyncio.sleep(0)
+        return made
+
+    return asyncio.run(work())
+
+
+def under_locals(block, make):
+    with block as array:
+        made = make(array)
+        kept = locals()
+        assert eval("array is kept['array']")
     del kept
-    gc.collect()  # some are cycles
-    buffer.view("u1").fill_async(0, stream).wait()
+    return made
+
+
+def under_a_debugger(block, make):
+    seen = []
+
+    def trace(frame, event, _argument):
+        if frame.f_code is by_name.__code__:
+            seen.append(frame.f_locals)
+            return trace
+        return None
+
+    former = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        made = by_name(block, make)
+    finally:
+        sys.settrace(former)
+    seen.clear()
+    return made
+
+
+BINDINGS = [
+    *(by_name, rebound, deleted, cell, nonlocal_name, in_another_function, global_name, module),
+    *(class_body, attribute, attribute_of_an_attribute, slot, item, list_item, exit_stack),
+    *(kept_exit_stack, context_manager, no_target, generator, coroutine, under_locals),
+    under_a_debugger,
+]
+ways = pytest.mark.parametrize("way", ["read", "write"])
+
+
+def arrays_in(thing, depth=5):
+    """The arrays that plain containers and attributes lead to."""
+    if isinstance(thing, np.ndarray):
+        yield thing
+    elif depth:
+        for other in gc.get_referents(thing):
+            if not isinstance(other, type(sys)):
+                yield from arrays_in(other, depth - 1)
+
+
+class Outcome:
+    """What was made in a block, and whether leaving it was refused."""
+
+    def __init__(self, buffer, way, make, bind):
+        self.made = []
+        self.refused = ""
+        block = getattr(buffer, way)()
+        try:
+            bind(block, lambda array: self.keep(make(array)))
+        except cu.BufferExportedError as error:
+            self.refused = str(error)
+
+    def keep(self, made):
+        self.made.append(made)
+        return made
+
+
+def is_free(buffer, stream):
+    try:
+        buffer.view("u1").fill_async(0x55, stream).wait()
+    except cu.BufferExportedError:
+        return False
+    return True
+
+
+def can_make(make, dtype, way):
+    """Whether NumPy can do it with an ordinary array."""
+    array = np.ndarray(8, dtype, bytearray(8 * np.dtype(dtype).itemsize))
+    array.flags.writeable = way == "write"
+    try:
+        make(array[:])
+    except (TypeError, ValueError, BufferError, NotImplementedError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_plain_views_are_emptied(make, stream, view):
+    buffer, problems = make("locked", 8, "i4", COUNT), {}
+    for bind in BINDINGS:
+        outcome = Outcome(buffer, "write", view, bind)
+        if outcome.refused or not is_free(buffer, stream):
+            problems[bind.__name__] = outcome.refused
+        elif any(array.size or array.base is not None for array in arrays_in(outcome.made)):
+            problems[bind.__name__] = "not emptied"
+        outcome.made.clear()
+    assert problems == {}
+
+
+@pytest.mark.parametrize("pointer", POINTERS.values(), ids=POINTERS)
+def test_what_may_know_the_address_is_refused(make, stream, pointer):
+    buffer, problems = make("locked", 8, "i4", COUNT), {}
+    for bind in BINDINGS:
+        outcome = Outcome(buffer, "write", pointer, bind)
+        if "is still referred to by" not in outcome.refused or is_free(buffer, stream):
+            problems[bind.__name__] = f"not refused: {outcome.refused}"
+        outcome.made.clear()
+        if not is_free(buffer, stream):
+            gc.collect()  # some are in cycles
+        if not is_free(buffer, stream):
+            problems[bind.__name__] = "still borrowed when it is gone"
+    assert problems == {}
+
+
+@pytest.mark.parametrize("duplicate", COPIES.values(), ids=COPIES)
+def test_copies_hold_nothing(make, stream, duplicate):
+    buffer, problems = make("locked", 8, "i4"), {}
+    for bind in BINDINGS:
+        buffer[:] = COUNT
+        outcome = Outcome(buffer, "write", duplicate, bind)
+        if outcome.refused or not is_free(buffer, stream):
+            problems[bind.__name__] = outcome.refused
+        elif any((array != duplicate(COUNT)).any() for array in arrays_in(outcome.made)):
+            problems[bind.__name__] = "changed"
+    assert problems == {}
+
+
+@ways
+@dtypes
+@pytest.mark.parametrize("made", (VIEWS | POINTERS).values(), ids=VIEWS | POINTERS)
+def test_every_dtype(make, stream, dtype, made, way):
+    """Refused, or emptied."""
+    if not can_make(made, dtype, way):
+        pytest.skip("NumPy cannot make it of such an array")
+    buffer = make("locked", 8, dtype)
+    outcome = Outcome(buffer, way, made, by_name)
+    free = is_free(buffer, stream)
+    assert free is not bool(outcome.refused)
+    assert not free or not any(array.size for array in arrays_in(outcome.made))
+    outcome.made.clear()
+    if not is_free(buffer, stream):
+        gc.collect()
+    assert is_free(buffer, stream)
     buffer.close()
 
 
-@pytest.mark.parametrize("keep", CONSUMERS.values(), ids=CONSUMERS)
-def test_consumers(make, stream, keep):
-    buffer = make("locked", 8, "i4", np.arange(8, dtype="i4"))
-    kept, said = escape(buffer, "write", keep)
-    assert "is still referred to by" in said
+def test_the_records_of_an_array_are_views_of_it(make, stream):
+    buffer = make("locked", 8, RECORD)
+    outcome = Outcome(buffer, "write", lambda array: array[0], by_name)
+    assert outcome.refused
+    outcome.made.clear()
+    assert is_free(buffer, stream)
+
+
+def test_views_are_emptied_although_something_else_is_refused(make, stream):
+    """So only that has to go."""
+    buffer = make("locked", 8, "i4", COUNT)
+    kept = []
+
+    def leave():
+        with buffer.write() as array:
+            part = array[:4]
+            other = array[4:]
+            kept.append((part, memoryview(other)))
+
     with pytest.raises(cu.BufferExportedError):
-        buffer.fill_async(0, stream)
-    del kept
-    buffer.fill_async(0, stream).wait()
+        leave()
+    (part, view) = kept[0]
+    assert part.size == 0
+    assert view.tolist() == [4, 5, 6, 7]
+    assert not is_free(buffer, stream)
+    del view
+    kept.clear()
+    assert is_free(buffer, stream)
 
 
-@pytest.mark.parametrize("keep", COPIES.values(), ids=COPIES)
-def test_copies_hold_nothing(make, stream, keep):
-    buffer = make("locked", 8, "i4", np.arange(8, dtype="i4"))
-    kept, said = escape(buffer, "write", keep)
-    assert not said
-    buffer.fill_async(0, stream).wait()
-    if isinstance(kept, np.ndarray):
-        assert kept.tolist() == list(range(8))
+def leave_a_loop_variable(buffer):
+    with buffer.write() as array:
+        for row in array.reshape(2, 4):
+            row += 1
+    return row
 
 
-def test_a_function_that_names_the_variable_itself_finds_it_empty(make, stream):
+def leave_slices(buffer):
+    with buffer.write() as array:
+        low, high = array[:4], array[4:]
+        low += high
+    return low, high
+
+
+def leave_by_exception(buffer):
+    def fail(part):
+        kept = part[1:]
+        raise KeyError(kept.size)
+
+    with pytest.raises(KeyError) as raised, buffer.write() as array:
+        fail(array)
+    assert not hasattr(raised.value, "__notes__")
+
+
+def leave_locals(buffer):
+    with buffer.write() as array:
+        part = array[:4]
+        kept = locals()
+    return part, kept
+
+
+def leave_a_function(buffer):
+    with buffer.write() as array:
+        part = array[1:]
+
+        def later():
+            return part.size, array.size
+
+    assert later() == (0, 0)
+
+
+def leave_twice(buffer):
+    for _ in range(3):
+        with buffer.write() as array:
+            first = array[:2]
+            first += 1
+    return first
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        *(leave_a_loop_variable, leave_slices, leave_by_exception, leave_locals),
+        *(leave_a_function, leave_twice),
+    ],
+)
+def test_what_is_only_left_behind_is_not_refused(make, stream, leave):
+    buffer = make("locked", 8, "i4", COUNT)
+    left = leave(buffer)
+    assert is_free(buffer, stream)
+    for array in arrays_in(left):
+        assert array.size == 0
+
+
+def test_the_variables_of_the_caller_live_no_longer(make):
+    """Looking for references makes no new ones."""
     buffer = make("locked", 8)
 
-    def names_it():
-        with buffer.write() as array:
-            later = lambda: array[0]  # noqa: E731
-        return later
+    class Thing:
+        pass
 
-    later = names_it()
-    buffer.fill_async(0, stream).wait()
-    with pytest.raises(IndexError):
-        later()
+    died = []
+    thing = Thing()
+    with contextlib.ExitStack() as stack:
+        reference = weakref.ref(thing, died.append)
+        stack.enter_context(buffer.write())
+        del thing
+    assert died == [reference]
+
+
+def test_a_call_of_another_thread_is_refused(make, stream):
+    """The array is an argument of something that runs while the block ends."""
+    buffer = make("locked", 8, "i4", COUNT)
+    entered, may_end = threading.Event(), threading.Event()
+
+    def work(array):
+        entered.set()
+        may_end.wait(20)
+        return array.size
+
+    def start():
+        with buffer.write() as array:
+            thread = threading.Thread(target=work, args=(array,))
+            thread.start()
+            entered.wait(20)
+            threads.append(thread)
+
+    threads = []
+    with pytest.raises(cu.BufferExportedError):
+        start()
+    may_end.set()
+    threads[0].join()
+    assert is_free(buffer, stream)
 
 
 def leave_by_return(buffer):
@@ -160,7 +634,7 @@ def leave_by_break(buffer):
             break
 
 
-def leave_by_exception(buffer):
+def leave_by_error(buffer):
     try:
         with buffer.write() as array:
             array[0] = 1
@@ -178,7 +652,7 @@ def leave_a_generator(buffer):
 
 
 @pytest.mark.parametrize(
-    "leave", [leave_by_return, leave_by_break, leave_by_exception, leave_a_generator]
+    "leave", [leave_by_return, leave_by_break, leave_by_error, leave_a_generator]
 )
 def test_a_block_that_is_left_early_is_over(make, stream, leave):
     buffer = make("locked", 8, "u1", np.ones(8, "u1"))
@@ -194,7 +668,7 @@ def test_returning_the_array_is_an_escape(make):
         with buffer.write() as array:
             return array
 
-    with pytest.raises(cu.BufferExportedError, match="by another name"):
+    with pytest.raises(cu.BufferExportedError, match="is still referred to"):
         leave()
 
 

@@ -195,8 +195,8 @@ MUTATIONS = [
     (
         "a view that may be written excludes writes only",
         "_host_buffer.pyx",
-        '"read" if shared else "export"',
-        '"read"',
+        'self.open_view(&exported.view, "read" if shared else "export")',
+        'self.open_view(&exported.view, "read")',
     ),
     (
         "the host writes while the GPU reads",
@@ -207,8 +207,8 @@ MUTATIONS = [
     (
         "nobody looks for views that escape a block",
         "_host_view.pyx",
-        "if kept or escaped:",
-        "if kept:",
+        "if Py_REFCNT(<PyObject *>borrowed) > 1:",
+        "if Py_REFCNT(<PyObject *>borrowed) > 2:",
     ),
     # ---- lifetime ----
     (

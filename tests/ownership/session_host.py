@@ -87,7 +87,7 @@ class FullSession(LoanSession):
     def keep_view(self, view):
         """Let something refer to the array's memory beyond the end of its block."""
         if view.block is not None and view.kept is None and len(view.array):
-            view.kept = view.array[:1]
+            view.kept = view.array.flat  # it cannot be emptied with the array
 
     def close_view(self, view):
         """Whether it is gone: what was kept of it leaves the buffer borrowed."""
