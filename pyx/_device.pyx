@@ -140,8 +140,8 @@ cdef class Device:
         self.context.__enter__()
         return self
 
-    def __exit__(self, *exception):
-        self.context.__exit__(*exception)
+    def __exit__(self, kind, exception, traceback):
+        self.context.__exit__(kind, exception, traceback)
 
     def __eq__(self, other):
         return isinstance(other, Device) and (<Device>other).ordinal == self.ordinal

@@ -34,7 +34,12 @@ cdef class Nesting:
         cdef Entry entry = Entry.__new__(Entry)
         entry.thing = thing
         entry.outer = self.innermost()
-        entry.token = self.current.set(entry)
+        try:
+            entry.token = self.current.set(entry)
+        except BaseException:  # without memory, Python may have set it
+            entry.ended = True
+            entry.thing = None
+            raise
         self.used = True
         return 0
 
@@ -67,9 +72,12 @@ cdef Entry live(Entry entry):
 
 
 cdef bint _is_reset(object variable, object token) except -1:
-    """Put back what was in force before; False where the block began in another context."""
+    """Put back what was in force before; False where that cannot be.
+
+    The block began in another context, or there is no memory.
+    """
     try:
         variable.reset(token)
-    except ValueError:
+    except (ValueError, MemoryError):
         return False
     return True

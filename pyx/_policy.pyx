@@ -62,7 +62,7 @@ cdef class ordering:
         ordering_blocks.enter(self)
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, kind, exception, traceback):
         ordering_blocks.leave(self)
 
     def __repr__(self):

@@ -136,9 +136,9 @@ cdef void _put_back(releases *pieces) noexcept:
 cdef int _free_all(releases rest, bint may_block, bint finished) except -1:
     """Free what can be, and put the others back. `finished`: none of it has users any more."""
     cdef releases kept = releases(NULL, NULL, 0, 0)
-    idle = {}   # by context: whether freeing in it blocks nobody
-    behind = set()
     try:
+        idle = {}   # by context: whether freeing in it blocks nobody
+        behind = set()
         while rest.first is not NULL and (may_block or kept.count < MOST_REFUSALS):
             _release_first(&rest, &kept, may_block, finished, idle, behind)
     finally:

@@ -237,7 +237,7 @@ cdef class Stream(Queue):
         _blocks.enter(self)
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, kind, exception, traceback):
         _blocks.leave(self)
 
     def scope(self):

@@ -23,14 +23,24 @@ import traceback
 import warnings
 from collections import Counter
 from contextlib import nullcontext, suppress
+from contextvars import ContextVar
 
 import numpy as np
 from small_programs import PROGRAMS
 
 import cudadrv as cu
-import cudadrv._kernel
-import cudadrv._prepared
-from cudadrv import _library, testing
+
+# Imported when they are first used, which is not what is tested here.
+from cudadrv import (
+    _await,  # noqa: F401
+    _bound,  # noqa: F401
+    _foreign,  # noqa: F401
+    _kernel,  # noqa: F401
+    _library,
+    _prepared,  # noqa: F401
+    _scope,  # noqa: F401
+    testing,
+)
 from cudadrv._errors import STICKY
 
 SECONDS = 20  # a case that takes longer hangs
@@ -60,6 +70,7 @@ class Answer:
 
 def begin(fault="none"):
     """Before the first use of the driver in this process; gives the software driver."""
+    ContextVar("any").set(1)  # Python 3.11 crashes where it has no memory for the first
     settings = f"{SETTINGS},fault={fault}"
     library = ctypes.CDLL(_library.software_path())
     library.cudadrvSoftCalls.restype = ctypes.c_ulonglong
@@ -275,9 +286,15 @@ def in_a_child(function):
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code == 0:
         return json.loads(text)
-    return {"wrong": [
-        "hangs" if code == -signal.SIGALRM else
-        signal.Signals(-code).name if code < 0 else f"ended with {code}"]}
+    return {
+        "wrong": [
+            "hangs"
+            if code == -signal.SIGALRM
+            else signal.Signals(-code).name
+            if code < 0
+            else f"ended with {code}"
+        ]
+    }
 
 
 def main(run, cases_of):
