@@ -8,7 +8,9 @@ import _testcapi
 import cases
 
 FIRST_GUESS = 1 << 20  # no program makes so many allocations
-SAMPLE = 150
+SAMPLE = 25
+# Python's asyncio waits for ever where a callback of its own found no memory.
+LEFT_OUT = ("awaiting",)
 
 
 class Without:
@@ -40,8 +42,10 @@ def run(name, number, left, show=False):
 
 
 def is_of_others(error):
-    """Whether NumPy has lost the MemoryError."""
-    return isinstance(error, SystemError) and "numpy" in str(error)
+    """Whether NumPy or Python has made something else of the MemoryError."""
+    if isinstance(error, SystemError):
+        return "numpy" in str(error)
+    return str(error) in ("can't allocate lock", "can't start new thread")
 
 
 def count_of(name):
@@ -62,6 +66,8 @@ def count_of(name):
 
 
 def cases_of(name, thorough):
+    if name in LEFT_OUT:
+        return
     left, count = cases.usual(name)["left"], count_of(name)
     step = 1 if thorough else max(1, count // SAMPLE)
     for number in range(0, count, step):
