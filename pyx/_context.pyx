@@ -188,7 +188,7 @@ cdef class Context:
 
     def __exit__(self, kind, exception, traceback):
         cdef CUcontext popped = NULL
-        current = _current.get()
+        current = get_value_no_default(_current)  # which needs no memory
         if current is None or current[0] is not self:
             raise RuntimeError("`with` blocks of contexts and devices must end in reverse order")
         try:

@@ -25,6 +25,7 @@ FOLDER = Path(__file__).parent
 PENDING = re.compile(
     "kernels (cuFuncGetParamInfo|cuCtxGetCurrent)|lending cuEventRecord|dropping cu(Stream|Event)"
     "|kernel_variables (cuFuncGetParamInfo|cuCtxGetCurrent|cuPointerGetAttribute|cuGetProcAddress)"
+    r"|streams \d+: \['a stream is still the current one'"
 )
 GROUPS = 4  # of programs, for processors to share
 NAMES = [tuple(list(PROGRAMS)[group::GROUPS]) for group in range(GROUPS)]
