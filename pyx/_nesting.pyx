@@ -72,12 +72,12 @@ cdef Entry live(Entry entry):
 
 
 cdef bint _is_reset(object variable, object token) except -1:
-    """Put back what was in force before; False where that cannot be.
+    """Put back what was in force before; False where the block began in another context.
 
-    The block began in another context, or there is no memory.
+    False also where that fails, as without memory: the caller then marks the block as ended.
     """
     try:
         variable.reset(token)
-    except (ValueError, MemoryError):
+    except Exception:
         return False
     return True
