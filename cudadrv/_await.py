@@ -53,10 +53,12 @@ class _Watcher:
         pending: list[Await] = []
         pause = FIRST_PAUSE_S
         while True:
-            if self._take_new(pending):
-                pause = FIRST_PAUSE_S
-            # No name of this frame may keep an operation, and its buffers, alive while it sleeps.
-            pending[:] = [item for item in pending if not _settle(*item)]
+            with suppress(MemoryError):  # somebody waits: try again
+                if self._take_new(pending):
+                    pause = FIRST_PAUSE_S
+                # No name of this frame may keep an operation, and its buffers, alive while it
+                # sleeps.
+                pending[:] = [item for item in pending if not _settle(*item)]
             if pending:
                 time.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)

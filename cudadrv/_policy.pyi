@@ -1,3 +1,4 @@
+from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias, final
 
 _Policy: TypeAlias = Literal["strict", "wait", "unchecked"]
@@ -10,4 +11,9 @@ class ordering:
     @property
     def policy(self) -> _Policy: ...
     def __enter__(self) -> Self: ...
-    def __exit__(self, *exception: object) -> None: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...

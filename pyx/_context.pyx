@@ -61,7 +61,7 @@ cdef class Alive:
 _primary = {}  # Context by ordinal, kept until the process ends
 cdef Context _first = None  # that of device 0, once it is there
 cdef Alive _all = Alive()
-_current = ContextVar("cudadrv.context", default=None)  # (context, what it was before)
+_current = ContextVar("cudadrv.context", default=None)  # [context, what it was before]
 _after_wait = None  # what a synchronization does besides: it may release memory
 _pools_of = None  # what makes the `pools` of a context
 
@@ -184,19 +184,30 @@ cdef class Context:
 
     def __enter__(self):
         """Make it current for this thread, and the default for new objects."""
+        cdef CUcontext popped = NULL
         self.usable()
+        block = [self, _current.get()]
         with nogil:
             self.check(cuCtxPushCurrent(self.raw))
-        _current.set((self, _current.get()))
+        try:
+            _current.set(block)
+        except BaseException:  # without memory, Python may have set it
+            _end_block(block)
+            with nogil:
+                cuCtxPopCurrent(&popped)
+            raise
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, kind, exception, traceback):
         """Make the context current that was so before the block."""
         cdef CUcontext popped = NULL
-        current = _current.get()
+        current = get_value_no_default(_current)  # which needs no memory
         if current is None or current[0] is not self:
             raise RuntimeError("`with` blocks of contexts and devices must end in reverse order")
-        _current.set(current[1])
+        try:
+            _current.set(current[1])
+        except MemoryError:
+            _end_block(current)
         if self.lost or cudadrv_table.forked:  # leaving is quiet, like closing
             return
         with nogil:
@@ -282,11 +293,18 @@ def primary_context(Device device not None):
     return _primary[ordinal]
 
 
+cdef int _end_block(list block) except -1:
+    """Let the entry of a block say what was current before it, where none can be set."""
+    former = block[1] if block[1] is not None else (None, None)
+    block[0], block[1] = former
+    return 0
+
+
 cdef Context default_context():
     """The context of the innermost ``with device`` or ``with context``, else that of device 0."""
     current = get_value_no_default(_current)
-    if current is not None:
-        return (<tuple>current)[0]
+    if current is not None and (<list>current)[0] is not None:
+        return (<list>current)[0]
     return _first if _first is not None else primary_context(Device(0))
 
 
@@ -357,7 +375,7 @@ def _wait_for_known_work(Context context):
                 stream.waitable().synchronize()
         except ValueError:  # closed meanwhile, or the default stream of another thread
             pass
-    for ghost in list(context.ghosts):
+    for ghost in context.ghosts[:]:
         try:
             ghost.synchronize()
         except EventNotRecordedError:  # a stream that is just being closed

@@ -147,9 +147,9 @@ cdef class Device:
         self.context.__enter__()
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, kind, exception, traceback):
         """Make the context current that was so before the block."""
-        self.context.__exit__(*exception)
+        self.context.__exit__(kind, exception, traceback)
 
     def __eq__(self, other):
         return isinstance(other, Device) and (<Device>other).ordinal == self.ordinal

@@ -38,18 +38,14 @@ cdef int _kind_of(Context context, CUdeviceptr address, int *device) except -2:
     cdef bint pushed = False
     context.usable()
     with nogil:
-        status = enter_context(context.raw, &pushed)
+        context.check(enter_context(context.raw, &pushed))
+        status = cuPointerGetAttribute(&memory_type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)
         if status == CUDA_SUCCESS:
-            status = cuPointerGetAttribute(
-                &memory_type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)
-            if status == CUDA_SUCCESS:
-                status = cuPointerGetAttribute(
-                    &managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address)
-            if status == CUDA_SUCCESS:
-                status = cuPointerGetAttribute(
-                    device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
-            leave_context(pushed)
-    if status == CUDA_ERROR_INVALID_VALUE:
+            status = cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address)
+        if status == CUDA_SUCCESS:
+            status = cuPointerGetAttribute(device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
+        leave_context(pushed)
+    if status == CUDA_ERROR_INVALID_VALUE:  # the driver does not know the address
         return -1
     context.check(status)
     if managed & 1:

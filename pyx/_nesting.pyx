@@ -34,7 +34,12 @@ cdef class Nesting:
         cdef Entry entry = Entry.__new__(Entry)
         entry.thing = thing
         entry.outer = self.innermost()
-        entry.token = self.current.set(entry)
+        try:
+            entry.token = self.current.set(entry)
+        except BaseException:  # without memory, Python may have set it
+            entry.ended = True
+            entry.thing = None
+            raise
         self.used = True
         return 0
 
@@ -67,9 +72,12 @@ cdef Entry live(Entry entry):
 
 
 cdef bint _is_reset(object variable, object token) except -1:
-    """Put back what was in force before; False where the block began in another context."""
+    """Put back what was in force before; False where the block began in another context.
+
+    False also where that fails, as without memory: the caller then marks the block as ended.
+    """
     try:
         variable.reset(token)
-    except ValueError:
+    except Exception:
         return False
     return True

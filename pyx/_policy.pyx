@@ -69,7 +69,7 @@ cdef class ordering:
         ordering_blocks.enter(self)
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, kind, exception, traceback):
         """End the block: what was in force before it is so again."""
         ordering_blocks.leave(self)
 

@@ -240,7 +240,7 @@ cdef class Stream(Queue):
         _blocks.enter(self)
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, kind, exception, traceback):
         """End the block; the stream goes on."""
         _blocks.leave(self)
 

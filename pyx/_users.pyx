@@ -128,7 +128,7 @@ cdef bint is_idle(Context context) except -1:
             return False
     # Streams that nobody can name any more have no event to ask, or have none yet.
     nameless = own_unfinished(engine, context.domain)
-    for ghost in list(context.ghosts):
+    for ghost in context.ghosts[:]:
         if not is_complete(ghost):
             return False
         nameless -= ghost.state.recorded and not own_known(

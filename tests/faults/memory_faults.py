@@ -4,10 +4,13 @@ A case is the number of the allocation that fails, from the program's beginning.
 """
 
 import _testcapi
+
 import cases
 
 FIRST_GUESS = 1 << 20  # no program makes so many allocations
-SAMPLE = 30
+SAMPLE = 25
+# Python's asyncio waits for ever where a callback of its own found no memory.
+LEFT_OUT = ("awaiting",)
 
 
 class Without:
@@ -17,6 +20,9 @@ class Without:
         self.range = first, last
 
     def __enter__(self):
+        # Cython 3.3.1 crashes where there is no tuple for the keywords of a constructor: Python
+        # takes short ones from those that have died.
+        [((number,), (number, number)) for number in range(500)]
         _testcapi.set_nomemory(*self.range)
 
     def __exit__(self, *exception):
@@ -31,11 +37,18 @@ def run(name, number, left, show=False):
         answer = cases.run_program(name, Without(int(number), int(number) + 1), show)
         said = [f"{answer.error!r}", *answer.unraised]
         wrong = []
-        if not isinstance(answer.error, MemoryError | None):
+        if not isinstance(answer.error, MemoryError | None) and not is_of_others(answer.error):
             wrong.append(f"raised {answer.error!r}")
         return {"wrong": wrong + cases.wrong_afterwards(answer, left), "said": said}
 
     return cases.in_a_child(run)
+
+
+def is_of_others(error):
+    """Whether NumPy or Python has made something else of the MemoryError."""
+    if isinstance(error, SystemError):
+        return "numpy" in str(error)
+    return str(error).startswith(("can't allocate ", "can't start new thread"))
 
 
 def count_of(name):
@@ -56,6 +69,8 @@ def count_of(name):
 
 
 def cases_of(name, thorough):
+    if name in LEFT_OUT:
+        return
     left, count = cases.usual(name)["left"], count_of(name)
     step = 1 if thorough else max(1, count // SAMPLE)
     for number in range(0, count, step):

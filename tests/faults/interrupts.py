@@ -1,0 +1,89 @@
+"""Ctrl-C comes before each bytecode that the small programs run: see cases.py.
+
+A case is the number of the bytecode, from the program's beginning. What it calls, such as a
+blocking copy, then finds the signal.
+"""
+
+import ctypes
+import os
+import shlex
+import signal
+import subprocess
+import sysconfig
+import tempfile
+from pathlib import Path
+
+import cases
+
+SOURCE = Path(__file__).with_name("interrupter.c")
+SAMPLE = 40
+# Python's asyncio does not survive it everywhere.
+LEFT_OUT = ("awaiting",)
+
+
+def compiled():
+    """The library of interrupter.c."""
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "interrupter.so"
+        compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+        include = f"-I{sysconfig.get_path('include')}"
+        flags = ["-O1", "-Wall", "-Werror", "-shared", "-fPIC", include]
+        subprocess.run([*compiler, *flags, str(SOURCE), "-o", str(target)], check=True)
+        return ctypes.PyDLL(str(target))
+
+
+interrupter = compiled()
+
+
+class Interrupted:
+    """A context manager in which the signal comes before one bytecode; 0: in which it does not."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __enter__(self):
+        interrupter.begin_count(ctypes.c_long(self.number))
+
+    def __exit__(self, *exception):
+        self.passed = interrupter.end_count()
+
+
+def run(name, number, left, show=False):
+    """Run a program that is interrupted."""
+
+    def run():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        cases.begin()
+        answer = cases.run_program(name, Interrupted(int(number)), show)
+        said = [f"{answer.error!r}", *answer.unraised]
+        wrong = []
+        if not isinstance(answer.error, KeyboardInterrupt | None):
+            wrong.append(f"raised {answer.error!r}")
+        return {"wrong": wrong + cases.wrong_afterwards(answer, left), "said": said}
+
+    return cases.in_a_child(run)
+
+
+def count_of(name):
+    """How many bytecodes a program runs."""
+
+    def run():
+        cases.begin()
+        around = Interrupted(0)
+        assert cases.run_program(name, around).is_success()
+        return around.passed
+
+    return cases.in_a_child(run)
+
+
+def cases_of(name, thorough):
+    if name in LEFT_OUT:
+        return
+    left, count = cases.usual(name)["left"], count_of(name)
+    step = 1 if thorough else max(1, count // SAMPLE)
+    for number in range(1, count, step):
+        yield number, run(name, number, left)
+
+
+if __name__ == "__main__":
+    cases.main(run, cases_of)
