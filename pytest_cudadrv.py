@@ -432,7 +432,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if call.when == "teardown" and item.stash.get(RESET, False):
-        report.cuda_reset = True
+        report.__dict__["cuda_reset"] = True  # travels with it from a worker of pytest-xdist
     if call.excinfo is None:
         return report
     item.stash[FAILED] = True

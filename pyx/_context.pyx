@@ -60,6 +60,7 @@ cdef class Alive:
 
 _primary = {}  # Context by ordinal, kept until the process ends
 cdef Context _first = None  # that of device 0, once it is there
+cdef list _replaced = []    # contexts of before a reset: they do not end, as primary ones never do
 cdef Alive _all = Alive()
 _current = ContextVar("cudadrv.context", default=None)  # [context, what it was before]
 _after_wait = None  # what a synchronization does besides: it may release memory
@@ -343,6 +344,7 @@ def forget_contexts():
         context.lost = context.lost or CUDA_ERROR_CONTEXT_IS_DESTROYED
         context.replaced = True
         own_domain_lose(engine, context.domain)
+        _replaced.append(context)
     _all.references.clear()
     _primary.clear()
     _first = None

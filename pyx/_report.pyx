@@ -208,8 +208,8 @@ cdef int _write_words(
     PyErr_Fetch(&error, &value, &traceback)  # the call may be a destructor's
     try:
         words_found = label_at(address) if label is NULL else (
-            f"{operation_name((label[0] >> 8) & 0xffff)} on {stream_name(label[1], label[0] & 0xff)},"
-            f" queued at {place(label[0] >> 32)}")
+            f"{operation_name((label[0] >> 8) & 0xffff)} on"
+            f" {stream_name(label[1], label[0] & 0xff)}, queued at {place(label[0] >> 32)}")
         if words_found is not None:
             encoded = PyUnicode_AsUTF8AndSize(words_found, &length)
             length = min(length, size)

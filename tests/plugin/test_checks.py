@@ -374,7 +374,7 @@ def test_work_that_nobody_waited_for_is_warned_of_at_its_line(run):
     result.stdout.fnmatch_lines(
         [
             "*test_leaves?eager?",
-            "*.py:5: UnfinishedWorkWarning: fill_async on Stream *, queued at *.py:5, was not"
+            "*.py:6: UnfinishedWorkWarning: fill_async on Stream *, queued at *.py:6, was not"
             " waited for when the test ended: *",
         ]
     )
