@@ -11,6 +11,8 @@ cdef class Event:
     cdef CUevent raw                # NULL once destroyed
     cdef own_event state
     cdef bint closing               # destroyed when the last of the waiters is back
+    cdef bint exposed               # others may have the handle, and may record it in a capture
+    cdef bint unusual               # closing or exposed
     cdef int waiters
     cdef bint lent                  # the handle is that of `lender`, which outlives this
     cdef Event lender

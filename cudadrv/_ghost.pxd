@@ -12,5 +12,6 @@ cdef bint bury_stream(
 ) except -1
 cdef int bury_orphans() except -1
 cdef bint is_dying(unsigned int slot) noexcept
+cdef bint is_dead(CUstream handle) noexcept
 cdef int make_room(Context context) except -1
 cdef unsigned long this_thread() noexcept nogil

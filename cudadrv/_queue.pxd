@@ -87,3 +87,4 @@ cdef enum:
     STREAM_IS_CLOSED = -2
     STREAM_IS_CAPTURING = -3
     EVENT_IS_CLOSED = -4
+    EVENT_IS_CAPTURED = -5

@@ -274,6 +274,23 @@ cdef void _destroy(Context context) noexcept:
     report(status)
 
 
+cdef void report_in(Context context, CUresult status) noexcept:
+    """Warn about a failed call of a context where nothing can be raised.
+
+    One that the context does not survive also marks it as lost, so that it is said once, with the
+    operations that may have caused it, and nobody is blamed later.
+    """
+    if status == CUDA_SUCCESS or context.lost or cudadrv_table.forked:
+        return
+    if not is_sticky(status):
+        report(status)
+        return
+    try:
+        context.raise_failure(status)
+    except Exception as error:
+        report_text(str(error))
+
+
 def primary_context(Device device not None):
     """The primary context of a device (cuDevicePrimaryCtxRetain)."""
     cdef Context context
@@ -351,9 +368,15 @@ def forget_contexts():
 
 
 def call_after_wait(function):
-    """Let every synchronization of a stream or a context end with a call of this function."""
+    """Let every synchronization of a stream or a context end with a call of this function, too."""
     global _after_wait
-    _after_wait = function
+    before = _after_wait
+
+    def both():
+        before()
+        function()
+
+    _after_wait = function if before is None else both
 
 
 def make_pools_with(function):

@@ -14,7 +14,7 @@ from cudadrv._driver cimport (
 )
 from cudadrv._errors cimport check, refuse_capture
 from cudadrv._event cimport Event
-from cudadrv._ghost cimport bury_orphans, is_dying, make_room, this_thread
+from cudadrv._ghost cimport bury_orphans, is_dead, is_dying, make_room, this_thread
 from cudadrv._ownership cimport (
     OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, OWN_PER_THREAD, engine, own_join, own_known,
     own_stream_close, own_unfinished,
@@ -129,6 +129,9 @@ def stream_from_handle(handle, owner):
     if number == 2:
         return per_thread_stream(None)
     context.usable()
+    if is_dead(raw):
+        raise ValueError(f"the stream with the handle {number:#x} was a Stream that has died, and"
+                         " is destroyed with it; keep that alive for as long as the handle is used")
     with nogil:
         check(_describe(raw, &capture, &found, &identity, &flags, &priority))
     if capture != CU_STREAM_CAPTURE_STATUS_NONE:

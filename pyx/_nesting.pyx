@@ -54,11 +54,10 @@ cdef class Nesting:
                 f"this block of {thing!r} is not entered here; one that was entered in another"
                 " thread or context, as by a generator that is closed elsewhere, stays in force"
                 " there")
-        token, entry.token = entry.token, None
-        if inner is None and _is_reset(self.current, token):
+        if inner is None and _is_reset(self.current, entry.token):
             return 0
         entry.ended = True
-        entry.thing = None
+        entry.thing = entry.token = None
         if inner is not None:
             inner.outer = entry.outer
         return 0

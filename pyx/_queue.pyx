@@ -19,9 +19,15 @@ from cudadrv._ownership cimport (
     own_record_as, own_snapshot, own_snapshot_drop, own_snapshot_take, own_stream_open,
     own_unlock_both, own_wait,
 )
-from cudadrv._wait cimport now_ns, query_stream
+from cudadrv._wait cimport now_ns, query_event, query_stream
+
+from cudadrv._errors import OwnershipError
 
 bind_driver(&cudadrv_table)
+
+cdef extern from "cudadrv/driver.h":
+    enum:
+        CUDA_ERROR_CAPTURED_EVENT
 
 cdef enum:
     PATIENCE_NS = 20_000    # an event, its record and its query cost more than a few questions
@@ -109,6 +115,10 @@ cdef class Queue:
                              " context.synchronize()")
         if reason == EVENT_IS_CLOSED:
             raise ValueError("the event is closed")
+        if reason == EVENT_IS_CAPTURED:
+            raise OwnershipError(
+                "another library that has the event's handle recorded it last in a capture, and"
+                f" waiting for it would make {self!r} a part of that; use an event of your own")
         if reason == STREAM_IS_CAPTURING:
             refuse_capture(repr(self))
         return self.context.raise_failure(<CUresult>reason)
@@ -212,8 +222,10 @@ cdef inline int _record_or_wait(Queue queue, Event event, bint record) noexcept 
     """The driver call. The issue locks of both are held."""
     cdef bint pushed = False
     cdef int reason
-    if unlikely(event.raw is NULL or event.closing):
-        return EVENT_IS_CLOSED
+    if unlikely(event.raw is NULL or event.unusual):
+        reason = _look_at(event, record)
+        if reason:
+            return reason
     if likely(names_context(queue) and queue.order.state == OWN_OPEN):
         reason = _call_driver(queue, event, record)
         if likely(reason == CUDA_SUCCESS) or is_current(queue.context.raw):
@@ -223,6 +235,19 @@ cdef inline int _record_or_wait(Queue queue, Event event, bint record) noexcept 
         reason = _call_driver(queue, event, record)
         leave_context(pushed)
     return reason
+
+
+cdef int _look_at(Event event, bint record) noexcept nogil:
+    """0, or why an event cannot be recorded or waited for.
+
+    To wait for one that was recorded in a capture would make the stream a part of that.
+    """
+    if event.raw is NULL or event.closing:
+        return EVENT_IS_CLOSED
+    if not record and event.exposed \
+            and query_event(event.context.raw, event.raw) == CUDA_ERROR_CAPTURED_EVENT:
+        return EVENT_IS_CAPTURED
+    return 0
 
 
 cdef inline CUresult _call_driver(Queue queue, Event event, bint record) noexcept nogil:

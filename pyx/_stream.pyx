@@ -55,14 +55,17 @@ cdef class Stream(Queue):
         cdef unsigned int flags = CU_STREAM_DEFAULT if blocking else CU_STREAM_NON_BLOCKING
         cdef CUresult status
         cdef bint pushed = False
+        wanted = operator.index(priority)
+        if wanted:
+            greatest, least = context.priority_range
+            if not greatest <= wanted <= least:
+                raise ValueError(f"priority {wanted} is not from {greatest} (first) to {least}")
+        make_room(context)
+        reference = context.streams.reference_to(self)
+        # All that can run other code comes before: it may have initialized this one.
         if self.order is not NULL:
             raise TypeError("this Stream exists already")
-        self.priority = operator.index(priority)
-        if self.priority:
-            greatest, least = context.priority_range
-            if not greatest <= self.priority <= least:
-                raise ValueError(f"priority {priority} is not from {greatest} (first) to {least}")
-        make_room(context)
+        self.priority = wanted
         self.open(context, OWN_BLOCKING if blocking else OWN_NON_BLOCKING)
         with nogil:
             status = enter_context(context.raw, &pushed)
@@ -72,7 +75,7 @@ cdef class Stream(Queue):
             context.check(status)
         self.ours = True
         tag_stream(self)
-        context.streams.add(context.streams.reference_to(self))
+        context.streams.add(reference)
 
     @staticmethod
     def legacy(*, device=None):
@@ -110,7 +113,8 @@ cdef class Stream(Queue):
         owner : object, optional
             Kept alive with the result: the first that is given. The default streams need none.
 
-        Raises ValueError if the stream is of a context that cudadrv does not know.
+        Raises ValueError if the stream is of a context that cudadrv does not know, or if its handle
+        is that of a `Stream` that has died.
 
         Driver functions: cuStreamGetCtx, cuStreamGetId, cuStreamGetFlags, cuStreamGetPriority.
         """
@@ -194,6 +198,8 @@ cdef class Stream(Queue):
         ------
         EventNotRecordedError
             The event was never recorded: the driver would not wait.
+        OwnershipError
+            Another library recorded the event in a capture: the stream would become a part of it.
         TypeError, ValueError
             It is something else; it is closed.
 
@@ -252,9 +258,10 @@ cdef class Stream(Queue):
 
         Driver functions: as `synchronize`.
         """
-        from cudadrv._scope import Scope
+        cdef Scope scope = Scope.__new__(Scope)
         self.usable()
-        return Scope(self)
+        scope.stream = self
+        return scope
 
     def bind(self, thing not None):
         """A thin wrapper of an object, whose methods are called with ``stream=`` this stream.
@@ -271,6 +278,59 @@ cdef class Stream(Queue):
             return "<Stream, never initialized>"
         closed = ", closed" if self.closed else ""
         return f"<{self.called()}{closed}, device {self.context.device.ordinal}>"
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Scope:
+    """Scope()
+    --
+
+    A stream for the length of a `with` block: see `Stream.scope`.
+
+    Written in Cython, because a signal can interrupt every line of Python.
+    """
+
+    cdef Stream stream
+    cdef int entered    # blocks that have not ended
+
+    def __init__(self):
+        raise TypeError("use stream.scope()")
+
+    def __dealloc__(self):
+        """A signal that comes before the block has begun leaves it to this."""
+        while self.entered:
+            self.entered -= 1
+            try:
+                _blocks.leave(self.stream)
+            except Exception:  # it was entered in another thread or context
+                pass
+
+    def __enter__(self):
+        """Make the stream the current one of its context."""
+        if self.stream is None:
+            raise TypeError("this Scope was never initialized")
+        self.stream.usable()
+        _blocks.enter(self.stream)
+        self.entered += 1
+        return self.stream
+
+    def __exit__(self, kind, exception, traceback):
+        """Wait for the work of the stream, and end the block."""
+        if not self.entered:
+            raise RuntimeError("this block is not entered, or has ended already")
+        try:
+            self.stream.synchronize()
+        except Exception as error:
+            if exception is None:
+                raise
+            exception.add_note(f"cudadrv: the work of {self.stream!r} may be unfinished: {error}")
+        finally:
+            self.entered -= 1
+            _blocks.leave(self.stream)
+
+    def __repr__(self):
+        return f"<Scope of {self.stream!r}>"
 
 
 def find_events_of_tokens_with(function):

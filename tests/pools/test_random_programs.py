@@ -27,6 +27,7 @@ class Queue:
     real: cu.Stream
     order: str
     before: set = field(default_factory=set)  # what its next operation is after
+    ordered: set = field(default_factory=set)  # of it, what the rules order before other queues
 
 
 @dataclass(eq=False)
@@ -60,16 +61,18 @@ class Program:
                 queue.order,
                 other.order,
             ):
-                found |= other.before
+                found |= other.ordered
         return found
 
     def touch(self, queue):
         """Something that the driver has of the queue: a record, a wait, an operation."""
         queue.before = self.view(queue)
+        queue.ordered = set(queue.before)
 
     def use(self, queue, memory):
         self.touch(queue)
         self.note(queue, memory)
+        queue.ordered = set(queue.before)
 
     def note(self, queue, memory):
         self.count += 1
@@ -134,6 +137,7 @@ class Program:
         self.touch(other)
         self.touch(queue)
         queue.before |= other.before
+        queue.ordered = set(queue.before)
 
     def synchronize(self):
         queue = self.random.choice(self.queues)

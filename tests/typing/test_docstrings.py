@@ -22,7 +22,7 @@ RETURNED = {
     "Loan": "_loan",
     "HostView": "_host_view",
     "ReadOnly": "_host_buffer",
-    "Scope": "_scope",
+    "Scope": "_stream",
     "Bound": "_bound",
 }
 
