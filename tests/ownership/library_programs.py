@@ -1,6 +1,8 @@
 """Random programs through the public API, for the library and the oracle side by side."""
 
 import asyncio
+import sys
+from contextlib import contextmanager
 from functools import cache
 
 from library_choices import (
@@ -31,6 +33,17 @@ POLICIES = {
 }
 
 
+@contextmanager
+def switching_often():
+    """Threads lose the GIL after every few instructions."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
 @cache
 def the_loop():
     return asyncio.new_event_loop()
@@ -59,6 +72,7 @@ class Program(Choices):
         self.workers = []
         if self.chance(0.15):
             self.workers = [self.new_worker() for _ in range(self.random.choice((1, 2)))]
+            self.kinds += ("per_thread",)
         self.weights = dict(self.choose_weights(awaits))
 
     def contexts(self):
@@ -82,7 +96,7 @@ class Program(Choices):
         for step, weight in WEIGHTS.items():
             if self.several:
                 weight *= BETWEEN_CONTEXTS.get(step, 1)
-            if step == "end_thread" and not self.workers:
+            if step in OF_THREADS and not self.workers:
                 weight = 0
             if step in OF_MODULES and not modules:
                 weight = 0
@@ -113,6 +127,33 @@ class Program(Choices):
             worker.do(step)
         finally:
             self.session.be_in(self.session.main)
+
+    def at_once(self):
+        """This thread and another one make calls at the same time."""
+        if not self.workers or self.session.here is not self.session.main:
+            return
+        sides = [[self.one_at_once() for _ in range(self.random.randint(1, 2))] for _ in range(2)]
+        worker, thread = self.workers[0]
+        if None in (*sides[0], *sides[1]) or not self.session.can_be_at_once(*sides, thread):
+            return
+        with switching_often():
+            self.session.at_once(*sides, worker)
+
+    def one_at_once(self):
+        """A fill or a launch that nothing but an order is in the way of, or None."""
+        streams = [s for s in self.streams if s.model.open and s.model.thread is None]
+        stream = self.pick(streams) if streams else None
+        if stream is None:
+            return None
+        buffers = [b for b in self.buffers if b.goes_to(stream.place) and not b.closed and b.nbytes]
+        if not buffers:
+            return None
+        out, a, b = (self.pick(buffers) for _ in range(3))
+        told = [self.buffers.index(buffer) for buffer in (out, a, b)]
+        self.note("at once with others", self.streams.index(stream), *told)
+        if self.chance(0.5):
+            return self.session.fill_at_once(out, self.random.randrange(256), stream)
+        return self.session.add_at_once(out, a, b, stream)
 
     def end_thread(self):
         """One ends, and another one begins."""
@@ -715,6 +756,7 @@ FAILURES = {
     "open_stream": ("cuStreamCreateWithPriority",),
     "allocate": ("cuMemAlloc_v2", "cuMemHostAlloc", "cuMemAllocAsync", "cuMemAllocManaged"),
 }
+OF_THREADS = ("end_thread", "at_once")
 OF_MODULES = ("load", "global_", "launch_of_module", "close_module")
 WEIGHTS = {
     "copy": 24,
@@ -737,7 +779,8 @@ WEIGHTS = {
     "forget_stream": 2,
     "change_policy": 4,
     "current_stream": 2,
-    "end_thread": 1,
+    "end_thread": 2,
+    "at_once": 20,
     "allocate": 2,
     "part": 5,
     "view_as": 3,

@@ -225,10 +225,13 @@ class KernelSession(BufferSession):
             return None
         accesses = [buffer.use(mode) for buffer, mode in uses]
         node = self.oracle.issue(on, accesses, next(self.sites))
+        self.add_bytes(out, a, b, count)
+        return Token(result, node, buffers, on)
+
+    def add_bytes(self, out, a, b, count):
         for i in range(count):
             x, y = a.bytes[i], b.bytes[i]
             out.bytes[i] = UNKNOWN if UNKNOWN in (x, y) else (x + y) % 256
-        return Token(result, node, buffers, on)
 
     def _judge_launch(self, place, stream, uses):
         """The answer, and the oracle's stream. What the policies wait for has been waited for."""
@@ -238,6 +241,8 @@ class KernelSession(BufferSession):
             return NO_STREAM, None
         if (usable := self._usable(stream)) != OK:
             return usable, None
+        if stream.place is not place:
+            return OTHER_CONTEXT, None
         if closed:
             return MEMORY_CLOSED, None
         if not all(buffer.fits(stream.model) for buffer, _ in uses):
