@@ -329,6 +329,11 @@ class Oracle:
         if kept:
             self.issue(stream, kept, site, passive=True)
 
+    def is_plain(self, memory, start, stop, mode):
+        """Whether the use would be one of few of all of the memory: then a failure is undone."""
+        whole = all(use.start == 0 and use.stop == memory.nbytes for use in memory.accesses)
+        return whole and start == 0 and stop == memory.nbytes and len(memory.accesses) <= 2
+
     def _borrow(self, stream, accesses, site, node):
         stream.last = stream.last_operation = node
         stream.last_site = site
