@@ -380,7 +380,7 @@ def judge(tree):
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=120,
+            timeout=600,
         )
     except subprocess.TimeoutExpired:
         return {"programs": "never end"}

@@ -160,8 +160,24 @@ class Program(Choices):
         if self.workers and self.session.here is self.session.main:
             at = self.random.randrange(len(self.workers))
             self.note("end thread", at)
+            if self.chance(0.7):
+                self.do_in(at, self.leave_work)
             self.stop(at)
             self.workers.append(self.new_worker())
+            if self.tokens and self.chance(0.4):
+                self.note("wait for the last token")
+                self.session.synchronize_token(self.tokens[-1])
+
+    def leave_work(self):
+        """Work on the thread's default stream, which ends without an event to wait for."""
+        buffer = self.pick_buffer()
+        stream = self.session.open_stream("per_thread", buffer.memory.place)
+        if stream not in self.streams:
+            self.streams.append(stream)
+        self.note("  which fills", self.buffers.index(buffer), self.streams.index(stream))
+        if is_filled(buffer):
+            token = self.session.fill(buffer, self.random.randrange(256), stream)
+            self.tokens += [token] if token else []
 
     def stop(self, at):
         self.do_in(at, self.session.leave_blocks)

@@ -190,10 +190,11 @@ class Session:
         """Make a call in which a driver function fails, if it is called. `Failed` then.
 
         `queued` is whether the driver had taken something before. `kept` are the uses that the
-        library has nevertheless: buffer, start, stop and mode.
+        library has nevertheless: buffer, byte and mode.
         """
         name, status = self.failing
-        before = [testing.calls(name) for name in WORK], [each.real.borrows for each in buffers]
+        before = {each: testing.calls(each) for each in WORK}
+        uses = [uses_by_byte(each) for each in buffers]
         testing.fail(name, status)
         try:
             result, self.waited = function(), True
@@ -205,13 +206,12 @@ class Session:
         finally:
             testing.configure("fault=none")
         self.answers[FAILED] += 1
-        work = [name for name, n in zip(WORK, before[0], strict=True) if testing.calls(name) > n]
-        self.queued = bool(work) and (name not in WORK or testing.calls(name) - dict(
-            zip(WORK, before[0], strict=True))[name] > 1)
+        taken = sum(testing.calls(each) - calls for each, calls in before.items())
+        self.queued = taken > (name in WORK)
         self.kept = [
-            (each, borrow.start, borrow.stop, borrow.mode)
-            for each, borrows in zip(buffers, before[1], strict=True)
-            for borrow in Counter(each.real.borrows) - Counter(borrows)
+            (each, byte, use.mode)
+            for each, old in zip(buffers, uses, strict=True)
+            for byte, use in uses_by_byte(each) - old
         ]
         raise Failed
 
@@ -494,6 +494,15 @@ class Session:
         for place in self.places:
             if not place.context.primary:
                 place.context.pools.device.trim()
+
+
+def uses_by_byte(buffer):
+    """What the library says of each byte, into whatever ranges it has cut them."""
+    return {
+        (byte, borrow._replace(start=0, stop=0))
+        for borrow in buffer.real.borrows
+        for byte in range(borrow.start, borrow.stop)
+    }
 
 
 def new_stream(kind, context):

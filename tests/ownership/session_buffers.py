@@ -232,8 +232,8 @@ class BufferSession(Session):
                     buffer.bytes[:] = UNKNOWN
             return
         kept = [
-            (each.memory.model, each.start + start, each.start + stop, mode)
-            for each, start, stop, mode in self.kept
+            (each.memory.model, each.start + byte, each.start + byte + 1, mode)
+            for each, byte, mode in self.kept
         ]
         asked = {(memory, mode) for memory, _, _, mode in accesses}
         self.agree("borrowed by a failure", {(use[0], use[3]) for use in kept} <= asked, True)

@@ -12,6 +12,7 @@ import cudadrv as cu
 
 # How a kernel is told what it does with a buffer.
 MODES = {"read": cu.read, "write": lambda buffer: buffer, "shared": cu.shared}
+ARGUMENTS = 3  # of a launch that are buffers
 WAYS_TO_LAUNCH = ("plain", "plain", "prepared", "pointers")
 # One thread adds byte after byte, so that the result is clear where the buffers overlap, too.
 ADD = """
@@ -236,7 +237,7 @@ class KernelSession(BufferSession):
     def _judge_launch(self, place, stream, uses):
         """The answer, and the oracle's stream. What the policies wait for has been waited for."""
         stream = self.current(stream, place)
-        closed = any(buffer.closed for buffer, _ in uses)
+        closed = any(buffer.closed for buffer, _ in uses[:ARGUMENTS])
         if stream is None:
             return NO_STREAM, None
         if (usable := self._usable(stream)) != OK:
@@ -245,6 +246,9 @@ class KernelSession(BufferSession):
             return OTHER_CONTEXT, None
         if closed:
             return MEMORY_CLOSED, None
-        if not all(buffer.fits(stream.model) for buffer, _ in uses):
-            return OTHER_CONTEXT, None
+        for buffer, _ in uses:  # those that are no arguments are looked at one after the other
+            if buffer.closed:
+                return MEMORY_CLOSED, None
+            if not buffer.fits(stream.model):
+                return OTHER_CONTEXT, None
         return self._judge_order(stream.model, uses), stream.model

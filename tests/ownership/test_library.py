@@ -10,7 +10,7 @@ from library_programs import POLICIES
 from pair import Disagreement
 from session_host import FullSession
 
-PROGRAMS = 250  # for each policy, under each schedule
+PROGRAMS = 150  # for each policy, under each schedule
 # Misuse that needs no oracle: enough if it happens.
 SELDOM = {session.IS_PART, session.DEFAULT_STREAM, session.NOT_ORDERED, session.OVERLAP}
 SELDOM |= {session.OTHER_CONTEXT}
