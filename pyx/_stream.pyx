@@ -54,14 +54,17 @@ cdef class Stream(Queue):
         cdef unsigned int flags = CU_STREAM_DEFAULT if blocking else CU_STREAM_NON_BLOCKING
         cdef CUresult status
         cdef bint pushed = False
+        wanted = operator.index(priority)
+        if wanted:
+            greatest, least = context.priority_range
+            if not greatest <= wanted <= least:
+                raise ValueError(f"priority {wanted} is not from {greatest} (first) to {least}")
+        make_room(context)
+        reference = context.streams.reference_to(self)
+        # All that can run other code comes before: it may have initialized this one.
         if self.order is not NULL:
             raise TypeError("this Stream exists already")
-        self.priority = operator.index(priority)
-        if self.priority:
-            greatest, least = context.priority_range
-            if not greatest <= self.priority <= least:
-                raise ValueError(f"priority {priority} is not from {greatest} (first) to {least}")
-        make_room(context)
+        self.priority = wanted
         self.open(context, OWN_BLOCKING if blocking else OWN_NON_BLOCKING)
         with nogil:
             status = enter_context(context.raw, &pushed)
@@ -70,7 +73,7 @@ cdef class Stream(Queue):
                 leave_context(pushed)
             context.check(status)
         self.ours = True
-        context.streams.add(context.streams.reference_to(self))
+        context.streams.add(reference)
 
     @staticmethod
     def legacy(*, device=None):

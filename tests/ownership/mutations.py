@@ -70,10 +70,28 @@ MUTATIONS = [
         "    if (0) {\n        *view",
     ),
     (
-        "what may have queued nothing teaches its stream the rules",
+        "what may have queued nothing is work that the rules count",
+        "borrow.h",
+        "    if (request->passive) {\n        own_count_passive_",
+        "    if (0) {\n        own_count_passive_",
+    ),
+    (
+        "others come after what may have queued nothing",
         "order.h",
-        "if (legacy && !passive) {",
-        "if (legacy) {",
+        "return stream->passive == stream->uses + 1 ? stream->before : stream->settled;",
+        "return stream->settled;",
+    ),
+    (
+        "the second that may have queued nothing hides the first",
+        "order.h",
+        "if (stream->passive != stream->uses + 1) {",
+        "if (1) {",
+    ),
+    (
+        "what may have queued nothing is never work",
+        "order.h",
+        "return stream->passive == stream->uses + 1 ? stream->before : stream->settled;",
+        "return stream->passive ? stream->before : stream->settled;",
     ),
     # ---- the usual operation ----
     (
