@@ -50,8 +50,9 @@ def test_what_may_have_queued_nothing_tells_nothing_of_the_default_streams(
 
 def test_what_may_have_queued_nothing_is_no_work_that_others_come_after(legacy, blocking, memory):
     """On either side of the rules, and whether it is the first or comes after other work."""
-    other = MemoryState(memory.engine, 8)
     for first, second in ((legacy, blocking[0]), (blocking[0], legacy), (legacy, blocking[1])):
+        other = MemoryState(memory.engine, 8)
+        write(first, other)
         assert first.issue((memory, 0, 8, "write"), passive=True)[0] == "ok"
         assert first.issue((memory, 0, 8, "write"), passive=True)[0] == "ok"
         assert write(second, memory) == "borrowed"
@@ -59,7 +60,7 @@ def test_what_may_have_queued_nothing_is_no_work_that_others_come_after(legacy, 
         assert write(second, memory) == "borrowed"
         first.issue()
         assert write(second, memory) == "ok", "and so is it, once there is work after it"
-        write(first, other)
+        legacy.issue()
 
 
 def test_a_record_after_what_may_have_queued_nothing_is_work(legacy, blocking, memory):
