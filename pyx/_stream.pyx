@@ -251,9 +251,10 @@ cdef class Stream(Queue):
 
         Driver functions: as `synchronize`.
         """
-        from cudadrv._scope import Scope
+        cdef Scope scope = Scope.__new__(Scope)
         self.usable()
-        return Scope(self)
+        scope.stream = self
+        return scope
 
     def bind(self, thing not None):
         """A thin wrapper of an object, whose methods are called with ``stream=`` this stream.
@@ -270,6 +271,50 @@ cdef class Stream(Queue):
             return "<Stream, never initialized>"
         closed = ", closed" if self.closed else ""
         return f"<{self.called()}{closed}, device {self.context.device.ordinal}>"
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Scope:
+    """A stream for the length of a `with` block: see `Stream.scope`.
+
+    Written in Cython, because a signal can interrupt every line of Python.
+    """
+
+    cdef Stream stream
+    cdef int entered    # blocks that have not ended
+
+    def __init__(self):
+        raise TypeError("use stream.scope()")
+
+    def __dealloc__(self):
+        """A signal that comes before the block has begun leaves it to this."""
+        while self.entered:
+            self.entered -= 1
+            try:
+                _blocks.leave(self.stream)
+            except Exception:  # it was entered in another thread or context
+                pass
+
+    def __enter__(self):
+        self.stream.usable()
+        _blocks.enter(self.stream)
+        self.entered += 1
+        return self.stream
+
+    def __exit__(self, kind, exception, traceback):
+        try:
+            self.stream.synchronize()
+        except Exception as error:
+            if exception is None:
+                raise
+            exception.add_note(f"cudadrv: the work of {self.stream!r} may be unfinished: {error}")
+        finally:
+            self.entered -= 1
+            _blocks.leave(self.stream)
+
+    def __repr__(self):
+        return f"<Scope of {self.stream!r}>"
 
 
 def find_events_of_tokens_with(function):
