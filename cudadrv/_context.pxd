@@ -47,6 +47,7 @@ cdef Context default_context()
 cdef Context context_of(object device)
 cdef list contexts()
 cdef int after_wait() except -1
+cdef void report_in(Context context, CUresult status) noexcept
 
 
 cdef inline bint is_usable(Context context) noexcept:

@@ -16,7 +16,7 @@ cdef class Loan:
 
     cdef int end(self) except -1
     cdef int end_unrecorded(self, raised, error) except -1
-    cdef int use(self, own_export *loan) except -1
+    cdef int use(self, own_export *loan, bint recorded=*) except -1
 
 
 cdef Loan new_loan(Region region, Stream stream, bint readonly)

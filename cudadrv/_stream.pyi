@@ -1,11 +1,11 @@
 from collections.abc import Callable
+from types import TracebackType
 from typing import Never, Self, SupportsIndex, final
 
 from cudadrv._bound import Bound
 from cudadrv._device import Device
 from cudadrv._event import Event
 from cudadrv._queue import Queue
-from cudadrv._scope import Scope
 from cudadrv._token import Token
 
 @final
@@ -38,5 +38,16 @@ class Stream(Queue):
     def __exit__(self, *exception: object) -> None: ...
     def scope(self) -> Scope: ...
     def bind(self, thing: object) -> Bound: ...
+
+@final
+class Scope:
+    def __init__(self) -> None: ...
+    def __enter__(self) -> Stream: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
 
 def find_events_of_tokens_with(function: Callable[[object], Event | None]) -> None: ...

@@ -221,12 +221,12 @@ cdef class Context:
 
 
 cdef Context _new_context(Device device):
+    cdef bint excluded = not device.attribute_value(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)
     cdef Context context = Context.__new__(Context)
     context.device = device
     context.domain = <own_domain *>calloc(1, sizeof(own_domain))
     if context.domain is NULL:
         raise MemoryError()
-    excluded = not device.attribute_value(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)
     own_domain_open(engine, context.domain, excluded)
     return context
 
@@ -241,6 +241,23 @@ cdef void _destroy(Context context) noexcept:
     with nogil:
         status = cuCtxDestroy(context.raw)
     report(status)
+
+
+cdef void report_in(Context context, CUresult status) noexcept:
+    """Warn about a failed call of a context where nothing can be raised.
+
+    One that the context does not survive also marks it as lost, so that it is said once, with the
+    operations that may have caused it, and nobody is blamed later.
+    """
+    if status == CUDA_SUCCESS or context.lost or cudadrv_table.forked:
+        return
+    if not is_sticky(status):
+        report(status)
+        return
+    try:
+        context.raise_failure(status)
+    except Exception as error:
+        report_text(str(error))
 
 
 def primary_context(Device device not None):
@@ -286,9 +303,15 @@ cdef list contexts():
 
 
 def call_after_wait(function):
-    """Let every synchronization of a stream or a context end with a call of this function."""
+    """Let every synchronization of a stream or a context end with a call of this function, too."""
     global _after_wait
-    _after_wait = function
+    before = _after_wait
+
+    def both():
+        before()
+        function()
+
+    _after_wait = function if before is None else both
 
 
 def make_pools_with(function):

@@ -3,13 +3,15 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
-from cudadrv._context cimport Context, context_of, enter_context, is_usable, leave_context
+from cudadrv._context cimport (
+    Context, context_of, enter_context, is_usable, leave_context, report_in,
+)
 from cudadrv._driver cimport (
     CU_EVENT_BLOCKING_SYNC, CU_EVENT_DEFAULT, CU_EVENT_DISABLE_TIMING, CUDA_ERROR_NOT_READY,
     CUDA_SUCCESS, CUevent, CUresult, bind_driver, cudadrv_table, cuEventCreate, cuEventDestroy,
     cuEventElapsedTime,
 )
-from cudadrv._errors cimport refuse_if_forked, report
+from cudadrv._errors cimport refuse_if_forked
 from cudadrv._ownership cimport (
     engine, own_join_host, own_mutex_give, own_mutex_take, own_snapshot, own_snapshot_copy,
     own_snapshot_drop,
@@ -43,14 +45,14 @@ cdef class Event:
     """
 
     def __init__(self, *, bint timing=False, bint blocking_sync=False, device=None):
-        if self.context is not None:
+        cdef Context context = context_of(device)
+        if self.context is not None:  # by now: the driver was asked for the device's context
             raise TypeError("this Event exists already")
-        _create(self, context_of(device), (CU_EVENT_DEFAULT if timing else CU_EVENT_DISABLE_TIMING)
+        _create(self, context, (CU_EVENT_DEFAULT if timing else CU_EVENT_DISABLE_TIMING)
                 | (CU_EVENT_BLOCKING_SYNC if blocking_sync else 0))
 
     def __dealloc__(self):
-        with nogil:
-            report(_destroy(self))
+        _end(self)
         own_snapshot_drop(engine, &self.state.snapshot)
 
     @property
@@ -129,7 +131,8 @@ cdef class Event:
         EventNotRecordedError
             One of them was never recorded.
         ValueError
-            One of them is closed or has no timing; they are of two contexts.
+            One of them is closed or has no timing; they are of two contexts; the device has
+            reached ``start`` after this one.
         CudaError
             One of them is not complete (CUDA_ERROR_NOT_READY): synchronize first.
 
@@ -158,6 +161,10 @@ cdef class Event:
                             "elapsed_ms needs both events complete: synchronize the later one"
                             " first, end.synchronize()")
         self.context.check(status)
+        if milliseconds < 0:
+            raise ValueError(
+                f"the event that elapsed_ms starts from is {-milliseconds:g} ms later than the one"
+                " that it ends with: call end.elapsed_ms(start)")
         return milliseconds
 
     def __repr__(self):
@@ -250,8 +257,16 @@ cdef void _end_wait(Event event) noexcept:
     """A thread is back; the last one ends an event that was closed meanwhile."""
     event.waiters -= 1
     if event.closing and not event.waiters:
-        with nogil:
-            report(_destroy(event))
+        _end(event)
+
+
+cdef void _end(Event event) noexcept:
+    """Destroy the driver's event where nothing can be raised."""
+    cdef CUresult status
+    with nogil:
+        status = _destroy(event)
+    if status != CUDA_SUCCESS:
+        report_in(event.context, status)
 
 
 cdef CUresult _destroy(Event event) noexcept nogil:

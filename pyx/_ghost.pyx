@@ -2,25 +2,29 @@
 
 Their handle is destroyed at once, and the work runs on. An event recorded last stands for it until
 it is known to be complete. A destructor never does this itself, because recording can block: it
-leaves an orphan, and the next call that may block sees to it.
+leaves an orphan, and the next call that may block sees to it. Where the driver refuses, a later one
+tries again.
 """
 
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdlib cimport free, malloc
 
-from cudadrv._context cimport Context, enter_context, leave_context
+from cudadrv._context cimport Context, enter_context, leave_context, report_in
 from cudadrv._driver cimport (
-    CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_NONE, CUDA_ERROR_NOT_READY, CUDA_SUCCESS,
+    CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_NONE, CUDA_ERROR_DEINITIALIZED,
+    CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_NOT_READY, CUDA_SUCCESS,
     CUresult, CUstream, CUstreamCaptureStatus, bind_driver, cudadrv_table, cuEventRecord,
     cuStreamDestroy, cuStreamIsCapturing,
 )
-from cudadrv._errors cimport refuse_if_forked, report, report_text
+from cudadrv._errors cimport is_sticky, refuse_if_forked, report, report_text
 from cudadrv._event cimport Event, new_event
 from cudadrv._ownership cimport (
     OWN_OPEN, engine, own_mutex_give, own_mutex_take, own_record_as, own_snapshot,
     own_snapshot_drop, own_snapshot_known, own_snapshot_take, own_stream, own_stream_close,
     own_stream_drop, own_stream_known, own_stream_release,
 )
+
+from cudadrv._errors import CudaError
 
 bind_driver(&cudadrv_table)
 
@@ -50,7 +54,8 @@ cdef struct orphan:
     PyObject *context
     PyObject *owner     # without it a foreign stream could be destroyed before it is buried
     unsigned long thread    # that is about to destroy it, or 0
-    bint captured           # the last to try could not
+    bint stuck              # the last to try could not: it captures, or the driver refused
+    bint told               # that the driver refused
     orphan *next
 
 cdef orphan *_orphans = NULL
@@ -66,30 +71,47 @@ cdef void drop_stream(
     object owner
 ) noexcept:
     """A stream dies: destroy it if that cannot block, else leave it to `bury_orphans`."""
-    cdef CUresult status = CUDA_SUCCESS
-    cdef bint pushed = False
+    cdef CUresult status
+    cdef bint told = False
     cdef orphan *node
     global _orphans
-    if order.state == OWN_OPEN and not own_stream_known(engine, order) \
-            and not context.lost and not cudadrv_table.forked:
-        own_stream_drop(engine, order)
-        node = <orphan *>malloc(sizeof(orphan))
-        if node is not NULL:  # else the handle leaks, and its work stays unknown: still sound
-            Py_INCREF(context)
-            Py_INCREF(owner)
-            node[0] = orphan(
-                handle, order, ours, identity, <PyObject *>context, <PyObject *>owner, 0, False,
-                _orphans)
-            _orphans = node
+    if order.state != OWN_OPEN or context.lost or cudadrv_table.forked:
+        _forget(order)
         return
-    if order.state == OWN_OPEN and ours and not context.lost and not cudadrv_table.forked:
-        with nogil:
-            status = enter_context(context.raw, &pushed)
-            if status == CUDA_SUCCESS:
-                status = cuStreamDestroy(handle)
-                leave_context(pushed)
-    _forget(order)
-    report(status)
+    if own_stream_known(engine, order):
+        status = _destroy_idle(context, handle) if ours else CUDA_SUCCESS
+        if status == CUDA_SUCCESS or _is_final(status):
+            _forget(order)
+            report_in(context, status)
+            return
+        report(status)
+        told = True
+    own_stream_drop(engine, order)
+    node = <orphan *>malloc(sizeof(orphan))
+    if node is not NULL:  # else the handle leaks, and its work stays unknown: still sound
+        Py_INCREF(context)
+        Py_INCREF(owner)
+        node[0] = orphan(
+            handle, order, ours, identity, <PyObject *>context, <PyObject *>owner, 0, told, told,
+            _orphans)
+        _orphans = node
+
+
+cdef CUresult _destroy_idle(Context context, CUstream handle) noexcept:
+    cdef CUresult status
+    cdef bint pushed = False
+    with nogil:
+        status = enter_context(context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = cuStreamDestroy(handle)
+            leave_context(pushed)
+    return status
+
+
+cdef bint _is_final(int status) noexcept:
+    """Whether trying again would answer the same: the stream, the context or the driver is gone."""
+    return is_sticky(<CUresult>status) or status in (
+        CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_DEINITIALIZED)
 
 
 cdef void _forget(own_stream *order) noexcept:
@@ -112,7 +134,7 @@ cdef int bury_orphans() except -1:
             context = <Context>node.context
             done = _bury_orphan(context, node)
             following = node.next
-            node.thread, node.captured = 0, not done
+            node.thread, node.stuck = 0, not done
             if done:
                 _unlink(node)
                 node.next, buried = buried, node
@@ -142,7 +164,7 @@ cdef bint is_dying(unsigned int slot) noexcept:
     cdef orphan *node = _orphans
     while node is not NULL:
         if node.order.slot == slot and node.thread != this_thread() \
-                and (node.thread or not node.captured):
+                and (node.thread or not node.stuck):
             return True
         node = node.next
     return False
@@ -154,8 +176,13 @@ cdef bint _bury_orphan(Context context, orphan *node) noexcept:
         return context.lost or bury_stream(
             context, node.handle, node.order, node.ours, node.identity)
     except Exception as error:
-        report_text(f"a stream that died with unfinished work could not be destroyed: {error}")
-        return True
+        final = isinstance(error, CudaError) and _is_final(error.status)
+        if not node.told:
+            later = "" if final else ", and will be later"
+            report_text("a stream that died with unfinished work could not be destroyed"
+                        f"{later}: {error}")
+        node.told = True
+        return final
 
 
 cdef bint bury_stream(
@@ -177,7 +204,7 @@ cdef bint bury_stream(
             context.ghosts.append(farewell)
         with nogil:
             status = _end(context, handle, order, ours, farewell, &capturing)
-    if farewell is not None and not farewell.state.recorded:
+    if farewell is not None and (status != CUDA_SUCCESS or not farewell.state.recorded):
         _forget_ghosts(context, farewell)
     context.check(status)
     return not capturing

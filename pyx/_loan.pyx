@@ -1,9 +1,12 @@
 """Loan: a buffer in the hands of another library, which queues work on one stream."""
 
+from contextlib import suppress
+
 cimport cython
 
 from cudadrv._driver cimport (
-    CU_EVENT_DISABLE_TIMING, CUevent, CUresult, CUstream, bind_driver, cudadrv_table, cuEventRecord,
+    CU_EVENT_DISABLE_TIMING, CUDA_SUCCESS, CUevent, CUresult, CUstream, bind_driver, cudadrv_table,
+    cuEventRecord,
 )
 from cudadrv._errors cimport report_text
 from cudadrv._event cimport new_event
@@ -16,20 +19,48 @@ from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, pointer_of
 from cudadrv._stream cimport Stream
 
+from cudadrv._context import call_after_wait
+
 bind_driver(&cudadrv_table)
 
 cdef enum:
     FRESH
-    BUSY    # a thread begins or ends it, or its end could not be recorded
+    BUSY    # a thread begins or ends it, or it could not be ended
     LIVE
     ENDED
 
-cdef list _unended = []     # loans whose end could not be recorded: the memory is not ours again
+cdef list _unended = []     # loans that could not be ended: see end_later
+_is_called = False          # `end_all_unended`, by synchronizations
 
 
 cdef CUresult _record_call(void *event, CUstream stream, bint *queued) noexcept nogil:
     """The order of the default streams holds for what the driver has, so it gets something."""
     return cuEventRecord(<CUevent>event, stream)
+
+
+cdef CUresult _no_call(void *event, CUstream stream, bint *queued) noexcept nogil:
+    return CUDA_SUCCESS
+
+
+cdef int end_later(Loan loan) except -1:
+    """Its stream is capturing, say: each synchronization tries to end it, and it lives till then.
+    """
+    global _is_called
+    _unended.append(loan)
+    if not _is_called:
+        _is_called = True
+        call_after_wait(_end_all_unended)
+    return 0
+
+
+def _end_all_unended():
+    cdef Loan loan
+    for loan in list(_unended):
+        with suppress(Exception):
+            if not loan.stream.context.lost:
+                loan.use(NULL)
+            _unended.remove(loan)
+            loan.end()
 
 
 @cython.final
@@ -89,22 +120,35 @@ cdef class Loan:
         return 0
 
     cdef int end_unrecorded(self, raised, error) except -1:
-        """What was queued in the block is not known: unless it was lost, nobody gets the memory."""
+        """End it without the driver's record: what was queued counts as work of the stream."""
         if self.stream.context.lost:
             return self.end()
-        _unended.append(self)
-        raised.add_note(f"cudadrv: {self.region.describe()} stays lent for ever: what was queued in"
-                        f" the block is not known, since its end could not be recorded: {error}")
-        return 0
+        try:
+            self.use(NULL, False)
+        except Exception:
+            end_later(self)
+            raised.add_note(f"cudadrv: {self.region.describe()} stays lent until a synchronization"
+                            " finds that the block's end can be recorded, which it could not be:"
+                            f" {error}")
+            return 0
+        raised.add_note(f"cudadrv: {self.region.describe()} is borrowed by all that was queued on"
+                        f" {self.stream!r}: synchronize that; the end of the block could not be"
+                        f" recorded: {error}")
+        return self.end()
 
-    cdef int use(self, own_export *loan) except -1:
-        """An operation of the stream that stands for all that others queue on it up to now."""
+    cdef int use(self, own_export *loan, bint recorded=True) except -1:
+        """An operation of the stream that stands for all that others queue on it up to now.
+
+        The default streams' rules count it if the driver has something of it.
+        """
         cdef Operation operation
         cdef own_access access
         borrow(self.region, &access, OWN_READ if self.readonly else OWN_WRITE)
-        prepare(&operation, LEND, &access, 1, _record_call, self.event.raw)
+        prepare(&operation, LEND, &access, 1, _record_call if recorded else _no_call,
+                self.event.raw)
         operation.request.loan = loan
         operation.request.returns = loan is NULL
+        operation.request.passive = not recorded
         reason = issue(&operation, self.stream)
         if reason:
             refuse_operation(&operation, reason, self.stream, (self.region.describe(),))

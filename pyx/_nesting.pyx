@@ -49,11 +49,10 @@ cdef class Nesting:
                 f"this block of {thing!r} is not entered here; one that was entered in another"
                 " thread or context, as by a generator that is closed elsewhere, stays in force"
                 " there")
-        token, entry.token = entry.token, None
-        if inner is None and _is_reset(self.current, token):
+        if inner is None and _is_reset(self.current, entry.token):
             return 0
         entry.ended = True
-        entry.thing = None
+        entry.thing = entry.token = None
         if inner is not None:
             inner.outer = entry.outer
         return 0
@@ -67,9 +66,12 @@ cdef Entry live(Entry entry):
 
 
 cdef bint _is_reset(object variable, object token) except -1:
-    """Put back what was in force before; False where the block began in another context."""
+    """Put back what was in force before; False where the block began in another context.
+
+    False also where that fails, as without memory: the caller then marks the block as ended.
+    """
     try:
         variable.reset(token)
-    except ValueError:
+    except Exception:
         return False
     return True

@@ -14,13 +14,12 @@ from time import monotonic, sleep
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdlib cimport free, malloc
 
-from cudadrv._context cimport Context, enter_context, leave_context
+from cudadrv._context cimport Context, enter_context, leave_context, report_in
 from cudadrv._driver cimport (
     CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_SUCCESS, CUdeviceptr, CUmodule, CUresult,
     CUstreamCaptureMode, bind_driver, cudadrv_table, cuMemFree, cuMemFreeAsync, cuMemFreeHost,
     cuModuleUnload, cuThreadExchangeStreamCaptureMode,
 )
-from cudadrv._errors cimport report
 from cudadrv._event cimport Event
 from cudadrv._ghost cimport bury_orphans
 from cudadrv._ownership cimport OWN_INTERNAL, own_memory, own_memory_clear
@@ -322,7 +321,7 @@ cdef bint _free_behind(pending *node, Context context, list works) except -1:
             status = cuMemFreeAsync(node.address, stream.raw)
             cuThreadExchangeStreamCaptureMode(&mode)
             leave_context(pushed)
-    report(status)
+    report_in(context, status)
     return True
 
 
@@ -338,5 +337,5 @@ cdef bint _free_idle(pending *node, Context context) except -1:
             status = free_memory(node.kind, node.address)
             cuThreadExchangeStreamCaptureMode(&mode)
             leave_context(pushed)
-    report(status)
+    report_in(context, status)
     return True

@@ -54,14 +54,17 @@ cdef class Stream(Queue):
         cdef unsigned int flags = CU_STREAM_DEFAULT if blocking else CU_STREAM_NON_BLOCKING
         cdef CUresult status
         cdef bint pushed = False
+        wanted = operator.index(priority)
+        if wanted:
+            greatest, least = context.priority_range
+            if not greatest <= wanted <= least:
+                raise ValueError(f"priority {wanted} is not from {greatest} (first) to {least}")
+        make_room(context)
+        reference = context.streams.reference_to(self)
+        # All that can run other code comes before: it may have initialized this one.
         if self.order is not NULL:
             raise TypeError("this Stream exists already")
-        self.priority = operator.index(priority)
-        if self.priority:
-            greatest, least = context.priority_range
-            if not greatest <= self.priority <= least:
-                raise ValueError(f"priority {priority} is not from {greatest} (first) to {least}")
-        make_room(context)
+        self.priority = wanted
         self.open(context, OWN_BLOCKING if blocking else OWN_NON_BLOCKING)
         with nogil:
             status = enter_context(context.raw, &pushed)
@@ -70,7 +73,7 @@ cdef class Stream(Queue):
                 leave_context(pushed)
             context.check(status)
         self.ours = True
-        context.streams.add(context.streams.reference_to(self))
+        context.streams.add(reference)
 
     @staticmethod
     def legacy(*, device=None):
@@ -248,9 +251,10 @@ cdef class Stream(Queue):
 
         Driver functions: as `synchronize`.
         """
-        from cudadrv._scope import Scope
+        cdef Scope scope = Scope.__new__(Scope)
         self.usable()
-        return Scope(self)
+        scope.stream = self
+        return scope
 
     def bind(self, thing not None):
         """A thin wrapper of an object, whose methods are called with ``stream=`` this stream.
@@ -267,6 +271,50 @@ cdef class Stream(Queue):
             return "<Stream, never initialized>"
         closed = ", closed" if self.closed else ""
         return f"<{self.called()}{closed}, device {self.context.device.ordinal}>"
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Scope:
+    """A stream for the length of a `with` block: see `Stream.scope`.
+
+    Written in Cython, because a signal can interrupt every line of Python.
+    """
+
+    cdef Stream stream
+    cdef int entered    # blocks that have not ended
+
+    def __init__(self):
+        raise TypeError("use stream.scope()")
+
+    def __dealloc__(self):
+        """A signal that comes before the block has begun leaves it to this."""
+        while self.entered:
+            self.entered -= 1
+            try:
+                _blocks.leave(self.stream)
+            except Exception:  # it was entered in another thread or context
+                pass
+
+    def __enter__(self):
+        self.stream.usable()
+        _blocks.enter(self.stream)
+        self.entered += 1
+        return self.stream
+
+    def __exit__(self, kind, exception, traceback):
+        try:
+            self.stream.synchronize()
+        except Exception as error:
+            if exception is None:
+                raise
+            exception.add_note(f"cudadrv: the work of {self.stream!r} may be unfinished: {error}")
+        finally:
+            self.entered -= 1
+            _blocks.leave(self.stream)
+
+    def __repr__(self):
+        return f"<Scope of {self.stream!r}>"
 
 
 def find_events_of_tokens_with(function):

@@ -341,7 +341,11 @@ static inline void own_settle(own_engine *engine, own_request *request) {
         own_supersede_all_(engine, request);
         own_learn_(stream, own_clock_share(request->issued.clock));
     }
-    own_count_use_(stream, request->passive);
+    if (request->passive) {
+        own_count_passive_(stream);
+    } else {
+        own_count_use_(stream);
+    }
     stream->settled = request->issued.seq;
     own_over_if_lost_(engine, stream);
     own_unlock(engine);
@@ -388,8 +392,8 @@ static inline void own_undo(own_engine *engine, own_request *request) {
         stream->recent[stream->seq % OWN_RECENT] = request->forgotten;
         stream->seq--;
     } else {
+        own_count_passive_(stream);
         stream->settled = stream->seq;
-        stream->uses++;
         own_over_if_lost_(engine, stream);
     }
     own_clock_drop(request->issued.clock);

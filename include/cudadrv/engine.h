@@ -63,7 +63,9 @@ typedef struct own_stream {
     uint8_t kind;         /* while it is open */
     uint32_t loans;       /* of memory, to whatever others queue on it */
     uint64_t legacy_seen; /* `uses` of the legacy stream that this one is ordered after */
-    uint64_t uses;        /* operations, records and waits */
+    uint64_t uses;        /* operations, records and waits, but for passive operations */
+    uint64_t before;      /* `settled` before the passive operations after the last use, if */
+    uint64_t passive;     /* this is `uses` + 1: there are such operations */
     uint64_t number;      /* for people: "Stream 3" */
     struct own_stream *next;
     own_operation recent[OWN_RECENT];

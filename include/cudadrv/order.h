@@ -34,6 +34,12 @@ static inline int own_join_(own_stream *stream, const own_snapshot *news) {
     return 1;
 }
 
+/* Of the stream's operations that the driver has, those that the default streams' rules order
+ * before the work of others: all up to its last use. A passive one may be done at once. */
+static inline uint64_t own_settled_by_rules_(const own_stream *stream) {
+    return stream->passive == stream->uses + 1 ? stream->before : stream->settled;
+}
+
 /* The stream's clock with what the default stream's rules order before its next operation. The
  * caller owns it, and installs it only when the driver has that operation: until then nothing has
  * waited. Gives 0 without memory. */
@@ -49,7 +55,7 @@ static inline int own_view_(const own_stream *stream, own_clock **view) {
     while (other) {
         if (other->order != OWN_NON_BLOCKING && other != stream && other->state == OWN_OPEN &&
             !other->dropped) {
-            own_snapshot news = {other->clock, other->settled, other->slot};
+            own_snapshot news = {other->clock, own_settled_by_rules_(other), other->slot};
             own_clock *joined;
             int ok = own_clock_join(clock, &news, &joined);
             own_clock_drop(clock);
@@ -95,13 +101,20 @@ static inline void own_learn_(own_stream *stream, own_clock *view) {
     stream->clock = view;
 }
 
-/* And that counts for the default streams' rules: it is ordered after the legacy stream's work,
- * unless it is passive. */
-static inline void own_count_use_(own_stream *stream, int passive) {
+/* And that counts for the default streams' rules: it is ordered after the legacy stream's work. */
+static inline void own_count_use_(own_stream *stream) {
     const own_stream *legacy = stream->domain->legacy;
     stream->uses++;
-    if (legacy && !passive) {
+    if (legacy) {
         stream->legacy_seen = legacy->uses;
+    }
+}
+
+/* The driver has a passive operation, which is not `settled` yet: the rules say nothing of it. */
+static inline void own_count_passive_(own_stream *stream) {
+    if (stream->passive != stream->uses + 1) {
+        stream->passive = stream->uses + 1;
+        stream->before = stream->settled;
     }
 }
 
@@ -111,7 +124,7 @@ static inline int own_use_unchecked_(own_stream *stream) {
     int ok = own_view_(stream, &view);
     if (ok) {
         own_learn_(stream, view);
-        own_count_use_(stream, 0);
+        own_count_use_(stream);
     }
     return ok;
 }

@@ -14,7 +14,7 @@ LAYERS = {
     "ownership": ["_ownership", "_operation_names", "_nesting", "_policy"],
     "handles": [
         *("_device", "_context", "_wait", "_event", "_ghost"),
-        *("_queue", "_stream", "_scope", "_bound", "_foreign"),
+        *("_queue", "_stream", "_bound", "_foreign"),
     ],
     "buffers": [
         *("_missing", "_operation", "_refusal", "_token", "_await"),

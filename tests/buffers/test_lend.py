@@ -121,8 +121,57 @@ def test_the_way_back_is_always_open(make, stream, other):
     other.synchronize()
 
 
-def test_what_could_not_be_recorded_stays_lent(script):
-    """For ever, so it has a process of its own."""
+@pytest.fixture
+def failing(driver):
+    """Lets the next call of a driver function fail."""
+    from cudadrv import testing
+
+    yield lambda function: testing.configure(f"fault={function}:1:800")
+    testing.configure("fault=none")
+
+
+@pytest.mark.cuda_software
+def test_a_loan_whose_end_cannot_be_recorded_ends_with_its_stream(make, stream, other, failing):
+    """What was queued is work of the stream, whether the driver has recorded the end or not."""
+
+    def fail(raised):
+        failing("cuEventRecord")
+        if raised:
+            raise raised
+
+    for raised in (None, KeyError("mine")):
+        for wait in (stream.synchronize, stream.device.synchronize, lambda: other.wait(stream)):
+            buffer = make("locked", 8)
+            with pytest.raises((cu.CudaError, KeyError)) as caught, buffer.lend(stream):
+                fail(raised)
+            assert caught.type is (KeyError if raised else cu.CudaError)
+            assert "is borrowed by all that was queued on <Stream" in caught.value.__notes__[0]
+            assert [borrow.operation for borrow in buffer.borrows] == ["lend"]
+            with pytest.raises(cu.BufferBorrowedError):
+                buffer.fill_async(1, other)
+            wait()
+            buffer.fill_async(1, other)
+            other.synchronize()
+            buffer.close()
+            if raised:
+                raised.__notes__.clear()
+
+
+@pytest.mark.cuda_software
+def test_what_was_lent_to_a_default_stream_and_not_recorded_is_no_work_of_its_rules(make, failing):
+    """The driver has nothing that it could order."""
+    buffer, legacy, blocking = make("locked", 8), cu.Stream.legacy(), cu.Stream(blocking=True)
+    with pytest.raises(cu.CudaError), buffer.lend(legacy):
+        failing("cuEventRecord")
+    with pytest.raises(cu.BufferBorrowedError):
+        buffer.fill_async(1, blocking)
+    legacy.record()
+    buffer.fill_async(1, blocking)
+    blocking.synchronize()
+
+
+def test_a_loan_that_ends_in_a_capture_ends_later(script):
+    """A capture that is left open has a process of its own."""
     script.quiet(
         """
 import ctypes
@@ -147,7 +196,7 @@ try:
     raise AssertionError("not refused")
 except cu.OwnershipError as error:
     assert "capturing" in str(error), error
-    assert "stays lent for ever" in error.__notes__[0]
+    assert "stays lent until a synchronization" in error.__notes__[0]
 end_capture()
 for use in (lambda: first[0], first.close):
     try:
@@ -155,14 +204,26 @@ for use in (lambda: first[0], first.close):
         raise AssertionError("not refused")
     except cu.BufferExportedError as error:
         assert "it is lent to Stream" in str(error)
+stream.synchronize()    # finds that it can be recorded now, after what it has waited for
+try:
+    first[0]
+    raise AssertionError("not refused")
+except cu.BufferBorrowedError as error:
+    assert "written by lend" in str(error)
+stream.synchronize()
+first.close()
 
 try:  # an exception that is on its way is not replaced
     with second.lend(stream):
         begin_capture()
         raise KeyError("mine")
 except KeyError as error:
-    assert "stays lent for ever" in error.__notes__[0]
+    assert "stays lent until a synchronization" in error.__notes__[0]
 end_capture()
+stream.device.synchronize()
+stream.device.synchronize()
+second.close()
+stream.close()
 """
     )
 

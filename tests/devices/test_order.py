@@ -87,6 +87,39 @@ assert not b.borrowed and not locked.borrowed
     )
 
 
+def test_synchronizing_a_device_tells_what_its_dead_streams_had_waited_for(machine):
+    machine(
+        "devices=2",
+        """
+import threading
+
+locked, b = cu.LockedBuffer.zeros(8), cu.DeviceBuffer(8, device=one)
+a = cu.DeviceBuffer.zeros(8, device=zero)
+
+def wait_and_die(**options):
+    cu.Stream(device=one, **options).wait(near)
+
+def work_and_die():
+    stream = cu.Stream(device=one)
+    stream.wait(near)
+    b.fill_async(1, stream)
+
+def in_a_thread():
+    thread = threading.Thread(target=lambda: cu.Stream.per_thread(device=one).wait(near))
+    thread.start()
+    thread.join()
+
+for die in (wait_and_die, lambda: wait_and_die(blocking=True), work_and_die, in_a_thread):
+    locked.copy_from_async(a, near)
+    die()
+    gc.collect()
+    refused(cu.BufferBorrowedError, "Stream 1", lambda: locked[0])
+    one.synchronize()
+    locked[0] = 1
+""",
+    )
+
+
 def test_wait_inserts_what_is_missing_between_devices(machine):
     machine(
         "devices=2",

@@ -167,6 +167,13 @@ def dying(make) -> list[warnings.WarningMessage]:
     return said
 
 
+def live(kind: str) -> int:
+    """How many objects of a kind the driver has."""
+    from cudadrv import testing
+
+    return testing.live_objects()[kind]
+
+
 @pytest.mark.cuda_allow("leaks")
 def test_destructors_warn(fault):
     stream, event = [cu.Stream()], [cu.Event()]
@@ -190,17 +197,71 @@ def test_warnings_that_are_errors_go_where_destructors_report(fault, monkeypatch
     assert [each.exc_type for each in reported] == [cu.CudaWarning]
 
 
-@pytest.mark.cuda_allow("leaks")
-def test_a_stream_that_died_fails_alone(gate, fault):
-    """Not the call that sees to it, which is somebody else's."""
+@pytest.mark.parametrize("function", ["cuEventCreate", "cuEventRecord", "cuStreamDestroy_v2"])
+@pytest.mark.parametrize("status", [NOT_PERMITTED, OUT_OF_MEMORY])
+def test_a_stream_that_died_fails_alone(gate, fault, function, status):
+    """Not the call that sees to it, which is somebody else's; and it is tried again."""
     stream, buffer = cu.Stream(), cu.LockedBuffer.zeros(16)
     gate.hold(stream)
     buffer.fill_async(1, stream)
+    event = cu.Event()
+    before = live("streams")
     del stream
-    fault("cuEventRecord")
-    (said,) = dying(lambda: cu.Stream().close())
+    fault(function, status)
+    (said,) = dying(cu.reap if function == "cuEventCreate" else lambda: cu.DeviceBuffer(8))
     assert said.category is cu.CudaWarning
-    assert "a stream that died with unfinished work could not be destroyed" in str(said.message)
+    assert "a stream that died with unfinished work could not be destroyed, and will be later" in (
+        str(said.message)
+    )
+    assert live("streams") == before
+    assert not dying(lambda: event.closed or cu.Stream().close())
+    assert live("streams") == before - 1
+    with pytest.raises(cu.BufferBorrowedError):
+        buffer[0]
     gate.open()
     cu.Device(0).synchronize()
     assert not buffer.borrowed
+
+
+def test_a_stream_that_cannot_be_destroyed_says_so_once(gate, driver):
+    """The work that it has queued stays known, and its last event is there in the end."""
+    from cudadrv import testing
+
+    stream, buffer = cu.Stream(), cu.LockedBuffer.zeros(16)
+    gate.hold(stream)
+    token = buffer.fill_async(1, stream)
+    before = live("streams")
+    del stream
+    token = None
+    testing.configure(f"fault=cuEventRecord:1:{NOT_PERMITTED}")
+    assert len(dying(lambda: cu.Stream().close())) == 1
+    testing.configure(f"fault=cuStreamDestroy_v2:1:{NOT_PERMITTED}")
+    assert len(dying(lambda: cu.DeviceBuffer(8, pooled=False).close())) == 0
+    testing.configure("fault=none")
+    cu.Stream().close()
+    assert live("streams") == before - 1
+    gate.open()
+    cu.reap()
+    cu.Device(0).synchronize()
+    assert not buffer.borrowed
+    assert token is None
+
+
+def test_an_idle_stream_that_cannot_be_destroyed_is_destroyed_later(fault):
+    stream = [cu.Stream()]
+    before = live("streams")
+    fault("cuStreamDestroy_v2")
+    (said,) = dying(stream.clear)
+    assert str(said.message).startswith("cuStreamDestroy: CUDA_ERROR_NOT_PERMITTED (800)")
+    assert live("streams") == before
+    assert not dying(lambda: cu.Stream().close())
+    assert live("streams") == before - 1
+
+
+def test_a_context_whose_device_does_not_answer(fault):
+    """No half of one stays behind, which the engine does not know."""
+    fault("cuDeviceGetAttribute")
+    with pytest.raises(cu.CudaError, match="cuDeviceGetAttribute"):
+        made_context()
+    gc.collect()
+    made_context()

@@ -42,6 +42,74 @@ def test_these_are_sticky(script, status):
     )
 
 
+def test_a_free_that_finds_out_marks_the_context(script):
+    """It says so once, with the suspects, and nobody else is blamed."""
+    script.quiet(
+        HEAD
+        + """
+    import warnings
+    token.wait()
+    del token, device, locked
+    buffers = [cu.DeviceBuffer(1 << 20) for _ in range(8)]
+    for buffer in buffers:
+        buffer.fill_async(1, stream)
+    stream.synchronize()
+    kept = cu.DeviceBuffer(16)
+    del buffer, buffers
+    kept.fill_async(2, stream)
+    testing.configure("schedule=eager")
+    testing.configure("fault=cuMemFree_v2:1:719")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        while not said:
+            context.pools.device.trim()
+    (said,) = said
+    assert said.category is cu.CudaWarning, said
+    assert "cuMemFree: CUDA_ERROR_LAUNCH_FAILED (719)" in str(said.message), said
+    assert "fill_async on Stream 1" in str(said.message), said
+    frees = testing.calls("cuMemFree_v2")
+    try:
+        cu.DeviceBuffer(8)
+        raise AssertionError("not refused")
+    except cu.ContextLostError as error:
+        assert "lost by an earlier error" in str(error), error
+    del kept, event, timed
+    gc.collect()
+    assert testing.calls("cuMemFree_v2") == frees == 1
+    """
+    )
+
+
+@pytest.mark.parametrize("function", ["cuStreamDestroy_v2", "cuEventDestroy_v2", "cuMemFreeAsync"])
+def test_destructors_that_find_out_mark_the_context(script, function):
+    """Each of them says so once, and the next makes no call."""
+    script.quiet(
+        HEAD
+        + f"""
+    import warnings
+    stream.context.pools.device.limit_bytes = 0
+    others = [cu.Stream(), cu.Stream()]
+    events = [cu.Event(), cu.Event()]
+    ordered = [cu.DeviceBuffer(8, stream=stream), cu.DeviceBuffer(8, stream=stream)]
+    kind = dict(cuStreamDestroy_v2=others, cuEventDestroy_v2=events, cuMemFreeAsync=ordered)
+    before = testing.calls("{function}")
+    testing.configure("fault={function}:1:719")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        kind["{function}"].clear()
+        try:
+            cu.reap()
+        except cu.ContextLostError:
+            pass
+    (said,) = said
+    assert "LAUNCH_FAILED (719)" in str(said.message), said
+    assert "fill_async on Stream 1" in str(said.message), said
+    others.clear(), events.clear(), ordered.clear()
+    assert testing.calls("{function}") == before + 1
+    """
+    )
+
+
 def test_others_are_not(script):
     script.quiet(
         HEAD

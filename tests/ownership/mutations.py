@@ -70,10 +70,28 @@ MUTATIONS = [
         "    if (0) {\n        *view",
     ),
     (
-        "what may have queued nothing teaches its stream the rules",
+        "what may have queued nothing is work that the rules count",
+        "borrow.h",
+        "    if (request->passive) {\n        own_count_passive_",
+        "    if (0) {\n        own_count_passive_",
+    ),
+    (
+        "others come after what may have queued nothing",
         "order.h",
-        "if (legacy && !passive) {",
-        "if (legacy) {",
+        "return stream->passive == stream->uses + 1 ? stream->before : stream->settled;",
+        "return stream->settled;",
+    ),
+    (
+        "the second that may have queued nothing hides the first",
+        "order.h",
+        "if (stream->passive != stream->uses + 1) {",
+        "if (1) {",
+    ),
+    (
+        "what may have queued nothing is never work",
+        "order.h",
+        "return stream->passive == stream->uses + 1 ? stream->before : stream->settled;",
+        "return stream->passive ? stream->before : stream->settled;",
     ),
     # ---- the usual operation ----
     (
@@ -275,6 +293,31 @@ MUTATIONS = [
         "order.h",
         "if (news->seq && engine->slots[news->slot].done < news->seq) {",
         "if (1) {",
+    ),
+    # ---- all work of a context ----
+    (
+        "synchronizing a context forgets what its streams have waited for",
+        "host.h",
+        "            own_clock_raise_(clock, stream->clock);\n",
+        "",
+    ),
+    (
+        "synchronizing a context forgets what its dead streams have waited for",
+        "host.h",
+        "        own_clock_raise_(clock, domain->inherited);\n",
+        "",
+    ),
+    (
+        "only the last dead stream of a context leaves what it has waited for",
+        "engine.h",
+        "own_clock_join(stream->domain->inherited, &waited, &joined)",
+        "own_clock_join(NULL, &waited, &joined)",
+    ),
+    (
+        "synchronizing a context covers what the driver does not have",
+        "host.h",
+        "clock->seq[stream->slot] = stream->settled;",
+        "clock->seq[stream->slot] = stream->seq;",
     ),
     # ---- default streams ----
     (

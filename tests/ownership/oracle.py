@@ -45,6 +45,7 @@ class Stream:
     domain: Domain
     kind: str
     last: Node | None = None  # of its operations, records and waits
+    last_use: Node | None = None  # of these, but for passive operations
     last_operation: Node | None = None
     last_site: int = 0
     open: bool = True
@@ -160,24 +161,30 @@ class Oracle:
     def before(self, stream, passive=False):
         """What a stream's next work comes after. What the host knows holds for all streams.
 
-        The default streams' rules are about what is queued, and `passive` work may not be.
+        The default streams' rules are about what is queued, and `passive` work may not be: it comes
+        after no other stream's work by the rules, and no other stream's work after it.
         """
         nodes = [self.host, stream.last]
         if passive:
             return nodes
         others = {"legacy": ("blocking",), "blocking": ("legacy",)}.get(stream.kind, ())
         # A destroyed stream is not one of the blocking streams "that exist at that call".
-        nodes += [x.last for x in stream.domain.streams if x.open and x.kind in others]
+        nodes += [x.last_use for x in stream.domain.streams if x.open and x.kind in others]
         return nodes
+
+    def use(self, stream, node):
+        """The next work of a stream, which the default streams' rules count."""
+        stream.last = stream.last_use = node
+        return node
 
     def snapshot(self, stream, record):
         """Nodes never change: what an event holds stays as it was at that call."""
         if record:
-            stream.last = Node(*self.before(stream))
+            self.use(stream, Node(*self.before(stream)))
         return stream.last or Node()
 
     def wait(self, stream, snapshot):
-        stream.last = Node(*self.before(stream), snapshot)
+        self.use(stream, Node(*self.before(stream), snapshot))
 
     def synchronize(self, snapshot):
         self.host = Node(self.host, snapshot)
@@ -319,7 +326,8 @@ class Oracle:
 
     def issue(self, stream, accesses, site, passive=False):
         """An accepted operation; gives what its token stands for."""
-        return self._borrow(stream, accesses, site, Node(*self.before(stream, passive)))
+        node = Node(*self.before(stream, passive))
+        return self._borrow(stream, accesses, site, node if passive else self.use(stream, node))
 
     def fail(self, stream, kept, site):
         """The driver refused it, and these of its accesses stay borrowed as if it were queued.

@@ -48,6 +48,30 @@ def test_what_may_have_queued_nothing_tells_nothing_of_the_default_streams(
     assert write(blocking[0], memory) == "ok", "an operation is ordered as ever"
 
 
+def test_what_may_have_queued_nothing_is_no_work_that_others_come_after(legacy, blocking, memory):
+    """On either side of the rules, and whether it is the first or comes after other work."""
+    for first, second in ((legacy, blocking[0]), (blocking[0], legacy), (legacy, blocking[1])):
+        other = MemoryState(memory.engine, 8)
+        write(first, other)
+        assert first.issue((memory, 0, 8, "write"), passive=True)[0] == "ok"
+        assert first.issue((memory, 0, 8, "write"), passive=True)[0] == "ok"
+        assert write(second, memory) == "borrowed"
+        assert write(second, other) == "ok", "what came before it is ordered as ever"
+        assert write(second, memory) == "borrowed"
+        first.issue()
+        assert write(second, memory) == "ok", "and so is it, once there is work after it"
+        legacy.issue()
+
+
+def test_a_record_after_what_may_have_queued_nothing_is_work(legacy, blocking, memory):
+    for use in (lambda: record(legacy), lambda: legacy.wait(record(blocking[1]))):
+        assert legacy.issue((memory, 0, 8, "write"), passive=True)[0] == "ok"
+        assert write(blocking[0], memory) == "borrowed"
+        use()
+        assert write(blocking[0], memory) == "ok"
+        synchronize(blocking[0])
+
+
 def test_blocking_streams_are_ordered_by_legacy_work_between(legacy, blocking, memory):
     write(blocking[0], memory)
     assert write(blocking[1], memory) == "borrowed"

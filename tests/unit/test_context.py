@@ -2,9 +2,11 @@
 
 import ctypes
 import gc
+import threading
 import weakref
 
 import pytest
+from in_threads import started
 
 import cudadrv as cu
 
@@ -126,6 +128,103 @@ def test_synchronize_covers_streams_that_died(driver):
     gc.collect()
     cu.Device(0).synchronize()
     assert not buffer.borrowed
+
+
+class Elsewhere:
+    """Streams of a context of one's own that wait for work of the primary one, and then go."""
+
+    def __init__(self, stream, gate):
+        self.context = new_context()
+        self.buffer = cu.LockedBuffer.zeros(16)
+        gate.hold(stream)
+        self.buffer.fill_async(1, stream)
+        self.event = stream.record()
+        with self.context:
+            self.own = cu.LockedBuffer.zeros(16)
+
+    def stream(self, **options):
+        with self.context:
+            return cu.Stream(**options)
+
+    def lives(self):
+        self.kept = self.stream()
+        self.kept.wait(self.event)
+
+    def dies(self):
+        self.stream().wait(self.event)
+
+    def is_closed(self):
+        stream = self.stream()
+        stream.wait(self.event)
+        stream.close()
+
+    def dies_with_work(self):
+        stream = self.stream()
+        stream.wait(self.event)
+        self.own.fill_async(1, stream)
+
+    def dies_after_known_work(self):
+        stream = self.stream()
+        self.own.fill_async(1, stream)
+        stream.synchronize()
+        stream.wait(self.event)
+
+    def is_blocking_and_dies(self):
+        self.stream(blocking=True).wait(self.event)
+
+    def is_a_threads_that_ends(self):
+        started(self._wait_per_thread)[0].join()
+
+    def is_a_threads_that_ends_with_work(self):
+        started(lambda: self.own.fill_async(1, self._wait_per_thread()))[0].join()
+
+    def _wait_per_thread(self):
+        with self.context:
+            stream = cu.Stream.per_thread()
+            stream.wait(self.event)
+            return stream
+
+
+@pytest.mark.parametrize(
+    "ends", [name for name in vars(Elsewhere) if name[:2] in ("li", "di", "is")]
+)
+def test_synchronize_covers_what_its_streams_had_waited_for_elsewhere(stream, gate, ends):
+    """However the stream has ended: whether its object is still alive changes no answer."""
+    elsewhere = Elsewhere(stream, gate)
+    getattr(elsewhere, ends)()
+    gc.collect()
+    gate.open()
+    with pytest.raises(cu.BufferBorrowedError, match="written by fill_async"):
+        elsewhere.buffer[0]
+    elsewhere.context.synchronize()
+    assert elsewhere.buffer[0] == 1
+    elsewhere.buffer.close()
+
+
+def test_synchronize_covers_what_a_stream_of_another_thread_had_waited_for(stream, gate):
+    elsewhere = Elsewhere(stream, gate)
+    waits, ends = threading.Event(), threading.Event()
+
+    def other_thread():
+        elsewhere._wait_per_thread()
+        waits.set()
+        ends.wait()
+
+    thread, _ = started(other_thread)
+    waits.wait()
+    gate.open()
+    elsewhere.context.synchronize()
+    ends.set()
+    thread.join()
+    assert elsewhere.buffer[0] == 1
+
+
+def test_synchronize_covers_no_wait_that_comes_later(stream, gate):
+    elsewhere = Elsewhere(stream, gate)
+    gate.open()
+    elsewhere.context.synchronize()
+    elsewhere.dies()
+    assert elsewhere.buffer.borrowed
 
 
 def test_ordering_of_a_context_is_a_policy(driver):

@@ -126,6 +126,9 @@ def test_timing(stream):
     end.synchronize()
     start.synchronize()
     assert end.elapsed_ms(start) >= 0
+    if end.elapsed_ms(start):
+        with pytest.raises(ValueError, match=r"ms later .* call end\.elapsed_ms\(start\)"):
+            start.elapsed_ms(end)
 
 
 def test_timing_needs_what_it_needs(stream, gate):

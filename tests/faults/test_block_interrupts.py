@@ -1,0 +1,102 @@
+"""Ctrl-C wherever Python looks for one, in a program with a block: the block never stays in force.
+
+Python looks after calls, where loops jump back, and where functions begin; here a trace function
+raises in its place, before each instruction that comes after one of these.
+"""
+
+import dis
+import functools
+import sys
+
+import pytest
+
+import cudadrv as cu
+
+MOST = 500  # such instructions of a program
+LOOKING = ("RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD")
+
+
+@functools.cache
+def interruptible(code):
+    """The offsets of the instructions before which a signal can be noticed."""
+    each = list(dis.get_instructions(code))
+    return {after.offset for before, after in zip(each, each[1:]) if before.opname in LOOKING}
+
+
+def with_stream(stream, buffer):
+    with stream:
+        buffer.fill_async(1)
+
+
+def with_scope(stream, buffer):
+    with stream.scope():
+        buffer.fill_async(1)
+
+
+def with_scopes(stream, buffer):
+    with stream.scope(), stream.scope() as inner:
+        buffer.fill_async(1, inner)
+
+
+def with_ordering(stream, buffer):
+    with cu.ordering("wait"):
+        buffer.fill_async(1, stream)
+
+
+def with_loan(stream, buffer):
+    with buffer.lend(stream):
+        pass
+
+
+def with_context(stream, buffer):
+    with stream.context:
+        buffer.fill_async(1, stream)
+
+
+def with_device(stream, buffer):
+    with stream.device:
+        buffer.fill_async(1, stream)
+
+
+def interrupted_at(number, call):
+    """Call it with an interrupt at an instruction; gives whether there was one with that number."""
+    left = number
+
+    def trace(frame, event, argument):
+        nonlocal left
+        frame.f_trace_opcodes = True
+        if event == "opcode" and frame.f_lasti in interruptible(frame.f_code):
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(None)
+    return left <= 0
+
+
+@pytest.mark.parametrize(
+    "program",
+    [with_stream, with_scope, with_scopes, with_ordering, with_loan, with_context, with_device],
+)
+def test_no_block_stays_in_force(stream, other, program):
+    buffer = cu.DeviceBuffer(16)
+    for number in range(1, MOST):
+        met = interrupted_at(number, lambda: program(stream, buffer))
+        with pytest.raises(TypeError, match="needs a stream"):
+            buffer.fill_async(0)
+        stream.synchronize()
+        assert not buffer.borrowed, number
+        buffer.fill_async(1, stream)
+        with pytest.raises(cu.BufferBorrowedError):
+            buffer.fill_async(2, other)
+        stream.synchronize()
+        if not met:
+            break
+    assert 5 < number < MOST - 1
