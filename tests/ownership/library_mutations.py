@@ -322,8 +322,8 @@ MUTATIONS = [
     (
         "the default stream of a thread outlives it",
         "_foreign.pyx",
-        "            if stream is not None:\n                own_stream_close(engine, stream.order)\n",
-        "            pass\n",
+        "                own_stream_close(engine, stream.order)\n\n\n# One stream",
+        "                pass\n\n\n# One stream",
     ),
     (
         "who awaits a token learns nothing",

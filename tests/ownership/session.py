@@ -13,7 +13,16 @@ from dataclasses import dataclass, field
 from itertools import count
 
 import oracle as model
-from oracle import BORROWED, EVENT_CLOSED, EXPORTED, MEMORY_CLOSED, NOT_RECORDED, OK, OTHER_THREAD, STREAM_CLOSED
+from oracle import (
+    BORROWED,
+    EVENT_CLOSED,
+    EXPORTED,
+    MEMORY_CLOSED,
+    NOT_RECORDED,
+    OK,
+    OTHER_THREAD,
+    STREAM_CLOSED,
+)
 from pair import Disagreement
 
 import cudadrv as cu
