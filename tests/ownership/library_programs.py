@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import threading
 from contextlib import contextmanager
 from functools import cache
 
@@ -350,7 +351,8 @@ class Program(Choices):
     def interrupt(self):
         """Ctrl-C in the middle of a call that waits for a stream which does not come to its end."""
         stream = self.pick_stream()
-        if not self.is_usable(stream) or self.session.here is not self.session.main:
+        first = threading.current_thread() is threading.main_thread()  # which gets all signals
+        if not self.is_usable(stream) or not first:
             return
         self.note("interrupt, while these do not go on:", self.streams.index(stream))
         calls = [self.session.synchronize_stream, self.synchronize_record, self.work_and_wait]

@@ -6,6 +6,7 @@ Here are streams, events, tokens and policies; session_buffers.py has the buffer
 import ctypes
 import operator
 import re
+import signal
 import time
 import weakref
 from collections import Counter
@@ -231,12 +232,15 @@ class Session:
         it, or NumPy, before anything is `queued`.
         """
         results, before = [], self._work(buffers)
+        handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored
         try:
             results.extend(map(operator.call, (ctypes.pythonapi.PyErr_SetInterrupt, function)))
             while True:  # the interpreter looks at the end of a round
                 pass
         except KeyboardInterrupt:
             pass
+        finally:
+            signal.signal(signal.SIGINT, handler)
         self.waited = len(results) == 2
         self.queued = self._work(buffers) != before
         self.answers[FINISHED if self.waited else INTERRUPTED] += 1
