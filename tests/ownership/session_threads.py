@@ -93,13 +93,10 @@ class ThreadSession(LoanSession):
 
     def _answers(self, order):
         """What each operation would get. Nothing has changed then."""
-        streams = [
-            (each, each.last, each.last_operation, each.last_site) for each in self.oracle.streams()
-        ]
+        before = self.oracle.order()
         lengths = [(memory, len(memory.accesses)) for memory in self.oracle.memories]
         answers = {op: self._judge_and_issue(op) for op in order}
-        for stream, *before in streams:
-            stream.last, stream.last_operation, stream.last_site = before
+        self.oracle.restore(before)
         for memory, length in lengths:
             del memory.accesses[length:]
         return answers
