@@ -355,7 +355,8 @@ class Program(Choices):
         if not self.is_usable(stream) or not first:
             return
         self.note("interrupt, while these do not go on:", self.streams.index(stream))
-        calls = [self.session.synchronize_stream, self.synchronize_record, self.work_and_wait]
+        calls = [self.session.synchronize_stream, self.synchronize_record]
+        calls += [self.work_and_wait] * 2
         call = self.random.choice(calls)
         self.session.hold(stream)
         self.session.interrupting = True
@@ -387,6 +388,7 @@ class Program(Choices):
         if whole and self.session.software:  # else a GPU might not give a stage while it is held
             ways += [self.copy_out_and_wait, self.copy_in_and_wait]
         self.random.choice(ways)(buffer, stream)
+        self.session.compare_borrows(buffer)
 
     def fill_and_wait(self, buffer, stream):
         self.session.fill(buffer, self.random.randrange(256), stream, blocking=True)
