@@ -238,7 +238,8 @@ class BufferSession(Session):
         asked = {(memory, mode) for memory, _, _, mode in accesses}
         self.agree("borrowed by a failure", {(use[0], use[3]) for use in kept} <= asked, True)
         if all(self.oracle.is_plain(*access) for access in accesses):
-            self.agree("uses after a failure", kept, [])
+            left = sorted((start, mode) for _, start, _, mode in kept)
+            self.agree("bytes that are used after a failure", left, [])
         self.oracle.fail(on, kept, next(self.sites))
 
     def copy(self, target, source, stream=None, blocking=False, inward=True):
