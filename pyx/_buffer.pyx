@@ -214,7 +214,8 @@ cdef class Buffer(Region):
         Raises
         ------
         TypeError, ValueError
-            The dtype cannot hold the value; its items have not 1, 2, 4 or 8 bytes.
+            The dtype cannot hold the value; its items have not 1, 2, 4 or 8 bytes, or begin at an
+            odd address.
 
         Driver functions: cuMemsetD8Async, D16, D32; cuMemsetD2D32Async twice for 8 bytes.
         """

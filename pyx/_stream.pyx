@@ -283,9 +283,7 @@ cdef class Stream(Queue):
 @cython.final
 @cython.no_gc_clear
 cdef class Scope:
-    """Scope()
-    --
-
+    """Scope()\n--\n
     A stream for the length of a `with` block: see `Stream.scope`.
 
     Written in Cython, because a signal can interrupt every line of Python.

@@ -56,12 +56,13 @@ class Choices:
         return self.pick_usable(found, lambda buffer: not buffer.closed)
 
     def pick_stream(self, place=None):
-        """One of a context, seldom of another one: then it is one that works there."""
+        """One of a context, seldom of another one: then it is one that works there, or None."""
         if place is not None and self.several:
             there = [stream for stream in self.streams if stream.place is place]
             if there and not self.chance(0.03):
                 return self.pick_usable(there, self.is_usable)
-            return self.pick([s for s in self.streams if self.is_usable(s)] or self.streams)
+            usable = [stream for stream in self.streams if self.is_usable(stream)]
+            return self.pick(usable) if usable else None
         return self.pick_usable(self.streams, self.is_usable)
 
     def is_usable(self, stream):

@@ -268,6 +268,95 @@ MUTATIONS = [
         "stream.context.check(wait_for_event(stream.context.raw, stage.event.raw))",
         "pass",
     ),
+    # ---- several contexts, other libraries ----
+    (
+        "an event of another context can be recorded",
+        "_stream.pyx",
+        "if event.context is not self.context:",
+        "if False:",
+    ),
+    (
+        "a loan begins whoever uses the memory",
+        "_loan.pyx",
+        "operation.request.returns = loan is NULL",
+        "operation.request.returns = True",
+    ),
+    (
+        "memory is given away while parts of it are alive",
+        "_memory.pyx",
+        "if self.regions > 1:",
+        "if False:",
+    ),
+    (
+        "memory of another library may go while it is in use",
+        "_release.pyx",
+        "or not users_are_idle(node.state):",
+        "or (node.kind != FOREIGN and not users_are_idle(node.state)):",
+    ),
+    # ---- kernels ----
+    (
+        "what is shared is read",
+        "_access.pyx",
+        "return _access(buffer, OWN_SHARED)",
+        "return _access(buffer, OWN_READ)",
+    ),
+    (
+        "what a kernel reaches by pointers is not borrowed",
+        "_arguments.pyx",
+        "    for i in range(len(borrows)):\n",
+        "    for i in range(0):\n",
+    ),
+    (
+        "variables stay open when their module closes",
+        "_module.pyx",
+        "close_module(self.code, list(self.variables.values()))",
+        "close_module(self.code, [])",
+    ),
+    # ---- threads and signals ----
+    (
+        "a thread's default stream can be used by others",
+        "_queue.pyx",
+        "if self.thread and self.thread != this_thread():",
+        "if False:",
+    ),
+    (
+        "the default stream of a thread outlives it",
+        "_foreign.pyx",
+        "                own_stream_close(engine, stream.order)\n\n\n# One stream",
+        "                pass\n\n\n# One stream",
+    ),
+    (
+        "who awaits a token learns nothing",
+        "_token.pyx",
+        "yield from completion(self).__await__()\n            self.wait()",
+        "yield from completion(self).__await__()",
+    ),
+    (
+        "an interrupted copy counts as waited for",
+        "_staging.pyx",
+        "            own_join_host(engine, &operation.request.issued)\n        finally:\n",
+        "            pass\n        finally:\n"
+        "            own_join_host(engine, &operation.request.issued)\n",
+    ),
+    # ---- large copies, other items, failures ----
+    (
+        "a copy in chunks teaches nothing",
+        "_chunked.pyx",
+        "    own_join_host(engine, &transfer.operation.request.issued)\n",
+        "    pass\n",
+    ),
+    (
+        "items at any address are filled",
+        "_fill.pyx",
+        "if pointer_of(region) % min(region.itemsize, 4):",
+        "if False:",
+    ),
+    (
+        "what the driver refused stays borrowed",
+        "_operation.pyx",
+        "        own_undo(engine, &operation.request)\n",
+        "        own_settle(engine, &operation.request)\n",
+    ),
 ]
 
 
@@ -291,7 +380,7 @@ def judge(tree):
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=120,
+            timeout=600,
         )
     except subprocess.TimeoutExpired:
         return {"programs": "never end"}

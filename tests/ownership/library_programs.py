@@ -1,6 +1,9 @@
 """Random programs through the public API, for the library and the oracle side by side."""
 
 import asyncio
+import sys
+import threading
+from contextlib import contextmanager
 from functools import cache
 
 from library_choices import (
@@ -31,6 +34,17 @@ POLICIES = {
 }
 
 
+@contextmanager
+def switching_often():
+    """Threads lose the GIL after every few instructions."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
 @cache
 def the_loop():
     return asyncio.new_event_loop()
@@ -59,12 +73,13 @@ class Program(Choices):
         self.workers = []
         if self.chance(0.15):
             self.workers = [self.new_worker() for _ in range(self.random.choice((1, 2)))]
+            self.kinds += ("per_thread",)
         self.weights = dict(self.choose_weights(awaits))
 
     def contexts(self):
         """Mostly the first device's, and sometimes another device's or a created one as well."""
         found = [cu.Device(0).context]
-        if self.chance(0.25):
+        if self.chance(0.25 if cu.driver_info().is_software else 0.02):  # a GPU takes long
             if cu.Device.count() > 1 and self.chance(0.7):
                 found.append(cu.Device(1).context)
             else:
@@ -74,7 +89,9 @@ class Program(Choices):
     def copy_in_chunks(self):
         """Blocking copies of arrays go in chunks of a few bytes, as large ones do otherwise."""
         size = self.random.choice((4, 4, 8, 12))
-        _chunked.plan(threshold=size, chunk=size, least=size, piece=4, ring=self.random.choice((2, 3)))
+        _chunked.plan(
+            threshold=size, chunk=size, least=size, piece=4, ring=self.random.choice((2, 3))
+        )
 
     def choose_weights(self, awaits):
         """A program does some kinds of steps often and others seldom, another one the reverse."""
@@ -82,7 +99,7 @@ class Program(Choices):
         for step, weight in WEIGHTS.items():
             if self.several:
                 weight *= BETWEEN_CONTEXTS.get(step, 1)
-            if step == "end_thread" and not self.workers:
+            if step in OF_THREADS and not self.workers:
                 weight = 0
             if step in OF_MODULES and not modules:
                 weight = 0
@@ -114,13 +131,56 @@ class Program(Choices):
         finally:
             self.session.be_in(self.session.main)
 
+    def at_once(self):
+        """This thread and another one make calls at the same time."""
+        if not self.workers or self.session.here is not self.session.main:
+            return
+        sides = [[self.one_at_once() for _ in range(self.random.randint(1, 2))] for _ in range(2)]
+        worker, thread = self.workers[0]
+        if None in (*sides[0], *sides[1]) or not self.session.can_be_at_once(*sides, thread):
+            return
+        with switching_often():
+            self.session.at_once(*sides, worker)
+
+    def one_at_once(self):
+        """A fill or a launch that nothing but an order is in the way of, or None."""
+        streams = [s for s in self.streams if s.model.open and s.model.thread is None]
+        stream = self.pick(streams) if streams else None
+        if stream is None:
+            return None
+        buffers = [b for b in self.buffers if b.goes_to(stream.place) and not b.closed and b.nbytes]
+        if not buffers:
+            return None
+        out, a, b = (self.pick(buffers) for _ in range(3))
+        told = [self.buffers.index(buffer) for buffer in (out, a, b)]
+        self.note("at once with others", self.streams.index(stream), *told)
+        if self.chance(0.5):
+            return self.session.fill_at_once(out, self.random.randrange(256), stream)
+        return self.session.add_at_once(out, a, b, stream)
+
     def end_thread(self):
         """One ends, and another one begins."""
         if self.workers and self.session.here is self.session.main:
             at = self.random.randrange(len(self.workers))
             self.note("end thread", at)
+            if self.chance(0.7):
+                self.do_in(at, self.leave_work)
             self.stop(at)
             self.workers.append(self.new_worker())
+            if self.tokens and self.chance(0.4):
+                self.note("wait for the last token")
+                self.session.synchronize_token(self.tokens[-1])
+
+    def leave_work(self):
+        """Work on the thread's default stream, which ends without an event to wait for."""
+        buffer = self.pick_buffer()
+        stream = self.session.open_stream("per_thread", buffer.memory.place)
+        if stream not in self.streams:
+            self.streams.append(stream)
+        self.note("  which fills", self.buffers.index(buffer), self.streams.index(stream))
+        if is_filled(buffer):
+            token = self.session.fill(buffer, self.random.randrange(256), stream)
+            self.tokens += [token] if token else []
 
     def stop(self, at):
         self.do_in(at, self.session.leave_blocks)
@@ -167,10 +227,9 @@ class Program(Choices):
             self.session.from_raw(raw)
         for view in self.views:
             view.let_go()
-        for things in (
-            *(self.modules, self.views, self.loans, self.buffers, self.tokens, self.events, self.streams),
-        ):
-            things.clear()
+        things = [self.modules, self.views, self.loans, self.raws, self.buffers, self.tokens]
+        for each in (*things, self.events, self.streams):
+            each.clear()
         self.session.end_contexts()
 
     # ---- notes and arguments ----
@@ -292,10 +351,12 @@ class Program(Choices):
     def interrupt(self):
         """Ctrl-C in the middle of a call that waits for a stream which does not come to its end."""
         stream = self.pick_stream()
-        if not self.is_usable(stream) or self.session.here is not self.session.main:
+        first = threading.current_thread() is threading.main_thread()  # which gets all signals
+        if not self.is_usable(stream) or not first:
             return
         self.note("interrupt, while these do not go on:", self.streams.index(stream))
-        calls = [self.session.synchronize_stream, self.synchronize_record, self.work_and_wait]
+        calls = [self.session.synchronize_stream, self.synchronize_record]
+        calls += [self.work_and_wait] * 2
         call = self.random.choice(calls)
         self.session.hold(stream)
         self.session.interrupting = True
@@ -323,9 +384,11 @@ class Program(Choices):
             return
         self.note("  buffer", self.buffers.index(buffer))
         ways = [self.fill_and_wait]
-        if buffer.nbytes <= self.plan["threshold"] == _chunked.plan()["threshold"]:
+        whole = self.plan["threshold"] == _chunked.plan()["threshold"]
+        if whole and self.session.software:  # else a GPU might not give a stage while it is held
             ways += [self.copy_out_and_wait, self.copy_in_and_wait]
         self.random.choice(ways)(buffer, stream)
+        self.session.compare_borrows(buffer)
 
     def fill_and_wait(self, buffer, stream):
         self.session.fill(buffer, self.random.randrange(256), stream, blocking=True)
@@ -392,7 +455,7 @@ class Program(Choices):
         self.add(made, kind, size, self.at(stream, self.streams), *self.where(place), *options)
 
     def from_address(self):
-        kind, size, place = self.random.choice(self.memories), self.random.choice(self.sizes), None
+        kind, size = self.random.choice(self.memories), self.random.choice(self.sizes)
         place = self.pick_place()
         self.add(self.session.from_address(kind, size, place), kind, "from address", size)
 
@@ -715,6 +778,7 @@ FAILURES = {
     "open_stream": ("cuStreamCreateWithPriority",),
     "allocate": ("cuMemAlloc_v2", "cuMemHostAlloc", "cuMemAllocAsync", "cuMemAllocManaged"),
 }
+OF_THREADS = ("end_thread", "at_once")
 OF_MODULES = ("load", "global_", "launch_of_module", "close_module")
 WEIGHTS = {
     "copy": 24,
@@ -737,7 +801,8 @@ WEIGHTS = {
     "forget_stream": 2,
     "change_policy": 4,
     "current_stream": 2,
-    "end_thread": 1,
+    "end_thread": 2,
+    "at_once": 20,
     "allocate": 2,
     "part": 5,
     "view_as": 3,

@@ -287,7 +287,7 @@ class Oracle:
         Each wait is for all work of the stream in the way. What cannot be waited for is found
         before the first one: then none is made.
         """
-        before = self.host, [(each, each.last) for each in self.streams()]
+        before = self.order()
         while (answer := self.judge(stream, accesses, policy, passive)).answer == MUST_WAIT:
             known = past(*self.before(stream, passive))
             other = self._in_the_way(known, accesses, policies_of(policy, accesses))
@@ -301,10 +301,17 @@ class Oracle:
 
     def _back_to(self, before):
         """Undo the waits that were only foreseen: the request is refused."""
-        self.host, lasts = before
-        for stream, last in lasts:
-            stream.last = last
+        self.restore(before)
         return Answer(BORROWED)
+
+    def order(self):
+        """What is after what, for `restore`. What memories are used by is not in it."""
+        return self.host, [(each, vars(each).copy()) for each in self.streams()]
+
+    def restore(self, order):
+        self.host, streams = order
+        for stream, fields in streams:
+            vars(stream).update(fields)
 
     def _work_of(self, stream):
         """What a wait for a stream waits for: of a closed one, the event that it left behind."""
@@ -337,6 +344,11 @@ class Oracle:
         """
         if kept:
             self.issue(stream, kept, site, passive=True)
+
+    def is_plain(self, memory, start, stop, mode):
+        """Whether the use would be one of few of all of the memory: then a failure is undone."""
+        whole = all(use.start == 0 and use.stop == memory.nbytes for use in memory.accesses)
+        return whole and start == 0 and stop == memory.nbytes and len(memory.accesses) <= 2
 
     def _borrow(self, stream, accesses, site, node):
         stream.last = stream.last_operation = node
@@ -375,7 +387,7 @@ class Oracle:
     def judge_export_and_wait(self, memory, start, stop, mode, policy):
         """As `judge_export`; the host has then waited for what it must."""
         request = (memory, start, stop, mode, policy)
-        before = self.host, [(each, each.last) for each in self.streams()]
+        before = self.order()
         while (answer := self.judge_export(*request)).answer == MUST_WAIT:
             other = self._in_the_way_of_host(memory, start, stop, mode)
             if not self.can_be_waited_for(other):

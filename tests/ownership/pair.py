@@ -66,6 +66,10 @@ class Pair:
         self.oracle.synchronize(snapshot.model)
         self.agree("known", snapshot.real.known, True)
 
+    def synchronize_domain(self, domain):
+        domain.real.snapshot().join_host()
+        self.oracle.synchronize_domain(domain.model)
+
     def close_stream(self, stream):
         stream.real.close()
         self.oracle.close_stream(stream.model)

@@ -44,6 +44,7 @@ class Program:
             self.record: 12,
             self.wait: 14,
             self.synchronize: 7,
+            self.synchronize_domain: 0.5 if len(self.domains) == 1 else 2,
             self.export: 6,
             self.lend: 2,
             self.close_export: 6,
@@ -154,6 +155,11 @@ class Program:
             snapshot = self.pick(self.snapshots)
             self.note("synchronize", self.snapshots.index(snapshot))
             self.pair.synchronize(snapshot)
+
+    def synchronize_domain(self):
+        domain = self.random.choice(self.domains)
+        self.note("synchronize domain", self.domains.index(domain))
+        self.pair.synchronize_domain(domain)
 
     def export(self):
         start, stop = sorted(self.random.choices(CUTS, k=2))

@@ -6,6 +6,7 @@ Here are streams, events, tokens and policies; session_buffers.py has the buffer
 import ctypes
 import operator
 import re
+import signal
 import time
 import weakref
 from collections import Counter
@@ -13,7 +14,16 @@ from dataclasses import dataclass, field
 from itertools import count
 
 import oracle as model
-from oracle import BORROWED, EVENT_CLOSED, EXPORTED, MEMORY_CLOSED, NOT_RECORDED, OK, OTHER_THREAD, STREAM_CLOSED
+from oracle import (
+    BORROWED,
+    EVENT_CLOSED,
+    EXPORTED,
+    MEMORY_CLOSED,
+    NOT_RECORDED,
+    OK,
+    OTHER_THREAD,
+    STREAM_CLOSED,
+)
 from pair import Disagreement
 
 import cudadrv as cu
@@ -190,10 +200,11 @@ class Session:
         """Make a call in which a driver function fails, if it is called. `Failed` then.
 
         `queued` is whether the driver had taken something before. `kept` are the uses that the
-        library has nevertheless: buffer, start, stop and mode.
+        library has nevertheless: buffer, byte and mode.
         """
         name, status = self.failing
-        before = [testing.calls(name) for name in WORK], [each.real.borrows for each in buffers]
+        before = {each: testing.calls(each) for each in WORK}
+        uses = [uses_by_byte(each) for each in buffers]
         testing.fail(name, status)
         try:
             result, self.waited = function(), True
@@ -205,13 +216,12 @@ class Session:
         finally:
             testing.configure("fault=none")
         self.answers[FAILED] += 1
-        work = [name for name, n in zip(WORK, before[0], strict=True) if testing.calls(name) > n]
-        self.queued = bool(work) and (name not in WORK or testing.calls(name) - dict(
-            zip(WORK, before[0], strict=True))[name] > 1)
+        taken = sum(testing.calls(each) - calls for each, calls in before.items())
+        self.queued = taken > (name in WORK)
         self.kept = [
-            (each, borrow.start, borrow.stop, borrow.mode)
-            for each, borrows in zip(buffers, before[1], strict=True)
-            for borrow in Counter(each.real.borrows) - Counter(borrows)
+            (each, byte, use.mode)
+            for each, old in zip(buffers, uses, strict=True)
+            for byte, use in uses_by_byte(each) - old
         ]
         raise Failed
 
@@ -222,12 +232,15 @@ class Session:
         it, or NumPy, before anything is `queued`.
         """
         results, before = [], self._work(buffers)
+        handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored
         try:
             results.extend(map(operator.call, (ctypes.pythonapi.PyErr_SetInterrupt, function)))
             while True:  # the interpreter looks at the end of a round
                 pass
         except KeyboardInterrupt:
             pass
+        finally:
+            signal.signal(signal.SIGINT, handler)
         self.waited = len(results) == 2
         self.queued = self._work(buffers) != before
         self.answers[FINISHED if self.waited else INTERRUPTED] += 1
@@ -494,6 +507,15 @@ class Session:
         for place in self.places:
             if not place.context.primary:
                 place.context.pools.device.trim()
+
+
+def uses_by_byte(buffer):
+    """What the library says of each byte, into whatever ranges it has cut them."""
+    return {
+        (byte, borrow._replace(start=0, stop=0))
+        for borrow in buffer.real.borrows
+        for byte in range(borrow.start, borrow.stop)
+    }
 
 
 def new_stream(kind, context):

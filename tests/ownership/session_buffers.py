@@ -232,12 +232,14 @@ class BufferSession(Session):
                     buffer.bytes[:] = UNKNOWN
             return
         kept = [
-            (each.memory.model, each.start + start, each.start + stop, mode)
-            for each, start, stop, mode in self.kept
+            (each.memory.model, each.start + byte, each.start + byte + 1, mode)
+            for each, byte, mode in self.kept
         ]
-        if kept:
-            self.agree("borrowed by a failure", {(x[0], x[3]) for x in kept} <= {
-                (x[0], x[3]) for x in accesses}, True)
+        asked = {(memory, mode) for memory, _, _, mode in accesses}
+        self.agree("borrowed by a failure", {(use[0], use[3]) for use in kept} <= asked, True)
+        if all(self.oracle.is_plain(*access) for access in accesses):
+            left = sorted((start, mode) for _, start, _, mode in kept)
+            self.agree("bytes that are used after a failure", left, [])
         self.oracle.fail(on, kept, next(self.sites))
 
     def copy(self, target, source, stream=None, blocking=False, inward=True):

@@ -8,7 +8,7 @@ import oracle as model
 from oracle import EXPORTED, OK
 from session import WAITED
 from session_buffers import Buffer
-from session_loans import LoanSession
+from session_threads import ThreadSession
 
 import cudadrv as cu
 from cudadrv import testing
@@ -38,7 +38,7 @@ class View:
         self.array = self.kept = self.block = None
 
 
-class FullSession(LoanSession):
+class FullSession(ThreadSession):
     # ---- items and slices ----
 
     def get_item(self, buffer, index):

@@ -12,6 +12,7 @@ import cudadrv as cu
 
 # How a kernel is told what it does with a buffer.
 MODES = {"read": cu.read, "write": lambda buffer: buffer, "shared": cu.shared}
+ARGUMENTS = 3  # of a launch that are buffers
 WAYS_TO_LAUNCH = ("plain", "plain", "prepared", "pointers")
 # One thread adds byte after byte, so that the result is clear where the buffers overlap, too.
 ADD = """
@@ -225,21 +226,29 @@ class KernelSession(BufferSession):
             return None
         accesses = [buffer.use(mode) for buffer, mode in uses]
         node = self.oracle.issue(on, accesses, next(self.sites))
+        self.add_bytes(out, a, b, count)
+        return Token(result, node, buffers, on)
+
+    def add_bytes(self, out, a, b, count):
         for i in range(count):
             x, y = a.bytes[i], b.bytes[i]
             out.bytes[i] = UNKNOWN if UNKNOWN in (x, y) else (x + y) % 256
-        return Token(result, node, buffers, on)
 
     def _judge_launch(self, place, stream, uses):
         """The answer, and the oracle's stream. What the policies wait for has been waited for."""
         stream = self.current(stream, place)
-        closed = any(buffer.closed for buffer, _ in uses)
+        closed = any(buffer.closed for buffer, _ in uses[:ARGUMENTS])
         if stream is None:
             return NO_STREAM, None
         if (usable := self._usable(stream)) != OK:
             return usable, None
+        if stream.place is not place:
+            return OTHER_CONTEXT, None
         if closed:
             return MEMORY_CLOSED, None
-        if not all(buffer.fits(stream.model) for buffer, _ in uses):
-            return OTHER_CONTEXT, None
+        for buffer, _ in uses:  # those that are no arguments are looked at one after the other
+            if buffer.closed:
+                return MEMORY_CLOSED, None
+            if not buffer.fits(stream.model):
+                return OTHER_CONTEXT, None
         return self._judge_order(stream.model, uses), stream.model

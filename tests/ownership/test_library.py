@@ -1,6 +1,7 @@
 """Random programs through the public API: the outcome of each call, the bytes, and no races."""
 
 from collections import Counter
+from pathlib import Path
 
 import library
 import oracle
@@ -10,10 +11,13 @@ from library_programs import POLICIES
 from pair import Disagreement
 from session_host import FullSession
 
-PROGRAMS = 250  # for each policy, under each schedule
-# Misuse that needs no oracle: enough if it happens.
+FOLDER = Path(__file__).parent
+PROGRAMS = 140  # for each policy, under each schedule
+# Misuse that needs no oracle: enough if it happens,
 SELDOM = {session.IS_PART, session.DEFAULT_STREAM, session.NOT_ORDERED, session.OVERLAP}
-SELDOM |= {session.OTHER_CONTEXT}
+# and if some kinds of this happen.
+RARE = {session.OTHER_CONTEXT, session.LENT, session.PARTS_LIVE, session.LIVE, session.NOT_OURS}
+RARE |= {session.NO_SUCH_FILL, session.ENDED, oracle.OTHER_THREAD}
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -22,13 +26,20 @@ def test_seeded_programs(driver, policy):
     for seed in range(PROGRAMS):
         answers.update(library.run(f"{policy}.{seed}", policy)[1])
     # Programs that are mostly refused, or never, would test little.
-    assert answers.keys() >= set(session.RAISED)
+    assert answers.keys() >= session.RAISED.keys() - RARE
+    assert len(answers.keys() & RARE) > len(RARE) / 2
     shares = {answer: count / answers.total() for answer, count in answers.items()}
     assert 0.6 < shares[oracle.OK] < 0.9, shares
-    for answer in session.RAISED.keys() - SELDOM:
-        assert shares[answer] > 0.002, shares
+    for answer in session.RAISED.keys() - SELDOM - RARE:
+        assert shares[answer] > 0.005, shares
     if policy != "strict":
-        assert shares[session.WAITED] > 0.005, shares
+        assert shares[session.WAITED] > 0.004, shares
+
+
+def test_programs_that_await(driver):
+    """In a process that has a thread for that from then on."""
+    for seed in range(20):
+        library.run(f"await.{seed}", awaits=True)
 
 
 def first_lines(programs=150, policy="strict"):
@@ -41,6 +52,17 @@ def first_lines(programs=150, policy="strict"):
 
 
 lazily = pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
+
+
+@lazily
+@pytest.mark.cuda_software
+def test_programs_on_two_devices(driver, script):
+    said = script.run(
+        "import sys; sys.argv[1:] = ['--operations=3000', '--schedule=all'];"
+        f" sys.path.insert(0, {str(FOLDER)!r}); import library; sys.exit(library.main())",
+        CUDADRV_SOFTWARE="devices=2",
+    )
+    assert "\n0 disagreements" in said.stdout, said.stdout + said.stderr
 
 
 @lazily

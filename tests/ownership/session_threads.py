@@ -1,0 +1,136 @@
+"""Two threads at once: what they get must be what some order of their calls would give them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from oracle import OK
+from session import Stream
+from session_buffers import UNKNOWN
+from session_kernels import MODES
+from session_loans import LoanSession
+
+import cudadrv as cu
+
+
+@dataclass(eq=False)
+class Operation:
+    """An asynchronous one, on buffers and a stream that can be used; `effect` is on their bytes."""
+
+    stream: Stream
+    uses: list
+    call: Callable
+    effect: Callable
+    answer: str = OK
+
+    @property
+    def accesses(self):
+        return [buffer.use(mode) for buffer, mode in self.uses]
+
+
+class ThreadSession(LoanSession):
+    def fill_at_once(self, buffer, value, stream):
+        def effect():
+            buffer.bytes[:] = value
+
+        call = lambda: buffer.real.view("u1").fill_async(value, stream.real)  # noqa: E731
+        return Operation(stream, [(buffer, "write")], call, effect)
+
+    def add_at_once(self, out, a, b, stream):
+        count = min(out.nbytes, a.nbytes, b.nbytes)
+        kernel = self.kernel(stream.place)
+        args = out.real, MODES["read"](a.real), MODES["read"](b.real), count
+        call = lambda: kernel.launch(1, 1, *args, stream=stream.real)  # noqa: E731
+        uses = [(out, "write"), (a, "read"), (b, "read")]
+        return Operation(stream, uses, call, lambda: self.add_bytes(out, a, b, count))
+
+    def can_be_at_once(self, first, second, thread):
+        """Whether the oracle can tell afterwards what has happened, whatever the order was.
+
+        Nothing waits, and no operation is ordered by the default streams' rules with one of the
+        other thread: that would depend on who was first.
+        """
+        strict = self._all_strict(first)
+        self.be_in(thread)
+        strict = self._all_strict(second) and strict
+        self.be_in(self.main)
+        models = [{op.stream.model for op in side} for side in (first, second)]
+        apart = all(
+            x is y or x.domain is not y.domain or {x.kind, y.kind} != {"legacy", "blocking"}
+            for x in models[0]
+            for y in models[1]
+        )
+        return strict and apart
+
+    def _all_strict(self, operations):
+        return all(self.policy_of(buffer) == "strict" for op in operations for buffer, _ in op.uses)
+
+    def at_once(self, first, second, worker):
+        """Make the calls of two threads at once, each of which makes some after each other."""
+        orders = {}
+        for order in merges(first, second):
+            answers = self._answers(order)
+            orders.setdefault(tuple(answers[op] for op in (*first, *second)), []).append(order)
+        worker.start(lambda: self._make(second))
+        try:
+            self._make(first)
+        finally:
+            worker.finish()
+        got = tuple(op.answer for op in (*first, *second))
+        if got not in orders:
+            self.disagree(f"calls of two threads give {got}, expected one of {set(orders)}")
+        self.answers.update(got)
+        self._apply(orders[got])
+
+    def _make(self, operations):
+        for op in operations:
+            try:
+                op.call()
+                op.answer = OK
+            except (cu.OwnershipError, ValueError, TypeError) as error:
+                op.answer = self._named("a call at once with others", error)
+
+    def _answers(self, order):
+        """What each operation would get. Nothing has changed then."""
+        before = self.oracle.order()
+        lengths = [(memory, len(memory.accesses)) for memory in self.oracle.memories]
+        answers = {op: self._judge_and_issue(op) for op in order}
+        self.oracle.restore(before)
+        for memory, length in lengths:
+            del memory.accesses[length:]
+        return answers
+
+    def _judge_and_issue(self, op):
+        answer = self.oracle.judge(op.stream.model, op.accesses, "strict").answer
+        if answer == OK:
+            self.oracle.issue(op.stream.model, op.accesses, next(self.sites))
+        return answer
+
+    def _apply(self, orders):
+        """In one of the orders that may have been. Bytes that depend on which are not known."""
+        order = orders[0]
+        accepted = [op for op in order if op.answer == OK]
+        memories = {buffer.memory for op in accepted for buffer, _ in op.uses}
+        before = [(memory, memory.bytes.copy()) for memory in memories]
+        found = []
+        for each in orders:
+            for memory, bytes_ in before:
+                memory.bytes[:] = bytes_
+            for op in each:
+                if op.answer == OK:
+                    op.effect()
+            found.append([memory.bytes.copy() for memory, _ in before])
+        for at, (memory, _) in enumerate(before):
+            same = np.all([bytes_[at] == found[0][at] for bytes_ in found], axis=0)
+            memory.bytes[:] = np.where(same, found[0][at], UNKNOWN)
+        for op in accepted:
+            self._judge_and_issue(op)
+
+
+def merges(first, second):
+    """All orders of two threads' operations in which each thread's are in its own order."""
+    total = len(first) + len(second)
+    for places in combinations(range(total), len(first)):
+        mine, others = iter(first), iter(second)
+        yield [next(mine) if at in places else next(others) for at in range(total)]
