@@ -1,6 +1,6 @@
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self, SupportsIndex, final
+from typing import Never, Self, SupportsIndex, final
 
 from cudadrv._bound import Bound
 from cudadrv._device import Device
@@ -46,7 +46,7 @@ class Stream(Queue):
 
 @final
 class Scope:
-    def __init__(self) -> None: ...
+    def __init__(self, never: Never, /) -> None: ...
     def __enter__(self) -> Stream: ...
     def __exit__(
         self,

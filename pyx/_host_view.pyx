@@ -73,6 +73,8 @@ cdef class HostView:
 
     def __enter__(self):
         """Borrow the buffer, and give a NumPy array over its items."""
+        if self.buffer is None:
+            raise TypeError("this HostView was never initialized")
         if self.array is not None:
             raise RuntimeError("this block has been entered already; call read() or write() again")
         self.site = here()

@@ -1,7 +1,5 @@
 """Loan: a buffer in the hands of another library, which queues work on one stream."""
 
-from contextlib import suppress
-
 cimport cython
 
 from cudadrv._driver cimport (
@@ -56,11 +54,13 @@ cdef int end_later(Loan loan) except -1:
 def _end_all_unended():
     cdef Loan loan
     for loan in list(_unended):
-        with suppress(Exception):
+        try:
             if not loan.stream.context.lost:
                 loan.use(NULL)
             _unended.remove(loan)
             loan.end()
+        except Exception:  # the next synchronization tries again
+            pass
 
 
 @cython.final

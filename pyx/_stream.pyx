@@ -283,7 +283,7 @@ cdef class Stream(Queue):
 @cython.final
 @cython.no_gc_clear
 cdef class Scope:
-    """Scope()\n--\n
+    """Scope(*args, **kwargs)\n--\n
     A stream for the length of a `with` block: see `Stream.scope`.
 
     Written in Cython, because a signal can interrupt every line of Python.
@@ -292,7 +292,7 @@ cdef class Scope:
     cdef Stream stream
     cdef int entered    # blocks that have not ended
 
-    def __init__(self):
+    def __init__(self, *args, **kwargs):
         raise TypeError("use stream.scope()")
 
     def __dealloc__(self):

@@ -28,7 +28,12 @@
 #include <internal/pycore_frame.h>
 #endif
 
-enum { REF_STOP = 1, REF_LIMIT = 1 << 16, REF_NAMES = 6 };
+enum {
+    REF_STOP = 1,
+    REF_LIMIT = 1 << 17, /* references that one search looks at, */
+    REF_EACH = 1 << 11,  /* and about how many before it looks at the next function */
+    REF_NAMES = 6
+};
 
 /* Set once, when cudadrv._host_view is imported. */
 static PyTypeObject *ref_ndarray;
@@ -50,6 +55,7 @@ typedef struct {
     size_t size, used;
     PyObject **queue; /* containers that were seen, in that order */
     size_t queued, room;
+    size_t searched; /* of these */
     size_t visits;
     int names_hidden; /* the hidden array itself is referred to by name */
 } ref_search;
@@ -251,7 +257,11 @@ static int ref_visit_frame(ref_search *search, ref_frame *frame) {
     if (!stop && frame->f_locals) { /* of a module or class; or what locals() made */
         stop = ref_visit(frame->f_locals, search);
     }
-    return stop ? stop : ref_visit(frame->f_globals, search);
+    return stop;
+}
+
+static int ref_visit_globals(ref_search *search, ref_frame *frame) {
+    return _PyFrame_IsIncomplete(frame) ? 0 : ref_visit(frame->f_globals, search);
 }
 
 #else
@@ -312,7 +322,6 @@ static int ref_visit_frame(ref_search *search, ref_frame *frame) {
     }
     PyCodeObject *code = PyFrame_GetCode(frame);
     PyObject *variables = PyFrame_GetLocals(frame);
-    PyObject *globals = PyFrame_GetGlobals(frame);
     if (!variables) {
         stop = -1;
     } else if (code->co_flags & CO_OPTIMIZED) {
@@ -320,29 +329,47 @@ static int ref_visit_frame(ref_search *search, ref_frame *frame) {
     } else {
         stop = ref_visit(variables, search);
     }
-    stop = stop ? stop : ref_visit(globals, search);
     Py_DECREF(code);
     Py_XDECREF(variables);
+    return stop;
+}
+
+static int ref_visit_globals(ref_search *search, ref_frame *frame) {
+    PyObject *globals = PyFrame_GetGlobals(frame);
+    int stop = ref_visit(globals, search);
     Py_DECREF(globals);
     return stop;
 }
 
 #endif
 
+/* Look into containers that were found, until so many more references have been looked at. */
+static int ref_search_on(ref_search *search, size_t visits) {
+    size_t end = search->visits + visits;
+    int stop = 0;
+    while (!stop && search->searched < search->queued && search->visits < end) {
+        stop = ref_visit_all(search, search->queue[search->searched++]);
+    }
+    return stop;
+}
+
+/* The inner functions come first, with what their variables lead to: there the references mostly
+ * are, and in a large program the outer ones lead to more than the limit. */
 static int ref_visit_everything(ref_search *search, PyObject *array, PyObject *traceback) {
     int stop = ref_count(search, array); /* the caller's own reference */
-    for (ref_frame *frame = ref_first_frame(); frame && !stop; frame = ref_next_frame(frame)) {
-        stop = ref_visit_frame(search, frame);
-    }
     /* Functions that an exception has ended. */
     for (PyObject *at = traceback; at && PyTraceBack_Check(at) && !stop;
          at = (PyObject *)((PyTracebackObject *)at)->tb_next) {
         stop = ref_visit_frame(search, ref_frame_of(((PyTracebackObject *)at)->tb_frame));
     }
-    for (size_t i = 0; i < search->queued && !stop; i++) {
-        stop = ref_visit_all(search, search->queue[i]);
+    for (ref_frame *frame = ref_first_frame(); frame && !stop; frame = ref_next_frame(frame)) {
+        stop = ref_visit_frame(search, frame);
+        stop = stop ? stop : ref_search_on(search, REF_EACH);
     }
-    return stop;
+    for (ref_frame *frame = ref_first_frame(); frame && !stop; frame = ref_next_frame(frame)) {
+        stop = ref_visit_globals(search, frame);
+    }
+    return stop ? stop : ref_search_on(search, REF_LIMIT);
 }
 
 /* Append to `found` each array all of whose references were found: the hidden one only if nothing
