@@ -10,9 +10,10 @@ cimport cython
 from cudadrv._buffer cimport Buffer
 from cudadrv._context cimport context_of, enter_context, leave_context
 from cudadrv._driver cimport (
-    CU_POINTER_ATTRIBUTE_IS_MANAGED, CUDA_ERROR_NOT_FOUND, CUDA_SUCCESS, CUdeviceptr, CUfunction,
-    CUmodule, CUresult, bind_driver, cudadrv_table, cuFuncGetName, cuModuleEnumerateFunctions,
-    cuModuleGetFunction, cuModuleGetFunctionCount, cuModuleGetGlobal, cuPointerGetAttribute,
+    CU_POINTER_ATTRIBUTE_IS_MANAGED, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUDA_SUCCESS,
+    CUdeviceptr, CUfunction, CUmodule, CUresult, bind_driver, cudadrv_table, cuFuncGetName,
+    cuModuleEnumerateFunctions, cuModuleGetFunction, cuModuleGetFunctionCount, cuModuleGetGlobal,
+    cuPointerGetAttribute,
 )
 from cudadrv._errors cimport close_at_end
 from cudadrv._loading cimport compiler_options, load_image
@@ -385,6 +386,7 @@ cdef bint _locate(
     cdef const char *c_name = encoded
     cdef int is_managed = 0
     cdef CUresult status
+    cdef CUresult answer = CUDA_SUCCESS
     cdef bint pushed = False
     if b"\0" in encoded:  # the driver would take what stands before it
         return False
@@ -392,12 +394,16 @@ cdef bint _locate(
         status = enter_context(module.context.raw, &pushed)
         if status == CUDA_SUCCESS:
             status = cuModuleGetGlobal(address, nbytes, module.raw(), c_name)
-            if status == CUDA_SUCCESS and cuPointerGetAttribute(
-                    &is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address[0]) != CUDA_SUCCESS:
-                is_managed = 0  # constant memory is none that a pointer can be asked about
+            if status == CUDA_SUCCESS:
+                answer = cuPointerGetAttribute(
+                    &is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address[0])
             leave_context(pushed)
     if status == CUDA_ERROR_NOT_FOUND:
         return False
     module.context.check(status)
+    if answer == CUDA_ERROR_INVALID_VALUE:  # constant memory: no pointer can be asked about it
+        is_managed = 0
+    else:
+        module.context.check(answer)
     managed[0] = is_managed & 1
     return True

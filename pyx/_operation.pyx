@@ -11,6 +11,7 @@ import atexit
 
 from cudadrv._context cimport enter_context, is_current, leave_context
 from cudadrv._driver cimport CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table
+from cudadrv._errors cimport is_sticky
 from cudadrv._likely cimport likely, unlikely
 from cudadrv._missing cimport missing_waits
 from cudadrv._ownership cimport (
@@ -44,10 +45,14 @@ cdef void borrow_all(own_memory *memory, own_access *access, int mode, int polic
 cdef int issue_unusual(Operation *operation, Stream stream) except? -1:
     """As `issue`, of an operation that may be of any kind; `request.stream` is set."""
     cdef int reason
+    works = None
     while True:
         with nogil:
             reason = attempt(operation, stream)
         if likely(reason != REFUSED - OWN_MUST_WAIT):
+            # Before the events in `works` die: destroying them fails then, too, and would be named.
+            if unlikely(works is not None) and reason > 0 and is_sticky(<CUresult>reason):
+                stream.context.check(<CUresult>reason)
             return reason
         works = missing_waits(&operation.request.conflict, _still_in_the_way, &operation.request)
         if works is None:

@@ -83,10 +83,9 @@ cdef tuple _of_driver(CUfunction function, Context context):
     while True:
         index = len(found)
         with nogil:
-            status = enter_context(context.raw, &pushed)
-            if status == CUDA_SUCCESS:
-                status = cuFuncGetParamInfo(function, index, &offset, &nbytes)
-                leave_context(pushed)
+            context.check(enter_context(context.raw, &pushed))
+            status = cuFuncGetParamInfo(function, index, &offset, &nbytes)
+            leave_context(pushed)
         if status == CUDA_ERROR_NOT_SUPPORTED:
             return None
         if status == CUDA_ERROR_INVALID_VALUE:  # there is no parameter of this number
