@@ -332,11 +332,11 @@ MUTATIONS = [
         "yield from completion(self).__await__()",
     ),
     (
-        "an interrupted copy counts as waited for",
-        "_staging.pyx",
-        "            own_join_host(engine, &operation.request.issued)\n        finally:\n",
-        "            pass\n        finally:\n"
-        "            own_join_host(engine, &operation.request.issued)\n",
+        "an interrupted wait counts",
+        "_event.pyx",
+        "            self.observe(&snapshot)\n        finally:\n",
+        "            own_join_host(engine, &snapshot)\n            self.observe(&snapshot)\n"
+        "        finally:\n",
     ),
     # ---- large copies, other items, failures ----
     (

@@ -5,6 +5,7 @@ orders that the graph allows. So every byte is what the calls made of it one aft
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -296,7 +297,7 @@ class BufferSession(Session):
     def _on_either_side(self, buffer, mode, method, argument, stream, blocking):
         """An operation on one buffer, which the host does if no stream is named and it can."""
         options = stream_option(stream)
-        what, call = method.__name__, lambda: method(argument, **options)
+        what, call = method.__name__, partial(method, argument, **options)
         current = self.current(stream, buffer.memory.place)
         if what.startswith("fill") and not is_filled(buffer):
             self.call(what, MEMORY_CLOSED if buffer.closed else NO_SUCH_FILL, call, buffer)
