@@ -401,8 +401,10 @@ cdef bint _locate(
     if status == CUDA_ERROR_NOT_FOUND:
         return False
     module.context.check(status)
-    if answer == CUDA_ERROR_INVALID_VALUE:  # constant memory: no pointer can be asked about it
-        is_managed = 0
+    if answer == CUDA_ERROR_INVALID_VALUE and (
+            module.text is None or name not in module.text.variables
+            or name in module.text.constants):
+        is_managed = 0  # constant memory: no pointer can be asked about it
     else:
         module.context.check(answer)
     managed[0] = is_managed & 1

@@ -93,6 +93,8 @@ HARMLESS = {
     *(("cuStreamDestroy", NOT_READY), ("cuEventRecord", NOT_READY)),
     # Where there are no more parameters. Elsewhere the PTX says that there are more: an error.
     ("cuFuncGetParamInfo", INVALID),
+    # Of constant memory, which the PTX knows. Of other variables it is an error.
+    ("cuPointerGetAttribute", INVALID),
     # Tried again, when what has died is freed.
     *((name, MEMORY) for name in ("cuMemAlloc", "cuMemAllocAsync", "cuMemHostAlloc")),
     ("cuMemAllocManaged", MEMORY),

@@ -1,5 +1,6 @@
 """Variables that kernels reach without being given them: which launches must be ordered."""
 
+import re
 import threading
 import time
 from contextlib import suppress
@@ -411,20 +412,24 @@ HELPERS = """
 
 
 def written_out(body, function):
+    """PTX of a body. As compilers do, it has a register of its own for each address."""
     lines = []
     for at, (way, target) in enumerate(body):
         if way in WAYS:
-            lines.append(WAYS[way].format(target).replace("label", f"l{at}"))
+            line = WAYS[way].format(target).replace("label", f"l{at}")
+            lines.append(re.sub(r"\bp\b", f"p{at}", line))
         elif way in PASSED:
             passed = f"st.param.u64 [x], {target}; call {PASSED[way]}, (x);"
             lines.append(f"{{ .param .u64 x; {passed} }}")
         elif function is not None and FUNCTIONS.index(target) <= FUNCTIONS.index(function):
             continue  # no recursion
         elif way == "pointer":
-            lines.append(f"mov.u64 p, {target}; call p, pr{at}; pr{at}: .callprototype _ ();")
+            lines.append(f"mov.u64 p{at}, {target}; call p{at}, pr{at};")
+            lines.append(f"pr{at}: .callprototype _ ();")
         else:
             lines.append(f"call {'a' if way == 'alias' else ''}{target};")
-    return " ".join([".reg .u32 r; .reg .u64 p; .reg .pred c; mov.u32 r, 0;", *lines, "ret;"])
+    registers = ".reg .u32 r; .reg .u64 p<2>; .reg .pred c; mov.u32 r, 0;"
+    return " ".join([registers, *lines, "ret;"])
 
 
 DECLARATIONS = st.sampled_from(
