@@ -6,7 +6,7 @@ As referee.py does for the engine alone: many short programs rather than a long 
 the outcome must be the oracle's; every byte that the host sees must be what the program made of it;
 and on the software driver nothing that was accepted may be a race, whatever the schedule.
 
-CUDADRV_DRIVER=system runs them on a GPU: with the bytes compared, and without races, failing driver
+CUDADRV_DRIVER=cuda runs them on a GPU: with the bytes compared, and without races, failing driver
 calls and most created contexts. Copies go in chunks of a few bytes there and here, as large ones do
 otherwise. The last programs await tokens; from then on the process has a second thread.
 """

@@ -82,7 +82,7 @@ MUTATIONS = [
     (
         "a block's policy stays when the block ends",
         "_nesting.pyx",
-        "        if inner is None and _is_reset(self.current, token):\n            return 0\n"
+        "        if inner is None and _is_reset(self.current, entry.token):\n            return 0\n"
         "        entry.ended = True",
         "        return 0\n        entry.ended = True",
     ),
