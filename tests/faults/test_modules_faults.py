@@ -304,7 +304,7 @@ def test_values_that_lie_about_themselves(driver, stream, known):
     kernel = module["k"] if known else module["count"]
     value = np.zeros(2, "u4").view(Lying)
     arguments = (cu.DeviceBuffer(4), value, 1.0) if known else (value,)
-    with pytest.raises((TypeError, ValueError), match="has 100000 bytes|more than 4096 bytes"):
+    with pytest.raises((TypeError, ValueError), match="cannot be an array of shape"):
         kernel.launch(1, 1, *arguments, stream=stream)
     value.tobytes = lambda *options: 3
     with pytest.raises(TypeError):

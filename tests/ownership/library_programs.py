@@ -385,7 +385,9 @@ class Program(Choices):
         self.note("  buffer", self.buffers.index(buffer))
         ways = [self.fill_and_wait]
         whole = self.plan["threshold"] == _chunked.plan()["threshold"]
-        if whole and self.session.software:  # else a GPU might not give a stage while it is held
+        # A GPU might not give a stage while the stream is held, and a copy between two memories of
+        # the host blocks in the driver.
+        if whole and self.session.software and not buffer.on_host:
             ways += [self.copy_out_and_wait, self.copy_in_and_wait]
         self.random.choice(ways)(buffer, stream)
         self.session.compare_borrows(buffer)

@@ -149,9 +149,9 @@ def item_of(buffer, index):
 def made_view(buffer, way):
     """A block, if it has one, and the array or memoryview."""
     if way == "memoryview":
-        return None, memoryview(buffer)
+        return None, memoryview(buffer.view("u1"))  # not every dtype has a format
     if way == "readonly":
-        return None, memoryview(buffer.readonly())
+        return None, memoryview(buffer.view("u1").readonly())
     if way == "asarray":
         return None, np.asarray(buffer)
     block = buffer.read() if way == "with read" else buffer.write()
