@@ -137,7 +137,7 @@ class KernelSession(BufferSession):
                 memory.closed = True
 
     def _judge_close_module(self, module):
-        memories = [module.kept.memory.model, module.fixed.memory.model, module.code]
+        memories = [module.code, module.kept.memory.model, module.fixed.memory.model]
         if module.closed:
             return OK
         for memory in memories:
