@@ -13,8 +13,7 @@ cdef class Module:
     cdef Memory code            # what launches borrow: unloaded when it dies, and they are over
     cdef object text            # cudadrv._ptx.Text, or None if the image is no PTX
     cdef dict variables         # Memory by name, of those that kernels or buffers may use
-    cdef list unlisted          # of these, the ones that the text does not know: any kernel may use
-                                # them
+    cdef list unlisted          # of these, those unknown to the text, which any kernel may use
     cdef Py_ssize_t changes     # of that list: launches that are being queued begin again
     cdef object kernels         # live Kernels by name
     cdef object __weakref__

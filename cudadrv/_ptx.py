@@ -54,10 +54,10 @@ _COMPUTING = frozenset(
     "abs add addc and bfe bfi bfind brev clz cnot copysign cos cvt cvta div dp2a dp4a ex2 fma fns"
     " isspacep lg2 lop3 mad mad24 madc mapa match max min mov mul mul24 neg not or popc prmt rcp"
     " rem rsqrt sad selp set setp shf shfl shl shr sin slct sqrt sub subc szext tanh testp vote"
-    " xor".split()
+    " xor".split()  # noqa: SIM905
 )
 # Those that read what they are given the address of, and functions of the driver's that do.
-_READING = frozenset("ld ldu prefetch prefetchu suld suq tex tld4 txq".split())
+_READING = frozenset(["ld", "ldu", "prefetch", "prefetchu", "suld", "suq", "tex", "tld4", "txq"])
 _READING_FUNCTIONS = frozenset(("vprintf", "__assertfail"))
 
 
@@ -114,10 +114,13 @@ class Text:
             if body is None:
                 return True
             bodies.append((f"{results or ''} {parameters or ''}", body))
-            return all([self._define(inner[0], None) for inner in _INNER.finditer(body)])
+            found = [self._define(inner[0], None) for inner in _INNER.finditer(body)]
+            return all(found)
         if space := _SPACE.match(head):
             declared = _declarators(head[space.end() :])
-            return all([self._declare(space[1], each) for each in declared])
+            # Each, also after one that was not understood.
+            found = [self._declare(space[1], each) for each in declared]
+            return all(found)
         if alias := _ALIAS.fullmatch(head):
             self._bodies.setdefault(alias[1], [])
             self._named.setdefault(alias[1], set()).add(alias[2])

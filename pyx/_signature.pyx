@@ -5,7 +5,7 @@ from libc.stdlib cimport calloc, free
 
 from cudadrv._context cimport Context, enter_context, leave_context
 from cudadrv._driver cimport (
-    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUDA_SUCCESS, CUfunction, CUresult,
+    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUfunction, CUresult,
     bind_driver, cudadrv_table, cuFuncGetParamInfo,
 )
 

@@ -21,16 +21,14 @@ def dangerous_lists(source):
         if word[0] in "[({":
             open_brackets.append([word[0], 0, True, line])
         elif word[0] in "])}":
-            kind, stars, begins, first = open_brackets.pop()
+            kind, stars, _, first = open_brackets.pop()
             if kind == "[" and stars > 1:
                 found.append(first)
         elif not open_brackets:
             continue
         elif word[0] == "for" and open_brackets[-1][0] == "[":
             found.append(line)
-        elif word[0] == "*" and open_brackets[-1][2]:
-            open_brackets[-1][1] += 1
-        elif word[0] == "," and open_brackets[-1][1]:
+        elif (word[0] == "*" and open_brackets[-1][2]) or (word[0] == "," and open_brackets[-1][1]):
             open_brackets[-1][1] += 1
         if open_brackets and word[0] not in "[({":
             open_brackets[-1][2] = word[0] == ","

@@ -14,11 +14,14 @@ pytestmark = pytest.mark.cuda_software
 
 FATBIN = Path(__file__).parents[1] / "kernels" / "kernels.fatbin"
 HEAD = ".version 7.7\n.target sm_75\n.address_size 64\n"
-PTX = HEAD + """.visible .global .u32 A;
+PTX = (
+    HEAD
+    + """.visible .global .u32 A;
 .visible .entry k(.param .u64 x, .param .u32 n, .param .f32 f)
 { st.global.u32 [A], 1; ret; }
 .visible .entry empty() { ret; }
 """
+)
 STEPS = 60  # no call makes more allocations of Python objects than this
 
 
@@ -107,8 +110,13 @@ def test_no_module_is_lost_where_the_user_interrupts(driver):
     assert loaded() == before
 
 
+def refused_launch(kernel):
+    with pytest.raises(TypeError):
+        kernel.launch(1, 1)
+
+
 NO_MEMORY = {
-    "arguments": lambda module, buffer: pytest.raises(TypeError, module["k"].launch, 1, 1),
+    "arguments": lambda module, buffer: refused_launch(module["k"]),
     "kernel": lambda module, buffer: module["empty"],
     "chunks": lambda module, buffer: buffer.chunks(1),
     "live": lambda module, buffer: cu.live_buffers(),

@@ -258,7 +258,7 @@ def test_clusters_where_there_are_any(saxpy, vectors, stream):
     x, y = vectors
     args = 2.0, cu.read(x), y, 1000
     if not saxpy.module.device.attribute("cluster_launch"):
-        with pytest.raises(ValueError, match="clusters of blocks .its attribute cluster_la"):
+        with pytest.raises(ValueError, match=r"clusters of blocks .its attribute cluster_la"):
             saxpy.launch(8, 128, *args, stream=stream, cluster=2)
         return
     saxpy.launch(8, 128, *args, stream=stream, cluster=2)
