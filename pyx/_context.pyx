@@ -415,7 +415,7 @@ def unfinished_work():
     """
     cdef Context context
     cdef own_suspect *found
-    cdef unsigned int count
+    cdef unsigned int count = 0
     cdef unsigned int i
     works = []
     for context in contexts():
@@ -443,7 +443,7 @@ cdef own_suspect *_look_for_suspects(own_domain *domain, unsigned int *count) ex
 
 
 cdef tuple _suspects(own_domain *domain):
-    cdef unsigned int count
+    cdef unsigned int count = 0
     cdef own_suspect *found = _look_for_suspects(domain, &count)
     try:
         suspects = []

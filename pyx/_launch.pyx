@@ -105,7 +105,7 @@ cdef Token launch_packed(
     cdef own_access few[FEW_ACCESSES]
     cdef own_access *accesses = few
     cdef Room room = None
-    cdef list variables
+    cdef list variables = None
     cdef Token token = new_token(stream, reads, writes)
     cdef Py_ssize_t count
     cdef int reason = VARIABLES_CHANGED

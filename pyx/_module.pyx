@@ -93,8 +93,7 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         text = Text(given.text) if given.text is not None else None
         kernels, variables, unlisted = WeakValueDictionary(), {}, []
         code = code_memory(context, label)
-        if self.code is None:
-            log = load_image(code, given, options, label)
+        log = load_image(code, given, options, label) if self.code is None else None
         if self.code is not None:  # by an argument's own code, or by another thread
             raise TypeError("this Module is loaded already")
         self.context, self.name, self.log, self.text = context, shown, log, text
