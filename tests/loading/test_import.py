@@ -41,11 +41,13 @@ def test_import_is_quick(script):
     """
     # NumPy's other threads spin at first, and Python may be told to compile our sources each time.
     environment = {"OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
-    ours, theirs = (
-        min(float(script.quiet(program.format(name=name), **environment)) for _ in range(6))
-        for name in ("cudadrv", "asyncio")
-    )
-    assert ours < 0.55 * theirs  # 0.47 when this was written
+    ours, theirs = [], []
+    for _ in range(40):  # until the machine does nothing else for a moment
+        for name, times in (("cudadrv", ours), ("asyncio", theirs)):
+            times.append(float(script.quiet(program.format(name=name), **environment)))
+        if min(ours) < 0.55 * min(theirs):  # 0.47 when this was written
+            return
+    raise AssertionError((min(ours), min(theirs)))
 
 
 def test_first_use_opens_one(script):
