@@ -309,11 +309,13 @@ cdef class Buffer(Region):
         ``from_raw`` takes it back. Raises BufferBorrowedError or BufferExportedError while it is in
         use or a part of it is alive, and ValueError for a part or for memory of `from_address`.
         """
+        cdef object address  # made before nobody else knows it
         self.usable()
         self._refuse_part()
         address = pointer_of(self)
+        site = here()
         self.memory.give_away()
-        self.move_out(here())
+        self.move_out(site)
         return address
 
     def lend(self, stream=None, *, bint readonly=False):

@@ -17,6 +17,7 @@ import queue
 import struct
 import sys
 import threading
+import warnings
 import weakref
 from types import SimpleNamespace
 
@@ -168,8 +169,14 @@ try:
 except ImportError:
     pass
 else:
-    POINTERS["tensor"] = torch.from_numpy
-    POINTERS["tensor of a part"] = lambda array: torch.from_numpy(array[2:])[1:]
+
+    def tensor_of(array):
+        with warnings.catch_warnings():  # of arrays that cannot be written
+            warnings.simplefilter("ignore")
+            return torch.from_numpy(array)
+
+    POINTERS["tensor"] = tensor_of
+    POINTERS["tensor of a part"] = lambda array: tensor_of(array[2:])[1:]
 
 
 # ---- how it is bound; each gives what was made ----
