@@ -207,7 +207,7 @@ def test_starts_clean(cuda_device, cuda_schedule):
     assert testing.settings() == {
         "schedule": cuda_schedule, "seed": "1", "devices": "1", "memory": str(1 << 30),
         "concurrent_managed": "1", "races": "record", "instructions": "4000000000",
-        "kernel_faults": "print",
+        "kernel_faults": "print", "free_waits": "schedule", "driver": "13.0",
     }
     cu.DeviceBuffer(8)
 """
