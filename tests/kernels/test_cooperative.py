@@ -78,7 +78,9 @@ def test_in_several_streams_at_once(module):
 
 
 # On an H200 a grid of an ordinary launch says so, too, after a cooperative one.
-@pytest.mark.parametrize("cooperative", [pytest.param(False, marks=pytest.mark.cuda_software), True])
+@pytest.mark.parametrize(
+    "cooperative", [pytest.param(False, marks=pytest.mark.cuda_software), True]
+)
 def test_only_a_cooperative_launch_has_a_grid_that_can_wait(module, stream, cooperative):
     valid = cu.DeviceBuffer.zeros(1, "u4")
     module["is_valid"].launch(1, 1, valid, stream=stream, cooperative=cooperative)
