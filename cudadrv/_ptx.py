@@ -38,7 +38,7 @@ _NAMED = re.compile(rf"(?<![\w$%.]){NAME}(?![\w$.])")  # no instruction that has
 # What compilers make and programs do not write: literals, virtual tables, tables of functions.
 _LITERAL = re.compile(r"_ZT[ISTV]|\$str|_\$_str|__unnamed_|__cudart_")
 _INDIRECT = re.compile(r"\.call(?:prototype|targets)\b")
-# What stands before an instruction: labels, lines of the source, a guard.
+# The prefix of an instruction: labels, source line directives, a guard predicate.
 _LABELS = re.compile(
     rf"(?:\s*(?:{NAME}\s*:(?!:)|\.loc(?:\s+\d+){{3}}(?:\s*,\s*function_name\s+{NAME}"
     rf"(?:\s*\+\s*\d+)?\s*,\s*inlined_at(?:\s+\d+){{3}})?))*\s*"

@@ -108,7 +108,7 @@ uint64_t count(const char *kind) {
     return ~uint64_t(0);
 }
 
-// The process ends, and nobody asks the client any more.
+// Called at exit: from then on the client is not called any more.
 void tell_unnamed_races() {
     if (in_forked_child())
         return;

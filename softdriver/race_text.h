@@ -6,11 +6,11 @@
 
 namespace soft {
 
-// Who raced, in words: a driver function, and the kernel that it launched.
+// One side of a race: the driver function, and the kernel if it launched one.
 std::string race_name(Function function);
 std::string race_name(const Operation &operation);
 
-// What a client calls those that take part in a race; empty: it does not know them.
+// The client's names for both sides of a race and for the memory; empty where it has none.
 struct RaceNames {
     std::string memory, later, earlier;
 };

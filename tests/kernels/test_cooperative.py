@@ -77,7 +77,7 @@ def test_in_several_streams_at_once(module):
         sums.check()
 
 
-# On an H200 a grid of an ordinary launch says so, too, after a cooperative one.
+# Failed for an ordinary launch on an H200 (2026-11-22); the cause is not known.
 @pytest.mark.parametrize(
     "cooperative", [pytest.param(False, marks=pytest.mark.cuda_software), True]
 )

@@ -8,7 +8,7 @@ from section import Section
 section = Section("cooperation")
 question = section.question
 
-# What the C++ compiler makes of cooperative_groups::this_grid().sync().
+# The PTX that nvcc generates for cooperative_groups::this_grid().sync().
 SYNC = """    barrier.sync 0;
     @%p7 bra WAITED_{0};
     atom.add.release.gpu.u32 %r20, [%rd20+4], %r21;
