@@ -1,6 +1,6 @@
 """Cache: memory of a context that no buffer has, kept for the next buffer."""
 
-from cudadrv._context cimport Context
+from cudadrv._context cimport Context, Kept
 from cudadrv._driver cimport CUdeviceptr
 from cudadrv._ownership cimport own_memory, own_stream
 from cudadrv._release cimport MemoryKind
@@ -55,7 +55,7 @@ cdef class Cache:
 
 
 # Those of a context.
-cdef class Caches:
+cdef class Caches(Kept):
     cdef Cache device
     cdef Cache locked
     cdef Cache unified

@@ -20,6 +20,14 @@ cdef class Alive:
     cdef list all(self)
 
 
+cdef class Context
+
+
+# Memory of a context that no buffer has: `Caches`.
+cdef class Kept:
+    cdef void end_with(self, Context context) noexcept
+
+
 cdef class Context:
     cdef Device device
     cdef bint primary
@@ -33,7 +41,7 @@ cdef class Context:
     cdef list stages            # idle page-locked blocks for ordinary memory: see _stage.pyx
     cdef size_t staged          # their bytes,
     cdef size_t stage_bytes     # and those of all stages, also of busy ones
-    cdef object caches          # None, or its memory that no buffer has: see _cache.pyx
+    cdef Kept caches            # None, or its memory that no buffer has: see _cache.pyx
     # Its default streams and the library's own, by name, and by thread. In a dict, so that the
     # garbage collector can end the cycle.
     cdef dict defaults

@@ -12,12 +12,16 @@ Putting a block back makes no driver call and waits for nothing: destructors do 
 cimport cython
 from libc.stdlib cimport free, malloc
 
-from cudadrv._context cimport Context, contexts
-from cudadrv._driver cimport CUdeviceptr, bind_driver, cudadrv_table
+from cudadrv._context cimport Context, Kept, contexts, enter_context, leave_context, report_in
+from cudadrv._driver cimport (
+    CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_LEGACY, CUDA_SUCCESS, CUdeviceptr, CUresult,
+    CUstreamCaptureMode, bind_driver, cudadrv_table, cuMemFreeAsync,
+    cuThreadExchangeStreamCaptureMode,
+)
 from cudadrv._ownership cimport (
     engine, own_memory_clear, own_memory_reusable, own_stream,
 )
-from cudadrv._release cimport LOCKED, UNIFIED, MemoryKind, release_later
+from cudadrv._release cimport LOCKED, STREAM_ORDERED, UNIFIED, MemoryKind, release_later
 
 bind_driver(&cudadrv_table)
 
@@ -97,7 +101,7 @@ cdef class Cache:
         _newest = <void *>self
 
     def __dealloc__(self):
-        """The context is gone, and the driver has freed its memory with it."""
+        """The context is gone, and with it its memory: see `end_with` for the rest."""
         global _newest
         cdef Block *block = self.all.newest
         if self.newer is not NULL:
@@ -223,11 +227,42 @@ cdef void _drop(Block *block) noexcept:
 
 @cython.final
 @cython.no_gc_clear  # blocks of memory that is still alive point to the caches
-cdef class Caches:
+cdef class Caches(Kept):
     """The caches of a context, by kind of memory."""
 
     cdef list all(self):
         return [self.device, self.locked, self.unified]
+
+    cdef void end_with(self, Context context) noexcept:
+        """Free the stream-ordered memory: it is the device's, and outlives its context.
+
+        No work uses it any more, so freeing it waits for nobody.
+        """
+        cdef CUresult status
+        cdef bint pushed = False
+        with nogil:
+            status = enter_context(context.raw, &pushed)
+            if status == CUDA_SUCCESS:
+                status = _free_stream_ordered(&self.device.all)
+                leave_context(pushed)
+        report_in(context, status)
+
+
+cdef CUresult _free_stream_ordered(Blocks *blocks) noexcept nogil:
+    """Free these of them, in the current context; the first failure is what it returns."""
+    cdef Block *block = blocks.newest
+    cdef CUresult first = CUDA_SUCCESS
+    cdef CUresult status
+    # Somebody's capture must not see our free.
+    cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
+    cuThreadExchangeStreamCaptureMode(&mode)
+    while block is not NULL:
+        if block.kind == STREAM_ORDERED:
+            status = cuMemFreeAsync(block.address, CU_STREAM_LEGACY)
+            first = status if first == CUDA_SUCCESS else first
+        block = block.links[OF_ALL].older
+    cuThreadExchangeStreamCaptureMode(&mode)
+    return first
 
 
 cdef Cache cache_of(Context context, MemoryKind kind):

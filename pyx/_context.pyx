@@ -67,6 +67,12 @@ _after_wait = None  # what a synchronization does besides: it may release memory
 _pools_of = None  # what makes the `pools` of a context
 
 
+cdef class Kept:
+
+    cdef void end_with(self, Context context) noexcept:
+        pass
+
+
 @cython.final
 @cython.no_gc_clear
 cdef class Context:
@@ -269,6 +275,8 @@ cdef void _destroy(Context context) noexcept:
         report_text("a context died with unfinished work, and is left to the driver; call its"
                     " synchronize() before the last reference goes")
         return
+    if context.caches is not None:
+        context.caches.end_with(context)
     with nogil:
         status = cuCtxDestroy(context.raw)
     report(status)

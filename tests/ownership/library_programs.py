@@ -230,7 +230,6 @@ class Program(Choices):
         things = [self.modules, self.views, self.loans, self.raws, self.buffers, self.tokens]
         for each in (*things, self.events, self.streams):
             each.clear()
-        self.session.end_contexts()
 
     # ---- notes and arguments ----
 

@@ -502,12 +502,6 @@ class Session:
         if self.software:
             testing.forget_races()
 
-    def end_contexts(self):
-        """The created ones end with the session. Stream-ordered memory in their pools would not."""
-        for place in self.places:
-            if not place.context.primary:
-                place.context.pools.device.trim()
-
 
 def uses_by_byte(buffer):
     """What the library says of each byte, into whatever ranges it has cut them."""

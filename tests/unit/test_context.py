@@ -2,6 +2,8 @@
 
 import ctypes
 import gc
+import inspect
+import textwrap
 import threading
 import weakref
 
@@ -301,4 +303,38 @@ def test_one_that_the_garbage_collector_ends_with_its_buffers(script):
         gc.collect()
     """,
         PYTHONMALLOC="debug",
+    )
+
+
+def used_by_the_pool() -> int:
+    """Bytes of the device's memory pool that are allocated."""
+    library = ctypes.CDLL(cu.driver_info().path)
+    pool = ctypes.c_void_p()
+    used = ctypes.c_uint64()
+    assert library.cuDeviceGetDefaultMemPool(ctypes.byref(pool), 0) == 0
+    assert library.cuMemPoolGetAttribute(pool, 7, ctypes.byref(used)) == 0
+    return used.value
+
+
+def test_its_pooled_stream_ordered_memory_ends_with_it(script):
+    """The driver keeps it for the device: nobody could free it any more."""
+    script.quiet(
+        f"""
+    import ctypes
+    import gc
+    import cudadrv as cu
+{textwrap.indent(inspect.getsource(used_by_the_pool), "    ")}
+    cu.Device(0).synchronize()
+    before = used_by_the_pool()
+    context = cu.Context.create(cu.Device(0))
+    with context:
+        stream = cu.Stream()
+        cu.DeviceBuffer(1 << 20, stream=stream).close()
+        cu.DeviceBuffer(1 << 20, stream=stream).close(stream)
+        context.synchronize()
+    assert used_by_the_pool() > before
+    del context, stream
+    gc.collect()
+    assert used_by_the_pool() == before
+    """
     )
