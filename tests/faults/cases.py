@@ -267,6 +267,15 @@ def wrong_afterwards(answer, usual, excused=()):
     return wrong + [f"warned afterwards: {each.message}" for each in warned]
 
 
+def meet(name, around, is_expected, left, show):
+    """Run a program inside a context manager that makes it meet a mishap; what went wrong."""
+    begin()
+    answer = run_program(name, around, show)
+    said = [f"{answer.error!r}", *answer.unraised]
+    wrong = [] if is_expected(answer.error) else [f"raised {answer.error!r}"]
+    return {"wrong": wrong + wrong_afterwards(answer, left), "said": said}
+
+
 # ---- processes ----
 
 
@@ -299,6 +308,20 @@ def in_a_child(function):
             else f"ended with {code}"
         ]
     }
+
+
+def by_number(run, count_of, first, sample):
+    """The cases of a program whose mishap is told by a number: all, or about `sample` of them."""
+
+    def cases_of(name, thorough):
+        if name == "awaiting":  # Python's asyncio may wait for ever then
+            return
+        left, count = usual(name)["left"], count_of(name)
+        step = 1 if thorough else max(1, count // sample)
+        for number in range(first, count, step):
+            yield number, run(name, number, left)
+
+    return cases_of
 
 
 def main(run, cases_of):

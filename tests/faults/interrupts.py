@@ -16,9 +16,6 @@ from pathlib import Path
 import cases
 
 SOURCE = Path(__file__).with_name("interrupter.c")
-SAMPLE = 40
-# Python's asyncio does not survive it everywhere.
-LEFT_OUT = ("awaiting",)
 
 
 def compiled():
@@ -53,15 +50,13 @@ def run(name, number, left, show=False):
 
     def run():
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        cases.begin()
-        answer = cases.run_program(name, Interrupted(int(number)), show)
-        said = [f"{answer.error!r}", *answer.unraised]
-        wrong = []
-        if not isinstance(answer.error, KeyboardInterrupt | None):
-            wrong.append(f"raised {answer.error!r}")
-        return {"wrong": wrong + cases.wrong_afterwards(answer, left), "said": said}
+        return cases.meet(name, Interrupted(int(number)), is_expected, left, show)
 
     return cases.in_a_child(run)
+
+
+def is_expected(error):
+    return isinstance(error, KeyboardInterrupt | None)
 
 
 def count_of(name):
@@ -76,14 +71,5 @@ def count_of(name):
     return cases.in_a_child(run)
 
 
-def cases_of(name, thorough):
-    if name in LEFT_OUT:
-        return
-    left, count = cases.usual(name)["left"], count_of(name)
-    step = 1 if thorough else max(1, count // SAMPLE)
-    for number in range(1, count, step):
-        yield number, run(name, number, left)
-
-
 if __name__ == "__main__":
-    cases.main(run, cases_of)
+    cases.main(run, cases.by_number(run, count_of, first=1, sample=40))

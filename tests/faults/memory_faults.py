@@ -8,9 +8,6 @@ import _testcapi
 import cases
 
 FIRST_GUESS = 1 << 20  # no program makes so many allocations
-SAMPLE = 25
-# Python's asyncio waits for ever where a callback of its own found no memory.
-LEFT_OUT = ("awaiting",)
 
 
 class Without:
@@ -33,15 +30,14 @@ def run(name, number, left, show=False):
     """Run a program in which one allocation fails."""
 
     def run():
-        cases.begin()
-        answer = cases.run_program(name, Without(int(number), int(number) + 1), show)
-        said = [f"{answer.error!r}", *answer.unraised]
-        wrong = []
-        if not isinstance(answer.error, MemoryError | None) and not is_of_others(answer.error):
-            wrong.append(f"raised {answer.error!r}")
-        return {"wrong": wrong + cases.wrong_afterwards(answer, left), "said": said}
+        around = Without(int(number), int(number) + 1)
+        return cases.meet(name, around, is_expected, left, show)
 
     return cases.in_a_child(run)
+
+
+def is_expected(error):
+    return isinstance(error, MemoryError | None) or is_of_others(error)
 
 
 def is_of_others(error):
@@ -68,14 +64,5 @@ def count_of(name):
     return most
 
 
-def cases_of(name, thorough):
-    if name in LEFT_OUT:
-        return
-    left, count = cases.usual(name)["left"], count_of(name)
-    step = 1 if thorough else max(1, count // SAMPLE)
-    for number in range(0, count, step):
-        yield number, run(name, number, left)
-
-
 if __name__ == "__main__":
-    cases.main(run, cases_of)
+    cases.main(run, cases.by_number(run, count_of, first=0, sample=25))
