@@ -48,6 +48,7 @@ struct Operation {
     std::vector<Range> reads, writes;
     std::vector<Range> updates; // atomic accesses, which do not race with each other
     bool unforeseen = false;    // all that is known at its end only
+    bool legacy_rules = true;   // whether those of the legacy stream order it
     bool synchronizes = false;  // a value in memory that streams signal each other with, no data
     Function function = Function::Count;       // that submitted it
     std::shared_ptr<const std::string> kernel; // the name of the kernel that it launches

@@ -140,11 +140,11 @@ void RaceOrder::place(Stream &stream, const OperationPtr &operation) {
     clock.join(host_);
     for (const OperationPtr &wait : operation->waits)
         join(wait);
-    if (track->legacy) {
+    if (operation->legacy_rules && track->legacy) {
         for (const OperationPtr &other : tails(stream))
             if (other != tail)
                 join(other);
-    } else if (track->blocking) {
+    } else if (operation->legacy_rules && track->blocking) {
         const RaceTrackPtr &legacy = stream.owner->legacy->track;
         if (legacy && legacy->tail)
             join(legacy->tail);

@@ -48,6 +48,8 @@ namespace {
 
 // The legacy stream is ordered after the blocking streams of its context, and they after it.
 void order_with_legacy(const Stream &stream, Operation &operation) {
+    if (!operation.legacy_rules)
+        return;
     if (stream.kind == StreamKind::Legacy) {
         for (const Stream *other : state().scheduler.busy())
             if (other != &stream && other->owner == stream.owner && other->blocking())

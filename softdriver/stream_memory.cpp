@@ -34,6 +34,7 @@ CUresult allocate(const Call &call, Stream &stream, const PoolPtr &pool, CUdevic
         return CUDA_SUCCESS;
     Allocation *allocation = nullptr;
     auto operation = std::make_shared<Operation>();
+    operation->legacy_rules = false; // real drivers may finish it at once
     if (CUresult status = reserve(stream, pool, bytes, *operation, allocation))
         return status;
     operation->writes.push_back({allocation->begin, bytes});

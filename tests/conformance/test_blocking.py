@@ -148,6 +148,16 @@ def test_records_and_waits_are_legacy_work(client, call):
     assert blocks(client, gate, "cuStreamSynchronize", behind)
 
 
+def test_allocations_are_no_legacy_work(client):
+    busy, behind = client.stream(0), client.stream(0)
+    address, target = ctypes.c_uint64(), client.device(SMALL)
+    gate = client.gate().hold(busy)
+    client.ok("cuMemAllocAsync", ctypes.byref(address), SMALL, LEGACY)
+    client.ok("cuMemsetD8Async", target, 1, SMALL, behind)
+    assert not blocks(client, gate, "cuStreamSynchronize", behind)
+    client.ok("cuMemFreeAsync", address, LEGACY)
+
+
 def test_destroyed_stream_finishes_its_work(client):
     stream, target = client.stream(), client.device(SMALL)
     gate = client.gate().hold(stream)

@@ -99,6 +99,15 @@ def two_blocking_streams(p):
     return FILL, MOVE
 
 
+def allocation_between_two_blocking_streams(p):
+    a, b = p.streams(0)
+    x, y = p.device(SIZE), p.device(SIZE)
+    p.fill(x, a)
+    p.allocate_async(LEGACY)
+    p.move(y, x, b)
+    return FILL, MOVE
+
+
 def synchronous_copy_and_non_blocking(p):
     x, y = p.device(SIZE), ctypes.create_string_buffer(SIZE)
     p.fill(x, p.stream())
@@ -242,6 +251,7 @@ RACY = [
     event_never_recorded,
     legacy_and_non_blocking,
     two_blocking_streams,
+    allocation_between_two_blocking_streams,
     synchronous_copy_and_non_blocking,
     device_copy_does_not_wait,
     synchronous_fill_does_not_wait,
