@@ -103,8 +103,9 @@ def allocation_between_two_blocking_streams(p):
     a, b = p.streams(0)
     x, y = p.device(SIZE), p.device(SIZE)
     p.fill(x, a)
-    p.allocate_async(LEGACY)
+    z = p.allocate_async(LEGACY)
     p.move(y, x, b)
+    p.ok("cuMemFreeAsync", z, LEGACY)
     return FILL, MOVE
 
 
