@@ -5,6 +5,9 @@ import pytest
 
 import cudadrv as cu
 
+# When GPU work runs changes nothing here.
+pytestmark = pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
+
 COUNT = np.arange(8, dtype="i4")
 
 

@@ -13,6 +13,9 @@ import pytest
 
 import cudadrv as cu
 
+# When GPU work runs changes nothing here.
+pytestmark = pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
+
 kinds = pytest.mark.parametrize("kind", ["locked", "unified"])
 COUNT = np.arange(8, dtype="i4")
 

@@ -7,6 +7,9 @@ from hypothesis.extra import numpy as arrays
 
 import cudadrv as cu
 
+# When GPU work runs changes nothing here.
+pytestmark = pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
+
 PLAIN = [
     *("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "g", "F", "D", "G"),
     *(">i2", ">u4", ">i8", ">f4", ">f8", ">c8", "S1", "S7", "U1", "U5", ">U3", "V1", "V4", "V5"),

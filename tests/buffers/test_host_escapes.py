@@ -26,7 +26,11 @@ import pytest
 
 import cudadrv as cu
 
-pytestmark = pytest.mark.filterwarnings("ignore:the matrix subclass")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:the matrix subclass"),
+    # When GPU work runs changes nothing here.
+    pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True),
+]
 
 COUNT = np.arange(8, dtype="i4")
 RECORD = np.dtype([("a", "i4"), ("b", "f4")])

@@ -4,6 +4,9 @@ import pytest
 
 import cudadrv as cu
 
+# When GPU work runs changes nothing here.
+pytestmark = pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
+
 
 class Forgetful(cu.HostBuffer):
     def __init__(self):

@@ -13,7 +13,10 @@ MODES = ("read", "write")
 
 
 class Small:
-    """A program's world: made anew for each one, hence not much in it."""
+    """A program's world: made anew for each one, hence not much in it.
+
+    A step says whether it has changed anything.
+    """
 
     def __init__(self, kinds):
         self.pair = Pair()
@@ -23,24 +26,28 @@ class Small:
         self.event = None
 
     def issue(self, at, part, mode):
-        self.pair.issue(self.streams[at], [(self.memory, *RANGES[part], mode)])
+        return self.pair.issue(self.streams[at], [(self.memory, *RANGES[part], mode)])[0] == "ok"
 
     def issue_whole(self, at, mode):
-        self.pair.issue(self.streams[at], [(self.memory, 0, 8, mode)])
+        return self.pair.issue(self.streams[at], [(self.memory, 0, 8, mode)])[0] == "ok"
 
     def record(self, at):
         self.event = self.pair.snapshot(self.streams[at])
+        return True
 
     def wait(self, at):
         if self.event:
             self.pair.wait(self.streams[at], self.event)
+        return self.event is not None
 
     def synchronize_event(self):
         if self.event:
             self.pair.synchronize(self.event)
+        return self.event is not None
 
     def synchronize(self, at):
         self.pair.synchronize(self.pair.snapshot(self.streams[at], record=False))
+        return True
 
     def host(self, part, mode):
         answer, view = self.pair.export(self.memory, *RANGES[part], mode)
@@ -61,11 +68,22 @@ def steps_of(streams):
 LAST = [(Small.host, part, mode) for part in (0, 1) for mode in MODES]
 
 
-def run_all(kinds, length):
+def run(kinds, program):
+    """Runs a program in a world of its own; gives that, and what its last step said."""
+    small = Small(kinds)
+    for step, *arguments in program:
+        said = step(small, *arguments)
+    return small, said
+
+
+def run_all(kinds, length, shortened=False):
     """Runs all programs of this length and gives their number.
 
     A host access changes nothing, so it is only worth its place at the end. The ranges are alike,
     so the first that is used may as well be the first one; and streams of one kind likewise.
+
+    `shortened`: without those whose beginning has a step that changes nothing, such as a refused
+    operation. Shorter programs come to the same.
     """
     steps = steps_of(range(len(kinds)))
     first = [step for step in steps if step[0] is not Small.wait and 1 not in step[2:3]]
@@ -74,13 +92,12 @@ def run_all(kinds, length):
     programs = [[step] for step in first if step[0] is not Small.synchronize_event]
     for _ in range(length - 2):
         programs = [[*program, step] for program in programs for step in steps]
+        if shortened:
+            programs = [program for program in programs if run(kinds, program)[1]]
     count = 0
     for program in programs:
         for last in steps + LAST:
-            small = Small(kinds)
-            for step, *arguments in program:
-                step(small, *arguments)
-            last[0](small, *last[1:])
+            small, _ = run(kinds, [*program, last])
             small.pair.compare(small.streams)
             count += 1
     return count
@@ -97,12 +114,13 @@ def test_all_programs_of_up_to_four_steps(kinds):
 @pytest.mark.slow
 @pytest.mark.parametrize("kinds", KINDS, ids=" and ".join)
 def test_all_programs_of_five_steps(kinds):
-    assert run_all(kinds, 5) > 400_000
+    assert run_all(kinds, 5, shortened=True) > 100_000
 
 
 @pytest.mark.slow
 def test_all_programs_of_four_steps_with_the_three_kinds():
-    assert run_all(("blocking", "blocking", "legacy", "non_blocking"), 4) > 200_000
+    kinds = ("blocking", "blocking", "legacy", "non_blocking")
+    assert run_all(kinds, 4, shortened=True) > 100_000
 
 
 def test_the_oracle_itself_refuses_and_accepts():

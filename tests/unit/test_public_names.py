@@ -11,6 +11,9 @@ import pytest
 
 import cudadrv as cu
 
+# When GPU work runs changes nothing here.
+pytestmark = pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
+
 STUBS = Path(cu.__file__).parent
 PTX = ".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry empty() { ret; }"
 OBJECTS = {
