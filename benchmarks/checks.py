@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import cudadrv as cu
-from cudadrv._ownership import Domain, Engine, MemoryState, StreamState
+from cudadrv._engine import Domain, Engine, MemoryState, StreamState
 from cudadrv.testing import drain
 
 ROUNDS = 5

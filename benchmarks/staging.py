@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import cudadrv as cu
-from cudadrv._chunked import plan
+from cudadrv._staging import plan
 
 KIB, MIB = 1 << 10, 1 << 20
 ROUNDS = 3

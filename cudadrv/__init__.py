@@ -9,10 +9,9 @@ Importing this loads no driver and touches no device. A free-threaded Python tak
 import sys
 from typing import TYPE_CHECKING
 
-from cudadrv._buffer import Buffer
-from cudadrv._context import Context
-from cudadrv._device import Device
-from cudadrv._device_buffer import DeviceBuffer
+from cudadrv._buffer import Borrow, Buffer, reap
+from cudadrv._buffers import DeviceBuffer, HostBuffer, LockedBuffer, UnifiedBuffer
+from cudadrv._device import Context, Device
 from cudadrv._errors import (
     BufferBorrowedError,
     BufferClosedError,
@@ -29,37 +28,31 @@ from cudadrv._errors import (
     OwnershipError,
 )
 from cudadrv._event import Event
-from cudadrv._host_buffer import HostBuffer
 from cudadrv._library import DriverInfo, driver_info
-from cudadrv._locked_buffer import LockedBuffer
 from cudadrv._memory import LiveBuffer, live_buffers, memory_report
-from cudadrv._policy import ordering
+from cudadrv._ordering import ordering
 from cudadrv._pool import MemoryPool, MemoryPools, PoolStats
-from cudadrv._reap import reap
-from cudadrv._report import Borrow
 from cudadrv._status import CUresult
 from cudadrv._stream import Stream
 from cudadrv._token import Token
-from cudadrv._unified_buffer import UnifiedBuffer
 
 if TYPE_CHECKING:
-    from cudadrv._access import Access, read, shared, write
-    from cudadrv._kernel import Kernel
+    from cudadrv._arguments import Access, read, shared, write
+    from cudadrv._kernel import Kernel, Prepared
     from cudadrv._kernel_attributes import KernelAttributes
     from cudadrv._module import Module
-    from cudadrv._prepared import Prepared
     from cudadrv._ptx import Parameter
 else:  # imported when they are first used: importing cudadrv takes half as long again with them
     _LAUNCH = {
-        "Access": "_access",
+        "Access": "_arguments",
         "Kernel": "_kernel",
         "KernelAttributes": "_kernel_attributes",
         "Module": "_module",
         "Parameter": "_ptx",
-        "Prepared": "_prepared",
-        "read": "_access",
-        "shared": "_access",
-        "write": "_access",
+        "Prepared": "_kernel",
+        "read": "_arguments",
+        "shared": "_arguments",
+        "write": "_arguments",
     }
 
     def __getattr__(name):

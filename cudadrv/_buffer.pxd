@@ -3,6 +3,11 @@
 from cudadrv._region cimport Region
 
 
+cdef tuple borrows_of(Region region)
+cdef str state_of(Region region)
+cdef str explain_region(Region region)
+
+
 cdef class Buffer(Region):
     cdef bint fill_on_host(self, bytes item) except -1
     cdef bint copy_in_on_host(self, array) except -1

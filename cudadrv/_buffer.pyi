@@ -1,16 +1,35 @@
 from types import TracebackType
-from typing import Any, Never, Self, SupportsIndex, TypeAlias, TypedDict, Unpack
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+    Never,
+    Self,
+    SupportsIndex,
+    TypeAlias,
+    TypedDict,
+    Unpack,
+)
 
 import numpy as np
 import numpy.typing as npt
 from _typeshed import ReadableBuffer, WriteableBuffer
 
+from cudadrv._copy import Loan
 from cudadrv._device import Device
-from cudadrv._loan import Loan
 from cudadrv._region import Region
-from cudadrv._report import Borrow
 from cudadrv._stream import Stream
 from cudadrv._token import Token
+
+class Borrow(NamedTuple):
+    mode: Literal["read", "write", "shared", "use"]
+    stream: str
+    operation: str
+    site: str
+    start: int
+    stop: int
+
+def reap() -> None: ...
 
 # Arrays by name: before Python 3.12 type checkers do not see that they have the buffer protocol.
 _Source: TypeAlias = Buffer | npt.NDArray[Any] | ReadableBuffer

@@ -1,8 +1,11 @@
-"""Copies between buffers."""
+"""Copies between buffers, fills, and loans to other libraries."""
 
-from cudadrv._driver cimport CUdeviceptr, CUresult, CUstream
-from cudadrv._likely cimport likely, unlikely
-from cudadrv._region cimport Region
+from libc.string cimport memcpy
+
+from cudadrv._driver cimport CUdeviceptr, CUresult, CUstream, likely, unlikely
+from cudadrv._engine cimport own_export
+from cudadrv._event cimport Event
+from cudadrv._region cimport Region, check_region
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token
 
@@ -37,3 +40,37 @@ cdef inline int refuse_other_device(Region region, Stream stream) except -1:
     if unlikely(not region.portable and region.memory.context is not stream.context):
         refuse_device(region, stream)
     return 0
+
+
+# What was asked for last: fills come in rows.
+cdef object last_value      # an int or a float, which stay what they are,
+cdef object last_dtype      # as an item of this dtype
+cdef unsigned char[8] last_item
+
+cdef int set_new_item(unsigned char *item, object value, Region region) except -1
+cdef Token fill_region(int name, Region region, const unsigned char *item, Stream stream)
+
+
+cdef inline int set_item(unsigned char *item, object value, Region region) except -1:
+    """Set the 8 bytes that begin with an item of a buffer, or refuse the dtype, or the value."""
+    if likely(value is last_value and region.dtype is last_dtype):
+        memcpy(item, last_item, sizeof(last_item))
+        return 0
+    check_region(region)
+    return set_new_item(item, value, region)
+
+
+cdef class Loan:
+    cdef Region region
+    cdef Stream stream     # the engine's loan names it
+    cdef bint readonly
+    cdef Event event                # recorded where the block begins and ends
+    cdef int state                  # of the block; the engine has the loan while it lasts
+    cdef own_export loan
+
+    cdef int end(self) except -1
+    cdef int end_unrecorded(self, raised, error) except -1
+    cdef int use(self, own_export *loan, bint recorded=*) except -1
+
+
+cdef Loan new_loan(Region region, Stream stream, bint readonly)

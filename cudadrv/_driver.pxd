@@ -4,6 +4,7 @@ Call them as `with nogil: check(cuStreamCreate(...))` with `check` from `cudadrv
 that calls them says `bind_driver(&cudadrv_table)` once, when it is imported.
 """
 
+
 cdef extern from "cudadrv/driver.h" nogil:
     ctypedef enum CUresult:
         CUDA_SUCCESS
@@ -269,3 +270,9 @@ cdef struct Words:
 
 cdef Words words
 cdef const char *last_failure() noexcept nogil
+cdef unsigned long this_thread() noexcept nogil
+
+
+cdef extern from *:     # Cython defines both
+    bint likely(bint condition) noexcept nogil
+    bint unlikely(bint condition) noexcept nogil

@@ -1,8 +1,18 @@
 """Event: a point in a stream's work."""
 
-from cudadrv._context cimport Context
-from cudadrv._driver cimport CUevent, CUresult
-from cudadrv._ownership cimport own_event, own_snapshot
+from libc.stdint cimport int64_t
+
+from cudadrv._device cimport Context
+from cudadrv._driver cimport CUcontext, CUevent, CUresult, CUstream
+from cudadrv._engine cimport own_event, own_snapshot
+
+
+cdef CUresult query_event(CUcontext context, CUevent event) noexcept nogil
+cdef CUresult query_stream(CUstream stream) noexcept nogil
+cdef CUresult wait_for_event(CUcontext context, CUevent event) except *
+cdef int64_t now_ns() noexcept nogil
+cdef void pause_after(int64_t waited) noexcept nogil
+cdef int let_others_go_on() except -1
 
 
 cdef class Event:

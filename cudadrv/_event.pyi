@@ -1,7 +1,7 @@
+# No names for Python.
 from typing import final
 
-from cudadrv._context import Context
-from cudadrv._device import Device
+from cudadrv._device import Context, Device
 
 @final
 class Event:

@@ -1,7 +1,76 @@
 """Kernel: a function of a module, as users see it."""
 
-from cudadrv._function cimport Function
+from libc.stdint cimport uint16_t
+
+from cudadrv._arguments cimport Limits, Packed, Room, Shape, Signature
+from cudadrv._driver cimport CUfunction, CUfunction_attribute, likely, unlikely
+from cudadrv._module cimport Module, check_module
+from cudadrv._stream cimport Stream
+from cudadrv._token cimport Token
 
 
-cdef class Kernel(Function):
-    pass
+cdef class Kernel:
+    cdef Module module
+    cdef CUfunction raw         # lives as long as the module
+    cdef Signature signature
+    cdef Limits limits
+    cdef uint16_t operation     # "launch of ...", for the books
+    cdef int most_threads       # of a block
+    cdef int most_shared        # dynamic shared memory of a block, in bytes
+    cdef list reached           # variables that the text says it may touch, each as (Memory, mode)
+    cdef list variables         # these, and the module's unlisted ones
+    cdef Py_ssize_t changes     # the module's, when `variables` was made
+    # What a plain launch was asked for last, and what `fill` made of it, if that is `plain`.
+    cdef object last_grid
+    cdef object last_block
+    cdef object last_shared
+    cdef Shape last_shape
+    cdef object __weakref__
+
+    cdef int usable(self) except -1
+    cdef int fill(
+        self, Shape *shape, object grid, object block, object shared_bytes, bint cooperative,
+        object cluster) except -1
+    cdef Stream stream_of(self, object stream)
+    cdef int attribute(self, CUfunction_attribute attribute) except? -1
+    cdef int set_attribute(self, CUfunction_attribute attribute, int value) except -1
+
+
+cdef inline int check_kernel(Kernel kernel) except -1:
+    """As `usable`, at no price for a kernel that is."""
+    if unlikely(kernel.module is None):
+        kernel.usable()
+    return check_module(kernel.module)
+
+
+cdef inline int shape_of(
+    Kernel kernel, Shape *shape, object grid, object block, object shared_bytes,
+    bint cooperative, object cluster
+) except -1:
+    """As `fill`, at no price for what was asked for last: launches come in rows."""
+    if likely(grid is kernel.last_grid and block is kernel.last_block
+              and shared_bytes is kernel.last_shared and cluster is None and not cooperative
+              and kernel.last_shape.plain):
+        shape[0] = kernel.last_shape
+        return 0
+    return kernel.fill(shape, grid, block, shared_bytes, cooperative, cluster)
+
+
+cdef int occupancy_of(Kernel kernel, Shape *shape) except -1
+
+
+cdef Token launch_packed(
+    Kernel kernel, Shape *shape, Packed *packed, Stream stream, object reads, object writes)
+cdef tuple borrows_of_launch(object borrows)
+
+
+cdef class Prepared:
+    cdef Kernel kernel
+    cdef tuple args    # keep the buffers alive
+    cdef tuple borrows
+    cdef object reads
+    cdef object writes
+    cdef Room room              # of what `packed` refers to
+    cdef Packed packed
+    cdef Shape shape
+    cdef object __weakref__

@@ -1,13 +1,11 @@
 from collections.abc import Iterable
 from typing import Any, Never, TypeAlias, final
 
-from cudadrv._access import Access
+from cudadrv._arguments import Access
 from cudadrv._buffer import Buffer
-from cudadrv._function import Function
 from cudadrv._kernel_attributes import CACHES as CACHES
 from cudadrv._kernel_attributes import KernelAttributes
 from cudadrv._module import Module
-from cudadrv._prepared import Prepared
 from cudadrv._ptx import Parameter
 from cudadrv._stream import Stream
 from cudadrv._token import Token
@@ -15,8 +13,10 @@ from cudadrv._token import Token
 _Sizes: TypeAlias = int | tuple[int] | tuple[int, int] | tuple[int, int, int]
 
 @final
-class Kernel(Function):
+class Kernel:
     def __init__(self, never: Never, /) -> None: ...
+    @property
+    def module(self) -> Module: ...
     @property
     def name(self) -> str: ...
     @property
@@ -53,3 +53,16 @@ class Kernel(Function):
     def prefer_cache(self, preference: str) -> None: ...
 
 def kernel_of(module: Module, name: str) -> Kernel: ...
+
+@final
+class Prepared:
+    def __init__(self, never: Never, /) -> None: ...
+    @property
+    def kernel(self) -> Kernel: ...
+    @property
+    def args(self) -> tuple[Any, ...]: ...
+    @property
+    def grid(self) -> tuple[int, int, int]: ...
+    @property
+    def block(self) -> tuple[int, int, int]: ...
+    def launch(self, stream: Stream | None = None) -> Token: ...

@@ -2,12 +2,24 @@
 
 from libc.stdint cimport uint32_t
 
-from cudadrv._cache cimport Block
-from cudadrv._context cimport Context
+from cudadrv._device cimport Context
 from cudadrv._driver cimport CUdeviceptr
-from cudadrv._ownership cimport own_memory
+from cudadrv._engine cimport own_memory
+from cudadrv._pool cimport Block
 from cudadrv._release cimport MemoryKind
 from cudadrv._stream cimport Stream
+
+
+cdef struct StreamOrdered:
+    CUdeviceptr address
+    size_t nbytes           # of the driver's allocation
+    own_memory *state
+    bint cached             # it comes from a cache, or goes to one: the driver is not asked, and
+    own_memory *after       # becomes the state of what goes there
+
+
+cdef int allocate_on(StreamOrdered *memory, Stream stream, str label) except? -1
+cdef int free_on(StreamOrdered *memory, Stream stream, int policy, str label) except? -1
 
 
 cdef class Memory:
@@ -39,3 +51,14 @@ cdef Memory code_memory(Context context, str label)
 cdef Memory variable_memory(
     Context context, CUdeviceptr address, size_t nbytes, Memory code, str label)
 cdef int close_module(Memory code, list variables) except -1
+
+
+cdef Memory allocate_memory(
+    MemoryKind kind, Context context, size_t nbytes, unsigned int flags, Stream stream, str label,
+    bint pooled)
+cdef Memory adopt_memory(
+    MemoryKind kind, Context context, CUdeviceptr address, size_t nbytes, object owner, str label)
+
+
+cdef int check_external(
+    Context context, MemoryKind kind, CUdeviceptr address, str label) except -1

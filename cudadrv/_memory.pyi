@@ -1,3 +1,4 @@
+# No names for Python.
 from typing import NamedTuple, final
 
 @final

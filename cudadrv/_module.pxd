@@ -1,9 +1,14 @@
 """Module: code and variables that were loaded into a context."""
 
-from cudadrv._context cimport Context, is_usable
-from cudadrv._driver cimport CUmodule
-from cudadrv._likely cimport unlikely
+from cudadrv._device cimport Context, is_usable
+from cudadrv._driver cimport CUmodule, unlikely
 from cudadrv._memory cimport Memory
+
+
+cdef list compiler_options(
+    object max_registers, object optimization_level, object target, bint lineinfo, bint debug_info,
+    bint verbose)
+cdef str load_image(Memory code, object image, list options, str called)
 
 
 cdef class Module:

@@ -7,8 +7,7 @@ import numpy.typing as npt
 from _typeshed import ReadableBuffer
 
 from cudadrv._buffer import Buffer
-from cudadrv._context import Context
-from cudadrv._device import Device
+from cudadrv._device import Context, Device
 from cudadrv._kernel import Kernel
 
 @final

@@ -2,17 +2,16 @@
 
 from cpython.pystate cimport PyThreadState, PyThreadState_Get
 
-from cudadrv._driver cimport CUDA_SUCCESS, CUresult, CUstream, cudadrv_table
-from cudadrv._likely cimport likely, unlikely
-from cudadrv._ownership cimport (
-    engine, own_access, own_begin_alone, own_memory, own_mutex_give, own_request, own_settle,
-    own_settle_alone,
-)
-from cudadrv._queue cimport (
-    PyEval_RestoreThread, PyEval_SaveThread, check_queue, is_only_thread, names_context,
+from cudadrv._driver cimport CUDA_SUCCESS, CUresult, CUstream, cudadrv_table, likely, unlikely
+from cudadrv._engine cimport (
+    engine, own_access, own_begin_alone, own_clock, own_conflict, own_memory, own_mutex_give,
+    own_request, own_settle, own_settle_alone,
 )
 from cudadrv._site cimport site_of
-from cudadrv._stream cimport Stream
+from cudadrv._stream cimport (
+    PyEval_RestoreThread, PyEval_SaveThread, Stream, check_stream, is_only_thread, names_context,
+)
+
 
 # Makes the driver calls of one operation. Sets *queued once the driver has accepted one of them.
 ctypedef CUresult (*driver_call)(
@@ -66,7 +65,7 @@ cdef inline int issue(Operation *operation, Stream stream) except? -1:
     """Check it and hand it to the driver: 0, or the reason why not.
 
     After 0 the caller owns `request.issued`. A reason is the driver's status, one of
-    enter_queue's, or REFUSED minus the engine's answer.
+    enter_stream's, or REFUSED minus the engine's answer.
 
     Here is what most operations of a program's only thread need, in one piece with what made them.
     Nobody else is in the engine then, so nothing is locked; who comes while the GIL is let go
@@ -76,7 +75,7 @@ cdef inline int issue(Operation *operation, Stream stream) except? -1:
     cdef PyThreadState *thread = operation.thread
     cdef bint queued = False
     cdef CUresult status
-    check_queue(stream)
+    check_stream(stream)
     operation.request.stream = stream.order
     if unlikely(not is_alone(thread) or not names_context(stream)) \
             or unlikely(not own_begin_alone(engine, &operation.request)):
@@ -92,3 +91,9 @@ cdef inline int issue(Operation *operation, Stream stream) except? -1:
         own_settle(engine, &operation.request)
     own_mutex_give(stream.order.issue)
     return 0
+
+
+# The engine's answer to a request if what `waited` knows had been waited for, and the conflict.
+ctypedef int (*question)(void *request, own_clock *waited) noexcept nogil
+
+cdef list missing_waits(own_conflict *conflict, question still_in_the_way, void *request)

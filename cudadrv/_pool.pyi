@@ -1,5 +1,13 @@
 from typing import NamedTuple, Never, SupportsIndex, final
 
+from cudadrv._device import Context, Kept
+
+@final
+class Cache: ...
+
+@final
+class Caches(Kept): ...
+
 class PoolStats(NamedTuple):
     used_bytes: int
     cached_bytes: int
@@ -27,3 +35,5 @@ class MemoryPools:
     def locked(self) -> MemoryPool: ...
     @property
     def unified(self) -> MemoryPool: ...
+
+def pools_of(context: Context) -> MemoryPools: ...

@@ -3,7 +3,7 @@
 from libc.stdint cimport uint32_t
 
 from cudadrv._operation cimport Operation
-from cudadrv._ownership cimport own_conflict
+from cudadrv._engine cimport own_conflict
 from cudadrv._stream cimport Stream
 
 cdef int refuse_operation(

@@ -2,14 +2,23 @@
 
 from libc.stdint cimport uint32_t
 
-from cudadrv._context cimport Context, is_usable
-from cudadrv._driver cimport CUdeviceptr
-from cudadrv._likely cimport likely, unlikely
+from cudadrv._device cimport Context, is_usable
+from cudadrv._driver cimport CUdeviceptr, likely, unlikely
+from cudadrv._engine cimport OWN_STRICT, own_access
 from cudadrv._memory cimport Memory
-from cudadrv._ownership cimport OWN_STRICT, own_access
-from cudadrv._policy cimport policies_used, policy_in_force
+from cudadrv._ordering cimport policies_used, policy_in_force
 from cudadrv._release cimport MemoryKind
 from cudadrv._stream cimport Stream
+
+
+cdef class Items:
+    cdef object dtype
+    cdef Py_ssize_t itemsize
+    cdef long long most     # as many as an address can count the bytes of
+
+
+cdef Items items_of(object dtype)
+cdef str dtype_name(object dtype)
 
 
 cdef class Region:
@@ -76,3 +85,4 @@ cdef inline int borrow(Region region, own_access *access, int mode) except -1:
         access.policy = policy_in_force(region.policy, region.memory.context.policy)
     access.closes = False
     return 0
+cdef object plain_array(object array)

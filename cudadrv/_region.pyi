@@ -1,12 +1,14 @@
-from typing import Any, Self, SupportsIndex, TypeAlias
+from typing import Any, Self, SupportsIndex, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import disjoint_base
 
-from cudadrv._context import Context
-from cudadrv._device import Device
-from cudadrv._policy import _Policy
+from cudadrv._device import Context, Device
+from cudadrv._ordering import _Policy
+
+@final
+class Items: ...
 
 _Slice: TypeAlias = slice[SupportsIndex | None, SupportsIndex | None, None]
 

@@ -1,9 +1,18 @@
 """Release: giving memory back to the driver when that can block nobody."""
 
-from cudadrv._context cimport Context
+from cudadrv._device cimport Context
 from cudadrv._driver cimport CUdeviceptr, CUresult
-from cudadrv._ownership cimport own_memory
+from cudadrv._event cimport Event
+from cudadrv._engine cimport own_memory
 from cudadrv._stream cimport Stream
+
+
+cdef bint is_unused(own_memory *state) noexcept
+cdef list users_of(own_memory *state)
+cdef bint users_are_idle(own_memory *state) except -1
+cdef bint finish_everything() except -1
+cdef bint is_idle(Context context) except -1
+cdef bint is_complete(Event event) noexcept
 
 
 cdef enum MemoryKind:

@@ -3,7 +3,7 @@
 from cpython.pystate cimport PyThreadState, PyThreadState_Get
 from libc.stdint cimport uint32_t
 
-from cudadrv._likely cimport likely
+from cudadrv._driver cimport likely
 
 
 cdef extern from "cudadrv/site.h":

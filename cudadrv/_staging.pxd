@@ -1,7 +1,68 @@
 """Staging: copies between buffers and ordinary memory, through page-locked stages."""
 
+from libc.stdint cimport uint32_t, uint64_t
+
+from cudadrv._device cimport Context
+from cudadrv._copy cimport Copy
+from cudadrv._driver cimport CUdeviceptr, CUevent
+from cudadrv._event cimport Event
+from cudadrv._operation cimport Operation, driver_call
+from cudadrv._engine cimport own_access
 from cudadrv._region cimport Region
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token
+
+
+cdef object array_of(object source, Region target)
+cdef object target_array(object target, Region source)
+
+
+# The arguments of an operation that copies between a buffer and a stage. It must not move.
+cdef struct StagedCopy:
+    own_access access
+    Copy plain
+    driver_call call        # of the plain copy,
+    void *arguments         # and its
+    CUdeviceptr inside      # where the buffer begins
+    CUevent event           # of the stage
+    bint inward             # into the buffer
+    bint queued             # the driver has the copy,
+    bint marked             # and the event stands for it
+
+
+# The last copy that uses a stage.
+cdef struct StageUse:
+    uint32_t slot
+    uint64_t seq            # of that slot; 0: there was none
+    bint marked             # the stage's event stands for it
+
+
+cdef class Stage:
+    cdef Context context        # the block dies with it
+    cdef char *data
+    cdef size_t nbytes
+    cdef StageUse last
+    cdef Event event
+
+    cdef bint is_free(self) except -1
+
+
+cdef Stage idle_stage(Context context, size_t nbytes)
+cdef Stage take_stage(Context context, size_t nbytes)
+cdef Stage needed_stage(Context context, size_t nbytes)
+cdef Stage one_more_stage(Context context, size_t nbytes, bint within_limit)
+cdef int give_stage(Stage stage) except -1
+cdef int drop_idle_stages(Context context) except -1
+cdef int prepare_staged(
+    Operation *operation, StagedCopy *copy, int name, Region region) except -1
+cdef void aim(
+    StagedCopy *copy, char *data, CUevent event, size_t offset, size_t nbytes) noexcept nogil
+cdef void note_use(StageUse *use, Operation *operation, StagedCopy *copy) noexcept nogil
+cdef int refuse_early(int name, Region region, Stream stream) except -1
+
+
+cdef bint is_worth_chunks(size_t nbytes) noexcept
+cdef int copy_chunks(Region region, char *ordinary, Stream stream, int name) except -1
+
 
 cdef Token copy_array(int name, Region region, object array, Stream stream)

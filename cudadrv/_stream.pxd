@@ -1,11 +1,98 @@
 """Stream: a queue of work of one context."""
 
-from cudadrv._context cimport Context
-from cudadrv._queue cimport Queue
+from cpython.pystate cimport PyThreadState, PyThreadState_Get
+from libc.stdint cimport uint64_t
+
+from cudadrv._device cimport Context, enter_context, is_usable
+from cudadrv._driver cimport CUDA_SUCCESS, CUresult, CUstream, cudadrv_table, unlikely
+from cudadrv._engine cimport OWN_OPEN, own_snapshot, own_stream, own_tag
+from cudadrv._event cimport Event
 
 
-cdef class Stream(Queue):
-    pass
+cdef extern from "cudadrv/only_thread.h":
+    bint is_only_thread(const PyThreadState *own)
+    PyThreadState *PyEval_SaveThread() nogil
+    void PyEval_RestoreThread(PyThreadState *own) nogil
+
+
+cdef class Stream:
+    cdef Context context   # the stream dies with it
+    cdef int priority      # lower numbers run first
+    cdef own_stream *order          # what the engine knows of it
+    cdef CUstream raw
+    cdef bint ours                  # closing destroys the handle
+    cdef bint exposed               # others may have the handle, and may capture with it
+    cdef unsigned long thread       # the only thread that may use it (`this_thread`), or 0
+    cdef unsigned long long identity    # of a foreign stream: cuStreamGetId
+    cdef object owner               # keeps a foreign stream alive
+    cdef object __weakref__
+
+    cdef int open(self, Context context, int order) except -1
+    cdef str called(self)
+    cdef int usable(self) except -1
+    cdef int look_for_capture(self, bint pushed) noexcept nogil
+    cdef int probe(self) noexcept nogil
+    cdef bint finish(self, bint wait) except -1
+    cdef int refuse(self, int reason) except -1
+    cdef Event record_event(self, Event event, own_snapshot *as_of=*)
+    cdef int wait_for(self, Event event) except -1
+
+
+cdef inline int check_stream(Stream stream) except -1:
+    """As `usable`, at no price for a stream that is."""
+    if unlikely(stream.order is NULL or stream.order.state != OWN_OPEN or stream.thread
+                or not is_usable(stream.context)):
+        stream.usable()
+    return 0
+
+
+cdef inline bint names_context(Stream stream) noexcept nogil:
+    """Whether the driver finds the context by the handle, whatever is current.
+
+    Then that need not be asked, but for an error: it may be about the current context. Nobody else
+    has the handle, and so nobody captures with it.
+    """
+    return stream.ours & (not stream.exposed)
+
+
+cdef inline bint keeps_gil(Stream stream) noexcept:
+    """Whether a record on it, a wait, or a query is made with the GIL.
+
+    Letting go of it takes as long as the call, and serves nobody where there is no other thread.
+    It must be let go for a call that may block until a callback that needs it has run. These take
+    no room in the driver's queues, and succeed where those are full: docs/benchmarks.md.
+    """
+    return is_only_thread(PyThreadState_Get()) and names_context(stream)
+
+
+cdef inline int enter_stream(Stream stream, bint *pushed) noexcept nogil:
+    """Begin a driver call on it, with its issue lock held: 0, or why not."""
+    cdef CUresult status
+    if stream.order.state != OWN_OPEN:
+        return STREAM_IS_CLOSED
+    status = enter_context(stream.context.raw, pushed)
+    if status == CUDA_SUCCESS and stream.exposed:
+        return stream.look_for_capture(pushed[0])
+    return status
+
+
+cdef inline void tag_stream(Stream stream) noexcept:
+    """Let the software driver's reports name its work."""
+    if unlikely(cudadrv_table.tag_stream is not NULL):
+        cudadrv_table.tag_stream(stream.context.raw, stream.raw, own_tag(stream.order))
+
+
+# Why `enter_stream` did not enter, below the driver's own numbers.
+cdef enum:
+    STREAM_IS_CLOSED = -2
+    STREAM_IS_CAPTURING = -3
+    EVENT_IS_CLOSED = -4
+    EVENT_IS_CAPTURED = -5
 
 
 cdef Stream stream_for(object stream, Context context)
+
+
+cdef object user_of(unsigned int slot, uint64_t seq)
+cdef object find_user(unsigned int slot, uint64_t seq)
+cdef bint may_synchronize(Context context) except -1

@@ -3,9 +3,9 @@
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 
 from cudadrv._event cimport Event
-from cudadrv._likely cimport unlikely
+from cudadrv._driver cimport unlikely
 from cudadrv._operation cimport Operation
-from cudadrv._ownership cimport own_snapshot
+from cudadrv._engine cimport own_snapshot
 from cudadrv._stream cimport Stream
 
 

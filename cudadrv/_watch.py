@@ -5,13 +5,12 @@ from collections import Counter
 from weakref import WeakSet
 
 from cudadrv import testing
-from cudadrv._context import Context, any_lost, unfinished_work
-from cudadrv._device import Device
-from cudadrv._device_buffer import DeviceBuffer
+from cudadrv._buffer import reap
+from cudadrv._buffers import DeviceBuffer
+from cudadrv._device import Context, Device, any_lost, unfinished_work
 from cudadrv._errors import ContextLostError
 from cudadrv._library import driver_info
 from cudadrv._memory import LiveBuffer, live_buffers
-from cudadrv._reap import reap
 from cudadrv._stream import Stream
 
 # The software driver's word for what cudadrv calls a kind of memory; foreign memory is not ours.

@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cudadrv._context import forget_contexts
+from cudadrv._device import forget_contexts
 from cudadrv._library import driver_info
 
 __all__ = [

@@ -1,22 +1,497 @@
 # cython: nonecheck=True
-"""Arguments: buffers and values of one launch, packed as the driver takes them."""
+"""Arguments: what a launch is given, checked against the kernel and packed as the driver takes it.
 
+Outlives a call: `_known`, the limits of each device (the GIL guards it).
+"""
+
+import ctypes
+import operator
+from struct import pack as pack_number
+
+import numpy as np
+
+cimport cython
+from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
+from cpython.long cimport PyLong_AsLongLong, PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
-
-from cudadrv._access cimport Access
-from cudadrv._driver cimport CUdeviceptr, bind_driver, cudadrv_table
-from cudadrv._likely cimport likely, unlikely
-from cudadrv._ownership cimport OWN_WRITE
-from cudadrv._region cimport Region, check_region, is_region, pointer_of
-from cudadrv._room cimport Room, new_room
-from cudadrv._signature cimport Signature
-from cudadrv._value cimport bytes_of_value, put_value, refuse_argument
-
+from libc.math cimport isinf
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
-bind_driver(&cudadrv_table)  # for check_region
+from cudadrv._device cimport Context, Device, enter_context, leave_context
+from cudadrv._driver cimport (
+    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH,
+    CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X,
+    CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z,
+    CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y,
+    CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, CUdeviceptr, CUfunction, CUresult, bind_driver,
+    cuFuncGetParamInfo, cudadrv_table, likely, unlikely,
+)
+from cudadrv._engine cimport OWN_READ, OWN_SHARED, OWN_WRITE
+from cudadrv._region cimport Region, check_region, is_region, plain_array, pointer_of
+
+from cudadrv._errors import CudaError
+from cudadrv._ptx import Parameter as Listed
+
+bind_driver(&cudadrv_table)
+
+# ---- what a kernel does with a buffer ----
+
+cdef dict WORDS = {OWN_READ: "read", OWN_WRITE: "write", OWN_SHARED: "shared"}
+
+
+@cython.final
+@cython.freelist(16)
+cdef class Access:
+    """Access(*args, **kwargs)\n--\n
+    A buffer as a kernel's argument: see `read`, `write` and `shared`.
+
+    Attributes
+    ----------
+    buffer : buffer
+    mode : str
+        "read", "write" or "shared".
+    """
+
+    def __init__(self, *args, **kwargs):
+        raise TypeError("use cudadrv.read(buffer), write(buffer) or shared(buffer)")
+
+    @property
+    def buffer(self):
+        """The buffer."""
+        return self.region
+
+    @property
+    def mode(self):
+        """What is done with it: "read", "write" or "shared"."""
+        return WORDS[self.mode]
+
+    def __repr__(self):
+        return f"{WORDS[self.mode]}({self.region!r})"
+
+
+cdef Access _access(object buffer, int mode):
+    cdef Access access
+    if not isinstance(buffer, Region):
+        raise TypeError(f"{WORDS[mode]}() takes a buffer, not {type(buffer).__name__}")
+    access = Access.__new__(Access)
+    access.region = buffer
+    access.mode = mode
+    return access
+
+
+def read(buffer):
+    """Say that a kernel only reads a buffer: others may read it meanwhile.
+
+    An argument of `Kernel.launch`. Raises TypeError if it is no buffer.
+    """
+    return _access(buffer, OWN_READ)
+
+
+def write(buffer):
+    """Say that a kernel reads and writes a buffer, as for a buffer without a mode.
+
+    An argument of `Kernel.launch`. Raises TypeError if it is no buffer.
+    """
+    return _access(buffer, OWN_WRITE)
+
+
+def shared(buffer):
+    """Say that the program itself orders a kernel's use of a buffer with all others.
+
+    Such as a flag that the host sets while the kernel waits for it. Nothing is refused but closing:
+    the memory stays for as long as the kernel may use it. An argument of `Kernel.launch`. Raises
+    TypeError if it is no buffer.
+    """
+    return _access(buffer, OWN_SHARED)
+
+
+# ---- bytes that do not fit on the stack ----
+
+@cython.final
+cdef class Room:
+    """Bytes that are freed with the object: internal to launches."""
+
+    def __dealloc__(self):
+        free(self.start)
+
+
+cdef Room new_room(size_t nbytes):
+    cdef Room room = Room.__new__(Room)
+    room.start = malloc(nbytes if nbytes else 1)
+    if room.start is NULL:
+        raise MemoryError()
+    return room
+
+
+# ---- numbers and structures as the bytes of a parameter ----
+
+cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
+    unsigned long long PyLong_AsUnsignedLongLong(object number) except? -1
+
+_SimpleCType = ctypes.c_int.__mro__[1]
+_CData = _SimpleCType.__mro__[1]
+cdef dict FLOATS = {2: "<e", 4: "<f", 8: "<d"}
+
+
+cdef int put_value(
+    Signature signature, Py_ssize_t index, object value, unsigned char *place
+) except -1:
+    """Write a value of the signature's parameter `index`, or raise TypeError or ValueError."""
+    cdef Parameter *parameter = &signature.parameters[index]
+    cdef double number
+    cdef float single
+    if PyLong_CheckExact(value) and parameter.kind in (b"u", b"s", b"b") and parameter.nbytes <= 8:
+        return _put_integer(signature, index, value, place)
+    if PyFloat_CheckExact(value) and parameter.kind == b"f":
+        number = PyFloat_AS_DOUBLE(value)
+        if parameter.nbytes == 8:
+            memcpy(place, &number, 8)
+            return 0
+        if parameter.nbytes == 4:
+            single = <float>number
+            if isinf(single) and not isinf(number):
+                _refuse_range(signature, index, value)
+            memcpy(place, &single, 4)
+            return 0
+    data = _converted(signature, index, value, parameter)
+    memcpy(place, <const char *>data, parameter.nbytes)
+    return 0
+
+
+cdef int _put_integer(
+    Signature signature, Py_ssize_t index, object value, unsigned char *place
+) except -1:
+    """Any integer that fits, signed or not: PTX has the same type for both of C."""
+    cdef Parameter *parameter = &signature.parameters[index]
+    cdef int bits = 8 * parameter.nbytes
+    cdef int overflow = 0
+    cdef uint64_t large = 0
+    cdef int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow)
+    if unlikely(overflow > 0) and bits == 64 and parameter.kind != b"s":
+        try:
+            large = PyLong_AsUnsignedLongLong(value)
+        except OverflowError:
+            _refuse_range(signature, index, value)
+        memcpy(place, &large, 8)
+        return 0
+    if unlikely(overflow or (bits < 64 and (
+            number < -(<int64_t>1 << (bits - 1))
+            or number >= <int64_t>1 << (bits - 1 if parameter.kind == b"s" else bits)))):
+        _refuse_range(signature, index, value)
+    memcpy(place, &number, parameter.nbytes)  # little-endian, as every host of CUDA
+    return 0
+
+
+cdef bytes _converted(
+    Signature signature, Py_ssize_t index, object value, Parameter *parameter
+):
+    """The bytes of what is not simply a Python number of the parameter's kind."""
+    if isinstance(value, (np.generic, np.ndarray, _CData)):
+        return bytes_of_value(signature, index, value)
+    if parameter.kind == 0:
+        refuse_argument(signature, index, value, "its type is not known here, so give it one: pass"
+                                                 " numpy.int32(...), a ctypes value or a buffer")
+    if parameter.kind == b"f" and isinstance(value, (int, float)):
+        return _float(signature, index, value, parameter.nbytes)
+    if parameter.kind in (b"u", b"s", b"b") and parameter.nbytes <= 8 \
+            and not isinstance(value, float) and hasattr(value, "__index__"):
+        data = bytearray(8)
+        _put_integer(signature, index, operator.index(value), data)
+        return bytes(data)
+    refuse_argument(signature, index, value, _advice(value, parameter))
+
+
+cdef bytes _float(Signature signature, Py_ssize_t index, object value, int nbytes):
+    """A number as a float; an integer only if it is exactly that."""
+    code = FLOATS.get(nbytes)
+    if code is None:
+        refuse_argument(signature, index, value, "pass a NumPy or ctypes value of that size")
+    data = b""
+    try:
+        data = pack_number(code, float(value))
+    except OverflowError:
+        _refuse_range(signature, index, value)
+    if isinstance(value, int) and int(np.frombuffer(data, code)[0]) != value:
+        raise ValueError(f"{signature.called(index)} of {signature.kernel} is {value!r}, and no"
+                         f" float of {nbytes} bytes is exactly that; pass float(...) to round it")
+    return data
+
+
+cdef bytes bytes_of_value(Signature signature, Py_ssize_t index, object value):
+    """The bytes of a NumPy scalar, a 0-dimensional array or a ctypes value, if its type fits."""
+    cdef Parameter *parameter = NULL
+    if not isinstance(value, (np.generic, np.ndarray, _CData)):
+        refuse_argument(signature, index, value, "nothing is known of the parameters of this kernel"
+                                                 ", so pass NumPy or ctypes values, or buffers")
+    if isinstance(value, _CData):
+        kind, data = _ctype_kind(value), bytes(memoryview(value))
+    else:
+        if isinstance(value, np.ndarray):
+            value = plain_array(value)
+        if value.shape or value.dtype.hasobject:
+            refuse_argument(signature, index, value, _advice(value, NULL))
+        if not value.dtype.isnative:
+            refuse_argument(signature, index, value, "the device has the other byte order; convert"
+                                                     " it: value.astype(dtype.newbyteorder('='))")
+        kind, data = value.dtype.kind, value.tobytes()
+    if signature.count < 0:
+        return data
+    parameter = &signature.parameters[index]
+    if len(data) != parameter.nbytes:
+        refuse_argument(signature, index, value,
+                        f"it has {len(data)} bytes, and the parameter {parameter.nbytes}")
+    if not (parameter.kind in (0, b"b", b"S") or kind == "f" and parameter.kind == b"f"
+            or kind in "iub" and parameter.kind in (b"u", b"s")):
+        refuse_argument(signature, index, value, "that is another kind of number")
+    return data
+
+
+cdef str _ctype_kind(object value):
+    """As NumPy's kinds."""
+    if not isinstance(value, _SimpleCType):
+        return "u" if isinstance(value, ctypes._Pointer) else "V"
+    return "f" if value._type_ in "fdg" else "u"
+
+
+cdef str _advice(object value, Parameter *parameter):
+    """What to pass instead of something of another type."""
+    if isinstance(value, np.ndarray):
+        return "the device cannot see the memory of an array; copy it to a buffer and pass that:" \
+               " DeviceBuffer.from_array(array)"
+    if parameter is not NULL and parameter.kind == b"S":
+        return "pass a NumPy structured scalar (array[i], or numpy.void) or a ctypes structure" \
+               f" of {parameter.nbytes} bytes"
+    if isinstance(value, (int, float)):
+        return "pass a number of the declared kind"
+    return "pass a buffer, a number, or a NumPy or ctypes value"
+
+
+cdef int refuse_argument(Signature signature, Py_ssize_t index, object value, str why) except -1:
+    raise TypeError(f"{signature.called(index)} of {signature.kernel} cannot be {_shown(value)}:"
+                    f" {why}")
+
+
+cdef int _refuse_range(Signature signature, Py_ssize_t index, object value) except -1:
+    raise ValueError(f"{signature.called(index)} of {signature.kernel} cannot be {_shown(value)}:"
+                     " it does not fit")
+
+
+cdef str _shown(object value):
+    """A value and its type, on one short line."""
+    if isinstance(value, np.generic):
+        return f"numpy.{type(value).__name__}({str(value)[:60]})"
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape} and dtype {value.dtype}"
+    text = repr(value).split("\n")[0]
+    return f"{text[:60]}{'...' if len(text) > 60 else ''} ({type(value).__name__})"
+
+
+# ---- the parameters of a kernel, as the driver and its PTX tell ----
+
+@cython.final
+cdef class Signature:
+    """The parameters of a kernel: internal to `Kernel`."""
+
+    def __dealloc__(self):
+        free(self.parameters)
+
+    cdef str called(self, Py_ssize_t index):
+        """A parameter in messages: ``argument 2 (y, .u64)``."""
+        if self.count < 0:
+            return f"argument {index}"
+        given = self.listed[index]
+        if given.name is None:
+            return f"argument {index} ({given.nbytes} bytes)"
+        return f"argument {index} ({given.name}, .{given.type})"
+
+
+cdef Signature new_signature(str kernel, CUfunction function, Context context, object text):
+    """What is known of a kernel whose parameters the PTX text says to be these, or None.
+
+    The driver's word counts; names and types come from the text, where both agree. Raises CudaError
+    where they do not agree on how many there are: a launch could lack arguments.
+    """
+    cdef Signature signature = Signature.__new__(Signature)
+    cdef Parameter *each
+    signature.kernel = kernel
+    signature.count = -1
+    listed = _of_driver(function, context)
+    if listed is not None and text is not None and len(listed) != len(text):
+        raise CudaError(
+            <int>CUDA_ERROR_INVALID_VALUE, "cuFuncGetParamInfo",
+            f"The driver counts {len(listed)} parameters of kernel {kernel!r}, its PTX {len(text)}")
+    if listed is None or (text is not None and _same_places(listed, text)):
+        listed = text
+    if listed is None:
+        return signature
+    signature.parameters = <Parameter *>calloc(len(listed) + 1, sizeof(Parameter))
+    if signature.parameters is NULL:
+        raise MemoryError()
+    for i, given in enumerate(listed):
+        each = &signature.parameters[i]
+        each.offset, each.nbytes = given.offset, given.nbytes
+        if given.type is not None:
+            each.kind = ord("S") if "[" in given.type else ord(given.type[0])
+        signature.nbytes = max(signature.nbytes, given.offset + given.nbytes)
+    signature.listed, signature.count = listed, len(listed)
+    return signature
+
+
+cdef bint _same_places(tuple listed, tuple text):
+    """Whether offsets and sizes are the same."""
+    for one, other in zip(listed, text, strict=True):
+        if (one.offset, one.nbytes) != (other.offset, other.nbytes):
+            return False
+    return True
+
+
+cdef tuple _of_driver(CUfunction function, Context context):
+    """Offsets and sizes; None if the driver does not support the question."""
+    cdef size_t offset = 0
+    cdef size_t nbytes = 0
+    cdef size_t index
+    cdef CUresult status
+    cdef bint pushed = False
+    found = []
+    while True:
+        index = len(found)
+        with nogil:
+            context.check(enter_context(context.raw, &pushed))
+            status = cuFuncGetParamInfo(function, index, &offset, &nbytes)
+            leave_context(pushed)
+        if status == CUDA_ERROR_NOT_SUPPORTED:
+            return None
+        if status == CUDA_ERROR_INVALID_VALUE:  # there is no parameter of this number
+            return tuple(found)
+        context.check(status)
+        found.append(Listed(None, None, offset, nbytes))
+
+
+# ---- grid, block and shared memory, and what the device allows ----
+
+cdef dict _known = {}   # Limits by ordinal
+
+
+@cython.final
+cdef class Limits:
+    """What a device allows: internal to kernels."""
+
+
+cdef Limits limits_of(Device device):
+    """Asked once for each device."""
+    cdef Limits limits
+    if device.ordinal in _known:
+        return _known[device.ordinal]
+    limits = Limits.__new__(Limits)
+    limits.device = device
+    limits.grid[0] = device.attribute_value(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)
+    limits.grid[1] = device.attribute_value(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y)
+    limits.grid[2] = device.attribute_value(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)
+    limits.block[0] = device.attribute_value(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X)
+    limits.block[1] = device.attribute_value(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y)
+    limits.block[2] = device.attribute_value(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)
+    limits.shared_bytes = device.attribute_value(
+        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+    limits.multiprocessors = device.attribute_value(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+    limits.cooperative = device.attribute_value(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)
+    limits.clusters = device.attribute_value(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH)
+    return _known.setdefault(device.ordinal, limits)
+
+
+cdef int fill_shape(
+    Shape *shape, Limits limits, object grid, object block, object shared_bytes, bint cooperative,
+    object cluster
+) except -1:
+    """Check what is asked for against the device; what the kernel allows is left to the caller."""
+    cdef long long dynamic
+    _fill_dimensions(shape.grid, limits.grid, limits.device, "grid", grid)
+    _fill_dimensions(shape.block, limits.block, limits.device, "block", block)
+    dynamic = PyLong_AsLongLong(shared_bytes) if likely(PyLong_CheckExact(shared_bytes)) \
+        else operator.index(shared_bytes)
+    if unlikely(dynamic < 0):
+        raise ValueError(f"shared_bytes must not be negative, and is {shared_bytes}")
+    shape.shared_bytes = <unsigned int>min(dynamic, 0xffffffff)
+    shape.cooperative = cooperative
+    shape.cluster[0] = shape.cluster[1] = shape.cluster[2] = 0
+    shape.plain = cluster is None and not cooperative
+    if likely(shape.plain):
+        return 0
+    if cooperative and not limits.cooperative:
+        raise ValueError(f"{limits.device!r} does not support cooperative launches (its attribute"
+                         " cooperative_launch is 0)")
+    if cluster is not None:
+        if not limits.clusters:
+            raise ValueError(f"{limits.device!r} does not support clusters of blocks (its attribute"
+                             " cluster_launch is 0)")
+        _fill_dimensions(shape.cluster, limits.grid, limits.device, "cluster", cluster)
+        for i in range(3):
+            if shape.grid[i] % shape.cluster[i]:
+                raise ValueError(f"grid is {dimensions(shape.grid)}, which cannot be cut into"
+                                 f" clusters of {dimensions(shape.cluster)} blocks")
+    return 0
+
+
+cdef int _fill_dimensions(
+    unsigned int *sizes, unsigned int *most, Device device, str name, object given
+) except -1:
+    """One to three numbers; those left out are 1."""
+    cdef int overflow = 0
+    cdef long long number
+    sizes[0] = sizes[1] = sizes[2] = 1
+    if likely(PyLong_CheckExact(given)):
+        number = PyLong_AsLongLongAndOverflow(given, &overflow)
+        if likely(1 <= number <= most[0] and not overflow):
+            sizes[0] = <unsigned int>number
+            return 0
+        return _fill_size(sizes, most, 0, device, name, given, given)
+    if isinstance(given, tuple):
+        count = len(<tuple>given)
+        if 1 <= count <= 3:
+            for i in range(count):
+                _fill_size(sizes, most, i, device, name, (<tuple>given)[i], given)
+            return 0
+    elif hasattr(given, "__index__"):
+        return _fill_size(sizes, most, 0, device, name, given, given)
+    raise TypeError(f"{name} must be an int or a tuple of up to three, not {given!r}")
+
+
+cdef int _fill_size(
+    unsigned int *sizes, unsigned int *most, Py_ssize_t axis, Device device, str name, object size,
+    object given
+) except -1:
+    cdef long long number
+    try:
+        number = PyLong_AsLongLong(operator.index(size) if not PyLong_CheckExact(size) else size)
+    except OverflowError:
+        number = -1 if size < 0 else 1 << 62
+    except TypeError:
+        raise TypeError(f"{name} must be an int or a tuple of up to three, not {given!r}") from None
+    if number < 1:
+        raise ValueError(f"{name} is {given}, and must be at least 1 in each direction")
+    if number > most[axis]:
+        kind = "block" if name == "block" else "grid"
+        raise ValueError(f"{name} is {given}, and {device!r} takes at most {most[axis]} in"
+                         f" {'xyz'[axis]} (max_{kind}_dim_{'xyz'[axis]})")
+    sizes[axis] = <unsigned int>number
+    return 0
+
+
+cdef unsigned long long threads_of(Shape *shape) noexcept:
+    """Threads of a block."""
+    return <unsigned long long>shape.block[0] * shape.block[1] * shape.block[2]
+
+
+cdef str dimensions(const unsigned int *sizes):
+    return f"({sizes[0]}, {sizes[1]}, {sizes[2]})"
+
+
+# ---- packing ----
 
 cdef enum:
     WIDEST = 4096   # bytes that all parameters of a kernel of unknown signature have room for

@@ -1,19 +1,38 @@
-"""Device: what a GPU is. What runs on it belongs to its context."""
+"""Devices and their contexts: the primary one, others, and which one is the default."""
+
+from contextvars import ContextVar
+from weakref import ref
 
 cimport cython
+from cpython.contextvars cimport get_value_no_default
+from libc.stdlib cimport calloc, free, malloc
 
 from cudadrv._driver cimport (
-    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-    CUdevice_attribute, CUuuid, bind_driver, cudadrv_table, cuDeviceGet, cuDeviceGetAttribute,
-    cuDeviceGetCount, cuDeviceGetName, cuDeviceGetUuid, cuDeviceTotalMem,
+    CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_SUCCESS, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+    CUcontext, CUdevice_attribute, CUresult, CUuuid, bind_driver, cuCtxCreate, cuCtxDestroy,
+    cuCtxGetStreamPriorityRange, cuCtxPopCurrent, cuCtxPushCurrent, cuCtxSynchronize, cuDeviceGet,
+    cuDeviceGetAttribute, cuDeviceGetCount, cuDeviceGetName, cuDeviceGetUuid,
+    cuDevicePrimaryCtxRetain, cuDeviceTotalMem, cudadrv_table, last_failure,
 )
-from cudadrv._errors cimport check
+from cudadrv._engine cimport (
+    OWN_INTERNAL, engine, own_domain_close, own_domain_lose, own_domain_open, own_domain_snapshot,
+    own_join_host, own_snapshot, own_snapshot_drop, own_suspect, own_suspects,
+)
+from cudadrv._errors cimport (
+    check as check_status, is_sticky, raise_status, refuse_if_forked, report, report_text,
+)
 from cudadrv._library cimport ensure_driver
+from cudadrv._names cimport ALLOCATION, RELEASE, operation_name, stream_name
+from cudadrv._ordering cimport policy_name
+from cudadrv._site cimport place
 
-from cudadrv._errors import integer
+from cudadrv._errors import ContextLostError, EventNotRecordedError, integer
 
 bind_driver(&cudadrv_table)
 
+
+# ---- devices ----
 
 @cython.final
 cdef class Device:
@@ -48,7 +67,7 @@ cdef class Device:
                 f"there is no device {wanted}: this machine has {count}, numbered from 0")
         self.ordinal = index = wanted
         with nogil:
-            check(cuDeviceGet(&self.raw, index))
+            check_status(cuDeviceGet(&self.raw, index))
 
     @property
     def ordinal(self):
@@ -61,7 +80,7 @@ cdef class Device:
         cdef int count = 0
         ensure_driver()
         with nogil:
-            check(cuDeviceGetCount(&count))
+            check_status(cuDeviceGetCount(&count))
         return count
 
     @property
@@ -69,7 +88,7 @@ cdef class Device:
         """The device's name (cuDeviceGetName)."""
         cdef char[256] name
         with nogil:
-            check(cuDeviceGetName(name, sizeof(name), self.raw))
+            check_status(cuDeviceGetName(name, sizeof(name), self.raw))
         return name.decode(errors="replace")
 
     @property
@@ -78,7 +97,7 @@ cdef class Device:
         from uuid import UUID
         cdef CUuuid found
         with nogil:
-            check(cuDeviceGetUuid(&found, self.raw))
+            check_status(cuDeviceGetUuid(&found, self.raw))
         return UUID(bytes=found.bytes[:16])
 
     @property
@@ -92,7 +111,7 @@ cdef class Device:
         """Memory of the device in bytes (cuDeviceTotalMem)."""
         cdef size_t nbytes = 0
         with nogil:
-            check(cuDeviceTotalMem(&nbytes, self.raw))
+            check_status(cuDeviceTotalMem(&nbytes, self.raw))
         return nbytes
 
     def attribute(self, str name not None):
@@ -129,13 +148,12 @@ cdef class Device:
     cdef int attribute_value(self, int attribute) except? -1:
         cdef int value = 0
         with nogil:
-            check(cuDeviceGetAttribute(&value, <CUdevice_attribute>attribute, self.raw))
+            check_status(cuDeviceGetAttribute(&value, <CUdevice_attribute>attribute, self.raw))
         return value
 
     @property
     def context(self):
         """The device's primary context, retained on first use and kept until the process ends."""
-        from cudadrv._context import primary_context
         return primary_context(self)
 
     def synchronize(self):
@@ -160,3 +178,442 @@ cdef class Device:
     def __repr__(self):
         name = "" if cudadrv_table.forked else f" {self.name!r}"  # a forked child cannot ask
         return f"<Device {self.ordinal}{name}>"
+
+
+# ---- contexts ----
+
+@cython.final
+@cython.no_gc_clear  # of a context in a dead cycle, which memory that is to be freed then keeps
+cdef class Alive:
+    # A WeakSet cannot do that: its iteration fails when the set changes.
+
+    def __cinit__(self):
+        self.references = set()
+
+    cdef object reference_to(self, object thing):
+        """What `add` takes."""
+        reference = ref(thing, self.references.discard)
+        hash(reference)  # while it can be: a dead thing that was never added is discarded, too
+        return reference
+
+    cdef int add(self, object reference) except -1:
+        """Add a thing. Lets no other thread in, and runs no other code."""
+        self.references.add(reference)
+        self.added += 1
+        return 0
+
+    cdef list all(self):
+        found = []
+        for reference in list(self.references):
+            thing = reference()
+            if thing is not None:
+                found.append(thing)
+        return found
+
+
+_primary = {}  # Context by ordinal, kept until the process ends
+cdef Context _first = None  # that of device 0, once it is there
+cdef list _replaced = []    # contexts of before a reset: they do not end, as primary ones never do
+cdef Alive _all = Alive()
+_current = ContextVar("cudadrv.context", default=None)  # [context, what it was before]
+_after_wait = None  # what a synchronization does besides: it may release memory
+
+
+cdef class Kept:
+
+    cdef void end_with(self, Context context) noexcept:
+        pass
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Context:
+    """Context(*args, **kwargs)\n--\n
+    A driver context: the home of streams, events and memory of one device.
+
+    There is no need to make one: ``Device(0).context`` is the primary context, which cudadrv shares
+    with the CUDA runtime and other libraries. ``with context:`` makes it current for this thread,
+    and the default for new objects. Calls on objects of a context work whatever is current: they
+    switch to it and back.
+    """
+
+    def __cinit__(self):
+        self.lost = 0
+        self.streams = Alive()
+        self.ghosts = []
+        self.stages = []
+        self.defaults = {}
+
+    def __init__(self, *args, **kwargs):
+        raise TypeError("use Device(...).context, or Context.create(device)")
+
+    @property
+    def device(self):
+        """The device that it is on."""
+        return self.device
+
+    @property
+    def primary(self):
+        """Whether it is the device's primary context, which other libraries share."""
+        return self.primary
+
+    @staticmethod
+    def create(Device device not None):
+        """Create a context of your own on a device, without making it current.
+
+        It ends with the last object that refers to it. Synchronize it before: a context that dies
+        with unfinished work is left to the driver (CudaWarning), because destroying it would block.
+
+        Driver function: cuCtxCreate.
+        """
+        cdef Context context = _new_context(device)
+        cdef CUcontext popped = NULL
+        with nogil:
+            check_status(cuCtxCreate(&context.raw, 0, device.raw))
+            check_status(cuCtxPopCurrent(&popped))
+        _all.add(_all.reference_to(context))
+        return context
+
+    def __dealloc__(self):
+        if self.domain is NULL or cudadrv_table.forked:
+            return
+        if self.raw is not NULL and not self.primary and not self.lost:
+            _destroy(self)
+        if own_domain_close(engine, self.domain):
+            free(self.domain)
+
+    @property
+    def ordering(self):
+        """The policy of its buffers that have none of their own: see `cudadrv.ordering`."""
+        return self.policy
+
+    @ordering.setter
+    def ordering(self, value):
+        self.policy = policy_name(value)
+
+    @property
+    def pools(self):
+        """Its memory that is kept for reuse: ``.device``, ``.locked``, ``.unified``."""
+        from cudadrv._pool import pools_of
+        return pools_of(self)
+
+    @property
+    def priority_range(self):
+        """The priorities that its streams can have, ``(greatest, least)``, such as ``(-5, 0)``.
+
+        Driver function: cuCtxGetStreamPriorityRange.
+        """
+        cdef int least = 0
+        cdef int greatest = 0
+        cdef CUresult status
+        cdef bint pushed = False
+        self.usable()
+        with nogil:
+            status = enter_context(self.raw, &pushed)
+            if status == CUDA_SUCCESS:
+                status = cuCtxGetStreamPriorityRange(&least, &greatest)
+                leave_context(pushed)
+            self.check(status)
+        return greatest, least
+
+    def synchronize(self):
+        """Block until all work of the context is complete, other libraries' included.
+
+        Its streams' work up to this call counts as complete from then on.
+
+        Driver functions: cuEventRecord, cuEventQuery, cuCtxSynchronize.
+        """
+        cdef own_snapshot snapshot
+        cdef bint pushed = False
+        cdef CUresult status
+        self.usable()
+        if not own_domain_snapshot(engine, self.domain, &snapshot):
+            raise MemoryError()
+        try:
+            _wait_for_known_work(self)
+            with nogil:
+                status = enter_context(self.raw, &pushed)
+                if status == CUDA_SUCCESS:
+                    status = cuCtxSynchronize()
+                    leave_context(pushed)
+                self.check(status)
+            own_join_host(engine, &snapshot)
+        finally:
+            own_snapshot_drop(engine, &snapshot)
+        after_wait()
+
+    def __enter__(self):
+        """Make it current for this thread, and the default for new objects."""
+        cdef CUcontext popped = NULL
+        self.usable()
+        block = [self, _current.get()]
+        with nogil:
+            self.check(cuCtxPushCurrent(self.raw))
+        try:
+            _current.set(block)
+        except BaseException:  # without memory, Python may have set it
+            _end_block(block)
+            with nogil:
+                cuCtxPopCurrent(&popped)
+            raise
+        return self
+
+    def __exit__(self, kind, exception, traceback):
+        """Make the context current that was so before the block."""
+        cdef CUcontext popped = NULL
+        current = get_value_no_default(_current)  # which needs no memory
+        if current is None or current[0] is not self:
+            raise RuntimeError("`with` blocks of contexts and devices must end in reverse order")
+        try:
+            _current.set(current[1])
+        except MemoryError:
+            _end_block(current)
+        if self.lost or cudadrv_table.forked:  # leaving is quiet, like closing
+            return
+        with nogil:
+            self.check(cuCtxPopCurrent(&popped))
+
+    def __repr__(self):
+        kind = "primary" if self.primary else "created"
+        return f"<Context {kind}, device {self.device.ordinal}>"
+
+    cdef int usable(self) except -1:
+        """Refuse before any driver call if the context or this process cannot go on."""
+        refuse_if_forked()
+        if self.raw is NULL:
+            raise TypeError("this Context was never initialized")
+        if self.lost:
+            raise ContextLostError(
+                self.lost, "cudadrv",
+                "The device was reset (cudadrv.testing.reset_device) after this object was made;"
+                " make a new one." if self.replaced else
+                "The context was lost by an earlier error; this process cannot use the device any"
+                " more.")
+        return 0
+
+    cdef int check(self, CUresult status) except -1 nogil:
+        """As `check`; a sticky error also marks the context as lost."""
+        if status == CUDA_SUCCESS:
+            return 0
+        return self.raise_failure(status)
+
+    cdef int raise_failure(self, CUresult status) except -1 with gil:
+        if not is_sticky(status):
+            return raise_status(status)
+        if self.lost:  # another thread has found out first
+            return self.usable()
+        self.lost = status
+        suspects = _suspects(self.domain)
+        own_domain_lose(engine, self.domain)
+        listed = "  " + ("\n  ".join(suspects) or "none of cudadrv's")
+        detail = f"The context is lost. Operations that were not known to be complete:\n{listed}"
+        raise ContextLostError(<int>status, last_failure().decode(), detail, suspects)
+
+
+cdef Context _new_context(Device device):
+    cdef bint excluded = not device.attribute_value(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)
+    cdef Context context = Context.__new__(Context)
+    context.device = device
+    context.domain = <own_domain *>calloc(1, sizeof(own_domain))
+    if context.domain is NULL:
+        raise MemoryError()
+    own_domain_open(engine, context.domain, excluded)
+    return context
+
+
+cdef void _destroy(Context context) noexcept:
+    """End a created context, if that does not block."""
+    cdef CUresult status
+    if own_suspects(engine, context.domain, NULL, 0):
+        report_text("a context died with unfinished work, and is left to the driver; call its"
+                    " synchronize() before the last reference goes")
+        return
+    if context.caches is not None:
+        context.caches.end_with(context)
+    with nogil:
+        status = cuCtxDestroy(context.raw)
+    report(status)
+
+
+cdef void report_in(Context context, CUresult status) noexcept:
+    """Warn about a failed call of a context where nothing can be raised.
+
+    One that the context does not survive also marks it as lost, so that it is said once, with the
+    operations that may have caused it, and nobody is blamed later.
+    """
+    if status == CUDA_SUCCESS or context.lost or cudadrv_table.forked:
+        return
+    if not is_sticky(status):
+        report(status)
+        return
+    try:
+        context.raise_failure(status)
+    except Exception as error:
+        report_text(str(error))
+
+
+def primary_context(Device device not None):
+    """The primary context of a device (cuDevicePrimaryCtxRetain)."""
+    cdef Context context
+    global _first
+    ordinal = device.ordinal
+    if ordinal not in _primary:
+        context = _new_context(device)
+        context.primary = True
+        with nogil:
+            check_status(cuDevicePrimaryCtxRetain(&context.raw, device.raw))
+        reference = _all.reference_to(context)
+        # One object for each, also when threads come at once: from here on nobody else gets in.
+        if ordinal not in _primary:
+            _all.add(reference)
+            _primary[ordinal] = context
+            if ordinal == 0:
+                _first = context
+    return _primary[ordinal]
+
+
+cdef int _end_block(list block) except -1:
+    """Let the entry of a block say what was current before it, where none can be set."""
+    former = block[1] if block[1] is not None else (None, None)
+    block[0], block[1] = former
+    return 0
+
+
+cdef Context default_context():
+    """The context of the innermost ``with device`` or ``with context``, else that of device 0."""
+    current = get_value_no_default(_current)
+    if current is not None and (<list>current)[0] is not None:
+        return (<list>current)[0]
+    return _first if _first is not None else primary_context(Device(0))
+
+
+cdef Context context_of(object device):
+    """The context of a ``device=`` argument."""
+    if device is None:
+        return default_context()
+    if not isinstance(device, Device):
+        raise TypeError(f"device must be a Device, not {type(device).__name__}")
+    return primary_context(device)
+
+
+cdef list contexts():
+    """All contexts that are in use."""
+    return _all.all()
+
+
+def any_lost():
+    """Whether an error has lost a context that is in use."""
+    cdef Context context
+    for context in contexts():
+        if context.lost:
+            return True
+    return False
+
+
+def forget_contexts():
+    """Give up all contexts, because the driver ends them: `cudadrv.testing.reset_device`.
+
+    Whatever belongs to one of them raises ContextLostError from now on. The next use of a device
+    retains its primary context again.
+    """
+    cdef Context context
+    global _first
+    for context in contexts():
+        context.lost = context.lost or CUDA_ERROR_CONTEXT_IS_DESTROYED
+        context.replaced = True
+        own_domain_lose(engine, context.domain)
+        _replaced.append(context)
+    _all.references.clear()
+    _primary.clear()
+    _first = None
+
+
+def call_after_wait(function):
+    """Let every synchronization of a stream or a context end with a call of this function, too."""
+    global _after_wait
+    before = _after_wait
+
+    def both():
+        before()
+        function()
+
+    _after_wait = function if before is None else both
+
+
+cdef int after_wait() except -1:
+    """What a synchronization ends with."""
+    if _after_wait is not None:
+        _after_wait()
+    return 0
+
+
+def _wait_for_known_work(Context context):
+    """Wait for what events can tell, so that signals interrupt the longest part of the wait."""
+    for stream in context.streams.all():
+        try:
+            if not stream.done:
+                stream.waitable().synchronize()
+        except ValueError:  # closed meanwhile, or the default stream of another thread
+            pass
+    for ghost in context.ghosts[:]:
+        try:
+            ghost.synchronize()
+        except EventNotRecordedError:  # a stream that is just being closed
+            pass
+
+
+def unfinished_work():
+    """The last operations of each stream that the host does not know to be complete.
+
+    Of all contexts, as pairs: what and on which stream, and the line that queued it. Without those
+    of the library's own streams, and without the allocation and the freeing of memory.
+    """
+    cdef Context context
+    cdef own_suspect *found
+    cdef unsigned int count = 0
+    cdef unsigned int i
+    works = []
+    for context in contexts():
+        if context.lost:
+            continue
+        found = _look_for_suspects(context.domain, &count)
+        try:
+            for i in range(count):
+                if found[i].kind != OWN_INTERNAL \
+                        and found[i].operation.operation not in (ALLOCATION, RELEASE):
+                    works.append((_work(&found[i]), place(found[i].operation.site)))
+        finally:
+            free(found)
+    return works
+
+
+cdef own_suspect *_look_for_suspects(own_domain *domain, unsigned int *count) except NULL:
+    cdef own_suspect *found
+    count[0] = own_suspects(engine, domain, NULL, 0)
+    found = <own_suspect *>malloc((count[0] + 1) * sizeof(own_suspect))
+    if found is NULL:
+        raise MemoryError()
+    count[0] = min(count[0], own_suspects(engine, domain, found, count[0]))
+    return found
+
+
+cdef tuple _suspects(own_domain *domain):
+    cdef unsigned int count = 0
+    cdef own_suspect *found = _look_for_suspects(domain, &count)
+    try:
+        suspects = []
+        for i in range(count):
+            suspects.append(_suspect(&found[i]))
+        return tuple(suspects)
+    finally:
+        free(found)
+
+
+cdef str _work(own_suspect *found):
+    return f"{operation_name(found.operation.operation)} on" \
+           f" {stream_name(found.number, found.kind)}"
+
+
+cdef str _suspect(own_suspect *found):
+    earlier = f" (and {found.earlier} before those listed)" if found.earlier else ""
+    return f"{_work(found)}{earlier}, queued at {place(found.operation.site)}"

@@ -6,8 +6,6 @@ Nothing here decides which library is opened (`cudadrv._library` does), checks a
 
 import os
 
-from cudadrv._driver cimport CUDA_VERSION, cudadrv_driver, cudadrv_table
-
 
 cdef extern from "cudadrv/driver_loader.h":
     """
@@ -100,3 +98,23 @@ def missing_functions():
 def header_version():
     """The CUDA_VERSION of the cuda.h that this was compiled with, such as 13000."""
     return CUDA_VERSION
+
+
+cdef extern from *:
+    """
+    /* Never used again for another thread, unlike Python's and the system's numbers. */
+    static unsigned long number_of_this_thread(void) {
+        static unsigned long threads;
+        static __thread unsigned long number;
+        if (!number) {
+            number = __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED);
+        }
+        return number;
+    }
+    """
+    unsigned long number_of_this_thread() noexcept nogil
+
+
+cdef unsigned long this_thread() noexcept nogil:
+    """A number of the calling thread."""
+    return number_of_this_thread()

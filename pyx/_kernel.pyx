@@ -1,27 +1,40 @@
 # cython: nonecheck=True
-"""Kernel: launches, and what can be asked and set before."""
+"""Kernel: a function of a module, its launches, and prepared ones."""
 
 import operator
 
 cimport cython
 
-from cudadrv._arguments cimport Frame, Packed, buffers_of, pack, room_for
-from cudadrv._context cimport enter_context, leave_context
+from cudadrv._arguments cimport (
+    FEW_ARGUMENTS, Frame, Packed, Room, Shape, Signature, buffers_of, describe_operand, dimensions,
+    fill_shape, limits_of, new_room, new_signature, pack, room_for, threads_of,
+)
+from cudadrv._copy cimport refuse_other_device
+from cudadrv._device cimport Context, enter_context, leave_context
 from cudadrv._driver cimport (
-    CU_FUNC_ATTRIBUTE_BINARY_VERSION, CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES,
+    CUDA_SUCCESS, CU_FUNC_ATTRIBUTE_BINARY_VERSION, CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES,
     CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
     CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, CU_FUNC_ATTRIBUTE_NUM_REGS,
     CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, CU_FUNC_ATTRIBUTE_PTX_VERSION,
-    CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, CUDA_SUCCESS, CUfunc_cache, CUfunction, CUresult,
-    bind_driver, cudadrv_table, cuFuncSetCacheConfig, cuOccupancyMaxPotentialBlockSize,
+    CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, CUfunc_cache, CUfunction,
+    CUfunction_attribute, CUlaunchAttribute, CUlaunchConfig, CUresult, CUstream, bind_driver,
+    cuFuncGetAttribute, cuFuncSetAttribute, cuFuncSetCacheConfig, cuLaunchKernel, cuLaunchKernelEx,
+    cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxPotentialBlockSize, cudadrv_table,
+    likely, unlikely,
 )
-from cudadrv._function cimport Function, check_function, occupancy_of, shape_of
-from cudadrv._launch cimport borrows_of_launch, launch_packed
+from cudadrv._engine cimport (
+    OWN_BORROWED, OWN_MUST_WAIT, OWN_REACH, OWN_READ, OWN_SHARED, OWN_STRICT, OWN_WRITE, own_access,
+    own_conflict,
+)
+from cudadrv._memory cimport Memory
 from cudadrv._module cimport Module, variables_of
-from cudadrv._operation_names cimport launch_of
-from cudadrv._ownership cimport OWN_READ, OWN_WRITE
-from cudadrv._shape cimport Shape, limits_of
-from cudadrv._signature cimport Signature, new_signature
+from cudadrv._names cimport LAUNCH, launch_of
+from cudadrv._operation cimport REFUSED, Operation, borrow_all, issue, prepare
+from cudadrv._ordering cimport policies_used, policy_in_force
+from cudadrv._refusal cimport refuse_operation
+from cudadrv._region cimport Region, borrow, check_region
+from cudadrv._stream cimport Stream, check_stream, stream_for
+from cudadrv._token cimport Token, new_token, stand_for
 
 from cudadrv._kernel_attributes import CACHES, KernelAttributes
 from cudadrv._module import function_of
@@ -30,7 +43,7 @@ bind_driver(&cudadrv_table)
 
 
 @cython.final
-cdef class Kernel(Function):
+cdef class Kernel:
     """Kernel(*args, **kwargs)\n--\n
     A function of a `Module` that streams can run: ``module["saxpy"]``.
 
@@ -46,6 +59,11 @@ cdef class Kernel(Function):
 
     def __init__(self, *args, **kwargs):
         raise TypeError("kernels come from modules: module['name']")
+
+    @property
+    def module(self):
+        """The module that it comes from."""
+        return self.module
 
     @property
     def name(self):
@@ -104,7 +122,7 @@ cdef class Kernel(Function):
         cdef Shape shape
         cdef Frame frame
         cdef Packed packed
-        check_function(self)
+        check_kernel(self)
         found = self.stream_of(stream)
         shape_of(self, &shape, grid, block, shared_bytes, cooperative, cluster)
         more = borrows if type(borrows) is tuple else borrows_of_launch(borrows)
@@ -127,7 +145,6 @@ cdef class Kernel(Function):
         -------
         Prepared
         """
-        from cudadrv._prepared import prepared
         return prepared(self, grid, block, args, shared_bytes, borrows, cooperative, cluster)
 
     # ---- what can be asked ----
@@ -263,6 +280,75 @@ cdef class Kernel(Function):
         closed = ", closed" if self.module.closed else ""
         return f"<Kernel {self.name!r} of {self.module.called()}{closed}>"
 
+    # ---- for launches ----
+
+    cdef int usable(self) except -1:
+        """Refuse before any driver call."""
+        if self.module is None:
+            raise TypeError("this Kernel was never initialized")
+        return self.module.usable()
+
+    cdef int fill(
+        self, Shape *shape, object grid, object block, object shared_bytes, bint cooperative,
+        object cluster
+    ) except -1:
+        """Check and note the shape of a launch."""
+        fill_shape(shape, self.limits, grid, block, shared_bytes, cooperative, cluster)
+        if threads_of(shape) > <unsigned long long>self.most_threads:
+            raise ValueError(f"block is {dimensions(shape.block)}, {threads_of(shape)} threads, and"
+                             f" {self.signature.kernel} takes at most {self.most_threads}"
+                             " (max_threads_per_block)")
+        if shape.shared_bytes > <unsigned int>self.most_shared:
+            raise ValueError(f"shared_bytes is {shared_bytes}, and {self.signature.kernel} takes at"
+                             f" most {self.most_shared}; kernel.max_dynamic_shared_bytes = ..."
+                             " raises that, where the device allows it")
+        if cooperative:
+            _refuse_crowd(self, shape)
+        elif shape.plain and _stays(grid) and _stays(block) and type(shared_bytes) is int:
+            self.last_grid, self.last_block, self.last_shared = grid, block, shared_bytes
+            self.last_shape = shape[0]
+        return 0
+
+    cdef Stream stream_of(self, object stream):
+        """The stream of a launch: the argument, else the current one."""
+        cdef Context context = self.module.context
+        cdef Stream found
+        if likely(isinstance(stream, Stream)):
+            found = <Stream>stream
+        else:
+            found = stream_for(stream, context)
+        if unlikely(found is None):
+            raise TypeError(f"launch of {self.signature.kernel} needs a stream: pass stream=, or"
+                            " call it inside a `with stream:` block")
+        check_stream(found)
+        if unlikely(found.context is not context):
+            raise ValueError(f"{self!r} belongs to {context!r}, and {found!r} to another context;"
+                             " use a stream of the module's context")
+        return found
+
+    cdef int attribute(self, CUfunction_attribute attribute) except? -1:
+        cdef int value = 0
+        cdef CUresult status
+        cdef bint pushed = False
+        with nogil:
+            status = enter_context(self.module.context.raw, &pushed)
+            if status == CUDA_SUCCESS:
+                status = cuFuncGetAttribute(&value, attribute, self.raw)
+                leave_context(pushed)
+            self.module.context.check(status)
+        return value
+
+    cdef int set_attribute(self, CUfunction_attribute attribute, int value) except -1:
+        cdef CUresult status
+        cdef bint pushed = False
+        with nogil:
+            status = enter_context(self.module.context.raw, &pushed)
+            if status == CUDA_SUCCESS:
+                status = cuFuncSetAttribute(self.raw, attribute, value)
+                leave_context(pushed)
+            self.module.context.check(status)
+        return 0
+
 
 cdef Signature _signature_of(Kernel kernel):
     if kernel.signature is None:
@@ -284,3 +370,311 @@ def kernel_of(Module module not None, str name not None):
     kernel.most_threads = kernel.attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
     kernel.most_shared = kernel.attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
     return kernel
+
+
+# ---- the shape of a launch ----
+
+cdef bint _stays(object size) noexcept:
+    """Whether it means the same for ever."""
+    if type(size) is tuple:
+        for each in <tuple>size:
+            if type(each) is not int:
+                return False
+        return True
+    return type(size) is int
+
+
+cdef int occupancy_of(Kernel kernel, Shape *shape) except -1:
+    """How many of its blocks a multiprocessor runs at once."""
+    cdef int blocks = 0
+    cdef int threads = <int>threads_of(shape)
+    cdef CUresult status
+    cdef bint pushed = False
+    with nogil:
+        status = enter_context(kernel.module.context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                &blocks, kernel.raw, threads, shape.shared_bytes)
+            leave_context(pushed)
+        kernel.module.context.check(status)
+    return blocks
+
+
+cdef int _refuse_crowd(Kernel kernel, Shape *shape) except -1:
+    """Refuse a cooperative grid whose blocks cannot all run at once."""
+    wanted = <unsigned long long>shape.grid[0] * shape.grid[1] * shape.grid[2]
+    at_once = <unsigned long long>occupancy_of(kernel, shape) * kernel.limits.multiprocessors
+    if wanted > at_once:
+        raise ValueError(f"grid is {dimensions(shape.grid)}, {wanted} blocks, and {at_once} of"
+                         f" {kernel.signature.kernel} run at once, as a cooperative launch needs")
+    return 0
+
+
+# ---- the launch: borrow, call, token ----
+
+cdef extern from *:
+    """
+    /* In C: the type of clusterDim has no name. */
+    static void set_cluster(CUlaunchAttribute *attribute, const unsigned int *sizes) {
+        attribute->id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+        attribute->value.clusterDim.x = sizes[0];
+        attribute->value.clusterDim.y = sizes[1];
+        attribute->value.clusterDim.z = sizes[2];
+    }
+    """
+    void set_cluster(CUlaunchAttribute *attribute, const unsigned int *sizes) nogil
+
+cdef str VARIABLE = "\n  Or say what the kernel does with it: borrows=[cudadrv.shared(variable)]," \
+                    " or read(variable), where\n  variable = module.global_(...)."
+cdef str BARE = "\n  A bare buffer counts as written."
+cdef enum:
+    FEW_ACCESSES = FEW_ARGUMENTS + 4    # that fit on the stack: buffers, variables, the module
+    VARIABLES_CHANGED = 0x7fff0000      # no status of the driver's
+
+
+cdef struct Launch:
+    CUfunction function
+    Shape *shape
+    void **pointers
+    Py_ssize_t *changes     # of the module's unlisted variables, and
+    Py_ssize_t seen         # those that are borrowed
+
+
+cdef CUresult _launch_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    cdef Launch *launch = <Launch *>arguments
+    cdef Shape *shape = launch.shape
+    if unlikely(launch.changes[0] != launch.seen):
+        return <CUresult>VARIABLES_CHANGED
+    if likely(shape.plain):
+        return cuLaunchKernel(
+            launch.function, shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0],
+            shape.block[1], shape.block[2], shape.shared_bytes, stream, launch.pointers, NULL)
+    return _launch_with_attributes(launch, stream)
+
+
+cdef CUresult _launch_with_attributes(Launch *launch, CUstream stream) noexcept nogil:
+    cdef Shape *shape = launch.shape
+    cdef CUlaunchAttribute attributes[2]
+    cdef CUlaunchConfig config
+    config.gridDimX, config.gridDimY, config.gridDimZ = \
+        shape.grid[0], shape.grid[1], shape.grid[2]
+    config.blockDimX, config.blockDimY, config.blockDimZ = \
+        shape.block[0], shape.block[1], shape.block[2]
+    config.sharedMemBytes = shape.shared_bytes
+    config.hStream = stream
+    config.attrs = attributes
+    config.numAttrs = 0
+    if shape.cooperative:
+        attributes[0].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+        attributes[0].value.cooperative = 1
+        config.numAttrs = 1
+    if shape.cluster[0]:
+        set_cluster(&attributes[config.numAttrs], shape.cluster)
+        config.numAttrs += 1
+    return cuLaunchKernelEx(&config, launch.function, launch.pointers, NULL)
+
+
+cdef tuple borrows_of_launch(object borrows):
+    """The argument `borrows` as a tuple."""
+    if isinstance(borrows, Region):
+        raise TypeError("borrows takes an iterable of buffers: borrows=[buffer]")
+    return tuple(borrows)
+
+
+cdef Token launch_packed(
+    Kernel kernel, Shape *shape, Packed *packed, Stream stream, object reads, object writes
+):
+    """Queue a launch whose arguments are checked: borrow, call, make the token."""
+    cdef Operation operation
+    cdef Launch launch = Launch(kernel.raw, shape, packed.pointers, &kernel.module.changes, 0)
+    cdef own_access few[FEW_ACCESSES]
+    cdef own_access *accesses = few
+    cdef Room room = None
+    cdef list variables = None
+    cdef Token token = new_token(stream, reads, writes)
+    cdef Py_ssize_t count
+    cdef int reason = VARIABLES_CHANGED
+    while reason == VARIABLES_CHANGED:
+        if unlikely(kernel.changes != kernel.module.changes):
+            _find_variables(kernel)
+        variables, launch.seen = kernel.variables, kernel.changes
+        count = packed.operand_count + len(variables) + 1
+        if unlikely(count > FEW_ACCESSES):
+            room = new_room(count * sizeof(own_access))
+            accesses = <own_access *>room.start
+        count = _borrow_operands(packed, stream, accesses)
+        if unlikely(variables):
+            count += _borrow_variables(variables, packed, &accesses[count])
+        # Last, so that whatever is in the way is said of a buffer.
+        borrow_all(kernel.module.code.state, &accesses[count], OWN_SHARED, OWN_STRICT)
+        prepare(&operation, kernel.operation, accesses, <int>count + 1, _launch_call, &launch)
+        reason = issue(&operation, stream)
+    if unlikely(reason):
+        refuse_operation(&operation, reason, stream, _described(kernel, packed, variables),
+                         _advice(&operation, reason, packed))
+    stand_for(token, &operation)
+    return token
+
+
+cdef inline Py_ssize_t _borrow_operands(
+    Packed *packed, Stream stream, own_access *accesses
+) except -1:
+    cdef Region region
+    cdef Py_ssize_t i
+    for i in range(packed.operand_count):
+        region = <Region>packed.operands[i].region
+        check_region(region)
+        refuse_other_device(region, stream)
+        borrow(region, &accesses[i], packed.operands[i].mode)
+    return packed.operand_count
+
+
+cdef Py_ssize_t _borrow_variables(list variables, Packed *packed, own_access *accesses) except -1:
+    """Fill in an access for each, but for those of which `borrows` says what becomes of them."""
+    cdef Memory memory
+    cdef Py_ssize_t count = 0
+    cdef int mode, policy
+    for memory, mode in variables:
+        if not _is_declared(memory, packed):
+            policy = OWN_STRICT
+            if unlikely(policies_used):
+                policy = policy_in_force(None, memory.context.policy)
+            borrow_all(memory.state, &accesses[count], mode, policy)
+            count += 1
+    return count
+
+
+cdef bint _is_declared(Memory memory, Packed *packed) noexcept:
+    cdef Py_ssize_t i
+    for i in range(packed.operand_count):
+        if packed.operands[i].argument < 0 \
+                and (<Region>packed.operands[i].region).memory is memory:
+            return True
+    return False
+
+
+cdef int _find_variables(Kernel kernel) except -1:
+    """Add the variables of the module that any kernel may use."""
+    module = kernel.module
+    changes = module.changes
+    found = list(kernel.reached)
+    for memory in module.unlisted:
+        found.append((memory, OWN_REACH))
+    kernel.variables, kernel.changes = found, changes
+    return 0
+
+
+cdef tuple _described(Kernel kernel, Packed *packed, list variables):
+    """The other side of a refusal, for each access."""
+    cdef Memory memory
+    cdef Py_ssize_t i
+    found = []
+    for i in range(packed.operand_count):
+        found.append(describe_operand(kernel.signature, &packed.operands[i]))
+    for memory, _ in variables:
+        if not _is_declared(memory, packed):
+            found.append(f"the variable {memory.label}")
+    found.append(kernel.module.called())
+    return tuple(found)
+
+
+cdef str _advice(Operation *operation, int reason, Packed *packed):
+    """What may help against a refusal besides order: "" for most."""
+    cdef own_conflict *conflict = &operation.request.conflict
+    cdef bint by_launch
+    if reason not in (REFUSED - OWN_BORROWED, REFUSED - OWN_MUST_WAIT):
+        return ""
+    by_launch = conflict.epoch.operation >= LAUNCH
+    if conflict.access >= packed.operand_count:
+        return VARIABLE if by_launch else ""
+    if packed.operands[conflict.access].bare and conflict.epoch.mode == OWN_READ:
+        return f"{BARE} If this kernel only reads it: cudadrv.read(buffer)."
+    if packed.operands[conflict.access].bare and by_launch:
+        return f"{BARE} If both kernels only read it: cudadrv.read(buffer) in both launches."
+    return ""
+
+
+# ---- prepared launches ----
+
+@cython.final
+cdef class Prepared:
+    """Prepared(*args, **kwargs)\n--\n
+    A launch with its arguments: what `Kernel.prepare` returns.
+
+    It keeps its buffers alive, and does not borrow them: each launch does.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    args : tuple
+        As they were given. Values are those of that time.
+    """
+
+    def __init__(self, *args, **kwargs):
+        raise TypeError("use kernel.prepare(grid, block, ...)")
+
+    @property
+    def kernel(self):
+        """The kernel that it launches."""
+        return self.kernel
+
+    @property
+    def args(self):
+        """The arguments, as they were given."""
+        return self.args
+
+    @property
+    def grid(self):
+        """Blocks in x, y and z."""
+        return self.shape.grid[0], self.shape.grid[1], self.shape.grid[2]
+
+    @property
+    def block(self):
+        """Threads in x, y and z."""
+        return self.shape.block[0], self.shape.block[1], self.shape.block[2]
+
+    def launch(self, stream=None):
+        """Queue it; does not wait for it.
+
+        Parameters
+        ----------
+        stream : Stream
+            May be left out inside a ``with stream:`` block.
+
+        Returns
+        -------
+        Token
+
+        Raises as `Kernel.launch`.
+
+        Driver functions: cuLaunchKernel or cuLaunchKernelEx.
+        """
+        if self.kernel is None:
+            raise TypeError("this Prepared was never initialized")
+        check_kernel(self.kernel)
+        return launch_packed(
+            self.kernel, &self.shape, &self.packed, self.kernel.stream_of(stream),
+            self.reads, self.writes)
+
+    def __repr__(self):
+        if self.kernel is None:
+            return "<Prepared, never initialized>"
+        return f"<Prepared launch of {self.kernel.name}, grid {dimensions(self.shape.grid)}," \
+               f" block {dimensions(self.shape.block)}>"
+
+
+cdef Prepared prepared(
+    Kernel kernel, grid, block, tuple args, shared_bytes, borrows, bint cooperative,
+    cluster
+):
+    """For `Kernel.prepare`."""
+    cdef Prepared ready = Prepared.__new__(Prepared)
+    kernel.usable()
+    kernel.fill(&ready.shape, grid, block, shared_bytes, cooperative, cluster)
+    ready.args, ready.borrows = args, borrows_of_launch(borrows)
+    ready.room = room_for(kernel.signature, args, ready.borrows, NULL, &ready.packed)
+    pack(kernel.signature, args, ready.borrows, &ready.packed)
+    ready.reads = buffers_of(&ready.packed, OWN_READ)
+    ready.writes = buffers_of(&ready.packed, OWN_WRITE)
+    ready.kernel = kernel
+    return ready

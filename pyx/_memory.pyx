@@ -1,4 +1,4 @@
-"""Memory: one allocation. Buffers and their parts share it; it goes when the last of them does."""
+"""Memory: one allocation, from its making to its end. Buffers and their parts share it."""
 
 from collections import Counter
 from typing import NamedTuple
@@ -6,25 +6,95 @@ from typing import NamedTuple
 cimport cython
 from libc.stdlib cimport calloc, free
 
-from cudadrv._cache cimport Cache, cached_bytes
-from cudadrv._context cimport Context, enter_context, leave_context
-from cudadrv._driver cimport CUDA_SUCCESS, CUdeviceptr, CUresult, bind_driver, cudadrv_table
-from cudadrv._errors cimport refuse_if_forked
-from cudadrv._ownership cimport (
-    OWN_NON_BLOCKING, OWN_OK, OWN_STRICT, engine, own_conflict, own_memory, own_memory_free,
-    own_memory_prepare,
+from cudadrv._device cimport Context, enter_context, leave_context
+from cudadrv._driver cimport (
+    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CU_MEMHOSTALLOC_WRITECOMBINED,
+    CU_MEMORYTYPE_HOST, CU_MEM_ATTACH_GLOBAL, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+    CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUdeviceptr, CUresult,
+    CUstream, bind_driver, cuMemAlloc, cuMemAllocAsync, cuMemAllocManaged, cuMemFreeAsync,
+    cuMemHostAlloc, cuPointerGetAttribute, cudadrv_table, last_failure,
 )
-from cudadrv._refusal cimport refuse_close
+from cudadrv._errors cimport refuse_if_forked
+from cudadrv._operation cimport REFUSED, Operation, borrow_all, driver_call, issue, note, prepare
+from cudadrv._names cimport ALLOCATION, RELEASE
+from cudadrv._engine cimport (
+    OWN_MEMORY_CLOSED, OWN_NON_BLOCKING, OWN_OK, OWN_STRICT, OWN_WAIT, OWN_WRITE, engine,
+    own_access, own_conflict, own_memory, own_memory_clear, own_memory_free, own_memory_prepare,
+    own_memory_prepare_used, own_memory_renew, own_snapshot_drop,
+)
+from cudadrv._pool cimport Block, Cache, cache_of, cached_bytes, is_cached, trim_caches
+from cudadrv._refusal cimport refuse_close, refuse_operation
 from cudadrv._release cimport (
-    CODE, FOREIGN, STREAM_ORDERED, MemoryKind, free_memory, internal_stream, release_later,
+    CODE, DEVICE, FOREIGN, LOCKED, STREAM_ORDERED, UNIFIED, MemoryKind, drain, drain_for_more,
+    free_memory, internal_stream, is_to_be_freed, release_later,
 )
 from cudadrv._site cimport here, place
 from cudadrv._stream cimport Stream
-from cudadrv._stream_ordered cimport StreamOrdered, free_on
 
-from cudadrv._errors import BufferBorrowedError
+from cudadrv._errors import BufferBorrowedError, CudaOutOfMemoryError
 
 bind_driver(&cudadrv_table)
+
+
+# ---- stream-ordered memory ----
+#
+# Also where a cache gives and takes the memory, and the driver is not asked: users on other streams
+# have to be ordered after the allocation, and with it after what the stream has waited for by then.
+# That is for non-blocking streams. Calls on the others are themselves what orders streams, by the
+# rules of the default streams, and a call that is left out would not.
+
+cdef CUresult _allocate_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    cdef StreamOrdered *memory = <StreamOrdered *>arguments
+    return cuMemAllocAsync(&memory.address, memory.nbytes, stream)
+
+
+cdef CUresult _free_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    cdef StreamOrdered *memory = <StreamOrdered *>arguments
+    return cuMemFreeAsync(memory.address, stream)
+
+
+cdef CUresult _no_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    return CUDA_SUCCESS
+
+
+cdef int allocate_on(StreamOrdered *memory, Stream stream, str label) except? -1:
+    """Allocate it, unless it is `cached`: 0, or of the driver's, CUDA_ERROR_OUT_OF_MEMORY."""
+    return _write_on(memory, stream, ALLOCATION, OWN_STRICT, label,
+                     _no_call if memory.cached else _allocate_call)
+
+
+cdef int free_on(StreamOrdered *memory, Stream stream, int policy, str label) except? -1:
+    """Free it, or make it `cached`: 0, or REFUSED - OWN_MEMORY_CLOSED.
+
+    A policy may wait for the memory's users, and never ignores them.
+    """
+    return _write_on(memory, stream, RELEASE, OWN_WAIT if policy == OWN_WAIT else OWN_STRICT, label,
+                     _no_call if memory.cached else _free_call)
+
+
+cdef int _write_on(
+    StreamOrdered *memory, Stream stream, int name, int policy, str label, driver_call call
+) except? -1:
+    """Issue the call as a write of the whole memory."""
+    cdef Operation operation
+    cdef own_access access
+    borrow_all(memory.state, &access, OWN_WRITE, policy)
+    access.closes = name == RELEASE
+    prepare(&operation, name, &access, 1, call, memory)
+    operation.request.passive = True
+    reason = note(&operation, stream) if memory.cached else issue(&operation, stream)
+    if reason == 0:
+        if memory.after is not NULL:
+            own_memory_prepare_used(memory.after, memory.nbytes, &operation.request)
+        own_snapshot_drop(engine, &operation.request.issued)
+    elif name == RELEASE and reason == REFUSED - OWN_MEMORY_CLOSED:
+        return reason  # another thread frees it, since the caller looked
+    elif name == RELEASE or memory.cached or reason != CUDA_ERROR_OUT_OF_MEMORY:
+        refuse_operation(&operation, reason, stream, (label,))
+    return reason
+
+
+# ---- one allocation ----
 
 cdef tuple KINDS = ("device", "stream-ordered", "page-locked", "managed", "foreign")
 cdef enum:
@@ -356,3 +426,197 @@ def memory_report():
         rest = sum(nbytes.values()) - sum(dict(shown).values())
         lines.append(f"  {rest} bytes made at {len(nbytes) - len(shown)} other lines")
     return f"Live buffers hold {sum(nbytes.values())} bytes:\n" + "\n".join(lines) + pools
+
+
+# ---- allocating ----
+
+cdef Memory allocate_memory(
+    MemoryKind kind, Context context, size_t nbytes, unsigned int flags, Stream stream, str label,
+    bint pooled
+):
+    """Memory that nobody uses: a pool's, else the driver's. Without bytes, neither is asked."""
+    cdef Memory memory = Memory.__new__(Memory)
+    context.usable()
+    memory.context = context
+    memory.kind = kind
+    memory.nbytes = nbytes
+    memory.stream = stream
+    memory.label = label
+    memory.site = here()
+    if stream is not None and stream.order.order != OWN_NON_BLOCKING:
+        pooled = False  # see _memory.pyx
+    if nbytes == 0 or not pooled:
+        _allocate(memory, flags, nbytes)
+    elif not _reuse(memory, flags):
+        _allocate_block(memory, flags)
+    if nbytes:
+        list_memory(memory)
+    return memory
+
+
+cdef inline unsigned int _shelf_of(MemoryKind kind, unsigned int flags) noexcept:
+    """What else has to be the same for memory to be reused."""
+    return kind == STREAM_ORDERED or flags & CU_MEMHOSTALLOC_WRITECOMBINED != 0
+
+
+cdef bint _reuse(Memory memory, unsigned int flags) except -1:
+    """Get a block whose uses are ordered before those of the memory, if there is one."""
+    cdef Cache cache = cache_of(memory.context, memory.kind)
+    cdef Block *block = cache.take(
+        _shelf_of(memory.kind, flags), memory.nbytes,
+        NULL if memory.stream is None else memory.stream.order)
+    if block is NULL:
+        return False
+    if memory.stream is not None:
+        _reuse_on(memory, block)
+    else:
+        own_memory_renew(block.state, memory.nbytes)
+        memory.state = block.state
+        memory.state.managed = memory.kind == UNIFIED
+    memory.address = block.address
+    memory.block = block
+    return True
+
+
+cdef int _reuse_on(Memory memory, Block *block) except -1:
+    """Tell the engine that the block is a buffer's from here on in the work of its stream."""
+    cdef StreamOrdered ordered
+    cdef int reason = -1
+    try:
+        memory.state = new_state(memory.nbytes)
+        ordered = StreamOrdered(block.address, memory.nbytes, memory.state, True, NULL)
+        reason = allocate_on(&ordered, memory.stream, memory.label)
+    finally:
+        if reason != 0:  # meanwhile the block was in nobody's reach, and is as it was
+            (<Cache>block.cache).put(block, memory.context)
+    _drop_state(block.state)
+    return 0
+
+
+cdef int _allocate_block(Memory memory, unsigned int flags) except -1:
+    cdef Cache cache = cache_of(memory.context, memory.kind)
+    cdef unsigned int shelf = _shelf_of(memory.kind, flags)
+    cdef size_t size = _allocate(memory, flags, cache.size_for(shelf, memory.nbytes))
+    memory.block = cache.add(memory.kind, shelf, memory.address, size)
+    return 0
+
+
+cdef size_t _allocate(Memory memory, unsigned int flags, size_t size) except? 0:
+    """Allocate, after giving back what has died: gives the size that the driver was asked for."""
+    cdef CUresult status
+    drain_for_more()
+    memory.state = new_state(memory.nbytes)
+    memory.state.managed = memory.kind == UNIFIED
+    if size == 0:
+        return 0
+    status = _call(memory, flags, size)
+    if status == CUDA_ERROR_OUT_OF_MEMORY:
+        trim_caches()
+        drain(True)
+        size = memory.nbytes
+        status = _call(memory, flags, size)
+    if status == CUDA_ERROR_OUT_OF_MEMORY:
+        raise CudaOutOfMemoryError(
+            <int>status, last_failure().decode(),
+            f"{size} bytes were asked for {memory.label}. {memory_report()}")
+    memory.context.check(status)
+    return size
+
+
+cdef void _drop_state(own_memory *state) noexcept:
+    own_memory_clear(state)
+    free(state)
+
+
+cdef CUresult _call(Memory memory, unsigned int flags, size_t size) except *:
+    cdef CUresult status
+    cdef StreamOrdered ordered
+    cdef bint pushed = False
+    if memory.kind == STREAM_ORDERED:
+        ordered = StreamOrdered(0, size, memory.state, False, NULL)
+        status = <CUresult>allocate_on(&ordered, memory.stream, memory.label)
+        memory.address = ordered.address
+        return status
+    with nogil:
+        status = enter_context(memory.context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            if memory.kind == DEVICE:
+                status = cuMemAlloc(&memory.address, size)
+            elif memory.kind == LOCKED:
+                status = cuMemHostAlloc(<void **>&memory.address, size, flags)
+            else:
+                status = cuMemAllocManaged(&memory.address, size, CU_MEM_ATTACH_GLOBAL)
+            leave_context(pushed)
+    return status
+
+
+cdef Memory adopt_memory(
+    MemoryKind kind, Context context, CUdeviceptr address, size_t nbytes, object owner, str label
+):
+    """Memory that somebody else allocated; to free it as well, nobody else may have it here."""
+    cdef Memory memory = Memory.__new__(Memory)
+    cdef Memory other
+    memory.context = context
+    memory.kind = kind
+    memory.nbytes = nbytes
+    memory.label = label
+    memory.site = here()
+    memory.state = new_state(nbytes)
+    memory.state.managed = kind == UNIFIED
+    # From here on nobody else gets in: there is one owner for an address.
+    other = None if kind == FOREIGN else owner_of(address, nbytes)
+    if other is not None:
+        raise ValueError(f"{address:#x} lies in a live {other.label}, made at"
+                         f" {place(other.site)}, which owns and frees it. Take it from there"
+                         " with into_raw() first, or borrow it with from_address()")
+    if kind != FOREIGN and (is_to_be_freed(address, nbytes) or is_cached(address, nbytes)):
+        raise ValueError(f"{address:#x} lies in memory of a buffer that has died, and will be freed"
+                         " or used again. To keep it, take it with into_raw() in time")
+    memory.address = address
+    memory.owner = owner
+    list_memory(memory)
+    return memory
+
+
+# ---- memory by address ----
+
+cdef int check_external(
+    Context context, MemoryKind kind, CUdeviceptr address, str label
+) except -1:
+    """Refuse an address that the driver does not know as memory of this kind."""
+    cdef int device = context.device.ordinal
+    if address == 0:
+        return 0
+    found = _kind_of(context, address, &device)
+    if found != <int>kind:
+        words = {DEVICE: "device", LOCKED: "page-locked host", UNIFIED: "managed",
+                 -1: "none of the driver's"}
+        raise ValueError(f"{address:#x} is not {words[kind]} memory, which a {label} needs: it is"
+                         f" {words[found]} memory")
+    if kind == DEVICE and device != context.device.ordinal:
+        raise ValueError(f"{address:#x} is memory of device {device}, not of {context.device!r};"
+                         " say which one with device=")
+    return 0
+
+
+cdef int _kind_of(Context context, CUdeviceptr address, int *device) except -2:
+    """DEVICE, LOCKED or UNIFIED; -1 for memory that the driver does not know."""
+    cdef unsigned int memory_type = 0
+    cdef int managed = 0
+    cdef CUresult status
+    cdef bint pushed = False
+    context.usable()
+    with nogil:
+        context.check(enter_context(context.raw, &pushed))
+        status = cuPointerGetAttribute(&memory_type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)
+        if status == CUDA_SUCCESS:
+            status = cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address)
+        if status == CUDA_SUCCESS:
+            status = cuPointerGetAttribute(device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
+        leave_context(pushed)
+    if status == CUDA_ERROR_INVALID_VALUE:  # the driver does not know the address
+        return -1
+    context.check(status)
+    if managed & 1:
+        return UNIFIED
+    return LOCKED if memory_type == CU_MEMORYTYPE_HOST else DEVICE

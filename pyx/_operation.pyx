@@ -9,21 +9,22 @@ the GIL.
 
 import atexit
 
-from cudadrv._context cimport enter_context, is_current, leave_context
-from cudadrv._driver cimport CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table
-from cudadrv._errors cimport is_sticky
-from cudadrv._likely cimport likely, unlikely
-from cudadrv._missing cimport missing_waits
-from cudadrv._ownership cimport (
+from cudadrv._device cimport enter_context, is_current, leave_context
+from cudadrv._driver cimport CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table, likely, unlikely
+from cudadrv._engine cimport (
     OWN_MUST_WAIT, OWN_NO_MEMORY, OWN_OK, engine, own_access, own_ask, own_begin, own_begin_alone,
-    own_clock, own_memory, own_mutex_give, own_mutex_take, own_mutex_try, own_request, own_settle,
-    own_settle_alone, own_snapshot_drop, own_undo,
+    own_clock, own_clock_drop, own_conflict, own_foresee, own_known, own_memory, own_mutex_give,
+    own_mutex_take, own_mutex_try, own_request, own_settle, own_settle_alone, own_snapshot_drop,
+    own_undo,
 )
-from cudadrv._queue cimport check_queue, enter_queue, names_context
-from cudadrv._stream cimport Stream
+from cudadrv._errors cimport is_sticky
+from cudadrv._event cimport Event
+from cudadrv._stream cimport Stream, check_stream, enter_stream, names_context, user_of
 
-bind_driver(&cudadrv_table)  # for enter_queue and check_queue
+bind_driver(&cudadrv_table)
 
+
+# ---- operations ----
 
 def _note_the_end():
     cudadrv_table.ending = True
@@ -77,7 +78,7 @@ cdef int after_failure(
 cdef int note(Operation *operation, Stream stream) except? -1:
     """As `issue`, of an operation whose call asks nothing of the driver."""
     cdef int answer = OWN_NO_MEMORY
-    check_queue(stream)
+    check_stream(stream)
     operation.request.stream = stream.order
     if is_alone(operation.thread) and not stream.exposed \
             and own_begin_alone(engine, &operation.request):
@@ -120,7 +121,7 @@ cdef int attempt(Operation *operation, Stream stream) except? -1 nogil:
     own_mutex_take(stream.order.issue)
     direct = names_context(stream)
     if unlikely(not direct):
-        reason = enter_queue(stream, &pushed)
+        reason = enter_stream(stream, &pushed)
     if likely(reason == 0):
         answer = own_begin(engine, &operation.request)
         if likely(answer == OWN_OK):
@@ -155,3 +156,66 @@ cdef int _after_failure(
     else:
         own_undo(engine, &operation.request)
     return status
+
+
+# ---- what the policy "wait" inserts ----
+#
+# All that is in the way is found before anything is inserted: where one of the users cannot be
+# waited for, the request is refused, and then nothing may have changed.
+
+cdef list missing_waits(own_conflict *conflict, question still_in_the_way, void *request):
+    """The events to wait for, one for each stream in the way; none if asking again is enough.
+
+    None if one of the streams cannot be waited for in this thread; `conflict` then tells which.
+    Raises OwnershipError if one is capturing.
+    """
+    cdef own_clock *waited = NULL
+    cdef int answer = OWN_MUST_WAIT
+    users = []
+    try:
+        while answer == OWN_MUST_WAIT:
+            user = user_of(conflict.epoch.slot, conflict.epoch.seq)
+            if _can_be_waited_for(user):
+                users.append(user)
+            elif isinstance(user, Stream) and (<Stream>user).closed:
+                continue  # since we looked: then there is a last event to be found
+            elif not own_known(engine, conflict.epoch.slot, conflict.epoch.seq):
+                return None
+            if not own_foresee(engine, conflict.epoch.slot, &waited):
+                raise MemoryError()
+            with nogil:
+                answer = still_in_the_way(request, waited)
+    finally:
+        own_clock_drop(waited)  # nobody else has it, so without the engine's lock
+    if answer != OWN_OK:  # another thread has made it one that no waiting helps
+        return []
+    return _events_of(users)
+
+
+cdef list _events_of(list users):
+    """Events after all work of these; none if a stream among them was closed since we looked."""
+    events = []
+    try:
+        for user in users:
+            events.append(user if isinstance(user, Event) else (<Stream>user).waitable())
+    except ValueError:
+        return []
+    return events
+
+
+cdef bint _can_be_waited_for(user) except -1:
+    """Whether an event can stand for the work of a stream now; that of a closed one has one."""
+    cdef Stream stream
+    cdef int reason
+    if user is None or isinstance(user, Event):
+        return user is not None
+    stream = user
+    try:
+        stream.usable()
+        with nogil:
+            reason = stream.probe()
+        if reason:
+            stream.refuse(reason)
+    except ValueError:  # the default stream of another thread; or closed meanwhile
+        return False
+    return True

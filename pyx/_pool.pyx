@@ -1,16 +1,332 @@
-"""MemoryPool: what a context keeps for new buffers, as the program sees it."""
+"""Pools: memory of a context that no buffer has, kept for the next buffer."""
 
 from typing import NamedTuple
 
 cimport cython
+from libc.stdlib cimport free, malloc
 
-from cudadrv._cache cimport Cache, cache_of
-from cudadrv._context cimport Context
-from cudadrv._release cimport DEVICE, LOCKED, UNIFIED, MemoryKind, drain
+from cudadrv._device cimport Context, Kept, contexts, enter_context, leave_context, report_in
+from cudadrv._driver cimport (
+    CUDA_SUCCESS, CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_LEGACY, CUdeviceptr, CUresult,
+    CUstreamCaptureMode, bind_driver, cuMemFreeAsync, cuThreadExchangeStreamCaptureMode,
+    cudadrv_table,
+)
+from cudadrv._engine cimport engine, own_memory_clear, own_memory_reusable, own_stream
+from cudadrv._release cimport (
+    DEVICE, LOCKED, STREAM_ORDERED, UNIFIED, MemoryKind, drain, release_later,
+)
 
-from cudadrv._context import make_pools_with
 from cudadrv._errors import integer
 
+bind_driver(&cudadrv_table)
+
+
+# ---- blocks ----
+#
+# A block is one allocation of the driver, and never divided: so an address can be given away,
+# buffers are never neighbours in one allocation, and nothing is left over between them. Its size is
+# within an eighth, or 511 bytes, of what is asked for. It keeps the record of its uses, and goes to
+# a buffer only when all of them are ordered before whatever the buffer can be used for. So who gets
+# what depends on what the program has ordered, and never on what the GPU has done meanwhile.
+#
+# Putting a block back makes no driver call and waits for nothing: destructors do it.
+
+cdef enum:
+    OF_CLASS
+    OF_ALL
+
+cdef enum:
+    SMALL = 4096            # up to here, a class is a multiple of
+    GRAIN = 512             # bytes
+    MOST_LOOKS = 4          # at the newest of a class, and at its oldest
+    MOST_OF_A_CLASS = 1024  # blocks, whatever their size
+    DEVICE_SHARE = 8        # of a device's memory, one part in so many may be cached
+    HOST_LIMIT = 256 << 20  # bytes of page-locked memory, and of managed memory
+
+cdef void *_newest = NULL  # head of the list of all caches
+
+cdef extern from *:
+    """
+    static inline unsigned int cache_power(size_t n) { return 63 - __builtin_clzll(n); }
+    """
+    unsigned int cache_power(size_t number) noexcept nogil
+
+
+cdef inline unsigned int class_of(size_t nbytes) noexcept nogil:
+    """The size class: multiples of 512 bytes up to 4096, then eight for each power of two."""
+    cdef unsigned int power
+    if nbytes <= SMALL:
+        return (nbytes - 1) // GRAIN
+    power = cache_power(nbytes - 1)
+    return (power - 12) * 8 + ((nbytes - 1) >> (power - 3))
+
+
+cdef inline size_t largest_of(unsigned int number) noexcept nogil:
+    """The most bytes that belong to a class."""
+    if number < <unsigned int>(SMALL // GRAIN):
+        return <size_t>GRAIN * (number + 1)
+    return <size_t>(number % 8 + 9) << (number // 8 + 8)
+
+
+cdef inline void _link(Blocks *blocks, Block *block, int which) noexcept:
+    """Add it as the newest."""
+    block.links[which] = Links(NULL, blocks.newest)
+    if blocks.newest is NULL:
+        blocks.oldest = block
+    else:
+        blocks.newest.links[which].newer = block
+    blocks.newest = block
+    blocks.count += 1
+
+
+cdef inline void _unlink(Blocks *blocks, Block *block, int which) noexcept:
+    cdef Links links = block.links[which]
+    if links.newer is NULL:
+        blocks.newest = links.older
+    else:
+        links.newer.links[which].older = links.older
+    if links.older is NULL:
+        blocks.oldest = links.newer
+    else:
+        links.older.links[which].newer = links.newer
+    blocks.count -= 1
+
+
+@cython.final
+cdef class Cache:
+    """The blocks of one kind of memory of a context: internal to the pools.
+
+    It does not refer to the context, which refers to it.
+    """
+
+    def __cinit__(self):
+        global _newest
+        self.older = _newest
+        if _newest is not NULL:
+            (<Cache>_newest).newer = <void *>self
+        _newest = <void *>self
+
+    def __dealloc__(self):
+        """The context is gone, and with it its memory: see `end_with` for the rest."""
+        global _newest
+        cdef Block *block = self.all.newest
+        if self.newer is not NULL:
+            (<Cache>self.newer).older = self.older
+        else:
+            _newest = self.older
+        if self.older is not NULL:
+            (<Cache>self.older).newer = self.newer
+        while block is not NULL:
+            _unlink(&self.all, block, OF_ALL)
+            _drop(block)
+            block = self.all.newest
+
+    cdef size_t size_for(self, unsigned int shelf, size_t nbytes) noexcept:
+        """How much to allocate where there is no block.
+
+        As much as was asked for, so that the driver finds the first access behind it; all that the
+        class has where sizes of one class come and go, so that one block will do for them.
+        """
+        cdef unsigned int number = class_of(nbytes)
+        cdef Block *newest = self.classes[shelf][number].newest
+        if newest is not NULL and newest.nbytes < nbytes:
+            return largest_of(number)
+        return nbytes
+
+    cdef Block *take(self, unsigned int shelf, size_t nbytes, const own_stream *stream) noexcept:
+        """A block for a buffer of a stream, or of the host (NULL); NULL if there is none."""
+        cdef Blocks *row = &self.classes[shelf][class_of(nbytes)]
+        cdef Block *block = row.newest
+        cdef size_t looks = min(row.count, <size_t>MOST_LOOKS)
+        while looks and not _is_for(block, nbytes, stream):
+            block = block.links[OF_CLASS].older
+            looks -= 1
+        if looks == 0 and row.count > MOST_LOOKS:  # the oldest were last used a longer time ago
+            looks = min(row.count - MOST_LOOKS, <size_t>MOST_LOOKS)
+            block = row.oldest
+            while looks and not _is_for(block, nbytes, stream):
+                block = block.links[OF_CLASS].newer
+                looks -= 1
+        if looks == 0:
+            self.misses += 1
+            return NULL
+        self.hits += 1
+        _remove(self, block)
+        _use(self, block)
+        return block
+
+    cdef Block *add(
+        self, MemoryKind kind, unsigned int shelf, CUdeviceptr address, size_t nbytes
+    ) except NULL:
+        """A block for memory that a buffer has got from the driver."""
+        cdef Block *block = <Block *>malloc(sizeof(Block))
+        if block is NULL:
+            raise MemoryError()
+        block.address = address
+        block.nbytes = nbytes
+        block.state = NULL
+        block.kind = kind
+        block.shelf = shelf
+        block.cache = <void *>self
+        _use(self, block)
+        return block
+
+    cdef void put(self, Block *block, Context context) noexcept:
+        """The buffer is gone, and has left the state: keep the block, or let go of it."""
+        cdef Blocks *row
+        self.used -= block.nbytes
+        if context.lost or cudadrv_table.forked or block.nbytes > self.limit:
+            _let_go(block, context)
+            return
+        row = &self.classes[block.shelf][class_of(block.nbytes)]
+        _link(row, block, OF_CLASS)
+        _link(&self.all, block, OF_ALL)
+        self.cached += block.nbytes
+        if row.count > MOST_OF_A_CLASS:
+            _evict(self, row.oldest, context)
+        self.trim(self.limit, context)
+
+    cdef void forget(self, Block *block) noexcept:
+        """The buffer's memory will not come back here. Its state stays with the buffer."""
+        self.used -= block.nbytes
+        free(block)
+
+    cdef void trim(self, size_t keep, Context context) noexcept:
+        """Let go of the oldest blocks, until at most so many bytes are left."""
+        while self.cached > keep:
+            _evict(self, self.all.oldest, context)
+
+
+cdef inline bint _is_for(Block *block, size_t nbytes, const own_stream *stream) noexcept:
+    return block.nbytes >= nbytes and own_memory_reusable(engine, stream, block.state)
+
+
+cdef inline void _use(Cache cache, Block *block) noexcept:
+    cache.used += block.nbytes
+    if cache.used > cache.peak:
+        cache.peak = cache.used
+
+
+cdef void _remove(Cache cache, Block *block) noexcept:
+    _unlink(&cache.classes[block.shelf][class_of(block.nbytes)], block, OF_CLASS)
+    _unlink(&cache.all, block, OF_ALL)
+    cache.cached -= block.nbytes
+
+
+cdef void _evict(Cache cache, Block *block, Context context) noexcept:
+    _remove(cache, block)
+    _let_go(block, context)
+
+
+cdef void _let_go(Block *block, Context context) noexcept:
+    """Let the driver have it, when that blocks nobody."""
+    block.state.nbytes = block.nbytes
+    release_later(block.kind, block.address, block.state, context, None)
+    free(block)
+
+
+cdef void _drop(Block *block) noexcept:
+    own_memory_clear(block.state)
+    free(block.state)
+    free(block)
+
+
+@cython.final
+@cython.no_gc_clear  # blocks of memory that is still alive point to the caches
+cdef class Caches(Kept):
+    """The caches of a context, by kind of memory."""
+
+    cdef list all(self):
+        return [self.device, self.locked, self.unified]
+
+    cdef void end_with(self, Context context) noexcept:
+        """Free the stream-ordered memory: it is the device's, and outlives its context.
+
+        No work uses it any more, so freeing it waits for nobody.
+        """
+        cdef CUresult status
+        cdef bint pushed = False
+        with nogil:
+            status = enter_context(context.raw, &pushed)
+            if status == CUDA_SUCCESS:
+                status = _free_stream_ordered(&self.device.all)
+                leave_context(pushed)
+        report_in(context, status)
+
+
+cdef CUresult _free_stream_ordered(Blocks *blocks) noexcept nogil:
+    """Free these of them, in the current context; the first failure is what it returns."""
+    cdef Block *block = blocks.newest
+    cdef CUresult first = CUDA_SUCCESS
+    cdef CUresult status
+    # Somebody's capture must not see our free.
+    cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
+    cuThreadExchangeStreamCaptureMode(&mode)
+    while block is not NULL:
+        if block.kind == STREAM_ORDERED:
+            status = cuMemFreeAsync(block.address, CU_STREAM_LEGACY)
+            first = status if first == CUDA_SUCCESS else first
+        block = block.links[OF_ALL].older
+    cuThreadExchangeStreamCaptureMode(&mode)
+    return first
+
+
+cdef Cache cache_of(Context context, MemoryKind kind):
+    """The cache of a context for a kind of memory of our own."""
+    cdef Caches caches
+    if context.caches is None:
+        _make_caches(context)
+    caches = <Caches>context.caches
+    if kind == LOCKED:
+        return caches.locked
+    return caches.unified if kind == UNIFIED else caches.device
+
+
+cdef int _make_caches(Context context) except -1:
+    cdef Caches caches = Caches()
+    caches.device, caches.locked, caches.unified = Cache(), Cache(), Cache()
+    caches.device.limit = context.device.total_memory // DEVICE_SHARE
+    caches.locked.limit = caches.unified.limit = HOST_LIMIT
+    if context.caches is None:  # no other thread was faster
+        context.caches = caches
+    return 0
+
+
+cdef int trim_caches() except -1:
+    """Let go of all blocks of all contexts."""
+    cdef Context context
+    for context in contexts():
+        if context.caches is not None:
+            for cache in (<Caches>context.caches).all():
+                (<Cache>cache).trim(0, context)
+    return 0
+
+
+cdef size_t cached_bytes() noexcept:
+    """Bytes of all blocks that no buffer has."""
+    cdef void *each = _newest
+    cdef size_t found = 0
+    while each is not NULL:
+        found += (<Cache>each).cached
+        each = (<Cache>each).older
+    return found
+
+
+cdef bint is_cached(CUdeviceptr address, size_t nbytes) noexcept:
+    """Whether some of these bytes are in a block that no buffer has. Lets no other thread in."""
+    cdef void *each = _newest
+    cdef Block *block
+    while each is not NULL:
+        block = (<Cache>each).all.newest
+        while block is not NULL:
+            if block.address < address + nbytes and address < block.address + block.nbytes:
+                return True
+            block = block.links[OF_ALL].older
+        each = (<Cache>each).older
+    return False
+
+
+# ---- pools, as the program sees them ----
 
 class PoolStats(NamedTuple):
     """How a pool is used: see `MemoryPool.stats`.
@@ -147,14 +463,11 @@ cdef MemoryPool _pool(Context context, MemoryKind kind, str name):
     return pool
 
 
-def _pools_of(Context context):
-    """As objects of their own, so that a context does not refer to what refers to it."""
+def pools_of(Context context not None):
+    """What `Context.pools` returns. A context must not refer to what refers to it."""
     cdef MemoryPools pools = MemoryPools.__new__(MemoryPools)
     context.usable()
     pools.device = _pool(context, DEVICE, "device")
     pools.locked = _pool(context, LOCKED, "locked")
     pools.unified = _pool(context, UNIFIED, "unified")
     return pools
-
-
-make_pools_with(_pools_of)

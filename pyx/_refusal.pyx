@@ -6,17 +6,15 @@ nothing orders the two, and the way out.
 
 from libc.stdint cimport uint32_t
 
-from cudadrv._operation cimport REFUSED, Operation
-from cudadrv._operation_names cimport RELEASE, host_wait, operation_name, stream_name
-from cudadrv._ownership cimport (
+from cudadrv._engine cimport (
     OWN_ENDED, OWN_EXPORTED, OWN_INTERNAL, OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MUST_WAIT,
     OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_PER_THREAD, OWN_REACH, OWN_READ, OWN_STREAM_CLOSED,
-    OWN_WRITE,
-    own_conflict,
+    OWN_WRITE, own_conflict,
 )
-from cudadrv._queue cimport STREAM_IS_CLOSED
+from cudadrv._names cimport RELEASE, host_wait, operation_name, stream_name
+from cudadrv._operation cimport REFUSED, Operation
 from cudadrv._site cimport place
-from cudadrv._stream cimport Stream
+from cudadrv._stream cimport STREAM_IS_CLOSED, Stream
 
 from cudadrv._errors import BufferBorrowedError, BufferClosedError, BufferExportedError
 

@@ -1,26 +1,616 @@
 """Staging: copies between buffers and ordinary memory, through page-locked stages."""
 
+import os
+
 import numpy as np
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int64_t, uint32_t, uint8_t
 from libc.string cimport memcpy
 
-from cudadrv._chunked cimport copy_chunks, is_worth_chunks
-from cudadrv._driver cimport bind_driver, cudadrv_table
-from cudadrv._operation cimport Operation, issue
-from cudadrv._operation_names cimport COPY_FROM_ASYNC, COPY_TO
-from cudadrv._ownership cimport engine, own_join_host, own_snapshot_drop
-from cudadrv._refusal cimport refuse_operation
-from cudadrv._region cimport Region
-from cudadrv._stage cimport (
-    Stage, StagedCopy, aim, give_stage, note_use, prepare_staged, refuse_early, take_stage,
+from cudadrv._copy cimport copy_call, refuse_other_device, refuse_other_dtype
+from cudadrv._device cimport Context, enter_context, leave_context
+from cudadrv._driver cimport (
+    CUDA_ERROR_NOT_READY, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING,
+    CU_MEMHOSTALLOC_PORTABLE, CU_STREAM_CAPTURE_MODE_RELAXED, CUdeviceptr, CUevent, CUresult,
+    CUstream, CUstreamCaptureMode, bind_driver, cuEventRecord, cuMemHostAlloc,
+    cuThreadExchangeStreamCaptureMode, cudadrv_table,
 )
+from cudadrv._engine cimport (
+    OWN_MUST_WAIT, OWN_READ, OWN_WRITE, engine, own_join_host, own_known, own_snapshot_drop,
+)
+from cudadrv._event cimport new_event, now_ns, pause_after, query_event, wait_for_event
+from cudadrv._names cimport COPY_FROM_ASYNC, COPY_TO
+from cudadrv._operation cimport REFUSED, Operation, ask, attempt, issue, prepare
+from cudadrv._pool cimport trim_caches
+from cudadrv._refusal cimport refuse_operation
+from cudadrv._region cimport Region, borrow, plain_array, pointer_of
+from cudadrv._release cimport LOCKED, drain, is_complete, release_later
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token, new_token, stand_for
-from cudadrv._wait cimport wait_for_event
 
-bind_driver(&cudadrv_table)  # for issue
+bind_driver(&cudadrv_table)
 
+# ---- arrays and bytes of the caller ----
+
+cdef object array_of(object source, Region target):
+    """A C-contiguous array of the source's items, if they fit the target."""
+    array = _as_array(source)
+    _check(array, target)
+    return np.ascontiguousarray(array)
+
+
+cdef object target_array(object target, Region source):
+    """The target as an array whose memory can be written as it is."""
+    array = _as_array(target)
+    _check(array, source)
+    if not array.flags.writeable:
+        raise ValueError("copy_to needs an array that is writable, and this one is read-only")
+    if not array.flags.c_contiguous:
+        raise ValueError("copy_to needs a C-contiguous array; copy to a contiguous one and assign"
+                         " that: strided[...] = contiguous")
+    return array
+
+
+cdef object _as_array(object ordinary):
+    if isinstance(ordinary, np.ndarray):
+        return plain_array(ordinary)
+    try:
+        return np.asarray(memoryview(ordinary))
+    except TypeError:
+        raise TypeError(
+            f"{type(ordinary).__name__} is neither a buffer of this library nor an object with the"
+            " buffer protocol; make an array of it first: numpy.asarray(..., dtype)") from None
+
+
+cdef int _check(object array, Region region) except -1:
+    # Not formatted unless it is needed: NumPy takes longer to name a dtype than a small copy takes.
+    if array.dtype is not region.dtype and array.dtype != region.dtype:
+        refuse_other_dtype(
+            region, array.dtype, f"the array of shape {array.shape} ({array.dtype})")
+    if array.size != region.count:
+        raise ValueError(f"{region.describe()} has {region.count} items, and the array of shape"
+                         f" {array.shape} has {array.size}; copy between parts of the same size:"
+                         " buffer[a:b]")
+    return 0
+
+
+# ---- stages: page-locked blocks of our own ----
+#
+# The driver never sees the address of ordinary memory: what it would do with it, and when, differs
+# by size and platform, and a copy that is interrupted must not touch it any more.
+
+cdef enum:
+    SMALLEST = 1 << 16
+    STEP = 1 << 20              # larger blocks are multiples of this
+    MOST_IDLE = 64 << 20        # bytes of stages that a context keeps
+    MOST_BUSY = 4               # stages in use, after which a call looks at no more
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Stage:
+    """A page-locked block, and the last copy that uses it.
+
+    It is in the list of its context, or a call has taken it out and uses it: never both.
+    """
+
+    def __dealloc__(self):
+        if self.data is not NULL:
+            self.context.stage_bytes -= self.nbytes
+            release_later(LOCKED, <CUdeviceptr><size_t>self.data, NULL, self.context, None)
+
+    cdef bint is_free(self) except -1:
+        """Asks the driver; nobody learns anything from the answer."""
+        if self.last.seq == 0 or own_known(engine, self.last.slot, self.last.seq):
+            return True
+        return self.last.marked and is_complete(self.event)
+
+
+# ---- the stages of a context ----
+
+cdef enum:
+    OLDEST = 0
+    NEWEST = -1
+
+
+cdef Stage _stage_at(Context context, Py_ssize_t end):
+    """Take one out of the list, so that threads cannot share it; None if there is none."""
+    cdef Stage stage
+    if not context.stages:
+        return None
+    stage = context.stages.pop(end)
+    context.staged -= stage.nbytes
+    return stage
+
+
+cdef int _keep_stage(Stage stage) except -1:
+    stage.context.stages.append(stage)
+    stage.context.staged += stage.nbytes
+    return 0
+
+
+cdef Stage idle_stage(Context context, size_t nbytes):
+    """A stage that nothing uses, if one is soon found, else None.
+
+    The one that was used last may be in the processor's caches; of the others, the oldest are the
+    likeliest to be free.
+    """
+    cdef Stage stage
+    cdef Py_ssize_t turn
+    cdef int busy = 0
+    for turn in range(len(context.stages)):
+        stage = _stage_at(context, NEWEST if turn == 0 else OLDEST)
+        if stage is None:  # other threads have taken them meanwhile
+            break
+        if stage.nbytes >= nbytes and stage.is_free():
+            return stage
+        busy += stage.nbytes >= nbytes
+        _keep_stage(stage)
+        if busy == MOST_BUSY:
+            break
+    return None
+
+
+cdef Stage take_stage(Context context, size_t nbytes):
+    """A stage that nothing uses, an old one if it is soon found."""
+    cdef Stage stage = idle_stage(context, nbytes)
+    return needed_stage(context, nbytes) if stage is None else stage
+
+
+cdef Stage needed_stage(Context context, size_t nbytes):
+    """A new stage, for which others give up what they do not need."""
+    cdef Stage stage = _new_stage(context, nbytes)
+    if not _allocate(stage):
+        trim_caches()
+        drain(may_block=True)
+        if not _allocate(stage):
+            context.check(CUDA_ERROR_OUT_OF_MEMORY)
+    return stage
+
+
+cdef Stage one_more_stage(Context context, size_t nbytes, bint within_limit):
+    """A new stage, for a copy that can do without it: None if it would cost anybody anything."""
+    cdef Stage stage
+    if within_limit and context.stage_bytes + _stage_size(nbytes) > MOST_IDLE:
+        return None
+    stage = _new_stage(context, nbytes)
+    return stage if _allocate(stage) else None
+
+
+cdef size_t _stage_size(size_t nbytes) noexcept:
+    """Of a stage for so many bytes."""
+    cdef size_t size = SMALLEST
+    while size < nbytes and size < STEP:
+        size *= 2
+    return size if size >= nbytes else (nbytes + STEP - 1) // STEP * STEP
+
+
+cdef Stage _new_stage(Context context, size_t nbytes):
+    """One that has no memory yet."""
+    cdef Stage stage = Stage.__new__(Stage)
+    stage.context = context
+    stage.event = new_event(context, CU_EVENT_DISABLE_TIMING)
+    stage.nbytes = _stage_size(nbytes)
+    return stage
+
+
+cdef bint _allocate(Stage stage) except -1:
+    """Whether there was memory for it."""
+    cdef CUresult status
+    cdef bint pushed = False
+    # Another thread's capture must not see our allocation.
+    cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
+    drain(may_block=False)
+    with nogil:
+        status = enter_context(stage.context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            cuThreadExchangeStreamCaptureMode(&mode)
+            status = cuMemHostAlloc(<void **>&stage.data, stage.nbytes, CU_MEMHOSTALLOC_PORTABLE)
+            cuThreadExchangeStreamCaptureMode(&mode)
+            leave_context(pushed)
+    if status == CUDA_ERROR_OUT_OF_MEMORY:
+        return False
+    stage.context.check(status)
+    stage.context.stage_bytes += stage.nbytes
+    return True
+
+
+cdef int give_stage(Stage stage) except -1:
+    """Keep a stage for the next copy; let go of old ones that are free if there are many."""
+    cdef Context context = stage.context
+    cdef Stage oldest
+    cdef int busy = 0
+    _keep_stage(stage)
+    while context.staged > MOST_IDLE and busy < MOST_BUSY:
+        oldest = _stage_at(context, OLDEST)
+        if oldest is None:
+            break
+        if not oldest.is_free():
+            busy += 1
+            _keep_stage(oldest)
+    return 0
+
+
+cdef int drop_idle_stages(Context context) except -1:
+    """Let go of the stages that the GPU does not use."""
+    cdef Stage stage
+    for _ in range(len(context.stages)):
+        stage = _stage_at(context, OLDEST)
+        if stage is None:
+            break
+        if not stage.is_free():
+            _keep_stage(stage)
+    return 0
+
+
+# ---- operations that copy between a buffer and a stage ----
+
+cdef CUresult _copy_and_mark(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    """The driver calls: the copy, and the event that tells when the stage is free again."""
+    cdef StagedCopy *copy = <StagedCopy *>arguments
+    cdef CUresult status = copy.call(copy.arguments, stream, &copy.queued)
+    if status == CUDA_SUCCESS:
+        copy.queued = True
+        status = cuEventRecord(copy.event, stream)
+        copy.marked = status == CUDA_SUCCESS
+    queued[0] = copy.queued
+    return status
+
+
+cdef int prepare_staged(
+    Operation *operation, StagedCopy *copy, int name, Region region
+) except -1:
+    """An operation that borrows all of a buffer, as every chunk of a copy does.
+
+    So the copy is refused before it has done anything. Where another thread gets in between two
+    chunks, the next one is refused, or is in order behind it.
+    """
+    cdef bint inward = name != COPY_TO
+    borrow(region, &copy.access, OWN_WRITE if inward else OWN_READ)
+    copy.plain.target_is_host = region.host_side if inward else True
+    copy.plain.source_is_host = True if inward else region.host_side
+    copy.inward = inward
+    copy.inside = pointer_of(region)
+    prepare(operation, name, &copy.access, 1, copy_call, &copy.plain)
+    copy.call, copy.arguments = operation.call, operation.arguments
+    operation.call, operation.arguments = _copy_and_mark, copy
+    return 0
+
+
+cdef void aim(
+    StagedCopy *copy, char *data, CUevent event, size_t offset, size_t nbytes
+) noexcept nogil:
+    """Say which bytes of the buffer the next operation copies, and by whose data and event."""
+    cdef CUdeviceptr inside = copy.inside + offset
+    cdef CUdeviceptr outside = <CUdeviceptr><size_t>data
+    copy.plain.nbytes = nbytes
+    copy.plain.target = inside if copy.inward else outside
+    copy.plain.source = outside if copy.inward else inside
+    copy.event = event
+    copy.queued = copy.marked = False
+
+
+cdef void note_use(StageUse *use, Operation *operation, StagedCopy *copy) noexcept nogil:
+    """The operation was issued, or was refused, or failed with its first or second driver call."""
+    if copy.queued:
+        use[0] = StageUse(
+            operation.request.issued.slot, operation.request.issued.seq, copy.marked)
+
+
+cdef int refuse_early(int name, Region region, Stream stream) except -1:
+    """Refuse a copy before there is anything staged for it."""
+    cdef Operation operation
+    cdef StagedCopy copy
+    refuse_other_device(region, stream)
+    prepare_staged(&operation, &copy, name, region)
+    reason = ask(&operation, stream)
+    if reason:
+        refuse_operation(&operation, reason, stream, (region.describe(),))
+    return 0
+
+
+# ---- large copies, in chunks ----
+#
+# The thread that called hands chunks to the driver and asks which are done, without the GIL, and
+# takes part in the copying when there is nothing to hand over. Other threads are a pool's, which
+# knows nothing of the driver: include/cudadrv/parallel_copy.h.
+
+cdef extern from "cudadrv/parallel_copy.h" nogil:
+    enum:
+        PAR_RING
+        PAR_THREADS
+    ctypedef struct par_copy:
+        char *ordinary
+        size_t nbytes
+        size_t chunk
+        size_t piece
+        char **blocks
+        uint32_t ring
+        uint32_t threads
+        uint8_t inward
+    void par_begin(par_copy *copy)
+    void par_open(par_copy *copy, size_t upto)
+    bint par_help(par_copy *copy)
+    size_t par_copied(const par_copy *copy)
+    void par_end(par_copy *copy)
+
+
+cdef enum:
+    SIGNALS_NS = 10_000_000     # look for signals this often
+    # What `_advance` answers, besides a reason of `attempt` or a status of the driver:
+    DONE = 0                    # all is copied
+    LOOK = -1000                # it is time to look for signals
+
+# What is worth how much, in bytes: see docs/performance.md for the measurement.
+cdef struct Plan:
+    size_t threshold    # up to here one stage and the calling thread do
+    size_t chunk        # the most in one stage,
+    size_t parts        # but at least so many chunks,
+    size_t least        # of at least this size
+    size_t ring         # stages of one copy
+    size_t fresh        # a copy may allocate one stage for so many bytes of its own
+    size_t piece        # what a thread copies at a time
+    size_t threads      # at most, the calling one among them; 0: not known yet
+
+cdef Plan _plan = Plan(
+    threshold=1 << 19, chunk=4 << 20, parts=8, least=1 << 19, ring=8, fresh=32 << 20,
+    piece=1 << 17, threads=0)
+
+
+cdef size_t _running = 0    # copies
+
+
+cdef struct Transfer:
+    par_copy memory
+    Operation operation
+    StagedCopy copy
+    CUevent events[PAR_RING]
+    StageUse uses[PAR_RING]
+    size_t issued       # the driver has all chunks up to here,
+    size_t finished     # and is done with them up to here
+    int64_t moved_at    # when something happened last
+    bint holds          # operation.request.issued is that of the last one
+
+
+cdef bint is_worth_chunks(size_t nbytes) noexcept:
+    """Whether a copy is large enough for several stages and threads."""
+    return nbytes > _plan.threshold
+
+
+cdef size_t _threads() except 0:
+    """How many threads copy at a time: CUDADRV_COPY_THREADS, else up to 8, as there are cores."""
+    if _plan.threads == 0:
+        from cudadrv._processors import usable_processors
+        wanted = os.environ.get("CUDADRV_COPY_THREADS")
+        try:
+            count = int(wanted) if wanted else min(8, usable_processors())
+        except ValueError:
+            count = 0
+        if not 1 <= count <= <int>PAR_THREADS:
+            raise ValueError(f"CUDADRV_COPY_THREADS is {wanted!r}; it must be a number of threads"
+                             f" from 1 to {PAR_THREADS}")
+        _plan.threads = count
+    return _plan.threads
+
+
+def plan(**changes):
+    """Change what `Plan` says, for measurements; gives it as a dict."""
+    global _plan
+    cdef dict found
+    _threads()
+    found = _plan
+    found.update(changes)
+    _plan = found
+    return found
+
+
+cdef list _take_ring(Context context, size_t chunk, size_t nbytes):
+    """Stages for chunks: as many as are there, and new ones as far as their cost is worth it.
+
+    That is at least one, so that copies of one size come to a whole ring in time. Two are worth
+    any limit, because a copy with one goes on with nothing while that one is busy.
+    """
+    cdef size_t ring = min(_plan.ring, <size_t>PAR_RING)
+    cdef size_t share = min(ring, max(<size_t>2, ring // _running))
+    cdef size_t most = min(share, (nbytes + chunk - 1) // chunk)
+    cdef size_t fresh = max(<size_t>1, nbytes // _plan.fresh)
+    stages = []
+    try:
+        while <size_t>len(stages) < most:
+            stage = idle_stage(context, chunk)
+            if stage is None:
+                if not stages:
+                    stage = needed_stage(context, chunk)
+                elif fresh or len(stages) < 2:
+                    stage = one_more_stage(context, chunk, within_limit=len(stages) >= 2)
+                fresh -= min(fresh, <size_t>1)
+            if stage is None:
+                break
+            stages.append(stage)
+    except BaseException:
+        for stage in stages:
+            give_stage(stage)
+        raise
+    return stages
+
+
+cdef int copy_chunks(Region region, char *ordinary, Stream stream, int name) except -1:
+    """Copy between a buffer and ordinary memory; complete on return.
+
+    If it raises, no thread touches the ordinary memory any more, and what the driver was given
+    stays borrowed until it is known to be complete.
+    """
+    global _running
+    _running += 1
+    try:
+        return _copy_chunks(region, ordinary, stream, name)
+    finally:
+        _running -= 1
+
+
+cdef int _copy_chunks(Region region, char *ordinary, Stream stream, int name) except -1:
+    cdef Transfer transfer
+    cdef size_t nbytes = region.nbytes
+    cdef size_t chunk = min(_plan.chunk, max(_plan.least, _whole_steps(nbytes // _plan.parts)))
+    cdef size_t threads = min(_threads(), max(<size_t>1, nbytes // _plan.piece))
+    stages = _take_ring(stream.context, chunk, nbytes)
+    try:
+        prepare_staged(&transfer.operation, &transfer.copy, name, region)
+        transfer.operation.request.stream = stream.order
+        transfer.memory.ordinary, transfer.memory.nbytes = ordinary, nbytes
+        transfer.memory.chunk, transfer.memory.piece = chunk, _plan.piece
+        transfer.memory.ring, transfer.memory.threads = len(stages), threads
+        transfer.memory.inward = name != COPY_TO
+        for at, stage in enumerate(stages):
+            transfer.memory.blocks[at] = (<Stage>stage).data
+            transfer.events[at] = (<Stage>stage).event.raw
+            transfer.uses[at] = (<Stage>stage).last
+        transfer.issued = transfer.finished = 0
+        transfer.moved_at = now_ns()
+        transfer.holds = False
+        par_begin(&transfer.memory)
+        try:
+            _run(&transfer, region, stream)
+        finally:
+            with nogil:
+                par_end(&transfer.memory)
+            if transfer.holds:
+                own_snapshot_drop(engine, &transfer.operation.request.issued)
+            for at, stage in enumerate(stages):
+                (<Stage>stage).last = transfer.uses[at]
+    finally:
+        for stage in stages:
+            give_stage(stage)
+    return 0
+
+
+cdef size_t _whole_steps(size_t nbytes) noexcept nogil:
+    """Rounded up to a whole number of pieces."""
+    return (nbytes + _plan.piece - 1) // _plan.piece * _plan.piece
+
+
+cdef int _run(Transfer *transfer, Region region, Stream stream) except -1:
+    cdef int reason = LOOK
+    stream.usable()
+    with nogil:
+        _open(transfer)
+    while reason != DONE:
+        with nogil:
+            reason = _advance(transfer, stream)
+        if reason == LOOK:
+            PyErr_CheckSignals()
+        elif reason == REFUSED - OWN_MUST_WAIT:  # for what a policy may wait for
+            at = _aim(transfer)
+            reason = issue(&transfer.operation, stream)
+            _note(transfer, at, reason)
+            if reason == 0:
+                reason = LOOK
+        if reason != LOOK and reason != DONE:
+            refuse_operation(&transfer.operation, reason, stream, (region.describe(),))
+    own_join_host(engine, &transfer.operation.request.issued)
+    return 0
+
+
+cdef void _open(Transfer *transfer) noexcept nogil:
+    """Let the stages be filled that the driver has read, or emptied that it has written."""
+    cdef size_t upto = transfer.finished
+    if transfer.memory.inward:
+        upto += transfer.memory.ring * transfer.memory.chunk
+    par_open(&transfer.memory, min(upto, transfer.memory.nbytes))
+
+
+cdef size_t _chunk_end(Transfer *transfer, size_t start) noexcept nogil:
+    return min(start + transfer.memory.chunk, transfer.memory.nbytes)
+
+
+cdef bint _may_issue(Transfer *transfer) noexcept nogil:
+    """Whether the next chunk's stage is full, or outward empty."""
+    cdef size_t copied
+    if transfer.issued == transfer.memory.nbytes:
+        return False
+    copied = par_copied(&transfer.memory)
+    if transfer.memory.inward:
+        return copied > transfer.issued
+    return transfer.issued < copied + transfer.memory.ring * transfer.memory.chunk
+
+
+cdef uint32_t _aim(Transfer *transfer) noexcept nogil:
+    """Let the operation be the copy of the next chunk. Gives the index of its stage."""
+    cdef size_t start = transfer.issued
+    cdef uint32_t at = <uint32_t>(start // transfer.memory.chunk % transfer.memory.ring)
+    if transfer.holds:
+        own_snapshot_drop(engine, &transfer.operation.request.issued)
+        transfer.holds = False
+    aim(&transfer.copy, transfer.memory.blocks[at], transfer.events[at], start,
+        _chunk_end(transfer, start) - start)
+    return at
+
+
+cdef void _note(Transfer *transfer, uint32_t at, int reason) noexcept nogil:
+    """The operation was issued, or refused."""
+    note_use(&transfer.uses[at], &transfer.operation, &transfer.copy)
+    if reason == 0:
+        transfer.holds = True
+        transfer.issued = _chunk_end(transfer, transfer.issued)
+
+
+cdef int _issue(Transfer *transfer, Stream stream) except? -1 nogil:
+    at = _aim(transfer)
+    reason = attempt(&transfer.operation, stream)
+    _note(transfer, at, reason)
+    return reason
+
+
+cdef int _ask(Transfer *transfer, Stream stream) noexcept nogil:
+    """Ask whether the driver is done with the oldest chunk: 0 if it is, else its status."""
+    cdef size_t start = transfer.finished
+    status = query_event(
+        stream.context.raw,
+        transfer.events[start // transfer.memory.chunk % transfer.memory.ring])
+    if status == CUDA_SUCCESS:
+        transfer.finished = _chunk_end(transfer, start)
+        _open(transfer)
+    return status
+
+
+cdef bint _is_done(Transfer *transfer) noexcept nogil:
+    return transfer.finished == transfer.memory.nbytes and (
+        transfer.memory.inward or par_copied(&transfer.memory) == transfer.memory.nbytes)
+
+
+cdef int _advance(Transfer *transfer, Stream stream) except? -1 nogil:
+    """Go on until all is copied, something is refused, or it is time to look for signals."""
+    cdef int64_t entered = now_ns()
+    cdef int64_t now = entered
+    cdef bint moved
+    cdef int reason
+    while now - entered < SIGNALS_NS:
+        moved = False
+        if _may_issue(transfer):
+            reason = _issue(transfer, stream)
+            if reason:
+                return reason
+            moved = True
+        if transfer.finished < transfer.issued:
+            reason = _ask(transfer, stream)
+            if reason != CUDA_SUCCESS and reason != CUDA_ERROR_NOT_READY:
+                return reason
+            moved = moved or reason == CUDA_SUCCESS
+        if _is_done(transfer):
+            return DONE
+        moved = moved or par_help(&transfer.memory)
+        now = now_ns()
+        if moved:
+            transfer.moved_at = now
+        else:
+            pause_after(now - transfer.moved_at)
+    return LOOK
+
+
+# ---- copies of arrays ----
 
 cdef extern from "cudadrv/streaming_copy.h" nogil:
     void streaming_copy(char *target, const char *source, size_t nbytes)

@@ -1,25 +1,48 @@
 """Stream: a queue of work, and the current one of a `with` block."""
 
 import operator
+import threading
 
 cimport cython
+from libc.stdint cimport int64_t, uint64_t
 
-from cudadrv._context cimport Context, after_wait, context_of, enter_context, leave_context
+from cudadrv._closing cimport bury_orphans, bury_stream, drop_stream, is_dead, is_dying, make_room
+from cudadrv._device cimport (
+    Alive, Context, after_wait, context_of, contexts, default_context, enter_context, is_current,
+    leave_context,
+)
 from cudadrv._driver cimport (
-    CU_EVENT_DISABLE_TIMING, CU_STREAM_DEFAULT, CU_STREAM_NON_BLOCKING, CUDA_SUCCESS, CUresult,
-    bind_driver, cudadrv_table, cuStreamCreateWithPriority,
+    CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_NONE,
+    CU_STREAM_DEFAULT, CU_STREAM_LEGACY, CU_STREAM_NON_BLOCKING, CU_STREAM_PER_THREAD, CUcontext,
+    CUresult, CUstream, CUstreamCaptureStatus, bind_driver, cuEventRecord,
+    cuStreamCreateWithPriority, cuStreamGetCtx, cuStreamGetFlags, cuStreamGetId,
+    cuStreamGetPriority, cuStreamIsCapturing, cuStreamWaitEvent, cudadrv_table, likely,
+    this_thread, unlikely,
 )
-from cudadrv._event cimport Event, new_event
-from cudadrv._ghost cimport bury_stream, make_room
-from cudadrv._nesting cimport Entry, Nesting, live
-from cudadrv._ownership cimport (
-    OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, engine, own_stream_close,
+from cudadrv._engine cimport (
+    OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, OWN_OPEN, OWN_PER_THREAD, engine, own_join,
+    own_join_host, own_known, own_lock_both, own_mutex_give, own_mutex_take, own_record,
+    own_record_as, own_snapshot, own_snapshot_drop, own_snapshot_take, own_stream_close,
+    own_stream_open, own_unfinished, own_unlock_both, own_wait,
 )
-from cudadrv._queue cimport STREAM_IS_CAPTURING, Queue, check_queue, tag_stream
+from cudadrv._errors cimport check, refuse_capture
+from cudadrv._event cimport Event, let_others_go_on, new_event, now_ns, query_event, query_stream
+from cudadrv._names cimport stream_name
+from cudadrv._ordering cimport Entry, Nesting, live
 
 from cudadrv._errors import OwnershipError
 
 bind_driver(&cudadrv_table)
+
+
+# ---- streams ----
+
+cdef extern from "cudadrv/driver.h":
+    enum:
+        CUDA_ERROR_CAPTURED_EVENT
+
+cdef enum:
+    PATIENCE_NS = 20_000    # an event, its record and its query cost more than a few questions
 
 cdef Nesting _blocks = Nesting("cudadrv.stream")
 _event_of_token = None  # what gives the event of a token to wait for, if it needs one
@@ -27,7 +50,7 @@ _event_of_token = None  # what gives the event of a token to wait for, if it nee
 
 @cython.final
 @cython.no_gc_clear
-cdef class Stream(Queue):
+cdef class Stream:
     """Stream(*, blocking=False, priority=0, device=None)\n--\n
     A queue of work, which runs in order.
 
@@ -77,6 +100,26 @@ cdef class Stream(Queue):
         tag_stream(self)
         context.streams.add(reference)
 
+    def __dealloc__(self):
+        if self.order is not NULL:
+            drop_stream(
+                self.context, self.raw, self.order, self.ours, self.identity, self.owner)
+
+    @property
+    def context(self):
+        """The context that it belongs to."""
+        return self.context
+
+    @property
+    def priority(self):
+        """Its priority: lower numbers run first."""
+        return self.priority
+
+    @property
+    def closed(self):
+        """Whether it was closed."""
+        return self.order is NULL or self.order.state != OWN_OPEN
+
     @staticmethod
     def legacy(*, device=None):
         """The legacy default stream of a context (CU_STREAM_LEGACY).
@@ -84,7 +127,6 @@ cdef class Stream(Queue):
         Work on it runs after all earlier work of the context's blocking streams, and their later
         work after it. Non-blocking streams are not ordered with it.
         """
-        from cudadrv._foreign import legacy_stream
         return legacy_stream(device)
 
     @staticmethod
@@ -96,7 +138,6 @@ cdef class Stream(Queue):
         stays borrowed until `Context.synchronize`, or until one waits for an event that the thread
         has recorded.
         """
-        from cudadrv._foreign import per_thread_stream
         return per_thread_stream(device)
 
     @staticmethod
@@ -118,7 +159,6 @@ cdef class Stream(Queue):
 
         Driver functions: cuStreamGetCtx, cuStreamGetId, cuStreamGetFlags, cuStreamGetPriority.
         """
-        from cudadrv._foreign import stream_from_handle
         return stream_from_handle(handle, owner)
 
     @property
@@ -206,7 +246,7 @@ cdef class Stream(Queue):
         Driver functions: cuStreamWaitEvent, and cuEventRecord for a token or a stream.
         """
         cdef Event event
-        check_queue(self)
+        check_stream(self)
         if isinstance(work, Event):
             # Known or not: what other libraries queued before it the host cannot know.
             event = work
@@ -279,6 +319,124 @@ cdef class Stream(Queue):
         closed = ", closed" if self.closed else ""
         return f"<{self.called()}{closed}, device {self.context.device.ordinal}>"
 
+    # ---- for operations ----
+
+    cdef int open(self, Context context, int order) except -1:
+        """Make the engine know it. It has no handle yet, or that of somebody else."""
+        self.context = context
+        self.order = own_stream_open(engine, context.domain, order)
+        if self.order is NULL:
+            raise MemoryError()
+        return 0
+
+    cdef str called(self):
+        """Its name in messages."""
+        return stream_name(self.order.number, self.order.kind)
+
+    cdef int usable(self) except -1:
+        """Refuse before any driver call."""
+        if self.order is NULL:
+            raise TypeError("this Stream was never initialized")
+        self.context.usable()
+        if self.order.state != OWN_OPEN:
+            self.refuse(STREAM_IS_CLOSED)
+        if self.thread and self.thread != this_thread():
+            raise ValueError(f"{self!r} is another thread's, and the driver would take it for this"
+                             " one's; use a stream of your own, or wait for an event of that one")
+        return 0
+
+    cdef int look_for_capture(self, bint pushed) noexcept nogil:
+        """0 if it is not being captured; else the context is left, and this says so."""
+        cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
+        cdef CUresult status = cuStreamIsCapturing(self.raw, &capture)
+        if status == CUDA_SUCCESS and capture == CU_STREAM_CAPTURE_STATUS_NONE:
+            return 0
+        leave_context(pushed)
+        return STREAM_IS_CAPTURING if status == CUDA_SUCCESS else status
+
+    cdef int probe(self) noexcept nogil:
+        """0 if a driver call could begin on it now, or why not."""
+        cdef bint pushed = False
+        cdef int reason
+        own_mutex_take(self.order.issue)
+        reason = enter_stream(self, &pushed)
+        if reason == 0:
+            leave_context(pushed)
+        own_mutex_give(self.order.issue)
+        return reason
+
+    cdef int refuse(self, int reason) except -1:
+        """Raise for what `enter_stream` or the driver answered."""
+        if reason == STREAM_IS_CLOSED:
+            if self.thread:
+                raise ValueError(f"{self.called()} is closed: its thread has ended")
+            raise ValueError(f"{self.called()} is closed: it takes no more work, and what it has"
+                             " still runs. To wait for that: a token or an event of it, or"
+                             " context.synchronize()")
+        if reason == EVENT_IS_CLOSED:
+            raise ValueError("the event is closed")
+        if reason == EVENT_IS_CAPTURED:
+            raise OwnershipError(
+                "another library that has the event's handle recorded it last in a capture, and"
+                f" waiting for it would make {self!r} a part of that; use an event of your own")
+        if reason == STREAM_IS_CAPTURING:
+            refuse_capture(repr(self))
+        return self.context.raise_failure(<CUresult>reason)
+
+    cdef bint finish(self, bint wait) except -1:
+        """Whether the work up to this call is complete; the host then knows it."""
+        cdef own_snapshot snapshot
+        cdef int reason
+        check_stream(self)
+        own_snapshot_take(engine, self.order, &snapshot)
+        try:
+            if keeps_gil(self):
+                reason = _query(self, wait)
+            else:
+                with nogil:
+                    reason = _query(self, wait)
+            if reason == 0:
+                own_join_host(engine, &snapshot)
+            elif reason != CUDA_ERROR_NOT_READY:
+                self.refuse(reason)
+            elif wait:
+                event = new_event(self.context, CU_EVENT_DISABLE_TIMING)
+                self.record_event(event, &snapshot).observe(&snapshot)
+            return wait or reason == 0
+        finally:
+            own_snapshot_drop(engine, &snapshot)
+
+    cdef Event record_event(self, Event event, own_snapshot *as_of=NULL):
+        """Record an event; it stands for all work so far, or for the earlier point `as_of`."""
+        cdef bint noted = True
+        cdef int reason
+        check_stream(self)
+        if keeps_gil(self):
+            reason = _record(self, event, as_of, &noted)
+        else:
+            with nogil:
+                reason = _record(self, event, as_of, &noted)
+        if reason:
+            self.refuse(reason)
+        if not noted:
+            raise MemoryError()
+        return event
+
+    cdef int wait_for(self, Event event) except -1:
+        """Let later work wait for an event that was recorded."""
+        cdef bint noted = True
+        cdef int reason
+        if keeps_gil(self):
+            reason = _wait(self, event, &noted)
+        else:
+            with nogil:
+                reason = _wait(self, event, &noted)
+        if reason:
+            self.refuse(reason)
+        if not noted:  # the driver waits, and the engine does not rely on it
+            raise MemoryError()
+        return 0
+
 
 @cython.final
 @cython.no_gc_clear
@@ -350,3 +508,316 @@ cdef Stream stream_for(object stream, Context context):
             return block.thing
         block = live(block.outer)
     return None
+
+
+# ---- driver calls on a stream ----
+
+cdef int _query(Stream stream, bint patiently) noexcept nogil:
+    """Ask the driver whether it is idle; `patiently`, again and again for a short time."""
+    cdef bint pushed = False
+    cdef int64_t until = 0
+    cdef int reason
+    while True:
+        own_mutex_take(stream.order.issue)
+        reason = enter_stream(stream, &pushed)
+        if reason == 0:
+            reason = query_stream(stream.raw)
+            leave_context(pushed)
+        own_mutex_give(stream.order.issue)
+        if not patiently or reason != CUDA_ERROR_NOT_READY or until and now_ns() > until:
+            return reason
+        if not until:
+            until = now_ns() + PATIENCE_NS
+
+
+cdef int _record(Stream stream, Event event, own_snapshot *as_of, bint *noted) noexcept nogil:
+    cdef int reason
+    own_lock_both(stream.order.issue, &event.state.issue)
+    reason = _record_or_wait(stream, event, record=True)
+    if reason == 0 and as_of is not NULL:
+        own_record_as(engine, as_of, &event.state)
+    elif reason == 0:
+        noted[0] = own_record(engine, stream.order, &event.state)
+    own_unlock_both(stream.order.issue, &event.state.issue)
+    return reason
+
+
+cdef int _wait(Stream stream, Event event, bint *noted) noexcept nogil:
+    cdef int reason
+    own_lock_both(stream.order.issue, &event.state.issue)
+    reason = _record_or_wait(stream, event, record=False)
+    if reason == 0:
+        noted[0] = own_wait(engine, stream.order, &event.state.snapshot)
+    own_unlock_both(stream.order.issue, &event.state.issue)
+    return reason
+
+
+cdef inline int _record_or_wait(Stream stream, Event event, bint record) noexcept nogil:
+    """The driver call. The issue locks of both are held."""
+    cdef bint pushed = False
+    cdef int reason
+    if unlikely(event.raw is NULL or event.unusual):
+        reason = _look_at(event, record)
+        if reason:
+            return reason
+    if likely(names_context(stream) and stream.order.state == OWN_OPEN):
+        reason = _call_driver(stream, event, record)
+        if likely(reason == CUDA_SUCCESS) or is_current(stream.context.raw):
+            return reason
+    reason = enter_stream(stream, &pushed)
+    if reason == 0:
+        reason = _call_driver(stream, event, record)
+        leave_context(pushed)
+    return reason
+
+
+cdef int _look_at(Event event, bint record) noexcept nogil:
+    """0, or why an event cannot be recorded or waited for.
+
+    To wait for one that was recorded in a capture would make the stream a part of that.
+    """
+    if event.raw is NULL or event.closing:
+        return EVENT_IS_CLOSED
+    if not record and event.exposed \
+            and query_event(event.context.raw, event.raw) == CUDA_ERROR_CAPTURED_EVENT:
+        return EVENT_IS_CAPTURED
+    return 0
+
+
+cdef inline CUresult _call_driver(Stream stream, Event event, bint record) noexcept nogil:
+    if record:
+        return cuEventRecord(event.raw, stream.raw)
+    return cuStreamWaitEvent(stream.raw, event.raw, 0)
+
+
+# ---- streams that exist without us ----
+
+cdef enum:
+    MOST_ENDED = 256    # streams of ended threads whose work nobody has waited for
+
+_per_thread = threading.local()
+
+
+@cython.final
+cdef class ThreadEnd:
+    """Ends a thread's default streams. It dies in the thread, as one of the last things there.
+
+    Recording events then could block, so there are none to wait for: the streams just end.
+    """
+
+    cdef unsigned long thread
+
+    def __cinit__(self):
+        self.thread = this_thread()
+
+    def __dealloc__(self):
+        cdef Stream stream
+        for context in contexts():
+            stream = (<Context>context).defaults.pop(self.thread, None)
+            if stream is not None:
+                own_stream_close(engine, stream.order)
+
+
+# One stream, one object, whatever other threads and finalizers do meanwhile. So all that can let
+# them in, which is all that makes Python objects, comes first; then one looks whether there is an
+# object for the stream by now, and opens the new one.
+
+def legacy_stream(device):
+    """See `Stream.legacy`."""
+    cdef Context context = context_of(device)
+    cdef Stream stream
+    if "legacy" not in context.defaults:
+        stream = _unopened(context, CU_STREAM_LEGACY)
+        reference = context.streams.reference_to(stream)
+        if "legacy" not in context.defaults:
+            _open(stream, reference, OWN_LEGACY)
+            context.defaults["legacy"] = stream
+    return context.defaults["legacy"]
+
+
+def per_thread_stream(device):
+    """See `Stream.per_thread`."""
+    cdef Context context = context_of(device)
+    cdef Stream stream
+    thread = this_thread()
+    if thread not in context.defaults:
+        if not hasattr(_per_thread, "end"):
+            _per_thread.end = ThreadEnd()
+        _make_room_for_threads(context)
+        stream = _unopened(context, CU_STREAM_PER_THREAD)
+        stream.thread = thread
+        reference = context.streams.reference_to(stream)
+        if thread not in context.defaults:
+            _open(stream, reference, OWN_BLOCKING)
+            stream.order.kind = OWN_PER_THREAD
+            context.defaults[thread] = stream
+    return context.defaults[thread]
+
+
+cdef int _make_room_for_threads(Context context) except -1:
+    """Keep the number of ended threads' streams with unfinished work bounded, by waiting."""
+    make_room(context)
+    if own_unfinished(engine, context.domain) > len(context.ghosts) + MOST_ENDED \
+            and may_synchronize(context):
+        context.synchronize()
+    return 0
+
+
+cdef Stream _unopened(Context context, CUstream handle):
+    """A stream that is not ours to destroy, and that the engine does not know yet."""
+    cdef Stream stream = Stream.__new__(Stream)
+    context.usable()
+    stream.context = context
+    stream.raw = handle
+    stream.exposed = True
+    return stream
+
+
+cdef int _open(Stream stream, object reference, int order) except -1:
+    """Let everybody know it. Lets no other thread in."""
+    stream.open(stream.context, order)
+    tag_stream(stream)
+    return stream.context.streams.add(reference)
+
+
+def stream_from_handle(handle, owner):
+    """See `Stream.from_handle`."""
+    cdef size_t number = operator.index(handle)
+    cdef CUstream raw = <CUstream>number
+    cdef Context context = default_context()
+    cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
+    cdef unsigned long long identity = 0
+    cdef unsigned int flags = 0
+    cdef int priority = 0
+    cdef CUcontext found = NULL
+    cdef Stream stream
+    if number <= 1:
+        return legacy_stream(None)
+    if number == 2:
+        return per_thread_stream(None)
+    context.usable()
+    if is_dead(raw):
+        raise ValueError(f"the stream with the handle {number:#x} was a Stream that has died, and"
+                         " is destroyed with it; keep that alive for as long as the handle is used")
+    with nogil:
+        check(_describe(raw, &capture, &found, &identity, &flags, &priority))
+    if capture != CU_STREAM_CAPTURE_STATUS_NONE:
+        refuse_capture(f"the stream with the handle {number:#x}")
+    context = _context_of_raw(found)
+    make_room(context)
+    stream = _unopened(context, raw)
+    stream.identity = identity
+    stream.priority = priority
+    stream = _known_or_opened(
+        stream, OWN_NON_BLOCKING if flags & CU_STREAM_NON_BLOCKING else OWN_BLOCKING)
+    if stream.owner is None:
+        stream.owner = owner
+    return stream
+
+
+cdef CUresult _describe(
+    CUstream handle, CUstreamCaptureStatus *capture, CUcontext *context,
+    unsigned long long *identity, unsigned int *flags, int *priority
+) noexcept nogil:
+    """Look a stream up; nothing but `capture` while it captures, or the driver would end that."""
+    cdef CUresult status = cuStreamIsCapturing(handle, capture)
+    if status != CUDA_SUCCESS or capture[0] != CU_STREAM_CAPTURE_STATUS_NONE:
+        return status
+    status = cuStreamGetCtx(handle, context)
+    if status == CUDA_SUCCESS:
+        status = cuStreamGetId(handle, identity)
+    if status == CUDA_SUCCESS:
+        status = cuStreamGetFlags(handle, flags)
+    if status == CUDA_SUCCESS:
+        status = cuStreamGetPriority(handle, priority)
+    return status
+
+
+cdef Context _context_of_raw(CUcontext raw):
+    for context in contexts():
+        if (<Context>context).raw == raw:
+            return context
+    raise ValueError("the stream is of a context that cudadrv does not know; if that is a device's"
+                     " primary context, use it first: device.context")
+
+
+cdef Stream _known_or_opened(Stream stream, int order):
+    """The live object of the same stream, or else this one, opened."""
+    cdef Alive streams = stream.context.streams
+    cdef Stream known
+    reference = streams.reference_to(stream)
+    while True:
+        added = streams.added
+        known = _known_stream(stream)
+        if known is not None:
+            return known
+        if added == streams.added:
+            _open(stream, reference, order)
+            _follow_itself(stream)
+            return stream
+
+
+cdef int _follow_itself(Stream stream) except -1:
+    """Be after what the same stream did under earlier objects. Lets no other thread in."""
+    cdef Event ghost
+    for ghost in stream.context.ghosts:
+        if ghost.identity == stream.identity and ghost.state.recorded \
+                and not own_join(engine, stream.order, &ghost.state.snapshot):
+            raise MemoryError()
+    return 0
+
+
+cdef Stream _known_stream(Stream wanted):
+    """The live object of a stream. Drivers use a handle again, and never an identity."""
+    cdef Stream stream
+    for stream in wanted.context.streams.all():
+        if stream.raw == wanted.raw and not stream.closed:
+            if stream.ours or stream.identity == wanted.identity:
+                return stream
+            # Its owner has destroyed it. Only the context can tell when its work ends.
+            own_stream_close(engine, stream.order)
+    return None
+
+
+cdef object user_of(unsigned int slot, uint64_t seq):
+    """Whose operation it is: see `find_user`. None also if the host knows that it is over."""
+    while True:
+        bury_orphans()
+        if own_known(engine, slot, seq):
+            return None
+        user = find_user(slot, seq)
+        if user is not None or not is_dying(slot):
+            return user
+        let_others_go_on()
+
+
+cdef object find_user(unsigned int slot, uint64_t seq):
+    """The open Stream of an operation, or the last Event of a closed one, of any context.
+
+    None if there is neither, as after the end of a thread whose default stream it was.
+    """
+    cdef Stream stream
+    cdef Event ghost
+    for context in contexts():
+        for stream in (<Context>context).streams.all():
+            if stream.order.slot == slot and not stream.closed:
+                return stream
+        for ghost in (<Context>context).ghosts:
+            # The slot may have belonged to an earlier stream.
+            if ghost.state.snapshot.slot == slot and ghost.state.snapshot.seq >= seq:
+                return ghost
+    return None
+
+
+cdef bint may_synchronize(Context context) except -1:
+    """Whether no stream that is known is being captured: cuCtxSynchronize would end that."""
+    cdef Stream stream
+    cdef int reason
+    for stream in context.streams.all():
+        if not stream.exposed or stream.thread not in (0, this_thread()):
+            continue
+        with nogil:
+            reason = stream.probe()
+        if reason not in (0, STREAM_IS_CLOSED):
+            return False
+    return True

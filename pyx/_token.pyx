@@ -4,21 +4,19 @@ cimport cython
 from cpython.object cimport PyObject
 
 from cudadrv._driver cimport (
-    CU_EVENT_DISABLE_TIMING, CUDA_ERROR_NOT_READY, bind_driver, cudadrv_table,
+    CUDA_ERROR_NOT_READY, CU_EVENT_DISABLE_TIMING, bind_driver, cudadrv_table, unlikely,
 )
-from cudadrv._event cimport Event, new_event
-from cudadrv._likely cimport unlikely
-from cudadrv._operation_names cimport operation_name
-from cudadrv._ownership cimport (
+from cudadrv._engine cimport (
     engine, own_known, own_record_as, own_snapshot, own_snapshot_copy, own_snapshot_drop,
 )
+from cudadrv._event cimport Event, new_event
+from cudadrv._names cimport operation_name
 from cudadrv._site cimport place
 
 from cudadrv._errors import OwnershipError
 from cudadrv._stream import find_events_of_tokens_with
 
 bind_driver(&cudadrv_table)
-
 
 cdef extern from "cudadrv/recycled.h":
     """

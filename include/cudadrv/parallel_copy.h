@@ -9,7 +9,7 @@
  * The pool's threads are made when they are first needed, and sleep when nothing is open. A forked
  * child has none, and makes its own. At exit they stop before anything they could touch is gone.
  *
- * Included by cudadrv._chunked alone. */
+ * Included by cudadrv._staging alone. */
 
 #ifndef CUDADRV_PARALLEL_COPY_H
 #define CUDADRV_PARALLEL_COPY_H

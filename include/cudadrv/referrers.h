@@ -10,7 +10,7 @@
  * A place that is not searched only makes the answer more careful. What must not happen is to count
  * a reference twice, or one of an object that keeps an address beside it.
  *
- * Included by cudadrv._host_view alone. The caller holds the GIL and has disabled the garbage
+ * Included by cudadrv._buffers alone. The caller holds the GIL and has disabled the garbage
  * collector; nothing here runs Python code. */
 
 #ifndef CUDADRV_REFERRERS_H
@@ -35,7 +35,7 @@ enum {
     REF_NAMES = 6
 };
 
-/* Set once, when cudadrv._host_view is imported. */
+/* Set once, when cudadrv._buffers is imported. */
 static PyTypeObject *ref_ndarray;
 static traverseproc ref_python_class; /* how instances of classes written in Python are traversed */
 static PyObject *ref_containers;      /* a tuple of types that hold nothing but references */

@@ -32,7 +32,7 @@ CALLS = re.compile(rf"{DRIVER.pattern}|(?<!def )(?<!\.)\b({'|'.join(NAMES)})\(")
 
 
 def test_inlined_functions_are_found():
-    assert {"enter_context", "is_usable", "check_queue", "check_region", "issue"} <= NAMES
+    assert {"enter_context", "is_usable", "check_stream", "check_region", "issue"} <= NAMES
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)

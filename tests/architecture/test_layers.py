@@ -1,4 +1,4 @@
-"""The layers, read from the sources: what a module may import, and what belongs to a module."""
+"""The table of modules in docs/architecture.md: what a module may import, and where it belongs."""
 
 import re
 from pathlib import Path
@@ -6,50 +6,26 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-
-# Lowest first. A module may import from its own layer and from those above it in this table.
-LAYERS = {
-    "driver": ["_driver", "_status", "_attributes", "_processors", "_likely"],
-    "errors": ["_site", "_errors", "_library"],
-    "ownership": ["_ownership", "_operation_names", "_nesting", "_policy"],
-    "handles": [
-        *("_device", "_context", "_wait", "_event", "_ghost"),
-        *("_queue", "_stream", "_bound", "_foreign"),
-    ],
-    "buffers": [
-        *("_missing", "_operation", "_refusal", "_token", "_await"),
-        *("_users", "_release", "_cache", "_stream_ordered", "_memory", "_allocation", "_pool"),
-        *("_external", "_dtype", "_region", "_report"),
-        *("_copy", "_fill", "_loan", "_ordinary", "_stage", "_chunked", "_staging", "_reap"),
-        *("_buffer", "_device_buffer"),
-        *("_host_buffer", "_host_view", "_locked_buffer", "_unified_buffer"),
-    ],
-    "launch": [
-        *("_access", "_room", "_ptx", "_image", "_signature", "_value", "_arguments", "_shape"),
-        *("_loading", "_module", "_function", "_launch"),
-        *("_kernel_attributes", "_kernel", "_prepared"),
-    ],
-    "toolkit": ["_compilers", "_compile_cache"],
-    "public": [
-        "_bench",
-        "_demo",
-        "_demo_mistakes",
-        "_demo_pipeline",
-        "_info",
-        "_libcuda",
-        "_watch",
-    ],
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+# In the order of the table. A module imports only what stands above it,
+ORDER = [
+    name
+    for row in re.findall(r"^\| (`[^|]*`) \|", PAGE.partition("## Modules")[2], re.MULTILINE)
+    for name in re.findall(r"`(\w+)`", row)
+    if "/" not in row
+]
+# but for these, which do it inside a function.
+EXCEPTIONS = {
+    ("_device", "_pool"): "context.pools",
+    ("_stream", "_bound"): "stream.bind(thing) returns an object that knows streams",
+    ("_token", "_await"): "await token: asyncio is imported when it is first used",
+    ("_module", "_kernel"): "module['name'] returns a kernel, and kernels come from nowhere else",
 }
-LEVEL = {module: level for level, layer in enumerate(LAYERS.values()) for module in layer}
-PUBLIC = len(LAYERS) - 1  # also cudadrv itself, and every module without an underscore
-
-# Modules with no .pxd or no .pyi, and why.
-WITHOUT: dict[str, str] = {}
-# Declarations without a module, and why.
-ALONE = {"_likely": "two macros of the compiler"}
+PACKAGE = ("_watch", "_info", "_bench", "_demo_pipeline", "_demo_mistakes", "_demo", "testing")
 
 CYTHON = sorted(path.stem for path in ROOT.glob("pyx/_*.pyx"))
-PYTHON = sorted(path.stem for path in ROOT.glob("cudadrv/_[!_]*.py"))
+PYTHON = sorted(path.stem for path in ROOT.glob("cudadrv/[!_]*.py"))
+PYTHON += sorted(path.stem for path in ROOT.glob("cudadrv/_[!_]*.py"))
 
 IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+(?P<origin>[\w.]+)[ \t]+c?import[ \t]+(?P<names>\([^)]*\)|[^\n#]+)"
@@ -83,34 +59,36 @@ def sources(module: str) -> list[Path]:
     return [ROOT / name for name in candidates if (ROOT / name).exists()]
 
 
-def test_modules_are_found():
-    assert CYTHON
+def test_every_module_is_in_the_table():
+    assert len(CYTHON) > 20
+    assert sorted(ORDER) == sorted(CYTHON + PYTHON)
 
 
-@pytest.mark.parametrize("module", CYTHON + PYTHON)
-def test_module_has_a_layer(module):
-    assert module in LEVEL, f"say in LAYERS which layer {module} belongs to"
-
-
-@pytest.mark.parametrize("module", CYTHON + PYTHON)
-def test_imports_go_downward(module):
+@pytest.mark.parametrize("module", ORDER)
+def test_imports_go_upward_in_the_table(module):
+    above = {*ORDER[: ORDER.index(module) + 1], *(("",) if module in PACKAGE else ())}
     for source in sources(module):
-        for other in imported(source.read_text(encoding="utf-8")):
-            assert LEVEL.get(other, PUBLIC) <= LEVEL[module], (
-                f"{source.relative_to(ROOT)} imports {other or 'cudadrv'} of a higher layer"
+        for other in imported(source.read_text(encoding="utf-8")) - above:
+            assert (module, other) in EXCEPTIONS, (
+                f"{source.relative_to(ROOT)} imports {other or 'cudadrv'}, which stands below it"
             )
+
+
+@pytest.mark.parametrize(("module", "other"), EXCEPTIONS)
+def test_exceptions_are_in_use(module, other):
+    found = [line for source in sources(module) for line in source.read_text().splitlines()]
+    assert [line for line in found if re.match(rf"\s+from cudadrv\.{other} import", line)]
 
 
 @pytest.mark.parametrize("module", CYTHON)
 def test_module_has_declarations_and_types(module):
-    if module not in WITHOUT:
-        assert (ROOT / "cudadrv" / f"{module}.pxd").exists()
-        assert (ROOT / "cudadrv" / f"{module}.pyi").exists()
+    assert (ROOT / "cudadrv" / f"{module}.pxd").exists()
+    assert (ROOT / "cudadrv" / f"{module}.pyi").exists()
 
 
 def test_declarations_and_types_have_a_module():
     declared = [*ROOT.glob("cudadrv/_*.pxd"), *ROOT.glob("cudadrv/_*.pyi")]
-    assert {path.stem for path in declared} <= set(CYTHON) | set(ALONE)
+    assert {path.stem for path in declared} <= set(CYTHON)
 
 
 def test_ownership_core_knows_no_cuda_and_no_python():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import cudadrv as cu
-from cudadrv._chunked import plan
+from cudadrv._staging import plan
 
 KINDS = ("device", "stream_ordered", "locked", "unified")
 SMALL = {"threshold": 5000, "chunk": 4096, "least": 4096, "piece": 1024, "ring": 3, "threads": 4}

@@ -35,11 +35,8 @@ import cudadrv as cu
 from cudadrv import (
     _await,  # noqa: F401
     _bound,  # noqa: F401
-    _foreign,  # noqa: F401
-    _host_view,  # noqa: F401
     _kernel,  # noqa: F401
     _library,
-    _prepared,  # noqa: F401
     testing,
 )
 from cudadrv._errors import STICKY

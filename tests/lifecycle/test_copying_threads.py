@@ -9,7 +9,7 @@ HEAD = """
     from pathlib import Path
     import numpy as np
     import cudadrv as cu
-    from cudadrv._chunked import plan
+    from cudadrv._staging import plan
     plan(threshold=5000, chunk=1 << 16, least=1 << 16, piece=1 << 12, ring=3)
     def copy_for_ever():
         buffer, array = cu.DeviceBuffer(8 << 20), np.zeros(8 << 20, "u1")

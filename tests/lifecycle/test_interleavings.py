@@ -12,7 +12,7 @@ from interleaving import PLACES, Held, at_collection, fill_after, filled_by
 from limits import PATIENCE
 
 import cudadrv as cu
-from cudadrv._ownership import books
+from cudadrv._engine import books
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from interleaving import Held, fill_after
 from limits import PATIENCE
 
 import cudadrv as cu
-from cudadrv._ownership import books
+from cudadrv._engine import books
 
 pytestmark = pytest.mark.usefixtures("unpooled")  # it is about what goes back to the driver
 

@@ -17,7 +17,7 @@ from interleaving import in_threads
 from limits import PATIENCE
 
 import cudadrv as cu
-from cudadrv._ownership import books
+from cudadrv._engine import books
 
 SECONDS = float(os.environ.get("CUDADRV_STRESS_S", "0.6"))
 SEED = int(os.environ.get("CUDADRV_STRESS_SEED", "1"))

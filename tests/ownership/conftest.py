@@ -7,7 +7,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cudadrv._ownership import Domain, Engine, MemoryState, StreamState
+from cudadrv._engine import Domain, Engine, MemoryState, StreamState
 
 
 @pytest.fixture

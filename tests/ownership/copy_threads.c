@@ -51,7 +51,7 @@ static void open_more(owner *self) {
     par_open(copy, upto < copy->nbytes ? upto : copy->nbytes);
 }
 
-/* As cudadrv._chunked does it. Gives 0 when all is copied. */
+/* As cudadrv._staging does it. Gives 0 when all is copied. */
 static int advance(owner *self) {
     par_copy *copy = &self->copy;
     int moved = 0;

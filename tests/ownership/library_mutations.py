@@ -50,19 +50,19 @@ MUTATIONS = [
     ),
     (
         "a copy from an array does not borrow its target",
-        "_stage.pyx",
+        "_staging.pyx",
         "OWN_WRITE if inward else OWN_READ",
         f"{SHARED} if inward else OWN_READ",
     ),
     (
         "a fill does not borrow",
-        "_fill.pyx",
+        "_copy.pyx",
         "borrow(region, &access, OWN_WRITE)",
         f"borrow(region, &access, {SHARED})",
     ),
     (
         "allocating and freeing stream-ordered memory are no writes",
-        "_stream_ordered.pyx",
+        "_memory.pyx",
         "borrow_all(memory.state, &access, OWN_WRITE, policy)",
         f"borrow_all(memory.state, &access, {SHARED}, policy)",
     ),
@@ -75,13 +75,13 @@ MUTATIONS = [
     # ---- policies ----
     (
         "the context's policy comes before the buffer's",
-        "_policy.pyx",
+        "_ordering.pyx",
         "if buffer_policy is not None:",
         "if buffer_policy is not None and context_policy is None:",
     ),
     (
         "a block's policy stays when the block ends",
-        "_nesting.pyx",
+        "_ordering.pyx",
         "        if inner is None and _is_reset(self.current, entry.token):\n            return 0\n"
         "        entry.ended = True",
         "        return 0\n        entry.ended = True",
@@ -89,7 +89,7 @@ MUTATIONS = [
     ("parts lose the policy", "_region.pyx", "region.policy = self.policy", "region.policy = None"),
     (
         "freeing stream-ordered memory may go unchecked",
-        "_stream_ordered.pyx",
+        "_memory.pyx",
         "OWN_WAIT if policy == OWN_WAIT else OWN_STRICT",
         "policy",
     ),
@@ -126,25 +126,25 @@ MUTATIONS = [
     ),
     (
         "a wait of a stream is not noted",
-        "_queue.pyx",
+        "_stream.pyx",
         "noted[0] = own_wait(engine, queue.order, &event.state.snapshot)",
         "noted[0] = True",
     ),
     (
         "a stream that is done is not taken for done",
-        "_queue.pyx",
+        "_stream.pyx",
         "if reason == 0:\n                own_join_host(engine, &snapshot)",
         "if reason == 0:\n                pass",
     ),
     (
         "synchronizing a stream covers nothing of others",
-        "_queue.pyx",
+        "_stream.pyx",
         "own_snapshot_take(engine, self.order, &snapshot)\n",
         "own_snapshot_take(engine, self.order, &snapshot)\n        snapshot.clock = NULL\n",
     ),
     (
         "synchronizing a context tells the host nothing",
-        "_context.pyx",
+        "_device.pyx",
         "                self.check(status)\n            own_join_host(engine, &snapshot)",
         "                self.check(status)",
     ),
@@ -162,7 +162,7 @@ MUTATIONS = [
     ),
     (
         "what a closed stream did cannot be waited for",
-        "_foreign.pyx",
+        "_stream.pyx",
         "if ghost.state.snapshot.slot == slot and ghost.state.snapshot.seq >= seq:",
         "if False:",
     ),
@@ -175,38 +175,38 @@ MUTATIONS = [
     ),
     (
         "the thread's default stream is not a blocking one",
-        "_foreign.pyx",
+        "_stream.pyx",
         "_open(stream, reference, OWN_BLOCKING)",
         "_open(stream, reference, OWN_NON_BLOCKING)",
     ),
     (
         "streams of others are all blocking ones",
-        "_foreign.pyx",
+        "_stream.pyx",
         "OWN_NON_BLOCKING if flags & CU_STREAM_NON_BLOCKING else OWN_BLOCKING",
         "OWN_BLOCKING",
     ),
     # ---- the host ----
     (
         "a host view is never released",
-        "_host_buffer.pyx",
+        "_buffers.pyx",
         "    own_export_close(engine, &exported.view)\n    free(exported)",
         "    pass",
     ),
     (
         "a view that may be written excludes writes only",
-        "_host_buffer.pyx",
+        "_buffers.pyx",
         'self.open_view(&exported.view, "read" if shared else "export")',
         'self.open_view(&exported.view, "read")',
     ),
     (
         "the host writes while the GPU reads",
-        "_host_buffer.pyx",
+        "_buffers.pyx",
         'OWN_READ if verb == "read" else OWN_WRITE',
         "OWN_READ",
     ),
     (
         "nobody looks for views that escape a block",
-        "_host_view.pyx",
+        "_buffers.pyx",
         "if Py_REFCNT(<PyObject *>borrowed) > 1:",
         "if Py_REFCNT(<PyObject *>borrowed) > 2:",
     ),
@@ -220,13 +220,13 @@ MUTATIONS = [
     ),
     (
         "memory is used again too early",
-        "_cache.pyx",
+        "_pool.pyx",
         "own_memory_reusable(engine, stream, block.state)",
         "True",
     ),
     (
         "a closed buffer's memory forgets what it was closed behind",
-        "_stream_ordered.pyx",
+        "_memory.pyx",
         "        if memory.after is not NULL:",
         "        if False:",
     ),
@@ -252,13 +252,13 @@ MUTATIONS = [
     # ---- bytes ----
     (
         "a stage is used again too early",
-        "_stage.pyx",
+        "_staging.pyx",
         "if self.last.seq == 0 or own_known(engine, self.last.slot, self.last.seq):",
         "if True:",
     ),
     (
         "a fill of 8 bytes writes the lower half only",
-        "_fill.pyx",
+        "_copy.pyx",
         "fill.target + 4, 8, high",
         "fill.target, 8, low",
     ),
@@ -277,7 +277,7 @@ MUTATIONS = [
     ),
     (
         "a loan begins whoever uses the memory",
-        "_loan.pyx",
+        "_copy.pyx",
         "operation.request.returns = loan is NULL",
         "operation.request.returns = True",
     ),
@@ -296,7 +296,7 @@ MUTATIONS = [
     # ---- kernels ----
     (
         "what is shared is read",
-        "_access.pyx",
+        "_arguments.pyx",
         "return _access(buffer, OWN_SHARED)",
         "return _access(buffer, OWN_READ)",
     ),
@@ -315,13 +315,13 @@ MUTATIONS = [
     # ---- threads and signals ----
     (
         "a thread's default stream can be used by others",
-        "_queue.pyx",
+        "_stream.pyx",
         "if self.thread and self.thread != this_thread():",
         "if False:",
     ),
     (
         "the default stream of a thread outlives it",
-        "_foreign.pyx",
+        "_stream.pyx",
         "                own_stream_close(engine, stream.order)\n\n\n# One stream",
         "                pass\n\n\n# One stream",
     ),
@@ -341,13 +341,13 @@ MUTATIONS = [
     # ---- large copies, other items, failures ----
     (
         "a copy in chunks teaches nothing",
-        "_chunked.pyx",
+        "_staging.pyx",
         "    own_join_host(engine, &transfer.operation.request.issued)\n",
         "    pass\n",
     ),
     (
         "items at any address are filled",
-        "_fill.pyx",
+        "_copy.pyx",
         "if pointer_of(region) % min(region.itemsize, 4):",
         "if False:",
     ),

@@ -24,7 +24,7 @@ from session_host import WAYS, FullSession
 from session_kernels import MODES, WAYS_TO_LAUNCH
 
 import cudadrv as cu
-from cudadrv import _chunked
+from cudadrv import _staging
 
 LONGEST = 80
 POLICIES = {
@@ -66,7 +66,7 @@ class Program(Choices):
         # Some programs have memory of several sizes, some have items of many kinds.
         self.sizes = SIZES if self.chance(0.4) else (NBYTES,)
         self.dtypes = (*DTYPES, *MORE_DTYPES) if self.chance(0.3) else DTYPES
-        self.plan = _chunked.plan()
+        self.plan = _staging.plan()
         if self.chance(0.2):
             self.copy_in_chunks()
         self.log = []
@@ -89,7 +89,7 @@ class Program(Choices):
     def copy_in_chunks(self):
         """Blocking copies of arrays go in chunks of a few bytes, as large ones do otherwise."""
         size = self.random.choice((4, 4, 8, 12))
-        _chunked.plan(
+        _staging.plan(
             threshold=size, chunk=size, least=size, piece=4, ring=self.random.choice((2, 3))
         )
 
@@ -215,7 +215,7 @@ class Program(Choices):
 
     def end(self):
         """Let go of everything, also after a disagreement. A created context ends with it."""
-        _chunked.plan(**self.plan)
+        _staging.plan(**self.plan)
         while self.workers:
             self.stop(0)
         if self.session.gate:
@@ -383,7 +383,7 @@ class Program(Choices):
             return
         self.note("  buffer", self.buffers.index(buffer))
         ways = [self.fill_and_wait]
-        whole = self.plan["threshold"] == _chunked.plan()["threshold"]
+        whole = self.plan["threshold"] == _staging.plan()["threshold"]
         # A GPU might not give a stage while the stream is held, and a copy between two memories of
         # the host blocks in the driver.
         if whole and self.session.software and not buffer.on_host:

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-NEEDED = ["include", "cudadrv/_ownership.pxd", "pyx/_ownership.pyx", "setup.py", "cuda_header.py"]
+NEEDED = ["include", "cudadrv/_engine.pxd", "pyx/_engine.pyx", "setup.py", "cuda_header.py"]
 NEEDED += ["pyproject.toml", "tests/ownership"]
 PLACES = ["include/cudadrv", "pyx", "cudadrv"]
 DOES_NOT_APPLY = "does not apply"

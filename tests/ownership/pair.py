@@ -5,7 +5,7 @@ from itertools import count
 
 import oracle as model
 
-from cudadrv import _ownership as real
+from cudadrv import _engine as real
 
 
 class Disagreement(AssertionError):

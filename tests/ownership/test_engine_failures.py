@@ -3,7 +3,7 @@
 import pytest
 from calls import During, after, host, read, record, synchronize, write
 
-from cudadrv._ownership import MemoryState, StreamState
+from cudadrv._engine import MemoryState, StreamState
 
 
 def fail(stream, *accesses, during=None, **options):

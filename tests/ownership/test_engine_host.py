@@ -3,7 +3,7 @@
 import pytest
 from calls import During, after, host, read, shared, synchronize, write
 
-from cudadrv._ownership import Domain, MemoryState, StreamState
+from cudadrv._engine import Domain, MemoryState, StreamState
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 from calls import after, host, reach, read, record, shared, synchronize, write
 
-from cudadrv._ownership import MemoryState, StreamState
+from cudadrv._engine import MemoryState, StreamState
 
 
 def test_reads_share(streams, memory):

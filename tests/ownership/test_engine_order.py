@@ -2,7 +2,7 @@
 
 from calls import after, host, read, record, synchronize, write
 
-from cudadrv._ownership import Domain, Engine, MemoryState, StreamState
+from cudadrv._engine import Domain, Engine, MemoryState, StreamState
 
 
 def test_one_stream_is_in_order(streams, memory):

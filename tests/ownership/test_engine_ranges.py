@@ -3,7 +3,7 @@
 import pytest
 from calls import after, host, read, synchronize, write
 
-from cudadrv._ownership import MemoryState
+from cudadrv._engine import MemoryState
 
 
 def test_halves_on_two_streams(streams, memory):

@@ -5,7 +5,7 @@ import gc
 import pytest
 from calls import after, host, read, record, synchronize, write
 
-from cudadrv._ownership import Domain, Engine, MemoryState, StreamState
+from cudadrv._engine import Domain, Engine, MemoryState, StreamState
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import threading
 
 from calls import write
 
-from cudadrv._ownership import MemoryState, StreamState
+from cudadrv._engine import MemoryState, StreamState
 
 THREADS, TURNS = 6, 1_500
 

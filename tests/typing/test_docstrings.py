@@ -19,9 +19,9 @@ SOURCES = STUBS.parent / "pyx"
 PYTHONS_OWN = {"__init__", "__new__", "__reduce__", "__repr__", "__str__", "__getattr__", "__dir__"}
 # What public methods return, under no public name.
 RETURNED = {
-    "Loan": "_loan",
-    "HostView": "_host_view",
-    "ReadOnly": "_host_buffer",
+    "Loan": "_copy",
+    "HostView": "_buffers",
+    "ReadOnly": "_buffers",
     "Scope": "_stream",
     "Bound": "_bound",
 }

@@ -9,7 +9,7 @@ import pytest
 from limits import PATIENCE
 
 import cudadrv as cu
-from cudadrv._ownership import books
+from cudadrv._engine import books
 
 
 def test_handles(driver):

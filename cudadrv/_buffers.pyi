@@ -1,0 +1,116 @@
+from types import TracebackType
+from typing import Any, Never, Self, SupportsIndex, Unpack, final, overload
+
+import numpy.typing as npt
+from typing_extensions import disjoint_base
+
+from cudadrv._buffer import Buffer, _Options
+from cudadrv._device import Device
+from cudadrv._region import _Slice
+from cudadrv._stream import Stream
+
+@disjoint_base
+class HostBuffer(Buffer):
+    @overload
+    def __getitem__(self, key: _Slice, /) -> Self: ...
+    @overload
+    def __getitem__(self, key: SupportsIndex, /) -> Any: ...
+    def __setitem__(self, key: SupportsIndex | _Slice, value: npt.ArrayLike, /) -> None: ...
+    def __delitem__(self, key: Never, /) -> None: ...
+    def to_numpy(self) -> npt.NDArray[Any]: ...
+    def read(self) -> HostView: ...
+    def write(self) -> HostView: ...
+    def readonly(self) -> ReadOnly: ...
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> npt.NDArray[Any]: ...
+    def __bytes__(self) -> bytes: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class ReadOnly:
+    def __new__(cls, buffer: HostBuffer) -> Self: ...
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> npt.NDArray[Any]: ...
+    def __bytes__(self) -> bytes: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class Borrowed:
+    def __new__(cls, buffer: HostBuffer, shared: bool) -> Self: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class HostView:
+    def __init__(self, never: Never, /) -> None: ...
+    def __enter__(self) -> npt.NDArray[Any]: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+def host_view(buffer: HostBuffer, shared: bool) -> HostView: ...
+
+class _LockedOptions(_Options, total=False):
+    write_combined: bool
+
+@final
+class LockedBuffer(HostBuffer):
+    def __init__(
+        self,
+        count: SupportsIndex,
+        dtype: npt.DTypeLike = "u1",
+        *,
+        write_combined: bool = False,
+        device: Device | None = None,
+        name: str | None = None,
+        pooled: bool = True,
+    ) -> None: ...
+    @classmethod
+    def from_array(
+        cls,
+        array: npt.ArrayLike,
+        *,
+        stream: Stream | None = None,
+        **options: Unpack[_LockedOptions],
+    ) -> Self: ...
+    @classmethod
+    def zeros(
+        cls,
+        count: SupportsIndex,
+        dtype: npt.DTypeLike = "u1",
+        *,
+        stream: Stream | None = None,
+        **options: Unpack[_LockedOptions],
+    ) -> Self: ...
+
+@final
+class UnifiedBuffer(HostBuffer):
+    def __init__(
+        self,
+        count: SupportsIndex,
+        dtype: npt.DTypeLike = "u1",
+        *,
+        device: Device | None = None,
+        name: str | None = None,
+        pooled: bool = True,
+    ) -> None: ...
+
+@final
+class DeviceBuffer(Buffer):
+    def __init__(
+        self,
+        count: SupportsIndex,
+        dtype: npt.DTypeLike = "u1",
+        *,
+        stream: Stream | None = None,
+        device: Device | None = None,
+        name: str | None = None,
+        pooled: bool = True,
+    ) -> None: ...
+    # Both raise. As `object`, not NoReturn, they make type checkers refuse loops and conversions.
+    def __iter__(self) -> object: ...
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> object: ...

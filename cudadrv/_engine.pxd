@@ -1,0 +1,192 @@
+"""The ownership engine (include/cudadrv/ownership.h) for Cython, and the process's one instance."""
+
+from libc.stdint cimport uint16_t, uint32_t, uint64_t, uint8_t
+
+
+cdef extern from "cudadrv/mutex.h" nogil:
+    ctypedef struct own_mutex:
+        pass
+    bint own_mutex_try(own_mutex *mutex)
+    void own_mutex_take(own_mutex *mutex)
+    void own_mutex_give(own_mutex *mutex)
+
+
+cdef extern from "cudadrv/ownership.h" nogil:
+    enum:
+        OWN_READ
+        OWN_WRITE
+        OWN_SHARED
+        OWN_REACH
+        OWN_NON_BLOCKING
+        OWN_BLOCKING
+        OWN_LEGACY
+        OWN_PLAIN
+        OWN_DEFAULT
+        OWN_PER_THREAD
+        OWN_INTERNAL
+        OWN_ENDED
+        OWN_OPEN
+        OWN_CLOSED
+        OWN_RETIRED
+        OWN_STRICT
+        OWN_WAIT
+        OWN_UNCHECKED
+        OWN_OK
+        OWN_BORROWED
+        OWN_EXPORTED
+        OWN_MUST_WAIT
+        OWN_MEMORY_CLOSED
+        OWN_STREAM_CLOSED
+        OWN_NO_MEMORY
+
+    ctypedef struct own_clock:
+        uint64_t references
+        uint32_t size
+        uint64_t *seq
+    ctypedef struct own_snapshot:
+        own_clock *clock
+        uint64_t seq
+        uint32_t slot
+    ctypedef struct own_epoch:
+        uint64_t seq
+        uint32_t slot
+        uint32_t site
+        uint16_t operation
+        uint8_t mode
+    ctypedef struct own_memory:
+        uint64_t nbytes
+        uint32_t count
+        uint8_t closed
+        uint8_t managed
+    ctypedef struct own_export:
+        own_memory *memory
+    ctypedef struct own_domain:
+        uint8_t host_excluded
+    ctypedef struct own_stream:
+        own_mutex *issue
+        own_domain *domain
+        uint64_t seq
+        uint64_t settled
+        uint64_t number
+        uint32_t slot
+        uint8_t order
+        uint32_t loans
+        uint8_t state
+        uint8_t kind
+    ctypedef struct own_event:
+        own_mutex issue
+        own_snapshot snapshot
+        uint64_t recorded
+    ctypedef struct own_engine:
+        uint32_t size
+    ctypedef struct own_operation:
+        uint64_t seq
+        uint32_t site
+        uint16_t operation
+    ctypedef struct own_access:
+        own_memory *memory
+        uint64_t start
+        uint64_t stop
+        uint8_t mode
+        uint8_t policy
+        uint8_t closes
+    ctypedef struct own_conflict:
+        uint32_t access
+        own_epoch epoch
+        uint32_t site
+        uint64_t number
+        uint8_t order
+        uint8_t kind
+        uint8_t loan
+        uint8_t excluded
+    ctypedef struct own_request:
+        own_stream *stream
+        own_access *accesses
+        uint32_t count
+        uint32_t site
+        uint16_t operation
+        own_export *loan
+        uint8_t returns
+        uint8_t passive
+        own_snapshot issued
+        own_conflict conflict
+    ctypedef struct own_borrow:
+        own_epoch epoch
+        uint64_t start
+        uint64_t stop
+        uint64_t number
+        uint8_t kind
+    ctypedef struct own_suspect:
+        own_operation operation
+        uint64_t number
+        uint64_t earlier
+        uint8_t kind
+    ctypedef struct own_books:
+        uint32_t domains
+        uint32_t streams
+        uint32_t views
+
+    void own_clock_drop(own_clock *clock)
+    bint own_foresee(own_engine *engine, uint32_t slot, own_clock **clock)
+    void own_engine_prepare(own_engine *engine)
+    void own_count(own_engine *engine, own_books *books)
+    void own_lock_both(own_mutex *a, own_mutex *b)
+    void own_unlock_both(own_mutex *a, own_mutex *b)
+    void own_domain_open(own_engine *engine, own_domain *domain, bint host_excluded)
+    void own_domain_lose(own_engine *engine, own_domain *domain)
+    bint own_domain_close(own_engine *engine, own_domain *domain)
+    own_stream *own_stream_open(own_engine *engine, own_domain *domain, int order)
+    uint32_t own_unfinished(own_engine *engine, const own_domain *domain)
+    bint own_stream_known(own_engine *engine, const own_stream *stream)
+    void own_stream_close(own_engine *engine, own_stream *stream)
+    void own_stream_drop(own_engine *engine, own_stream *stream)
+    void own_stream_release(own_engine *engine, own_stream *stream)
+    void own_snapshot_take(own_engine *engine, const own_stream *stream, own_snapshot *snapshot)
+    bint own_domain_snapshot(
+        own_engine *engine, const own_domain *domain, own_snapshot *snapshot)
+    void own_snapshot_copy(own_engine *engine, const own_snapshot *source, own_snapshot *target)
+    void own_snapshot_drop(own_engine *engine, own_snapshot *snapshot)
+    bint own_record(own_engine *engine, own_stream *stream, own_event *event)
+    void own_record_as(own_engine *engine, const own_snapshot *as_of, own_event *event)
+    bint own_join(own_engine *engine, own_stream *stream, const own_snapshot *news)
+    bint own_wait(own_engine *engine, own_stream *stream, const own_snapshot *news)
+    void own_join_host(own_engine *engine, const own_snapshot *news)
+    bint own_known(own_engine *engine, uint32_t slot, uint64_t seq)
+    bint own_snapshot_known(own_engine *engine, const own_snapshot *snapshot)
+    void own_memory_prepare(own_memory *memory, uint64_t nbytes)
+    void own_memory_clear(own_memory *memory)
+    bint own_memory_reusable(
+        own_engine *engine, const own_stream *stream, own_memory *memory)
+    void own_memory_renew(own_memory *memory, uint64_t nbytes)
+    void own_memory_prepare_used(
+        own_memory *memory, uint64_t nbytes, const own_request *write)
+    bint own_memory_inherit(
+        own_engine *engine, own_memory *memory, const own_memory *other, int mode)
+    int own_memory_free(
+        own_engine *engine, own_memory *memory, bint close, own_conflict *conflict)
+    int own_obstacle(
+        own_engine *engine, const own_domain *domain, const own_memory *memory, uint64_t start,
+        uint64_t stop, own_conflict *conflict)
+    int own_begin(own_engine *engine, own_request *request)
+    int own_ask(own_engine *engine, own_request *request, own_clock *waited)
+    void own_settle(own_engine *engine, own_request *request)
+    bint own_begin_alone(own_engine *engine, own_request *request)
+    void own_settle_alone(own_engine *engine, own_request *request)
+    void own_undo(own_engine *engine, own_request *request)
+    int own_export_open(
+        own_engine *engine, const own_access *access, uint32_t site, own_export *view,
+        own_conflict *conflict)
+    int own_ask_host(
+        own_engine *engine, const own_access *access, const own_clock *waited,
+        own_conflict *conflict)
+    void own_export_close(own_engine *engine, own_export *view)
+    uint32_t own_borrows(
+        own_engine *engine, own_memory *memory, uint64_t start, uint64_t stop,
+        own_borrow *borrows, uint32_t fit)
+    uint64_t own_tag(const own_stream *stream)
+    bint own_current(own_engine *engine, uint64_t tag, own_suspect *current)
+    uint32_t own_suspects(
+        own_engine *engine, const own_domain *domain, own_suspect *suspects, uint32_t fit)
+
+
+cdef own_engine *engine

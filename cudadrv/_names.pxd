@@ -1,0 +1,21 @@
+"""Words for operations and streams in messages."""
+
+from libc.stdint cimport uint16_t, uint64_t, uint8_t
+
+
+cdef enum Operation:
+    COPY_FROM
+    COPY_TO
+    COPY_FROM_ASYNC
+    COPY_TO_ASYNC
+    FILL
+    FILL_ASYNC
+    ALLOCATION
+    RELEASE
+    LEND
+    LAUNCH
+
+cdef str operation_name(uint16_t operation)
+cdef uint16_t launch_of(str kernel)
+cdef str stream_name(uint64_t number, uint8_t kind)
+cdef str host_wait(uint8_t kind)

@@ -1,1 +1,0 @@
-"""Reap: give back everything that is not used any more."""

@@ -1,7 +1,0 @@
-"""UnifiedBuffer: managed memory."""
-
-from cudadrv._host_buffer cimport HostBuffer
-
-
-cdef class UnifiedBuffer(HostBuffer):
-    pass

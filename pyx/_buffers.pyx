@@ -1,0 +1,612 @@
+"""The three kinds of buffers, and how the host gets at the bytes of two of them.
+
+Every way to the bytes is a borrow for as long as it can be used, and every borrow is an export of
+the memory that the engine knows (`open_view`).
+"""
+
+import collections
+import functools
+import operator
+import types
+
+import numpy as np
+
+cimport cython
+from cpython.buffer cimport (
+    PyBUF_FORMAT, PyBUF_ND, PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_FillInfo,
+    PyBuffer_Release, PyObject_GetBuffer,
+)
+from cpython.ref cimport PyObject
+from libc.stdlib cimport free, malloc
+from libc.string cimport memmove
+
+from cudadrv._buffer cimport Buffer
+from cudadrv._device cimport context_of
+from cudadrv._driver cimport (
+    CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_WRITECOMBINED,
+)
+from cudadrv._operation cimport missing_waits
+from cudadrv._engine cimport (
+    OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_WRITE, engine, own_access, own_ask_host, own_clock,
+    own_conflict, own_export, own_export_close, own_export_open,
+)
+from cudadrv._refusal cimport refuse_host
+from cudadrv._region cimport borrow, plain_array, pointer_of
+from cudadrv._release cimport DEVICE, LOCKED, UNIFIED
+from cudadrv._site cimport here, place
+from cudadrv._stream cimport Stream
+
+from cudadrv._errors import BufferExportedError
+
+
+# ---- what the host can see ----
+#
+# Every way to the bytes is a borrow for as long as it can be used, and every borrow is an export of
+# the memory that the engine knows (`open_view`).
+
+cdef struct HostRequest:
+    own_access *access
+    own_conflict *conflict
+
+
+cdef struct Exported:
+    own_export view
+    Py_ssize_t shape
+    Py_ssize_t stride
+
+
+cdef class HostBuffer(Buffer):
+    """HostBuffer()\n--\n
+    A buffer whose bytes the host can read and write: `LockedBuffer` or `UnifiedBuffer`.
+
+    The buffer protocol works: ``memoryview(buffer)`` and ``numpy.asarray(buffer)`` borrow it for as
+    long as the result lives. Consumers ask for read-only memory even when they will write, so such
+    a view excludes all GPU work; that of ``buffer.readonly()`` excludes only GPU writes.
+    """
+
+    # ---- items and slices: borrowed while the call runs ----
+
+    def __getitem__(self, key):
+        """__getitem__($self, key, /)\n--\n
+        ``buffer[i]``: an item, copied to the host. ``buffer[a:b]``: a part of the buffer.
+
+        Raises BufferBorrowedError for an item that unfinished GPU work may write.
+        """
+        if isinstance(key, slice):
+            return self.part_of(key)
+        return (<HostBuffer>self._item(key)).to_numpy()[0]
+
+    def __setitem__(self, key, value):
+        """__setitem__($self, key, value, /)\n--\n
+        ``buffer[i] = value`` and ``buffer[a:b] = array``, with NumPy's casting and broadcasting.
+
+        Raises BufferBorrowedError for items that unfinished GPU work may use.
+        """
+        cdef HostBuffer part
+        part = self.part_of(key) if isinstance(key, slice) else self._item(key)
+        if isinstance(value, Buffer):
+            raise TypeError("copy between buffers with copy_from: buffer[a:b].copy_from(source)")
+        # All conversion comes before the borrow: it can run other code.
+        if isinstance(value, np.ndarray):
+            value = plain_array(value)
+        if not (type(value) is np.ndarray and value.dtype == part.dtype
+                and value.shape == (part.count,)):
+            items = np.empty(part.count, part.dtype)
+            items[...] = value
+            value = items
+        part.copy_in_on_host(value)
+
+    def to_numpy(self):
+        """The items, copied into a new array of shape ``(count,)``.
+
+        Raises BufferBorrowedError while unfinished GPU work may write them.
+        """
+        self.usable()
+        array = np.empty(self.count, self.dtype)
+        self.copy_out_on_host(array)
+        return array
+
+    # ---- views: borrowed while they live ----
+
+    def read(self):
+        """``with buffer.read() as array:`` a read-only array, for the length of the block.
+
+        GPU work may read meanwhile. At the end the array and its plain views are emptied; if
+        something else still refers to the memory, such as a memoryview of the array, leaving raises
+        BufferExportedError, and the buffer stays borrowed until that is gone.
+
+        Raises BufferBorrowedError while unfinished GPU work may write it.
+        """
+        self.usable()
+        return host_view(self, True)
+
+    def write(self):
+        """``with buffer.write() as array:`` a writable array, for the length of the block.
+
+        As `read`, and no GPU work may use the buffer meanwhile.
+        """
+        self.usable()
+        return host_view(self, False)
+
+    def readonly(self):
+        """An object that exports the same bytes read-only, and so shares them with GPU reads."""
+        self.usable()
+        return ReadOnly(self)
+
+    def __array__(self, dtype=None, copy=None):
+        """``numpy.asarray(buffer)``: an array over the bytes, which borrows them while it lives.
+
+        NumPy comes here when the buffer protocol refuses: for a dtype that it has no format for, or
+        because the memory is in use. NumPy would otherwise copy item by item.
+        """
+        return _array_over(self, False, dtype, copy)
+
+    def __bytes__(self):
+        """``bytes(buffer)``: a copy, whatever the dtype."""
+        return bytes(memoryview(self.view("u1")))
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        self.export(view, flags, False, self)
+
+    def __releasebuffer__(self, Py_buffer *view):
+        _release(view)
+
+    cdef int export(self, Py_buffer *view, int flags, bint shared, object exporter) except -1:
+        """Fill in a view for the buffer protocol, and borrow for it."""
+        self.usable()
+        typed = self.item_format() != b""
+        if not typed and flags & PyBUF_FORMAT:  # NumPy comes to `__array__` then
+            raise BufferError(
+                f"the buffer protocol has no format for items of dtype {self.dtype}; make a"
+                " memoryview of the bytes: memoryview(buffer.view('u1'))")
+        cdef Exported *exported = <Exported *>malloc(sizeof(Exported))
+        if exported is NULL:
+            raise MemoryError()
+        try:
+            self.open_view(&exported.view, "read" if shared else "export")
+        except BaseException:
+            free(exported)
+            raise
+        exported.stride = self.itemsize if typed else 1
+        exported.shape = self.count if typed else self.nbytes
+        view.buf = <void *><size_t>pointer_of(self)
+        view.obj = exporter
+        view.len = self.nbytes
+        view.itemsize = exported.stride
+        view.readonly = shared
+        view.ndim = 1
+        view.format = <char *>self.format if flags & PyBUF_FORMAT else NULL
+        view.shape = &exported.shape if flags & PyBUF_ND else NULL
+        view.strides = &exported.stride if flags & PyBUF_STRIDES == PyBUF_STRIDES else NULL
+        view.suboffsets = NULL
+        view.internal = exported
+        return 0
+
+    cdef bytes item_format(self):
+        """How the buffer protocol spells the dtype; b"" where it cannot."""
+        if self.format is None:
+            try:
+                view = memoryview(np.empty(0, self.dtype))
+                same = np.asarray(view).dtype == self.dtype
+                self.format = view.format.encode() if same else b""
+            except (ValueError, BufferError, RuntimeError):
+                self.format = b""
+        return self.format
+
+    # ---- borrowing for the host ----
+
+    cdef int open_view(self, own_export *view, str verb) except -1:
+        """Borrow all bytes to "read", "write" or "export" them, waiting if the policy says so."""
+        cdef own_access access
+        cdef own_conflict conflict
+        cdef HostRequest request = HostRequest(&access, &conflict)
+        borrow(self, &access, OWN_READ if verb == "read" else OWN_WRITE)
+        while True:
+            answer = own_export_open(engine, &access, here(), view, &conflict)
+            if answer == OWN_OK:
+                return 0
+            works = None
+            if answer == OWN_MUST_WAIT:
+                works = missing_waits(&conflict, _still_in_the_way, &request)
+            if works is None:
+                return refuse_host(answer, &conflict, verb, self.describe())
+            for work in works:
+                work.synchronize()
+
+    cdef bint fill_on_host(self, bytes item) except -1:
+        items = np.frombuffer(item, f"u{len(item)}")  # so that NumPy also copies padding
+        return self.copy_in_on_host(np.broadcast_to(items, self.count))
+
+    cdef bint copy_in_on_host(self, array) except -1:
+        return _copy(self, array, True)
+
+    cdef bint copy_out_on_host(self, array) except -1:
+        return _copy(self, array, False)
+
+    def _item(self, key):
+        try:
+            index = operator.index(key)
+        except TypeError:
+            raise TypeError(f"indices are integers or slices, not {type(key).__name__}") from None
+        if not -self.count <= index < self.count:
+            raise IndexError(f"item {index} of {self.count}")
+        index %= self.count
+        return self.part_of(slice(index, index + 1))
+
+
+cdef bint _copy(HostBuffer buffer, array, bint inward) except -1:
+    """Copy between a buffer and an array on the host, which may share memory."""
+    cdef Py_buffer view
+    cdef own_export export
+    cdef void *ours = <void *><size_t>pointer_of(buffer)
+    if buffer.nbytes == 0:
+        return True
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    PyObject_GetBuffer(flat, &view, PyBUF_SIMPLE if inward else PyBUF_WRITABLE)
+    try:
+        if <size_t>view.len != buffer.nbytes:
+            raise ValueError(f"{buffer.describe()} has {buffer.nbytes} bytes, and the array has"
+                             f" {view.len}: it was changed meanwhile")
+        buffer.open_view(&export, "write" if inward else "read")
+        with nogil:
+            if inward:
+                memmove(ours, view.buf, view.len)
+            else:
+                memmove(view.buf, ours, view.len)
+        own_export_close(engine, &export)
+    finally:
+        PyBuffer_Release(&view)
+    return True
+
+
+cdef int _still_in_the_way(void *request, own_clock *waited) noexcept nogil:
+    cdef HostRequest *asked = <HostRequest *>request
+    return own_ask_host(engine, asked.access, waited, asked.conflict)
+
+
+cdef void _release(Py_buffer *view) noexcept:
+    cdef Exported *exported = <Exported *>view.internal
+    own_export_close(engine, &exported.view)
+    free(exported)
+
+
+cdef object _array_over(HostBuffer buffer, bint shared, object dtype, object copy):
+    """The array that ``__array__`` of a buffer returns: over its memory unless it has to copy."""
+    buffer.usable()
+    if dtype is not None and np.dtype(dtype) != buffer.dtype:
+        if copy is False:
+            raise ValueError(f"the items are {buffer.dtype}: other ones need a copy")
+        return buffer.to_numpy().astype(dtype)
+    array = np.ndarray(buffer.count, buffer.dtype, Borrowed(buffer, shared))
+    return array.copy() if copy else array
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Borrowed:
+    """The bytes of a buffer, borrowed by the host for as long as this object lives."""
+
+    def __cinit__(self, HostBuffer buffer not None, bint shared):
+        self.buffer = buffer
+        self.shared = shared
+        self.first = <void *><size_t>pointer_of(buffer)
+        buffer.open_view(&self.view, "read" if shared else "export")
+        self.open = True
+
+    def __dealloc__(self):
+        if self.open:
+            own_export_close(engine, &self.view)
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.first, self.buffer.nbytes, self.shared, flags)
+
+
+@cython.final
+cdef class ReadOnly:
+    """ReadOnly(buffer)\n--\n
+    What ``buffer.readonly()`` gives: the same bytes, exported shared and read-only."""
+
+    cdef HostBuffer buffer
+
+    def __cinit__(self, HostBuffer buffer not None):
+        self.buffer = buffer
+
+    def __array__(self, dtype=None, copy=None):
+        """``numpy.asarray(buffer.readonly())``: a read-only array over the bytes."""
+        return _array_over(self.buffer, True, dtype, copy)
+
+    def __bytes__(self):
+        """``bytes(buffer.readonly())``: a copy, whatever the dtype."""
+        return bytes(memoryview(ReadOnly(self.buffer.view("u1"))))
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        if flags & PyBUF_WRITABLE:
+            raise BufferError("this export is read-only; export the buffer itself to write")
+        self.buffer.export(view, flags, True, self)
+
+    def __releasebuffer__(self, Py_buffer *view):
+        _release(view)
+
+    def __repr__(self):
+        return f"<read-only export of {self.buffer!r}>"
+
+
+# ---- the array of a `with` block ----
+#
+# The block gets a view of a hidden array over borrowed memory. NumPy makes every plain view refer
+# to the hidden one. At the end, arrays that only names and containers refer to are emptied
+# (`referrers.h`); whatever else refers to one of them keeps the memory borrowed, because all of
+# them keep the `Borrowed` object.
+
+cdef extern from "Python.h":
+    ctypedef int (*traverseproc)(PyObject *, void *, void *)
+    ctypedef struct PyTypeObject:
+        traverseproc tp_traverse
+    Py_ssize_t Py_REFCNT(PyObject *object)
+    int PyGC_Disable()
+    int PyGC_Enable()
+
+
+cdef extern from "cudadrv/referrers.h":
+    PyTypeObject *ref_ndarray
+    traverseproc ref_python_class
+    PyObject *ref_containers
+    PyObject *ref_capturing
+    PyObject *ref_base
+    int ref_find(PyObject *hidden, PyObject *array, PyObject *traceback, list found) except -1
+
+
+class _WrittenInPython:
+    pass
+
+
+cdef object ndarray = np.ndarray
+cdef object _set_state = np.ndarray.__setstate__
+_CONTAINERS = (
+    dict, list, tuple, set, frozenset, type, types.ModuleType, types.SimpleNamespace,
+    types.MappingProxyType, types.MethodType, types.BuiltinMethodType, functools.partial,
+    collections.deque, collections.OrderedDict, collections.defaultdict, type(iter(np.empty(0))),
+)
+# What has one of these attributes may know the address of the memory, without a view of it.
+_CAPTURING = (
+    "__array__", "__array_interface__", "__array_struct__", "__buffer__", "__dlpack__",
+    "_as_parameter_",
+)
+_BASE = "base"
+ref_ndarray = <PyTypeObject *>ndarray
+ref_python_class = (<PyTypeObject *>_WrittenInPython).tp_traverse
+ref_containers = <PyObject *>_CONTAINERS
+ref_capturing = <PyObject *>_CAPTURING
+ref_base = <PyObject *>_BASE
+
+
+@cython.final
+cdef class HostView:
+    """HostView(*args, **kwargs)\n--\n
+    A host borrow for the length of a `with` block: see `HostBuffer.read` and `write`."""
+
+    def __init__(self, *args, **kwargs):
+        raise TypeError("use buffer.read() or buffer.write()")
+
+    def __enter__(self):
+        """Borrow the buffer, and give a NumPy array over its items."""
+        if self.buffer is None:
+            raise TypeError("this HostView was never initialized")
+        if self.array is not None:
+            raise RuntimeError("this block has been entered already; call read() or write() again")
+        self.site = here()
+        self.buffer.usable()
+        self.borrowed = Borrowed(self.buffer, self.shared)
+        self.hidden = ndarray(self.buffer.count, self.buffer.dtype, self.borrowed)
+        self.array = self.hidden.view()
+        return self.array
+
+    def __exit__(self, kind, exception, traceback):
+        """End the borrow. The array is empty from now on."""
+        if self.array is None:
+            raise RuntimeError("this block is not entered, or has ended already")
+        try:
+            _empty(self, traceback)
+        finally:
+            self.array = self.hidden = None
+            borrowed, self.borrowed = self.borrowed, None
+        if Py_REFCNT(<PyObject *>borrowed) > 1:
+            found = f"the array of the `with` block at {place(self.site)} is still referred to by" \
+                    " something that cannot be emptied with it\n" \
+                    "  (a memoryview, a masked array, a tensor, a running call)," \
+                    f" so {self.buffer.describe()} stays borrowed until that is gone.\n" \
+                    "  Copy what you need to keep: array.copy()"
+            if exception is None:
+                raise BufferExportedError(found)
+            exception.add_note(f"cudadrv: {found}")
+
+
+cdef int _empty(HostView view, object traceback) except -1:
+    """Empty the array of a block, and those of its views that only names and containers refer to.
+
+    ``array[0]`` is an IndexError from then on.
+    """
+    cdef list found = []
+    cdef int collects = PyGC_Disable()  # no other code may run between the search and its use
+    try:
+        ref_find(<PyObject *>view.hidden, <PyObject *>view.array, <PyObject *>traceback, found)
+        for each in found:
+            _set_state(each, (1, (0,), each.dtype, False, b""))
+    finally:
+        if collects:
+            PyGC_Enable()
+    return 0
+
+
+def host_view(HostBuffer buffer not None, bint shared):
+    """A block over the bytes of a buffer, which GPU work may read meanwhile if it is shared."""
+    cdef HostView view = HostView.__new__(HostView)
+    view.buffer = buffer
+    view.shared = shared
+    return view
+
+
+# ---- page-locked memory ----
+
+@cython.final
+cdef class LockedBuffer(HostBuffer):
+    """LockedBuffer(count, dtype='u1', *, write_combined=False, device=None, name=None, \
+pooled=True)\n--\n
+    Page-locked host memory: the host's side of asynchronous copies.
+
+    The GPU copies to and from it at full speed without the host's help, on any device, and kernels
+    can use it too. The host reads and writes it like an array, while no GPU work uses it.
+
+    Parameters
+    ----------
+    count : int
+        Number of items; 0 makes an empty buffer without memory.
+    dtype : dtype-like, optional
+        Any NumPy dtype of a fixed size without objects; bytes unless given.
+    write_combined : bool, optional
+        Memory that the host writes past its caches: somewhat faster to copy to the GPU, and very
+        slow for the host to read.
+    device : Device, optional
+        In whose primary context it is allocated; default: the current one.
+    name : str, optional
+        For messages.
+    pooled : bool, optional
+        Take the memory from the context's pool, and give it back there (docs/memory-pools.md).
+        False: from the driver, and back to it.
+
+    The contents are undefined at first. Memory that the pool does not have is slow to allocate
+    (see docs/performance.md).
+
+    Raises
+    ------
+    TypeError, ValueError
+        A count, dtype or name that cannot be.
+    CudaOutOfMemoryError
+        The message lists the live buffers by line.
+
+    Driver function: cuMemHostAlloc, portable and mapped.
+    """
+
+    def __cinit__(self):
+        self.kind = LOCKED
+        self.host_side = self.portable = True
+
+    def __init__(
+        self, count, dtype="u1", *, bint write_combined=False, device=None, name=None,
+        bint pooled=True
+    ):
+        self.allocate(count, dtype, context_of(device), None,
+                      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
+                      | (CU_MEMHOSTALLOC_WRITECOMBINED if write_combined else 0), name, pooled)
+
+
+# ---- managed memory ----
+
+@cython.final
+cdef class UnifiedBuffer(HostBuffer):
+    """UnifiedBuffer(count, dtype='u1', *, device=None, name=None, pooled=True)\n--\n
+    Managed memory: one address for the host and all devices, moved by the driver on demand.
+
+    The host reads and writes it like an array, while no GPU work uses it; an access that would race
+    with the GPU is an error, never a slow surprise. On devices where the attribute
+    ``concurrent_managed_access`` is 0, any unfinished work excludes the host.
+
+    Parameters
+    ----------
+    count : int
+        Number of items; 0 makes an empty buffer without memory.
+    dtype : dtype-like, optional
+        Any NumPy dtype of a fixed size without objects; bytes unless given.
+    device : Device, optional
+        In whose primary context it is allocated; default: the current one.
+    name : str, optional
+        For messages.
+    pooled : bool, optional
+        Take the memory from the context's pool, and give it back there (docs/memory-pools.md).
+        False: from the driver, and back to it.
+
+    The contents are undefined at first.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A count, dtype or name that cannot be.
+    CudaOutOfMemoryError
+        The message lists the live buffers by line.
+
+    Driver function: cuMemAllocManaged.
+    """
+
+    def __cinit__(self):
+        self.kind = UNIFIED
+        self.portable = True
+
+    def __init__(self, count, dtype="u1", *, device=None, name=None, bint pooled=True):
+        self.allocate(count, dtype, context_of(device), None, 0, name, pooled)
+
+
+# ---- device memory ----
+
+@cython.final
+cdef class DeviceBuffer(Buffer):
+    """DeviceBuffer(count, dtype='u1', *, stream=None, device=None, name=None, pooled=True)\n--\n
+    Memory of a device. The host reaches it by copies only.
+
+    Parameters
+    ----------
+    count : int
+        Number of items; 0 makes an empty buffer without memory.
+    dtype : dtype-like, optional
+        Any NumPy dtype of a fixed size without objects; bytes unless given.
+    stream : Stream, optional
+        Allocate stream-ordered memory after this stream's work: a write on the stream, so other
+        streams must be ordered after it.
+    device : Device, optional
+        Default: that of the stream, else the current one.
+    name : str, optional
+        For messages.
+    pooled : bool, optional
+        Take the memory from the context's pool, and give it back there (docs/memory-pools.md).
+        False: from the driver, and back to it.
+
+    The contents are undefined at first. Memory of a pool is there at once; the driver may block.
+    Either way an allocation without a stream orders nothing.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A count, dtype, stream or name that cannot be.
+    CudaOutOfMemoryError
+        The message lists the live buffers by line.
+
+    Driver functions: cuMemAlloc, or cuMemAllocAsync.
+    """
+
+    def __cinit__(self):
+        self.kind = DEVICE
+
+    def __init__(
+        self, count, dtype="u1", *, Stream stream=None, device=None, name=None, bint pooled=True
+    ):
+        if stream is not None:
+            stream.usable()
+        context = stream.context if stream is not None else context_of(device)
+        if device is not None and context.device != device:
+            raise ValueError(f"{stream!r} is not a stream of {device!r}")
+        self.allocate(count, dtype, context, stream, 0, name, pooled)
+
+    def __setitem__(self, key, value):
+        """__setitem__($self, key, value, /)\n--\n
+        Refuse: the host cannot write into the memory of a device."""
+        raise TypeError("the host cannot write into a DeviceBuffer; copy what you need:"
+                        " buffer[i:j].copy_from(array), or buffer[i:j].fill(value)")
+
+    def __iter__(self):
+        """__iter__($self, /)\n--\n
+        Refuse: the host cannot read the memory of a device."""
+        raise TypeError("the host cannot read a DeviceBuffer; copy it: buffer.copy_to(array)")
+
+    def __array__(self, dtype=None, copy=None):
+        """Refuse: the host cannot read the memory of a device."""
+        raise TypeError("a DeviceBuffer is no array: the host cannot read it. Copy it to one:"
+                        " buffer.copy_to(numpy.empty(buffer.count, buffer.dtype))")

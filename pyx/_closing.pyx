@@ -1,0 +1,286 @@
+"""Ghosts: streams that end while their work may be unfinished.
+
+Their handle is destroyed at once, and the work runs on. An event recorded last stands for it until
+it is known to be complete. A destructor never does this itself, because recording can block: it
+leaves an orphan, and the next call that may block sees to it. Where the driver refuses, a later one
+tries again.
+"""
+
+from cpython.ref cimport PyObject, Py_DECREF, Py_INCREF
+from libc.stdlib cimport free, malloc
+
+from cudadrv._device cimport Context, enter_context, leave_context, report_in
+from cudadrv._driver cimport (
+    CUDA_ERROR_DEINITIALIZED, CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE,
+    CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_NONE,
+    CUresult, CUstream, CUstreamCaptureStatus, bind_driver, cuEventRecord, cuStreamDestroy,
+    cuStreamIsCapturing, cudadrv_table, this_thread,
+)
+from cudadrv._engine cimport (
+    OWN_OPEN, engine, own_mutex_give, own_mutex_take, own_record_as, own_snapshot,
+    own_snapshot_drop, own_snapshot_known, own_snapshot_take, own_stream, own_stream_close,
+    own_stream_drop, own_stream_known, own_stream_release,
+)
+from cudadrv._errors cimport is_sticky, refuse_if_forked, report, report_text
+from cudadrv._event cimport Event, new_event
+
+from cudadrv._errors import CudaError
+
+bind_driver(&cudadrv_table)
+
+
+cdef enum:
+    NO_SLOT = 0xffffffff
+    MOST_GHOSTS = 256   # closed streams whose work nobody has waited for
+
+cdef struct orphan:
+    CUstream handle
+    own_stream *order
+    bint ours
+    unsigned long long identity     # of a foreign stream
+    PyObject *context
+    PyObject *owner     # without it a foreign stream could be destroyed before it is buried
+    unsigned long thread    # that is about to destroy it, or 0
+    bint stuck              # the last to try could not: it captures, or the driver refused
+    bint told               # that the driver refused
+    orphan *next
+
+cdef orphan *_orphans = NULL
+
+
+cdef void drop_stream(
+    Context context, CUstream handle, own_stream *order, bint ours, unsigned long long identity,
+    object owner
+) noexcept:
+    """A stream dies: destroy it if that cannot block, else leave it to `bury_orphans`."""
+    cdef CUresult status
+    cdef bint told = False
+    cdef orphan *node
+    global _orphans
+    if order.state != OWN_OPEN or context.lost or cudadrv_table.forked:
+        _forget(order)
+        return
+    if own_stream_known(engine, order):
+        status = _destroy_idle(context, handle) if ours else CUDA_SUCCESS
+        if status == CUDA_SUCCESS or _is_final(status):
+            _forget(order)
+            report_in(context, status)
+            return
+        report(status)
+        told = True
+    own_stream_drop(engine, order)
+    node = <orphan *>malloc(sizeof(orphan))
+    if node is not NULL:  # else the handle leaks, and its work stays unknown: still sound
+        Py_INCREF(context)
+        Py_INCREF(owner)
+        node[0] = orphan(
+            handle, order, ours, identity, <PyObject *>context, <PyObject *>owner, 0, told, told,
+            _orphans)
+        _orphans = node
+
+
+cdef CUresult _destroy_idle(Context context, CUstream handle) noexcept:
+    cdef CUresult status
+    cdef bint pushed = False
+    with nogil:
+        status = enter_context(context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = cuStreamDestroy(handle)
+            leave_context(pushed)
+    return status
+
+
+cdef bint _is_final(int status) noexcept:
+    """Whether trying again would answer the same: the stream, the context or the driver is gone."""
+    return is_sticky(<CUresult>status) or status in (
+        CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_DEINITIALIZED)
+
+
+cdef void _forget(own_stream *order) noexcept:
+    """Nobody refers to it any more."""
+    if order.state == OWN_OPEN:
+        own_stream_close(engine, order)
+    own_stream_release(engine, order)
+
+
+cdef int bury_orphans() except -1:
+    """Destroy the streams that died with unfinished work, but for those that others are at."""
+    cdef orphan *node = _orphans
+    cdef orphan *following
+    cdef orphan *buried = NULL
+    refuse_if_forked()
+    while node is not NULL:
+        following = node.next
+        if node.thread == 0:
+            node.thread = this_thread()  # until it is 0 again, nobody else removes it
+            context = <Context>node.context
+            done = _bury_orphan(context, node)
+            following = node.next
+            node.thread, node.stuck = 0, not done
+            if done:
+                _unlink(node)
+                node.next, buried = buried, node
+        node = following
+    while buried is not NULL:
+        node, buried = buried, buried.next
+        _forget(node.order)
+        Py_DECREF(<object>node.owner)
+        Py_DECREF(<Context>node.context)
+        free(node)
+    return 0
+
+
+cdef void _unlink(orphan *node) noexcept:
+    global _orphans
+    cdef orphan *before = _orphans
+    if before is node:
+        _orphans = node.next
+        return
+    while before.next is not node:
+        before = before.next
+    before.next = node.next
+
+
+cdef bint is_dying(unsigned int slot) noexcept:
+    """Whether a stream with this slot died, and is about to have a last event."""
+    cdef orphan *node = _orphans
+    while node is not NULL:
+        if node.order.slot == slot and node.thread != this_thread() \
+                and (node.thread or not node.stuck):
+            return True
+        node = node.next
+    return False
+
+
+cdef bint is_dead(CUstream handle) noexcept:
+    """Whether it is that of a stream of ours that died, and is about to be destroyed."""
+    cdef orphan *node = _orphans
+    while node is not NULL:
+        if node.handle == handle and node.ours:
+            return True
+        node = node.next
+    return False
+
+
+cdef bint _bury_orphan(Context context, orphan *node) noexcept:
+    """Whether it is done with. What goes wrong is not the fault of the call that sees to it."""
+    try:
+        return context.lost or bury_stream(
+            context, node.handle, node.order, node.ours, node.identity)
+    except Exception as error:
+        final = isinstance(error, CudaError) and _is_final(error.status)
+        if not node.told:
+            later = "" if final else ", and will be later"
+            report_text("a stream that died with unfinished work could not be destroyed"
+                        f"{later}: {error}")
+        node.told = True
+        return final
+
+
+cdef bint bury_stream(
+    Context context, CUstream handle, own_stream *order, bint ours, unsigned long long identity
+) except -1:
+    """Record a last event if there is work to wait for, destroy the stream, remember the event.
+
+    False: it is being captured by another library, and stays as it is.
+    """
+    cdef Event farewell = None
+    cdef CUresult status = CUDA_ERROR_NOT_READY
+    cdef bint capturing = False
+    while status == CUDA_ERROR_NOT_READY:  # it needs a last event
+        if farewell is None and not own_stream_known(engine, order):
+            farewell = new_event(context, CU_EVENT_DISABLE_TIMING)
+            # Before the stream counts as closed: its tokens then look for the event, by slot.
+            farewell.state.snapshot.slot = NO_SLOT
+            farewell.identity = identity
+            context.ghosts.append(farewell)
+        with nogil:
+            status = _end(context, handle, order, ours, farewell, &capturing)
+    if farewell is not None and (status != CUDA_SUCCESS or not farewell.state.recorded):
+        _forget_ghosts(context, farewell)
+    context.check(status)
+    return not capturing
+
+
+cdef CUresult _end(
+    Context context, CUstream handle, own_stream *order, bint ours, Event farewell, bint *capturing
+) noexcept nogil:
+    """Close it. CUDA_ERROR_NOT_READY: work was queued meanwhile, and there is no last event."""
+    cdef CUresult status = CUDA_SUCCESS
+    cdef bint pushed = False
+    own_mutex_take(order.issue)
+    if order.state == OWN_OPEN:
+        if farewell is None and not own_stream_known(engine, order):
+            status = CUDA_ERROR_NOT_READY
+        else:
+            status = enter_context(context.raw, &pushed)
+            if status == CUDA_SUCCESS:
+                status = _destroy(handle, order, ours, farewell, capturing)
+                leave_context(pushed)
+            if status == CUDA_SUCCESS and not capturing[0]:
+                own_stream_close(engine, order)
+    own_mutex_give(order.issue)
+    return status
+
+
+cdef CUresult _destroy(
+    CUstream handle, own_stream *order, bint ours, Event farewell, bint *capturing
+) noexcept nogil:
+    cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
+    cdef CUresult status = cuStreamIsCapturing(handle, &capture)
+    cdef own_snapshot snapshot
+    capturing[0] = status == CUDA_SUCCESS and capture != CU_STREAM_CAPTURE_STATUS_NONE
+    if capturing[0]:
+        return status
+    if status == CUDA_SUCCESS and farewell is not None:
+        status = cuEventRecord(farewell.raw, handle)
+        if status == CUDA_SUCCESS:
+            own_snapshot_take(engine, order, &snapshot)
+            own_record_as(engine, &snapshot, &farewell.state)
+            own_snapshot_drop(engine, &snapshot)
+    if status == CUDA_SUCCESS and ours:
+        status = cuStreamDestroy(handle)
+    return status
+
+
+cdef int make_room(Context context) except -1:
+    """Keep the number of closed streams with unfinished work bounded, by waiting for the oldest."""
+    cdef Event oldest
+    bury_orphans()
+    context.usable()
+    _forget_ghosts(context, None)
+    while len(context.ghosts) > MOST_GHOSTS:
+        oldest = _oldest(context.ghosts)
+        if oldest is None:
+            break
+        oldest.synchronize()
+        _forget_ghosts(context, None)
+    return 0
+
+
+cdef Event _oldest(list ghosts):
+    """The one that was recorded first; other threads are just recording the others."""
+    cdef Event ghost
+    for ghost in ghosts:
+        if ghost.state.recorded:
+            return ghost
+    return None
+
+
+cdef int _forget_ghosts(Context context, Event useless) except -1:
+    """Drop the finished ones. The list is replaced, because others may be looking at it."""
+    cdef Event ghost
+    while True:
+        before = context.ghosts
+        kept = []
+        for ghost in before:
+            if ghost is not useless and not _is_finished(ghost):
+                kept.append(ghost)
+        if context.ghosts is before:  # no other thread has replaced it
+            context.ghosts = kept
+            return 0
+
+
+cdef bint _is_finished(Event event) noexcept:
+    """Whether the host knows that the work before a last event is complete."""
+    return event.state.recorded and own_snapshot_known(engine, &event.state.snapshot)
