@@ -82,6 +82,20 @@ def extensions() -> list[Extension]:
     return found
 
 
+def test_extensions() -> list[Extension]:
+    """What tests need besides: next to them, and never in a package."""
+    return [
+        Extension(
+            ".".join(pyx.with_suffix("").parts),
+            [str(pyx)],
+            include_dirs=["include"],
+            depends=[*HEADERS, *BUILD_FILES],
+            extra_compile_args=C_FLAGS,
+        )
+        for pyx in Path("tests/ownership").glob("*.pyx")
+    ]
+
+
 def declarations(module: str, found: frozenset[str] = frozenset()) -> frozenset[str]:
     """A module's .pxd and all that it cimports (any that it names: one too many does no harm)."""
     pxd = Path("cudadrv", module + ".pxd")
@@ -100,6 +114,8 @@ class BuildExtensions(build_ext):
     """Finds cuda.h and runs Cython only when something is really built, and builds in parallel."""
 
     def finalize_options(self) -> None:
+        if self.inplace and not self.editable_mode:
+            self.distribution.ext_modules += test_extensions()
         super().finalize_options()
         if self.parallel is None:
             self.parallel = CPUS

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
-from cudadrv._engine import Domain, Engine, MemoryState, StreamState
+from private_engine import Domain, Engine, MemoryState, StreamState
 
 
 @pytest.fixture

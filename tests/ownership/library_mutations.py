@@ -127,7 +127,7 @@ MUTATIONS = [
     (
         "a wait of a stream is not noted",
         "_stream.pyx",
-        "noted[0] = own_wait(engine, queue.order, &event.state.snapshot)",
+        "noted[0] = own_wait(engine, stream.order, &event.state.snapshot)",
         "noted[0] = True",
     ),
     (

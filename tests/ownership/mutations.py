@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 NEEDED = ["include", "cudadrv/_engine.pxd", "pyx/_engine.pyx", "setup.py", "cuda_header.py"]
-NEEDED += ["pyproject.toml", "tests/ownership"]
+NEEDED += ["pyproject.toml", "tests/limits.py", "tests/in_threads.py", "tests/ownership"]
 PLACES = ["include/cudadrv", "pyx", "cudadrv"]
 DOES_NOT_APPLY = "does not apply"
 STANDS_FOR = "int stands_for = epoch->mode == OWN_WRITE || old->mode == epoch->mode;"

@@ -2,8 +2,7 @@
 
 import pytest
 from calls import During, after, host, read, record, synchronize, write
-
-from cudadrv._engine import MemoryState, StreamState
+from private_engine import MemoryState, StreamState
 
 
 def fail(stream, *accesses, during=None, **options):

@@ -2,8 +2,7 @@
 
 import pytest
 from calls import During, after, host, read, shared, synchronize, write
-
-from cudadrv._engine import Domain, MemoryState, StreamState
+from private_engine import Domain, MemoryState, StreamState
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,7 @@
 
 import pytest
 from calls import after, host, reach, read, record, shared, synchronize, write
-
-from cudadrv._engine import MemoryState, StreamState
+from private_engine import MemoryState, StreamState
 
 
 def test_reads_share(streams, memory):

@@ -1,8 +1,7 @@
 """The clock table of the contract: what each call makes known, and to whom."""
 
 from calls import after, host, read, record, synchronize, write
-
-from cudadrv._engine import Domain, Engine, MemoryState, StreamState
+from private_engine import Domain, Engine, MemoryState, StreamState
 
 
 def test_one_stream_is_in_order(streams, memory):

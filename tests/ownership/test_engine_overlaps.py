@@ -4,8 +4,7 @@ import itertools
 
 import pytest
 from calls import host, read, record, synchronize, write
-
-from cudadrv._engine import MemoryState
+from private_engine import MemoryState
 
 SPANS = [(0, 8), (0, 4), (2, 6), (4, 8), (3, 4), (0, 0)]
 ACCESSES = [(*span, mode) for span in SPANS for mode in ("read", "write")]

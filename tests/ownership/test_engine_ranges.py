@@ -2,8 +2,7 @@
 
 import pytest
 from calls import after, host, read, synchronize, write
-
-from cudadrv._engine import MemoryState
+from private_engine import MemoryState
 
 
 def test_halves_on_two_streams(streams, memory):

@@ -4,8 +4,7 @@ import gc
 
 import pytest
 from calls import after, host, read, record, synchronize, write
-
-from cudadrv._engine import Domain, Engine, MemoryState, StreamState
+from private_engine import Domain, Engine, MemoryState, StreamState
 
 
 @pytest.fixture

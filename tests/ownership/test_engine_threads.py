@@ -6,8 +6,7 @@ The library's issue locks are not here, so no two threads use one stream.
 import threading
 
 from calls import write
-
-from cudadrv._engine import MemoryState, StreamState
+from private_engine import MemoryState, StreamState
 
 THREADS, TURNS = 6, 1_500
 

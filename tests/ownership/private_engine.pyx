@@ -1,0 +1,319 @@
+"""Engines of their own, without any CUDA, so that the rules of ownership can be tested alone.
+
+Built with the package (`setup.py build_ext --inplace`), and no part of it.
+"""
+
+cimport cython
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memset
+
+from cudadrv._engine cimport (
+    OWN_BLOCKING, OWN_BORROWED, OWN_EXPORTED, OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MUST_WAIT,
+    OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_OK, OWN_OPEN, OWN_REACH, OWN_READ, OWN_SHARED,
+    OWN_STREAM_CLOSED, OWN_STRICT, OWN_UNCHECKED, OWN_WAIT, OWN_WRITE, own_access, own_begin,
+    own_begin_alone, own_borrow, own_borrows, own_conflict, own_domain, own_domain_lose,
+    own_domain_open, own_domain_snapshot, own_engine, own_engine_prepare, own_event, own_export,
+    own_export_close, own_export_open, own_join_host, own_known, own_memory, own_memory_clear,
+    own_memory_free, own_memory_inherit, own_memory_prepare, own_mutex_give, own_record,
+    own_request, own_settle, own_settle_alone, own_snapshot, own_snapshot_drop, own_snapshot_take,
+    own_stream, own_stream_close, own_stream_known, own_stream_open, own_stream_release, own_undo,
+    own_wait,
+)
+
+ORDERS = {"non_blocking": OWN_NON_BLOCKING, "blocking": OWN_BLOCKING, "legacy": OWN_LEGACY}
+MODES = {"read": OWN_READ, "write": OWN_WRITE, "shared": OWN_SHARED, "reach": OWN_REACH}
+POLICIES = {"strict": OWN_STRICT, "wait": OWN_WAIT, "unchecked": OWN_UNCHECKED}
+ANSWERS = {
+    OWN_OK: "ok", OWN_BORROWED: "borrowed", OWN_EXPORTED: "exported", OWN_MUST_WAIT: "must_wait",
+    OWN_MEMORY_CLOSED: "memory_closed", OWN_STREAM_CLOSED: "stream_closed",
+}
+cdef enum:
+    MOST_ACCESSES = 8
+
+
+@cython.final
+cdef class Engine:
+    """An ownership engine of its own, with as many contexts, streams and memories as asked for."""
+
+    cdef own_engine engine
+
+    def __cinit__(self):
+        own_engine_prepare(&self.engine)
+
+    @property
+    def slots(self):
+        """How many stream slots there are: state that must not grow without bound."""
+        return self.engine.size
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Domain:
+    """A context of an `Engine`."""
+
+    cdef readonly Engine engine
+    cdef own_domain domain
+
+    def __cinit__(self, Engine engine not None, bint host_excluded=False):
+        self.engine = engine
+        own_domain_open(&engine.engine, &self.domain, host_excluded)
+
+    def lose(self):
+        """The context is lost: nothing of it runs any more."""
+        own_domain_lose(&self.engine.engine, &self.domain)
+
+    def snapshot(self):
+        """What a synchronization of the whole context stands for."""
+        cdef Snapshot snapshot = Snapshot.__new__(Snapshot, self.engine)
+        if not own_domain_snapshot(&self.engine.engine, &self.domain, &snapshot.snapshot):
+            raise MemoryError()
+        return snapshot
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class StreamState:
+    """A stream of a `Domain`: its operations, what it waited for, what the host knows of it."""
+
+    cdef readonly Domain domain
+    cdef own_stream *stream
+
+    def __cinit__(self, Domain domain not None, order="non_blocking"):
+        self.domain = domain
+        self.stream = own_stream_open(&domain.engine.engine, &domain.domain, ORDERS[order])
+        if self.stream is NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        if self.stream is not NULL:
+            self.close()
+            own_stream_release(&self.domain.engine.engine, self.stream)
+
+    @property
+    def slot(self):
+        return self.stream.slot
+
+    @property
+    def known(self):
+        """Whether the host knows that everything is complete."""
+        return own_stream_known(&self.domain.engine.engine, self.stream)
+
+    def close(self):
+        if self.stream.state == OWN_OPEN:
+            own_stream_close(&self.domain.engine.engine, self.stream)
+
+    def snapshot(self, record=False):
+        """What stands for the work so far; with `record`, as an event recorded now does."""
+        cdef Snapshot snapshot = Snapshot.__new__(Snapshot, self.domain.engine)
+        cdef own_event event
+        if record:
+            memset(&event, 0, sizeof(event))
+            if not own_record(&self.domain.engine.engine, self.stream, &event):
+                raise MemoryError()
+            snapshot.snapshot = event.snapshot
+        else:
+            own_snapshot_take(&self.domain.engine.engine, self.stream, &snapshot.snapshot)
+        return snapshot
+
+    def wait(self, Snapshot snapshot not None):
+        """Order everything that follows after what the snapshot stands for."""
+        if not own_wait(&self.domain.engine.engine, self.stream, &snapshot.snapshot):
+            raise MemoryError()
+
+    def issue(
+        self, *accesses, policy="strict", driver_fails=False, site=0, bint closes=False,
+        bint passive=False
+    ):
+        """Begin an operation on ``(memory, start, stop, mode)`` accesses; the driver has it then.
+
+        With `closes`, nobody may use the memories after it; with `passive`, the driver may have
+        queued nothing. Gives ``("ok", snapshot)``, or the reason of the refusal and the site in the
+        way.
+        """
+        return self.begin(accesses, policy, driver_fails, site, None, closes, passive)
+
+    def lend(self, *access, policy="strict", driver_fails=False, site=0):
+        """As `issue`, of one access, and lend its bytes to the stream: ``("ok", view)``."""
+        cdef View view = View.__new__(View)
+        answer, what = self.begin([access], policy, driver_fails, site, view, False, False)
+        if answer == "ok":
+            view.memory, view.borrower = access[0], self
+            return "ok", view
+        return answer, what
+
+    cdef tuple begin(
+        self, accesses, policy, driver_fails, site, View view, bint closes, bint passive
+    ):
+        cdef own_engine *engine = &self.domain.engine.engine
+        cdef own_access borrowed[MOST_ACCESSES]
+        cdef own_request request
+        cdef Snapshot issued
+        if len(accesses) > MOST_ACCESSES:
+            raise ValueError(f"at most {MOST_ACCESSES} accesses, not {len(accesses)}")
+        for i, (memory, start, stop, mode) in enumerate(accesses):
+            fill_access(&borrowed[i], memory, start, stop, mode, policy)
+            borrowed[i].closes = closes
+        request.stream = self.stream
+        request.accesses = borrowed
+        request.count = <uint32_t>len(accesses)
+        request.site = site
+        request.operation = 0
+        request.loan = NULL if view is None else &view.view
+        request.returns = False
+        request.passive = passive
+        # As `issue` does it for a program's only thread, where that is possible, every second time.
+        alone = self.stream.seq % 2 and own_begin_alone(engine, &request)
+        answer = OWN_OK if alone else own_begin(engine, &request)
+        if answer == OWN_OK:
+            try:
+                failed = bool(driver_fails)  # once: "the driver", which can do things meanwhile
+            except BaseException:
+                own_undo(engine, &request)
+                if alone:
+                    own_mutex_give(self.stream.issue)
+                raise
+            if failed:
+                own_undo(engine, &request)
+            elif alone:
+                own_settle_alone(engine, &request)
+            else:
+                own_settle(engine, &request)
+            if alone:
+                own_mutex_give(self.stream.issue)
+            if failed:
+                return "driver_failed", None
+            issued = Snapshot.__new__(Snapshot, self.domain.engine)
+            issued.snapshot = request.issued
+            return "ok", issued
+        if answer == OWN_NO_MEMORY:
+            raise MemoryError()
+        return ANSWERS[answer], blamed(answer, &request.conflict)
+
+
+cdef object blamed(int answer, own_conflict *conflict):
+    if answer == OWN_EXPORTED:
+        return conflict.site
+    if answer in (OWN_BORROWED, OWN_MUST_WAIT):
+        return conflict.epoch.site
+    return None
+
+
+cdef int fill_access(
+    own_access *access, MemoryState memory, start, stop, mode, policy
+) except -1:
+    if not 0 <= start <= stop <= memory.memory.nbytes:
+        raise ValueError(f"{start}:{stop} is not within {memory.memory.nbytes} bytes")
+    access.memory = memory.memory
+    access.start = start
+    access.stop = stop
+    access.mode = MODES[mode]
+    access.policy = POLICIES[policy]
+    access.closes = False
+    return 0
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Snapshot:
+    """What an event or a token stands for."""
+
+    cdef readonly Engine engine
+    cdef own_snapshot snapshot
+
+    def __cinit__(self, Engine engine not None):
+        self.engine = engine
+        self.snapshot.clock = NULL
+
+    def __dealloc__(self):
+        own_snapshot_drop(&self.engine.engine, &self.snapshot)
+
+    def join_host(self):
+        """The host has seen that it is complete."""
+        own_join_host(&self.engine.engine, &self.snapshot)
+
+    @property
+    def known(self):
+        """Whether the host knows that its last operation is complete."""
+        return own_known(&self.engine.engine, self.snapshot.slot, self.snapshot.seq)
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class MemoryState:
+    """An allocation of some bytes."""
+
+    cdef readonly Engine engine
+    cdef own_memory *memory
+
+    def __cinit__(self, Engine engine not None, uint64_t nbytes, bint managed=False):
+        self.engine = engine
+        self.memory = <own_memory *>malloc(sizeof(own_memory))
+        if self.memory is NULL:
+            raise MemoryError()
+        own_memory_prepare(self.memory, nbytes)
+        self.memory.managed = managed
+
+    def __dealloc__(self):
+        if self.memory is not NULL:
+            own_memory_clear(self.memory)
+            free(self.memory)
+
+    @property
+    def ranges(self):
+        """How many ranges it is cut into."""
+        return self.memory.count
+
+    def borrows(self, start=0, stop=None):
+        """The GPU uses not known to be complete: tuples of slot, seq, mode, start, stop."""
+        cdef own_borrow found[64]
+        cdef uint32_t i
+        cdef uint64_t end = self.memory.nbytes if stop is None else stop
+        count = own_borrows(&self.engine.engine, self.memory, start, end, found, 64)
+        names = {value: name for name, value in MODES.items()}
+        listed = []
+        for i in range(min(count, 64)):
+            listed.append((found[i].epoch.slot, found[i].epoch.seq, names[found[i].epoch.mode],
+                           found[i].start, found[i].stop))
+        return listed
+
+    def export(self, start, stop, mode, policy="strict", site=0):
+        """Borrow bytes for the host: ``("ok", view)`` or the reason and the site in the way."""
+        cdef own_access access
+        cdef own_conflict conflict
+        cdef View view = View.__new__(View)
+        fill_access(&access, self, start, stop, mode, policy)
+        answer = own_export_open(&self.engine.engine, &access, site, &view.view, &conflict)
+        if answer == OWN_OK:
+            view.memory = self
+            return "ok", view
+        return ANSWERS[answer], blamed(answer, &conflict)
+
+    def inherit(self, MemoryState other not None, mode):
+        """Let all that uses another memory use this one, which is new, in a mode."""
+        if not own_memory_inherit(
+                &self.engine.engine, self.memory, other.memory, MODES[mode]):
+            raise MemoryError()
+
+    def close(self):
+        """Close it if nobody uses it: ``"ok"`` or the reason."""
+        cdef own_conflict conflict
+        return ANSWERS[own_memory_free(&self.engine.engine, self.memory, True, &conflict)]
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class View:
+    """A host borrow or a loan; it lasts until `close` or until the object dies."""
+
+    cdef MemoryState memory
+    cdef StreamState borrower   # of a loan: the engine refers to it
+    cdef own_export view
+
+    def __dealloc__(self):
+        self.close()
+
+    def close(self):
+        if self.memory is not None:
+            own_export_close(&self.memory.engine.engine, &self.view)
+            self.memory = self.borrower = None
