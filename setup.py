@@ -39,6 +39,7 @@ C_FLAGS = [*DEFAULTS, "-pthread", "-fvisibility=hidden", "-Wall", "-Wno-unused-f
 # Nothing that is to be rounded twice may be fused, as compilers do where the processor can.
 CXX_FLAGS = [*DEFAULTS, "-std=c++17", "-pthread", "-fvisibility=hidden", "-ffp-contract=off"]
 CXX_FLAGS += ["-Wall", "-Wextra"]
+CXX_FLAGS += ["-iquote", "softdriver"]  # for names in quotes only: system headers stay theirs
 # Nobody reads errno or the exception flags after arithmetic: loops over lanes become vectors.
 CXX_FLAGS += ["-fno-math-errno", "-fno-trapping-math"]
 # The end of this name is that of a copy: see cudadrv/_libcuda.py.

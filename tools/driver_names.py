@@ -1,6 +1,6 @@
 """The names of the driver API: `names` collects them from headers, `table` documents them.
 
-    python tools/driver_names.py names HEADER_FOLDER...   # adds to softdriver/names.def
+    python tools/driver_names.py names HEADER_FOLDER...   # adds to softdriver/base/names.def
     python tools/driver_names.py table                    # writes docs/software-driver-functions.md
 
 A test compares both files with what these commands would write.
@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-NAMES = ROOT / "softdriver" / "names.def"
-FUNCTIONS = ROOT / "softdriver" / "functions.def"
+NAMES = ROOT / "softdriver" / "base" / "names.def"
+FUNCTIONS = ROOT / "softdriver" / "base" / "functions.def"
 TABLE = ROOT / "docs" / "software-driver-functions.md"
 
 HEADERS = ("cuda.h", "cudaProfiler.h")

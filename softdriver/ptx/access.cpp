@@ -1,4 +1,4 @@
-#include "access.h"
+#include "ptx/access.h"
 
 #include <cstdio>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "machine.h"
+#include "ptx/machine.h"
 
 // Accesses of lanes to memory of any space.
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "arithmetic_float.h"
+#include "ptx/arithmetic_float.h"
 
 #include <cmath>
 

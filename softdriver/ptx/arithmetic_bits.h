@@ -1,6 +1,6 @@
 #pragma once
 
-#include "arithmetic_integer.h"
+#include "ptx/arithmetic_integer.h"
 
 // Instructions on bits, as one lane computes them: shifts, tables, fields, counts, bytes.
 

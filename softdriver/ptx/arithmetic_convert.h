@@ -1,7 +1,7 @@
 #pragma once
 
-#include "arithmetic_format.h"
-#include "arithmetic_integer.h"
+#include "ptx/arithmetic_format.h"
+#include "ptx/arithmetic_integer.h"
 
 // cvt, as one lane computes it. .ftz is `flush` of a float source before and of a float result
 // after; .sat and .relu of a floating-point result are applied to it (arithmetic_format.h).

@@ -1,4 +1,4 @@
-#include "arithmetic_exact.h"
+#include "ptx/arithmetic_exact.h"
 
 #include <cmath>
 #include <utility>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "arithmetic_format.h"
+#include "ptx/arithmetic_format.h"
 
 // Doubles rounded otherwise than to nearest: computed in integers and rounded once, because the
 // processor's rounding mode is state that compilers take to be constant. These are slow.

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "arithmetic_exact.h"
-#include "arithmetic_format.h"
+#include "ptx/arithmetic_exact.h"
+#include "ptx/arithmetic_format.h"
 
 // Floating-point instructions, as one lane computes them: those whose every bit PTX fixes.
 // T: Half, Bfloat, float or double. Rounding to nearest of float and double is the operation of

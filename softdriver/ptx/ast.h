@@ -1,6 +1,6 @@
 #pragma once
 
-#include "type.h"
+#include "ptx/type.h"
 
 #include <memory>
 #include <string>

@@ -1,7 +1,7 @@
-#include "access.h"
-#include "arithmetic_float.h"
-#include "arithmetic_integer.h"
-#include "decode_arithmetic.h"
+#include "ptx/access.h"
+#include "ptx/arithmetic_float.h"
+#include "ptx/arithmetic_integer.h"
+#include "ptx/decode_arithmetic.h"
 
 #include <cstring>
 

@@ -1,4 +1,4 @@
-#include "call_graph.h"
+#include "ptx/call_graph.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "ast.h"
-#include "program.h"
+#include "ptx/ast.h"
+#include "ptx/program.h"
 
 #include <cstdint>
 #include <string>

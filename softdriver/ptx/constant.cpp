@@ -1,4 +1,4 @@
-#include "constant.h"
+#include "ptx/constant.h"
 
 #include <cstring>
 

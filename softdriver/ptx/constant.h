@@ -1,6 +1,6 @@
 #pragma once
 
-#include "reader.h"
+#include "ptx/reader.h"
 
 namespace soft::ptx {
 

@@ -1,7 +1,7 @@
-#include "decoder.h"
-#include "families.h"
-#include "lanes.h"
-#include "machine.h"
+#include "ptx/decoder.h"
+#include "ptx/families.h"
+#include "ptx/lanes.h"
+#include "ptx/machine.h"
 
 // Branches, calls and ends.
 

@@ -1,6 +1,6 @@
-#include "arithmetic_approximate.h"
+#include "ptx/arithmetic_approximate.h"
 
-#include "decode_arithmetic.h"
+#include "ptx/decode_arithmetic.h"
 
 // Approximate arithmetic of floating-point numbers.
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "families.h"
-#include "lanes.h"
+#include "ptx/families.h"
+#include "ptx/lanes.h"
 
 // What the families of arithmetic share.
 

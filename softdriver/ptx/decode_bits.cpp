@@ -1,6 +1,6 @@
-#include "arithmetic_bits.h"
+#include "ptx/arithmetic_bits.h"
 
-#include "decode_arithmetic.h"
+#include "ptx/decode_arithmetic.h"
 
 // Instructions on bits.
 

@@ -1,6 +1,6 @@
-#include "arithmetic_float.h"
+#include "ptx/arithmetic_float.h"
 
-#include "decode_arithmetic.h"
+#include "ptx/decode_arithmetic.h"
 
 // setp, set, slct, testp.
 

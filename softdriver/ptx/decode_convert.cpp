@@ -1,6 +1,6 @@
-#include "arithmetic_convert.h"
+#include "ptx/arithmetic_convert.h"
 
-#include "decode_arithmetic.h"
+#include "ptx/decode_arithmetic.h"
 
 // cvt: what a register that is wider than the type asks for, and .ftz, .sat and .relu, are steps
 // before and after the conversion itself.

@@ -1,6 +1,6 @@
-#include "arithmetic_float.h"
+#include "ptx/arithmetic_float.h"
 
-#include "decode_arithmetic.h"
+#include "ptx/decode_arithmetic.h"
 
 // Arithmetic of floating-point numbers whose every bit is fixed.
 

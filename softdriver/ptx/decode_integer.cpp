@@ -1,5 +1,5 @@
-#include "arithmetic_bits.h"
-#include "decode_arithmetic.h"
+#include "ptx/arithmetic_bits.h"
+#include "ptx/decode_arithmetic.h"
 
 // Arithmetic of integers.
 

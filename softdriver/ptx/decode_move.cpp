@@ -1,9 +1,9 @@
-#include "decoder.h"
-#include "families.h"
-#include "lanes.h"
-#include "machine.h"
-#include "memory.h"
-#include "special.h"
+#include "ptx/decoder.h"
+#include "ptx/families.h"
+#include "ptx/lanes.h"
+#include "ptx/machine.h"
+#include "ptx/memory.h"
+#include "ptx/special.h"
 
 // mov, cvta, isspacep, selp, and what does nothing here.
 

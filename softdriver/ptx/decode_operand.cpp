@@ -1,8 +1,8 @@
-#include "decoder.h"
+#include "ptx/decoder.h"
 
-#include "memory.h"
-#include "special.h"
-#include "warp.h"
+#include "ptx/memory.h"
+#include "ptx/special.h"
+#include "ptx/warp.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,6 +1,6 @@
-#include "decoder.h"
+#include "ptx/decoder.h"
 
-#include "warp.h"
+#include "ptx/warp.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "code.h"
+#include "ptx/code.h"
 
 #include <map>
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "decoder.h"
+#include "ptx/decoder.h"
 
 // The families of instructions: each adds its opcodes to the table.
 

@@ -1,6 +1,6 @@
-#include "fatbin.h"
+#include "ptx/fatbin.h"
 
-#include "lz4.h"
+#include "ptx/lz4.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,5 +1,5 @@
-#include "machine.h"
-#include "special.h"
+#include "ptx/machine.h"
+#include "ptx/special.h"
 
 #include <algorithm>
 #include <cstring>

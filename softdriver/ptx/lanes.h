@@ -1,6 +1,6 @@
 #pragma once
 
-#include "warp.h"
+#include "ptx/warp.h"
 
 #include <type_traits>
 #include <utility>

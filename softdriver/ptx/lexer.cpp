@@ -1,4 +1,4 @@
-#include "lexer.h"
+#include "ptx/lexer.h"
 
 #include <cstring>
 #include <locale>

@@ -1,4 +1,4 @@
-#include "link.h"
+#include "ptx/link.h"
 
 #include <algorithm>
 #include <map>

@@ -1,7 +1,7 @@
-#include "access.h"
-#include "decoder.h"
-#include "families.h"
-#include "lanes.h"
+#include "ptx/access.h"
+#include "ptx/decoder.h"
+#include "ptx/families.h"
+#include "ptx/lanes.h"
 
 #include <atomic>
 #include <cstring>

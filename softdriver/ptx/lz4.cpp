@@ -1,4 +1,4 @@
-#include "lz4.h"
+#include "ptx/lz4.h"
 
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-#include "machine.h"
+#include "ptx/machine.h"
 
 #include <algorithm>
 #include <numeric>

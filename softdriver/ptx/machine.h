@@ -1,8 +1,8 @@
 #pragma once
 
-#include "../random.h"
-#include "memory.h"
-#include "warp.h"
+#include "base/random.h"
+#include "ptx/memory.h"
+#include "ptx/warp.h"
 
 #include <deque>
 

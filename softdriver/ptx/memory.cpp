@@ -1,4 +1,4 @@
-#include "memory.h"
+#include "ptx/memory.h"
 
 namespace soft::ptx {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "run.h"
-#include "touched.h"
+#include "ptx/run.h"
+#include "ptx/touched.h"
 
 #include <map>
 

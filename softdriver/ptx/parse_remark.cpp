@@ -1,4 +1,4 @@
-#include "parsing.h"
+#include "ptx/parsing.h"
 
 namespace soft::ptx {
 

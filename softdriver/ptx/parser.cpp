@@ -1,6 +1,6 @@
-#include "parser.h"
+#include "ptx/parser.h"
 
-#include "parsing.h"
+#include "ptx/parsing.h"
 
 #include <algorithm>
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "constant.h"
-#include "reader.h"
-#include "symbols.h"
+#include "ptx/constant.h"
+#include "ptx/reader.h"
+#include "ptx/symbols.h"
 
 #include <map>
 #include <string>

@@ -1,5 +1,5 @@
-#include "access.h"
-#include "families.h"
+#include "ptx/access.h"
+#include "ptx/families.h"
 
 #include <cstdio>
 #include <cstring>

@@ -1,9 +1,9 @@
-#include "program.h"
+#include "ptx/program.h"
 
-#include "call_graph.h"
-#include "decoder.h"
-#include "families.h"
-#include "parser.h"
+#include "ptx/call_graph.h"
+#include "ptx/decoder.h"
+#include "ptx/families.h"
+#include "ptx/parser.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "ast.h"
+#include "ptx/ast.h"
 
 #include <memory>
 #include <string_view>

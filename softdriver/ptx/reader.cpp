@@ -1,4 +1,4 @@
-#include "reader.h"
+#include "ptx/reader.h"
 
 namespace soft::ptx {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "ast.h"
-#include "lexer.h"
+#include "ptx/ast.h"
+#include "ptx/lexer.h"
 
 #include <string>
 #include <string_view>

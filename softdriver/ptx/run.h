@@ -1,6 +1,6 @@
 #pragma once
 
-#include "program.h"
+#include "ptx/program.h"
 
 #include <cuda.h>
 

@@ -1,6 +1,6 @@
-#include "special.h"
+#include "ptx/special.h"
 
-#include "machine.h"
+#include "ptx/machine.h"
 
 #include <ctime>
 

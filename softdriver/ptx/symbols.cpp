@@ -1,4 +1,4 @@
-#include "symbols.h"
+#include "ptx/symbols.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "ast.h"
+#include "ptx/ast.h"
 
 #include <string_view>
 #include <unordered_map>

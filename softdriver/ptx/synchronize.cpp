@@ -1,5 +1,5 @@
-#include "decode_arithmetic.h"
-#include "machine.h"
+#include "ptx/decode_arithmetic.h"
+#include "ptx/machine.h"
 
 #include <atomic>
 

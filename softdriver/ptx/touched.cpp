@@ -1,4 +1,4 @@
-#include "touched.h"
+#include "ptx/touched.h"
 
 #include <algorithm>
 

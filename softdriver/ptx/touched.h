@@ -1,6 +1,6 @@
 #pragma once
 
-#include "run.h"
+#include "ptx/run.h"
 
 #include <array>
 #include <cstddef>

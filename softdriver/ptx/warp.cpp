@@ -1,6 +1,6 @@
-#include "warp.h"
+#include "ptx/warp.h"
 
-#include "machine.h"
+#include "ptx/machine.h"
 
 #include <algorithm>
 #include <string>

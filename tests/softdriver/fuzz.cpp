@@ -9,7 +9,7 @@
 #include "fuzz_code.h"
 #include "fuzz_scenes.h"
 
-#include "functions.h"
+#include "base/functions.h"
 
 #include <csignal>
 #include <cstdlib>
@@ -162,7 +162,7 @@ struct Target {
 const Target targets[] = {
 #define SOFT_FUNCTION(base, version, symbol, variant, needs, callback)                             \
     SOFT_TARGET(symbol, needs) SOFT_SECOND_##variant(symbol, needs)
-#include "functions.def"
+#include "base/functions.def"
 #undef SOFT_FUNCTION
 };
 constexpr size_t target_count = std::size(targets);

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "control.h"
-#include "random.h"
+#include "api/control.h"
+#include "base/random.h"
 
 #include <array>
 #include <atomic>

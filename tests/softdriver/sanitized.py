@@ -21,7 +21,7 @@ FUZZ = ROOT / "tests" / "softdriver" / "fuzz.cpp"
 PTX_FUZZ = FUZZ.parent / "ptx_fuzz.cpp"
 PTX_DUMP = FUZZ.parent / "ptx_dump.cpp"
 PTX_RUN = FUZZ.parent / "ptx_run.cpp"
-DRIVER_HEADERS = [*(ROOT / "softdriver").rglob("*.h"), *(ROOT / "softdriver").glob("*.def")]
+DRIVER_HEADERS = [*(ROOT / "softdriver").rglob("*.h"), *(ROOT / "softdriver").rglob("*.def")]
 FUZZ_HEADERS = [*DRIVER_HEADERS, *FUZZ.parent.glob("*.h")]
 COMMON = ["-std=c++17", "-O1", "-g1", "-pthread", "-fPIC", "-fno-omit-frame-pointer"]
 # Programs are C or ctypes, and may pass any number where an enumeration is declared. Whether a

@@ -1,0 +1,138 @@
+#include "api/call.h"
+
+#include "api/state.h"
+
+#include <atomic>
+#include <pthread.h>
+
+namespace soft {
+
+thread_local bool in_callback = false;
+
+namespace {
+
+std::atomic<bool> started{false}; // there are workers, which a forked child does not have
+std::atomic<bool> forked{false};
+std::atomic<uint64_t> call_counts[function_count];
+std::atomic<uint64_t> call_total{0};
+
+thread_local ThreadState *current_thread = nullptr;
+pthread_key_t thread_key;
+
+// Nobody can end the capture of a per-thread stream whose thread has gone.
+void abandon_captures(const ThreadState &thread) {
+    auto &captures = state().captures;
+    for (size_t i = captures.size(); i-- > 0;) {
+        CapturePtr capture = captures[i];
+        if (capture->thread != &thread)
+            continue;
+        capture->thread = nullptr;
+        if (capture->origin->kind == StreamKind::PerThread)
+            abandon_capture(*capture);
+    }
+}
+
+// A thread ends: its per-thread streams go, as soon as their work is done.
+void forget_thread(void *pointer) {
+    auto *thread = static_cast<ThreadState *>(pointer);
+    if (forked)
+        return;
+    Lock lock(state().mutex);
+    abandon_captures(*thread);
+    for (const auto &entry : state().contexts)
+        entry.second->per_thread.erase(thread);
+    current_thread = nullptr;
+    delete thread;
+}
+
+// Runs when the library is loaded.
+[[gnu::constructor]] void prepare_process() {
+    pthread_key_create(&thread_key, forget_thread);
+    pthread_atfork(nullptr, nullptr, [] { forked = started.load(); });
+}
+
+// Whether it is called by a host function that may not.
+bool refuses_callback(const FunctionInfo &function) {
+    return in_callback && function.callback == Callback::Refused;
+}
+
+} // namespace
+
+ThreadState &thread_state() {
+    if (!current_thread) {
+        current_thread = new ThreadState;
+        pthread_setspecific(thread_key, current_thread);
+    }
+    return *current_thread;
+}
+
+void forbid_forked_children() { started = true; }
+bool in_forked_child() { return forked.load(std::memory_order_relaxed); }
+
+uint64_t calls_of(Function function) { return call_counts[static_cast<int>(function)]; }
+uint64_t all_calls() { return call_total; }
+
+CUresult context_status(const Context *context) {
+    if (!context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!context->alive)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return context->device->sticky;
+}
+
+Call::Call(Function function, bool per_thread) : per_thread(per_thread), function_(info(function)) {
+    refused = enter(function);
+}
+
+CUresult Call::enter(Function number) {
+    // A forked child has no workers and perhaps a mutex that nobody will ever unlock. What needs
+    // neither works there.
+    if (forked.load(std::memory_order_relaxed))
+        return function_.needs == Needs::Nothing ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+    call_counts[static_cast<int>(number)].fetch_add(1, std::memory_order_relaxed);
+    call_total.fetch_add(1, std::memory_order_relaxed);
+    if (function_.needs != Needs::Later && refuses_callback(function_))
+        return CUDA_ERROR_NOT_PERMITTED;
+    State &driver = state();
+    lock = Lock(driver.mutex, std::defer_lock);
+    acquire(lock);
+    thread = &thread_state();
+    thread->function = number;
+    driver.races.look();
+    CUresult fault = driver.settings.faults.strike_call(number);
+    if (!thread->contexts.empty())
+        context = thread->contexts.back();
+    if (fault != CUDA_SUCCESS) {
+        if (is_sticky(fault) && context)
+            lose_device(*context->device, fault);
+        return fault;
+    }
+    bool at_once = function_.needs != Needs::Nothing && function_.needs != Needs::Later;
+    return at_once ? require(function_.needs) : CUDA_SUCCESS;
+}
+
+CUresult Call::require(Needs needs) {
+    State &driver = state();
+    if (refuses_callback(function_))
+        return CUDA_ERROR_NOT_PERMITTED;
+    if (!driver.initialised)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (driver.settings.schedule == Schedule::Random && !in_callback)
+        driver.scheduler.step(lock);
+    return check_context(needs);
+}
+
+CUresult Call::check_context(Needs needs) const {
+    switch (needs) {
+    case Needs::Current:
+        return context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    case Needs::Usable:
+        return context_status(context.get());
+    case Needs::Optional:
+        return context ? context_status(context.get()) : CUDA_SUCCESS;
+    default:
+        return CUDA_SUCCESS;
+    }
+}
+
+} // namespace soft

@@ -1,0 +1,291 @@
+#include "api/control.h"
+#include "api/call.h"
+
+#include "api/state.h"
+#include "base/names.h"
+#include "race/race_names.h"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace soft {
+
+thread_local std::string last_error;
+
+namespace {
+
+constexpr const char *version_text = "0.1.0";
+
+bool context_alive() {
+    for (const auto &entry : state().contexts)
+        if (entry.second->alive)
+            return true;
+    return false;
+}
+
+int fail(const std::string &why) {
+    last_error = why;
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+int configure(const char *text) {
+    State &driver = state();
+    Settings before = driver.settings, after = before;
+    std::string problem = apply_settings(text, after);
+    if (!problem.empty())
+        return fail(problem);
+    bool hardware =
+        after.devices != before.devices || after.concurrent_managed != before.concurrent_managed;
+    if (hardware && context_alive())
+        return fail("devices and concurrent_managed cannot change while a context is alive");
+    if (before.races == RaceMode::Off || after.races == RaceMode::Off)
+        driver.races.start_over();
+    driver.settings = after;
+    bool seeded = std::strstr(text ? text : "", "seed=") || after.schedule != before.schedule;
+    if (seeded)
+        driver.start_choosing();
+    if (driver.initialised && after.devices != before.devices)
+        driver.create_devices();
+    driver.scheduler.reconsider();
+    last_error.clear();
+    return CUDA_SUCCESS;
+}
+
+uint64_t primary_retains() {
+    uint64_t retains = 0;
+    for (const auto &device : state().devices)
+        retains += device->primary_retains;
+    return retains;
+}
+
+uint64_t created_contexts() {
+    uint64_t created = 0;
+    for (const auto &entry : state().contexts)
+        created += !entry.second->primary;
+    return created;
+}
+
+uint64_t created_pools() {
+    uint64_t created = 0;
+    for (const auto &entry : state().pools)
+        created += entry.second != entry.second->device->default_pool;
+    return created;
+}
+
+uint64_t loaded_by_libraries() {
+    uint64_t loaded = 0;
+    for (const auto &entry : state().modules)
+        loaded += entry.second->of_library;
+    return loaded;
+}
+
+uint64_t count(const char *kind) {
+    static const char *const memory_kinds[] = {"device", "async", "host", "managed", "registered"};
+    State &driver = state();
+    for (size_t i = 0; i < std::size(memory_kinds); i++)
+        if (!std::strcmp(kind, memory_kinds[i]))
+            return driver.live_allocations[i];
+    if (!std::strcmp(kind, "streams"))
+        return driver.streams.size();
+    if (!std::strcmp(kind, "events"))
+        return driver.events.size();
+    if (!std::strcmp(kind, "graphs"))
+        return driver.graphs.size();
+    if (!std::strcmp(kind, "modules"))
+        return driver.modules.size() - loaded_by_libraries();
+    if (!std::strcmp(kind, "libraries"))
+        return driver.libraries.size();
+    if (!std::strcmp(kind, "links"))
+        return driver.links.size();
+    if (!std::strcmp(kind, "pools"))
+        return created_pools();
+    if (!std::strcmp(kind, "contexts"))
+        return created_contexts();
+    if (!std::strcmp(kind, "primary"))
+        return primary_retains();
+    if (!std::strcmp(kind, "bytes"))
+        return driver.live_bytes;
+    last_error = std::string("unknown kind '") + kind + "'";
+    return ~uint64_t(0);
+}
+
+// Called at exit: from then on the client is not called any more.
+void tell_unnamed_races() {
+    if (in_forked_child())
+        return;
+    Lock lock(state().mutex, std::try_to_lock);
+    if (lock.owns_lock())
+        state().races.record.flush();
+}
+
+// Everything goes, sticky errors too: the driver as after cuInit. The calling thread keeps no
+// context.
+void reset(Lock &lock, bool keep_host_memory) {
+    State &driver = state();
+    auto everything = [](const Stream &) { return true; };
+    driver.scheduler.drop(everything);
+    driver.scheduler.settle(lock, everything);
+    driver.races.start_over();
+    if (keep_host_memory)
+        abandon_host_memory();
+    std::vector<ContextPtr> contexts;
+    for (const auto &entry : driver.contexts)
+        if (entry.second->alive)
+            contexts.push_back(entry.second);
+    for (const auto &context : contexts)
+        destroy_context(lock, context);
+    std::vector<uintptr_t> graphs;
+    for (const auto &entry : driver.graphs)
+        graphs.push_back(entry.first);
+    for (uintptr_t graph : graphs)
+        driver.graphs.erase(graph);
+    unload_libraries();
+    driver.kernel_fault.clear();
+    forget_pools();
+    for (const auto &device : driver.devices) {
+        device->sticky = CUDA_SUCCESS;
+        device->primary_retains = 0;
+        device->primary_flags = 0;
+    }
+    driver.races.record.clear();
+    driver.settings.faults.clear();
+    thread_state().contexts.clear();
+}
+
+} // namespace
+} // namespace soft
+
+using namespace soft;
+
+extern "C" int cudadrvSoftConfigure(const char *settings) {
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    Lock lock(state().mutex);
+    return configure(settings);
+}
+
+extern "C" const char *cudadrvSoftSettings(void) {
+    static thread_local std::string text;
+    if (in_forked_child())
+        return "";
+    Lock lock(state().mutex);
+    text = settings_text(state().settings);
+    return text.c_str();
+}
+
+extern "C" const char *cudadrvSoftError(void) { return last_error.c_str(); }
+
+extern "C" unsigned long long cudadrvSoftCount(const char *kind) {
+    if (in_forked_child() || !kind)
+        return ~0ull;
+    Lock lock(state().mutex);
+    return count(kind);
+}
+
+extern "C" unsigned long long cudadrvSoftCalls(const char *function) {
+    if (!function || !*function)
+        return all_calls() + all_unsupported_calls();
+    Function found = find_function(function);
+    return found == Function::Count ? unsupported_calls_of(function) : calls_of(found);
+}
+
+extern "C" const char *cudadrvSoftUnsupported(unsigned long long index) {
+    return unsupported_called(index);
+}
+
+extern "C" int cudadrvSoftDrain(void) {
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    Lock lock(state().mutex);
+    state().scheduler.drain(lock);
+    name_races(lock);
+    return CUDA_SUCCESS;
+}
+
+extern "C" unsigned long long cudadrvSoftPending(void) {
+    if (in_forked_child())
+        return 0;
+    Lock lock(state().mutex);
+    return state().scheduler.pending();
+}
+
+extern "C" int cudadrvSoftReset(void) {
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    Lock lock(state().mutex);
+    reset(lock, false);
+    return CUDA_SUCCESS;
+}
+
+extern "C" int cudadrvSoftRenew(void) {
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    Lock lock(state().mutex);
+    reset(lock, true);
+    return CUDA_SUCCESS;
+}
+
+extern "C" unsigned long long cudadrvSoftRaces(void) {
+    if (in_forked_child())
+        return 0;
+    Lock lock(state().mutex);
+    state().races.look();
+    name_races(lock);
+    return state().races.record.size();
+}
+
+extern "C" const char *cudadrvSoftRaceText(unsigned long long index) {
+    static thread_local std::string text;
+    if (in_forked_child())
+        return nullptr;
+    Lock lock(state().mutex);
+    if (index >= state().races.record.size())
+        return nullptr;
+    text = state().races.record.text(index);
+    return text.c_str();
+}
+
+extern "C" int cudadrvSoftForgetRaces(void) {
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    Lock lock(state().mutex);
+    state().races.record.clear();
+    return CUDA_SUCCESS;
+}
+
+extern "C" int cudadrvSoftSetWords(const cudadrvSoftWords *words) {
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    Lock lock(state().mutex);
+    state().words = words ? *words : cudadrvSoftWords();
+    static const int registered = std::atexit(tell_unnamed_races);
+    return registered;
+}
+
+extern "C" int cudadrvSoftTagStream(CUcontext handle, CUstream stream, unsigned long long tag) {
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    Lock lock(state().mutex);
+    ContextPtr context = find_context(handle);
+    if (!context || !context->alive)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    bool is_default = stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+    StreamPtr found = is_default
+                          ? default_stream(thread_state(), context, stream == CU_STREAM_PER_THREAD)
+                          : state().streams.find(reinterpret_cast<uintptr_t>(stream));
+    if (!found || found->owner != context.get())
+        return CUDA_ERROR_INVALID_HANDLE;
+    found->tag = tag;
+    return CUDA_SUCCESS;
+}
+
+extern "C" const char *cudadrvSoftFaultText(void) {
+    static thread_local std::string text;
+    if (in_forked_child())
+        return nullptr;
+    Lock lock(state().mutex);
+    text = state().kernel_fault;
+    return text.empty() ? nullptr : text.c_str();
+}
+
+extern "C" const char *cudadrvSoftVersion(void) { return version_text; }

@@ -1,0 +1,61 @@
+#include "api/call.h"
+#include "api/state.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace soft {
+namespace {
+
+// Since when it exists in that variant.
+unsigned first_version(const FunctionInfo &function, bool per_thread) {
+    constexpr int per_thread_streams = 7000;
+    bool variant = per_thread && function.per_thread != function.plain;
+    return std::max(function.version, variant ? per_thread_streams : 0);
+}
+
+CUdriverProcAddressQueryResult look_up(const char *name, unsigned version, bool per_thread,
+                                       void **address) {
+    const FunctionInfo *best = nullptr;
+    bool known = false;
+    for (const FunctionInfo &function : function_table) {
+        if (std::strcmp(function.base, name) != 0 || function.version > state().settings.driver)
+            continue;
+        known = true;
+        if (first_version(function, per_thread) <= version &&
+            (!best || function.version > best->version))
+            best = &function;
+    }
+    if (best)
+        *address = per_thread ? best->per_thread : best->plain;
+    return best    ? CU_GET_PROC_ADDRESS_SUCCESS
+           : known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                   : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+}
+
+} // namespace
+
+SOFT_API(cuGetProcAddress_v2,
+         (const char *name, void **address, int version, cuuint64_t flags,
+          CUdriverProcAddressQueryResult *result),
+         (name, address, version, flags, result)) {
+    constexpr cuuint64_t known =
+        CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+    if (!address || (flags & ~known) || version > state().settings.driver)
+        return CUDA_ERROR_INVALID_VALUE;
+    *address = nullptr; // A version below zero is no limit.
+    bool per_thread = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+    CUdriverProcAddressQueryResult found = look_up(name ? name : "", version, per_thread, address);
+    if (result)
+        *result = found;
+    return CUDA_SUCCESS;
+}
+
+// The first ABI of this function has no place for a result, so not to find is an error.
+SOFT_API(cuGetProcAddress, (const char *name, void **address, int version, cuuint64_t flags),
+         (name, address, version, flags)) {
+    CUresult status = cuGetProcAddress_v2_body(call, name, address, version, flags, nullptr);
+    return status == CUDA_SUCCESS && !*address ? CUDA_ERROR_NOT_FOUND : status;
+}
+
+} // namespace soft

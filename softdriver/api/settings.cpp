@@ -1,0 +1,131 @@
+#include "api/settings.h"
+
+#include "base/parse.h"
+
+namespace soft {
+namespace {
+
+constexpr int max_devices = 16;
+
+// In the order of their enumerations.
+constexpr const char *schedule_names[] = {"eager", "lazy", "random"};
+constexpr const char *race_modes[] = {"off", "record", "print", "abort"};
+constexpr const char *free_waits_names[] = {"schedule", "always", "never"};
+
+// The newest minor version of a major one that the driver can be said to be, by major version.
+constexpr struct {
+    int major, newest_minor;
+} driver_versions[] = {{12, 9}, {13, 5}};
+
+std::string parse_driver(const std::string &value, Settings &settings) {
+    for (const auto &known : driver_versions)
+        for (int minor = 0; minor <= known.newest_minor; minor++)
+            if (value == std::to_string(known.major) + "." + std::to_string(minor)) {
+                settings.driver = known.major * 1000 + minor * 10;
+                return "";
+            }
+    return "driver must be a version of CUDA, 12.0 to 12.9 or 13.0 to 13.5, not '" + value + "'";
+}
+
+std::string parse_free_waits(const std::string &value, Settings &settings) {
+    for (int i = 0; i < 3; i++)
+        if (value == free_waits_names[i]) {
+            settings.free_waits = static_cast<FreeWaits>(i);
+            return "";
+        }
+    return "free_waits must be schedule, always or never, not '" + value + "'";
+}
+
+std::string parse_races(const std::string &value, Settings &settings) {
+    for (int i = 0; i < 4; i++)
+        if (value == race_modes[i]) {
+            settings.races = static_cast<RaceMode>(i);
+            return "";
+        }
+    return "races must be off, record, print or abort, not '" + value + "'";
+}
+
+std::string parse_one(const std::string &name, const std::string &value, Settings &settings) {
+    uint64_t number = 0;
+    if (name == "schedule") {
+        if (value == "eager")
+            settings.schedule = Schedule::Eager;
+        else if (value == "lazy")
+            settings.schedule = Schedule::Lazy;
+        else if (value == "random")
+            settings.schedule = Schedule::Random;
+        else
+            return "schedule must be eager, lazy or random, not '" + value + "'";
+    } else if (name == "seed") {
+        if (!parse_number(value, settings.seed))
+            return "seed must be a number, not '" + value + "'";
+    } else if (name == "devices") {
+        if (!parse_number(value, number) || number > max_devices)
+            return "devices must be 0 to 16, not '" + value + "'";
+        settings.devices = static_cast<int>(number);
+    } else if (name == "memory") {
+        if (!parse_size(value, number) || number == 0)
+            return "memory must be a size such as 256MiB, at most 1024GiB, not '" + value + "'";
+        settings.memory = number;
+    } else if (name == "concurrent_managed") {
+        if (value != "0" && value != "1")
+            return "concurrent_managed must be 0 or 1, not '" + value + "'";
+        settings.concurrent_managed = value == "1";
+    } else if (name == "driver") {
+        return parse_driver(value, settings);
+    } else if (name == "free_waits") {
+        return parse_free_waits(value, settings);
+    } else if (name == "races") {
+        return parse_races(value, settings);
+    } else if (name == "instructions") {
+        if (!parse_number(value, settings.instructions))
+            return "instructions must be a number, not '" + value + "'";
+    } else if (name == "kernel_faults") {
+        if (value != "record" && value != "print")
+            return "kernel_faults must be record or print, not '" + value + "'";
+        settings.print_kernel_faults = value == "print";
+    } else if (name == "fault") {
+        return settings.faults.add(value);
+    } else {
+        return "unknown setting '" + name + "'";
+    }
+    return "";
+}
+
+} // namespace
+
+std::string apply_settings(const char *text, Settings &settings) {
+    Settings changed = settings;
+    std::string rest = text ? text : "";
+    while (!rest.empty()) {
+        size_t comma = rest.find(',');
+        std::string item = rest.substr(0, comma);
+        rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
+        if (item.empty())
+            continue;
+        size_t equals = item.find('=');
+        if (equals == std::string::npos)
+            return "setting without a value: '" + item + "'";
+        std::string problem = parse_one(item.substr(0, equals), item.substr(equals + 1), changed);
+        if (!problem.empty())
+            return problem;
+    }
+    settings = changed;
+    return "";
+}
+
+std::string settings_text(const Settings &settings) {
+    return std::string("schedule=") + schedule_names[static_cast<int>(settings.schedule)] +
+           ",seed=" + std::to_string(settings.seed) +
+           ",driver=" + std::to_string(settings.driver / 1000) + "." +
+           std::to_string(settings.driver % 1000 / 10) +
+           ",free_waits=" + free_waits_names[static_cast<int>(settings.free_waits)] +
+           ",devices=" + std::to_string(settings.devices) +
+           ",memory=" + std::to_string(settings.memory) +
+           ",concurrent_managed=" + (settings.concurrent_managed ? "1" : "0") +
+           ",races=" + race_modes[static_cast<int>(settings.races)] +
+           ",instructions=" + std::to_string(settings.instructions) +
+           ",kernel_faults=" + (settings.print_kernel_faults ? "print" : "record");
+}
+
+} // namespace soft

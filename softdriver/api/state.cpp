@@ -1,0 +1,54 @@
+#include "api/state.h"
+
+#include "device/visible.h"
+
+#include <cstdlib>
+
+namespace soft {
+
+State::State() {
+    if (const char *text = std::getenv("CUDADRV_SOFTWARE"))
+        environment_error = apply_settings(text, settings);
+    random = Random(settings.seed);
+}
+
+void State::create_devices() {
+    for (const auto &device : devices)
+        if (device->primary)
+            contexts.erase(reinterpret_cast<uintptr_t>(device->primary->handle));
+    forget_pools();
+    std::vector<int> visible = visible_devices(settings.devices);
+    size_t wanted = visible.size();
+    for (; devices.size() > wanted; devices.pop_back())
+        retired.push_back(std::move(devices.back()));
+    while (devices.size() < wanted && !retired.empty()) {
+        devices.push_back(std::move(retired.back()));
+        retired.pop_back();
+    }
+    while (devices.size() < wanted)
+        devices.push_back(std::make_unique<Device>(static_cast<int>(devices.size())));
+    for (const auto &device : devices) {
+        device->renew();
+        device->place = visible[device->ordinal];
+    }
+}
+
+void State::start_choosing() {
+    random = Random(settings.seed);
+    contexts.forget_freed();
+    streams.forget_freed();
+    events.forget_freed();
+    graphs.forget_freed();
+    modules.forget_freed();
+    functions.forget_freed();
+    libraries.forget_freed();
+    kernels.forget_freed();
+    links.forget_freed();
+}
+
+State &state() {
+    static State *immortal = new State;
+    return *immortal;
+}
+
+} // namespace soft

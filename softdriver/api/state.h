@@ -1,0 +1,65 @@
+#pragma once
+
+#include "api/control.h"
+#include "api/settings.h"
+#include "base/handles.h"
+#include "code/code_library.h"
+#include "code/link.h"
+#include "memory/allocation.h"
+#include "memory/freed.h"
+#include "memory/location.h"
+#include "race/races.h"
+#include "stream/capture.h"
+#include "stream/event.h"
+#include "work/schedule.h"
+
+#include <map>
+#include <mutex>
+
+namespace soft {
+
+// Everything that the driver knows, under one mutex. It is never destroyed: workers and late
+// destructors of the program may still use it while the process exits.
+struct State {
+    State();
+
+    std::mutex mutex;
+    Settings settings;
+    std::string environment_error;
+    bool initialised = false;
+    Random random;
+    std::vector<std::unique_ptr<Device>> devices;
+    std::vector<std::unique_ptr<Device>> retired; // destroyed contexts still know them
+    HandleTable<Context> contexts{0x5c0000001000};
+    HandleTable<Stream> streams{0x5c1000001000};
+    HandleTable<Event> events{0x5c2000001000};
+    HandleTable<Capture> graphs{0x5c3000001000};
+    HandleTable<Pool> pools{0x5c4000001000};
+    HandleTable<Module> modules{0x5c5000001000};
+    HandleTable<KernelFunction> functions{0x5c6000001000};
+    HandleTable<CodeLibrary> libraries{0x5c7000001000};
+    HandleTable<LibraryKernel> kernels{0x5c8000001000};
+    HandleTable<Link> links{0x5c9000001000};
+    std::vector<CapturePtr> captures; // those that have not ended
+    std::map<uintptr_t, Allocation> allocations;
+    Freed freed;
+    std::string kernel_fault;          // the last one in words; empty if there was none
+    uint64_t live_allocations[5] = {}; // by MemoryKind
+    uint64_t live_bytes = 0;
+    uint64_t next_id = 16;
+    uint64_t next_operation = 1;
+    Scheduler scheduler;
+    Races races;
+    cudadrvSoftWords words = {};
+
+    uint64_t new_id() { return next_id++; }
+    // For handle tables: handle values are reused under the random schedule.
+    Random *reuse() { return settings.schedule == Schedule::Random ? &random : nullptr; }
+    void create_devices();
+    // The seed from its start: what is chosen from here on does not depend on what was before.
+    void start_choosing();
+};
+
+State &state();
+
+} // namespace soft

@@ -1,0 +1,58 @@
+#pragma once
+
+#include "base/random.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace soft {
+
+// Handles are numbers in a table, never addresses: a stale one is an error and not a crash.
+// Drivers reuse handle values, and programs get that wrong; so under a Random that is given, a
+// freed value comes back half of the time.
+template <class Object> class HandleTable {
+  public:
+    explicit HandleTable(uintptr_t base) : next_(base) {}
+
+    uintptr_t insert(std::shared_ptr<Object> object, Random *reuse) {
+        uintptr_t handle;
+        if (reuse && !freed_.empty() && reuse->below(2)) {
+            handle = freed_.back();
+            freed_.pop_back();
+        } else {
+            handle = next_;
+            next_ += step;
+        }
+        objects_.emplace(handle, std::move(object));
+        return handle;
+    }
+
+    std::shared_ptr<Object> find(uintptr_t handle) const {
+        auto found = objects_.find(handle);
+        return found == objects_.end() ? nullptr : found->second;
+    }
+
+    void erase(uintptr_t handle) {
+        if (objects_.erase(handle) && freed_.size() < max_freed)
+            freed_.push_back(handle);
+    }
+
+    // From here on, new handles do not depend on what there was before.
+    void forget_freed() { freed_.clear(); }
+
+    size_t size() const { return objects_.size(); }
+    auto begin() const { return objects_.begin(); }
+    auto end() const { return objects_.end(); }
+
+  private:
+    static constexpr uintptr_t step = 16;
+    static constexpr size_t max_freed = 64;
+
+    uintptr_t next_;
+    std::map<uintptr_t, std::shared_ptr<Object>> objects_; // in an order that a seed can repeat
+    std::vector<uintptr_t> freed_;
+};
+
+} // namespace soft

@@ -1,0 +1,72 @@
+#include "base/names.h"
+
+#include <atomic>
+#include <cstring>
+
+// All names of the driver API are exported: clients look up hundreds, and some will not load
+// without them. A definition here is weak: it stands only where nobody else defines the function.
+// This file cannot include cuda.h, which declares the same names with their parameters; not to look
+// at any is safe in the calling conventions of C.
+
+namespace soft {
+namespace {
+
+constexpr int not_supported = 801;
+
+enum Name {
+#define SOFT_NAME(symbol) name_##symbol,
+#include "base/names.def"
+#undef SOFT_NAME
+    name_count
+};
+
+const char *const names[] = {
+#define SOFT_NAME(symbol) #symbol,
+#include "base/names.def"
+#undef SOFT_NAME
+};
+
+std::atomic<uint64_t> counts[name_count];
+std::atomic<uint64_t> total{0};
+
+int count_call(Name name) {
+    counts[name].fetch_add(1, std::memory_order_relaxed);
+    total.fetch_add(1, std::memory_order_relaxed);
+    return not_supported;
+}
+
+// A name together with the per-thread variants of it.
+bool is_variant(const char *name, const char *symbol) {
+    size_t length = std::strlen(symbol);
+    if (std::strncmp(name, symbol, length) != 0)
+        return false;
+    const char *rest = name + length;
+    return !*rest || !std::strcmp(rest, "_ptsz") || !std::strcmp(rest, "_ptds");
+}
+
+} // namespace
+
+uint64_t unsupported_calls_of(const char *symbol) {
+    uint64_t calls = 0;
+    for (int i = 0; i < name_count; i++)
+        if (is_variant(names[i], symbol))
+            calls += counts[i];
+    return calls;
+}
+
+uint64_t all_unsupported_calls() { return total; }
+
+const char *unsupported_called(size_t index) {
+    for (int i = 0; i < name_count; i++)
+        if (counts[i] && index-- == 0)
+            return names[i];
+    return nullptr;
+}
+
+} // namespace soft
+
+#define SOFT_NAME(symbol)                                                                          \
+    extern "C" __attribute__((weak, visibility("default"))) int symbol(void) {                     \
+        return soft::count_call(soft::name_##symbol);                                              \
+    }
+#include "base/names.def"

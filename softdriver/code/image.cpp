@@ -1,0 +1,143 @@
+#include "code/image.h"
+
+#include "device/device_attributes.h"
+#include "ptx/fatbin.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+namespace soft {
+namespace {
+
+constexpr char linked_magic[] = "cudadrv linked PTX\n";
+
+bool begins(const void *data, const char *magic) {
+    return !std::strncmp(static_cast<const char *>(data), magic, std::strlen(magic));
+}
+
+bool begins_within(const void *data, size_t bytes, const char *magic) {
+    return bytes >= std::strlen(magic) && begins(data, magic);
+}
+
+// Texts of PTX begin with their version, behind white space and remarks.
+bool is_ptx(const char *text) {
+    for (;;) {
+        text += std::strspn(text, " \t\r\n\v\f");
+        if (begins(text, "//"))
+            text += std::strcspn(text, "\n");
+        else if (const char *end = begins(text, "/*") ? std::strstr(text + 2, "*/") : nullptr)
+            text = end + 2;
+        else
+            return begins(text, ".version");
+    }
+}
+
+// An ELF file is for the machine with the number that its head has.
+bool for_a_gpu(const void *data) {
+    constexpr size_t place = 18;
+    constexpr uint16_t gpu = 190;
+    uint16_t machine;
+    std::memcpy(&machine, static_cast<const char *>(data) + place, sizeof machine);
+    return machine == gpu;
+}
+
+uint64_t take_number(const char *&from) {
+    uint64_t number;
+    std::memcpy(&number, from, sizeof number);
+    from += sizeof number;
+    return number;
+}
+
+void put_number(std::string &to, uint64_t number) {
+    to.append(reinterpret_cast<const char *>(&number), sizeof number);
+}
+
+void read_linked(const char *from, Image &image) {
+    from += std::strlen(linked_magic);
+    image.max_registers = static_cast<unsigned>(take_number(from));
+    for (uint64_t count = take_number(from); count > 0; count--) {
+        uint64_t length = take_number(from);
+        image.texts.emplace_back(from, length);
+        from += length;
+    }
+}
+
+CUresult read_fatbin(std::optional<std::string_view> container, Image &image) {
+    if (!container)
+        return CUDA_ERROR_INVALID_IMAGE;
+    ptx::FatbinText found = ptx::text_of_fatbin(*container, device_capability);
+    switch (found.outcome) {
+    case ptx::FatbinText::Outcome::Found:
+        image.texts.push_back(std::move(found.text));
+        return CUDA_SUCCESS;
+    case ptx::FatbinText::Outcome::NoneFits:
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    default:
+        return CUDA_ERROR_INVALID_IMAGE;
+    }
+}
+
+} // namespace
+
+CUresult read_image(const void *data, Image &image) {
+    if (!data)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (begins(data, linked_magic)) {
+        read_linked(static_cast<const char *>(data), image);
+        return CUDA_SUCCESS;
+    }
+    switch (ptx::form_of(data)) {
+    case ptx::Form::Cubin:
+        return for_a_gpu(data) ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_INVALID_IMAGE;
+    case ptx::Form::Fatbin:
+    case ptx::Form::FatbinWrapper:
+        return read_fatbin(ptx::fatbin_at(data), image);
+    default:
+        if (!is_ptx(static_cast<const char *>(data)))
+            return CUDA_ERROR_INVALID_IMAGE;
+        image.texts.emplace_back(static_cast<const char *>(data));
+        return CUDA_SUCCESS;
+    }
+}
+
+CUresult read_image(const void *data, size_t bytes, Image &image) {
+    if (begins_within(data, bytes, linked_magic)) {
+        read_linked(static_cast<const char *>(data), image);
+        return CUDA_SUCCESS;
+    }
+    std::string_view content(static_cast<const char *>(data), bytes);
+    if (ptx::form_of(content) == ptx::Form::Fatbin)
+        return read_fatbin(content, image);
+    // A text need not end in a zero.
+    return read_image(std::string(content).c_str(), image);
+}
+
+std::string linked_image(const Image &image) {
+    std::string linked = linked_magic;
+    put_number(linked, image.max_registers);
+    put_number(linked, image.texts.size());
+    for (const std::string &text : image.texts) {
+        put_number(linked, text.size());
+        linked += text;
+    }
+    return linked;
+}
+
+bool is_linked(const void *data, size_t bytes) { return begins_within(data, bytes, linked_magic); }
+
+CUresult read_file(const char *path, std::string &content) {
+    if (!path || !*path)
+        return CUDA_ERROR_INVALID_VALUE;
+    std::FILE *file = std::fopen(path, "rb");
+    if (!file)
+        return CUDA_ERROR_FILE_NOT_FOUND;
+    char buffer[65536];
+    while (size_t got = std::fread(buffer, 1, sizeof buffer, file))
+        content.append(buffer, got);
+    bool failed = std::ferror(file);
+    std::fclose(file);
+    return failed ? CUDA_ERROR_FILE_NOT_FOUND : CUDA_SUCCESS;
+}
+
+} // namespace soft

@@ -1,0 +1,253 @@
+#include "code/jit.h"
+#include "api/call.h"
+
+#include "api/state.h"
+#include "device/device_attributes.h"
+#include "ptx/link.h"
+#include "ptx/parser.h"
+
+#include <cstring>
+
+// From what a program hands over to code that can be run.
+
+namespace soft {
+namespace {
+
+template <class Value> Value value_of(void *const *place) {
+    Value value;
+    std::memcpy(&value, place, sizeof value);
+    return value;
+}
+
+template <class Value> void store(void **place, Value value) {
+    if (place)
+        std::memcpy(place, &value, sizeof value);
+}
+
+std::string line_of(const ptx::Problem &problem) {
+    std::string where = problem.line ? ", line " + std::to_string(problem.line) : "";
+    return "PTX input" + where + "; error: " + problem.text;
+}
+
+std::string lines_of(const std::vector<ptx::Problem> &problems) {
+    std::string lines;
+    for (const ptx::Problem &problem : problems)
+        lines += (lines.empty() ? "" : "\n") + line_of(problem);
+    return lines;
+}
+
+// The first version of the language that knows a target.
+struct TargetVersion {
+    int capability, version;
+};
+constexpr TargetVersion target_versions[] = {
+    {10, 10}, {11, 10},  {12, 12},  {13, 12},  {20, 20},  {21, 20},  {30, 30},  {32, 40},
+    {35, 31}, {37, 41},  {50, 40},  {52, 41},  {53, 42},  {60, 50},  {61, 50},  {62, 50},
+    {70, 60}, {72, 61},  {75, 63},  {80, 70},  {86, 71},  {87, 74},  {88, 90},  {89, 78},
+    {90, 78}, {100, 86}, {101, 86}, {103, 88}, {110, 90}, {120, 87}, {121, 88},
+};
+
+constexpr int oldest_target = 30; // that can still be asked for
+// Above it are flags: of a particular architecture, as in sm_90a, or of a family.
+constexpr int target_capability = 0xffff;
+
+const TargetVersion *find_target(int capability) {
+    for (const TargetVersion &known : target_versions)
+        if (known.capability == capability)
+            return &known;
+    return nullptr;
+}
+
+// What a text may not ask of a device.
+void check_limits(const ptx::Program &program, std::vector<ptx::Problem> &problems) {
+    constexpr size_t constant_limit = 65536;
+    constexpr int large_parameters = 81; // the version that has them
+    auto fail = [&](const std::string &text) { problems.push_back({0, text}); };
+    const TargetVersion *target = find_target(program.capability);
+    if (target && program.version < target->version)
+        fail("version " + std::to_string(program.version / 10) + "." +
+             std::to_string(program.version % 10) + " does not know the target sm_" +
+             std::to_string(program.capability));
+    if (!target || program.capability > device_capability)
+        fail("the target sm_" + std::to_string(program.capability) +
+             " is not that of this device or an older one, which is sm_" +
+             std::to_string(device_capability));
+    if (constant_bytes(program) > constant_limit)
+        fail("more than 64 KiB of constants: " + std::to_string(constant_bytes(program)) +
+             " bytes");
+    size_t limit = program.version < large_parameters ? 4352 : 32764;
+    for (const ptx::Kernel &kernel : program.kernels)
+        if (kernel.parameter_bytes > limit)
+            fail("kernel " + kernel.name + " has " + std::to_string(kernel.parameter_bytes) +
+                 " bytes of parameters, and may have " + std::to_string(limit));
+}
+
+// The language has no letters but ASCII's, in remarks either.
+void check_letters(const std::string &text, std::vector<ptx::Problem> &problems) {
+    int line = 1;
+    for (char letter : text) {
+        line += letter == '\n';
+        if (static_cast<unsigned char>(letter) >= 0x80) {
+            problems.push_back({line, "a letter that is not ASCII"});
+            return;
+        }
+    }
+}
+
+CUresult status_of(const std::vector<ptx::Problem> &problems) {
+    for (const ptx::Problem &problem : problems)
+        if (problem.version)
+            return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+    return CUDA_ERROR_INVALID_PTX;
+}
+
+// The version of PTX that came with a version of CUDA: one more with each, but for 12.6.
+int newest_ptx(int cuda) {
+    int version = (cuda / 1000 - 4) * 10 + cuda % 1000 / 10;
+    return cuda >= 12060 && cuda < 13000 ? version - 1 : version;
+}
+
+ProgramPtr make_program(const Image &image, int newest, std::vector<ptx::Problem> &problems) {
+    for (const std::string &text : image.texts)
+        check_letters(text, problems);
+    if (!problems.empty())
+        return nullptr;
+    if (image.texts.size() == 1)
+        return ptx::compile(image.texts.front(), problems, newest);
+    std::vector<ptx::Tree> trees;
+    for (const std::string &text : image.texts)
+        if (std::optional<ptx::Tree> tree = ptx::parse(text, problems, newest))
+            trees.push_back(std::move(*tree));
+    if (!problems.empty())
+        return nullptr;
+    std::optional<ptx::Tree> whole = ptx::link(std::move(trees), problems);
+    return whole ? ptx::decode(*whole, problems) : nullptr;
+}
+
+} // namespace
+
+CUresult JitOptions::read(unsigned count, CUjit_option *options, void **values) {
+    if (count && (!options || !values))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++) {
+        void **value = values + i;
+        auto number = value_of<int>(value);
+        switch (static_cast<int>(options[i])) {
+        case CU_JIT_MAX_REGISTERS:
+            if (!number)
+                return CUDA_ERROR_INVALID_VALUE;
+            max_registers_ = static_cast<unsigned>(number);
+            break;
+        case CU_JIT_TARGET:
+            number &= target_capability;
+            if (number && (number < oldest_target || !find_target(number)))
+                return CUDA_ERROR_INVALID_VALUE;
+            target_ = number;
+            break;
+        case CU_JIT_CACHE_MODE:
+            if (number < CU_JIT_CACHE_OPTION_NONE || number > CU_JIT_CACHE_OPTION_CA)
+                return CUDA_ERROR_INVALID_VALUE;
+            break;
+        case CU_JIT_INFO_LOG_BUFFER:
+            info_.buffer = static_cast<char *>(*value);
+            break;
+        case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+            info_.room = value_of<unsigned>(value);
+            info_.size = value;
+            break;
+        case CU_JIT_ERROR_LOG_BUFFER:
+            error_.buffer = static_cast<char *>(*value);
+            break;
+        case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+            error_.room = value_of<unsigned>(value);
+            error_.size = value;
+            break;
+        case CU_JIT_WALL_TIME:
+            wall_time_ = value;
+            break;
+        case CU_JIT_THREADS_PER_BLOCK:
+            threads_ = value;
+            break;
+        default:
+            if (options[i] < 0 || options[i] >= newest_jit_option)
+                return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    for (const Log *log : {&info_, &error_})
+        if (!log->buffer != !log->size)
+            return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+CUresult JitOptions::check_target(int capability) const {
+    if (target_ < 0 || target_ == device_capability)
+        return CUDA_SUCCESS;
+    if (!target_)
+        return CUDA_ERROR_INVALID_IMAGE;
+    return target_ < capability ? CUDA_ERROR_INVALID_PTX : CUDA_ERROR_INVALID_SOURCE;
+}
+
+void JitOptions::write(Log &log, const std::string &text) {
+    if (!log.buffer || !log.room)
+        return;
+    size_t length = std::min(text.size(), log.room - 1);
+    std::memcpy(log.buffer, text.data(), length);
+    log.buffer[length] = 0;
+    log.used = length && length < text.size() ? log.room : length;
+}
+
+void JitOptions::tell(const std::string &errors, Clock::duration took) {
+    errors_ += (errors_.empty() || errors.empty() ? "" : "\n") + errors;
+    took_ += took;
+    write(info_, "");
+    write(error_, errors_);
+    for (const Log *log : {&info_, &error_})
+        if (log->size)
+            store(log->size, static_cast<unsigned>(log->used));
+    store(wall_time_, std::chrono::duration<float, std::milli>(took_).count());
+}
+
+CUresult check_parts(Call &call, const Image &image, JitOptions &options) {
+    std::vector<ptx::Problem> problems;
+    int newest = newest_ptx(state().settings.driver);
+    Clock::time_point begin = Clock::now();
+    call.lock.unlock();
+    for (const std::string &text : image.texts)
+        ptx::check_part(text, problems, newest);
+    acquire(call.lock);
+    options.tell(lines_of(problems), Clock::now() - begin);
+    return problems.empty() ? CUDA_SUCCESS : status_of(problems);
+}
+
+// Registers are an estimate, and so is what it costs to have fewer: nothing.
+static ProgramPtr limit_registers(const ProgramPtr &program, unsigned most) {
+    if (!most)
+        return program;
+    auto limited = std::make_shared<ptx::Program>(*program);
+    for (ptx::Kernel &kernel : limited->kernels)
+        kernel.registers = std::min(kernel.registers, most);
+    return limited;
+}
+
+CUresult compile(Call &call, const Image &image, JitOptions &options, ProgramPtr &program) {
+    std::vector<ptx::Problem> problems;
+    int newest = newest_ptx(state().settings.driver);
+    Clock::time_point begin = Clock::now();
+    call.lock.unlock();
+    program = make_program(image, newest, problems);
+    acquire(call.lock);
+    if (program && !image.texts.empty())
+        check_limits(*program, problems);
+    CUresult status = problems.empty() ? CUDA_SUCCESS : status_of(problems);
+    if (!status)
+        status = options.check_target(program->capability);
+    if (!problems.empty())
+        program = nullptr;
+    else
+        program = limit_registers(program, image.max_registers ? image.max_registers
+                                                               : options.max_registers());
+    options.tell(lines_of(problems), Clock::now() - begin);
+    return status;
+}
+
+} // namespace soft

@@ -1,0 +1,139 @@
+#include "code/kernel_run.h"
+
+#include "api/state.h"
+
+#include <cstdio>
+
+// Kernels are interpreted piece by piece. What they touch is looked up when they first touch it:
+// it is not known before.
+
+namespace soft {
+
+KernelRun::KernelRun(KernelFunctionPtr function, ptx::Launch launch,
+                     std::shared_ptr<GridWorkspace> workspace)
+    : function_(std::move(function)), launch_(std::move(launch)), workspace_(std::move(workspace)) {
+    launch_.workspace = reinterpret_cast<uintptr_t>(workspace_.get());
+    launch_.find = [this](uintptr_t address, ptx::Segment &segment) {
+        return find(address, segment);
+    };
+    launch_.print = [](const std::string &text) {
+        std::fwrite(text.data(), 1, text.size(), stdout);
+        std::fflush(stdout);
+    };
+}
+
+bool KernelRun::advance(uint64_t steps) {
+    if (!run_) {
+        if (workspace_)
+            *workspace_ = {};
+        run_ = std::make_unique<ptx::Run>(launch_);
+    }
+    ptx::Run::State state = run_->advance(steps);
+    failed_ = state == ptx::Run::State::Failed;
+    return state != ptx::Run::State::More;
+}
+
+bool KernelRun::find(uintptr_t address, ptx::Segment &segment) {
+    if (workspace_ && address - launch_.workspace < sizeof(GridWorkspace)) {
+        segment = {launch_.workspace, sizeof(GridWorkspace),
+                   reinterpret_cast<char *>(workspace_.get()), true};
+        return true;
+    }
+    Lock lock(state().mutex);
+    if (!look_up(address, segment))
+        return false;
+    if (used_.emplace(segment.begin, segment.bytes).second)
+        come_to_use(segment);
+    return true;
+}
+
+// It may write all of this from now on, which is kept for it.
+void KernelRun::come_to_use(const ptx::Segment &segment) {
+    OperationPtr self = operation.lock();
+    const Allocation *allocation = find_allocation(segment.begin);
+    if (!self || !allocation || allocation->on_device())
+        return;
+    self->writes.push_back({segment.begin, segment.bytes});
+    state().races.comes_to_use(self, *allocation);
+}
+
+// What a stream is to free later is still there for what comes before.
+bool KernelRun::look_up_freed(uintptr_t address, ptx::Segment &segment) const {
+    Freed::EntryPtr freed = state().freed.find(address);
+    const Context &context = *function_->owner;
+    if (!freed || !freed->there)
+        return false;
+    if (freed->device != context.device && !(freed->pool && freed->pool->admits(*context.device)))
+        return false;
+    segment = {freed->begin, freed->bytes, freed->host, true};
+    return true;
+}
+
+bool KernelRun::look_up(uintptr_t address, ptx::Segment &segment) const {
+    const Allocation *allocation = find_allocation(address);
+    if (!allocation)
+        return look_up_freed(address, segment);
+    if (!reaches(*function_->owner, *allocation))
+        return false;
+    bool read_only = allocation->read_only || (allocation->kind == MemoryKind::Registered &&
+                                               (allocation->flags & CU_MEMHOSTREGISTER_READ_ONLY));
+    segment = {allocation->begin, allocation->bytes, allocation->host, !read_only};
+    return true;
+}
+
+// In pieces that lie in one allocation each; equal ones at equal distances are rows.
+std::vector<Range> KernelRun::ranges(const std::vector<ptx::Accessed> &accessed) const {
+    std::vector<Range> found;
+    auto add = [&](uintptr_t begin, size_t bytes) {
+        Range *last = found.empty() ? nullptr : &found.back();
+        size_t distance = last ? begin - last->begin : 0;
+        if (last && last->bytes == bytes && last->rows == 1 && same_memory(last->begin, begin))
+            *last = {last->begin, bytes, distance, 2};
+        else if (last && last->bytes == bytes && last->rows > 1 &&
+                 distance == last->pitch * last->rows && same_memory(last->begin, begin))
+            last->rows++;
+        else
+            found.push_back({begin, bytes});
+    };
+    for (const ptx::Accessed &access : accessed) {
+        uintptr_t begin = access.begin, end = access.begin + access.bytes;
+        while (begin < end) {
+            auto memory = used_.upper_bound(begin);
+            if (memory == used_.begin())
+                break;
+            --memory;
+            uintptr_t part = std::min(end, memory->first + memory->second);
+            if (part <= begin)
+                break;
+            add(begin, part - begin);
+            begin = part;
+        }
+    }
+    return found;
+}
+
+bool KernelRun::same_memory(uintptr_t one, uintptr_t other) const {
+    return used_.upper_bound(one) == used_.upper_bound(other);
+}
+
+Outcome KernelRun::end() {
+    Outcome outcome;
+    if (launch_.record) {
+        outcome.reads = ranges(run_->reads());
+        outcome.writes = ranges(run_->writes());
+        outcome.updates = ranges(run_->atomics());
+    }
+    if (!failed_)
+        return outcome;
+    const ptx::Fault &fault = run_->fault();
+    std::string text = fault.text;
+    if (fault.address)
+        text += "; the address is " + describe_address(fault.address);
+    if (state().settings.print_kernel_faults)
+        std::fprintf(stderr, "%s\n", text.c_str());
+    state().kernel_fault = std::move(text);
+    outcome.status = fault.status;
+    return outcome;
+}
+
+} // namespace soft

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "code/modules.h"
+#include "ptx/run.h"
+#include "stream/stream.h"
+#include "work/operation.h"
+
+#include <map>
+
+namespace soft {
+
+// A launch of a kernel as work of a stream.
+class KernelRun : public Piecewise {
+  public:
+    // With a workspace if the launch is cooperative.
+    KernelRun(KernelFunctionPtr function, ptx::Launch launch,
+              std::shared_ptr<GridWorkspace> workspace);
+
+    bool advance(uint64_t steps) override;
+    Outcome end() override;
+    // The operation that it is the work of.
+    std::weak_ptr<Operation> operation;
+
+  private:
+    bool find(uintptr_t address, ptx::Segment &segment);
+    bool look_up(uintptr_t address, ptx::Segment &segment) const;
+    bool look_up_freed(uintptr_t address, ptx::Segment &segment) const;
+    void come_to_use(const ptx::Segment &segment);
+    bool same_memory(uintptr_t one, uintptr_t other) const;
+    std::vector<Range> ranges(const std::vector<ptx::Accessed> &accessed) const;
+
+    KernelFunctionPtr function_;
+    ptx::Launch launch_;
+    std::shared_ptr<GridWorkspace> workspace_;
+    std::unique_ptr<ptx::Run> run_;    // from the first piece on
+    std::map<uintptr_t, size_t> used_; // memory by its beginning, and how much it is
+    bool failed_ = false;
+};
+
+} // namespace soft

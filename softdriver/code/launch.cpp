@@ -1,0 +1,198 @@
+#include "code/launch.h"
+#include "api/call.h"
+
+#include "api/state.h"
+#include "code/code_library.h"
+#include "code/kernel_run.h"
+#include "code/occupancy.h"
+
+#include <cstring>
+
+namespace soft {
+namespace {
+
+constexpr unsigned grid_limits[3] = {2147483647, 65535, 65535};
+constexpr unsigned block_limits[3] = {1024, 1024, 64};
+
+bool within(const unsigned (&numbers)[3], const unsigned (&limits)[3]) {
+    for (int i = 0; i < 3; i++)
+        if (!numbers[i] || numbers[i] > limits[i])
+            return false;
+    return true;
+}
+
+uint64_t product(const unsigned (&numbers)[3]) {
+    return uint64_t(numbers[0]) * numbers[1] * numbers[2];
+}
+
+CUresult check_size(const KernelFunction &function, const LaunchRequest &request) {
+    const ptx::Kernel &kernel = *function.kernel;
+    if (!within(request.grid, grid_limits) || !valid_block(kernel, request.block))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (request.shared > dynamic_shared_limit(kernel, function.settings))
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+// How clusters are to be: as the launch says, or else the kernel.
+void complete_cluster(const KernelFunction &function, LaunchRequest &request) {
+    if (request.cluster[0] || request.cluster[1] || request.cluster[2])
+        return;
+    for (int i = 0; i < 3; i++)
+        request.cluster[i] = cluster_size(*function.kernel, function.settings, i);
+}
+
+// Clusters are of whole blocks and make up the grid; more than a few blocks need to be allowed.
+CUresult check_clusters(const KernelFunction &function, const LaunchRequest &request) {
+    const unsigned (&required)[3] = function.kernel->required_cluster;
+    const unsigned (&cluster)[3] = request.cluster;
+    uint64_t blocks = product(cluster);
+    if (!cluster[0] && !cluster[1] && !cluster[2])
+        return request.preferred_cluster ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
+    uint64_t limit = function.settings.large_clusters ? largest_cluster : portable_cluster;
+    bool fits = blocks && blocks <= limit;
+    for (int i = 0; i < 3 && fits; i++)
+        fits = request.grid[i] % cluster[i] == 0 && (!required[0] || required[i] == cluster[i]);
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
+}
+
+// All blocks of a cooperative launch are resident at a time, as they may wait for each other.
+CUresult check_cooperation(const KernelFunction &function, const LaunchRequest &request) {
+    if (!request.cooperative)
+        return CUDA_SUCCESS;
+    unsigned threads = static_cast<unsigned>(product(request.block));
+    uint64_t resident = resident_blocks(*function.kernel, threads, request.shared);
+    bool fits = product(request.grid) <= resident * multiprocessors(*function.owner);
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+}
+
+// The block of parameters out of `extra`: pairs of a key and a value, until the end.
+CUresult take_buffer(const ptx::Kernel &kernel, void **extra, std::vector<uint8_t> &block) {
+    const void *buffer = nullptr;
+    size_t bytes = 0;
+    for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
+        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            buffer = extra[1];
+        else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE && extra[1])
+            std::memcpy(&bytes, extra[1], sizeof bytes);
+        else
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (bytes > kernel.parameter_bytes)
+        return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    if (bytes < kernel.parameter_bytes || !buffer)
+        return CUDA_ERROR_INVALID_VALUE;
+    std::copy_n(static_cast<const uint8_t *>(buffer), kernel.parameter_bytes, block.begin());
+    return CUDA_SUCCESS;
+}
+
+CUresult take_parameters(const ptx::Kernel &kernel, const LaunchRequest &request,
+                         std::vector<uint8_t> &block) {
+    block.resize(kernel.parameter_bytes);
+    if (kernel.parameters.empty())
+        return CUDA_SUCCESS;
+    if (request.parameters && request.extra)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (request.extra)
+        return take_buffer(kernel, request.extra, block);
+    if (!request.parameters)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < kernel.parameters.size(); i++) {
+        const ptx::Variable &parameter = kernel.parameters[i];
+        if (!request.parameters[i])
+            return CUDA_ERROR_INVALID_VALUE;
+        std::memcpy(block.data() + parameter.offset, request.parameters[i], parameter.bytes());
+    }
+    return CUDA_SUCCESS;
+}
+
+ptx::Launch describe(const KernelFunction &function, const LaunchRequest &request) {
+    State &driver = state();
+    ptx::Launch launch;
+    launch.program = function.module->program;
+    launch.kernel = function.kernel;
+    std::memcpy(launch.grid, request.grid, sizeof launch.grid);
+    std::memcpy(launch.block, request.block, sizeof launch.block);
+    if (product(request.cluster))
+        std::memcpy(launch.cluster, request.cluster, sizeof launch.cluster);
+    launch.shared_bytes = request.shared;
+    launch.cooperative = request.cooperative;
+    launch.variables = function.module->variables;
+    launch.record = driver.settings.races != RaceMode::Off;
+    if (driver.settings.instructions)
+        launch.budget = driver.settings.instructions;
+    // Workers' turns depend on the machine, so the seed is drawn now.
+    bool random = driver.settings.schedule == Schedule::Random;
+    launch.seed = random ? driver.random.next() : driver.settings.seed;
+    return launch;
+}
+
+std::shared_ptr<GridWorkspace> workspace_of(Stream &stream) {
+    if (!stream.workspace)
+        stream.workspace = std::make_shared<GridWorkspace>();
+    return stream.workspace;
+}
+
+// What is wrong with a launch; if nothing is, its work.
+CUresult prepare(const KernelFunctionPtr &function, Stream &stream, LaunchRequest request,
+                 OperationPtr &operation) {
+    if (stream.owner != function->owner)
+        return CUDA_ERROR_INVALID_HANDLE;
+    complete_cluster(*function, request);
+    if (CUresult status = check_size(*function, request))
+        return status;
+    if (CUresult status = check_clusters(*function, request))
+        return status;
+    if (CUresult status = check_cooperation(*function, request))
+        return status;
+    ptx::Launch described = describe(*function, request);
+    if (CUresult status = take_parameters(*function->kernel, request, described.parameters))
+        return status;
+    operation = std::make_shared<Operation>();
+    operation->kernel = {described.program, &function->kernel->name};
+    auto run = std::make_shared<KernelRun>(function, std::move(described),
+                                           request.cooperative ? workspace_of(stream) : nullptr);
+    run->operation = operation;
+    operation->pieces = run;
+    operation->unforeseen = true;
+    return CUDA_SUCCESS;
+}
+
+} // namespace
+
+bool valid_block(const ptx::Kernel &kernel, const unsigned (&block)[3]) {
+    if (!within(block, block_limits) || product(block) > thread_limit(kernel))
+        return false;
+    return !product(kernel.required_threads) ||
+           !std::memcmp(kernel.required_threads, block, sizeof block);
+}
+
+CUresult resolve_function(CUfunction handle, KernelFunctionPtr &function) {
+    function = state().functions.find(reinterpret_cast<uintptr_t>(handle));
+    return function ? context_status(function->owner) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult resolve_kernel(CUfunction handle, const ContextPtr &context, KernelFunctionPtr &function) {
+    LibraryKernelPtr kernel = find_library_kernel(reinterpret_cast<CUkernel>(handle));
+    return kernel ? function_in(*kernel, context, function) : resolve_function(handle, function);
+}
+
+CUresult launch(Call &call, CUfunction handle, const LaunchRequest &request,
+                CUstream stream_handle) {
+    KernelFunctionPtr function;
+    StreamPtr stream;
+    OperationPtr operation;
+    CUresult unusable = resolve_stream(call, stream_handle, stream);
+    ContextPtr context = stream ? stream->context : call.context;
+    if (CUresult status = resolve_kernel(handle, context, function))
+        return status;
+    if (unusable)
+        return unusable;
+    CUresult status = prepare(function, *stream, request, operation);
+    if (status && stream->capture)
+        invalidate(*stream->capture);
+    function->old_launch = nullptr;
+    return status ? status : submit(*stream, std::move(operation));
+}
+
+} // namespace soft

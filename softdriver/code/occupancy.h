@@ -1,0 +1,14 @@
+#pragma once
+
+#include "code/modules.h"
+
+namespace soft {
+
+constexpr unsigned portable_cluster = 8, largest_cluster = 16; // blocks
+
+// How many blocks of so many threads fit into a multiprocessor at a time; 0 if none does.
+int resident_blocks(const ptx::Kernel &kernel, unsigned threads, size_t dynamic_shared);
+// The number of multiprocessors of a device.
+int multiprocessors(const Context &context);
+
+} // namespace soft

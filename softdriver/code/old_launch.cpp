@@ -1,0 +1,126 @@
+#include "api/call.h"
+#include "api/state.h"
+#include "code/launch.h"
+
+// Launches as they were before CUDA 4: a function keeps the shape of its blocks, its shared memory
+// and its parameters, until it is launched by cuLaunchKernel.
+
+namespace soft {
+namespace {
+
+constexpr size_t most_parameters = 32764;
+constexpr uint8_t not_set = 0xC0; // bytes of parameters that the program has not set
+
+OldLaunch &settings_of(KernelFunction &function) {
+    if (!function.old_launch)
+        function.old_launch = std::make_unique<OldLaunch>();
+    return *function.old_launch;
+}
+
+CUresult set_parameter(CUfunction handle, int offset, const void *value, size_t bytes) {
+    KernelFunctionPtr function;
+    if (CUresult status = resolve_function(handle, function))
+        return status;
+    if (!value || offset < 0 || bytes > most_parameters || offset + bytes > most_parameters)
+        return CUDA_ERROR_INVALID_VALUE;
+    std::vector<uint8_t> &all = settings_of(*function).parameters;
+    all.resize(std::max(all.size(), offset + bytes), not_set);
+    std::copy_n(static_cast<const uint8_t *>(value), bytes, all.begin() + offset);
+    return CUDA_SUCCESS;
+}
+
+// Blocks of one thread where nothing was said, but for a kernel that says it itself.
+void choose_block(const KernelFunction &function, const OldLaunch &old, unsigned (&block)[3]) {
+    const unsigned (&required)[3] = function.kernel->required_threads;
+    for (int i = 0; i < 3; i++)
+        block[i] = old.block[0] ? old.block[i] : required[0] ? required[i] : 1;
+}
+
+CUresult launch_old(Call &call, CUfunction handle, int width, int height, CUstream stream) {
+    KernelFunctionPtr function;
+    if (CUresult status = resolve_function(handle, function))
+        return status;
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
+    std::unique_ptr<OldLaunch> old = std::move(function->old_launch);
+    if (!old)
+        old = std::make_unique<OldLaunch>();
+    size_t bytes = function->kernel->parameter_bytes;
+    CUresult status = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    if (old->bytes <= bytes) {
+        std::vector<uint8_t> parameters(old->parameters);
+        parameters.resize(old->bytes, not_set);
+        parameters.resize(bytes, not_set);
+        void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, parameters.data(),
+                         CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+        LaunchRequest request{{static_cast<unsigned>(width), static_cast<unsigned>(height), 1}};
+        choose_block(*function, *old, request.block);
+        request.shared = old->shared;
+        request.extra = extra;
+        status = launch(call, handle, request, stream);
+    }
+    function->old_launch = std::move(old);
+    return status;
+}
+
+} // namespace
+
+SOFT_API(cuFuncSetBlockShape, (CUfunction handle, int x, int y, int z), (handle, x, y, z)) {
+    KernelFunctionPtr function;
+    if (CUresult status = resolve_function(handle, function))
+        return status;
+    unsigned block[] = {static_cast<unsigned>(x), static_cast<unsigned>(y),
+                        static_cast<unsigned>(z)};
+    if (!valid_block(*function->kernel, block))
+        return CUDA_ERROR_INVALID_VALUE;
+    std::copy_n(block, 3, settings_of(*function).block);
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuFuncSetSharedSize, (CUfunction handle, unsigned bytes), (handle, bytes)) {
+    KernelFunctionPtr function;
+    if (CUresult status = resolve_function(handle, function))
+        return status;
+    if (bytes > dynamic_shared_limit(*function->kernel, function->settings))
+        return CUDA_ERROR_INVALID_VALUE;
+    settings_of(*function).shared = bytes;
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuParamSetSize, (CUfunction handle, unsigned bytes), (handle, bytes)) {
+    KernelFunctionPtr function;
+    if (CUresult status = resolve_function(handle, function))
+        return status;
+    if (bytes > most_parameters)
+        return CUDA_ERROR_INVALID_VALUE;
+    settings_of(*function).bytes = bytes;
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuParamSeti, (CUfunction handle, int offset, unsigned value), (handle, offset, value)) {
+    return set_parameter(handle, offset, &value, sizeof value);
+}
+
+SOFT_API(cuParamSetf, (CUfunction handle, int offset, float value), (handle, offset, value)) {
+    return set_parameter(handle, offset, &value, sizeof value);
+}
+
+SOFT_API(cuParamSetv, (CUfunction handle, int offset, void *value, unsigned bytes),
+         (handle, offset, value, bytes)) {
+    return set_parameter(handle, offset, value, bytes);
+}
+
+SOFT_API(cuLaunch, (CUfunction handle), (handle)) {
+    return launch_old(call, handle, 1, 1, nullptr);
+}
+
+SOFT_API(cuLaunchGrid, (CUfunction handle, int width, int height), (handle, width, height)) {
+    return launch_old(call, handle, width, height, nullptr);
+}
+
+SOFT_API(cuLaunchGridAsync, (CUfunction handle, int width, int height, CUstream stream),
+         (handle, width, height, stream)) {
+    return launch_old(call, handle, width, height, stream);
+}
+
+} // namespace soft

@@ -1,0 +1,140 @@
+#include "device/arena.h"
+
+#include <algorithm>
+#include <cstring>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
+
+namespace soft {
+namespace {
+
+constexpr size_t alignment = 512;
+constexpr size_t page = 4096;
+constexpr size_t least_reservation = size_t(4) << 30;
+constexpr size_t pattern_bytes = size_t(4) << 20; // larger allocations share pattern pages
+constexpr int access = PROT_READ | PROT_WRITE;
+
+size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+
+// A file of nothing but the pattern. Mapped copy-on-write it makes fresh memory at no cost for what
+// is never written. -1 if there can be none.
+int pattern_file() {
+    static const int file = [] {
+        int created = memfd_create("cudadrv-fresh", MFD_CLOEXEC);
+        std::vector<unsigned char> pattern(pattern_bytes, fresh_memory);
+        if (created >= 0 && write(created, pattern.data(), pattern_bytes) != ssize_t(pattern_bytes))
+            return -1;
+        return created;
+    }();
+    return file;
+}
+
+// A forked child may not use the driver, and core files need no gigabytes of nothing.
+void keep_private(char *alias, size_t bytes) {
+    madvise(alias, bytes, MADV_DONTFORK);
+    madvise(alias, bytes, MADV_DONTDUMP);
+}
+
+char *map(size_t bytes, int protection) {
+    void *address =
+        mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return address == MAP_FAILED ? nullptr : static_cast<char *>(address);
+}
+
+} // namespace
+
+bool Arena::reserve(size_t capacity) {
+    // As much quarantine as the machine grants: an address-space limit may allow less.
+    for (size_t times : {64, 16, 4, 2}) {
+        size_t bytes = round_up(std::max(capacity * times, least_reservation), page);
+        char *device = map(bytes, PROT_NONE);
+        char *alias = device ? map(bytes, access) : nullptr;
+        if (device && !alias)
+            munmap(device, bytes);
+        if (!alias)
+            continue;
+        keep_private(alias, bytes);
+        begin_ = cursor_ = reinterpret_cast<uintptr_t>(device);
+        bytes_ = bytes;
+        alias_ = alias;
+        return true;
+    }
+    return false;
+}
+
+uintptr_t Arena::find_gap(size_t bytes) {
+    for (int pass = 0; pass < 2; pass++) {
+        auto next = taken_.lower_bound(cursor_);
+        while (cursor_ + bytes <= begin_ + bytes_) {
+            if (next == taken_.end() || cursor_ + bytes <= next->first)
+                return cursor_;
+            cursor_ = next->first + next->second;
+            ++next;
+        }
+        cursor_ = begin_;
+    }
+    return 0;
+}
+
+uintptr_t Arena::allocate(size_t bytes) {
+    if (bytes > bytes_)
+        return 0;
+    size_t rounded = round_up(bytes, alignment);
+    uintptr_t address = find_gap(rounded);
+    if (!address)
+        return 0;
+    cursor_ = address + rounded;
+    taken_.emplace(address, rounded);
+    fill(address, bytes);
+    return address;
+}
+
+void Arena::own_pages(uintptr_t address, size_t bytes, uintptr_t &begin, uintptr_t &end) const {
+    begin = address / page * page;
+    end = round_up(address + bytes, page);
+    auto next = taken_.upper_bound(address);
+    if (next != taken_.end() && next->first < end)
+        end -= page;
+    auto before = taken_.lower_bound(address);
+    if (before != taken_.begin() && std::prev(before)->first + std::prev(before)->second > begin)
+        begin += page;
+}
+
+void Arena::fill(uintptr_t address, size_t bytes) {
+    uintptr_t begin, end;
+    own_pages(address, bytes, begin, end);
+    if (bytes < pattern_bytes || pattern_file() < 0)
+        begin = end = address;
+    for (uintptr_t at = begin; at < end; at += pattern_bytes) {
+        size_t length = std::min(pattern_bytes, size_t(end - at));
+        if (mmap(alias(at), length, access, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, pattern_file(),
+                 0) == MAP_FAILED) {
+            end = at;
+            break;
+        }
+    }
+    keep_private(alias(begin), end - begin);
+    uintptr_t head = std::max(begin, address), tail = std::min(end, address + bytes);
+    std::memset(alias(address), fresh_memory, head - address);
+    std::memset(alias(tail), fresh_memory, address + bytes - tail);
+}
+
+void Arena::release(uintptr_t address) { taken_.erase(address); }
+
+// Fresh pages instead of the old ones, where no live neighbour shares them.
+void Arena::discard(uintptr_t address, size_t bytes) {
+    uintptr_t begin, end;
+    own_pages(address, bytes, begin, end);
+    if (begin >= end)
+        return;
+    if (bytes < pattern_bytes) {
+        madvise(alias(begin), end - begin, MADV_DONTNEED);
+        return;
+    }
+    mmap(alias(begin), end - begin, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE,
+         -1, 0);
+    keep_private(alias(begin), end - begin);
+}
+
+} // namespace soft

@@ -1,0 +1,63 @@
+#include "api/call.h"
+#include "api/state.h"
+
+#include <algorithm>
+
+// Events that stand for all work of a context, and contexts that wait for an event.
+
+namespace soft {
+namespace {
+
+// Both functions name a context, which no capture may be using, and an event.
+CUresult find_both(Call &call, CUcontext handle, CUevent event_handle, ContextPtr &context,
+                   EventPtr &event) {
+    context = handle ? find_context(handle) : call.context;
+    if (CUresult status = context_status(context.get()))
+        return status;
+    if (CUresult status = find_event(event_handle, event))
+        return status;
+    return refuse_captured(*context);
+}
+
+} // namespace
+
+// A stream of its own, whose one operation waits for the last ones of all others.
+SOFT_API(cuCtxRecordEvent, (CUcontext handle, CUevent event_handle), (handle, event_handle)) {
+    ContextPtr context;
+    EventPtr event;
+    if (CUresult status = find_both(call, handle, event_handle, context, event))
+        return status;
+    if (event->owner != context.get())
+        return CUDA_ERROR_INVALID_HANDLE;
+    StreamPtr stream = create_stream(context, StreamKind::Created, CU_STREAM_NON_BLOCKING, 0);
+    auto operation = std::make_shared<Operation>();
+    operation->waits = context_targets(*context);
+    for (const OperationPtr &tail : state().races.tails(*context))
+        operation->waits.push_back(tail); // done or not, the race detector wants to know
+    return record(*event, *stream, std::move(operation));
+}
+
+SOFT_API(cuCtxWaitEvent, (CUcontext handle, CUevent event_handle), (handle, event_handle)) {
+    ContextPtr context;
+    EventPtr event;
+    if (CUresult status = find_both(call, handle, event_handle, context, event))
+        return status;
+    if (event->capture) {
+        invalidate(*event->capture);
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    if (event->recorded)
+        state().races.context_waits(*context, event->recorded);
+    if (event->recorded && !event->recorded->done())
+        context->gates.push_back(event->recorded);
+    return CUDA_SUCCESS;
+}
+
+void pass_gates(Context &context, Operation &operation) {
+    auto &gates = context.gates;
+    gates.erase(std::remove_if(gates.begin(), gates.end(), [](auto &gate) { return gate->done(); }),
+                gates.end());
+    operation.waits.insert(operation.waits.end(), gates.begin(), gates.end());
+}
+
+} // namespace soft

@@ -1,0 +1,42 @@
+#include "api/call.h"
+#include "api/state.h"
+
+#include <cstdio>
+
+// Where devices claim to sit on the PCI bus: domain 0, a bus each, device and function 0.
+
+namespace soft {
+
+int pci_bus(const Device &device) { return device.place + 1; }
+
+SOFT_API(cuDeviceGetPCIBusId, (char *text, int size, CUdevice ordinal), (text, size, ordinal)) {
+    if (!text || size <= 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    const Device *device = find_device(ordinal);
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    // What does not fit is cut off.
+    int length = std::snprintf(text, size, "0000:%02X:00.0", pci_bus(*device));
+    return length < size ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+// Takes domain:bus:device.function, domain:bus:device and bus:device.function, in base 16.
+SOFT_API(cuDeviceGetByPCIBusId, (CUdevice * result, const char *text), (result, text)) {
+    if (!result || !text)
+        return CUDA_ERROR_INVALID_VALUE;
+    unsigned domain = 0, bus = 0, place = 0, function = 0;
+    int read = std::sscanf(text, "%x:%x:%x.%x", &domain, &bus, &place, &function);
+    if (read < 3) {
+        domain = function = 0;
+        if (std::sscanf(text, "%x:%x.%x", &bus, &place, &function) != 3)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (const auto &device : state().devices)
+        if (pci_bus(*device) == static_cast<int>(bus) && !domain && !place && !function) {
+            *result = device->ordinal;
+            return CUDA_SUCCESS;
+        }
+    return CUDA_ERROR_INVALID_DEVICE;
+}
+
+} // namespace soft

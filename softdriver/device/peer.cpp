@@ -1,0 +1,106 @@
+#include "api/call.h"
+#include "api/state.h"
+#include "stream/transfer.h"
+
+// Several devices: which reach each other's memory, and copies between them. All software devices
+// can be peers; with one address space copies need no enabled access.
+
+namespace soft {
+namespace {
+
+// Which operations are atomic between devices when only some are; older headers lack the name.
+constexpr int partial_native_atomics = 5;
+
+CUresult peer_row(CUdeviceptr target, CUcontext target_context, CUdeviceptr source,
+                  CUcontext source_context, size_t bytes, Transfer &transfer) {
+    if (CUresult status = check_named(source_context))
+        return status;
+    if (CUresult status = check_named(target_context))
+        return status;
+    transfer.width = bytes;
+    if (!bytes)
+        return CUDA_SUCCESS;
+    if (CUresult status = locate_device(source, bytes, transfer.source))
+        return status;
+    return locate_device(target, bytes, transfer.target);
+}
+
+} // namespace
+
+SOFT_DEFAULT_API(cuMemcpyPeer,
+                 (CUdeviceptr target, CUcontext target_context, CUdeviceptr source,
+                  CUcontext source_context, size_t bytes),
+                 (target, target_context, source, source_context, bytes)) {
+    Transfer transfer{};
+    if (CUresult status = peer_row(target, target_context, source, source_context, bytes, transfer))
+        return status;
+    return bytes ? transfer_now(call, transfer) : CUDA_SUCCESS;
+}
+
+SOFT_STREAM_API(cuMemcpyPeerAsync,
+                (CUdeviceptr target, CUcontext target_context, CUdeviceptr source,
+                 CUcontext source_context, size_t bytes, CUstream handle),
+                (target, target_context, source, source_context, bytes, handle)) {
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    if (CUresult status = stream->capture ? refuse_captured(*stream) : CUDA_SUCCESS)
+        return status;
+    Transfer transfer{};
+    if (CUresult status = peer_row(target, target_context, source, source_context, bytes, transfer))
+        return status;
+    return bytes ? transfer_later(call, *stream, transfer) : CUDA_SUCCESS;
+}
+
+SOFT_API(cuDeviceCanAccessPeer, (int *can, CUdevice ordinal, CUdevice peer), (can, ordinal, peer)) {
+    if (!can)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!find_device(ordinal) || !find_device(peer))
+        return CUDA_ERROR_INVALID_DEVICE;
+    *can = ordinal != peer;
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuDeviceGetP2PAttribute,
+         (int *value, CUdevice_P2PAttribute attribute, CUdevice source, CUdevice target),
+         (value, attribute, source, target)) {
+    if (!value)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!find_device(source) || !find_device(target) || source == target)
+        return CUDA_ERROR_INVALID_DEVICE;
+    switch (static_cast<int>(attribute)) {
+    case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
+    case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
+        *value = 1;
+        return CUDA_SUCCESS;
+    case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
+    case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED: // there are no arrays
+    case partial_native_atomics:
+        *value = 0;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+SOFT_API(cuCtxEnablePeerAccess, (CUcontext handle, unsigned flags), (handle, flags)) {
+    if (flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    ContextPtr peer = find_context(handle);
+    if (CUresult status = context_status(peer.get()))
+        return status;
+    if (peer->device == call.context->device)
+        return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+    if (!call.context->peers.insert(peer->id).second)
+        return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuCtxDisablePeerAccess, (CUcontext handle), (handle)) {
+    ContextPtr peer = find_context(handle);
+    if (CUresult status = context_status(peer.get()))
+        return status;
+    return call.context->peers.erase(peer->id) ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+}
+
+} // namespace soft

@@ -1,0 +1,246 @@
+#include "memory/allocation.h"
+#include "api/call.h"
+
+#include "api/state.h"
+
+#include <cstring>
+#include <sys/mman.h>
+#include <unistd.h>
+
+// Allocations of all kinds: the table of what is alive, and where its bytes are.
+
+namespace soft {
+namespace {
+
+constexpr uintptr_t lowest_host_address = 65536;
+
+size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+
+bool exceeds_machine(size_t bytes) {
+    static const size_t machine = size_t(sysconf(_SC_PHYS_PAGES)) * size_t(sysconf(_SC_PAGESIZE));
+    return bytes > machine;
+}
+
+Allocation &add(const Context &context, uintptr_t begin, char *host, size_t bytes,
+                MemoryKind kind) {
+    State &driver = state();
+    Allocation &allocation = driver.allocations[begin];
+    allocation.begin = begin;
+    allocation.bytes = bytes;
+    allocation.kind = kind;
+    allocation.host = host;
+    allocation.device = context.device;
+    allocation.owner = const_cast<Context *>(&context);
+    allocation.context = context.handle;
+    allocation.id = driver.new_id();
+    allocation.maker = thread_state().function;
+    driver.live_allocations[static_cast<int>(kind)]++;
+    if (kind != MemoryKind::Registered)
+        driver.live_bytes += bytes;
+    return allocation;
+}
+
+void stop_counting(const Allocation &allocation) {
+    State &driver = state();
+    driver.live_allocations[static_cast<int>(allocation.kind)]--;
+    if (allocation.kind != MemoryKind::Registered)
+        driver.live_bytes -= allocation.bytes;
+}
+
+} // namespace
+
+size_t capacity_of(size_t bytes) { return round_up(bytes, 512); }
+
+Allocation *find_allocation(uintptr_t address) {
+    auto &allocations = state().allocations;
+    auto next = allocations.upper_bound(address);
+    if (next == allocations.begin())
+        return nullptr;
+    Allocation &candidate = std::prev(next)->second;
+    return address - candidate.begin < candidate.bytes ? &candidate : nullptr;
+}
+
+Allocation *find_start(uintptr_t address) {
+    Allocation *allocation = find_allocation(address);
+    return allocation && allocation->begin == address ? allocation : nullptr;
+}
+
+Allocation *find_range(uintptr_t begin, size_t bytes) {
+    Allocation *allocation = find_allocation(begin);
+    return allocation && bytes <= allocation->bytes - (begin - allocation->begin) ? allocation
+                                                                                  : nullptr;
+}
+
+bool reaches(const Context &context, const Allocation &allocation) {
+    if (!allocation.on_device() || allocation.device == context.device)
+        return true;
+    return allocation.pool ? allocation.pool->admits(*context.device)
+                           : context.peers.count(allocation.owner->id) > 0;
+}
+
+bool never_host_memory(uintptr_t address) {
+    if (address < lowest_host_address)
+        return true;
+    for (const auto &device : state().devices)
+        if (device->arena.contains(address))
+            return true;
+    return false;
+}
+
+CUresult place_device(const Context &context, Device &device, size_t bytes, MemoryKind kind,
+                      Allocation *&result) {
+    if (CUresult status = state().settings.faults.strike_allocation(bytes))
+        return status;
+    if (!device.arena.reserved() && !device.arena.reserve(state().settings.memory))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    uintptr_t address = device.arena.allocate(bytes);
+    if (!address)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = &add(context, address, device.arena.alias(address), bytes, kind);
+    result->device = &device;
+    return CUDA_SUCCESS;
+}
+
+CUresult allocate_device(const Context &context, size_t bytes, MemoryKind kind,
+                         Allocation *&result) {
+    Device &device = *context.device;
+    size_t capacity = state().settings.memory;
+    auto full = [&] { return device.used + capacity_of(bytes) > capacity; };
+    if (bytes > capacity)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (full())
+        trim_pools(device);
+    if (full())
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (CUresult status = place_device(context, device, bytes, kind, result))
+        return status;
+    device.used += capacity_of(bytes);
+    return CUDA_SUCCESS;
+}
+
+namespace {
+
+char *map_fresh(size_t bytes) {
+    void *address =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return address == MAP_FAILED ? nullptr : static_cast<char *>(address);
+}
+
+} // namespace
+
+CUresult allocate_host(const Context &context, size_t bytes, unsigned flags, Allocation *&result) {
+    if (CUresult status = state().settings.faults.strike_allocation(bytes))
+        return status;
+    char *address = exceeds_machine(bytes) ? nullptr : map_fresh(bytes);
+    if (!address)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    std::memset(address, fresh_memory, bytes);
+    result = &add(context, reinterpret_cast<uintptr_t>(address), address, bytes, MemoryKind::Host);
+    result->flags = flags;
+    return CUDA_SUCCESS;
+}
+
+// Where devices take the memory from the host, the driver needs another address for it.
+CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
+                          Allocation *&result) {
+    if (CUresult status = state().settings.faults.strike_allocation(bytes))
+        return status;
+    if (exceeds_machine(bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    bool concurrent = state().settings.concurrent_managed;
+    char *alias = nullptr;
+    char *user = concurrent ? map_fresh(bytes) : map_twice(bytes, alias);
+    if (!user)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    char *bytes_at = concurrent ? user : alias;
+    std::memset(bytes_at, fresh_memory, bytes);
+    result = &add(context, reinterpret_cast<uintptr_t>(user), bytes_at, bytes, MemoryKind::Managed);
+    result->flags = flags;
+    result->managed = std::make_shared<Managed>(user, bytes, flags);
+    result->sync_memops = true;
+    return CUDA_SUCCESS;
+}
+
+void give_to_module(Allocation &allocation) {
+    stop_counting(allocation);
+    allocation.of_module = true;
+}
+
+void register_host(const Context &context, void *address, size_t bytes, unsigned flags) {
+    Allocation &allocation = add(context, reinterpret_cast<uintptr_t>(address),
+                                 static_cast<char *>(address), bytes, MemoryKind::Registered);
+    allocation.flags = flags;
+}
+
+Remains forget_allocation(Allocation &allocation, bool in_stream) {
+    State &driver = state();
+    Remains remains{allocation.kind, allocation.device, allocation.begin,
+                    allocation.host, allocation.bytes,  allocation.pool};
+    driver.races.forgotten(allocation);
+    driver.freed.add(allocation, thread_state().function, in_stream);
+    if (allocation.pool)
+        allocation.pool->leave(allocation.bytes);
+    else if (allocation.on_device())
+        allocation.device->used -= capacity_of(allocation.bytes);
+    if (!allocation.of_module)
+        stop_counting(allocation);
+    driver.allocations.erase(remains.begin);
+    return remains;
+}
+
+void give_back(const Remains &remains) {
+    state().freed.given_back(remains.begin);
+    switch (remains.kind) {
+    case MemoryKind::Device:
+    case MemoryKind::Async:
+        remains.device->arena.release(remains.begin);
+        remains.device->arena.discard(remains.begin, remains.bytes);
+        if (remains.pool)
+            remains.pool->left(remains.bytes);
+        break;
+    case MemoryKind::Host:
+    case MemoryKind::Managed: {
+        // Streams of other contexts and devices may still have work there.
+        size_t bytes = remains.bytes;
+        auto user = reinterpret_cast<char *>(remains.begin);
+        if (user != remains.host)
+            munmap(user, bytes);
+        std::shared_ptr<void> mapping(remains.host, [=](void *host) { munmap(host, bytes); });
+        state().scheduler.keep(mapping, remains.begin, bytes);
+        break;
+    }
+    case MemoryKind::Registered:
+        break;
+    }
+}
+
+void free_allocation(Allocation &allocation) { give_back(forget_allocation(allocation)); }
+
+void abandon_host_memory() {
+    open_managed();
+    std::vector<Allocation *> shared;
+    for (auto &entry : state().allocations)
+        if (!entry.second.on_device())
+            shared.push_back(&entry.second);
+    for (Allocation *allocation : shared)
+        state().freed.given_back(forget_allocation(*allocation).begin);
+}
+
+void free_context_memory(const Context &context) {
+    std::vector<Allocation *> owned;
+    for (auto &entry : state().allocations) {
+        if (entry.second.owner != &context)
+            continue;
+        // Pools belong to their device, and what comes from them too.
+        if (entry.second.pool)
+            entry.second.owner = nullptr;
+        else
+            owned.push_back(&entry.second);
+    }
+    for (Allocation *allocation : owned) {
+        state().races.freed_by_host(*allocation); // other contexts may still use it
+        free_allocation(*allocation);
+    }
+}
+
+} // namespace soft

@@ -1,0 +1,106 @@
+#include "api/call.h"
+#include "api/state.h"
+
+// cuMemAlloc, and the free of all that has a device address.
+
+namespace soft {
+
+SOFT_API(cuMemGetInfo_v2, (size_t *available, size_t *total), (available, total)) {
+    size_t capacity = state().settings.memory;
+    size_t used = call.context->device->used;
+    if (available)
+        *available = used < capacity ? capacity - used : 0;
+    if (total)
+        *total = capacity;
+    return CUDA_SUCCESS;
+}
+
+// Waits until memory freed in streams is there again; false if there is nothing to wait for.
+static bool finish_frees(Lock &lock, const Device &device) {
+    std::vector<OperationPtr> frees;
+    for (const auto &entry : state().pools)
+        if (entry.second->device == &device)
+            for (auto &operation : entry.second->pending())
+                frees.push_back(std::move(operation));
+    state().scheduler.finish(lock, frees);
+    return !frees.empty();
+}
+
+SOFT_API(cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes), (address, bytes)) {
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
+    if (!address)
+        return CUDA_ERROR_INVALID_VALUE;
+    *address = 0;
+    if (!bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    Allocation *allocation = nullptr;
+    CUresult status = allocate_device(*call.context, bytes, MemoryKind::Device, allocation);
+    if (status == CUDA_ERROR_OUT_OF_MEMORY && finish_frees(call.lock, *call.context->device)) {
+        if (CUresult lost = context_status(call.context.get()))
+            return lost;
+        status = allocate_device(*call.context, bytes, MemoryKind::Device, allocation);
+    }
+    if (status == CUDA_SUCCESS)
+        *address = allocation->begin;
+    return status;
+}
+
+// Rows begin where textures may; nobody but the reader of `pitch` can tell the difference.
+SOFT_API(cuMemAllocPitch_v2,
+         (CUdeviceptr * address, size_t *pitch, size_t width, size_t height, unsigned element),
+         (address, pitch, width, height, element)) {
+    constexpr size_t alignment = 512;
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
+    bool known = element == 4 || element == 8 || element == 16;
+    if (!address || !pitch || !width || !height || !known)
+        return CUDA_ERROR_INVALID_VALUE;
+    size_t row, bytes;
+    if (__builtin_add_overflow(width, alignment - 1, &row) ||
+        __builtin_mul_overflow(row / alignment * alignment, height, &bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    *pitch = row / alignment * alignment;
+    return cuMemAlloc_v2_body(call, address, bytes);
+}
+
+// Whether cuMemFree waits for the device: never for stream-ordered memory. For other device memory
+// drivers do, and promise nothing: the settings say, or the random schedule chooses.
+static bool free_waits(const Allocation &allocation) {
+    if (allocation.kind != MemoryKind::Device)
+        return allocation.kind != MemoryKind::Async;
+    switch (state().settings.free_waits) {
+    case FreeWaits::Always:
+        return true;
+    case FreeWaits::Never:
+        return false;
+    default:
+        return state().settings.schedule != Schedule::Random || state().random.below(2);
+    }
+}
+
+SOFT_API(cuMemFree_v2, (CUdeviceptr address), (address)) {
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
+    if (!address)
+        return CUDA_SUCCESS;
+    Allocation *allocation = find_start(address);
+    if (!allocation || allocation->page_locked() || allocation->captured || allocation->of_module)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult status = allocation->owner ? context_status(allocation->owner) : CUDA_SUCCESS)
+        return status;
+    state().races.freed_by_host(*allocation);
+    if (free_waits(*allocation)) {
+        Device *device = allocation->device;
+        state().scheduler.finish(call.lock, device_targets(*device));
+        if (device->sticky)
+            return device->sticky;
+        allocation = find_start(address); // another thread may have freed it meanwhile
+        if (!allocation)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    free_allocation(*allocation);
+    return CUDA_SUCCESS;
+}
+
+} // namespace soft

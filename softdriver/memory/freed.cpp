@@ -1,0 +1,80 @@
+#include "memory/freed.h"
+
+#include "api/state.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+
+namespace soft {
+namespace {
+
+constexpr size_t room = 1024; // for what has been given back
+
+std::string name_of(Function function) {
+    return function == Function::Count ? "the driver" : info(function).symbol;
+}
+
+std::string number(uintptr_t address) {
+    char text[24];
+    std::snprintf(text, sizeof text, "0x%" PRIxPTR, address);
+    return text;
+}
+
+std::string memory(uintptr_t begin, size_t bytes, Function maker) {
+    return "the " + std::to_string(bytes) + " bytes at " + number(begin) + " that " +
+           name_of(maker) + " made";
+}
+
+} // namespace
+
+void Freed::add(const Allocation &allocation, Function free, bool there) {
+    if (entries_.size() >= room) {
+        auto old = std::find_if(entries_.begin(), entries_.end(),
+                                [](const EntryPtr &entry) { return !entry->there; });
+        if (old != entries_.end())
+            entries_.erase(old);
+    }
+    entries_.push_back(std::make_shared<Entry>(
+        Entry{allocation.begin, allocation.bytes, allocation.host, allocation.device,
+              allocation.pool, allocation.maker, free, allocation.id, there, allocation.shadow}));
+}
+
+void Freed::given_back(uintptr_t begin) {
+    if (EntryPtr entry = find(begin))
+        entry->there = false;
+}
+
+Freed::EntryPtr Freed::find(uintptr_t address) const {
+    for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry)
+        if ((*entry)->holds(address))
+            return *entry;
+    return nullptr;
+}
+
+std::string describe_address(uintptr_t address) {
+    if (const Allocation *inside = find_allocation(address)) {
+        size_t offset = address - inside->begin;
+        return std::to_string(offset) + " bytes into " +
+               memory(inside->begin, inside->bytes, inside->maker);
+    }
+    if (Freed::EntryPtr old = state().freed.find(address))
+        return std::to_string(address - old->begin) + " bytes into " +
+               memory(old->begin, old->bytes, old->maker) + " and " + name_of(old->free) + " freed";
+    const auto &allocations = state().allocations;
+    auto next = allocations.upper_bound(address);
+    const Allocation *before = next == allocations.begin() ? nullptr : &std::prev(next)->second;
+    const Allocation *behind = next == allocations.end() ? nullptr : &next->second;
+    size_t past = before ? address - (before->begin + before->bytes) : SIZE_MAX;
+    size_t short_of = behind ? behind->begin - address : SIZE_MAX;
+    constexpr size_t near = size_t(1) << 30;
+    if (std::min(past, short_of) > near)
+        return "not near any memory that was allocated";
+    if (past <= short_of)
+        return std::to_string(past) + " bytes beyond the end of " +
+               memory(before->begin, before->bytes, before->maker);
+    return std::to_string(short_of) + " bytes before " +
+           memory(behind->begin, behind->bytes, behind->maker);
+}
+
+} // namespace soft

@@ -1,0 +1,154 @@
+#include "memory/managed.h"
+#include "api/call.h"
+
+#include "api/state.h"
+
+#include <algorithm>
+#include <sys/mman.h>
+#include <unistd.h>
+
+// Managed memory and who may touch it: streams that it is attached to, and the host.
+
+namespace soft {
+namespace {
+
+constexpr int access_of_host = PROT_READ | PROT_WRITE;
+
+bool concurrent() { return state().settings.concurrent_managed; }
+
+void set_closed(Managed &managed, bool closed) {
+    if (managed.closed == closed)
+        return;
+    managed.closed = closed;
+    mprotect(managed.user, managed.bytes, closed ? PROT_NONE : access_of_host);
+}
+
+// A host function is no work of a device, though what is behind it will be.
+bool runs_host_function(const Stream &stream) {
+    const Operation &first = *stream.queue.front();
+    return first.on_worker && first.progress == Progress::Running;
+}
+
+// What a lost device was doing may still be running here, but nobody can wait for it any more.
+bool has_work(const Stream &stream) {
+    return !stream.owner->device->sticky && !runs_host_function(stream) &&
+           std::any_of(stream.queue.begin(), stream.queue.end(),
+                       [](const auto &operation) { return !operation->only_orders(); });
+}
+
+bool in_use(Managed &managed) {
+    for (const Stream *stream : state().scheduler.busy())
+        if (managed.visible(*stream) && has_work(*stream))
+            return true;
+    return false;
+}
+
+template <class Visit> void for_each_managed(Visit visit) {
+    for (const auto &entry : state().allocations)
+        if (entry.second.managed)
+            visit(*entry.second.managed);
+}
+
+} // namespace
+
+bool Managed::visible(const Stream &other) {
+    StreamPtr single = stream.lock();
+    if (attached == CU_MEM_ATTACH_SINGLE && !single)
+        attached = initial; // that stream is gone
+    if (attached == CU_MEM_ATTACH_SINGLE)
+        return single.get() == &other;
+    return attached == CU_MEM_ATTACH_GLOBAL;
+}
+
+void close_managed(const Stream &stream) {
+    if (concurrent())
+        return;
+    for_each_managed([&](Managed &managed) {
+        if (managed.visible(stream))
+            set_closed(managed, true);
+    });
+}
+
+void close_managed_if_busy(Managed &managed) {
+    if (!concurrent() && in_use(managed))
+        set_closed(managed, true);
+}
+
+void open_managed() {
+    if (concurrent())
+        return;
+    for_each_managed([](Managed &managed) {
+        if (managed.closed && !in_use(managed))
+            set_closed(managed, false);
+    });
+}
+
+char *map_twice(size_t bytes, char *&alias) {
+    int file = memfd_create("cudadrv-managed", MFD_CLOEXEC);
+    if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) {
+        close(file);
+        return nullptr;
+    }
+    void *user = mmap(nullptr, bytes, access_of_host, MAP_SHARED, file, 0);
+    void *hidden = mmap(nullptr, bytes, access_of_host, MAP_SHARED, file, 0);
+    close(file);
+    if (user == MAP_FAILED || hidden == MAP_FAILED) {
+        for (void *mapped : {user, hidden})
+            if (mapped != MAP_FAILED)
+                munmap(mapped, bytes);
+        return nullptr;
+    }
+    // A forked child would otherwise write to the same pages.
+    for (void *mapped : {user, hidden})
+        madvise(mapped, bytes, MADV_DONTFORK);
+    alias = static_cast<char *>(hidden);
+    return static_cast<char *>(user);
+}
+
+SOFT_API(cuMemAllocManaged, (CUdeviceptr * address, size_t bytes, unsigned flags),
+         (address, bytes, flags)) {
+    if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult status = context_status(call.context.get()))
+        return status;
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
+    if (!address || !bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    Allocation *allocation = nullptr;
+    if (CUresult status = allocate_managed(*call.context, bytes, flags, allocation))
+        return status;
+    close_managed_if_busy(*allocation->managed);
+    *address = allocation->begin;
+    return CUDA_SUCCESS;
+}
+
+// Takes effect when the stream gets there.
+SOFT_STREAM_API(cuStreamAttachMemAsync,
+                (CUstream handle, CUdeviceptr address, size_t bytes, unsigned flags),
+                (handle, address, bytes, flags)) {
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    if (CUresult status = stream->capture ? refuse_captured(*stream) : CUDA_SUCCESS)
+        return status;
+    bool single = flags == CU_MEM_ATTACH_SINGLE;
+    if (!single && flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)
+        return CUDA_ERROR_INVALID_VALUE;
+    const Allocation *allocation = find_start(address);
+    if (!allocation || !allocation->managed || (bytes && bytes != allocation->bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (single && !handle)
+        return CUDA_ERROR_INVALID_VALUE;
+    auto operation = std::make_shared<Operation>();
+    std::weak_ptr<Stream> target = stream;
+    operation->action = [=, managed = allocation->managed] {
+        Lock lock(state().mutex);
+        managed->attached = flags;
+        managed->stream = target;
+        close_managed_if_busy(*managed);
+    };
+    return submit(*stream, std::move(operation));
+}
+
+} // namespace soft

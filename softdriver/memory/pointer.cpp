@@ -1,0 +1,183 @@
+#include "api/call.h"
+#include "api/state.h"
+
+// What a program can ask about an address.
+
+namespace soft {
+namespace {
+
+template <class Value> CUresult put(void *data, Value value) {
+    *static_cast<Value *>(data) = value;
+    return CUDA_SUCCESS;
+}
+
+// Attributes that older headers lack.
+enum { mapping_size = 18, mapping_base = 19, memory_block_id = 20, is_decompress_capable = 21 };
+
+// What the current context's device may do with it.
+int access_flags(const Allocation &allocation) {
+    bool read_only = allocation.kind == MemoryKind::Registered &&
+                     (allocation.flags & CU_MEMHOSTREGISTER_READ_ONLY);
+    return read_only ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ
+                     : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+}
+
+// Where kernels of the context find it.
+CUresult device_pointer(const Context *context, const Allocation &allocation, uintptr_t address,
+                        void *data) {
+    put<CUdeviceptr>(data, 0);
+    if (CUresult status = context_status(context))
+        return status;
+    return reaches(*context, allocation) ? put<CUdeviceptr>(data, address)
+                                         : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult read_attribute(const Context *context, const Allocation &allocation,
+                        CUpointer_attribute attribute, uintptr_t address, void *data) {
+    switch (static_cast<int>(attribute)) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        return put(data, allocation.pool ? nullptr : allocation.context); // pools have none
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        return put<unsigned>(data,
+                             allocation.page_locked() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        return device_pointer(context, allocation, address, data);
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        put(data, allocation.on_device() ? 0 : address);
+        return allocation.on_device() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        return put<int>(data, allocation.sync_memops);
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case is_decompress_capable:
+        return put<int>(data, 0);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        return put<unsigned long long>(data, 0);
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        return put<int>(data, access_flags(allocation));
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        return put(data, allocation.pool ? allocation.pool->handle : nullptr);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case memory_block_id:
+        return put<unsigned long long>(data, allocation.id);
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        return put<int>(data, allocation.kind == MemoryKind::Managed);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        return put<int>(data, allocation.device->ordinal);
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case mapping_base:
+        return put<CUdeviceptr>(data, allocation.begin);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case mapping_size:
+        return put<size_t>(data, allocation.bytes);
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        return put<int>(data, 1);
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+// The size of an attribute's value; 0 of one that is not known.
+size_t attribute_size(CUpointer_attribute attribute) {
+    switch (static_cast<int>(attribute)) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+    case mapping_size:
+    case mapping_base:
+    case memory_block_id:
+        return 8;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+    case is_decompress_capable:
+        return 4;
+    default:
+        return 0;
+    }
+}
+
+// The answer where there is none. The driver takes an address that it does not know for the host's
+// own, whose range nobody can tell.
+void put_default(CUpointer_attribute attribute, bool known, uintptr_t address, void *data) {
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        return;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        put(data, known ? 0 : address);
+        return;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        put<int>(data, CU_DEVICE_INVALID);
+        return;
+    default:
+        std::fill_n(static_cast<char *>(data), attribute_size(attribute), 0);
+    }
+}
+
+} // namespace
+
+SOFT_API(cuPointerGetAttribute, (void *data, CUpointer_attribute attribute, CUdeviceptr address),
+         (data, attribute, address)) {
+    const Allocation *allocation = find_allocation(address);
+    if (!data || !allocation)
+        return CUDA_ERROR_INVALID_VALUE;
+    return read_attribute(call.context.get(), *allocation, attribute, address, data);
+}
+
+// Unlike the above it knows no bad addresses: what does not apply has an answer, too.
+SOFT_API(cuPointerGetAttributes,
+         (unsigned count, CUpointer_attribute *attributes, void **data, CUdeviceptr address),
+         (count, attributes, data, address)) {
+    if (!count || !attributes || !data)
+        return CUDA_ERROR_INVALID_VALUE;
+    const Allocation *allocation = find_allocation(address);
+    const Context *context = call.context.get();
+    for (unsigned i = 0; i < count; i++) {
+        if (!data[i] || !attribute_size(attributes[i]))
+            return CUDA_ERROR_INVALID_VALUE;
+        if (!allocation || read_attribute(context, *allocation, attributes[i], address, data[i]))
+            put_default(attributes[i], allocation, address, data[i]);
+    }
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuPointerSetAttribute,
+         (const void *value, CUpointer_attribute attribute, CUdeviceptr address),
+         (value, attribute, address)) {
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
+    Allocation *allocation = find_allocation(address);
+    if (!value || !allocation || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+        return CUDA_ERROR_INVALID_VALUE;
+    allocation->sync_memops = *static_cast<const unsigned *>(value) != 0;
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuMemGetAddressRange_v2, (CUdeviceptr * begin, size_t *bytes, CUdeviceptr address),
+         (begin, bytes, address)) {
+    if (!begin && !bytes)
+        return CUDA_SUCCESS;
+    if (CUresult status = context_status(call.context.get()))
+        return status;
+    const Allocation *allocation = find_allocation(address);
+    if (!allocation || !reaches(*call.context, *allocation))
+        return CUDA_ERROR_NOT_FOUND;
+    if (begin)
+        *begin = allocation->begin;
+    if (bytes)
+        *bytes = allocation->bytes;
+    return CUDA_SUCCESS;
+}
+
+} // namespace soft

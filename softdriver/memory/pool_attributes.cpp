@@ -1,0 +1,188 @@
+#include "api/call.h"
+#include "api/state.h"
+
+// What can be asked of a pool and set on it, and the pools of a location.
+
+namespace soft {
+namespace {
+
+template <class Value> CUresult put(void *data, Value value) {
+    *static_cast<Value *>(data) = value;
+    return CUDA_SUCCESS;
+}
+
+CUresult set_flag(bool &flag, const void *value) {
+    flag = *static_cast<const int *>(value) != 0;
+    return CUDA_SUCCESS;
+}
+
+// High marks can only be reset, to zero: they start again from what is there now.
+CUresult reset_high(size_t &high, size_t current, const void *value) {
+    if (*static_cast<const cuuint64_t *>(value))
+        return CUDA_ERROR_INVALID_VALUE;
+    high = current;
+    return CUDA_SUCCESS;
+}
+
+// The device that a location names, or null.
+Device *named_device(const CUmemLocation &location) {
+    return location.type == CU_MEM_LOCATION_TYPE_DEVICE ? find_device(location.id) : nullptr;
+}
+
+// Only device memory has pools.
+CUresult locate_pools(const CUmemLocation *location, CUmemAllocationType type, Device *&device) {
+    if (!location)
+        return CUDA_ERROR_INVALID_VALUE;
+    bool managed = static_cast<int>(type) == allocation_managed;
+    if (managed || is_host(*location))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (type != CU_MEM_ALLOCATION_TYPE_PINNED || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return CUDA_ERROR_INVALID_VALUE;
+    device = named_device(*location);
+    return device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+} // namespace
+
+SOFT_API(cuMemPoolSetAttribute, (CUmemoryPool handle, CUmemPool_attribute attribute, void *value),
+         (handle, attribute, value)) {
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
+    PoolPtr pool = find_pool(handle);
+    if (!pool || !value)
+        return CUDA_ERROR_INVALID_VALUE;
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+        return set_flag(pool->follow_events, value);
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+        return set_flag(pool->opportunistic, value);
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        return set_flag(pool->internal_dependencies, value);
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        pool->release_threshold = *static_cast<const cuuint64_t *>(value);
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        return reset_high(pool->reserved_high, pool->reserved, value);
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        return reset_high(pool->used_high, pool->used, value);
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+SOFT_API(cuMemPoolGetAttribute, (CUmemoryPool handle, CUmemPool_attribute attribute, void *value),
+         (handle, attribute, value)) {
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
+    PoolPtr pool = find_pool(handle);
+    if (!pool || !value)
+        return CUDA_ERROR_INVALID_VALUE;
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+        return put<int>(value, pool->follow_events);
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+        return put<int>(value, pool->opportunistic);
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        return put<int>(value, pool->internal_dependencies);
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        return put<cuuint64_t>(value, pool->release_threshold);
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        return put<cuuint64_t>(value, pool->reserved);
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        return put<cuuint64_t>(value, pool->reserved_high);
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+        return put<cuuint64_t>(value, pool->used);
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        return put<cuuint64_t>(value, pool->used_high);
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+namespace {
+
+// A pool's own device always has access.
+CUresult check_access(const Pool &pool, const CUmemAccessDesc &access) {
+    constexpr int read_only = 1;
+    int flags = static_cast<int>(access.flags);
+    if (access.location.type != CU_MEM_LOCATION_TYPE_DEVICE || flags == read_only)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    const Device *device = named_device(access.location);
+    bool none = flags == CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    if (!device || (none && device == pool.device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    return none || flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? CUDA_SUCCESS
+                                                               : CUDA_ERROR_INVALID_VALUE;
+}
+
+} // namespace
+
+// Nothing is changed unless all is in order.
+SOFT_API(cuMemPoolSetAccess, (CUmemoryPool handle, const CUmemAccessDesc *map, size_t count),
+         (handle, map, count)) {
+    PoolPtr pool = find_pool(handle);
+    if (!pool || !map)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++)
+        if (CUresult status = check_access(*pool, map[i]))
+            return status;
+    for (size_t i = 0; i < count; i++) {
+        if (map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+            pool->visitors.erase(map[i].location.id);
+        else
+            pool->visitors.insert(map[i].location.id);
+    }
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuMemPoolGetAccess,
+         (CUmemAccess_flags * flags, CUmemoryPool handle, CUmemLocation *location),
+         (flags, handle, location)) {
+    PoolPtr pool = find_pool(handle);
+    if (!flags || !pool || !location)
+        return CUDA_ERROR_INVALID_VALUE;
+    const Device *device = named_device(*location);
+    if (!device && !is_host(*location))
+        return CUDA_ERROR_INVALID_VALUE;
+    bool access = device && pool->admits(*device);
+    *flags = access ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    return CUDA_SUCCESS;
+}
+
+// Answers with the pool that a device has in this role.
+static CUresult read_pool(CUmemoryPool *handle, CUmemLocation *location, CUmemAllocationType type,
+                          const PoolPtr &(*pool_of)(Device &)) {
+    Device *device = nullptr;
+    if (!handle)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult status = locate_pools(location, type, device))
+        return status;
+    *handle = pool_of(*device)->handle;
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuMemGetDefaultMemPool,
+         (CUmemoryPool * handle, CUmemLocation *location, CUmemAllocationType type),
+         (handle, location, type)) {
+    return read_pool(handle, location, type, default_pool);
+}
+
+SOFT_API(cuMemGetMemPool,
+         (CUmemoryPool * handle, CUmemLocation *location, CUmemAllocationType type),
+         (handle, location, type)) {
+    return read_pool(handle, location, type, current_pool);
+}
+
+SOFT_API(cuMemSetMemPool, (CUmemLocation * location, CUmemAllocationType type, CUmemoryPool handle),
+         (location, type, handle)) {
+    Device *device = nullptr;
+    if (CUresult status = locate_pools(location, type, device))
+        return status;
+    PoolPtr pool = find_pool(handle);
+    if (!pool || pool->device != device)
+        return CUDA_ERROR_INVALID_VALUE;
+    device->pool = pool;
+    return CUDA_SUCCESS;
+}
+
+} // namespace soft

@@ -1,0 +1,106 @@
+#include "api/call.h"
+#include "api/state.h"
+
+// Stream-ordered memory: allocated and freed where a stream gets to it.
+
+namespace soft {
+namespace {
+
+// During a capture the memory belongs to the graph and not to the pool.
+CUresult reserve(const Stream &stream, const PoolPtr &pool, size_t bytes, Operation &operation,
+                 Allocation *&allocation) {
+    if (stream.capture)
+        return allocate_device(*stream.owner, bytes, MemoryKind::Async, allocation);
+    if (CUresult status = pool->take(bytes, stream, operation))
+        return status;
+    CUresult status =
+        place_device(*stream.owner, *pool->device, bytes, MemoryKind::Async, allocation);
+    if (status == CUDA_SUCCESS) {
+        allocation->pool = pool;
+    } else {
+        pool->leave(bytes);
+        pool->left(bytes);
+    }
+    return status;
+}
+
+CUresult allocate(const Call &call, Stream &stream, const PoolPtr &pool, CUdeviceptr *address,
+                  size_t bytes) {
+    if (CUresult status = stream.capture ? CUDA_SUCCESS : refuse_unsafe(*call.thread))
+        return status;
+    if (!address)
+        return CUDA_ERROR_INVALID_VALUE;
+    *address = 0;
+    if (!bytes)
+        return CUDA_SUCCESS;
+    Allocation *allocation = nullptr;
+    auto operation = std::make_shared<Operation>();
+    operation->legacy_rules = false; // real drivers may finish it at once
+    if (CUresult status = reserve(stream, pool, bytes, *operation, allocation))
+        return status;
+    operation->writes.push_back({allocation->begin, bytes});
+    if (CUresult status = submit(stream, std::move(operation))) {
+        free_allocation(*allocation);
+        return status;
+    }
+    if (stream.capture)
+        stream.capture->memory.push_back(allocation->begin);
+    allocation->captured = stream.capture != nullptr;
+    *address = allocation->begin;
+    return CUDA_SUCCESS;
+}
+
+} // namespace
+
+SOFT_STREAM_API(cuMemAllocAsync, (CUdeviceptr * address, size_t bytes, CUstream handle),
+                (address, bytes, handle)) {
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    return allocate(call, *stream, current_pool(*stream->owner->device), address, bytes);
+}
+
+SOFT_STREAM_API(cuMemAllocFromPoolAsync,
+                (CUdeviceptr * address, size_t bytes, CUmemoryPool pool_handle, CUstream handle),
+                (address, bytes, pool_handle, handle)) {
+    StreamPtr stream;
+    PoolPtr pool = find_pool(pool_handle);
+    if (!pool)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    return allocate(call, *stream, pool, address, bytes);
+}
+
+// The address is dead for every later call; the memory goes when the stream gets there.
+SOFT_STREAM_API(cuMemFreeAsync, (CUdeviceptr address, CUstream handle), (address, handle)) {
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    if (CUresult status = stream->capture ? CUDA_SUCCESS : refuse_unsafe(*call.thread))
+        return status;
+    if (!address)
+        return CUDA_SUCCESS;
+    Allocation *allocation = find_start(address);
+    if (!allocation || allocation->page_locked())
+        return CUDA_ERROR_INVALID_VALUE;
+    if (allocation->kind == MemoryKind::Managed)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    // Memory of a graph is freed inside graphs, and nothing else is.
+    if (allocation->captured != bool(stream->capture))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (stream->capture)
+        return capture_free(*stream, address);
+    if (stream->kind == StreamKind::Legacy)
+        if (CUresult status = refuse_implicit(*stream->owner))
+            return status;
+    auto operation = std::make_shared<Operation>();
+    Remains remains = forget_allocation(*allocation, true);
+    if (remains.pool)
+        remains.pool->leave_behind(operation, remains.bytes);
+    operation->writes.push_back({remains.begin, remains.bytes});
+    operation->kept.emplace_back(nullptr, [=](void *) { give_back(remains); });
+    return submit(*stream, std::move(operation));
+}
+
+} // namespace soft

@@ -1,0 +1,52 @@
+#include "race/race_names.h"
+
+#include "api/state.h"
+
+namespace soft {
+namespace {
+
+constexpr int longest = 1000;
+
+// False if another thread has to ask.
+template <class Ask> bool ask(const Ask &describe, std::string &words) {
+    char text[longest];
+    int length = describe(text, longest);
+    if (length > 0)
+        words.assign(text, static_cast<size_t>(length));
+    return length >= 0;
+}
+
+bool ask_client(const cudadrvSoftWords &client, const RaceText &race, RaceNames &names) {
+    auto operation = [&](const RaceLabel &label, std::string &words) {
+        return !label.known() || !client.describe_operation ||
+               ask([&](char *text,
+                       int size) { return client.describe_operation(label.numbers, text, size); },
+                   words);
+    };
+    auto memory = [&](char *text, int size) {
+        return client.describe_memory(race.address, text, size);
+    };
+    return operation(race.later.label, names.later) &&
+           operation(race.earlier.label, names.earlier) &&
+           (!client.describe_memory || ask(memory, names.memory));
+}
+
+} // namespace
+
+void name_races(Lock &lock) {
+    RaceRecord &record = state().races.record;
+    while (const RaceText *unnamed = record.first_unnamed()) {
+        uint64_t number = record.number_of_first();
+        RaceText race = *unnamed;
+        cudadrvSoftWords client = state().words;
+        RaceNames names;
+        lock.unlock();
+        bool asked = ask_client(client, race, names);
+        acquire(lock);
+        if (!asked)
+            return;
+        record.name(number, names);
+    }
+}
+
+} // namespace soft

@@ -1,0 +1,84 @@
+#include "api/call.h"
+#include "api/state.h"
+
+#include <algorithm>
+
+// The handles of captured nodes, and what a program does with them: say what the next node of a
+// stream depends on.
+
+namespace soft {
+namespace {
+
+constexpr size_t edge_bytes = 8; // of a CUgraphEdgeData
+constexpr int index_bits = 24;
+
+CUgraphNode node_handle(const Capture &capture, size_t index) {
+    return reinterpret_cast<CUgraphNode>((capture.id << index_bits | index) << 4);
+}
+
+bool find_node(const Capture &capture, CUgraphNode handle, size_t &index) {
+    auto number = reinterpret_cast<uintptr_t>(handle) >> 4;
+    index = number & ((size_t(1) << index_bits) - 1);
+    return index < capture.nodes.size() && node_handle(capture, index) == handle;
+}
+
+bool all_zero(const CUgraphEdgeData *edges, size_t count) {
+    auto *bytes = reinterpret_cast<const unsigned char *>(edges);
+    return !edges ||
+           std::all_of(bytes, bytes + count * edge_bytes, [](auto byte) { return byte == 0; });
+}
+
+CUresult update(Call &call, CUstream handle, const CUgraphNode *nodes, const CUgraphEdgeData *edges,
+                size_t count, unsigned flags) {
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || (count && !nodes))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!stream->capture)
+        return CUDA_ERROR_ILLEGAL_STATE;
+    Capture &capture = *stream->capture;
+    if (!capture.valid)
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    std::set<size_t> tail;
+    for (size_t i = 0; i < count; i++) {
+        size_t index;
+        if (!find_node(capture, nodes[i], index))
+            return CUDA_ERROR_INVALID_VALUE;
+        tail.insert(index);
+    }
+    if (!all_zero(edges, count))
+        return CUDA_ERROR_NOT_SUPPORTED; // they are for kernels
+    if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
+        std::swap(tail, stream->capture_tail);
+    for (size_t node : tail)
+        if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
+            capture.excused.insert(node);
+        else
+            stream->capture_tail.insert(node);
+    return CUDA_SUCCESS;
+}
+
+} // namespace
+
+void show_tail(Stream &stream) {
+    stream.shown_tail.clear();
+    for (size_t node : stream.capture_tail)
+        stream.shown_tail.push_back(node_handle(*stream.capture, node));
+    stream.shown_edges.assign(stream.shown_tail.size(), 0);
+}
+
+SOFT_STREAM_API(cuStreamUpdateCaptureDependencies,
+                (CUstream handle, CUgraphNode *nodes, size_t count, unsigned flags),
+                (handle, nodes, count, flags)) {
+    return update(call, handle, nodes, nullptr, count, flags);
+}
+
+SOFT_STREAM_API(cuStreamUpdateCaptureDependencies_v2,
+                (CUstream handle, CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count,
+                 unsigned flags),
+                (handle, nodes, edges, count, flags)) {
+    return update(call, handle, nodes, edges, count, flags);
+}
+
+} // namespace soft

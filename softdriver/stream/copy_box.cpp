@@ -1,0 +1,202 @@
+#include "api/call.h"
+#include "api/state.h"
+#include "stream/transfer.h"
+
+// Copies of several rows and slices: cuMemcpy2D, cuMemcpy3D and their kin. Everything is brought to
+// the form of a 3-D copy first. There are no arrays, so no handle of one is valid.
+
+namespace soft {
+namespace {
+
+constexpr size_t max_pitch = 2147483647;
+
+using Box = CUDA_MEMCPY3D_v2;
+
+// What a box says of one of its ends.
+struct Corner {
+    CUmemorytype type;
+    const void *host;
+    CUdeviceptr device;
+    size_t x, y, z;       // offsets: in bytes, rows and slices
+    size_t pitch, height; // bytes from row to row, rows from slice to slice
+};
+
+Corner source_of(const Box &box) {
+    return {box.srcMemoryType, box.srcHost, box.srcDevice, box.srcXInBytes,
+            box.srcY,          box.srcZ,    box.srcPitch,  box.srcHeight};
+}
+
+Corner target_of(const Box &box) {
+    return {box.dstMemoryType, box.dstHost, box.dstDevice, box.dstXInBytes,
+            box.dstY,          box.dstZ,    box.dstPitch,  box.dstHeight};
+}
+
+bool linear(CUmemorytype type) {
+    return type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_DEVICE ||
+           type == CU_MEMORYTYPE_UNIFIED;
+}
+
+// Rows may not overlap, nor may slices; where no distance is given they lie side by side.
+bool complete(const Box &box, Corner &corner) {
+    size_t row, rows;
+    if (__builtin_add_overflow(corner.x, box.WidthInBytes, &row) ||
+        __builtin_add_overflow(corner.y, box.Height, &rows))
+        return false;
+    if (!corner.pitch)
+        corner.pitch = row;
+    if (!corner.height)
+        corner.height = rows;
+    return corner.pitch >= row && corner.pitch <= max_pitch && corner.height >= rows;
+}
+
+// How far it is from the base address to the first byte, and from there past the last.
+bool measure(const Box &box, const Corner &corner, size_t &offset, size_t &span) {
+    size_t rows, slices, above, last;
+    return !(__builtin_mul_overflow(corner.z, corner.height, &rows) ||
+             __builtin_add_overflow(rows, corner.y, &rows) ||
+             __builtin_mul_overflow(rows, corner.pitch, &above) ||
+             __builtin_add_overflow(above, corner.x, &offset) ||
+             __builtin_mul_overflow(box.Depth - 1, corner.height, &slices) ||
+             __builtin_add_overflow(slices, box.Height - 1, &slices) ||
+             __builtin_mul_overflow(slices, corner.pitch, &last) ||
+             __builtin_add_overflow(last, box.WidthInBytes, &span));
+}
+
+CUresult locate(const Box &box, Corner corner, Place &place) {
+    size_t offset, span;
+    if (!complete(box, corner) || !measure(box, corner, offset, span))
+        return CUDA_ERROR_INVALID_VALUE;
+    place.pitch = corner.pitch;
+    place.slice = corner.pitch * corner.height;
+    uintptr_t begin;
+    bool host = corner.type == CU_MEMORYTYPE_HOST;
+    uintptr_t base = host ? reinterpret_cast<uintptr_t>(corner.host) : corner.device;
+    if (__builtin_add_overflow(base, offset, &begin))
+        return CUDA_ERROR_INVALID_VALUE;
+    // An offset makes no memory of a null pointer, and leads from no allocation into another.
+    bool device = corner.type == CU_MEMORYTYPE_DEVICE;
+    const Allocation *from = find_allocation(base), *to = find_allocation(begin);
+    if (!device && (from ? from != to : !to && never_host_memory(base)))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (host)
+        return locate_host(reinterpret_cast<void *>(begin), span, place);
+    return device ? locate_device(begin, span, place) : locate_any(begin, span, place);
+}
+
+// Makes the transfer; without bytes there is nothing to do.
+CUresult prepare(const Box &box, Transfer &transfer) {
+    transfer.width = box.WidthInBytes;
+    transfer.rows = box.Height;
+    transfer.slices = box.Depth;
+    if (!box.WidthInBytes || !box.Height || !box.Depth)
+        return CUDA_SUCCESS;
+    if (!linear(box.srcMemoryType) || !linear(box.dstMemoryType))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult status = locate(box, source_of(box), transfer.source))
+        return status;
+    return locate(box, target_of(box), transfer.target);
+}
+
+CUresult to_box(const CUDA_MEMCPY3D_v2 *copy, Box &box) {
+    if (!copy)
+        return CUDA_ERROR_INVALID_VALUE;
+    box = *copy;
+    return CUDA_SUCCESS;
+}
+
+// Fields of the same name and meaning in all three structures.
+template <class Copy> Box common(const Copy &copy) {
+    Box box = {};
+    box.srcXInBytes = copy.srcXInBytes;
+    box.srcY = copy.srcY;
+    box.srcMemoryType = copy.srcMemoryType;
+    box.srcHost = copy.srcHost;
+    box.srcDevice = copy.srcDevice;
+    box.srcPitch = copy.srcPitch;
+    box.dstXInBytes = copy.dstXInBytes;
+    box.dstY = copy.dstY;
+    box.dstMemoryType = copy.dstMemoryType;
+    box.dstHost = copy.dstHost;
+    box.dstDevice = copy.dstDevice;
+    box.dstPitch = copy.dstPitch;
+    box.WidthInBytes = copy.WidthInBytes;
+    box.Height = copy.Height;
+    box.Depth = 1;
+    return box;
+}
+
+CUresult to_box(const CUDA_MEMCPY2D_v2 *copy, Box &box) {
+    if (!copy)
+        return CUDA_ERROR_INVALID_VALUE;
+    box = common(*copy);
+    return CUDA_SUCCESS;
+}
+
+CUresult to_box(const CUDA_MEMCPY3D_PEER *copy, Box &box) {
+    if (!copy)
+        return CUDA_ERROR_INVALID_VALUE;
+    box = common(*copy);
+    box.srcZ = copy->srcZ;
+    box.srcHeight = copy->srcHeight;
+    box.dstZ = copy->dstZ;
+    box.dstHeight = copy->dstHeight;
+    box.Depth = copy->Depth;
+    return CUDA_SUCCESS;
+}
+
+template <class Copy>
+CUresult check_access(const Copy &, const Context &context, const Transfer &transfer) {
+    return check_pools(context, transfer.target, transfer.source);
+}
+
+CUresult check_access(const CUDA_MEMCPY3D_PEER &copy, const Context &, const Transfer &) {
+    if (copy.srcMemoryType != CU_MEMORYTYPE_HOST)
+        if (CUresult status = check_named(copy.srcContext))
+            return status;
+    return copy.dstMemoryType == CU_MEMORYTYPE_HOST ? CUDA_SUCCESS : check_named(copy.dstContext);
+}
+
+template <class Copy> CUresult read(const Copy *copy, const Context &context, Transfer &transfer) {
+    Box box;
+    if (CUresult status = to_box(copy, box))
+        return status;
+    if (CUresult status = prepare(box, transfer))
+        return status;
+    return check_access(*copy, context, transfer);
+}
+
+template <class Copy> CUresult now(Call &call, const Copy *copy) {
+    Transfer transfer{};
+    if (CUresult status = read(copy, *call.context, transfer))
+        return status;
+    return transfer.bytes() ? transfer_now(call, transfer) : CUDA_SUCCESS;
+}
+
+template <class Copy> CUresult later(Call &call, const Copy *copy, CUstream handle) {
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    Transfer transfer{};
+    if (CUresult status = read(copy, *stream->owner, transfer))
+        return status;
+    return transfer.bytes() ? transfer_later(call, *stream, transfer) : CUDA_SUCCESS;
+}
+
+} // namespace
+
+#define SOFT_BOX_API(symbol, type)                                                                 \
+    SOFT_DEFAULT_API(symbol, (const type *copy), (copy)) { return now(call, copy); }
+#define SOFT_BOX_ASYNC_API(symbol, type)                                                           \
+    SOFT_STREAM_API(symbol, (const type *copy, CUstream stream), (copy, stream)) {                 \
+        return later(call, copy, stream);                                                          \
+    }
+
+SOFT_BOX_API(cuMemcpy2D_v2, CUDA_MEMCPY2D_v2)
+SOFT_BOX_API(cuMemcpy2DUnaligned_v2, CUDA_MEMCPY2D_v2)
+SOFT_BOX_API(cuMemcpy3D_v2, CUDA_MEMCPY3D_v2)
+SOFT_BOX_API(cuMemcpy3DPeer, CUDA_MEMCPY3D_PEER)
+SOFT_BOX_ASYNC_API(cuMemcpy2DAsync_v2, CUDA_MEMCPY2D_v2)
+SOFT_BOX_ASYNC_API(cuMemcpy3DAsync_v2, CUDA_MEMCPY3D_v2)
+SOFT_BOX_ASYNC_API(cuMemcpy3DPeerAsync, CUDA_MEMCPY3D_PEER)
+
+} // namespace soft

@@ -1,0 +1,55 @@
+#include "stream/ends.h"
+
+#include "api/call.h"
+
+namespace soft {
+namespace {
+
+Side side_of(const Allocation &allocation) {
+    if (allocation.on_device())
+        return Side::Device;
+    return allocation.kind == MemoryKind::Managed ? Side::Managed : Side::Locked;
+}
+
+} // namespace
+
+CUresult locate_device(CUdeviceptr address, size_t bytes, End &end) {
+    const Allocation *allocation = find_range(address, bytes);
+    if (!allocation)
+        return CUDA_ERROR_INVALID_VALUE;
+    end.address = address;
+    end.host = host_address(*allocation, address);
+    end.side = side_of(*allocation);
+    end.pool = allocation->pool;
+    end.sync_memops = allocation->sync_memops;
+    return CUDA_SUCCESS;
+}
+
+CUresult locate_any(uintptr_t address, size_t bytes, End &end) {
+    if (find_allocation(address))
+        return locate_device(address, bytes, end);
+    if (never_host_memory(address))
+        return CUDA_ERROR_INVALID_VALUE;
+    end = {};
+    end.address = address;
+    end.host = reinterpret_cast<char *>(address);
+    return CUDA_SUCCESS;
+}
+
+CUresult locate_host(const void *pointer, size_t bytes, End &end) {
+    CUresult status = locate_any(reinterpret_cast<uintptr_t>(pointer), bytes, end);
+    return status == CUDA_SUCCESS && end.side == Side::Device ? CUDA_ERROR_INVALID_VALUE : status;
+}
+
+CUresult check_pools(const Context &context, const End &target, const End &source) {
+    for (const End *end : {&target, &source})
+        if (end->pool && !end->pool->admits(*context.device))
+            return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+CUresult check_named(CUcontext handle) {
+    return handle ? context_status(find_context(handle).get()) : CUDA_SUCCESS;
+}
+
+} // namespace soft

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "device/context.h"
+#include "work/operation.h"
+
+#include <set>
+
+namespace soft {
+
+struct Capture;
+
+struct Event {
+    CUevent handle = nullptr;
+    ContextPtr context;       // perhaps destroyed
+    Context *owner = nullptr; // the same
+    unsigned flags = 0;
+    int patience = 0;
+    OperationPtr recorded; // the latest record, or null
+    std::shared_ptr<Capture> capture;
+    std::set<size_t> capture_tail;
+};
+
+using EventPtr = std::shared_ptr<Event>;
+
+CUresult find_event(CUevent handle, EventPtr &event);
+// Submits an operation that the event stands for from now on.
+CUresult record(Event &event, Stream &stream, OperationPtr operation);
+
+} // namespace soft

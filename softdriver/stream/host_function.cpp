@@ -1,0 +1,44 @@
+#include "api/call.h"
+#include "api/state.h"
+
+// Functions of the program that run as part of a stream. They run on a driver thread and may not
+// call the driver (see Callback in functions.h).
+
+namespace soft {
+namespace {
+
+CUresult submit_function(Stream &stream, std::function<void()> action) {
+    auto operation = std::make_shared<Operation>();
+    operation->on_worker = true;
+    operation->action = std::move(action);
+    return submit(stream, std::move(operation));
+}
+
+} // namespace
+
+SOFT_STREAM_API(cuLaunchHostFunc, (CUstream handle, CUhostFn function, void *data),
+                (handle, function, data)) {
+    if (!function)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult status = call.require(Needs::Init))
+        return status;
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    return submit_function(*stream, [=] { function(data); });
+}
+
+SOFT_STREAM_API(cuStreamAddCallback,
+                (CUstream handle, CUstreamCallback callback, void *data, unsigned flags),
+                (handle, callback, data, flags)) {
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    if (!callback || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult status = refuse_captured(*stream))
+        return status;
+    return submit_function(*stream, [=] { callback(handle, CUDA_SUCCESS, data); });
+}
+
+} // namespace soft

@@ -1,0 +1,216 @@
+#include "stream/stream.h"
+#include "api/call.h"
+
+#include "api/state.h"
+
+#include <algorithm>
+
+namespace soft {
+
+StreamPtr create_stream(const ContextPtr &context, StreamKind kind, unsigned flags, int priority) {
+    auto stream = std::make_shared<Stream>();
+    stream->id = state().new_id();
+    stream->kind = kind;
+    stream->context = context;
+    stream->owner = context.get();
+    stream->flags = flags;
+    stream->priority = std::clamp(priority, greatest_priority, least_priority);
+    return stream;
+}
+
+StreamPtr default_stream(const ThreadState &thread, const ContextPtr &context, bool per_thread) {
+    if (!per_thread)
+        return context->legacy;
+    StreamPtr &stream = context->per_thread[&thread];
+    if (!stream)
+        stream = create_stream(context, StreamKind::PerThread, CU_STREAM_DEFAULT, 0);
+    return stream;
+}
+
+CUresult resolve_stream(Call &call, CUstream handle, StreamPtr &stream) {
+    if (!handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
+        if (in_callback) // where no context is current
+            return CUDA_ERROR_NOT_PERMITTED;
+        if (CUresult status = context_status(call.context.get()))
+            return status;
+        bool per_thread = handle ? handle == CU_STREAM_PER_THREAD : call.per_thread;
+        stream = default_stream(*call.thread, call.context, per_thread);
+        return CUDA_SUCCESS;
+    }
+    stream = state().streams.find(reinterpret_cast<uintptr_t>(handle));
+    if (stream)
+        return context_status(stream->owner);
+    // A stream that is gone, perhaps with the current context.
+    return call.context && !call.context->alive ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                                : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+namespace {
+
+// The legacy stream is ordered after the blocking streams of its context, and they after it.
+void order_with_legacy(const Stream &stream, Operation &operation) {
+    if (!operation.legacy_rules)
+        return;
+    if (stream.kind == StreamKind::Legacy) {
+        for (const Stream *other : state().scheduler.busy())
+            if (other != &stream && other->owner == stream.owner && other->blocking())
+                operation.waits.push_back(other->queue.back());
+    } else if (stream.blocking()) {
+        const StreamPtr &legacy = stream.owner->legacy;
+        if (!legacy->idle())
+            operation.waits.push_back(legacy->queue.back());
+    }
+}
+
+// Whether there is work that the next operation of the stream would be ordered after by that.
+bool ordered_with_legacy(const Stream &stream) {
+    Operation next;
+    order_with_legacy(stream, next);
+    return !next.waits.empty();
+}
+
+} // namespace
+
+CUresult submit(Stream &stream, OperationPtr operation, OperationPtr *queued) {
+    // The caller may have waited since it looked the stream up.
+    if (CUresult status = context_status(stream.owner))
+        return status;
+    if (stream.capture)
+        return capture_node(stream);
+    if (stream.kind == StreamKind::Legacy)
+        if (CUresult status = refuse_implicit(*stream.owner))
+            return status;
+    operation->stream = stream.shared_from_this();
+    order_with_legacy(stream, *operation);
+    pass_gates(*stream.owner, *operation);
+    if (queued)
+        *queued = operation;
+    operation->number = state().next_operation++;
+    state().races.submitted(stream, operation);
+    state().scheduler.enqueue(std::move(operation));
+    return CUDA_SUCCESS;
+}
+
+std::vector<OperationPtr> stream_targets(const Stream &stream) {
+    std::vector<OperationPtr> targets;
+    if (!stream.idle())
+        targets.push_back(stream.queue.back());
+    if (stream.kind == StreamKind::Legacy)
+        for (const Stream *other : state().scheduler.busy())
+            if (other != &stream && other->owner == stream.owner && other->blocking())
+                targets.push_back(other->queue.back());
+    return targets;
+}
+
+std::vector<OperationPtr> context_targets(const Context &context) {
+    std::vector<OperationPtr> targets;
+    for (const Stream *stream : state().scheduler.busy())
+        if (stream->owner == &context)
+            targets.push_back(stream->queue.back());
+    return targets;
+}
+
+std::vector<OperationPtr> device_targets(const Device &device) {
+    std::vector<OperationPtr> targets;
+    for (const Stream *stream : state().scheduler.busy())
+        if (stream->owner->device == &device)
+            targets.push_back(stream->queue.back());
+    return targets;
+}
+
+SOFT_API(cuStreamCreateWithPriority, (CUstream * handle, unsigned flags, int priority),
+         (handle, flags, priority)) {
+    if (!handle || (flags & ~unsigned(CU_STREAM_NON_BLOCKING)))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult status = call.require(Needs::Usable))
+        return status;
+    StreamPtr stream = create_stream(call.context, StreamKind::Created, flags, priority);
+    stream->handle = reinterpret_cast<CUstream>(state().streams.insert(stream, state().reuse()));
+    *handle = stream->handle;
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuStreamCreate, (CUstream * handle, unsigned flags), (handle, flags)) {
+    return cuStreamCreateWithPriority_body(call, handle, flags, 0);
+}
+
+// Returns at once: queued work keeps its stream and still runs.
+SOFT_API(cuStreamDestroy_v2, (CUstream handle), (handle)) {
+    if (!handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (CUresult status = call.require(Needs::Optional))
+        return status;
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    if (stream->destroyed)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (stream->capture)
+        stream->destroyed = true; // goes when the capture ends
+    else
+        state().streams.erase(reinterpret_cast<uintptr_t>(handle));
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuStreamDestroy, (CUstream handle), (handle)) {
+    return cuStreamDestroy_v2_body(call, handle);
+}
+
+SOFT_STREAM_API(cuStreamSynchronize, (CUstream handle), (handle)) {
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    if (CUresult status = refuse_waiting(*call.thread, *stream))
+        return status;
+    auto awaited = state().races.tails(*stream);
+    state().scheduler.finish(call.lock, stream_targets(*stream));
+    state().races.learn(awaited);
+    release_unused(*stream->owner->device);
+    return context_status(stream->owner);
+}
+
+SOFT_STREAM_API(cuStreamQuery, (CUstream handle), (handle)) {
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    if (CUresult status = refuse_waiting(*call.thread, *stream))
+        return status;
+    auto awaited = state().races.tails(*stream);
+    bool done = state().scheduler.poll(call.lock, stream_targets(*stream), stream->patience);
+    if (done)
+        state().races.learn(awaited);
+    return done ? context_status(stream->owner) : CUDA_ERROR_NOT_READY;
+}
+
+SOFT_STREAM_API(cuStreamWaitEvent, (CUstream handle, CUevent event_handle, unsigned flags),
+                (handle, event_handle, flags)) {
+    if (flags & ~unsigned(CU_EVENT_WAIT_EXTERNAL))
+        return CUDA_ERROR_INVALID_VALUE;
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    EventPtr event = state().events.find(reinterpret_cast<uintptr_t>(event_handle));
+    if (!event)
+        return CUDA_ERROR_INVALID_HANDLE;
+    // As a node of its own, which waits each time that the graph runs.
+    if (flags & CU_EVENT_WAIT_EXTERNAL)
+        return stream->capture ? capture_node(*stream) : CUDA_ERROR_ILLEGAL_STATE;
+    if (stream->capture || event->capture)
+        return capture_wait(*stream, *event);
+    if (stream->kind == StreamKind::Legacy)
+        if (CUresult status = refuse_implicit(*stream->owner))
+            return status;
+    // A snapshot: what the event stands for now. Never recorded counts as complete.
+    if (!event->recorded)
+        return CUDA_SUCCESS;
+    // A wait for what is complete is work all the same, by which default streams order others.
+    if (event->recorded->done() && !ordered_with_legacy(*stream)) {
+        state().races.passed(*stream, event->recorded);
+        return CUDA_SUCCESS;
+    }
+    auto operation = std::make_shared<Operation>();
+    operation->waits.push_back(event->recorded);
+    return submit(*stream, std::move(operation));
+}
+
+} // namespace soft

@@ -1,0 +1,70 @@
+#include "api/call.h"
+#include "api/state.h"
+
+// What a program can ask about streams.
+
+namespace soft {
+namespace {
+
+template <class Value, class Read>
+CUresult read_stream(Call &call, CUstream handle, Value *value, Read read) {
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    if (!value)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (stream->kind == StreamKind::Legacy)
+        if (CUresult status = refuse_implicit(*stream->owner))
+            return status;
+    *value = read(*stream);
+    return CUDA_SUCCESS;
+}
+
+// The same for what cannot be asked during a capture.
+template <class Value, class Read>
+CUresult read_idle_stream(Call &call, CUstream handle, Value *value, Read read) {
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    if (CUresult status = value ? refuse_captured(*stream) : CUDA_SUCCESS)
+        return status;
+    return read_stream(call, handle, value, read);
+}
+
+} // namespace
+
+SOFT_STREAM_API(cuStreamGetFlags, (CUstream handle, unsigned *flags), (handle, flags)) {
+    return read_idle_stream(call, handle, flags, [](Stream &stream) { return stream.flags; });
+}
+
+SOFT_STREAM_API(cuStreamGetPriority, (CUstream handle, int *priority), (handle, priority)) {
+    return read_stream(call, handle, priority, [](Stream &stream) { return stream.priority; });
+}
+
+SOFT_STREAM_API(cuStreamGetId, (CUstream handle, unsigned long long *id), (handle, id)) {
+    return read_idle_stream(call, handle, id, [](Stream &stream) { return stream.id; });
+}
+
+SOFT_STREAM_API(cuStreamGetCtx, (CUstream handle, CUcontext *context), (handle, context)) {
+    return read_stream(call, handle, context, [](Stream &stream) { return stream.owner->handle; });
+}
+
+// There are no green contexts.
+SOFT_API(cuStreamGetGreenCtx, (CUstream handle, CUgreenCtx *green), (handle, green)) {
+    return read_stream(call, handle, green, [](Stream &) { return CUgreenCtx(nullptr); });
+}
+
+SOFT_STREAM_API(cuStreamGetCtx_v2, (CUstream handle, CUcontext *context, CUgreenCtx *green),
+                (handle, context, green)) {
+    CUresult status = cuStreamGetCtx_body(call, handle, context);
+    if (status == CUDA_SUCCESS && green)
+        *green = nullptr;
+    return status;
+}
+
+SOFT_STREAM_API(cuStreamGetDevice, (CUstream handle, CUdevice *device), (handle, device)) {
+    return read_stream(call, handle, device,
+                       [](Stream &stream) { return stream.owner->device->ordinal; });
+}
+
+} // namespace soft

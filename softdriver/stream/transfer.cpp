@@ -1,0 +1,134 @@
+#include "stream/transfer.h"
+#include "api/call.h"
+
+#include "api/state.h"
+
+#include <cstring>
+
+namespace soft {
+namespace {
+
+// Larger pageable sources are not snapshot: the call blocks.
+constexpr size_t snapshot_limit = 1 << 20;
+// The same of synchronous copies.
+constexpr size_t staging_limit = 65536;
+
+void move_bytes(const Transfer &transfer) {
+    for (size_t slice = 0; slice < transfer.slices; slice++)
+        for (size_t row = 0; row < transfer.rows; row++)
+            std::memmove(
+                transfer.target.host + slice * transfer.target.slice + row * transfer.target.pitch,
+                transfer.source.host + slice * transfer.source.slice + row * transfer.source.pitch,
+                transfer.width);
+}
+
+// The bytes of one end, in as few ranges as it takes.
+std::vector<Range> ranges(const Transfer &transfer, const Place &place) {
+    size_t rows = transfer.rows, slices = transfer.slices;
+    if (slices == 1)
+        return {{place.address, transfer.width, place.pitch, rows}};
+    if (rows == 1)
+        return {{place.address, transfer.width, place.slice, slices}};
+    if (place.slice == place.pitch * rows)
+        return {{place.address, transfer.width, place.pitch, rows * slices}};
+    std::vector<Range> each;
+    for (size_t slice = 0; slice < slices; slice++)
+        each.push_back({place.address + slice * place.slice, transfer.width, place.pitch, rows});
+    return each;
+}
+
+// The same transfer out of a copy of its source, without gaps, that `staged` keeps alive.
+Transfer stage(const Transfer &transfer, std::shared_ptr<char[]> &staged) {
+    staged.reset(new char[transfer.bytes()]);
+    Transfer gather = transfer;
+    gather.target = {};
+    gather.target.host = staged.get();
+    gather.target.pitch = transfer.width;
+    gather.target.slice = transfer.width * transfer.rows;
+    move_bytes(gather);
+    Transfer scatter = transfer;
+    scatter.source = gather.target;
+    return scatter;
+}
+
+OperationPtr copy_operation(const Transfer &transfer, bool snapshot) {
+    auto operation = std::make_shared<Operation>();
+    operation->writes = ranges(transfer, transfer.target);
+    if (snapshot) {
+        std::shared_ptr<char[]> staged;
+        Transfer scatter = stage(transfer, staged);
+        operation->action = [scatter, staged] { move_bytes(scatter); };
+    } else {
+        operation->reads = ranges(transfer, transfer.source);
+        operation->action = [transfer] { move_bytes(transfer); };
+    }
+    return operation;
+}
+
+// What a call that waits promises to have waited for, so that a program may rely on it.
+enum class Promise { Nothing, Before, All };
+
+// Waits for an operation that has been submitted; null if it was captured.
+CUresult wait_for(Call &call, Stream &stream, const OperationPtr &operation, Promise promise) {
+    if (!operation)
+        return CUDA_SUCCESS;
+    state().scheduler.finish(call.lock, {operation});
+    if (promise == Promise::All)
+        state().races.learn({operation});
+    else if (promise == Promise::Before)
+        state().races.learn_before(operation);
+    return context_status(stream.owner);
+}
+
+// From pageable memory: returns once the source is staged, which is after all work that the copy is
+// ordered after, and before it has arrived.
+CUresult transfer_staged(Call &call, Stream &stream, const Transfer &transfer) {
+    OperationPtr before;
+    if (CUresult status = submit(stream, std::make_shared<Operation>(), &before))
+        return status;
+    if (CUresult status = wait_for(call, stream, before, Promise::All))
+        return status;
+    if (!find_range(transfer.target.address, transfer.span(transfer.target))) // freed meanwhile
+        return CUDA_ERROR_INVALID_VALUE;
+    return submit(stream, copy_operation(transfer, true));
+}
+
+} // namespace
+
+CUresult transfer_later(Call &call, Stream &stream, const Transfer &transfer) {
+    const End &target = transfer.target, &source = transfer.source;
+    bool small = transfer.bytes() <= snapshot_limit;
+    if (small && state().settings.schedule == Schedule::Random)
+        small = state().random.below(2);
+    bool host_to_host = target.on_host() && source.on_host();
+    bool snapshot = source.side == Side::Pageable && !host_to_host && small;
+    bool blocks = target.side == Side::Pageable || host_to_host ||
+                  (source.side == Side::Pageable && !snapshot);
+    OperationPtr queued;
+    if (CUresult status = submit(stream, copy_operation(transfer, snapshot), &queued))
+        return status;
+    bool promised = target.side == Side::Pageable || host_to_host;
+    Promise promise = promised ? Promise::All : Promise::Nothing;
+    return blocks ? wait_for(call, stream, queued, promise) : CUDA_SUCCESS;
+}
+
+CUresult transfer_now(Call &call, const Transfer &transfer) {
+    const End &target = transfer.target, &source = transfer.source;
+    StreamPtr stream = default_stream(*call.thread, call.context, call.per_thread);
+    if (CUresult status = refuse_captured(*stream))
+        return status;
+    bool always_waits = target.sync_memops || source.sync_memops;
+    bool into_device = !target.on_host() && source.side == Side::Pageable;
+    if (into_device && !always_waits && transfer.bytes() <= staging_limit)
+        return transfer_staged(call, *stream, transfer);
+    OperationPtr queued;
+    if (CUresult status = submit(*stream, copy_operation(transfer, false), &queued))
+        return status;
+    bool on_device = target.side == Side::Device && source.side == Side::Device;
+    if (on_device && !always_waits)
+        return CUDA_SUCCESS;
+    Promise promise = into_device && !always_waits ? Promise::Before : Promise::All;
+    return wait_for(call, *stream, queued, promise);
+}
+
+} // namespace soft

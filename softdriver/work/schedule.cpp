@@ -1,0 +1,327 @@
+#include "work/schedule.h"
+#include "api/call.h"
+
+#include "api/state.h"
+
+#include <algorithm>
+
+namespace soft {
+namespace {
+
+constexpr uint64_t longest_piece = 16384; // instructions: a millisecond or two
+constexpr int pieces_of_a_query = 4;
+constexpr int pieces_of_patience = 32; // until what has no end may be waiting for something
+
+bool all_done(const std::vector<OperationPtr> &targets) {
+    return std::all_of(targets.begin(), targets.end(), [](auto &target) { return target->done(); });
+}
+
+} // namespace
+
+void Scheduler::enqueue(OperationPtr operation) {
+    Stream &stream = *operation->stream;
+    bool first = stream.queue.empty();
+    if (first) {
+        stream.busy_index = busy_.size();
+        busy_.push_back(&stream);
+    }
+    if (operation->condition)
+        conditions_++;
+    bool works = !operation->only_orders();
+    operation->turn = ++turns_;
+    stream.queue.push_back(std::move(operation));
+    pending_++;
+    if (works)
+        close_managed(stream);
+    // Behind other work there is nothing to wake for: who finishes that looks further.
+    if (first && state().settings.schedule == Schedule::Eager)
+        wake_worker();
+}
+
+bool Scheduler::ready(Operation &operation) {
+    if (operation.progress == Progress::Paused)
+        return true;
+    if (operation.progress != Progress::Queued)
+        return false;
+    for (const auto &wait : operation.waits)
+        if (!wait->done())
+            return false;
+    return !operation.condition || operation.condition();
+}
+
+OperationPtr Scheduler::pick(Reach reach, bool for_worker) {
+    // When a worker looks is up to the machine, so it draws no numbers: runs would not replay.
+    bool random = !for_worker && state().settings.schedule == Schedule::Random;
+    OperationPtr best;
+    uint64_t candidates = 0;
+    for (Stream *stream : busy_) {
+        const OperationPtr &first = stream->queue.front();
+        if (reach == Reach::Released && !first->released)
+            continue;
+        if (reach == Reach::Required && first->number > stream->required)
+            continue;
+        if (!for_worker && first->released)
+            continue;
+        if (!ready(*first))
+            continue;
+        candidates++;
+        if (random ? state().random.below(candidates) == 0 : !best || first->turn < best->turn)
+            best = first;
+    }
+    several_ = candidates > 1;
+    return best;
+}
+
+void Scheduler::perform(Lock &lock, const OperationPtr &operation) {
+    if (operation->on_worker)
+        operation->released = true;
+    else
+        run(lock, operation);
+    if (operation->released || (!busy_.empty() && state().settings.schedule == Schedule::Eager))
+        wake_worker();
+}
+
+// Under the random schedule pieces have all lengths, most of them short.
+uint64_t Scheduler::piece_length() const {
+    if (state().settings.schedule != Schedule::Random)
+        return longest_piece;
+    return 1 + state().random.below(longest_piece >> state().random.below(8));
+}
+
+// Those that are not over go behind all others.
+void Scheduler::run_piece(Lock &lock, const OperationPtr &operation) {
+    uint64_t steps = piece_length();
+    lock.unlock();
+    bool over = operation->pieces->advance(steps);
+    acquire(lock);
+    if (operation->cancelled) {
+        complete(*operation);
+        state().races.dropped(operation);
+        return;
+    }
+    if (!over) {
+        operation->progress = Progress::Paused;
+        operation->turn = ++turns_;
+        return;
+    }
+    Device &device = *operation->stream->owner->device;
+    Outcome outcome = operation->pieces->end();
+    complete(*operation);
+    state().races.ended(operation);
+    state().races.known(operation, outcome);
+    if (outcome.status)
+        lose_device(device, outcome.status);
+}
+
+void Scheduler::run(Lock &lock, const OperationPtr &operation) {
+    if (operation->progress == Progress::Paused) {
+        operation->progress = Progress::Running;
+        run_piece(lock, operation);
+        return;
+    }
+    if (operation->action || operation->pieces)
+        if (CUresult status = state().settings.faults.strike_operation()) {
+            lose_device(*operation->stream->owner->device, status); // and drops this, too
+            return;
+        }
+    operation->progress = Progress::Running;
+    state().races.started(operation);
+    if (operation->pieces) {
+        run_piece(lock, operation);
+        return;
+    }
+    if (operation->action) {
+        if (operation->on_worker)
+            open_managed(); // host functions may touch it if no other stream has work
+        lock.unlock();
+        operation->action();
+        acquire(lock);
+        if (operation->on_worker && operation->stream->queue.size() > 1)
+            close_managed(*operation->stream);
+    }
+    complete(*operation);
+    state().races.ended(operation);
+}
+
+void Scheduler::complete(Operation &operation) {
+    operation.finished = Clock::now();
+    operation.progress = Progress::Done;
+    operation.waits.clear();
+    operation.action = nullptr;
+    operation.pieces = nullptr;
+    operation.kept.clear();
+    if (operation.condition)
+        conditions_--;
+    operation.condition = nullptr;
+    pending_--;
+    StreamPtr stream = std::move(operation.stream);
+    auto &queue = stream->queue;
+    queue.erase(std::find_if(queue.begin(), queue.end(),
+                             [&](auto &queued) { return queued.get() == &operation; }));
+    if (stream->queue.empty()) {
+        busy_.back()->busy_index = stream->busy_index;
+        busy_[stream->busy_index] = busy_.back();
+        busy_.pop_back();
+    }
+    if (waiting_)
+        progress_.notify_all();
+}
+
+void Scheduler::pause(Lock &lock, long microseconds) {
+    waiting_++;
+    progress_.wait_for(lock, microseconds);
+    waiting_--;
+}
+
+// Marks all that must run before the target is done.
+void Scheduler::demand(const OperationPtr &target) {
+    std::vector<Operation *> todo{target.get()};
+    while (!todo.empty()) {
+        Operation *operation = todo.back();
+        todo.pop_back();
+        if (operation->done())
+            continue;
+        Stream &stream = *operation->stream;
+        uint64_t before = stream.required;
+        if (before >= operation->number)
+            continue;
+        stream.required = operation->number;
+        // In order of their numbers; a long queue may be asked about again and again.
+        auto queued = std::upper_bound(
+            stream.queue.begin(), stream.queue.end(), before,
+            [](uint64_t number, const auto &other) { return number < other->number; });
+        for (; queued != stream.queue.end() && (*queued)->number <= operation->number; ++queued)
+            for (const auto &wait : (*queued)->waits)
+                todo.push_back(wait.get());
+    }
+}
+
+void Scheduler::finish(Lock &lock, const std::vector<OperationPtr> &targets) {
+    for (const auto &target : targets)
+        demand(target);
+    Backoff backoff;
+    int pieces = 0;
+    while (!all_done(targets)) {
+        // What is stalled, or has no end, may wait for a flag that any other work will set.
+        OperationPtr next = pick(Reach::Required, false);
+        bool stalled = next ? pieces > pieces_of_patience && pieces % 2 : backoff.slept();
+        if (stalled)
+            if (OperationPtr other = pick(Reach::Everything, false))
+                next = other;
+        if (next) {
+            perform(lock, next);
+            pieces += stalled || !next->done();
+            continue;
+        }
+        pause(lock, backoff.next());
+    }
+    open_managed();
+}
+
+bool Scheduler::advance(Lock &lock, const std::vector<OperationPtr> &targets) {
+    for (const auto &target : targets)
+        demand(target);
+    for (int pieces = 0; !all_done(targets);) {
+        // What has no end may wait for a flag that other work will set, or the asker.
+        bool last = pieces == pieces_of_a_query;
+        OperationPtr next = pick(last ? Reach::Everything : Reach::Required, false);
+        if (!next)
+            return false;
+        perform(lock, next);
+        if (last)
+            return all_done(targets);
+        pieces += !next->done();
+    }
+    open_managed();
+    return true;
+}
+
+bool Scheduler::poll(Lock &lock, const std::vector<OperationPtr> &targets, int &patience) {
+    if (all_done(targets)) {
+        patience = 0;
+        open_managed();
+        return true;
+    }
+    if (in_callback)
+        return false;
+    if (patience == 0)
+        patience = 2 + static_cast<int>(state().random.below(4));
+    if (patience > 1) {
+        patience--;
+        return false;
+    }
+    return advance(lock, targets);
+}
+
+void Scheduler::step(Lock &lock) {
+    for (uint64_t count = state().random.below(4); count > 0; count--) {
+        OperationPtr next = pick(Reach::Everything, false);
+        if (!next)
+            return;
+        perform(lock, next);
+    }
+}
+
+void Scheduler::drain(Lock &lock) {
+    auto on_its_way = [&] {
+        return std::any_of(busy_.begin(), busy_.end(), [](Stream *stream) {
+            const Operation &first = *stream->queue.front();
+            return first.released || first.progress == Progress::Running;
+        });
+    };
+    for (;;) {
+        if (OperationPtr next = pick(Reach::Everything, false)) {
+            perform(lock, next);
+        } else if (on_its_way()) {
+            pause(lock, 1000);
+        } else {
+            return;
+        }
+    }
+}
+
+void Scheduler::drop(const std::function<bool(const Stream &)> &chosen) {
+    std::vector<OperationPtr> dropped;
+    for (Stream *stream : busy_)
+        if (chosen(*stream))
+            for (const auto &operation : stream->queue) {
+                if (operation->progress == Progress::Running)
+                    operation->cancelled = operation->pieces != nullptr;
+                else
+                    dropped.push_back(operation);
+            }
+    for (const auto &operation : dropped) {
+        complete(*operation);
+        state().races.dropped(operation);
+    }
+}
+
+void Scheduler::keep(const std::shared_ptr<void> &memory, uintptr_t begin, size_t bytes) {
+    auto inside = [all = Range{begin, bytes}](const Range &range) { return range.overlaps(all); };
+    for (Stream *stream : busy_)
+        for (const auto &operation : stream->queue) {
+            const auto &reads = operation->reads, &writes = operation->writes;
+            if (std::any_of(reads.begin(), reads.end(), inside) ||
+                std::any_of(writes.begin(), writes.end(), inside))
+                operation->kept.push_back(memory);
+        }
+}
+
+void Scheduler::settle(Lock &lock, const std::function<bool(const Stream &)> &chosen) {
+    auto running = [&] {
+        return std::any_of(busy_.begin(), busy_.end(), [&](Stream *stream) {
+            return chosen(*stream) && stream->queue.front()->progress == Progress::Running;
+        });
+    };
+    Backoff backoff;
+    while (running()) {
+        pause(lock, backoff.next());
+    }
+}
+
+void Scheduler::reconsider() {
+    generation_++;
+    work_.notify_all();
+}
+
+} // namespace soft

@@ -1,0 +1,61 @@
+"""The software driver: its folders are layers, and its README lists every file."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2] / "softdriver"
+TABLE = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Files")[2]
+FOLDERS = re.findall(r"^\| `(\w+)/` \|", TABLE, re.MULTILINE)
+HEADERS = sorted(path.relative_to(ROOT) for path in ROOT.rglob("*.h"))
+
+
+def included(path):
+    return re.findall(r'^#include "([^"]+)"', (ROOT / path).read_text("utf-8"), re.MULTILINE)
+
+
+def test_folders_are_those_of_the_table():
+    assert sorted(FOLDERS) == sorted(path.name for path in ROOT.iterdir() if path.is_dir())
+
+
+def test_every_file_is_in_the_table():
+    rows = TABLE.partition("\n## ")[0].split("\n")
+    folder, listed = "", set()
+    for row in rows[5:]:
+        cells = row.split("|")
+        if len(cells) > 3:
+            folder = cells[1].strip(" `/") or folder
+            listed |= {f"{folder}/{name}" for name in re.findall(r"`(\w+)`", cells[2])}
+    files = {path for path in ROOT.glob("*/*.*") if path.parent.name != "ptx"}
+    assert listed == {f"{path.parent.name}/{path.stem}" for path in files}
+
+
+@pytest.mark.parametrize("header", HEADERS, ids=str)
+def test_headers_include_the_folders_above(header):
+    above = FOLDERS[: FOLDERS.index(header.parts[0]) + 1]
+    for name in included(header):
+        assert name.partition("/")[0] in above, f"{header} includes {name}"
+
+
+def test_headers_include_each_other_in_no_circle():
+    done = set()
+
+    def visit(header, way):
+        assert header not in way, " -> ".join((*way, header))
+        if header not in done:
+            for name in included(header):
+                if name.endswith(".h"):
+                    visit(name, (*way, header))
+            done.add(header)
+
+    for header in HEADERS:
+        visit(str(header), ())
+    assert len(done) == len(HEADERS)
+
+
+def test_names_say_their_folder():
+    """A header of another project can so never be taken for one of these."""
+    for path in (*ROOT.rglob("*.cpp"), *ROOT.rglob("*.h")):
+        for name in included(path.relative_to(ROOT)):
+            assert (ROOT / name).exists(), f"{path.name} includes {name}"
