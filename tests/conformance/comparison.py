@@ -10,6 +10,7 @@ HERE = Path(__file__).parent
 PROBE = HERE / "probe"
 RECORDED = HERE / "answers"
 LIST = HERE / "differences.txt"
+ENVIRONMENT = dict(os.environ)  # a copy: pytest changes it while threads ask
 TIMING, UNDEFINED = "timing", "undefined"
 # Seconds after which a call blocks. The first is short even for an idle machine: what may only have
 # been slow is asked again with the next, and the last is enough for any load.
@@ -43,7 +44,7 @@ def of_section(answers, section):
 
 def ask(library, section, settings="", *options):
     """The header and answers of one section, from a process of its own."""
-    environment = {**os.environ, "CUDADRV_SOFTWARE": settings}
+    environment = {**ENVIRONMENT, "CUDADRV_SOFTWARE": settings}
     command = [sys.executable, str(PROBE), "--library", library, "--sections", section, *options]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
