@@ -23,7 +23,7 @@ STANDARD_INPUT = ("-", "/dev/stdin")
 
 
 def run_demo(file: FileIO, name: str, streams: int, chunk: int) -> int:
-    """Stream the file, then show the mistakes. Gives the exit status."""
+    """Stream the file, then show the mistakes. Returns the exit status."""
     nbytes = os.fstat(file.fileno()).st_size
     info = cu.driver_info()
     device = cu.Device(0)

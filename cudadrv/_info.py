@@ -26,7 +26,7 @@ ATTRIBUTES = (
 
 
 def print_info() -> int:
-    """Print everything. Gives the exit status: 1 if there is no usable driver."""
+    """Print everything. Returns the exit status: 1 if there is no usable driver."""
     print_rows(
         [
             ("cudadrv", f"{cu.__version__}, compiled with cuda.h {version(header_version())}"),

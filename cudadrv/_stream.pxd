@@ -47,10 +47,10 @@ cdef inline int check_stream(Stream stream) except -1:
 
 
 cdef inline bint names_context(Stream stream) noexcept nogil:
-    """Whether the driver finds the context by the handle, whatever is current.
+    """Whether the handle alone selects the context, so that cuCtxGetCurrent can be skipped.
 
-    Then that need not be asked, but for an error: it may be about the current context. Nobody else
-    has the handle, and so nobody captures with it.
+    Only after an error is the current context looked at: the error may be about that one. Nobody
+    else has the handle, so nobody captures with it.
     """
     return stream.ours & (not stream.exposed)
 

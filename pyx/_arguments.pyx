@@ -586,7 +586,7 @@ cdef Region _add_operand(object value, Py_ssize_t index, Packed *packed):
 cdef size_t _pack_unknown(
     Signature signature, Py_ssize_t index, object value, Packed *packed, size_t at
 ) except? 0:
-    """Pack what says by itself how large it is; gives where the next one goes."""
+    """Pack what says by itself how large it is; return where the next one goes."""
     cdef size_t nbytes = sizeof(CUdeviceptr)
     packed.pointers[index] = packed.values + at
     if at + nbytes <= WIDEST and _put_buffer(signature, index, value, packed, packed.values + at):

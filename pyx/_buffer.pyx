@@ -479,7 +479,7 @@ cdef class Buffer(Region):
             token.wait()
 
     def fill_async(self, value, stream=None):
-        """Queue a fill; does not wait for it. Gives a Token. See `fill` and `copy_from_async`."""
+        """Queue a fill; does not wait for it. Returns a Token. See `fill` and `copy_from_async`."""
         cdef unsigned char[8] item
         set_item(item, value, self)
         return fill_region(

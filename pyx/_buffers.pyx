@@ -304,7 +304,7 @@ cdef class Borrowed:
 @cython.final
 cdef class ReadOnly:
     """ReadOnly(buffer)\n--\n
-    What ``buffer.readonly()`` gives: the same bytes, exported shared and read-only."""
+    What ``buffer.readonly()`` returns: the same bytes, exported shared and read-only."""
 
     cdef HostBuffer buffer
 

@@ -502,7 +502,7 @@ cdef int _allocate_block(Memory memory, unsigned int flags) except -1:
 
 
 cdef size_t _allocate(Memory memory, unsigned int flags, size_t size) except? 0:
-    """Allocate, after giving back what has died: gives the size that the driver was asked for."""
+    """Allocate, after giving back what has died; return the size that the driver was asked for."""
     cdef CUresult status
     drain_for_more()
     memory.state = new_state(memory.nbytes)

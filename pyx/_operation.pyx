@@ -1,10 +1,9 @@
 """Operation: the one way in which work reaches a stream.
 
-An operation is checked, borrowed and handed to the driver under the stream's issue lock, so that
-what the engine believes and what the driver does cannot differ; without the GIL, but for what
-`issue` does for a program's only thread. A refused operation has changed nothing, and has made no
-driver call that queues anything. Where nothing is handed to the driver, `note` needs not let go of
-the GIL.
+An operation is checked, recorded and handed to the driver under the stream's issue lock, so that
+what the engine believes and what the driver does cannot differ. The GIL is released meanwhile; in a
+program with one Python thread, for the driver call only (`issue`). A refused operation has changed
+nothing and has queued nothing. `note` is for operations that call no driver, and keeps the GIL.
 """
 
 import atexit
@@ -65,7 +64,7 @@ cdef int issue_unusual(Operation *operation, Stream stream) except? -1:
 cdef int after_failure(
     Operation *operation, Stream stream, CUresult status, bint queued
 ) except? -1:
-    """What `issue` gives when the driver has refused what `own_begin_alone` began."""
+    """What `issue` returns when the driver has refused what `own_begin_alone` began."""
     cdef bint pushed = False
     cdef int reason
     with nogil:

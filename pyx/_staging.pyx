@@ -346,7 +346,7 @@ cdef enum:
 
 # What is worth how much, in bytes: see docs/performance.md for the measurement.
 cdef struct Plan:
-    size_t threshold    # up to here one stage and the calling thread do
+    size_t threshold    # up to this size: one stage, in the calling thread
     size_t chunk        # the most in one stage,
     size_t parts        # but at least so many chunks,
     size_t least        # of at least this size
@@ -397,7 +397,7 @@ cdef size_t _threads() except 0:
 
 
 def plan(**changes):
-    """Change what `Plan` says, for measurements; gives it as a dict."""
+    """Change what `Plan` says, for measurements; return it as a dict."""
     global _plan
     cdef dict found
     _threads()
@@ -538,7 +538,7 @@ cdef bint _may_issue(Transfer *transfer) noexcept nogil:
 
 
 cdef uint32_t _aim(Transfer *transfer) noexcept nogil:
-    """Let the operation be the copy of the next chunk. Gives the index of its stage."""
+    """Let the operation be the copy of the next chunk. Returns the index of its stage."""
     cdef size_t start = transfer.issued
     cdef uint32_t at = <uint32_t>(start // transfer.memory.chunk % transfer.memory.ring)
     if transfer.holds:
@@ -671,7 +671,7 @@ cdef Token _copy_snapshot(Region target, const char *source, Stream stream):
 cdef Token copy_array(int name, Region region, object array, Stream stream):
     """Copy between a buffer and a contiguous array of as many bytes, through page-locked memory.
 
-    COPY_FROM and COPY_TO are complete on return; COPY_FROM_ASYNC gives a token.
+    COPY_FROM and COPY_TO are complete on return; COPY_FROM_ASYNC returns a token.
     """
     cdef Py_buffer view
     refuse_early(name, region, stream)

@@ -45,7 +45,7 @@ cdef enum:
     PATIENCE_NS = 20_000    # an event, its record and its query cost more than a few questions
 
 cdef Nesting _blocks = Nesting("cudadrv.stream")
-_event_of_token = None  # what gives the event of a token to wait for, if it needs one
+_event_of_token = None  # what returns the event of a token to wait for, if it needs one
 
 
 @cython.final
@@ -144,7 +144,7 @@ cdef class Stream:
     def from_handle(handle, owner=None):
         """Use a stream of another library, by its CUstream as an int. It is never destroyed here.
 
-        The same stream gives the same object while one is alive. Work that the other library
+        The same stream is the same object while one is alive. Work that the other library
         queues on it is not seen: hand memory over with an event or a synchronization.
 
         Parameters
@@ -294,7 +294,7 @@ cdef class Stream:
         """``with stream.scope():`` as ``with stream:``, and synchronize at the end.
 
         What the block has queued on it is complete after the block, also after one that ends by an
-        exception; where waiting fails then, that exception gets a note. Gives the stream.
+        exception; where waiting fails then, that exception gets a note. Returns the stream.
 
         Driver functions: as `synchronize`.
         """

@@ -1,4 +1,4 @@
-/* Which bytes somebody asks for, and what can be in the way; host views and loans of memory. */
+/* Accesses, and what can conflict with them; host views and loans of memory. */
 
 #ifndef CUDADRV_ACCESS_H
 #define CUDADRV_ACCESS_H
@@ -18,44 +18,43 @@ enum own_answer {
     OWN_NO_MEMORY
 };
 
-/* A live host view, or a loan to whatever others queue on one stream. The caller keeps it; the
- * engine links it into its memory. */
+/* A live host view, or a loan: memory that another library uses on one stream. The caller owns this
+ * struct; the engine links it into its lists. */
 typedef struct own_export {
     own_memory *memory;
     struct own_export *next;
     struct own_export *next_managed;
-    own_stream *borrower; /* of a loan: nobody else may use the bytes. NULL: a host view */
+    own_stream *borrower; /* of a loan: the only stream that may use the bytes. NULL: a host view */
     uint64_t start, stop;
     uint32_t site;
     uint8_t exclusive;
 } own_export;
 
-/* Bytes that one operation uses, and, once it has begun, how to take that back. */
+/* Bytes that one operation uses, and what own_undo needs to restore after own_begin. */
 typedef struct own_access {
     own_memory *memory;
     uint64_t start, stop;
     uint8_t mode;
     uint8_t policy;
     uint8_t closes; /* nobody may use the memory after it */
-    uint8_t undo;   /* whether `saved` holds what the bytes' only range held before */
+    uint8_t undo;   /* whether `saved` holds the former epochs of the memory's only range */
     uint8_t undo_count;
     own_epoch saved[OWN_FEW];
 } own_access;
 
-/* Why the answer was no: the other side. */
+/* Why a request was refused: the other user of the bytes. */
 typedef struct own_conflict {
     uint32_t access;  /* index of the access that was refused */
-    own_epoch epoch;  /* the operation in the way, or */
-    uint32_t site;    /* where the view in the way was made */
-    uint64_t number;  /* of the operation's stream, or of a loan's; */
-    uint8_t order;    /* what it is ordered with, */
-    uint8_t kind;     /* and what kind of stream it is */
-    uint8_t loan;     /* whether the view is a loan */
-    uint8_t excluded; /* whether it uses other memory, and is in the way of all that is managed */
+    own_epoch epoch;  /* the conflicting operation, if it is one */
+    uint32_t site;    /* where the conflicting view or loan was made, if it is one */
+    uint64_t number;  /* of the stream of that operation or loan */
+    uint8_t order;    /* of that stream: OWN_NON_BLOCKING, OWN_BLOCKING or OWN_LEGACY */
+    uint8_t kind;     /* of that stream, for messages */
+    uint8_t loan;     /* whether it is a loan */
+    uint8_t excluded; /* whether it uses other memory, and excludes all managed memory */
 } own_conflict;
 
-/* Whether all work is refused, while the view lives, where the host cannot be in managed memory
- * with it. */
+/* Whether the view excludes all work, on devices without concurrent managed access. */
 static inline int own_excludes_(const own_export *view) {
     return view->memory->managed && view->start < view->stop && !view->borrower;
 }
@@ -108,8 +107,9 @@ static inline void own_blame_export_(own_conflict *conflict, const own_export *v
     conflict->kind = borrower ? own_kind_of_(borrower) : OWN_ENDED;
 }
 
-/* Whether no view or loan is in the way of a stream, or of the host (NULL). The host is one user:
- * its own views are not in its way, and a stream's loans not in that stream's, but for closing. */
+/* OWN_EXPORTED if a view or a loan conflicts with an access of a stream, or of the host (NULL). The
+ * host is one user: its own views never block it, and a stream's loans never block that stream,
+ * except when closing. */
 static inline int own_check_exports_(const own_stream *stream, const own_access *access,
                                      own_conflict *conflict) {
     if (!stream && !access->closes && !access->memory->loans) {

@@ -208,7 +208,8 @@ static inline void own_commit_all_(own_engine *engine, own_request *request) {
     }
 }
 
-/* What its stream knows when it begins; the caller owns the clock. Gives 0 without memory. */
+/* What its stream knows when it begins; the caller owns the clock. Returns 0 if there is no memory.
+ */
 static inline int own_view_of_(const own_request *request, own_clock **view) {
     if (request->passive) {
         *view = own_clock_share(request->stream->clock);
@@ -226,7 +227,8 @@ static inline void own_number_(own_request *request, own_clock *view) {
     *recent = (own_operation){stream->seq, request->site, request->operation};
 }
 
-/* As own_begin, of an operation that is usual. Gives 0, and has changed nothing, for all others. */
+/* As own_begin, of an operation that is usual. Returns 0, and has changed nothing, for all others.
+ */
 static inline int own_begin_usual_(own_engine *engine, own_request *request) {
     if (__builtin_expect(!own_all_usual_(engine, request), 0)) {
         return 0;
@@ -267,7 +269,7 @@ static inline int own_begin(own_engine *engine, own_request *request) {
 }
 
 /* As taking the issue lock and own_begin, for a caller who knows that no other thread can be in the
- * engine. Gives 0, and has taken and changed nothing, where that needs more than a few stores. */
+ * engine. Returns 0, and has taken and changed nothing, where that needs more than a few stores. */
 static inline int own_begin_alone(own_engine *engine, own_request *request) {
     if (!own_mutex_try_alone(request->stream->issue)) {
         return 0;

@@ -58,7 +58,7 @@ static inline int own_clock_knows(const own_clock *clock, const own_snapshot *ne
 }
 
 /* The clock that knows what `clock` knows and what the snapshot stands for. The caller owns it.
- * Gives 0 when there is no memory. */
+ * Returns 0 when there is no memory. */
 static inline int own_clock_join(own_clock *clock, const own_snapshot *news, own_clock **joined) {
     if (own_clock_knows(clock, news)) {
         *joined = own_clock_share(clock);

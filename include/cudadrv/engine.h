@@ -179,8 +179,8 @@ static inline void own_retire_finished_(own_engine *engine) {
     }
 }
 
-/* The context has ended, and nobody refers to its streams: the domain can be freed. Gives 0, and it
- * must stay, where closed streams have work that is not known to be complete. */
+/* The context has ended, and nobody refers to its streams: the domain can be freed. Returns 0, and
+ * it must stay, where closed streams have work that is not known to be complete. */
 static inline int own_domain_close(own_engine *engine, own_domain *domain) {
     own_lock(engine);
     own_retire_finished_(engine);

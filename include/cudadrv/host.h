@@ -111,8 +111,8 @@ static inline int own_memory_known_(const own_engine *engine, own_memory *memory
     return 1;
 }
 
-/* Lets memory that is new to the books be used by all that uses other memory, in one mode. Gives 0,
- * and changes nothing, without memory. */
+/* Lets memory that is new to the books be used by all that uses other memory, in one mode. Returns
+ * 0, and changes nothing, if there is no memory. */
 static inline int own_memory_inherit(own_engine *engine, own_memory *memory,
                                      const own_memory *other, int mode) {
     own_lock(engine);
@@ -150,7 +150,7 @@ static inline int own_memory_free(own_engine *engine, own_memory *memory, int cl
 
 /* Who is in the way of some bytes though no operation uses them: a view of them (the whole of a
  * memory has also the views without bytes), or what excludes the host or the device from managed
- * memory. Gives OWN_EXPORTED, OWN_BORROWED or OWN_OK. */
+ * memory. Returns OWN_EXPORTED, OWN_BORROWED or OWN_OK. */
 static inline int own_obstacle(own_engine *engine, const own_domain *domain,
                                const own_memory *memory, uint64_t start, uint64_t stop,
                                own_conflict *conflict) {
@@ -185,7 +185,8 @@ typedef struct own_borrow {
     uint8_t kind;
 } own_borrow;
 
-/* Fills `borrows` with the uses of some bytes, and gives their number, which may be more than fit.
+/* Fills `borrows` with the uses of some bytes, and returns their number, which may be more than
+ * fit.
  */
 static inline uint32_t own_borrows(own_engine *engine, own_memory *memory, uint64_t start,
                                    uint64_t stop, own_borrow *borrows, uint32_t fit) {
@@ -288,7 +289,7 @@ static inline void own_clock_raise_(own_clock *clock, const own_clock *other) {
 }
 
 /* All work of a context that the driver has by now, and all that its streams have waited for in
- * other contexts; that of closed and of retired streams too. Gives 0 without memory. */
+ * other contexts; that of closed and of retired streams too. Returns 0 if there is no memory. */
 static inline int own_domain_snapshot(own_engine *engine, const own_domain *domain,
                                       own_snapshot *snapshot) {
     own_lock(engine);

@@ -1,4 +1,4 @@
-/* What is known to be finished, and what one learns of another: events, waits, synchronizations. */
+/* What is known to be complete, and how clocks learn it: events, waits, synchronizations. */
 
 #ifndef CUDADRV_ORDER_H
 #define CUDADRV_ORDER_H
@@ -42,7 +42,7 @@ static inline uint64_t own_settled_by_rules_(const own_stream *stream) {
 
 /* The stream's clock with what the default stream's rules order before its next operation. The
  * caller owns it, and installs it only when the driver has that operation: until then nothing has
- * waited. Gives 0 without memory. */
+ * waited. Returns 0 if there is no memory. */
 static inline int own_view_(const own_stream *stream, own_clock **view) {
     const own_stream *legacy = stream->domain->legacy;
     own_clock *clock = own_clock_share(stream->clock);
@@ -70,8 +70,8 @@ static inline int own_view_(const own_stream *stream, own_clock **view) {
     return 1;
 }
 
-/* Lets a clock know what a wait for all work of a slot would tell. Gives 0, and changes nothing,
- * without memory. */
+/* Joins into *clock what waiting for all work of a slot would establish. Returns 0, and changes
+ * nothing, if there is no memory. */
 static inline int own_foresee(own_engine *engine, uint32_t slot, own_clock **clock) {
     own_clock *view = NULL, *joined;
     own_lock(engine);
@@ -118,7 +118,7 @@ static inline void own_count_passive_(own_stream *stream) {
     }
 }
 
-/* A record or a wait, which nothing is checked for. Gives 0 without memory. */
+/* A record or a wait, which nothing is checked for. Returns 0 if there is no memory. */
 static inline int own_use_unchecked_(own_stream *stream) {
     own_clock *view;
     int ok = own_view_(stream, &view);
@@ -137,8 +137,8 @@ static inline void own_snapshot_take(own_engine *engine, const own_stream *strea
     own_unlock(engine);
 }
 
-/* The driver has recorded the event on the stream; both issue locks are held. Gives 0, and the
- * event stands for what it stood for, without memory. */
+/* The driver has recorded the event on the stream; both issue locks are held. Returns 0, and the
+ * event stands for what it stood for, if there is no memory. */
 static inline int own_record(own_engine *engine, own_stream *stream, own_event *event) {
     own_lock(engine);
     int ok = own_use_unchecked_(stream);
@@ -169,7 +169,7 @@ static inline void own_snapshot_copy(own_engine *engine, const own_snapshot *fro
     own_unlock(engine);
 }
 
-/* The stream's work is after what the snapshot stands for. Gives 0, and changes nothing, without
+/* The stream's work is after what the snapshot stands for. Returns 0, and changes nothing, without
  * memory: then nobody relies on it. */
 static inline int own_join(own_engine *engine, own_stream *stream, const own_snapshot *news) {
     own_lock(engine);
@@ -179,8 +179,8 @@ static inline int own_join(own_engine *engine, own_stream *stream, const own_sna
 }
 
 /* The driver lets the stream wait for what the snapshot stands for, and its issue lock is held.
- * That is work, which the default streams' rules order, also where it is complete by then. Gives 0
- * without memory: then less is known than could be. */
+ * That is work, which the default streams' rules order, also where it is complete by then. Returns
+ * 0 without memory: then less is known than could be. */
 static inline int own_wait(own_engine *engine, own_stream *stream, const own_snapshot *news) {
     own_lock(engine);
     int ok = own_use_unchecked_(stream) && own_join_(stream, news);

@@ -238,7 +238,7 @@ static void par_open(par_copy *copy, size_t upto) {
     pthread_mutex_unlock(&par_the_pool.lock);
 }
 
-/* Copies a piece. Gives 0 if there is none to take. */
+/* Copies a piece. Returns 0 if there is none to take. */
 static int par_help(par_copy *copy) {
     pthread_mutex_lock(&par_the_pool.lock);
     int found = par_has_piece(copy);

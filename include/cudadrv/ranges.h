@@ -112,7 +112,7 @@ static inline own_range *own_ranges_of(const own_memory *memory, uint64_t start,
     return memory->ranges + own_range_find(memory, start);
 }
 
-/* Makes room for more epochs. Gives 0 when there is no memory. */
+/* Makes room for more epochs. Returns 0 when there is no memory. */
 static inline int own_range_reserve(own_range *range, uint32_t more) {
     uint32_t capacity = range->capacity ? range->capacity : OWN_FEW;
     if (range->count + more <= capacity) {
@@ -174,7 +174,7 @@ static inline int own_range_cut_inside_(own_memory *memory, uint64_t at) {
     return 1;
 }
 
-/* Makes `at` a boundary. Changes nothing that a check could see. Gives 0 when there is no memory.
+/* Makes `at` a boundary. Changes nothing that a check could see. Returns 0 when there is no memory.
  */
 static inline int own_range_cut(own_memory *memory, uint64_t at) {
     return at == 0 || at >= memory->nbytes || own_range_cut_inside_(memory, at);

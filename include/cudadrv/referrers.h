@@ -103,7 +103,7 @@ static ref_entry *ref_entry_of(ref_search *search, PyObject *object) {
     return entry;
 }
 
-/* 1 if it is seen for the first time, 0 if not, -1 without memory. */
+/* 1 if it is seen for the first time, 0 if not, -1 if there is no memory. */
 static int ref_is_new(ref_search *search, void *object) {
     size_t before = search->used;
     return ref_entry_of(search, object) ? search->used != before : -1;

@@ -1,8 +1,8 @@
-/* The usual operation: one that needs no looking.
+/* Fast path: an operation that cannot conflict.
  *
- * Most operations use all of some memory that nobody but their own stream used last. They cannot
- * conflict, and need no room; for them, checking and borrowing is a dozen comparisons. All others
- * go the long way, in borrow.h. */
+ * Most operations use all of some memory that only their own stream used last. Such an operation
+ * cannot conflict and needs no allocation; checking and recording it takes a dozen comparisons. All
+ * others take the long path, in borrow.h. */
 
 #ifndef CUDADRV_USUAL_H
 #define CUDADRV_USUAL_H
@@ -15,17 +15,16 @@ typedef struct own_request {
     uint32_t count;
     uint32_t site;
     uint16_t operation;
-    own_export *loan;        /* of its only access, to what others queue on the stream; or NULL */
-    uint8_t returns;         /* ends a loan: what it stands for is queued already */
-    uint8_t passive;         /* perhaps nothing is queued, and then nothing waits by the rules */
+    own_export *loan;        /* the loan that it begins, with its only access; or NULL */
+    uint8_t returns;         /* whether it ends a loan: its work is queued already */
+    uint8_t passive;         /* whether the driver may queue nothing, so that no rule orders it */
     own_snapshot issued;     /* for a token; the caller drops it */
-    own_operation forgotten; /* of the stream's recent ones, the one that this took the place of */
+    own_operation forgotten; /* the entry of the stream's recent operations that it replaced */
     own_conflict conflict;
 } own_request;
 
-/* Whether an access is of the usual kind: of memory in one piece, all of it, that is neither closed
- * nor seen by the host, and that the stream itself used last. Such an access cannot conflict, and
- * needs no room. */
+/* Whether an access can take the fast path: it uses all of its memory, which has one range, is
+ * open, has no host view, and was used last by this stream. */
 static inline int own_usual_(const own_engine *engine, const own_stream *stream,
                              const own_access *access) {
     const own_memory *memory = access->memory;
@@ -37,7 +36,7 @@ static inline int own_usual_(const own_engine *engine, const own_stream *stream,
         return 0;
     }
     if (__builtin_expect(range->count == 1 && range->few->slot == stream->slot, 1)) {
-        return 1; /* the most usual one */
+        return 1; /* the most frequent case */
     }
     for (uint32_t k = 0; k < range->count; k++) {
         const own_epoch *old = &range->few[k];
@@ -59,8 +58,8 @@ static inline int own_some_twice_(own_engine *engine, const own_request *request
     return access < end;
 }
 
-/* Whether all accesses are, each of memory of its own, on a stream that no default stream's rules
- * order. */
+/* Whether the request can take the fast path: all its accesses can, each of other memory, on a
+ * stream that the rules of the default streams do not order. */
 static inline int own_all_usual_(own_engine *engine, const own_request *request) {
     const own_stream *stream = request->stream;
     const own_access *access = request->accesses, *end = access + request->count;
@@ -81,7 +80,7 @@ static inline int own_all_usual_(own_engine *engine, const own_request *request)
     return 1;
 }
 
-/* Drops the epochs of a mode, and those known to be complete; gives how many are left. */
+/* Drops the epochs of a mode, and those known to be complete; returns how many are left. */
 static inline uint32_t own_keep_others_(const own_engine *engine, own_range *range, uint8_t mode) {
     uint32_t kept = 0;
     for (uint32_t k = 0; k < range->count; k++) {
@@ -93,7 +92,7 @@ static inline uint32_t own_keep_others_(const own_engine *engine, own_range *ran
     return kept;
 }
 
-/* As own_commit_, for an access of the usual kind. */
+/* As own_commit_, on the fast path. */
 static inline void own_commit_usual_(const own_engine *engine, const own_request *request,
                                      own_access *access) {
     own_range *range = access->memory->ranges;

@@ -4,8 +4,8 @@ Built with the package (`setup.py build_ext --inplace`), and no part of it.
 """
 
 cimport cython
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from cudadrv._engine cimport (
