@@ -16,7 +16,7 @@ NOT_SUPPORTED = 801
 INVALID, MEMORY, NOT_READY, LAUNCH_FAILED, UNKNOWN = STATUSES = (1, 2, 600, 719, 999)
 MOST_OPERATIONS = 100
 LOOK_UP = "cuGetProcAddress_v2"
-LIST = (Path(__file__).parents[2] / "softdriver" / "functions.def").read_text()
+LIST = (Path(__file__).parents[2] / "softdriver" / "base" / "functions.def").read_text()
 # The name that errors say, by the exported one.
 FUNCTIONS = {
     symbol: base for base, symbol in re.findall(r"^SOFT_FUNCTION\((\w+), \d+, (\w+)", LIST, re.M)

@@ -16,7 +16,7 @@ def sources(*patterns: str) -> set[str]:
         str(path.relative_to(ROOT))
         for pattern in patterns
         for path in ROOT.glob(pattern)
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".so"
     }
 
 

@@ -15,7 +15,7 @@ from .sanitized import ADDRESS, ROOT, THREAD, Build, compiler
 
 SCHEDULES = ("eager", "lazy", "random")
 # Odd seeds make streams really wait, even ones can be replayed.
-SEEDS = range(1, 1 + int(os.environ.get("CUDADRV_FUZZ_SEEDS", "4")))
+SEEDS = range(1, 1 + int(os.environ.get("CUDADRV_FUZZ_SEEDS", "2")))
 CALLS = os.environ.get("CUDADRV_FUZZ_CALLS", "20000")
 
 
