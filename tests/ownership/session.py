@@ -133,6 +133,10 @@ class Token:
 class Session:
     """Each method is one step of a program, and gives what was made, or None if it was refused."""
 
+    # A created context that is garbage frees its pooled memory whenever it is collected, perhaps in
+    # the middle of a refused call.
+    frees_at_any_time = False
+
     def __init__(self, *contexts):
         self.software = cu.driver_info().is_software
         self.oracle = model.Oracle()
@@ -140,7 +144,12 @@ class Session:
         self.here = self.main = Thread()  # the one that makes the next call
         self.oracle.thread = self.here
         self.ordered = True  # until something passes "unchecked" that strict would refuse
-        self.queueing = QUEUEING
+        Session.frees_at_any_time |= not all(place.context.primary for place in self.places)
+        self.queueing = [
+            name
+            for name in QUEUEING
+            if not (Session.frees_at_any_time and name == "cuMemFreeAsync")
+        ]
         self.disagreed = False
         self.gate = None
         self.awaited = False
@@ -322,7 +331,7 @@ class Session:
             patience -= 1
         self.agree("a stream to which nothing refers", died(), None)
         # Some later call records its last event, also one that is refused.
-        self.queueing = [name for name in QUEUEING if name != "cuEventRecord"]
+        self.queueing = [name for name in self.queueing if name != "cuEventRecord"]
         self.oracle.close_stream(stream.model)
 
     def _usable(self, stream):
