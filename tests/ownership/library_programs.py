@@ -3,6 +3,8 @@
 import asyncio
 import sys
 import threading
+import time
+import weakref
 from contextlib import contextmanager
 from functools import cache
 
@@ -493,8 +495,13 @@ class Program(Choices):
             return buffer.memory is whole.memory and buffer.real is not whole.real
 
         self.note("forget parts of", self.buffers.index(whole), "and their tokens")
+        parts = [weakref.ref(buffer.real) for buffer in self.buffers if is_other(buffer)]
         self.buffers = [buffer for buffer in self.buffers if not is_other(buffer)]
         self.tokens = [token for token in self.tokens if not any(map(is_other, token.buffers))]
+        patience = 100  # the thread that watches what is awaited may just have a token in its hand
+        while self.session.awaited and patience and any(part() is not None for part in parts):
+            time.sleep(0.001)
+            patience -= 1
 
     def from_raw(self):
         if self.raws:
