@@ -56,17 +56,20 @@ DIRECTIVES = {
 }
 
 
+def cython_extension(name: str, pyx: Path) -> Extension:
+    return Extension(
+        name,
+        [str(pyx)],
+        include_dirs=["include"],
+        depends=[*HEADERS, *BUILD_FILES],
+        extra_compile_args=C_FLAGS,
+        extra_link_args=["-pthread"],
+    )
+
+
 def extensions() -> list[Extension]:
     found = [
-        Extension(
-            f"cudadrv.{pyx.stem}",
-            [str(pyx)],
-            include_dirs=["include"],
-            depends=[*HEADERS, *BUILD_FILES],
-            extra_compile_args=C_FLAGS,
-            extra_link_args=["-pthread"],
-        )
-        for pyx in sorted(Path("pyx").glob("_*.pyx"))
+        cython_extension(f"cudadrv.{pyx.stem}", pyx) for pyx in sorted(Path("pyx").glob("_*.pyx"))
     ]
     if SOFTDRIVER:
         found.append(
@@ -86,14 +89,8 @@ def extensions() -> list[Extension]:
 def test_extensions() -> list[Extension]:
     """What tests need besides: next to them, and never in a package."""
     return [
-        Extension(
-            ".".join(pyx.with_suffix("").parts),
-            [str(pyx)],
-            include_dirs=["include"],
-            depends=[*HEADERS, *BUILD_FILES],
-            extra_compile_args=C_FLAGS,
-        )
-        for pyx in Path("tests/ownership").glob("*.pyx")
+        cython_extension(".".join(pyx.with_suffix("").parts), pyx)
+        for pyx in sorted(Path("tests/ownership").glob("*.pyx"))
     ]
 
 

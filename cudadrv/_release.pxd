@@ -1,7 +1,7 @@
 """Release: giving memory back to the driver when that can block nobody."""
 
 from cudadrv._device cimport Context
-from cudadrv._driver cimport CUdeviceptr, CUresult
+from cudadrv._driver cimport CUdeviceptr, CUresult, CUstream
 from cudadrv._event cimport Event
 from cudadrv._engine cimport own_memory
 from cudadrv._stream cimport Stream
@@ -25,6 +25,8 @@ cdef enum MemoryKind:
 
 
 cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil
+cdef CUresult free_unnoticed(
+    Context context, MemoryKind kind, CUdeviceptr address, CUstream stream) noexcept nogil
 cdef void release_later(
     MemoryKind kind, CUdeviceptr address, own_memory *state, Context context,
     object owner) noexcept

@@ -24,8 +24,8 @@ bind_driver(&cudadrv_table)
 
 # ---- waiting ----
 #
-# The driver's own waits cannot be interrupted, so this one asks again and again: without a pause at
-# first, then with pauses that grow with the time waited, so that a long wait costs little.
+# The driver's own waits cannot be interrupted. So the host queries again and again: without a pause
+# at first, then with pauses that grow with the time waited, so that a long wait costs little.
 
 cdef extern from *:
     """

@@ -38,10 +38,11 @@ bind_driver(&cudadrv_table)
 
 # ---- stream-ordered memory ----
 #
-# Also where a cache gives and takes the memory, and the driver is not asked: users on other streams
-# have to be ordered after the allocation, and with it after what the stream has waited for by then.
-# That is for non-blocking streams. Calls on the others are themselves what orders streams, by the
-# rules of the default streams, and a call that is left out would not.
+# Allocating and freeing it are writes on a stream, even where a cache provides or takes the memory
+# and the driver is not called: users on other streams have to be ordered after the allocation, and
+# with it after what the stream has waited for by then. That is for non-blocking streams. Calls on
+# the others are themselves what orders streams, by the rules of the default streams, and a call
+# that is left out would not.
 
 cdef CUresult _allocate_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
     cdef StreamOrdered *memory = <StreamOrdered *>arguments

@@ -9,11 +9,11 @@ from cudadrv._engine cimport OWN_STRICT, OWN_UNCHECKED, OWN_WAIT
 
 # ---- blocks within blocks ----
 #
-# It is kept in a context variable, so it reaches the functions that a block calls and the tasks
-# that it starts, and no other thread. A generator that is suspended inside a block leaves it in
-# force for whoever resumes it, as functions with ``contextlib.contextmanager`` mean to. Such blocks
-# can end in any order, and in a copy of the context they began in; each is in force until its own
-# end.
+# What a `with` block puts in force is kept in a context variable. So it reaches the functions that
+# a block calls and the tasks that it starts, and no other thread. A generator that is suspended
+# inside a block leaves it in force for whoever resumes it, as functions with
+# ``contextlib.contextmanager`` mean to. Such blocks can end in any order, and in a copy of the
+# context they began in; each is in force until its own end.
 
 @cython.final
 cdef class Entry:

@@ -5,15 +5,11 @@ from typing import NamedTuple
 cimport cython
 from libc.stdlib cimport free, malloc
 
-from cudadrv._device cimport Context, Kept, contexts, enter_context, leave_context, report_in
-from cudadrv._driver cimport (
-    CUDA_SUCCESS, CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_LEGACY, CUdeviceptr, CUresult,
-    CUstreamCaptureMode, bind_driver, cuMemFreeAsync, cuThreadExchangeStreamCaptureMode,
-    cudadrv_table,
-)
+from cudadrv._device cimport Context, Kept, contexts, report_in
+from cudadrv._driver cimport CU_STREAM_LEGACY, CUdeviceptr, CUresult, bind_driver, cudadrv_table
 from cudadrv._engine cimport engine, own_memory_clear, own_memory_reusable, own_stream
 from cudadrv._release cimport (
-    DEVICE, LOCKED, STREAM_ORDERED, UNIFIED, MemoryKind, drain, release_later,
+    DEVICE, LOCKED, STREAM_ORDERED, UNIFIED, MemoryKind, drain, free_unnoticed, release_later,
 )
 
 from cudadrv._errors import integer
@@ -244,31 +240,14 @@ cdef class Caches(Kept):
 
         No work uses it any more, so freeing it waits for nobody.
         """
+        cdef Block *block = self.device.all.newest
         cdef CUresult status
-        cdef bint pushed = False
-        with nogil:
-            status = enter_context(context.raw, &pushed)
-            if status == CUDA_SUCCESS:
-                status = _free_stream_ordered(&self.device.all)
-                leave_context(pushed)
-        report_in(context, status)
-
-
-cdef CUresult _free_stream_ordered(Blocks *blocks) noexcept nogil:
-    """Free these of them, in the current context; the first failure is what it returns."""
-    cdef Block *block = blocks.newest
-    cdef CUresult first = CUDA_SUCCESS
-    cdef CUresult status
-    # Somebody's capture must not see our free.
-    cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
-    cuThreadExchangeStreamCaptureMode(&mode)
-    while block is not NULL:
-        if block.kind == STREAM_ORDERED:
-            status = cuMemFreeAsync(block.address, CU_STREAM_LEGACY)
-            first = status if first == CUDA_SUCCESS else first
-        block = block.links[OF_ALL].older
-    cuThreadExchangeStreamCaptureMode(&mode)
-    return first
+        while block is not NULL:
+            if block.kind == STREAM_ORDERED:
+                with nogil:
+                    status = free_unnoticed(context, block.kind, block.address, CU_STREAM_LEGACY)
+                report_in(context, status)
+            block = block.links[OF_ALL].older
 
 
 cdef Cache cache_of(Context context, MemoryKind kind):

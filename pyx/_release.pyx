@@ -18,7 +18,7 @@ from cudadrv._closing cimport bury_orphans
 from cudadrv._device cimport Context, contexts, enter_context, leave_context, report_in
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_RELAXED,
-    CU_STREAM_CAPTURE_STATUS_NONE, CUdeviceptr, CUmodule, CUresult, CUstreamCaptureMode,
+    CU_STREAM_CAPTURE_STATUS_NONE, CUdeviceptr, CUmodule, CUresult, CUstream, CUstreamCaptureMode,
     CUstreamCaptureStatus, bind_driver, cuCtxSynchronize, cuMemFree, cuMemFreeAsync, cuMemFreeHost,
     cuModuleUnload, cuStreamIsCapturing, cuThreadExchangeStreamCaptureMode, cudadrv_table,
     this_thread,
@@ -38,8 +38,8 @@ bind_driver(&cudadrv_table)
 
 # ---- who may still use dead memory ----
 #
-# These questions are the library's own: nobody learns anything from the answers, no capture notices
-# them, and they change nothing but when memory is released.
+# Only the library asks this. The engine learns nothing from the answers, no capture notices the
+# questions, and all that they change is when memory is released.
 
 cdef bint is_unused(own_memory *state) noexcept:
     """Whether the host knows that no work uses the memory."""
@@ -57,7 +57,7 @@ cdef dict _last_uses(own_memory *state):
     borrows = <own_borrow *>malloc((count + 1) * sizeof(own_borrow))
     if borrows is NULL:
         raise MemoryError()
-    # Meanwhile others may have come to know that some are over.
+    # Another thread may have learned meanwhile that some are complete.
     count = min(count, own_borrows(engine, state, 0, state.nbytes, borrows, count))
     uses = {}
     for i in range(count):
@@ -449,39 +449,41 @@ cdef void _forget(own_memory *state) noexcept:
         free(state)
 
 
+cdef CUresult free_unnoticed(
+    Context context, MemoryKind kind, CUdeviceptr address, CUstream stream
+) noexcept nogil:
+    """Free memory in its context, on the stream if it is stream-ordered, whatever others capture.
+    """
+    cdef bint pushed = False
+    # Somebody's capture must not see our free.
+    cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
+    cdef CUresult status = enter_context(context.raw, &pushed)
+    if status == CUDA_SUCCESS:
+        cuThreadExchangeStreamCaptureMode(&mode)
+        status = cuMemFreeAsync(address, stream) if kind == STREAM_ORDERED \
+            else free_memory(kind, address)
+        cuThreadExchangeStreamCaptureMode(&mode)
+        leave_context(pushed)
+    return status
+
+
 cdef bint _free_behind(pending *node, Context context, list works) except -1:
     """Free stream-ordered memory after its users, unless one of them cannot be waited for."""
     cdef Stream stream = _free_stream(context)
     cdef CUresult status
-    cdef bint pushed = False
-    # Somebody's capture must not see our free.
-    cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
     if None in works:
         return False
     for work in works:
         stream.wait(work)
     with nogil:
-        status = enter_context(context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            cuThreadExchangeStreamCaptureMode(&mode)
-            status = cuMemFreeAsync(node.address, stream.raw)
-            cuThreadExchangeStreamCaptureMode(&mode)
-            leave_context(pushed)
+        status = free_unnoticed(context, node.kind, node.address, stream.raw)
     report_in(context, status)
     return True
 
 
 cdef bint _free_idle(pending *node, Context context) except -1:
     cdef CUresult status
-    cdef bint pushed = False
-    # Somebody's capture must not see our free.
-    cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
     with nogil:
-        status = enter_context(context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            cuThreadExchangeStreamCaptureMode(&mode)
-            status = free_memory(node.kind, node.address)
-            cuThreadExchangeStreamCaptureMode(&mode)
-            leave_context(pushed)
+        status = free_unnoticed(context, node.kind, node.address, NULL)
     report_in(context, status)
     return True

@@ -314,7 +314,9 @@ cdef int refuse_early(int name, Region region, Stream stream) except -1:
 
 # ---- large copies, in chunks ----
 #
-# The thread that called hands chunks to the driver and asks which are done, without the GIL, and
+# A large array goes through a ring of stages, which several threads fill or empty.
+#
+# The calling thread hands chunks to the driver and asks which are done, without the GIL, and
 # takes part in the copying when there is nothing to hand over. Other threads are a pool's, which
 # knows nothing of the driver: include/cudadrv/parallel_copy.h.
 
@@ -344,7 +346,7 @@ cdef enum:
     DONE = 0                    # all is copied
     LOOK = -1000                # it is time to look for signals
 
-# What is worth how much, in bytes: see docs/performance.md for the measurement.
+# Sizes of chunks and rings, in bytes. docs/performance.md has the measurements behind them.
 cdef struct Plan:
     size_t threshold    # up to this size: one stage, in the calling thread
     size_t chunk        # the most in one stage,
