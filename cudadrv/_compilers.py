@@ -101,7 +101,7 @@ class Compiler(ABC):
 
 
 class Nvcc(Compiler):
-    _working: ClassVar[set[str]] = set()  # identities of those that compiled something
+    _working: ClassVar[set[tuple[str, str]]] = set()  # those that compiled something, see _found_by
 
     def __init__(self, path: Path, origin: str) -> None:
         for each in (path, path.resolve()):
@@ -141,17 +141,21 @@ class Nvcc(Compiler):
         for option in options:
             _refuse_shell("the option", option, SHELL_IN_OPTIONS)
         compiled = self._run(source, [f"-arch={architecture}", *options])
-        self._working.add(self.identity())
+        self._working.add(self._found_by())
         return compiled
 
     def works(self) -> bool:
-        if self.identity() not in self._working:
+        if self._found_by() not in self._working:
             try:
                 self._run(Source("", "empty.cu", None), [])
             except CompileError:
                 return False
-            self._working.add(self.identity())
+            self._working.add(self._found_by())
         return True
+
+    def _found_by(self) -> tuple[str, str]:
+        """Which nvcc this is, and the PATH by which it finds a C++ compiler."""
+        return self.identity(), os.environ.get("PATH", "")
 
     def _run(self, source: Source, options: Sequence[str]) -> Compiled:
         if source.path is not None:

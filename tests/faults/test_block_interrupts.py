@@ -88,6 +88,7 @@ def interrupted_at(number, call):
 )
 def test_no_block_stays_in_force(stream, other, program):
     buffer = cu.DeviceBuffer(16)
+    interrupted_at(0, lambda: None)  # Python 3.12 reports instructions from its second trace on
     for number in range(1, MOST):
         met = interrupted_at(number, lambda: program(stream, buffer))
         with pytest.raises(TypeError, match="needs a stream"):
