@@ -1,11 +1,19 @@
 """Arguments: what a launch is given, as the driver takes it."""
 
-from cpython.ref cimport PyObject
-from libc.stdint cimport uint32_t, uint8_t
+from cpython.float cimport PyFloat_AS_DOUBLE
+from cpython.object cimport PyObject
+from libc.math cimport isinf
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint8_t
+from libc.string cimport memcpy
 
 from cudadrv._device cimport Context, Device
-from cudadrv._driver cimport CUfunction
-from cudadrv._region cimport Region
+from cudadrv._driver cimport CUdeviceptr, CUfunction, likely, unlikely
+from cudadrv._engine cimport OWN_READ, OWN_WRITE
+from cudadrv._region cimport Region, check_region, is_region, pointer_of
+
+
+cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
 
 
 cdef class Access:
@@ -31,6 +39,8 @@ cdef struct Parameter:
     uint32_t offset
     uint32_t nbytes
     char kind           # u, s, b or f as in PTX; S: a structure; 0: not known
+    int64_t least       # the integers that fit, as far as int64_t goes; none if it is no integer
+    int64_t most
 
 
 cdef class Signature:
@@ -76,6 +86,7 @@ cdef str dimensions(const unsigned int *sizes)
 cdef enum:
     FEW_ARGUMENTS = 16      # that fit on the stack,
     FEW_WORDS = 32          # with so many times 8 bytes in all
+    WIDEST = 4096           # bytes of all arguments of a kernel whose parameters are not known
 
 
 cdef struct Operand:
@@ -100,8 +111,133 @@ cdef struct Frame:
     Operand operands[FEW_ARGUMENTS]
 
 
-cdef Room room_for(Signature signature, tuple arguments, tuple borrows, Frame *frame,
-                   Packed *packed)
-cdef int pack(Signature signature, tuple arguments, tuple borrows, Packed *packed) except -1
-cdef object buffers_of(Packed *packed, int mode)
+cdef Room room_on_heap(size_t nbytes, Py_ssize_t count, Py_ssize_t uses, Packed *packed)
+cdef int pack_unknown(Signature signature, tuple arguments, Packed *packed) except -1
+cdef int pack_borrows(tuple borrows, Packed *packed) except -1
+cdef int refuse_count(Signature signature, Py_ssize_t given) except -1
+cdef int refuse_address(Signature signature, Py_ssize_t index, object value) except -1
+cdef tuple several_buffers(Packed *packed, int mode, Py_ssize_t count)
 cdef str describe_operand(Signature signature, Operand *operand)
+
+
+cdef inline Room room_for(
+    Signature signature, tuple arguments, tuple borrows, Frame *frame, Packed *packed
+):
+    """Where to pack: on the stack if it all fits there, else in a Room, which has to be kept."""
+    cdef Py_ssize_t count = len(arguments)
+    cdef Py_ssize_t uses = count + len(borrows)
+    cdef size_t nbytes = signature.nbytes if likely(signature.count >= 0) else WIDEST
+    packed.operand_count = 0
+    if likely(frame is not NULL and uses <= FEW_ARGUMENTS and nbytes <= 8 * FEW_WORDS):
+        packed.pointers = frame.pointers
+        packed.operands = frame.operands
+        packed.values = <unsigned char *>frame.values
+        return None
+    return room_on_heap(nbytes, count, uses, packed)
+
+
+cdef inline int pack(
+    Signature signature, tuple arguments, tuple borrows, Packed *packed
+) except -1:
+    """Check and convert the arguments. Their buffers are not asked whether they can be used."""
+    cdef Py_ssize_t i
+    cdef unsigned char *place
+    if unlikely(signature.count < 0):
+        pack_unknown(signature, arguments, packed)
+    else:
+        if unlikely(len(arguments) != signature.count):
+            refuse_count(signature, len(arguments))
+        for i in range(signature.count):
+            place = packed.values + signature.parameters[i].offset
+            packed.pointers[i] = place
+            if not put_number(&signature.parameters[i], arguments[i], place) \
+                    and not put_buffer(signature, i, arguments[i], packed, place):
+                put_value(signature, i, arguments[i], place)
+    if unlikely(len(borrows)):
+        pack_borrows(borrows, packed)
+    return 0
+
+
+cdef inline bint put_number(
+    Parameter *parameter, object value, unsigned char *place
+) except -1:
+    """Whether it is an int or a float of a parameter of that kind and fits, and is written."""
+    cdef int overflow = 0
+    cdef int64_t number
+    cdef double double_precision
+    cdef float single
+    if type(value) is int:
+        number = PyLong_AsLongLongAndOverflow(value, &overflow)
+        if unlikely(overflow or not parameter.least <= number <= parameter.most):
+            return False
+        if likely(parameter.nbytes == 4):
+            (<int32_t *>place)[0] = <int32_t>number
+        elif likely(parameter.nbytes == 8):
+            (<int64_t *>place)[0] = number
+        else:
+            memcpy(place, &number, parameter.nbytes)  # little-endian, as every host of CUDA
+        return True
+    if type(value) is not float or parameter.kind != b"f":
+        return False
+    double_precision = PyFloat_AS_DOUBLE(value)
+    if parameter.nbytes == 8:
+        (<double *>place)[0] = double_precision
+        return True
+    single = <float>double_precision
+    if unlikely(parameter.nbytes != 4 or (isinf(single) and not isinf(double_precision))):
+        return False
+    (<float *>place)[0] = single
+    return True
+
+
+cdef inline bint put_buffer(
+    Signature signature, Py_ssize_t index, object value, Packed *packed, unsigned char *place
+) except -1:
+    """Whether it is a buffer, and then its address is the value."""
+    cdef Parameter *parameter
+    cdef Region region = add_operand(value, index, packed)
+    if unlikely(region is None):
+        return False
+    if likely(signature.count >= 0):
+        parameter = &signature.parameters[index]
+        if unlikely(parameter.nbytes != sizeof(CUdeviceptr) or parameter.kind in (b"f", b"S")):
+            refuse_address(signature, index, value)
+    check_region(region)
+    (<CUdeviceptr *>place)[0] = pointer_of(region)
+    return True
+
+
+cdef inline Region add_operand(object value, Py_ssize_t index, Packed *packed):
+    """The buffer of an argument, which the launch borrows; None if it is none."""
+    cdef Operand *operand = &packed.operands[packed.operand_count]
+    cdef Region region
+    if type(value) is Access:
+        region = (<Access>value).region
+        operand.mode = (<Access>value).mode
+        operand.bare = False
+    elif is_region(value):
+        region = <Region>value
+        operand.mode = OWN_WRITE
+        operand.bare = True
+    else:
+        return None
+    operand.region = <PyObject *>region
+    operand.argument = index
+    packed.operand_count += 1
+    return region
+
+
+cdef inline object buffers_of(Packed *packed, int mode):
+    """The buffers that are used in a mode: None, one, or a tuple of several."""
+    cdef Py_ssize_t i
+    cdef Py_ssize_t count = 0
+    cdef PyObject *found = NULL
+    for i in range(packed.operand_count):
+        if packed.operands[i].mode == mode:
+            found = packed.operands[i].region
+            count += 1
+    if count == 0:
+        return None
+    if unlikely(count > 1):
+        return several_buffers(packed, mode, count)
+    return <object>found

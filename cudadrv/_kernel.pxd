@@ -31,7 +31,7 @@ cdef class Kernel:
     cdef int fill(
         self, Shape *shape, object grid, object block, object shared_bytes, bint cooperative,
         object cluster) except -1
-    cdef Stream stream_of(self, object stream)
+    cdef Stream other_stream(self, object stream)
     cdef int attribute(self, CUfunction_attribute attribute) except? -1
     cdef int set_attribute(self, CUfunction_attribute attribute, int value) except -1
 

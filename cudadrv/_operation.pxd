@@ -30,13 +30,24 @@ cdef enum:
     REFUSED = -100  # minus the engine's answer
 
 
-cdef void borrow_all(own_memory *memory, own_access *access, int mode, int policy) noexcept
 cdef int issue_unusual(Operation *operation, Stream stream) except? -1
 cdef int after_failure(
     Operation *operation, Stream stream, CUresult status, bint queued) except? -1
 cdef int note(Operation *operation, Stream stream) except? -1
 cdef int attempt(Operation *operation, Stream stream) except? -1 nogil
 cdef int ask(Operation *operation, Stream stream) except? -1
+
+
+cdef inline void borrow_all(
+    own_memory *memory, own_access *access, int mode, int policy
+) noexcept:
+    """Fill in the access of an operation that uses all of some memory."""
+    access.memory = memory
+    access.start = 0
+    access.stop = memory.nbytes
+    access.mode = mode
+    access.policy = policy
+    access.closes = False
 
 
 cdef inline bint is_alone(PyThreadState *thread) noexcept:

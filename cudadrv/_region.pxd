@@ -52,13 +52,15 @@ cdef class Region:
     cdef Region share(self, size_t start, Py_ssize_t count, object dtype)
 
 
-cdef object last_class      # of the regions that `is_region` was asked for
+# The classes of the regions that `is_region` was asked for last: two, as in a copy between kinds.
+cdef object last_class
+cdef object class_before
 cdef bint is_other_region(object given) noexcept
 
 
 cdef inline bint is_region(object given) noexcept:
-    """As isinstance, which looks through the bases; programs mostly give one kind of buffer."""
-    return type(given) is last_class or is_other_region(given)
+    """As isinstance, but without a walk through the bases for the classes that came last."""
+    return type(given) is last_class or type(given) is class_before or is_other_region(given)
 
 
 cdef inline int check_region(Region region) except -1:

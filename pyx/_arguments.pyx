@@ -11,13 +11,11 @@ from struct import pack as pack_number
 import numpy as np
 
 cimport cython
-from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
-from cpython.long cimport PyLong_AsLongLong, PyLong_AsLongLongAndOverflow, PyLong_CheckExact
+from cpython.long cimport PyLong_AsLongLong, PyLong_CheckExact
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
-from libc.math cimport isinf
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
@@ -32,7 +30,7 @@ from cudadrv._driver cimport (
     cuFuncGetParamInfo, cudadrv_table, likely, unlikely,
 )
 from cudadrv._engine cimport OWN_READ, OWN_SHARED, OWN_WRITE
-from cudadrv._region cimport Region, check_region, is_region, plain_array, pointer_of
+from cudadrv._region cimport Region, is_region, plain_array
 
 from cudadrv._errors import CudaError
 from cudadrv._ptx import Parameter as Listed
@@ -76,7 +74,7 @@ cdef class Access:
 
 cdef Access _access(object buffer, int mode):
     cdef Access access
-    if not isinstance(buffer, Region):
+    if unlikely(not is_region(buffer)):
         raise TypeError(f"{WORDS[mode]}() takes a buffer, not {type(buffer).__name__}")
     access = Access.__new__(Access)
     access.region = buffer
@@ -131,7 +129,6 @@ cdef Room new_room(size_t nbytes):
 # ---- numbers and structures as the bytes of a parameter ----
 
 cdef extern from "Python.h":
-    long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
     unsigned long long PyLong_AsUnsignedLongLong(object number) except? -1
 
 _SimpleCType = ctypes.c_int.__mro__[1]
@@ -144,21 +141,8 @@ cdef int put_value(
 ) except -1:
     """Write a value of the signature's parameter `index`, or raise TypeError or ValueError."""
     cdef Parameter *parameter = &signature.parameters[index]
-    cdef double number
-    cdef float single
-    if PyLong_CheckExact(value) and parameter.kind in (b"u", b"s", b"b") and parameter.nbytes <= 8:
-        return _put_integer(signature, index, value, place)
-    if PyFloat_CheckExact(value) and parameter.kind == b"f":
-        number = PyFloat_AS_DOUBLE(value)
-        if parameter.nbytes == 8:
-            memcpy(place, &number, 8)
-            return 0
-        if parameter.nbytes == 4:
-            single = <float>number
-            if isinf(single) and not isinf(number):
-                _refuse_range(signature, index, value)
-            memcpy(place, &single, 4)
-            return 0
+    if put_number(parameter, value, place):
+        return 0
     data = _converted(signature, index, value, parameter)
     memcpy(place, <const char *>data, parameter.nbytes)
     return 0
@@ -169,22 +153,16 @@ cdef int _put_integer(
 ) except -1:
     """Any integer that fits, signed or not: PTX has the same type for both of C."""
     cdef Parameter *parameter = &signature.parameters[index]
-    cdef int bits = 8 * parameter.nbytes
-    cdef int overflow = 0
     cdef uint64_t large = 0
-    cdef int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow)
-    if unlikely(overflow > 0) and bits == 64 and parameter.kind != b"s":
-        try:
-            large = PyLong_AsUnsignedLongLong(value)
-        except OverflowError:
-            _refuse_range(signature, index, value)
-        memcpy(place, &large, 8)
+    if put_number(parameter, value, place):
         return 0
-    if unlikely(overflow or (bits < 64 and (
-            number < -(<int64_t>1 << (bits - 1))
-            or number >= <int64_t>1 << (bits - 1 if parameter.kind == b"s" else bits)))):
+    if parameter.nbytes != 8 or parameter.kind == b"s":
         _refuse_range(signature, index, value)
-    memcpy(place, &number, parameter.nbytes)  # little-endian, as every host of CUDA
+    try:
+        large = PyLong_AsUnsignedLongLong(value)
+    except OverflowError:
+        _refuse_range(signature, index, value)
+    memcpy(place, &large, 8)
     return 0
 
 
@@ -338,9 +316,23 @@ cdef Signature new_signature(str kernel, CUfunction function, Context context, o
         each.offset, each.nbytes = given.offset, given.nbytes
         if given.type is not None:
             each.kind = ord("S") if "[" in given.type else ord(given.type[0])
+        _fill_range(each)
         signature.nbytes = max(signature.nbytes, given.offset + given.nbytes)
     signature.listed, signature.count = listed, len(listed)
     return signature
+
+
+cdef int _fill_range(Parameter *parameter) except -1:
+    """The integers that a parameter takes: .u32 and .b32 stand for both of C, .s32 does not."""
+    cdef int bits = 8 * parameter.nbytes
+    parameter.least, parameter.most = 1, 0
+    if parameter.kind not in (b"u", b"s", b"b") or bits > 64:
+        return 0
+    parameter.least, parameter.most = INT64_MIN, INT64_MAX
+    if bits < 64:
+        parameter.least = -(<int64_t>1 << (bits - 1))
+        parameter.most = (<int64_t>1 << (bits - 1 if parameter.kind == b"s" else bits)) - 1
+    return 0
 
 
 cdef bint _same_places(tuple listed, tuple text):
@@ -494,23 +486,12 @@ cdef str dimensions(const unsigned int *sizes):
 # ---- packing ----
 
 cdef enum:
-    WIDEST = 4096   # bytes that all parameters of a kernel of unknown signature have room for
     ALIGNED = 16
 
 
-cdef Room room_for(
-    Signature signature, tuple arguments, tuple borrows, Frame *frame, Packed *packed
-):
-    """Where to pack: on the stack if it all fits there, else in a Room, which has to be kept."""
-    cdef Py_ssize_t count = len(arguments)
-    cdef Py_ssize_t uses = count + len(borrows)
-    cdef size_t nbytes = signature.nbytes if signature.count >= 0 else WIDEST
+cdef Room room_on_heap(size_t nbytes, Py_ssize_t count, Py_ssize_t uses, Packed *packed):
+    """For `room_for`."""
     cdef Room room
-    if likely(frame is not NULL and uses <= FEW_ARGUMENTS and nbytes <= 8 * FEW_WORDS):
-        packed.pointers = frame.pointers
-        packed.operands = frame.operands
-        packed.values = <unsigned char *>frame.values
-        return None
     nbytes += -nbytes % ALIGNED
     room = new_room(nbytes + count * sizeof(void *) + uses * sizeof(Operand))
     packed.values = <unsigned char *>room.start
@@ -519,87 +500,35 @@ cdef Room room_for(
     return room
 
 
-cdef int pack(Signature signature, tuple arguments, tuple borrows, Packed *packed) except -1:
-    """Check and convert the arguments. Their buffers are not asked whether they can be used."""
-    cdef Py_ssize_t i
-    cdef size_t at = 0
-    cdef unsigned char *place
-    packed.operand_count = 0
-    if unlikely(signature.count < 0):
-        for i in range(len(arguments)):
-            at = _pack_unknown(signature, i, arguments[i], packed, at)
-    else:
-        if unlikely(len(arguments) != signature.count):
-            _refuse_count(signature, len(arguments))
-        for i in range(signature.count):
-            place = packed.values + signature.parameters[i].offset
-            packed.pointers[i] = place
-            if not _put_buffer(signature, i, arguments[i], packed, place):
-                put_value(signature, i, arguments[i], place)
-    for i in range(len(borrows)):
-        if _add_operand(borrows[i], -1 - i, packed) is None:
+cdef int pack_borrows(tuple borrows, Packed *packed) except -1:
+    """For `pack`."""
+    for i, each in enumerate(borrows):
+        if add_operand(each, -1 - i, packed) is None:
             raise TypeError("borrows takes buffers, or read(buffer), write(buffer) and"
-                            f" shared(buffer), not {type(borrows[i]).__name__}")
+                            f" shared(buffer), not {type(each).__name__}")
     return 0
 
 
-cdef bint _put_buffer(
-    Signature signature, Py_ssize_t index, object value, Packed *packed, unsigned char *place
-) except -1:
-    """Whether it is a buffer, and then its address is the value."""
-    cdef CUdeviceptr address
-    cdef Region region
-    if type(value) is int or type(value) is float:
-        return False
-    region = _add_operand(value, index, packed)
-    if region is None:
-        return False
-    if unlikely(signature.count >= 0 and (
-            signature.parameters[index].nbytes != sizeof(CUdeviceptr)
-            or signature.parameters[index].kind in (b"f", b"S"))):
-        refuse_argument(signature, index, value, "the parameter is no address")
-    check_region(region)
-    address = pointer_of(region)
-    memcpy(place, &address, sizeof(address))
-    return True
+cdef int pack_unknown(Signature signature, tuple arguments, Packed *packed) except -1:
+    """Pack values that say by themselves how large they are."""
+    cdef size_t at = 0
+    cdef size_t nbytes
+    for i, each in enumerate(arguments):
+        packed.pointers[i] = packed.values + at
+        if at + sizeof(CUdeviceptr) <= WIDEST \
+                and put_buffer(signature, i, each, packed, packed.values + at):
+            at += ALIGNED
+            continue
+        data = bytes_of_value(signature, i, each)
+        nbytes = len(data)
+        if at + nbytes > WIDEST - ALIGNED:
+            raise ValueError(f"the arguments of {signature.kernel} have more than {WIDEST} bytes")
+        memcpy(packed.values + at, <const char *>data, nbytes)
+        at += nbytes + (-nbytes % ALIGNED)
+    return 0
 
 
-cdef Region _add_operand(object value, Py_ssize_t index, Packed *packed):
-    """The buffer of an argument, which the launch borrows; None if it is none."""
-    cdef Operand *operand = &packed.operands[packed.operand_count]
-    cdef Region region
-    operand.bare = is_region(value)
-    if operand.bare:
-        region = <Region>value
-        operand.mode = OWN_WRITE
-    elif isinstance(value, Access):
-        region = (<Access>value).region
-        operand.mode = (<Access>value).mode
-    else:
-        return None
-    operand.region = <PyObject *>region
-    operand.argument = index
-    packed.operand_count += 1
-    return region
-
-
-cdef size_t _pack_unknown(
-    Signature signature, Py_ssize_t index, object value, Packed *packed, size_t at
-) except? 0:
-    """Pack what says by itself how large it is; return where the next one goes."""
-    cdef size_t nbytes = sizeof(CUdeviceptr)
-    packed.pointers[index] = packed.values + at
-    if at + nbytes <= WIDEST and _put_buffer(signature, index, value, packed, packed.values + at):
-        return at + ALIGNED
-    data = bytes_of_value(signature, index, value)
-    nbytes = len(data)
-    if at + nbytes > WIDEST - ALIGNED:
-        raise ValueError(f"the arguments of {signature.kernel} have more than {WIDEST} bytes")
-    memcpy(packed.values + at, <const char *>data, nbytes)
-    return at + nbytes + (-nbytes % ALIGNED)
-
-
-cdef int _refuse_count(Signature signature, Py_ssize_t given) except -1:
+cdef int refuse_count(Signature signature, Py_ssize_t given) except -1:
     wanted = []
     for each in signature.listed:
         wanted.append(f"{each.name} (.{each.type})" if each.name is not None
@@ -608,21 +537,14 @@ cdef int _refuse_count(Signature signature, Py_ssize_t given) except -1:
                     f" {', '.join(wanted) or 'none'}")
 
 
-cdef object buffers_of(Packed *packed, int mode):
-    """The buffers that are used in a mode: None, one, or a tuple of several."""
+cdef int refuse_address(Signature signature, Py_ssize_t index, object value) except -1:
+    refuse_argument(signature, index, value, "the parameter is no address")
+
+
+cdef tuple several_buffers(Packed *packed, int mode, Py_ssize_t count):
+    """For `buffers_of`."""
     cdef Py_ssize_t i
-    cdef Py_ssize_t last = 0
-    cdef Py_ssize_t count = 0
-    cdef tuple found
-    for i in range(packed.operand_count):
-        if packed.operands[i].mode == mode:
-            count += 1
-            last = i
-    if count == 0:
-        return None
-    if count == 1:
-        return <Region>packed.operands[last].region
-    found = PyTuple_New(count)
+    cdef tuple found = PyTuple_New(count)
     count = 0
     for i in range(packed.operand_count):
         if packed.operands[i].mode == mode:

@@ -123,7 +123,7 @@ cdef class Kernel:
         cdef Frame frame
         cdef Packed packed
         check_kernel(self)
-        found = self.stream_of(stream)
+        found = stream_of(self, stream)
         shape_of(self, &shape, grid, block, shared_bytes, cooperative, cluster)
         more = borrows if type(borrows) is tuple else borrows_of_launch(borrows)
         room = room_for(self.signature, args, more, &frame, &packed)
@@ -309,19 +309,15 @@ cdef class Kernel:
             self.last_shape = shape[0]
         return 0
 
-    cdef Stream stream_of(self, object stream):
-        """The stream of a launch: the argument, else the current one."""
+    cdef Stream other_stream(self, object stream):
+        """As `stream_of`, of any argument; says what is wrong with it."""
         cdef Context context = self.module.context
-        cdef Stream found
-        if likely(isinstance(stream, Stream)):
-            found = <Stream>stream
-        else:
-            found = stream_for(stream, context)
-        if unlikely(found is None):
+        cdef Stream found = stream_for(stream, context)
+        if found is None:
             raise TypeError(f"launch of {self.signature.kernel} needs a stream: pass stream=, or"
                             " call it inside a `with stream:` block")
         check_stream(found)
-        if unlikely(found.context is not context):
+        if found.context is not context:
             raise ValueError(f"{self!r} belongs to {context!r}, and {found!r} to another context;"
                              " use a stream of the module's context")
         return found
@@ -348,6 +344,15 @@ cdef class Kernel:
                 leave_context(pushed)
             self.module.context.check(status)
         return 0
+
+
+cdef inline Stream stream_of(Kernel kernel, object stream):
+    """The stream of a launch: the argument, else the current one."""
+    if likely(isinstance(stream, Stream)):
+        check_stream(<Stream>stream)
+        if likely((<Stream>stream).context is kernel.module.context):
+            return <Stream>stream
+    return kernel.other_stream(stream)
 
 
 cdef Signature _signature_of(Kernel kernel):
@@ -653,7 +658,7 @@ cdef class Prepared:
             raise TypeError("this Prepared was never initialized")
         check_kernel(self.kernel)
         return launch_packed(
-            self.kernel, &self.shape, &self.packed, self.kernel.stream_of(stream),
+            self.kernel, &self.shape, &self.packed, stream_of(self.kernel, stream),
             self.reads, self.writes)
 
     def __repr__(self):

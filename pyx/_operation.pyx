@@ -32,16 +32,6 @@ def _note_the_end():
 atexit.register(_note_the_end)  # soon only this thread has a state, and daemon threads go on
 
 
-cdef void borrow_all(own_memory *memory, own_access *access, int mode, int policy) noexcept:
-    """Fill in the access of an operation that uses all of some memory."""
-    access.memory = memory
-    access.start = 0
-    access.stop = memory.nbytes
-    access.mode = mode
-    access.policy = policy
-    access.closes = False
-
-
 cdef int issue_unusual(Operation *operation, Stream stream) except? -1:
     """As `issue`, of an operation that may be of any kind; `request.stream` is set."""
     cdef int reason

@@ -118,14 +118,14 @@ cdef object plain_array(object array):
 # By kind of memory; the class's own name would be a new string each time.
 cdef tuple CLASSES = ("DeviceBuffer", "DeviceBuffer", "LockedBuffer", "UnifiedBuffer")
 
-last_class = None
+last_class = class_before = None
 
 
 cdef bint is_other_region(object given) noexcept:
-    global last_class
+    global last_class, class_before
     if not isinstance(given, Region):
         return False
-    last_class = type(given)
+    last_class, class_before = type(given), last_class
     return True
 
 
