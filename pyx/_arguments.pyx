@@ -12,7 +12,6 @@ import numpy as np
 
 cimport cython
 from cpython.long cimport PyLong_AsLongLong, PyLong_CheckExact
-from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint64_t

@@ -11,8 +11,8 @@ import atexit
 from cudadrv._device cimport enter_context, is_current, leave_context
 from cudadrv._driver cimport CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table, likely, unlikely
 from cudadrv._engine cimport (
-    OWN_MUST_WAIT, OWN_NO_MEMORY, OWN_OK, engine, own_access, own_ask, own_begin, own_begin_alone,
-    own_clock, own_clock_drop, own_conflict, own_foresee, own_known, own_memory, own_mutex_give,
+    OWN_MUST_WAIT, OWN_NO_MEMORY, OWN_OK, engine, own_ask, own_begin, own_begin_alone,
+    own_clock, own_clock_drop, own_conflict, own_foresee, own_known, own_mutex_give,
     own_mutex_take, own_mutex_try, own_request, own_settle, own_settle_alone, own_snapshot_drop,
     own_undo,
 )
