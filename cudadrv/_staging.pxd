@@ -61,7 +61,7 @@ cdef void note_use(StageUse *use, Operation *operation, StagedCopy *copy) noexce
 cdef int refuse_early(int name, Region region, Stream stream) except -1
 
 
-cdef bint is_worth_chunks(size_t nbytes) noexcept
+cdef bint is_worth_chunks(size_t nbytes) noexcept nogil
 cdef int copy_chunks(Region region, char *ordinary, Stream stream, int name) except -1
 
 

@@ -358,7 +358,7 @@ cdef struct Plan:
     size_t threads      # at most, the calling one among them; 0: not known yet
 
 cdef Plan _plan = Plan(
-    threshold=1 << 19, chunk=4 << 20, parts=8, least=1 << 19, ring=8, fresh=32 << 20,
+    threshold=1 << 18, chunk=4 << 20, parts=8, least=1 << 19, ring=8, fresh=32 << 20,
     piece=1 << 17, threads=0)
 
 
@@ -377,7 +377,7 @@ cdef struct Transfer:
     bint holds          # operation.request.issued is that of the last one
 
 
-cdef bint is_worth_chunks(size_t nbytes) noexcept:
+cdef bint is_worth_chunks(size_t nbytes) noexcept nogil:
     """Whether a copy is large enough for several stages and threads."""
     return nbytes > _plan.threshold
 
@@ -618,6 +618,14 @@ cdef extern from "cudadrv/streaming_copy.h" nogil:
     void streaming_copy(char *target, const char *source, size_t nbytes)
 
 
+cdef void _fill(Stage stage, const char *ordinary, size_t nbytes) noexcept nogil:
+    """Fill a stage: of few bytes, most are still in a cache when the device asks for them."""
+    if is_worth_chunks(nbytes):
+        streaming_copy(stage.data, ordinary, nbytes)
+    else:
+        memcpy(stage.data, ordinary, nbytes)
+
+
 cdef int _queue(
     Operation *operation, int name, Region region, Stage stage, Stream stream
 ) except -1:
@@ -640,7 +648,7 @@ cdef int _copy_at_once(Region region, char *ordinary, Stream stream, int name) e
     try:
         if name != COPY_TO:
             with nogil:
-                streaming_copy(stage.data, ordinary, nbytes)
+                _fill(stage, ordinary, nbytes)
         _queue(&operation, name, region, stage, stream)
         try:
             stream.context.check(wait_for_event(stream.context.raw, stage.event.raw))
@@ -662,7 +670,7 @@ cdef Token _copy_snapshot(Region target, const char *source, Stream stream):
     cdef Stage stage = take_stage(stream.context, target.nbytes)
     try:
         with nogil:
-            streaming_copy(stage.data, source, target.nbytes)
+            _fill(stage, source, target.nbytes)
         _queue(&operation, COPY_FROM_ASYNC, target, stage, stream)
         stand_for(token, &operation)
     finally:

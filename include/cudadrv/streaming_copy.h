@@ -12,14 +12,12 @@
 #include <emmintrin.h>
 #endif
 
-enum { STREAMING_LEAST = 1 << 16 }; /* smaller copies were not measured */
-
 /* As memcpy, with stores that bypass the caches where the processor has them: it does not read the
  * target's lines before it writes them, and the device does not fetch them from a cache. */
 static inline void streaming_copy(char *target, const char *source, size_t nbytes) {
 #ifdef __SSE2__
     enum { LINE = 64 };
-    if (nbytes >= STREAMING_LEAST) {
+    if (nbytes >= LINE) {
         size_t unaligned = (size_t)(-(uintptr_t)target % LINE);
         memcpy(target, source, unaligned);
         target += unaligned, source += unaligned, nbytes -= unaligned;

@@ -51,9 +51,9 @@ def test_every_dtype_goes_in_and_out(make, items_of, stream, kind):
 
 
 @pytest.mark.parametrize("first", [0, 1, 63])
-@pytest.mark.parametrize("nbytes", [65535, 65536, 65536 + 63, 65536 + 129, 2 * MIB + 65])
+@pytest.mark.parametrize("nbytes", [65535, 262144, 262144 + 1, 262144 + 129, 2 * MIB + 65])
 def test_large_stores_write_every_byte_at_any_alignment(make, stream, nbytes, first):
-    """From 64 KiB on, a stage is filled a whole line at a time, and its ends byte by byte."""
+    """Above 256 KiB, a stage is filled a whole line at a time, and its ends byte by byte."""
     items = random_items(first + nbytes, "u1")[first:]
     buffer = make("device", nbytes)
     buffer.copy_from(np.zeros(nbytes, "u1"), stream=stream)  # the stage holds other bytes before
