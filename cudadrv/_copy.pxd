@@ -58,19 +58,3 @@ cdef inline int set_item(unsigned char *item, object value, Region region) excep
         return 0
     check_region(region)
     return set_new_item(item, value, region)
-
-
-cdef class Loan:
-    cdef Region region
-    cdef Stream stream     # the engine's loan names it
-    cdef bint readonly
-    cdef Event event                # recorded where the block begins and ends
-    cdef int state                  # of the block; the engine has the loan while it lasts
-    cdef own_export loan
-
-    cdef int end(self) except -1
-    cdef int end_unrecorded(self, raised, error) except -1
-    cdef int use(self, own_export *loan, bint recorded=*) except -1
-
-
-cdef Loan new_loan(Region region, Stream stream, bint readonly)

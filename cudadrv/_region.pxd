@@ -4,7 +4,7 @@ from libc.stdint cimport uint32_t
 
 from cudadrv._device cimport Context, is_usable
 from cudadrv._driver cimport CUdeviceptr, likely, unlikely
-from cudadrv._engine cimport OWN_STRICT, own_access
+from cudadrv._engine cimport OWN_READ, OWN_STRICT, own_access
 from cudadrv._memory cimport Memory
 from cudadrv._ordering cimport policies_used, policy_in_force
 from cudadrv._release cimport MemoryKind
@@ -35,6 +35,8 @@ cdef class Region:
     cdef str name
     cdef object policy
     cdef bint part                  # not the whole: it cannot be closed
+    cdef bint read_only             # its owner does not let anybody write it
+    cdef tuple sizes                # its shape; None: (count,)
     cdef uint32_t moved_at
     cdef object __weakref__
 
@@ -76,8 +78,13 @@ cdef inline CUdeviceptr pointer_of(Region region) noexcept:
     return region.memory.address + region.start if likely(region.memory.address) else 0
 
 
+cdef int refuse_writing(Region region) except -1
+
+
 cdef inline int borrow(Region region, own_access *access, int mode) except -1:
     """Fill in the access of an operation that uses all of it."""
+    if unlikely(region.read_only and mode != OWN_READ):
+        refuse_writing(region)
     access.memory = region.memory.state
     access.start = region.start
     access.stop = region.start + region.nbytes

@@ -11,8 +11,8 @@ from libc.string cimport memcpy
 
 from cudadrv._closing cimport make_room
 from cudadrv._copy cimport (
-    blocking_stream, copy_and_wait, copy_async, fill_region, new_loan, nothing_to_do,
-    refuse_other_device, required_stream, set_item,
+    blocking_stream, copy_and_wait, copy_async, fill_region, nothing_to_do, refuse_other_device,
+    required_stream, set_item,
 )
 from cudadrv._device cimport Context, context_of, contexts
 from cudadrv._driver cimport CUdeviceptr, bind_driver, cudadrv_table, likely, unlikely, words
@@ -22,6 +22,9 @@ from cudadrv._engine cimport (
 )
 from cudadrv._errors cimport close_at_end, refuse_if_forked
 from cudadrv._library cimport ensure_driver
+from cudadrv._loan cimport (
+    ON_NOTHING, ON_STREAM, dlpack_device_of, export_region, new_loan,
+)
 from cudadrv._memory cimport label_at
 from cudadrv._names cimport (
     COPY_FROM, COPY_FROM_ASYNC, COPY_TO, COPY_TO_ASYNC, FILL, FILL_ASYNC, host_wait, operation_name,
@@ -52,6 +55,7 @@ cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 
+cdef object CURRENT = type("current", (), {"__repr__": lambda self: "<current stream>"})()
 cdef dict MODES = {OWN_READ: "read", OWN_WRITE: "write", OWN_SHARED: "shared", OWN_REACH: "use"}
 
 
@@ -568,23 +572,33 @@ cdef class Buffer(Region):
         self.move_out(site)
         return address
 
-    def lend(self, stream=None, *, bint readonly=False):
-        """``with buffer.lend(stream) as address:`` hand it to a library that cudadrv cannot see.
+    def lend(
+        self, stream=CURRENT, *, shape=None, strides=None, bint readonly=False, device=None
+    ):
+        """Hand it to a library that cudadrv cannot see: for a block, or as an array.
 
-        Inside the block that library may use the memory, at the ``int`` that is given, in work that
-        it queues on the stream (``stream.handle``). What it queues counts as one use, queued where
-        the block ends: later users have to be ordered after it, as after any operation. It runs
-        after all work that the stream is ordered after. Inside the block nobody else may use the
-        buffer: operations of other streams, and the host, are refused, and the stream cannot be
-        closed. Where the end of the block cannot be recorded, the buffer stays lent.
+        ``with buffer.lend(stream) as address:``: inside the block that library may use the memory,
+        at the ``int`` that is given, in work that it queues on the stream (``stream.handle``).
+        ``cupy.asarray(buffer.lend(stream))``, ``from_dlpack(buffer.lend(stream))``: that library
+        may use it for as long as it keeps the array. What it has queued by the end counts as one
+        use, queued there: later users have to be ordered after it, as after any operation. It runs
+        after all work that the stream is ordered after. Meanwhile the stream itself may use the
+        buffer, and nobody else: operations of other streams, and the host, are refused, and the
+        stream cannot be closed. Where the end cannot be recorded, the buffer stays lent.
         Does not block.
 
         Parameters
         ----------
-        stream : Stream
-            May be left out inside a ``with stream:`` block.
+        stream : Stream or None
+            May be left out inside a ``with stream:`` block. None: the work is on no stream, as
+            that of MPI; then all that conflicts has to be known to be complete.
+        shape, strides : tuple of int, optional
+            Of the array that consumers see: sizes, and steps in bytes. Default: those of the
+            buffer, in C order.
         readonly : bool, optional
             Whether the library only reads: then others may read as well.
+        device : "cuda" or "cpu", optional
+            As what DLPack shows page-locked and managed memory; default: as what it is.
 
         Returns
         -------
@@ -600,9 +614,51 @@ cdef class Buffer(Region):
         Driver function: cuEventRecord, where the block begins and where it ends.
         """
         self.usable()
-        found = required_stream(stream, self, "lend")
+        if stream is None:
+            return new_loan(self, None, ON_NOTHING, readonly, shape, strides, device)
+        found = required_stream(None if stream is CURRENT else stream, self, "lend")
         refuse_other_device(self, found)
-        return new_loan(self, found, readonly)
+        return new_loan(self, found, ON_STREAM, readonly, shape, strides, device)
+
+    # ---- other libraries take it themselves ----
+
+    def __dlpack_device__(self):
+        """``(device_type, device_id)`` of DLPack: device, page-locked host or managed memory."""
+        return dlpack_device_of(self)
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        """What ``from_dlpack`` of another library calls: a loan to the stream that it works on.
+
+        The loan lasts until that library lets go of the last array that shares the memory; meanwhile
+        the buffer is lent as by `lend`. Work that is not ordered before the consumer's stream is
+        waited for by that stream, under every policy, since the protocol asks for it.
+
+        Parameters
+        ----------
+        stream : int, optional
+            A CUstream; 1 or None: the legacy default stream, 2: the thread's own, -1: the consumer
+            promises nothing, so all that conflicts has to be known to be complete. Without one,
+            page-locked memory is lent to the host.
+        max_version, dl_device, copy
+            See DLPack. A copy is a new buffer.
+
+        Raises
+        ------
+        BufferError
+            A dtype, device or version that cannot be said.
+        BufferBorrowedError, BufferExportedError, BufferClosedError
+            It is in use by what the stream cannot wait for.
+
+        Driver functions: cuEventRecord, cuStreamWaitEvent.
+        """
+        return export_region(self, stream, max_version, dl_device, copy)
+
+    @property
+    def __cuda_array_interface__(self):
+        """Not supported: its consumers keep no promise that ends. AttributeError says what to do."""
+        raise AttributeError(
+            "a buffer has no __cuda_array_interface__, because its consumers never say when they are"
+            " done: cupy.from_dlpack(buffer), or cupy.asarray(buffer.lend(stream))")
 
     def __repr__(self):
         name = f" {self.name!r}" if self.name is not None else ""

@@ -15,12 +15,14 @@ from cudadrv._driver cimport (
     cuMemHostAlloc, cuPointerGetAttribute, cudadrv_table, last_failure,
 )
 from cudadrv._errors cimport refuse_if_forked
-from cudadrv._operation cimport REFUSED, Operation, borrow_all, driver_call, issue, note, prepare
+from cudadrv._operation cimport (
+    REFUSED, Operation, borrow_all, driver_call, issue, loans_were_returned, note, prepare,
+)
 from cudadrv._names cimport ALLOCATION, RELEASE
 from cudadrv._engine cimport (
-    OWN_MEMORY_CLOSED, OWN_NON_BLOCKING, OWN_OK, OWN_STRICT, OWN_WAIT, OWN_WRITE, engine,
-    own_access, own_conflict, own_memory, own_memory_clear, own_memory_free, own_memory_prepare,
-    own_memory_prepare_used, own_memory_renew, own_snapshot_drop,
+    OWN_EXPORTED, OWN_MEMORY_CLOSED, OWN_NON_BLOCKING, OWN_OK, OWN_STRICT, OWN_WAIT, OWN_WRITE,
+    engine, own_access, own_conflict, own_memory, own_memory_clear, own_memory_free,
+    own_memory_prepare, own_memory_prepare_used, own_memory_renew, own_snapshot_drop,
 )
 from cudadrv._pool cimport Block, Cache, cache_of, cached_bytes, is_cached, trim_caches
 from cudadrv._refusal cimport refuse_close, refuse_operation
@@ -165,6 +167,8 @@ cdef int _end(Memory memory, str verb, bint close) except -1:
     """Refuse if somebody uses it, else mark it as closed."""
     cdef own_conflict conflict
     answer = own_memory_free(engine, memory.state, close, &conflict)
+    if answer == OWN_EXPORTED and loans_were_returned():
+        answer = own_memory_free(engine, memory.state, close, &conflict)
     if answer != OWN_OK:
         refuse_close(answer, &conflict, verb, memory.label)
     return 0

@@ -26,7 +26,8 @@ cdef str CANNOT_WAIT = "ordering('wait') cannot wait for it: that is the default
                        " another thread,\n  or a foreign stream that is gone." \
                        " context.synchronize() can."
 cdef str WHERE = "(concurrent_managed_access is 0)"
-cdef str END_LOAN = "Use it after that `with buffer.lend(...)` block, or on that stream"
+cdef str END_LOAN = "Use it on that stream, or once the loan has ended: its `with` block is left," \
+                    " and the last\n  array that another library made of it is gone"
 cdef str END_VIEW = "Release it: leave its `with` block, delete the array that refers to it, or" \
                     " call release() on the memoryview"
 
@@ -67,10 +68,11 @@ cdef int refuse_operation(
 cdef int refuse_host(
     int answer, own_conflict *conflict, str verb, str target
 ) except -1:
-    """Raise for a host access that the engine refused: "read", "write" or "export"."""
+    """Raise for a host access that the engine refused: "read", "write", "export" or "lend"."""
     if answer == OWN_MEMORY_CLOSED:
         return refuse_closed(target)
-    wanted = f"cannot {'write' if verb == 'export' else verb} {target} from the host"
+    wanted = f"cannot {'write' if verb == 'export' else verb} {target}" \
+             f" {'to work on no stream' if verb == 'lend' else 'from the host'}"
     if answer == OWN_EXPORTED:
         raise BufferExportedError(f"{wanted}:\n{_view(conflict)}")
     why = excluding_work(conflict) if conflict.excluded \
@@ -155,7 +157,8 @@ cdef str view_line(own_conflict *conflict):
     """The host view or the loan in the way."""
     where = place(conflict.site)
     if conflict.loan:
-        stream = stream_name(conflict.number, conflict.kind)
+        stream = "work on no stream" if conflict.kind == OWN_INTERNAL \
+            else stream_name(conflict.number, conflict.kind)
         return f"  memory is lent to {stream}, at {where}, and what is queued there\n" \
                f"  excludes the host from all managed memory {WHERE}." \
             if conflict.excluded else f"  it is lent to {stream}, at {where}."

@@ -162,6 +162,11 @@ cdef class Region:
         return self.dtype
 
     @property
+    def shape(self):
+        """Its shape, in C order: ``(count,)`` unless it was reshaped or imported with another."""
+        return (self.count,) if self.sizes is None else self.sizes
+
+    @property
     def name(self):
         """Its name in messages, or None."""
         return self.name
@@ -229,6 +234,21 @@ cdef class Region:
         for at in range(0, self.count, size):
             parts.append(self[at:at + size])
         return parts
+
+    def reshape(self, *shape):
+        """The same items with another shape, in C order; one size may be -1.
+
+        Only what leaves the library has a shape: exports, loans, `to_numpy` and the arrays of host
+        views. Raises ValueError if the number of items differs.
+        """
+        cdef Region region
+        self.usable()
+        sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        found = _checked_shape(self, sizes)
+        region = self.share(self.start, self.count, self.dtype)
+        region.part = self.part
+        region.sizes = found
+        return region
 
     def view(self, dtype):
         """The same bytes as items of another dtype.
@@ -334,7 +354,13 @@ cdef class Region:
         region.start = start
         region.policy = self.policy
         region.part = True
+        region.read_only = self.read_only
         return region
+
+
+cdef int refuse_writing(Region region) except -1:
+    raise BufferError(f"{region.describe()} is memory of another library that says it is read-only;"
+                      " a kernel that only reads it: cudadrv.read(buffer)")
 
 
 cdef Memory _memory_of(Region region):
@@ -357,6 +383,29 @@ cdef int _fill_in(
     region.nbytes = <size_t>count * <size_t>region.itemsize
     region.name = name
     return 0
+
+
+cdef tuple _checked_shape(Region region, object shape):
+    """A shape of all items, with the size that is -1 found."""
+    sizes = []
+    items = 1
+    missing = None
+    for size in shape:
+        size = integer(size, "a size")
+        if size == -1 and missing is None:
+            missing = len(sizes)
+        elif size < 0:
+            raise ValueError(f"shape is {tuple(shape)}: sizes are not negative, but for one -1")
+        else:
+            items *= size
+        sizes.append(size)
+    if missing is not None and items and region.count % items == 0:
+        sizes[missing] = region.count // items
+        items = region.count
+    if missing is not None and -1 in sizes or items != region.count:
+        raise ValueError(f"{region.describe()} has {region.count} items, which shape"
+                         f" {tuple(shape)} has not")
+    return tuple(sizes)
 
 
 cdef Py_ssize_t _checked_count(object count, Items items) except -1:

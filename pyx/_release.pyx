@@ -426,6 +426,11 @@ cdef Stream _free_stream(Context context):
     return _own_stream(context, "freeing")
 
 
+cdef Stream lending_stream(Context context):
+    """What stands in the books for work on no stream: it never has an operation."""
+    return _own_stream(context, "lending")
+
+
 cdef Stream _own_stream(Context context, str name):
     if name not in context.defaults:
         context.defaults.setdefault(name, _nameless_stream(context))

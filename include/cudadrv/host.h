@@ -90,6 +90,27 @@ static inline int own_export_open(own_engine *engine, const own_access *access, 
     return answer;
 }
 
+/* Lends bytes for work that is on no stream: `borrower` stands for it and has no operations. Only
+ * what the host knows to be complete is ordered before such work, and every view is in its way. */
+static inline int own_lend_open(own_engine *engine, const own_access *access, uint32_t site,
+                                own_stream *borrower, own_export *view, own_conflict *conflict) {
+    static const own_stream nobody;
+    own_lock(engine);
+    *conflict = (own_conflict){0};
+    int answer = access->memory->closed ? OWN_MEMORY_CLOSED : OWN_OK;
+    if (answer == OWN_OK && access->start < access->stop) {
+        answer = own_check_exports_(&nobody, access, conflict);
+        if (answer == OWN_OK) {
+            answer = own_check_host_(engine, NULL, access, conflict);
+        }
+    }
+    if (answer == OWN_OK) {
+        own_export_link_(engine, access, site, borrower, view);
+    }
+    own_unlock(engine);
+    return answer;
+}
+
 static inline void own_export_close(own_engine *engine, own_export *view) {
     own_lock(engine);
     own_export_unlink_(engine, view);
