@@ -196,6 +196,8 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult cuMemFreeHost "cudadrv_cuMemFreeHost"(void *address)
     CUresult cuMemAllocManaged "cudadrv_cuMemAllocManaged"(
         CUdeviceptr *address, size_t nbytes, unsigned int flags)
+    CUresult cuMemGetAddressRange "cudadrv_cuMemGetAddressRange"(
+        CUdeviceptr *first, size_t *bytes, CUdeviceptr address)
     CUresult cuPointerGetAttribute "cudadrv_cuPointerGetAttribute"(
         void *value, CUpointer_attribute attribute, CUdeviceptr address)
 

@@ -29,6 +29,9 @@ cdef class Memory:
     cdef CUdeviceptr address    # 0 for an empty buffer
     cdef size_t nbytes
     cdef MemoryKind kind
+    cdef Memory home            # whose state it shares: the allocation that foreign memory lies in
+    cdef size_t start           # where it lies there; the address is that of the allocation
+    cdef bint is_home
     cdef Stream stream          # of stream-ordered memory: the one it was allocated on
     cdef object owner           # keeps foreign memory alive
     cdef str label              # class and name of the buffer that it was made for

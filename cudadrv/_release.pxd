@@ -7,9 +7,9 @@ from cudadrv._engine cimport own_memory
 from cudadrv._stream cimport Stream
 
 
-cdef bint is_unused(own_memory *state) noexcept
-cdef list users_of(own_memory *state)
-cdef bint users_are_idle(own_memory *state) except -1
+cdef bint is_unused(own_memory *state, size_t start=*, size_t stop=*) noexcept
+cdef list users_of(own_memory *state, size_t start=*, size_t stop=*)
+cdef bint users_are_idle(own_memory *state, size_t start=*, size_t stop=*) except -1
 cdef bint finish_everything() except -1
 cdef bint is_idle(Context context) except -1
 cdef bint is_complete(Event event) noexcept
@@ -27,6 +27,9 @@ cdef enum MemoryKind:
 cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil
 cdef CUresult free_unnoticed(
     Context context, MemoryKind kind, CUdeviceptr address, CUstream stream) noexcept nogil
+cdef void release_part(
+    object home, own_memory *state, size_t start, size_t stop, Context context,
+    object owner) noexcept
 cdef void release_later(
     MemoryKind kind, CUdeviceptr address, own_memory *state, Context context,
     object owner) noexcept

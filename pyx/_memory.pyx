@@ -4,6 +4,7 @@ from collections import Counter
 from typing import NamedTuple
 
 cimport cython
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
 
 from cudadrv._device cimport Context, enter_context, leave_context
@@ -12,7 +13,7 @@ from cudadrv._driver cimport (
     CU_MEMORYTYPE_HOST, CU_MEM_ATTACH_GLOBAL, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
     CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUdeviceptr, CUresult,
     CUstream, bind_driver, cuMemAlloc, cuMemAllocAsync, cuMemAllocManaged, cuMemFreeAsync,
-    cuMemHostAlloc, cuPointerGetAttribute, cudadrv_table, last_failure,
+    cuMemGetAddressRange, cuMemHostAlloc, cuPointerGetAttribute, cudadrv_table, last_failure,
 )
 from cudadrv._errors cimport refuse_if_forked
 from cudadrv._operation cimport (
@@ -21,14 +22,15 @@ from cudadrv._operation cimport (
 from cudadrv._names cimport ALLOCATION, RELEASE
 from cudadrv._engine cimport (
     OWN_EXPORTED, OWN_MEMORY_CLOSED, OWN_NON_BLOCKING, OWN_OK, OWN_STRICT, OWN_WAIT, OWN_WRITE,
-    engine, own_access, own_conflict, own_memory, own_memory_clear, own_memory_free,
-    own_memory_prepare, own_memory_prepare_used, own_memory_renew, own_snapshot_drop,
+    engine, own_access, own_bytes_free, own_conflict, own_memory, own_memory_clear,
+    own_memory_free, own_memory_prepare, own_memory_prepare_used, own_memory_renew,
+    own_snapshot_drop,
 )
 from cudadrv._pool cimport Block, Cache, cache_of, cached_bytes, is_cached, trim_caches
 from cudadrv._refusal cimport refuse_close, refuse_operation
 from cudadrv._release cimport (
     CODE, DEVICE, FOREIGN, LOCKED, STREAM_ORDERED, UNIFIED, MemoryKind, drain, drain_for_more,
-    free_memory, internal_stream, is_to_be_freed, release_later,
+    free_memory, internal_stream, is_to_be_freed, release_later, release_part,
 )
 from cudadrv._site cimport here, place
 from cudadrv._stream cimport Stream
@@ -115,7 +117,12 @@ cdef class Memory:
         if self.state is NULL:
             return
         _unlist(self)
-        if self.block is not NULL:
+        if self.is_home:
+            _forget_home(self)
+        if self.home is not None:
+            release_part(self.home, self.state, self.start, self.start + self.nbytes, self.context,
+                         self.owner)
+        elif self.block is not NULL:
             _hand_back(self, self.state)
         else:
             release_later(self.kind, self.address, self.state, self.context, self.owner)
@@ -131,6 +138,8 @@ cdef class Memory:
             return _close_on(self, stream, policy)
         if self.state.closed:  # by another thread, since the caller looked
             return 0
+        if self.home is not None:
+            return _leave_home(self)
         after = _state_after(self)
         try:
             _end(self, "close", True)
@@ -171,6 +180,25 @@ cdef int _end(Memory memory, str verb, bint close) except -1:
         answer = own_memory_free(engine, memory.state, close, &conflict)
     if answer != OWN_OK:
         refuse_close(answer, &conflict, verb, memory.label)
+    return 0
+
+
+cdef int _leave_home(Memory memory) except -1:
+    """Close memory that shares its books, or raise: from then on it has books that are closed."""
+    cdef own_conflict conflict
+    cdef own_memory *closed = new_state(memory.nbytes)
+    cdef uint64_t stop = memory.start + memory.nbytes
+    answer = own_bytes_free(engine, memory.state, memory.start, stop, &conflict)
+    if answer == OWN_EXPORTED and loans_were_returned():
+        answer = own_bytes_free(engine, memory.state, memory.start, stop, &conflict)
+    if answer != OWN_OK:
+        free(closed)
+        refuse_close(answer, &conflict, "close", memory.label)
+    closed.closed = True
+    memory.state = closed
+    memory.home = None
+    memory.closed_at = here()
+    _let_go(memory)
     return 0
 
 
@@ -376,7 +404,8 @@ cdef str label_at(CUdeviceptr address):
     cdef Memory memory
     while each is not NULL:
         memory = <Memory>each
-        if memory.address <= address < memory.address + memory.nbytes:
+        if memory.address + memory.start <= address \
+                < memory.address + memory.start + memory.nbytes:
             return memory.label
         each = memory.older
     return None
@@ -566,6 +595,14 @@ cdef Memory adopt_memory(
     memory.nbytes = nbytes
     memory.label = label
     memory.site = here()
+    memory.home = _home_of(context, address, nbytes) if kind == FOREIGN and nbytes else None
+    if memory.home is not None:
+        memory.state = memory.home.state
+        memory.start = address - memory.home.address
+        memory.address = memory.home.address
+        memory.owner = owner
+        list_memory(memory)
+        return memory
     memory.state = new_state(nbytes)
     memory.state.managed = kind == UNIFIED
     # From here on nobody else gets in: there is one owner for an address.
@@ -581,6 +618,65 @@ cdef Memory adopt_memory(
     memory.owner = owner
     list_memory(memory)
     return memory
+
+
+# ---- books that foreign memory shares ----
+#
+# Two arrays of another library may overlap, and one of them may lie in a buffer of ours. What uses
+# them is noted in one place: in the books of the driver's allocation that they lie in.
+
+cdef dict _homes = {}   # books of allocations that are not ours: the Memory's address, by the first byte's
+
+
+cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
+    """The memory whose books these bytes share, perhaps new; None if the driver knows no bounds."""
+    cdef Memory home
+    cdef CUdeviceptr first = 0
+    cdef size_t size = 0
+    cdef CUresult status
+    cdef bint pushed = False
+    with nogil:
+        context.check(enter_context(context.raw, &pushed))
+        status = cuMemGetAddressRange(&first, &size, address)
+        leave_context(pushed)
+    # From here on no other thread gets in: there is one home for an address.
+    if status != CUDA_SUCCESS or not first <= address or address + nbytes > first + size:
+        first, size = address, nbytes
+    elif first in _homes:
+        home = <Memory><void *><size_t>_homes[first]
+        if home.nbytes == size:
+            return home
+    home = _live_memory_around(address, nbytes)
+    if home is not None:
+        return home if home.home is None else home.home
+    if first == address and size == nbytes and status != CUDA_SUCCESS:
+        return None
+    home = Memory.__new__(Memory)
+    home.context, home.kind, home.address, home.nbytes = context, FOREIGN, first, size
+    home.label = "memory of another library"
+    home.state = new_state(size)
+    home.is_home = True
+    _homes[first] = <size_t><void *>home
+    return home
+
+
+cdef void _forget_home(Memory home) noexcept:
+    if _homes.get(home.address) == <size_t><void *>home:
+        del _homes[home.address]
+
+
+cdef Memory _live_memory_around(CUdeviceptr address, size_t nbytes):
+    """The live memory that all of these bytes lie in. Lets no other thread in."""
+    cdef void *each = _newest
+    cdef Memory memory
+    while each is not NULL:
+        memory = <Memory>each
+        if memory.kind != CODE and memory.address + memory.start <= address \
+                and address + nbytes <= memory.address + memory.start + memory.nbytes \
+                and not memory.state.closed:
+            return memory
+        each = memory.older
+    return None
 
 
 # ---- memory by address ----

@@ -262,7 +262,7 @@ cdef class Region:
             raise ValueError(f"{self.nbytes} bytes are no whole number of {wanted} items"
                              f" ({wanted.itemsize} bytes each)")
         if pointer_of(self) % wanted.alignment:
-            raise ValueError(f"{self.describe()} starts at byte {self.start}, and {wanted} needs a"
+            raise ValueError(f"{self.describe()} starts at byte {self.start - self.memory.start}, and {wanted} needs a"
                              f" multiple of {wanted.alignment}")
         return self.share(self.start, self.nbytes // <size_t>items.itemsize, wanted)
 
@@ -299,7 +299,8 @@ cdef class Region:
         check_external(context, self.kind, first, label)
         memory = adopt_memory(self.kind if ours else FOREIGN, context, first,
                               <size_t>number * <size_t>items.itemsize, owner, label)
-        memory.state.managed = self.kind == UNIFIED
+        if memory.home is None:
+            memory.state.managed = self.kind == UNIFIED
         return _fill_in(self, memory, number, items.dtype, items.itemsize, name)
 
     cdef int stand_for(self, Memory memory, object dtype, str name) except -1:
@@ -342,9 +343,10 @@ cdef class Region:
     cdef str describe(self):
         """As in messages: ``LockedBuffer 'frames'[0:4096] (float32)``."""
         name = f" {self.name!r}" if self.name is not None else ""
-        first = self.start // self.itemsize if self.start % self.itemsize == 0 else None
+        start = self.start - self.memory.start
+        first = start // self.itemsize if start % self.itemsize == 0 else None
         where = f"[{first}:{first + self.count}]" if first is not None \
-            else f"[{self.start}:{self.start + self.nbytes} bytes]"
+            else f"[{start}:{start + self.nbytes} bytes]"
         return f"{type(self).__name__}{name}{where} ({dtype_name(self.dtype)})"
 
     cdef Region share(self, size_t start, Py_ssize_t count, object dtype):
@@ -377,6 +379,7 @@ cdef int _fill_in(
         raise TypeError(f"{region.describe()} is initialized already")
     memory.regions += 1
     region.memory = memory
+    region.start = memory.start
     region.count = count
     region.dtype = dtype
     region.itemsize = itemsize

@@ -41,24 +41,28 @@ bind_driver(&cudadrv_table)
 # Only the library asks this. The engine learns nothing from the answers, no capture notices the
 # questions, and all that they change is when memory is released.
 
-cdef bint is_unused(own_memory *state) noexcept:
-    """Whether the host knows that no work uses the memory."""
-    return state is NULL or own_borrows(engine, state, 0, state.nbytes, NULL, 0) == 0
+cdef size_t ALL = <size_t>-1    # bytes, up to the end
 
 
-cdef dict _last_uses(own_memory *state):
-    """The last operation of each slot that may use the memory; none without a state."""
+cdef bint is_unused(own_memory *state, size_t start=0, size_t stop=ALL) noexcept:
+    """Whether the host knows that no work uses the memory, or the bytes of it."""
+    return state is NULL or own_borrows(engine, state, start, min(stop, state.nbytes), NULL, 0) == 0
+
+
+cdef dict _last_uses(own_memory *state, size_t start, size_t stop):
+    """The last operation of each slot that may use the bytes; none without a state."""
     cdef unsigned int i
     cdef unsigned int count
     cdef own_borrow *borrows
-    if is_unused(state):
+    if is_unused(state, start, stop):
         return {}
-    count = own_borrows(engine, state, 0, state.nbytes, NULL, 0)
+    stop = min(stop, state.nbytes)
+    count = own_borrows(engine, state, start, stop, NULL, 0)
     borrows = <own_borrow *>malloc((count + 1) * sizeof(own_borrow))
     if borrows is NULL:
         raise MemoryError()
     # Another thread may have learned meanwhile that some are complete.
-    count = min(count, own_borrows(engine, state, 0, state.nbytes, borrows, count))
+    count = min(count, own_borrows(engine, state, start, stop, borrows, count))
     uses = {}
     for i in range(count):
         slot = borrows[i].epoch.slot
@@ -67,13 +71,13 @@ cdef dict _last_uses(own_memory *state):
     return uses
 
 
-cdef list users_of(own_memory *state):
+cdef list users_of(own_memory *state, size_t start=0, size_t stop=ALL):
     """What to wait for before the memory can go; None is what this thread cannot wait for."""
     works = []
-    for slot, seq in _last_uses(state).items():
+    for slot, seq in _last_uses(state, start, stop).items():
         user = find_user(slot, seq)
         works.append(_end_of(user) if isinstance(user, Stream) else user)
-    return works if not is_unused(state) else []
+    return works if not is_unused(state, start, stop) else []
 
 
 cdef Event _end_of(Stream stream):
@@ -91,9 +95,9 @@ cdef Event _end_of(Stream stream):
         own_snapshot_drop(engine, &now)
 
 
-cdef bint users_are_idle(own_memory *state) except -1:
+cdef bint users_are_idle(own_memory *state, size_t start=0, size_t stop=ALL) except -1:
     """Whether all work that may use the memory is complete. Changes what nobody knows."""
-    for slot, seq in _last_uses(state).items():
+    for slot, seq in _last_uses(state, start, stop).items():
         user = find_user(slot, seq)
         if user is None or not (
                 _stream_is_idle(user) if isinstance(user, Stream) else is_complete(user)):
@@ -184,6 +188,9 @@ cdef struct pending:
     own_memory *state
     PyObject *context
     PyObject *owner     # of foreign memory, else None
+    PyObject *home      # keeps the state, if that is shared; else NULL
+    size_t start        # the bytes that are released
+    size_t stop
     pending *next
 
 cdef struct releases:
@@ -210,9 +217,29 @@ cdef void release_later(
     if node is not NULL:  # else it leaks: nothing better can be done here
         Py_INCREF(context)
         Py_INCREF(owner)
-        node[0] = pending(kind, address, state, <PyObject *>context, <PyObject *>owner, NULL)
+        node[0] = pending(kind, address, state, <PyObject *>context, <PyObject *>owner, NULL, 0,
+                          ALL, NULL)
         _append(&fresh, node)
         _prepend(&_queue, &fresh)  # what is new can often go at once
+
+
+cdef void release_part(
+    object home, own_memory *state, size_t start, size_t stop, Context context, object owner
+) noexcept:
+    """As release_later, of foreign memory whose state is that of `home`."""
+    cdef releases fresh = releases(NULL, NULL, 0, 0)
+    cdef pending *node
+    if context.lost or cudadrv_table.forked or owner is None or is_unused(state, start, stop):
+        return
+    node = <pending *>malloc(sizeof(pending))
+    if node is not NULL:  # else it leaks: nothing better can be done here
+        Py_INCREF(context)
+        Py_INCREF(owner)
+        Py_INCREF(home)
+        node[0] = pending(FOREIGN, 1, state, <PyObject *>context, <PyObject *>owner,
+                          <PyObject *>home, start, stop, NULL)
+        _append(&fresh, node)
+        _prepend(&_queue, &fresh)
 
 
 cdef bint is_to_be_freed(CUdeviceptr address, size_t nbytes) noexcept:
@@ -375,13 +402,13 @@ cdef bint _release(
     if node.kind == STREAM_ORDERED:
         return _free_behind(node, context, [] if finished else users_of(node.state))
     if may_block:
-        works = [] if finished else users_of(node.state)
+        works = [] if finished else users_of(node.state, node.start, node.stop)
         if None in works:
             return False
         for work in works:
             _await_quietly(work)
     elif (node.kind != FOREIGN and not _blocks_nobody(context, idle)) \
-            or not users_are_idle(node.state):
+            or not users_are_idle(node.state, node.start, node.stop):
         return False
     return node.kind == FOREIGN or _free_idle(node, context)
 
@@ -400,7 +427,10 @@ cdef int _await_quietly(Event event) except -1:
 
 cdef void _finish(pending *node) noexcept:
     """Drop what a piece of memory needed to live."""
-    _forget(node.state)
+    if node.home is NULL:
+        _forget(node.state)
+    else:
+        Py_DECREF(<object>node.home)
     Py_DECREF(<object>node.owner)
     Py_DECREF(<object>node.context)
     free(node)

@@ -117,12 +117,13 @@ static inline void own_export_close(own_engine *engine, own_export *view) {
     own_unlock(engine);
 }
 
-/* Whether the host knows that nothing queued uses the memory any more. */
-static inline int own_memory_known_(const own_engine *engine, own_memory *memory,
-                                    own_conflict *conflict) {
-    for (uint32_t i = 0; i < memory->count; i++) {
-        const own_epoch *epochs = own_epochs(&memory->ranges[i]);
-        for (uint32_t k = 0; k < memory->ranges[i].count; k++) {
+/* Whether the host knows that nothing queued uses these bytes any more. */
+static inline int own_bytes_known_(const own_engine *engine, own_memory *memory, uint64_t start,
+                                   uint64_t stop, own_conflict *conflict) {
+    own_range *last, *range = own_ranges_of(memory, start, stop, &last);
+    for (; range < last; range++) {
+        const own_epoch *epochs = own_epochs(range);
+        for (uint32_t k = 0; k < range->count; k++) {
             if (!own_known_(engine, epochs[k].slot, epochs[k].seq)) {
                 own_blame_(engine, conflict, &epochs[k]);
                 return 0;
@@ -146,6 +147,31 @@ static inline int own_memory_inherit(own_engine *engine, own_memory *memory,
     }
     own_unlock(engine);
     return ok;
+}
+
+static inline int own_memory_known_(const own_engine *engine, own_memory *memory,
+                                    own_conflict *conflict) {
+    return memory->nbytes == 0 || own_bytes_known_(engine, memory, 0, memory->nbytes, conflict);
+}
+
+/* As own_memory_free without `close`, of some bytes: those of a buffer that shares the books of its
+ * memory with others. */
+static inline int own_bytes_free(own_engine *engine, own_memory *memory, uint64_t start,
+                                 uint64_t stop, own_conflict *conflict) {
+    int answer = OWN_OK;
+    *conflict = (own_conflict){0};
+    own_lock(engine);
+    for (const own_export *view = memory->exports; view && answer == OWN_OK; view = view->next) {
+        if (view->start < stop && start < view->stop) {
+            own_blame_export_(conflict, view);
+            answer = OWN_EXPORTED;
+        }
+    }
+    if (answer == OWN_OK && !own_bytes_known_(engine, memory, start, stop, conflict)) {
+        answer = OWN_BORROWED;
+    }
+    own_unlock(engine);
+    return answer;
 }
 
 /* Whether nobody uses the memory: no view is alive, and no GPU use may be unfinished. With `close`,
