@@ -227,11 +227,14 @@ class Session:
         self.answers[FAILED] += 1
         taken = sum(testing.calls(each) - calls for each, calls in before.items())
         self.queued = taken > (name in WORK)
+        now = [uses_by_byte(each) for each in buffers]
         self.kept = [
             (each, byte, use.mode)
-            for each, old in zip(buffers, uses, strict=True)
-            for byte, use in uses_by_byte(each) - old
+            for each, old, new in zip(buffers, uses, now, strict=True)
+            for byte, use in new - old
         ]
+        # One of the same line and stream may be the older one, or the failed one in its place.
+        self.ambiguous = any(old & new for old, new in zip(uses, now, strict=True))
         raise Failed
 
     def interrupt(self, function, buffers):

@@ -241,6 +241,9 @@ class BufferSession(Session):
         if all(self.oracle.is_plain(*access) for access in accesses):
             left = sorted((start, mode) for _, start, _, mode in kept)
             self.agree("bytes that are used after a failure", left, [])
+        elif self.ambiguous:
+            self.synchronize_context(next(each for each in self.places if each.domain is on.domain))
+            return
         self.oracle.fail(on, kept, next(self.sites))
 
     def copy(self, target, source, stream=None, blocking=False, inward=True):
