@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// Allocations of all kinds: the table of what is alive, and where its bytes are.
+// The table of live allocations of all kinds, and how each kind gets its memory.
 
 namespace soft {
 namespace {
@@ -140,7 +140,8 @@ CUresult allocate_host(const Context &context, size_t bytes, unsigned flags, All
     return CUDA_SUCCESS;
 }
 
-// Where devices take the memory from the host, the driver needs another address for it.
+// Without concurrent access the host's mapping is sometimes protected, so the driver needs a second
+// one.
 CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
                           Allocation *&result) {
     if (CUresult status = state().settings.faults.strike_allocation(bytes))
@@ -200,7 +201,8 @@ void give_back(const Remains &remains) {
         break;
     case MemoryKind::Host:
     case MemoryKind::Managed: {
-        // Streams of other contexts and devices may still have work there.
+        // Streams of other contexts and devices may still use the memory: unmap it after their
+        // work.
         size_t bytes = remains.bytes;
         auto user = reinterpret_cast<char *>(remains.begin);
         if (user != remains.host)
@@ -231,14 +233,14 @@ void free_context_memory(const Context &context) {
     for (auto &entry : state().allocations) {
         if (entry.second.owner != &context)
             continue;
-        // Pools belong to their device, and what comes from them too.
+        // Pools belong to their device, and so does their memory.
         if (entry.second.pool)
             entry.second.owner = nullptr;
         else
             owned.push_back(&entry.second);
     }
     for (Allocation *allocation : owned) {
-        state().races.freed_by_host(*allocation); // other contexts may still use it
+        state().races.freed_by_host(*allocation); // a race if another context still uses it
         free_allocation(*allocation);
     }
 }
