@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <cstring>
 
-// Operands: each becomes a row of a frame.
+// Decodes operands: each becomes a row of the frame.
 
 namespace soft::ptx {
 
 namespace {
 
-// Of a register in its row: those of 8 bits are kept as 16. 0 for predicates.
+// Bytes of a register in its row, for each lane: 8-bit registers take 2. 0 for predicates.
 size_t row_width(Type type) {
     size_t width = size_of(type);
     return width == 1 ? 2 : width;
@@ -36,8 +36,8 @@ void Decoder::lay_out_registers() {
         rows_.push_back(temporary(row_width(reg.type)));
 }
 
-// Parameters and variables of a function lie in the local memory of its threads; a kernel's
-// parameters are in memory of their own.
+// Parameters and variables of a function are in local memory. A kernel's parameters are in memory
+// of their own.
 void Decoder::lay_out_variables() {
     size_t end = 0;
     int number = 0;
@@ -59,7 +59,7 @@ void Decoder::lay_out_variables() {
                std::to_string(most_local_bytes));
 }
 
-// Predicates are masks of four bytes, other rows begin at lines of the cache.
+// A predicate is a mask of four bytes; other rows begin at cache lines.
 Row Decoder::temporary(size_t width) {
     size_t begin = aligned(code_.frame_bytes, width ? 64 : 4);
     code_.frame_bytes = begin + (width ? width * warp_size : 4);
