@@ -68,16 +68,17 @@ class Decoder {
     Row wide_destination(const Operand &operand, Type type, size_t &width);
     Row predicate(const Operand &operand); // accepts !p, too
     Row constant(size_t width, uint64_t bits);
-    uint64_t integer(const Operand &operand) const; // that must be known now
+    uint64_t integer(const Operand &operand) const; // the value of an integer constant
     bool is_register(const Operand &operand) const {
         return operand.kind == Operand::Kind::Register;
     }
-    Type type_of(const Operand &operand) const; // of a register
+    Type type_of(const Operand &operand) const; // type of a register
     Row temporary(size_t width);
-    Row carry(); // the thread's CC.CF
-    // [a+b]: sets step.rows[9] and step.offset; returns the address's width.
+    Row carry(); // row of the carry flag CC.CF
+    // Decodes an address [a+b]: sets step.rows[9], step.offset and step.site. Returns the width of
+    // the address in bytes.
     size_t address(const Operand &operand);
-    // What an address's name is, or null.
+    // The variable that an operand names, or null.
     const Variable *named(const Operand &operand) const;
     bool is_kernel_parameter(const Operand &variable) const {
         return function_.entry && variable.scope == Operand::Scope::Function &&
@@ -105,15 +106,15 @@ class Decoder {
     const Function &function_;
     Code &code_;
     const Instruction *instruction_ = nullptr;
-    std::vector<bool> taken_; // its modifiers
-    std::vector<Row> rows_;   // of the registers
+    std::vector<bool> taken_; // for each modifier of the instruction
+    std::vector<Row> rows_;   // for each register
     std::vector<uint32_t> local_offsets_;
     std::vector<uint32_t> begins_; // index of the first step of each instruction
     std::map<std::string, Row> known_;
     Row carry_ = ~Row{0};
 };
 
-// By size of the type.
+// Calls `choose` with a zero of an unsigned type of this width; null for other widths.
 template <class Choose> Handler by_width(size_t width, Choose choose) {
     switch (width) {
     case 1:
@@ -129,12 +130,12 @@ template <class Choose> Handler by_width(size_t width, Choose choose) {
     }
 }
 
-// Where a function has its results and parameters: the first of its local variables.
+// The places of a function's results and parameters: the first of its local variables.
 void places_of(const Function &function, Places &results, Places &parameters);
 
 bool is_float(Type type);
 bool is_signed(Type type);
 bool is_bits(Type type);
-std::string written(const Instruction &instruction); // opcode and modifiers
+std::string written(const Instruction &instruction); // opcode with modifiers, as in the text
 
 } // namespace soft::ptx

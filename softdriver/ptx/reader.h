@@ -9,17 +9,16 @@
 
 namespace soft::ptx {
 
-// The tokens of a text one after another, and the problems found in it so far.
+// Reads a text token by token, and collects its problems.
 class Reader {
   public:
-    // Thrown when the text cannot be read any further: what follows a syntax error would only be
-    // misunderstood.
+    // Thrown to stop reading: after a syntax error, the rest would only be misunderstood.
     struct Stop {};
 
     Reader(std::string_view text, std::vector<Problem> &problems);
 
     const Token &now() const { return now_; }
-    const Token &after() const { return after_; } // the one after now()
+    const Token &after() const { return after_; } // the token after now()
     Token take();
 
     bool at(const char *mark) const;
@@ -31,7 +30,8 @@ class Reader {
     std::string_view word() { return expect_kind(Token::Kind::Word).text; }
     std::string_view dot() { return expect_kind(Token::Kind::Dot).text; }
 
-    // Something is wrong, but what follows can be read: stops only when there are too many.
+    // Reports a problem after which reading can continue. Throws Stop if there are too many
+    // problems.
     void report(int line, std::string text);
     [[noreturn]] void fail(std::string text);
     [[noreturn]] void syntax_error();

@@ -3,13 +3,13 @@
 
 #include <atomic>
 
-// bar, barrier, membar, fence.
+// The instructions bar, barrier, membar and fence.
 
 namespace soft::ptx {
 
 namespace {
 
-// Step::detail: what a barrier is to do.
+// Step::detail: the operation of a barrier.
 enum class Kind : uint16_t { Wait, Arrive, Count, And, Or };
 
 // rows[1]: number, rows[2]: threads (0: all), rows[3]: predicate, rows[0]: result.
@@ -31,7 +31,7 @@ void barrier(Warp &warp, const Step &step) {
 
 void fence(Warp &, const Step &) { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
-// All lanes of the mask that still run are to come.
+// Waits for all live lanes of the mask.
 void warp_barrier(Warp &warp, const Step &step) {
     if (warp.meet(step, warp.row<uint32_t>(step.rows[1])[warp.lane_of_fault()]))
         std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -44,7 +44,7 @@ void decode_warp_barrier(Decoder &decoder) {
     decoder.emit(warp_barrier);
 }
 
-// What bar.red makes of the lanes whose predicate held; follows the barrier.
+// The result of bar.red: from the number of lanes with a true predicate, and of all lanes.
 template <Kind kind, class T> T result_of(uint32_t count, uint32_t all) {
     return kind == Kind::Count ? T(count) : kind == Kind::And ? T(count == all) : T(count != 0);
 }
