@@ -17,8 +17,8 @@ struct Range {
     uintptr_t end() const { return begin + (rows - 1) * pitch + bytes; }
     // True if they share a byte.
     bool overlaps(const Range &other) const;
-    // True only if all bytes of the other range are in this one; may be false for some that are
-    // (see the implementation).
+    // True only if all bytes of the other range are in this one. Exact for contiguous ranges; rows
+    // cover only rows of the same begin and pitch.
     bool covers(const Range &other) const;
 };
 

@@ -15,8 +15,8 @@ std::shared_ptr<Link> find_link(CUlinkState handle) {
     return state().links.find(reinterpret_cast<uintptr_t>(handle));
 }
 
-// Adds an input. An unreadable input leaves the link as it was. Exceptions are the types NVVM and
-// CUBIN, which cannot be compiled here: they make the whole link fail.
+// Adds an input. An unreadable input leaves the link as it was. But NVVM, and a CUBIN that is not a
+// result of this driver's links, make the whole link fail.
 CUresult add(Call &call, Link &link, CUjitInputType type, const void *data, size_t bytes) {
     Image image;
     if (type == CU_JIT_INPUT_NVVM)

@@ -116,7 +116,7 @@ void unload_module(Lock &lock, const ModulePtr &module) {
     ContextPtr context = find_context(module->owner->handle);
     finish_context(lock, *context);
     if (find_module(module->handle) != module)
-        return; // another thread was faster
+        return; // another thread has unloaded it meanwhile
     free_variables(*module);
     forget_module(*module);
 }

@@ -24,9 +24,9 @@ struct Managed {
     bool visible(const Stream &stream);
 };
 
-// Without concurrent managed access, the host cannot access managed memory while the device works:
-// from the submission of work until a synchronization or query has reported that all of it is done.
-// With concurrent access these functions do nothing.
+// Without concurrent managed access, the host has no access to managed memory while the device
+// works: from the submission of work until a synchronization or query has reported that all of it
+// is done. With concurrent access these functions do nothing.
 
 // Called after work was submitted to the stream: takes away the host's access.
 void close_managed(const Stream &stream);

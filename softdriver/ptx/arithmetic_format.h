@@ -113,7 +113,8 @@ template <class T> inline T relu(T a) {
 
 inline float widen(Bfloat a) { return from_bits<float>(uint32_t(a.bits) << 16); }
 inline float widen(Half a) {
-    // Moved to the fields of a float, every finite half, subnormal or not, is too small by 2^112.
+    // Moved to the fields of a float, every finite half, subnormal or not, is too small by a factor
+    // of 2^112.
     uint32_t moved = uint32_t(a.bits & 0x7fff) << 13;
     uint32_t scaled = to_bits(from_bits<float>(moved) * 0x1p112f);
     scaled = moved < 0x7c00u << 13 ? scaled : moved | 0xffu << 23;

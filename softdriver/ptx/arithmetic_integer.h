@@ -81,9 +81,9 @@ inline int32_t mad24_hi_sat(int32_t a, int32_t b, int32_t c) { return add_sat(mu
 
 template <class T> inline T sad(T a, T b, T c) { return add(c, a < b ? sub(b, a) : sub(a, b)); }
 
-// PTX does not define division by zero: on GPUs the quotient and the remainder are all ones.
-// Divisors that would trap in C++ are replaced by 1. For the lowest number divided by -1 that is
-// the quotient of a GPU, too.
+// PTX does not define division by zero: on GPUs the quotient and the remainder are all ones. The
+// divisors 0 and -1, which can trap in C++, are replaced by 1. For -1 the result is then negated,
+// so that the lowest number divided by -1 is itself, as on a GPU.
 template <class T> inline T div(T a, T b) {
     bool trap = std::is_signed_v<T> && b == T(-1);
     T quotient = T(a / (trap || b == 0 ? T(1) : b));

@@ -44,7 +44,7 @@ struct Filling {
     enum class Kind : uint8_t {
         Value,     // value
         Variable,  // address of Program::variables[value] + addend
-        Shared,    // address of Layout::shared[value] + addend
+        Shared,    // address of the shared variable with number `value`, + addend
         Local,     // start of the function's local memory + value
         Parameter, // start of the kernel's parameters + value
         Special,   // *special

@@ -11,7 +11,8 @@ namespace soft::ptx {
 
 // The forms of code that a program can load. Their first bytes differ.
 enum class Form { Text, Cubin, Fatbin, FatbinWrapper };
-// Reads at least one byte, and no byte beyond the end of a form that has begun.
+// The form of the code at an address. Reads at least one byte, and stops reading at the first byte
+// with which no other form is possible.
 Form form_of(const void *data);
 // The same for data of known length.
 Form form_of(std::string_view data);

@@ -12,8 +12,8 @@ namespace {
 // Greater than the address of every step.
 const Step *const nowhere = reinterpret_cast<const Step *>(~uintptr_t{0});
 
-// How often a group may jump back while others wait, before they run: lanes that poll for something
-// that other lanes of their warp must do have to let them run.
+// How often a group may jump back before other groups run: its lanes may poll for a result of
+// these.
 constexpr unsigned patience = 512;
 
 // Whether a group runs before another: first the deepest call, then the earliest step, so that

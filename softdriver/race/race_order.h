@@ -28,8 +28,8 @@ struct RaceTrack {
 using RaceTrackPtr = std::shared_ptr<RaceTrack>;
 
 // The order of operations, kept as vector clocks. It comes from streams, event waits, legacy
-// streams, and the host, which is one for all threads of the program (the state lock orders their
-// calls).
+// streams and the host. All threads of the program count as one host, because the state lock orders
+// their calls.
 //
 // The place of an operation is uncertain while it is behind a wait for a value in memory that has
 // not come. When the value comes, the wait is ordered after whatever wrote it. Until then such

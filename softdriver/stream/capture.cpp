@@ -31,7 +31,7 @@ void join(Stream &stream, const CapturePtr &capture) {
     }
 }
 
-// True if the capture forbids calls that might synchronize in this thread.
+// True if the capture forbids this thread calls that might synchronize.
 bool protects_itself(const Capture &capture, const ThreadState &thread) {
     bool own = capture.thread == &thread && capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
     switch (thread.capture_mode) {

@@ -11,7 +11,7 @@ struct Capture;
 
 struct Event {
     CUevent handle = nullptr;
-    ContextPtr context;       // keeps the context alive; it may be destroyed
+    ContextPtr context;       // owns the Context object; the context may be destroyed
     Context *owner = nullptr; // context.get()
     unsigned flags = 0;
     int patience = 0;

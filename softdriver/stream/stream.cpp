@@ -204,8 +204,8 @@ SOFT_STREAM_API(cuStreamWaitEvent, (CUstream handle, CUevent event_handle, unsig
     // complete.
     if (!event->recorded)
         return CUDA_SUCCESS;
-    // A wait for a complete event is still an operation, which matters if the stream waits for the
-    // legacy stream or the other way round.
+    // Skip the wait if the event is complete, unless the legacy stream's rules make the stream wait
+    // as well: then it must be an operation, because they order other streams after it.
     if (event->recorded->done() && !ordered_with_legacy(*stream)) {
         state().races.passed(*stream, event->recorded);
         return CUDA_SUCCESS;

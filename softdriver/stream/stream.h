@@ -26,7 +26,7 @@ struct Stream : std::enable_shared_from_this<Stream> {
     CUstream handle = nullptr;
     uint64_t id = 0;
     StreamKind kind = StreamKind::Created;
-    ContextPtr context;       // keeps the context alive; it may be destroyed
+    ContextPtr context;       // owns the Context object; the context may be destroyed
     Context *owner = nullptr; // context.get()
     unsigned flags = 0;
     int priority = 0;

@@ -68,8 +68,8 @@ OperationPtr copy_operation(const Transfer &transfer, bool snapshot) {
     return operation;
 }
 
-// What the documentation promises about a call that waits. Only that orders the host after work,
-// for the race detector.
+// What a call that waits promises to have waited for. For the race detector, only a promise orders
+// the host after work.
 enum class Promise { Nothing, Before, All };
 
 // Waits for a submitted operation; null if it was captured.
