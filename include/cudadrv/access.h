@@ -49,8 +49,8 @@ typedef struct own_conflict {
     own_epoch epoch; /* the conflicting operation, if there is one */
     uint32_t site;   /* call site of the conflicting view or loan, if there is one */
     uint64_t number; /* number of the stream of that operation or loan */
-    uint8_t order;   /* of that stream: an own_order */
-    uint8_t kind;    /* of that stream: an own_kind, for messages */
+    uint8_t order;   /* own_order of the stream in `number` */
+    uint8_t kind;    /* own_kind of the stream in `number`, for messages */
     uint8_t loan;    /* the conflict is with a loan */
     /* The conflict is with use of other memory, which excludes all managed memory. */
     uint8_t excluded;

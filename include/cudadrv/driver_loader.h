@@ -4,7 +4,7 @@
 #define CUDADRV_DRIVER_LOADER_H
 
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* dlinfo */
+#define _GNU_SOURCE /* for dlinfo() */
 #endif
 #include <dlfcn.h>
 #include <link.h>

@@ -32,7 +32,8 @@
 enum {
     REF_STOP = 1,
     REF_LIMIT = 1 << 17, /* limit of references for one search */
-    /* About how many of them before the search continues with the next function. */
+    /* After about this many references of one function, the search continues with the next
+     * function. */
     REF_EACH = 1 << 11,
     REF_NAMES = 6
 };

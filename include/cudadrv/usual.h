@@ -18,7 +18,8 @@ typedef struct own_request {
     own_export *loan; /* a loan that begins with this request's only access; or NULL */
     /* The request ends a loan: its work is queued already, so nothing is checked. */
     uint8_t returns;
-    /* The driver may queue nothing, so the default streams' rules do not order it. */
+    /* For a passive operation the driver may queue nothing, so the default streams' rules do not
+     * order it. */
     uint8_t passive;
     own_snapshot issued;     /* the operation's snapshot, for a token; the caller drops it */
     own_operation forgotten; /* the entry that it replaced in the stream's `recent` */

@@ -29,7 +29,7 @@ struct State {
     bool initialised = false;
     Random random;
     std::vector<std::unique_ptr<Device>> devices;
-    // Removed by a new setting, but destroyed contexts still point to them.
+    // Devices that a new setting has removed; destroyed contexts still point to them.
     std::vector<std::unique_ptr<Device>> retired;
     HandleTable<Context> contexts{0x5c0000001000};
     HandleTable<Stream> streams{0x5c1000001000};
@@ -45,7 +45,7 @@ struct State {
     std::map<uintptr_t, Allocation> allocations;
     Freed freed;
     std::string kernel_fault; // description of the last kernel error; empty if there was none
-    uint64_t live_allocations[5] = {}; // by MemoryKind
+    uint64_t live_allocations[5] = {}; // indexed by MemoryKind
     uint64_t live_bytes = 0;
     uint64_t next_id = 16;
     uint64_t next_operation = 1;

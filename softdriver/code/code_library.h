@@ -20,7 +20,7 @@ struct LibraryKernel {
     CUkernel handle = nullptr;
     CodeLibraryPtr library;
     int index = 0;
-    std::map<int, KernelSettings> settings; // by device
+    std::map<int, KernelSettings> settings; // by the device's ordinal
 
     const ptx::Kernel &kernel() const { return library->program->kernels[index]; }
 };

@@ -17,8 +17,8 @@ class JitOptions {
     // True if there are options that are allowed only for a link as a whole, not for one of its
     // inputs.
     bool for_all() const { return info_.size || error_.size || target_ >= 0; }
-    // Appends lines to the error log and adds to the compile time. Then writes the logs (the info
-    // log is empty), their lengths and the time to where the program asked for them.
+    // Appends lines to the error log and adds to the compile time. Then updates everything that the
+    // program asked for: the logs (the info log is empty), their lengths, and the time.
     void tell(const std::string &errors, Clock::duration took = {});
     // The limit of registers per thread; 0 if there is none.
     unsigned max_registers() const { return max_registers_; }

@@ -74,7 +74,7 @@ SOFT_API(cuDeviceGetP2PAttribute,
         *value = 1;
         return CUDA_SUCCESS;
     case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
-    case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED: // there are no arrays
+    case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED: // arrays are not supported
     case partial_native_atomics:
         *value = 0;
         return CUDA_SUCCESS;

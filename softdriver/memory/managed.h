@@ -15,7 +15,7 @@ struct Managed {
 
     char *user; // the address that the program uses
     size_t bytes;
-    unsigned initial, attached;   // CU_MEM_ATTACH_*
+    unsigned initial, attached;   // CU_MEM_ATTACH_*, at the allocation and now
     std::weak_ptr<Stream> stream; // the stream, if attached to a single one
     bool closed = false;          // true while the host has no access
     AdviceMap advice;

@@ -73,7 +73,7 @@ template <class T> inline uint32_t bfind(T a) {
     using U = Unsigned<T>;
     return bits_of<T> - 1 - clz(U(a < 0 ? ~a : a));
 }
-// The left shift that moves that bit to the top.
+// The left shift that moves the bit found by bfind() to the top.
 template <class T> inline uint32_t bfind_shiftamt(T a) {
     uint32_t found = bfind(a);
     return found == ~0u ? found : bits_of<T> - 1 - found;

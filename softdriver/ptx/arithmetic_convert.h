@@ -52,7 +52,7 @@ template <class To, Rounding rounding, class From> inline To to_integer(From fro
     constexpr To of_nan = wide ? To(integer::Unsigned<To>(1) << (integer::bits_of<To> - 1)) : To(0);
     constexpr Native low = Native(integer::lowest<To>);
     constexpr Native end = Native(To(1) << (integer::bits_of<To> - 2)) *
-                           (std::is_signed_v<To> ? 2 : 4); // one more than the highest
+                           (std::is_signed_v<To> ? 2 : 4); // the highest value of To, plus 1
     To inside = To(a >= low && a < end ? a : Native(0));
     return a != a     ? of_nan
            : a < low  ? integer::lowest<To>

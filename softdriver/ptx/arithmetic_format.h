@@ -130,9 +130,10 @@ inline bool rounds_up(uint64_t kept, uint64_t rest, uint64_t half, bool negative
                                          : outward && rest != 0;
 }
 
-// Rounds significand * 2^exponent to format T. The lowest bit of the significand may be sticky: set
-// if any lower bit is set; then there must be more than two bits beyond those that T keeps. With
-// `ftz` a number is zero if it is subnormal when rounded with unlimited exponents, as on a GPU.
+// Rounds significand * 2^exponent to format T. The lowest bit of the significand may be a sticky
+// bit, which is set if any lower bit of the exact number is set. In this case the significand must
+// have more than two bits beyond those that T keeps. With `ftz` the result is zero for a number
+// that is subnormal when rounded with unlimited exponents, as on a GPU.
 template <class T>
 inline T round_to(bool negative, int exponent, uint64_t significand, Rounding rounding,
                   bool ftz = false) {

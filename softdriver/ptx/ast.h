@@ -48,7 +48,7 @@ struct Operand {
     enum class Kind : uint8_t {
         Register, // index in Function::registers; `negated` for !p; name is "b0" for r.b0
         Special,  // name: "%tid.x"
-        Integer,  // bits
+        Integer,  // the value is in `bits`
         Float,    // bits of a double, or of a float with `single` (written as 0f...)
         Variable, // address of a variable: index, `scope`, addend
         Function, // index in Tree::functions

@@ -23,7 +23,7 @@ class CallGraph {
 
   private:
     const Tree &tree_;
-    std::vector<std::vector<int>> variables_; // for each function
+    std::vector<std::vector<int>> variables_; // the module's variables that each function uses
     std::vector<bool> calls_pointers_;
 };
 

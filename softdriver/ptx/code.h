@@ -42,12 +42,12 @@ struct Step {
 // The initial value of a row.
 struct Filling {
     enum class Kind : uint8_t {
-        Value,     // value
+        Value,     // the number `value`
         Variable,  // address of Program::variables[value] + addend
         Shared,    // address of the shared variable with number `value`, + addend
         Local,     // start of the function's local memory + value
         Parameter, // start of the kernel's parameters + value
-        Special,   // *special
+        Special,   // the special register `special`
     };
     Kind kind = Kind::Value;
     uint8_t width = 4;
@@ -79,9 +79,9 @@ struct Code {
     std::string name;
     bool entry = false;
     std::vector<Step> body;
-    std::vector<int> lines;           // of each step
-    std::vector<SourceLine> sources;  // of each step
-    std::vector<std::string> written; // opcode with its modifiers, of each step
+    std::vector<int> lines;           // PTX line of each step
+    std::vector<SourceLine> sources;  // source line of each step
+    std::vector<std::string> written; // opcode with its modifiers, for each step
     std::vector<Filling> constants;   // rows filled once for each launch
     std::vector<Filling> fresh;       // rows filled at each call
     size_t frame_bytes = 0;

@@ -106,8 +106,8 @@ class Decoder {
     const Function &function_;
     Code &code_;
     const Instruction *instruction_ = nullptr;
-    std::vector<bool> taken_; // for each modifier of the instruction
-    std::vector<Row> rows_;   // for each register
+    std::vector<bool> taken_; // which modifiers of the instruction were taken
+    std::vector<Row> rows_;   // the row of each register
     std::vector<uint32_t> local_offsets_;
     std::vector<uint32_t> begins_; // index of the first step of each instruction
     std::map<std::string, Row> known_;

@@ -65,7 +65,7 @@ template <class Item> class Merge {
     std::vector<Problem> &problems_;
     std::map<std::string, int> names_;
     std::vector<std::vector<int>> places_; // indices in `items`, by tree and index
-    std::vector<size_t> owner_;            // for each definition its tree
+    std::vector<size_t> owner_;            // the tree of each definition
 };
 
 // Converts the indices of one tree to those of the merged tree.

@@ -6,8 +6,8 @@
 
 namespace soft::ptx {
 
-// Links several modules to one. A declaration in one becomes the definition in another; a
-// declaration without a definition stays.
+// Links several modules into one. A declaration in one module becomes the definition from another;
+// a declaration without a definition stays.
 std::optional<Tree> link(std::vector<Tree> trees, std::vector<Problem> &problems);
 
 } // namespace soft::ptx

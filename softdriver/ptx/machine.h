@@ -13,10 +13,10 @@ namespace soft::ptx {
 constexpr char fresh_byte = char(0xCD); // value of memory that was never written
 
 struct Barrier {
-    unsigned expected = 0;         // threads; 0: all live threads
+    unsigned expected = 0;         // number of threads to wait for; 0: all live threads
     std::vector<uint32_t> arrived; // masks of lanes, by warp
     unsigned trues = 0, count = 0; // of a reduction: lanes with a true predicate, and all lanes
-    unsigned last_trues = 0, last_count = 0; // the same for the last completed use
+    unsigned last_trues = 0, last_count = 0; // `trues` and `count` of the last completed use
     bool used = false;
 };
 
@@ -49,7 +49,7 @@ struct ThreadBlock {
     std::string deadlock() const;
 
     std::vector<unsigned> order_; // the order in which warps run
-    size_t turn_ = 0;             // index in order_
+    size_t turn_ = 0;             // index in order_ of the current warp
     uint64_t slice_left_ = 0;     // steps left for the current warp
     uint64_t progress_before_ = 0;
     std::vector<bool> spins_; // by index in order_: no progress in the last slice

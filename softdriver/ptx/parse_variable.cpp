@@ -4,7 +4,7 @@ namespace soft::ptx {
 
 namespace {
 
-constexpr uint64_t largest = uint64_t{1} << 40; // limit in bytes
+constexpr uint64_t largest = uint64_t{1} << 40; // limit of the size of a variable, in bytes
 constexpr uint64_t most_aligned = 1024;
 
 struct SpaceName {

@@ -35,7 +35,7 @@ struct Parsing {
     std::map<uint64_t, std::shared_ptr<const std::string>> files; // names from .file, by number
     uint64_t source_file = 0;                                     // from the last .loc; 0: unknown
     int source_line = 0;
-    size_t spare;                       // bytes that lists, initial values and file names may still use
+    size_t spare; // bytes that lists, initial values and file names may still use
     std::vector<Register> no_registers; // a module has no registers
 };
 

@@ -18,7 +18,7 @@ struct Code; // a decoded function; only the machine knows its contents
 
 struct Kernel {
     std::string name;
-    std::vector<Variable> parameters; // with offsets
+    std::vector<Variable> parameters; // with their offsets set
     size_t parameter_bytes = 0;
     size_t shared_bytes = 0; // static shared memory
     size_t local_bytes = 0;  // of one thread, including called functions

@@ -24,7 +24,7 @@ class Reader {
     bool at(const char *mark) const;
     bool accept(const char *mark);
     void expect(const char *mark);
-    bool at_dot(const char *name) const; // a directive or a modifier
+    bool at_dot(const char *name) const; // whether the next token is this directive or modifier
     bool accept_dot(const char *name);
     Token expect_kind(Token::Kind kind);
     std::string_view word() { return expect_kind(Token::Kind::Word).text; }

@@ -20,8 +20,8 @@ struct Symbol {
     };
 
     Kind kind = Kind::Register;
-    Operand::Scope scope = Operand::Scope::Module; // of a variable
-    int width = 1;                                 // registers of a vector, from `index`
+    Operand::Scope scope = Operand::Scope::Module; // of a variable: where it is declared
+    int width = 1; // number of registers of a vector, which begin at `index`
     int index = 0;
 };
 

@@ -20,7 +20,7 @@ struct Capture {
     // Nodes removed from a stream's dependencies by the program: need not be joined.
     std::set<size_t> excused;
     std::vector<uintptr_t> memory; // allocations of nodes; freed with the graph
-    std::set<uintptr_t> freed;     // those allocations that a node frees
+    std::set<uintptr_t> freed;     // allocations in `memory` that a node frees
     bool live = true;
     bool valid = true;
 };

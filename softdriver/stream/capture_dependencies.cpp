@@ -8,7 +8,7 @@
 namespace soft {
 namespace {
 
-constexpr size_t edge_bytes = 8; // of a CUgraphEdgeData
+constexpr size_t edge_bytes = 8; // size of a CUgraphEdgeData
 constexpr int index_bits = 24;
 
 CUgraphNode node_handle(const Capture &capture, size_t index) {

@@ -31,7 +31,7 @@ struct Stream : std::enable_shared_from_this<Stream> {
     unsigned flags = 0;
     int priority = 0;
     StreamAttributes attributes;
-    std::deque<OperationPtr> queue; // in order; the first may be running
+    std::deque<OperationPtr> queue; // in order of submission; the first may be running
     size_t busy_index = 0;          // index in the scheduler's list of busy streams
     uint64_t required = 0; // a synchronization or query needs all operations up to this number
     uint64_t tag = 0;      // the client's number for the stream; 0: none

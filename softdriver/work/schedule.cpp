@@ -33,7 +33,8 @@ void Scheduler::enqueue(OperationPtr operation) {
     pending_++;
     if (works)
         close_managed(stream);
-    // Behind other work no worker is needed: whoever finishes that work continues with this.
+    // Behind other work no wake-up is needed: the worker that finishes that work continues with
+    // this.
     if (first && state().settings.schedule == Schedule::Eager)
         wake_worker();
 }

@@ -68,7 +68,7 @@ Shape shape_of(const char *name) {
     for (const char *looks_up : {"cuMemFreeHost", "cuMemHost", "cuLaunchHostFunc"})
         if (starts(name, looks_up))
             shape.own_buffers = false;
-    // Arrays of handles; by its type the argument could also be a single result.
+    // These functions take arrays of handles, but their types look like those of a single result.
     shape.counted =
         std::strstr(name, "UpdateCaptureDependencies") || std::strstr(name, "Enumerate");
     return shape;

@@ -25,7 +25,8 @@ using namespace soft::ptx;
 
 namespace {
 
-constexpr double seconds_per_byte = 50e-6, seconds_at_most = 0.5; // with a sanitizer
+constexpr double seconds_per_byte = 50e-6,
+                 seconds_at_most = 0.5; // limits for runs with a sanitizer
 constexpr size_t memory_bytes = 1 << 16, most_shared_bytes = 48 << 10;
 std::string input; // the current input
 size_t kernels_run = 0;
