@@ -34,7 +34,7 @@ void abandon_captures(const ThreadState &thread) {
 }
 
 // Runs when a thread ends. Drops its per-thread streams; each lives on until its work is done.
-void forget_thread(void *pointer) {
+void destroy_thread(void *pointer) {
     auto *thread = static_cast<ThreadState *>(pointer);
     if (forked)
         return;
@@ -48,7 +48,7 @@ void forget_thread(void *pointer) {
 
 // Runs when the library is loaded.
 [[gnu::constructor]] void prepare_process() {
-    pthread_key_create(&thread_key, forget_thread);
+    pthread_key_create(&thread_key, destroy_thread);
     pthread_atfork(nullptr, nullptr, [] { forked = started.load(); });
 }
 

@@ -142,7 +142,7 @@ void reset(Lock &lock, bool keep_host_memory) {
         driver.graphs.erase(graph);
     unload_libraries();
     driver.kernel_fault.clear();
-    forget_pools();
+    destroy_pools();
     for (const auto &device : driver.devices) {
         device->sticky = CUDA_SUCCESS;
         device->primary_retains = 0;

@@ -40,7 +40,7 @@ template <class Object> class HandleTable {
     }
 
     // New handles no longer depend on what was erased before.
-    void forget_freed() { freed_.clear(); }
+    void clear_freed() { freed_.clear(); }
 
     size_t size() const { return objects_.size(); }
     auto begin() const { return objects_.begin(); }

@@ -41,7 +41,7 @@ CUresult module_of(const CodeLibraryPtr &library, const ContextPtr &context, Mod
     return CUDA_SUCCESS;
 }
 
-static void forget_library(const CodeLibrary &library) {
+static void erase_library(const CodeLibrary &library) {
     for (CUkernel kernel : library.kernels)
         state().kernels.erase(reinterpret_cast<uintptr_t>(kernel));
     state().libraries.erase(reinterpret_cast<uintptr_t>(library.handle));
@@ -57,7 +57,7 @@ void unload_libraries() {
     for (const auto &entry : state().libraries)
         libraries.push_back(entry.second);
     for (const CodeLibraryPtr &library : libraries)
-        forget_library(*library);
+        erase_library(*library);
 }
 
 static CUresult load_library(Call &call, CUlibrary *handle, const Image &image,
@@ -118,7 +118,7 @@ SOFT_API(cuLibraryUnload, (CUlibrary handle), (handle)) {
         library->modules.erase(library->modules.begin());
         unload_module(call.lock, module);
     }
-    forget_library(*library);
+    erase_library(*library);
     return CUDA_SUCCESS;
 }
 

@@ -106,7 +106,7 @@ CUresult load_module(const ContextPtr &context, const ProgramPtr &program, Modul
     return CUDA_SUCCESS;
 }
 
-void forget_module(const Module &module) {
+void erase_module(const Module &module) {
     for (CUfunction function : module.functions)
         state().functions.erase(reinterpret_cast<uintptr_t>(function));
     state().modules.erase(reinterpret_cast<uintptr_t>(module.handle));
@@ -118,7 +118,7 @@ void unload_module(Lock &lock, const ModulePtr &module) {
     if (find_module(module->handle) != module)
         return; // another thread has unloaded it meanwhile
     free_variables(*module);
-    forget_module(*module);
+    erase_module(*module);
 }
 
 KernelFunctionPtr function_of(const ModulePtr &module, int kernel) {

@@ -59,7 +59,7 @@ CUresult load_module(const ContextPtr &context, const ProgramPtr &program, Modul
 // Waits for all work of the module's context, then unloads the module.
 void unload_module(Lock &lock, const ModulePtr &module);
 // Removes the module's handles, but does not free its variables.
-void forget_module(const Module &module);
+void erase_module(const Module &module);
 // Find a kernel or variable by name; return its index, or -1.
 int find_kernel(const ptx::Program &program, const std::string &name);
 int find_variable(const ptx::Program &program, const std::string &name);

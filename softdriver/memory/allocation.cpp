@@ -173,11 +173,11 @@ void register_host(const Context &context, void *address, size_t bytes, unsigned
     allocation.flags = flags;
 }
 
-Remains forget_allocation(Allocation &allocation, bool in_stream) {
+Remains remove_allocation(Allocation &allocation, bool in_stream) {
     State &driver = state();
     Remains remains{allocation.kind, allocation.device, allocation.begin,
                     allocation.host, allocation.bytes,  allocation.pool};
-    driver.races.forgotten(allocation);
+    driver.races.removed(allocation);
     driver.freed.add(allocation, thread_state().function, in_stream);
     if (allocation.pool)
         allocation.pool->leave(allocation.bytes);
@@ -189,8 +189,8 @@ Remains forget_allocation(Allocation &allocation, bool in_stream) {
     return remains;
 }
 
-void give_back(const Remains &remains) {
-    state().freed.given_back(remains.begin);
+void release_memory(const Remains &remains) {
+    state().freed.mark_released(remains.begin);
     switch (remains.kind) {
     case MemoryKind::Device:
     case MemoryKind::Async:
@@ -216,7 +216,7 @@ void give_back(const Remains &remains) {
     }
 }
 
-void free_allocation(Allocation &allocation) { give_back(forget_allocation(allocation)); }
+void free_allocation(Allocation &allocation) { release_memory(remove_allocation(allocation)); }
 
 void abandon_host_memory() {
     open_managed();
@@ -225,7 +225,7 @@ void abandon_host_memory() {
         if (!entry.second.on_device())
             shared.push_back(&entry.second);
     for (Allocation *allocation : shared)
-        state().freed.given_back(forget_allocation(*allocation).begin);
+        state().freed.mark_released(remove_allocation(*allocation).begin);
 }
 
 void free_context_memory(const Context &context) {

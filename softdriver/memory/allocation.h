@@ -70,7 +70,7 @@ void free_context_memory(const Context &context);
 // Removes all page-locked and managed memory from the table, but leaves it mapped forever: programs
 // may still have views of it.
 void abandon_host_memory();
-// The memory of an allocation that is no longer in the table. give_back() releases it.
+// The memory of an allocation that is no longer in the table. release_memory() releases it.
 struct Remains {
     MemoryKind kind;
     Device *device;
@@ -81,7 +81,7 @@ struct Remains {
 };
 // Removes an allocation from the table. `in_stream`: a stream frees it, so work before the free may
 // still use it.
-Remains forget_allocation(Allocation &allocation, bool in_stream = false);
-void give_back(const Remains &remains);
+Remains remove_allocation(Allocation &allocation, bool in_stream = false);
+void release_memory(const Remains &remains);
 
 } // namespace soft

@@ -40,7 +40,7 @@ void Freed::add(const Allocation &allocation, Function free, bool there) {
               allocation.pool, allocation.maker, free, allocation.id, there, allocation.shadow}));
 }
 
-void Freed::given_back(uintptr_t begin) {
+void Freed::mark_released(uintptr_t begin) {
     if (EntryPtr entry = find(begin))
         entry->there = false;
 }

@@ -27,7 +27,7 @@ class Freed {
 
     void add(const Allocation &allocation, Function free, bool there);
     // Marks the memory as released.
-    void given_back(uintptr_t begin);
+    void mark_released(uintptr_t begin);
     // The most recently freed memory that contains the address, or null.
     EntryPtr find(uintptr_t address) const;
     void clear() { entries_.clear(); }

@@ -149,7 +149,7 @@ void trim_pools(const Device &device) {
             entry.second->trim(0);
 }
 
-void forget_pools() {
+void destroy_pools() {
     State &driver = state();
     std::vector<Allocation *> rest;
     for (auto &entry : driver.allocations)

@@ -62,6 +62,6 @@ void release_unused(const Device &device);
 // Trims all pools of a device completely.
 void trim_pools(const Device &device);
 // Destroys all pools, and frees memory of pools that is still allocated. No work may use it.
-void forget_pools();
+void destroy_pools();
 
 } // namespace soft

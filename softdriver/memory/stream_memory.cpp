@@ -98,11 +98,11 @@ SOFT_STREAM_API(cuMemFreeAsync, (CUdeviceptr address, CUstream handle), (address
         if (CUresult status = refuse_implicit(*stream->owner))
             return status;
     auto operation = std::make_shared<Operation>();
-    Remains remains = forget_allocation(*allocation, true);
+    Remains remains = remove_allocation(*allocation, true);
     if (remains.pool)
         remains.pool->leave_behind(operation, remains.bytes);
     operation->writes.push_back({remains.begin, remains.bytes});
-    operation->kept.emplace_back(nullptr, [=](void *) { give_back(remains); });
+    operation->kept.emplace_back(nullptr, [=](void *) { release_memory(remains); });
     return submit(*stream, std::move(operation));
 }
 

@@ -44,7 +44,7 @@ bool Machine::admit() {
 }
 
 Run::State Machine::advance(uint64_t steps) {
-    memory.forget();
+    memory.drop_segments();
     while (!failed()) {
         while (resident_.empty() || (launch.cooperative && started_ < blocks))
             if (!admit())

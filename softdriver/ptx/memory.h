@@ -40,7 +40,7 @@ class Memory {
         return known.segment.host + offset;
     }
     // Drops cached segments, because memory may have been freed.
-    void forget();
+    void drop_segments();
     bool find(uintptr_t address, Segment &segment) const { return launch_.find(address, segment); }
     const Touched &touched(Use use) const { return touched_[int(use)]; }
 

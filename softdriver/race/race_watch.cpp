@@ -126,15 +126,15 @@ void RaceWatches::learned(const std::function<bool(const Operation &)> &known) {
     });
 }
 
-void RaceWatches::forget(const RaceShadow &shadow) {
+void RaceWatches::remove(const RaceShadow &shadow) {
     drop([&](Watch &watch) { return watch.shadow.get() == &shadow; });
 }
 
-void RaceWatches::forget(const Range &range) {
+void RaceWatches::remove(const Range &range) {
     drop([&](Watch &watch) { return watch.range.overlaps(range); });
 }
 
-void RaceWatches::forget(const Operation &operation) {
+void RaceWatches::remove(const Operation &operation) {
     drop([&](Watch &watch) { return watch.operation.get() == &operation; });
 }
 

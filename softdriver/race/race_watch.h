@@ -24,9 +24,9 @@ class RaceWatches {
     // The host now knows that the chosen operations are done.
     void learned(const std::function<bool(const Operation &)> &known);
     // Stop watching: an allocation, whatever shares bytes with a range, an operation, everything.
-    void forget(const RaceShadow &shadow);
-    void forget(const Range &range);
-    void forget(const Operation &operation);
+    void remove(const RaceShadow &shadow);
+    void remove(const Range &range);
+    void remove(const Operation &operation);
     void clear();
     bool empty() const { return watches_.empty(); }
 

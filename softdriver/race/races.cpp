@@ -53,8 +53,8 @@ Races::Races()
 
 RaceShadowPtr Races::shadow_of(const Range &range) {
     Allocation *allocation = find_range(range.begin, range.end() - range.begin);
-    if (!allocation && just_forgotten_ && just_forgotten_->holds(range))
-        return just_forgotten_;
+    if (!allocation && just_removed_ && just_removed_->holds(range))
+        return just_removed_;
     if (!allocation) {
         // Freed host memory is unmapped, and the program may reuse its address. Only device memory
         // keeps its shadow.
@@ -87,7 +87,7 @@ void Races::submitted(Stream &stream, const OperationPtr &operation) {
     bool touches = !operation->reads.empty() || !operation->writes.empty();
     if (touches && !operation->mark.certain())
         kept_.emplace(operation.get(), shadows_of(*operation));
-    just_forgotten_ = nullptr;
+    just_removed_ = nullptr;
 }
 
 void Races::passed(Stream &stream, const OperationPtr &earlier) {
@@ -122,7 +122,7 @@ void Races::check(const OperationPtr &operation) {
         use_words(operation, shadows);
         return;
     }
-    // A host function ordered before may still write what the operation uses.
+    // A host function that is ordered before the operation may still write what it uses.
     if (behind_host_function(*operation))
         unwatched_.insert(operation.get());
     else
@@ -140,7 +140,7 @@ void Races::use_words(const OperationPtr &operation, const Shadows &shadows) {
     each_range(*operation, [&](const Range &range, RaceUse) {
         if (*shadow && !(*shadow)->ignored) {
             (*shadow)->use_word(operation, settled());
-            watches_.forget(range);
+            watches_.remove(range);
         }
         shadow++;
     });
@@ -266,7 +266,7 @@ void Races::dropped(const OperationPtr &operation) {
     }
     kept_.erase(operation.get());
     unwatched_.erase(operation.get());
-    watches_.forget(*operation);
+    watches_.remove(*operation);
     remove_from(functions_, operation);
     order_.abandon(*operation);
 }
@@ -343,13 +343,13 @@ void Races::judge_free(const RaceShadow &shadow, const Deferred &free,
     }
 }
 
-void Races::forgotten(const Allocation &allocation) {
+void Races::removed(const Allocation &allocation) {
     if (on() && !deferred_.empty())
         shadow_of({allocation.begin, allocation.bytes});
     if (!allocation.shadow)
         return;
-    watches_.forget(*allocation.shadow);
-    just_forgotten_ = allocation.shadow;
+    watches_.remove(*allocation.shadow);
+    just_removed_ = allocation.shadow;
 }
 
 void Races::lost(const Device &device) {

@@ -48,7 +48,7 @@ class Races {
 
     // The host frees memory. No free promises to wait, so this orders nothing.
     void freed_by_host(const Allocation &allocation);
-    void forgotten(const Allocation &allocation);
+    void removed(const Allocation &allocation);
     void lost(const Device &device);
     // Called at each driver call: the host may have written a value for which streams wait.
     void look() {
@@ -59,7 +59,8 @@ class Races {
     void start_over();
 
   private:
-    using Shadows = std::vector<RaceShadowPtr>; // for each range: reads, writes, updates
+    // One for each range: of reads, then of writes, then of updates.
+    using Shadows = std::vector<RaceShadowPtr>;
 
     // An access, or a free by the host, that is judged later, in order of submission, because an
     // earlier kernel's ranges are still unknown.
@@ -94,7 +95,7 @@ class Races {
     std::unordered_map<const Operation *, Shadows> kept_;
     // Operations behind a host function: watched only once they start.
     std::unordered_set<const Operation *> unwatched_;
-    RaceShadowPtr just_forgotten_; // for its stream-ordered free, which is submitted next
+    RaceShadowPtr just_removed_; // for its stream-ordered free, which is submitted next
 };
 
 } // namespace soft
