@@ -80,7 +80,7 @@ void check_limits(const ptx::Program &program, std::vector<ptx::Problem> &proble
     for (const ptx::Kernel &kernel : program.kernels)
         if (kernel.parameter_bytes > limit)
             fail("kernel " + kernel.name + " has " + std::to_string(kernel.parameter_bytes) +
-                 " bytes of parameters, and may have " + std::to_string(limit));
+                 " bytes of parameters, and the limit is " + std::to_string(limit));
 }
 
 // PTX is ASCII, in comments too.

@@ -178,7 +178,7 @@ template <bool reduces> void decode_atomic(Decoder &decoder) {
         decoder.take_any({"add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas"});
     Type type = decoder.take_type();
     if (operation < 0 || (reduces && operation >= int(Operation::Exch)))
-        decoder.refuse("the operation is not known");
+        decoder.refuse("the operation is unknown");
     size_t sources = operation == int(Operation::Cas) ? 2 : 1, next = reduces ? 0 : 1;
     // An optional cache policy follows.
     decoder.expect_operands(next + 1 + sources, next + 2 + sources);

@@ -133,7 +133,7 @@ Comparison take_comparison(Decoder &decoder) {
 // Bit types can only be compared for equality.
 void check_bits(Decoder &decoder, Type type, Comparison comparison) {
     if (is_bits(type) && comparison != Comparison::Eq && comparison != Comparison::Ne)
-        decoder.refuse("bits have no order");
+        decoder.refuse("bit types can only be compared for equality");
 }
 
 int take_combination(Decoder &decoder) { return decoder.take_any({"and", "or", "xor"}) + 1; }
@@ -280,7 +280,7 @@ void decode_testp(Decoder &decoder) {
         decoder.take_any({"finite", "infinite", "number", "notanumber", "normal", "subnormal"});
     Type type = decoder.take_type();
     if (which < 0)
-        decoder.refuse("what to test for is missing");
+        decoder.refuse("the property to test is missing");
     decoder.expect_operands(2);
     decoder.step.rows[0] = decoder.destination(decoder.operand(0), Type::Pred);
     decoder.step.rows[1] = decoder.source(decoder.operand(1), type);

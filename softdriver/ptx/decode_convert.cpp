@@ -221,7 +221,7 @@ void check_rounding(Decoder &decoder, const Conversion &wanted) {
     bool from_float = is_float(wanted.from), into_float = is_float(wanted.to);
     if (!from_float && !into_float) {
         if (wanted.rounded)
-            decoder.refuse("integers are not rounded");
+            decoder.refuse("a conversion between integers has no rounding modifier");
     } else if (from_float && !into_float) {
         if (!wanted.to_integral)
             decoder.refuse(".rni, .rzi, .rmi or .rpi is missing");

@@ -62,7 +62,8 @@ void decode_vector_move(Decoder &decoder, Type type, bool packs) {
     else if (type == Type::B64 && count == 4)
         handler = packs ? pack<uint64_t, uint16_t> : unpack<uint64_t, uint16_t>;
     else
-        decoder.refuse("a vector of " + std::to_string(count) + " does not make up this type");
+        decoder.refuse("a vector of " + std::to_string(count) +
+                       " does not have the size of this type");
     for (size_t i = 0; i < count; i++)
         decoder.step.rows[packs ? i + 1 : i] = packs ? decoder.source(vector.parts[i], part)
                                                      : decoder.destination(vector.parts[i], part);

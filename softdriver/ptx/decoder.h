@@ -43,7 +43,7 @@ class Decoder {
     void emit_before(const Step &other);
 
     [[noreturn]] void refuse(const std::string &why) const;
-    [[noreturn]] void refuse_types() const { refuse("not with this type"); }
+    [[noreturn]] void refuse_types() const { refuse("not supported with this type"); }
 
     // Modifiers. Each must be taken by the decoder that knows it; a modifier that is left is an
     // error.

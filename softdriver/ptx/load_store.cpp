@@ -248,7 +248,7 @@ template <bool is_load> void access_memory(Decoder &decoder) {
     space = real_space(decoder, space, place);
     bool vector = value.kind == Operand::Kind::Vector;
     if (vector ? value.parts.size() != count : count != 1)
-        decoder.refuse("the vector has not as many items as the modifier says");
+        decoder.refuse("the vector does not have as many items as the modifier says");
     size_t width = 0;
     for (size_t i = 0; i < count; i++) {
         const Operand &part = vector ? value.parts[i] : value;

@@ -201,7 +201,7 @@ void read_function(Parsing &parsing, const Linkage &linkage) {
 Function read_prototype(Parsing &parsing) {
     Signature signature = read_signature(parsing, false);
     if (signature.name != "_")
-        parsing.reader.report(signature.function.line, "a prototype has the name '_'");
+        parsing.reader.report(signature.function.line, "a prototype must have the name '_'");
     while (read_performance(parsing.reader, signature.function))
         continue;
     return std::move(signature.function);

@@ -96,7 +96,7 @@ class Initial {
             shift += 8;
         }
         if (mask != 0xff)
-            reader_.fail("a mask of an address is 0xFF, 0xFF00 and so on");
+            reader_.fail("a mask of an address must be 0xFF, 0xFF00 and so on");
         reader_.expect("(");
         address(shift);
         reader_.expect(")");
@@ -137,7 +137,7 @@ class Initial {
             address.function = symbol->kind == Symbol::Kind::Function;
             address.target = symbol->index;
         } else {
-            reader_.report(line, quoted(name) + " has no address that is known beforehand");
+            reader_.report(line, quoted(name) + " has no constant address");
         }
     }
 

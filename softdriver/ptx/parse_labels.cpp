@@ -40,7 +40,7 @@ class Resolution {
         } else if (symbol.kind == Symbol::Kind::List && reference.part < 0) {
             give_list(reference, operand, parsing_.lists[size_t(symbol.index)]);
         } else {
-            parsing_.reader.report(reference.line, quoted(operand.name) + " is no label");
+            parsing_.reader.report(reference.line, quoted(operand.name) + " is not a label");
         }
     }
 

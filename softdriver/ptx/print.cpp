@@ -206,7 +206,7 @@ void assertion(Warp &warp, const Step &step) {
 uint32_t place_of(Decoder &decoder, const Operand &argument, size_t bytes) {
     const Variable *variable = decoder.named(argument);
     if (!variable || variable->space != Space::Param || variable->bytes() < bytes)
-        decoder.refuse("its arguments are to be .param variables");
+        decoder.refuse("its arguments must be .param variables");
     return decoder.local_offset(argument.index);
 }
 
@@ -226,11 +226,11 @@ void decode_provided_call(Decoder &decoder, const Function &function, const Oper
         for (size_t i = 0; i < 4; i++)
             decoder.step.rows[i + 1] = place(i, i == 2 ? 4 : 8);
     } else if (function.name == "malloc" || function.name == "free")
-        decoder.refuse("memory that kernels allocate is not supported by the software driver");
+        decoder.refuse("allocating memory in kernels is not supported by the software driver");
     else if (decoder.decoding().is_part)
         return decoder.emit([](Warp &, const Step &) {}); // this code is never run
     else
-        decoder.refuse("function '" + function.name + "' is nowhere defined");
+        decoder.refuse("function '" + function.name + "' is not defined");
     decoder.step.site = decoder.decoding().library.sites++;
     decoder.emit(function.name == "vprintf" ? print : assertion);
 }

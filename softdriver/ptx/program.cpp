@@ -113,8 +113,8 @@ void prepare(Decoding &decoding, Program &program) {
                 address.target = decoding.program_variables.at(size_t(address.target));
                 if (address.target < 0)
                     decoding.problems.push_back(
-                        {variable.line, "the address in '" + variable.name +
-                                            "' is of nothing in .global or .const"});
+                        {variable.line, "the initial address in '" + variable.name +
+                                            "' does not refer to a variable in .global or .const"});
             }
     number_shared(decoding);
 }

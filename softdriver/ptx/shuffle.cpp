@@ -137,7 +137,7 @@ template <class T, bool all> void match(Warp &warp, const Step &step) {
 void decode_match(Decoder &decoder) {
     int mode = decoder.take_any({"any", "all"});
     if (mode < 0 || !decoder.take("sync"))
-        decoder.refuse("only match.any.sync and match.all.sync are known");
+        decoder.refuse("only match.any.sync and match.all.sync are supported");
     Type type = decoder.take_type();
     decoder.expect_operands(3);
     const Operand &results = decoder.operand(0);

@@ -19,8 +19,7 @@ void barrier(Warp &warp, const Step &step) {
     unsigned expected = warp.row<uint32_t>(step.rows[2])[lane];
     if (number >= barriers_of_block)
         return warp.machine.fail(warp, step, lane, CUDA_ERROR_ILLEGAL_INSTRUCTION,
-                                 "there are 16 barriers, and none is number " +
-                                     std::to_string(number));
+                                 "barrier number out of range 0 to 15: " + std::to_string(number));
     Kind kind = Kind(step.detail);
     uint32_t holds = kind >= Kind::Count ? warp.predicate(step.rows[3]) : 0;
     uint32_t lanes = warp.active;
@@ -61,7 +60,7 @@ template <Kind kind> void barrier_result(Warp &warp, const Step &step) {
 void decode_reduction(Decoder &decoder) {
     int which = decoder.take_any({"popc", "and", "or"});
     if (which < 0)
-        decoder.refuse("the operation is not known");
+        decoder.refuse("the operation is unknown");
     Kind kind = Kind(int(Kind::Count) + which);
     if (!decoder.take(kind == Kind::Count ? "u32" : "pred"))
         decoder.refuse_types();
