@@ -2,8 +2,8 @@
 #include "api/state.h"
 #include "code/launch.h"
 
-// Launch functions of before CUDA 4. A function object keeps the block shape, the shared memory
-// size and the parameters until cuLaunchKernel launches it.
+// The launch functions of CUDA before version 4. A function object keeps the block shape, the
+// shared memory size and the parameters until cuLaunchKernel launches it.
 
 namespace soft {
 namespace {

@@ -30,7 +30,7 @@ struct Pool {
     void leave(size_t bytes);
     void leave_behind(const OperationPtr &operation, size_t bytes);
     void left(size_t bytes);
-    // Reserves no more than what is in use, but at least `keep` bytes.
+    // Trims the reservation to the bytes in use, but not below `keep` bytes.
     void trim(size_t keep);
     // The operations of pending frees.
     std::vector<OperationPtr> pending() const;

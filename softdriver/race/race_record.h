@@ -23,11 +23,13 @@ class RaceRecord {
     // the client was asked for names.
     void add(const RaceKey &key, RaceMode mode, bool ask,
              const std::function<RaceText()> &describe);
-    // The oldest race for which the client has not been asked, or null; its number, and how to set
-    // the names.
+    // The oldest race for which the client has not been asked for names, or null.
     const RaceText *first_unnamed() const;
+    // A number of that race, which is never used again.
     uint64_t number_of_first() const { return cleared_ << 32 | unnamed_; }
+    // Sets the names of the race with this number, if it is still the oldest one without names.
     void name(uint64_t number, const RaceNames &names);
+
     size_t size() const { return entries_.size(); }
     // The text of a race, with the number of repetitions.
     std::string text(size_t index) const;
