@@ -25,7 +25,7 @@ class RaceRecord {
              const std::function<RaceText()> &describe);
     // The oldest race for which the client has not been asked for names, or null.
     const RaceText *first_unnamed() const;
-    // A number of that race, which is never used again.
+    // The number of that race. clear() does not make numbers repeat.
     uint64_t number_of_first() const { return cleared_ << 32 | unnamed_; }
     // Sets the names of the race with this number, if it is still the oldest one without names.
     void name(uint64_t number, const RaceNames &names);
