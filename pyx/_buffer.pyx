@@ -224,7 +224,7 @@ cdef int _write_words(
     cdef bint collecting = PyGC_Disable()
     cdef const char *encoded
     cdef Py_ssize_t length = 0
-    PyErr_Fetch(&error, &value, &traceback)  # a destructor, run while an exception propagates, may have called
+    PyErr_Fetch(&error, &value, &traceback)  # there is one if a destructor made the driver call
     try:
         words_found = label_at(address) if label is NULL else (
             f"{operation_name((label[0] >> 8) & 0xffff)} on"
