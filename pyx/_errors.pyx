@@ -166,7 +166,7 @@ def _message(status, call, detail):
     return f"{text}\n{detail}" if detail else text
 
 
-_known_words = {}  # texts by status: a lost context's error must not call the driver again
+_known_words = {}  # texts by status: a second ContextLostError must not call the driver
 
 
 def _words(status):
@@ -200,7 +200,7 @@ def integer(value, name):
 
 
 cdef int close_at_end(object thing, object raised, str what) except -1:
-    """Close a thing at the end of its block. If that fails while `raised` propagates, add a note."""
+    """Close a thing at the end of its block. A failure while `raised` propagates becomes a note."""
     try:
         thing.close()
     except Exception as error:
