@@ -187,9 +187,9 @@ cdef class Kernel:
     def suggest_block(self, *, shared_bytes=0, limit=0):
         """Suggest a block size: ``(threads, blocks)``, threads of a block and blocks of a grid.
 
-        A grid of so many such blocks fills the device. ``shared_bytes`` is the dynamic shared
-        memory of each block in bytes; ``limit`` the most threads, 0 for the kernel's own limit.
-        Raises TypeError or ValueError if they are no integers, or negative.
+        A grid of at least so many of these blocks fills the device. ``shared_bytes`` is the dynamic
+        shared memory of each block in bytes; ``limit`` the most threads, 0 for the kernel's limit.
+        Raises TypeError or ValueError if they are not integers, or negative.
 
         Driver function: cuOccupancyMaxPotentialBlockSize.
         """
