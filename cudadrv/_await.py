@@ -63,7 +63,7 @@ class _Watcher:
                 pause = min(2 * pause, LONGEST_PAUSE_S)
 
     def _take_new(self, pending: list[Await]) -> bool:
-        """Move new items to `pending`; return whether there were any. Sleeps while there is none."""
+        """Move new items to `pending`; return whether there were any. Sleeps if it stays empty."""
         with self._changed:
             while not (self._new or pending):
                 self._changed.wait()

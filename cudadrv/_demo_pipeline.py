@@ -1,4 +1,4 @@
-"""The demo's pipeline: chunks of a file are copied to the device, counted there, and copied back."""
+"""The demo's pipeline: copies chunks of a file to the device, counts bytes, copies them back."""
 
 import sys
 import time

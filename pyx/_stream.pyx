@@ -623,9 +623,9 @@ cdef class ThreadEnd:
                 own_stream_close(engine, stream.order)
 
 
-# There is one object for each stream. Making a Python object can let other threads and finalizers
-# run, which may make the object of the same stream. So all Python objects are made first; then,
-# without interruption, the table is checked and the new stream is opened and added.
+# One stream has one object. But making a Python object can let other threads and finalizers run,
+# which may make the object of the same stream. So all Python objects are made first; then, without
+# interruption, the table is checked, and the new stream is opened and added.
 
 def legacy_stream(device):
     """See `Stream.legacy`."""
