@@ -89,8 +89,7 @@ class Program(Choices):
         return found
 
     def copy_in_chunks(self):
-        """Make blocking copies of arrays go in chunks of a few bytes, as else only large ones do.
-        """
+        """Make blocking copies of arrays go in chunks of a few bytes."""
         size = self.random.choice((4, 4, 8, 12))
         _staging.plan(
             threshold=size, chunk=size, least=size, piece=4, ring=self.random.choice((2, 3))
@@ -588,8 +587,7 @@ class Program(Choices):
     # ---- operations ----
 
     def mostly_place_of(self, buffer):
-        """The context that the other buffers must be of; None for any, so that it may be refused.
-        """
+        """The context of the operation's other buffers; None for any: it may then be refused."""
         if buffer.on_host or not self.several or self.chance(0.03):
             return None
         return buffer.memory.place
