@@ -101,7 +101,7 @@ class Compiler(ABC):
 
 
 class Nvcc(Compiler):
-    _working: ClassVar[set[tuple[str, str]]] = set()  # by _found_by: those that compiled something
+    _working: ClassVar[set[tuple[str, str]]] = set()  # _found_by() of those that work
 
     def __init__(self, path: Path, origin: str) -> None:
         for each in (path, path.resolve()):

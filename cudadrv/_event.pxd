@@ -22,7 +22,7 @@ cdef class Event:
     cdef own_event state            # what the engine knows of it
     cdef bint closing               # close() was called; the last of `waiters` destroys the handle
     cdef bint exposed               # other libraries may have the handle, and capture with it
-    cdef bint unusual               # closing or exposed: the fast path does not take it
+    cdef bint unusual               # closing or exposed: excluded from the fast path
     cdef int waiters                # threads that are querying the handle
     cdef bint lent                  # the handle belongs to `lender`
     cdef Event lender               # kept alive while its handle is used here

@@ -25,7 +25,7 @@ cdef int free_on(StreamOrdered *memory, Stream stream, int policy, str label) ex
 cdef class Memory:
     cdef Context context        # kept alive: the driver frees memory with its context
     cdef own_memory *state      # what the engine knows of it; exists until the memory is freed
-    cdef Block *block           # its block of a cache; NULL if it is not pooled
+    cdef Block *block           # the block of a cache that it lies in; NULL if it is not pooled
     cdef CUdeviceptr address    # 0 for an empty buffer
     cdef size_t nbytes
     cdef MemoryKind kind

@@ -318,7 +318,7 @@ def _flow(
     if instruction in _COMPUTING:
         sources = names(others)
         yield names(first), sources
-        yield None, {name for name in sources if SLOT in name}  # it may be the parameter's address
+        yield None, {name for name in sources if SLOT in name}  # the address of a call's parameter
     elif ".param" in suffix and instruction in ("ld", "st"):
         yield names(first), names(others)
     elif instruction == "call":

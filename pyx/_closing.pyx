@@ -31,7 +31,7 @@ bind_driver(&cudadrv_table)
 
 cdef enum:
     NO_SLOT = 0xffffffff
-    MOST_GHOSTS = 256   # closed streams whose work nobody has waited for
+    MOST_GHOSTS = 256   # how many a context keeps; with more, the oldest is waited for
 
 cdef struct orphan:
     CUstream handle

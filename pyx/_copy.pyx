@@ -385,7 +385,7 @@ _is_called = False          # whether synchronizations call _end_all_unended
 
 
 cdef CUresult _record_call(void *event, CUstream stream, bint *queued) noexcept nogil:
-    """Record, because the default streams are ordered only with work that the driver has."""
+    """Record an event: default streams are ordered only with work that the driver was given."""
     return cuEventRecord(<CUevent>event, stream)
 
 

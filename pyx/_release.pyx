@@ -39,8 +39,8 @@ bind_driver(&cudadrv_table)
 
 # ---- who may still use dead memory ----
 #
-# These answers decide only when memory is released. The engine learns nothing from them, or what a
-# program may do would depend on timing. The queries disturb no capture.
+# These answers decide only when memory is released. The engine learns nothing from them: otherwise
+# its answers to the program would depend on timing. The queries disturb no capture.
 
 cdef bint is_unused(own_memory *state) noexcept:
     """Whether the host knows that no work uses the memory."""

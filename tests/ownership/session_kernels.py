@@ -246,7 +246,7 @@ class KernelSession(BufferSession):
             return OTHER_CONTEXT, None
         if closed:
             return MEMORY_CLOSED, None
-        for buffer, _ in uses:  # those that are no arguments are checked one after the other
+        for buffer, _ in uses:  # buffers in `borrows` are checked one by one
             if buffer.closed:
                 return MEMORY_CLOSED, None
             if not buffer.fits(stream.model):
