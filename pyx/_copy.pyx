@@ -210,7 +210,7 @@ cdef int set_new_item(unsigned char *item, object value, Region region) except -
         raise TypeError(
             f"items of dtype {dtype} have {dtype.itemsize} bytes, and the device fills items of 1,"
             " 2, 4 or 8. Copy from an array instead: copy_from(numpy.full(count, value, dtype))")
-    if pointer_of(region) % min(region.itemsize, 4):  # as dtypes of a smaller alignment can be
+    if pointer_of(region) % min(region.itemsize, 4):  # possible for dtypes of a smaller alignment
         raise ValueError(
             f"{region.describe()} starts at byte {region.start}, and the device fills items of"
             f" {region.itemsize} bytes only at multiples of {min(region.itemsize, 4)}. Copy from an"
