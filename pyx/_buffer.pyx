@@ -364,8 +364,8 @@ cdef class Buffer(Region):
 
         It runs on the given stream, else on the current stream, else on an internal stream that is
         ordered only after what the host knows to be complete: then this buffer must have no
-        unfinished work. Without a stream, the host itself copies between an array and a
-        LockedBuffer or UnifiedBuffer.
+        unfinished work. If neither is given, the host itself copies an array into a LockedBuffer or
+        UnifiedBuffer.
 
         Parameters
         ----------
@@ -476,7 +476,7 @@ cdef class Buffer(Region):
         value : scalar
             A value that the dtype can hold without a change of kind: no float for integers.
         stream : Stream, optional
-            As for `copy_from`. Without a stream, the host fills a LockedBuffer or UnifiedBuffer.
+            As for `copy_from`: without one, the host itself fills a LockedBuffer or UnifiedBuffer.
 
         Raises
         ------

@@ -67,8 +67,9 @@ cdef class HostBuffer(Buffer):
         """__getitem__($self, key, /)\n--\n
         ``buffer[i]``: an item, copied to the host. ``buffer[a:b]``: a part of the buffer.
 
-        Does not wait for GPU work. Raises BufferBorrowedError for an item that unfinished GPU work
-        may write, BufferExportedError for a lent one, and IndexError if there is no such item.
+        Raises BufferBorrowedError for an item that unfinished GPU work may write (the policy "wait"
+        waits for that work instead), BufferExportedError for an item that is lent for writing, and
+        IndexError if there is no such item.
         """
         if isinstance(key, slice):
             return self.part_of(key)
@@ -78,8 +79,9 @@ cdef class HostBuffer(Buffer):
         """__setitem__($self, key, value, /)\n--\n
         ``buffer[i] = value`` and ``buffer[a:b] = array``, with NumPy's casting and broadcasting.
 
-        Does not wait for GPU work. Raises BufferBorrowedError for items that unfinished GPU work
-        may use, BufferExportedError for lent ones, IndexError, and what NumPy raises for the value.
+        Raises BufferBorrowedError for items that unfinished GPU work may use (the policy "wait"
+        waits for that work instead), BufferExportedError for lent ones, IndexError if there is no
+        such item, and what NumPy raises for the value.
         """
         cdef HostBuffer part
         part = self.part_of(key) if isinstance(key, slice) else self._item(key)
@@ -98,8 +100,8 @@ cdef class HostBuffer(Buffer):
     def to_numpy(self):
         """Copy the items into a new array of shape ``(count,)``.
 
-        Does not wait for GPU work. Raises BufferBorrowedError while unfinished GPU work may write
-        the items, and BufferExportedError while they are lent.
+        Raises BufferBorrowedError while unfinished GPU work may write the items (the policy "wait"
+        waits for that work instead), and BufferExportedError while they are lent for writing.
         """
         self.usable()
         array = np.empty(self.count, self.dtype)
@@ -116,8 +118,9 @@ cdef class HostBuffer(Buffer):
         the array, leaving the block raises BufferExportedError, and the buffer stays borrowed until
         that is gone.
 
-        Entering the block does not wait for GPU work. It raises BufferBorrowedError while
-        unfinished GPU work may write the buffer, and BufferExportedError while it is lent.
+        Entering the block raises BufferBorrowedError while unfinished GPU work may write the buffer
+        (the policy "wait" waits for that work instead), and BufferExportedError while it is lent
+        for writing.
         """
         self.usable()
         return host_view(self, True)
@@ -125,7 +128,8 @@ cdef class HostBuffer(Buffer):
     def write(self):
         """Write in a block: ``with buffer.write() as array:`` is a writable array over the items.
 
-        As `read`, but no GPU work may use the buffer meanwhile.
+        As `read`, but no GPU work may use the buffer meanwhile, and entering the block raises while
+        any unfinished GPU work may use it or it is lent.
         """
         self.usable()
         return host_view(self, False)

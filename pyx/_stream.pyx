@@ -68,8 +68,9 @@ cdef class Stream:
     device : Device, optional
         The device whose primary context it belongs to; default: the current context.
 
-    Making one does not block, unless very many closed streams have unfinished work. Raises
-    ValueError if the device has no such priority, and CudaError if the driver cannot create it.
+    This may block: it closes streams that died with unfinished work, and if there are very many,
+    waits for the oldest. Raises ValueError if the device has no such priority, and CudaError if the
+    driver cannot create the stream.
     Driver function: cuStreamCreateWithPriority.
     """
 

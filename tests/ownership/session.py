@@ -127,7 +127,7 @@ class Token:
     node: model.Node | None
     buffers: list
     stream: model.Stream | None = None
-    asked: bool = False  # then it has an event
+    asked: bool = False  # whether it has an event
 
 
 class Session:

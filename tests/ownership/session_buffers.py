@@ -335,7 +335,7 @@ class BufferSession(Session):
 
 
 def is_filled(buffer):
-    """Whether the device can fill such items."""
+    """Whether the device can fill items of this size."""
     size = buffer.real.itemsize
     return size in (1, 2, 4, 8) and buffer.start % min(size, 4) == 0
 
