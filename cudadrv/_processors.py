@@ -9,8 +9,8 @@ CGROUPS = Path("/sys/fs/cgroup")
 def usable_processors() -> int:
     """How many processors this process may use at the same time, at least 1.
 
-    This respects its affinity, ``PYTHON_CPU_COUNT`` if Python does, and the limit of its control
-    group.
+    This respects its affinity, the limit of its control group, and ``PYTHON_CPU_COUNT`` in Python
+    3.13 and newer.
     """
     count = getattr(os, "process_cpu_count", lambda: len(os.sched_getaffinity(0)))() or 1
     return max(1, min(count, _quota(count)))

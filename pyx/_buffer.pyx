@@ -619,8 +619,8 @@ cdef class Buffer(Region):
         Raises
         ------
         TypeError, ValueError
-            There is no stream; the stream is closed; it belongs to another context than a
-            DeviceBuffer.
+            There is no stream; the stream is closed; for a DeviceBuffer, it belongs to another
+            context.
         BufferBorrowedError, BufferExportedError, BufferClosedError
             Raised by the ``with`` line: see docs/errors.md.
 

@@ -97,7 +97,7 @@ cdef int64_t now_ns() noexcept nogil:
 
 
 cdef void pause_after(int64_t waited) noexcept nogil:
-    """Pause between two polls: not at first, then longer the more nanoseconds were `waited`."""
+    """Pause between two polls: not at first, then longer and longer. `waited` is in nanoseconds."""
     if waited > SPIN_NS:
         wait_pause(min(waited // 32, <int64_t>LONGEST_PAUSE_NS))
 
@@ -182,7 +182,9 @@ cdef class Event:
         return self.raw is NULL or self.closing
 
     def close(self):
-        """Destroy it. Work that waits for it still does. Does not block; twice does nothing.
+        """Destroy it. Work that waits for it still does. Closing twice does nothing.
+
+        Does not block.
 
         Driver function: cuEventDestroy.
         """
@@ -237,7 +239,7 @@ cdef class Event:
             own_snapshot_drop(engine, &snapshot)
 
     def elapsed_ms(self, Event start not None):
-        """Milliseconds from another event to this one, as the device measured them.
+        """Return the milliseconds from another event to this one, as the device measured them.
 
         Both need ``timing=True`` and must be complete.
 
