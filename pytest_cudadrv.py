@@ -1,7 +1,7 @@
 """pytest plugin of cudadrv: tests of CUDA code, with or without a GPU. See docs/testing.md.
 
-It is a module beside the package, so that pytest can load it without importing cudadrv: a project
-that does not use it pays nothing, and nothing is changed in it.
+It is a module beside the package, so that pytest can load it without importing cudadrv. In a
+project that does not use cudadrv, it costs nothing and changes nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SCHEDULES = ("eager", "lazy", "random")
 REAL = "cuda"  # the "schedule" of a real driver
 DRIVER = "CUDADRV_DRIVER"
-# Where a run of pytest has put the software driver as libcuda.so.1, for the processes it starts.
+# The path of the libcuda.so.1 that a run of pytest has made, for the processes that it starts.
 LIBCUDA = "PYTEST_CUDADRV_LIBCUDA"
 SEARCHED = "LD_LIBRARY_PATH"
 MARKERS = {
@@ -40,15 +40,15 @@ LOST = (
     "The device was lost. The software driver is reset for the next test; a GPU would be lost for"
     " the rest of the process."
 )
-MOST_NAMES = 10  # of tests that lost the device
+MOST_NAMES = 10  # how many tests that lost the device are listed
 
 
 class UnfinishedWorkWarning(pytest.PytestWarning):
-    """A test queued work and did not wait for it: nobody has seen its errors, or its results."""
+    """A test queued work and did not wait for it, so it has not seen its errors or results."""
 
 
 class Choice(NamedTuple):
-    """What the options, the environment and the settings ask for."""
+    """What the command line, the environment and the settings ask for."""
 
     driver: str
     schedules: tuple[str, ...]
@@ -56,7 +56,7 @@ class Choice(NamedTuple):
     require_gpu: bool
     pools: bool
     libcuda: bool
-    stated: bool  # somebody asked for a driver, a schedule or a seed
+    stated: bool  # a driver, a schedule or a seed was asked for
 
     def describe(self) -> str:
         if self.driver == "software":
@@ -178,7 +178,7 @@ def _choose(config: pytest.Config) -> Choice:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """A worker of pytest-xdist does not draw a seed of its own."""
+    """Give workers of pytest-xdist the same seed."""
     node.workerinput["cuda_seed"] = node.config.stash[CHOICE].seed
 
 
@@ -187,7 +187,7 @@ def _refuse(name: str, value: str | None, expected: str) -> NoReturn:
 
 
 def _use(config: pytest.Config) -> None:
-    """Choose the driver, for this process and those that tests start."""
+    """Select the driver for this process and for those that tests start."""
     if config.stash.get(USED, False):
         return
     config.stash[USED] = True
@@ -198,9 +198,9 @@ def _use(config: pytest.Config) -> None:
 
 
 def _be_libcuda(config: pytest.Config) -> None:
-    """Let everybody who opens libcuda.so.1 find the software driver that cudadrv uses."""
+    """Make everyone who opens libcuda.so.1 get the software driver that cudadrv uses."""
     path = os.environ.get(LIBCUDA)
-    if not path or not Path(path).exists():  # else it is that of the run which started this one
+    if not path or not Path(path).exists():  # else the run of pytest that started this one made it
         from cudadrv._libcuda import lay_out
 
         folder = Path(tempfile.mkdtemp(prefix="pytest-cudadrv-"))
@@ -208,7 +208,7 @@ def _be_libcuda(config: pytest.Config) -> None:
         path = str(lay_out(folder))
         before = os.environ.get(SEARCHED)
         os.environ[SEARCHED] = f"{folder}:{before}" if before else str(folder)
-    ctypes.CDLL(path)  # by its SONAME, whoever comes later gets the same one
+    ctypes.CDLL(path)  # by its SONAME, later dlopen calls get the same one
     os.environ[DRIVER] = os.environ[LIBCUDA] = path
 
 
@@ -227,7 +227,7 @@ def pytest_report_collectionfinish(config: pytest.Config) -> str | None:
 
 
 def _is_real(config: pytest.Config) -> bool:
-    """Whether tests run on a real driver. One that is not named is opened to see that."""
+    """Whether tests run on a real driver. For "auto" and paths, the driver is opened to tell."""
     driver = config.stash[CHOICE].driver
     if driver in ("software", "cuda"):
         return driver == "cuda"
@@ -245,12 +245,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     for mark in metafunc.definition.iter_markers("parametrize"):
         if "cuda_schedule" in str(mark.args[:1]):
-            return  # the test chooses
+            return  # the test chooses its schedules
     schedules = metafunc.config.stash[CHOICE].schedules
     if _is_real(metafunc.config):
         schedules = (REAL,)
     elif metafunc.definition.get_closest_marker("cuda_gpu"):
-        schedules = schedules[:1]  # skipped once is enough
+        schedules = schedules[:1]  # it will be skipped, once
     metafunc.parametrize("cuda_schedule", schedules, indirect=True)
 
 
@@ -291,7 +291,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def cuda_schedule(request: pytest.FixtureRequest) -> str:
     """The name of the schedule that this test runs under, or "cuda" on a real driver.
 
-    Parametrize a test with it (``indirect=True``) that is about some schedules only.
+    To run a test under some schedules only, parametrize it with this (``indirect=True``).
     """
     if _is_real(request.config):
         return REAL
@@ -300,10 +300,10 @@ def cuda_schedule(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def cuda_device(request: pytest.FixtureRequest, cuda_schedule: str) -> Iterator[Device]:
-    """Device 0 in a clean state: nothing pending; schedule and seed set, no faults, no races.
+    """Device 0 in a clean state: schedule and seed set; no unfinished work, faults or data races.
 
     If an error in the test loses the device, the software driver is reset for the next test.
-    Processes that the test starts get the same driver, schedule and seed by their environment.
+    Processes that the test starts get the same driver, schedule and seed through the environment.
     """
     from cudadrv import ContextLostError, _watch, driver_info, testing
 
@@ -325,7 +325,7 @@ def cuda_device(request: pytest.FixtureRequest, cuda_schedule: str) -> Iterator[
                 others = os.environ.get("CUDADRV_SOFTWARE", "")
                 patch.setenv("CUDADRV_SOFTWARE", ",".join(filter(None, (others, settings))))
             yield device
-            if not _watch.any_lost() or cuda_schedule == REAL:  # else the test knows
+            if not _watch.any_lost() or cuda_schedule == REAL:  # else the reset below is enough
                 _watch.settle(device)
     except ContextLostError as error:
         if cuda_schedule == REAL:
@@ -340,10 +340,11 @@ def cuda_device(request: pytest.FixtureRequest, cuda_schedule: str) -> Iterator[
 
 @pytest.fixture
 def cuda_checked(request: pytest.FixtureRequest, cuda_device: Device) -> Iterator[Device]:
-    """As `cuda_device`; fails the test for what it leaks and, on the software driver, for races.
+    """As `cuda_device`; fails the test for leaks and, on the software driver, for data races.
 
-    Leaks are what has been added by the end of the test and of the fixtures that were set up after
-    this one. They are not looked for when the test failed, whose traceback keeps its variables.
+    Leaks are buffers and other objects that did not exist before, and still do after the end of the
+    test and of the fixtures that were set up after this one. They are not searched for if the test
+    failed, because its traceback keeps its variables alive.
     """
     from cudadrv._watch import Watch, any_lost
 
@@ -368,7 +369,7 @@ def _allowed(item: pytest.Item) -> set[str]:
 def _leaks(item: pytest.Item, watch: Watch) -> list[str]:
     leaks = watch.leaks()
     if leaks and isinstance(item, pytest.Function):
-        item.funcargs.clear()  # values of fixtures that have ended: pytest keeps them a bit longer
+        item.funcargs.clear()  # pytest still keeps the values of fixtures that have ended
         leaks = watch.leaks()
     return leaks
 
@@ -382,7 +383,7 @@ def _races(item: pytest.Item, watch: Watch) -> list[str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """A race fails the test itself, so that `xfail` works for it."""
+    """Fail the test itself for a data race, so that `xfail` works for it."""
     yield
     watch = item.stash.get(WATCH, None)
     if watch is None:
@@ -395,7 +396,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
 
 
 def _warn_of(unfinished: list[tuple[str, str]]) -> None:
-    """Tell of work at the line that queued it. A warning, because a program may mean it."""
+    """Warn of unfinished work at the line that queued it. It is no error: it may be intended."""
     for what, place in unfinished:
         file, _, line = place.rpartition(":")
         warnings.warn_explicit(
@@ -412,7 +413,7 @@ def _loss(item: pytest.Item) -> list[str]:
     """How a failed test lost the device of the software driver, if it did."""
     from cudadrv import _watch, testing
 
-    # After the fixture has ended: what it noted; before: what there is.
+    # The fixture notes both at its end; before that, they are asked for here.
     lost = item.stash.get(RESET, None)
     lost = _watch.any_lost() if lost is None else lost
     fault = item.stash.get(FAULT, None) or testing.kernel_fault()
@@ -420,8 +421,10 @@ def _loss(item: pytest.Item) -> list[str]:
 
 
 def _name_from_here(item: pytest.Item) -> str:
-    """The name by which pytest, called where it was called, finds a test: its own name for it
-    starts at the root directory."""
+    """A test's name relative to the directory where pytest was called.
+
+    pytest's own name for it is relative to the root directory.
+    """
     _, colons, name = str(item.nodeid).partition("::")
     return os.path.relpath(item.path, item.config.invocation_params.dir) + colons + name
 
@@ -432,7 +435,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if call.when == "teardown" and item.stash.get(RESET, False):
-        report.__dict__["cuda_reset"] = True  # travels with it from a worker of pytest-xdist
+        report.__dict__["cuda_reset"] = True  # pytest-xdist sends it with the report
     if call.excinfo is None:
         return report
     item.stash[FAILED] = True
@@ -440,7 +443,7 @@ def pytest_runtest_makereport(
     if not report.failed or schedule == REAL:
         return report
     watch = item.stash.get(WATCH, None)
-    # A test may have failed because of a race; one that failed for it has told that.
+    # A data race may be why the test failed. If the race is the failure itself, it is reported.
     told = call.when != "call" or item.stash.get(RACED, False)
     lines = [] if watch is None or told else _races(item, watch)
     lines += _loss(item)
@@ -458,7 +461,7 @@ def pytest_runtest_makereport(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Tell of tests that a GPU would not have outlived, also of those that passed."""
+    """List the tests that lost the device, including those that passed."""
     reports = [report for group in terminalreporter.stats.values() for report in group]
     names = [report.nodeid for report in reports if getattr(report, "cuda_reset", False)]
     if not names:

@@ -1,4 +1,4 @@
-"""Build of the extension modules. All that can be said without code is in pyproject.toml."""
+"""Builds the extension modules. Everything that needs no code is in pyproject.toml."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from setuptools.command.build_py import build_py
 from setuptools.errors import CompileError
 from setuptools.modified import newer_group
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # PEP 517 leaves it out
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # PEP 517 builds do not add it
 from cuda_header import HeaderError, find_cuda_header
 
 GENERATED = Path("build/cython")
@@ -25,25 +25,25 @@ SOFTDRIVER = sorted(map(str, Path("softdriver").rglob("*.cpp")))
 SOFTDRIVER_HEADERS = sorted(
     str(path) for path in Path("softdriver").rglob("*.*") if path.suffix != ".cpp"
 )
-KERNELS = ["examples/kernels/histogram.ptx"]  # that the package itself runs (the demo)
+KERNELS = ["examples/kernels/histogram.ptx"]  # which `python -m cudadrv demo` runs
 EXPORTS = "softdriver/exports.map"
 BUILD_FILES = ["setup.py", "cuda_header.py"]
 CPUS = len(os.sched_getaffinity(0))
 
-# Instead of what Python was built with (often -O3 -g: slower to build, and many times the size),
-# unless CFLAGS says otherwise.
+# Instead of the flags that Python was built with (often -O3 -g: slower builds, much larger files),
+# unless CFLAGS sets them.
 DEFAULTS = [flag for flag in ("-O2", "-g0") if flag[:2] not in os.environ.get("CFLAGS", "")]
 # Cython emits helpers that a module may not need; other warnings stay on.
 C_FLAGS = [*DEFAULTS, "-pthread", "-fvisibility=hidden", "-Wall", "-Wno-unused-function"]
-# The software driver exports cu* like libcuda.so.1, and must call its own even beside that one.
-# Nothing that is to be rounded twice may be fused, as compilers do where the processor can.
+# -ffp-contract=off: the compiler must not fuse two operations that PTX rounds separately.
 CXX_FLAGS = [*DEFAULTS, "-std=c++17", "-pthread", "-fvisibility=hidden", "-ffp-contract=off"]
 CXX_FLAGS += ["-Wall", "-Wextra"]
-CXX_FLAGS += ["-iquote", "softdriver"]  # for names in quotes only: system headers stay theirs
-# Nobody reads errno or the exception flags after arithmetic: loops over lanes become vectors.
+CXX_FLAGS += ["-iquote", "softdriver"]  # for #include "..." only: it hides no system headers
+# No code reads errno or floating-point exception flags, so loops over lanes can be vectorized.
 CXX_FLAGS += ["-fno-math-errno", "-fno-trapping-math"]
-# The end of this name is that of a copy: see cudadrv/_libcuda.py.
+# Copies of the library have the end of this name: see cudadrv/_libcuda.py.
 SONAME = "cudadrv-libcuda.so.1"
+# -Bsymbolic: it exports cu* as libcuda.so.1 does, and must call its own even if both are loaded.
 CXX_LINK_FLAGS = ["-Wl,-Bsymbolic", f"-Wl,-soname,{SONAME}"]
 CXX_LINK_FLAGS += [f"-Wl,--version-script={EXPORTS}", "-pthread"]
 
@@ -87,7 +87,7 @@ def extensions() -> list[Extension]:
 
 
 def test_extensions() -> list[Extension]:
-    """What tests need besides: next to them, and never in a package."""
+    """The extension modules of the tests. They are built beside the tests and never packaged."""
     return [
         cython_extension(".".join(pyx.with_suffix("").parts), pyx)
         for pyx in sorted(Path("tests/ownership").glob("*.pyx"))
@@ -95,7 +95,7 @@ def test_extensions() -> list[Extension]:
 
 
 def declarations(module: str, found: frozenset[str] = frozenset()) -> frozenset[str]:
-    """A module's .pxd and all that it cimports (any that it names: one too many does no harm)."""
+    """A module's .pxd and all that it names, such as by cimport; one too many does no harm."""
     pxd = Path("cudadrv", module + ".pxd")
     if str(pxd) not in found and pxd.exists():
         found |= {str(pxd)}
@@ -109,7 +109,7 @@ def refuse(why: str) -> NoReturn:
 
 
 class BuildExtensions(build_ext):
-    """Finds cuda.h and runs Cython only when something is really built, and builds in parallel."""
+    """Builds in parallel. Finds cuda.h and runs Cython only if something is really built."""
 
     def finalize_options(self) -> None:
         if self.inplace and not self.editable_mode:
@@ -120,7 +120,7 @@ class BuildExtensions(build_ext):
 
     def build_extensions(self) -> None:
         if self.editable_mode:
-            # Its temporary folder would compile everything again at each install.
+            # With the default, a temporary folder, each install would compile everything again.
             self.build_temp = f"build/temp.{self.plat_name}-{sys.implementation.cache_tag}"
         self._try_compilers()
         self._use_cuda_header()
@@ -129,7 +129,7 @@ class BuildExtensions(build_ext):
         with ThreadPoolExecutor(int(self.parallel)) as pool:
 
             def compile_each(sources, output_dir=None, depends=(), **options):
-                # distutils compiles the files of one extension in turn, and all of them each time.
+                # distutils would compile the files of an extension in turn, and always all of them.
                 def compile_one(source):
                     (target,) = self.compiler.object_filenames([source], output_dir=output_dir)
                     if self.force or newer_group([source, *depends], target):
@@ -142,7 +142,7 @@ class BuildExtensions(build_ext):
             super().build_extensions()
 
     def _try_compilers(self) -> None:
-        """Say what is missing before Cython runs for a minute."""
+        """Report what is missing before Cython runs for a minute."""
         include = Path(sysconfig.get_path("include"))
         if not (include / "Python.h").exists():
             refuse(
@@ -171,7 +171,7 @@ class BuildExtensions(build_ext):
         except HeaderError as error:
             refuse(str(error))
         print(f"cudadrv: building with {header}", flush=True)
-        # Another toolkit's header is often older than our objects: its time would not tell.
+        # Not by time stamps: the header of another toolkit is often older than the objects.
         used = Path(self.build_temp, "cuda_version.txt")
         if not used.exists() or used.read_text() != str(header.version):
             used.parent.mkdir(parents=True, exist_ok=True)
@@ -185,7 +185,7 @@ class BuildExtensions(build_ext):
 
         ours = [ext for ext in self.extensions if ext.sources[0].endswith(".pyx")]
         for extension in ours:
-            # Cython looks for a module's own .pxd only beside its .pyx: see to it here.
+            # Cython checks the time of a module's own .pxd only if it lies beside the .pyx.
             pyx = Path(extension.sources[0])
             generated = GENERATED / pyx.with_suffix(".c")
             if newer_group(sorted(declarations(pyx.stem)), str(generated)):
@@ -205,7 +205,7 @@ class BuildExtensions(build_ext):
 
 
 class BuildPackage(build_py):
-    """Ships headers as cudadrv/include/cudadrv/*.h, and PTX as cudadrv/kernels/*.ptx."""
+    """Packages headers as cudadrv/include/cudadrv/*.h, and PTX as cudadrv/kernels/*.ptx."""
 
     def _shipped(self) -> dict[str, str]:
         package = Path(self.build_lib, "cudadrv")

@@ -3,8 +3,8 @@
     python benchmarks/bandwidth.py [--json FILE] [--only NAME ...] [--largest BYTES] [--seconds N]
 
 The floor is a copy of page-locked memory by the bare driver in the same process. All take turns, in
-another order each time, and the median of the rounds counts. Arrays have been used before, but for
-those of "to a new array", which nobody has touched: the system has to find their pages first.
+another order in each round, and the median of the rounds counts. Arrays were used before, except
+those of "to a new array": the system has to map their pages first.
 """
 
 import argparse
@@ -27,7 +27,7 @@ INWARD, OUTWARD, NEW = "to the device", "to the host", "to a new array"
 
 
 class Peer:
-    """Each function takes an array and gives a call without arguments, which is what is timed."""
+    """Each function takes an array and returns the call without arguments that is timed."""
 
     def __init__(self, into, out_of, keep=None):
         self.into, self.out_of, self.keep = into, out_of, keep
@@ -39,7 +39,7 @@ def check(status):
 
 
 def bare(nbytes):
-    """The driver's own way with ordinary memory."""
+    """The driver's own copies of ordinary memory."""
     driver = ctypes.CDLL(cu.driver_info().path)
     device = cu.DeviceBuffer(nbytes)
     remote, size = ctypes.c_uint64(device.address), ctypes.c_size_t(nbytes)
@@ -56,7 +56,7 @@ def bare(nbytes):
 
 
 def bare_and_wait(nbytes):
-    """The driver's own way, complete when the call returns, as a copy of cudadrv is."""
+    """The driver's own copies, complete on return, as cudadrv's are."""
     driver = ctypes.CDLL(cu.driver_info().path)
     device, stream = cu.DeviceBuffer(nbytes), cu.Stream()
     remote, size = ctypes.c_uint64(device.address), ctypes.c_size_t(nbytes)
@@ -84,7 +84,7 @@ def bare_and_wait(nbytes):
 
 
 def locked(nbytes):
-    """Page-locked memory instead of the array."""
+    """Copies of page-locked memory instead of the array."""
     driver = ctypes.CDLL(cu.driver_info().path)
     device, host, stream = cu.DeviceBuffer(nbytes), cu.LockedBuffer.zeros(nbytes), cu.Stream()
     remote, local = ctypes.c_uint64(device.address), ctypes.c_void_p(host.address)
@@ -142,7 +142,7 @@ def cupy(nbytes):
 
 
 def pycuda(nbytes):
-    import pycuda.autoprimaryctx  # noqa: F401 - lets go of the context when Python ends
+    import pycuda.autoprimaryctx  # noqa: F401 - releases the context at exit
     import pycuda.driver as cuda
 
     device = cuda.mem_alloc(nbytes)
@@ -194,7 +194,7 @@ PEERS = {
 
 
 def ready(nbytes, source, names):
-    """Those who can copy, each warm, after a look whether they do copy."""
+    """The peers that can copy, warmed up, after a check that they really copy."""
     found = {}
     for name in names:
         try:
@@ -212,7 +212,7 @@ def ready(nbytes, source, names):
 
 
 def timed(peer, way, array):
-    """Bytes for each nanosecond, which is GB/s."""
+    """Bytes per nanosecond, which is GB/s."""
     if way == NEW:
         array = np.empty(len(array), "u1")
     call = peer.into(array) if way == INWARD else peer.out_of(array)
@@ -263,7 +263,7 @@ def main():
     source = np.resize(np.arange(251, dtype="u1"), sizes[-1])
     for nbytes in sizes:
         peers = ready(nbytes, source[:nbytes], names)
-        names = list(peers)  # what failed once is said once
+        names = list(peers)  # a peer that failed is reported only once
         rates = measure(peers, source[:nbytes], time.monotonic() + options.seconds / len(sizes))
         for way, found in rates.items():
             rows[way][str(nbytes)] = {name: summary(figures) for name, figures in found.items()}

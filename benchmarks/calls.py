@@ -1,11 +1,11 @@
-"""What a call costs: bare from C, through cudadrv, and through other bindings found installed.
+"""What a call costs: bare from C, through cudadrv, and through other installed bindings.
 
     python benchmarks/calls.py [--json FILE] [--only NAME ...] [--rows ROW ...]
 
-All are timed in one process, in turns, and the median of the rounds counts: ratios within a row
-mean something on a noisy machine, times of two runs do not. The floor is compiled on the spot. Each
-call is timed twice: in a plain loop, and from a small function of the caller's, whose own cost is
-taken off. docs/benchmarks.md says more.
+All are timed in one process, in turns, and the median of the rounds counts. Ratios within a row are
+meaningful on a noisy machine; times of two runs are not comparable. The floor is compiled first.
+Each call is timed twice: in a plain loop, and from a small Python function, whose own cost is
+subtracted. See docs/benchmarks.md.
 """
 
 import argparse
@@ -24,12 +24,12 @@ from peers import KERNEL, LARGE, NBYTES, PEERS, PTX, Peer
 import cudadrv as cu
 
 ROUNDS = 31
-CALLS, FEW = 300, 20  # of one figure; where one takes longer than SLOW_NS, and to warm up
+CALLS, FEW = 300, 20  # calls of one figure; FEW for calls slower than SLOW_NS, and to warm up
 SLOW_NS = 20_000
 FLOOR, PYTHON_FLOOR = tables.FLOOR, tables.PYTHON_FLOOR
 ROWS = tables.CALLS
 WAYS = ("loop", "function")
-# How the bare calls look in Python: with as many arguments as those of the bindings have.
+# The bare calls in Python, with as many arguments as the calls of the bindings have.
 STATEMENTS = {
     "h2d": "h2d(host, stream)",
     "d2h": "d2h(host, stream)",
@@ -74,7 +74,7 @@ def function(calls, clock, {names}):
 
 
 def timers(peer):
-    """For each row and statement two functions, in a loop and from a function: ns a call."""
+    """Two functions for each row and statement, in a loop and from a function: ns of a call."""
 
     def timer(source, statement):
         scope = {}
@@ -100,7 +100,7 @@ def timers(peer):
 
 
 def floor():
-    """The same for the bare calls, from C and from Python, with objects of their own."""
+    """As `timers`, for the bare calls, from C and from Python, with their own objects."""
     image = PTX.encode() + b"\0"
     with cu.Device(0):
         bare = Floor(cu.driver_info().path, image, KERNEL)
@@ -134,7 +134,7 @@ def floor():
 
 
 def columns(only):
-    """Those who can be measured here, and what has to stay alive meanwhile."""
+    """The columns that can be measured here, and the objects that must stay alive meanwhile."""
     found, keep = floor()
     kept = [keep]
     for name, prepare in PEERS.items():
@@ -153,7 +153,7 @@ def columns(only):
 
 
 class Cell:
-    """One row of one binding: its quickest statement, and its figures so far."""
+    """One row of one binding: its fastest statement, and its figures so far."""
 
     def __init__(self, statements):
         costs, problems = [], []
@@ -171,12 +171,12 @@ class Cell:
         self.figures = ([], [])
 
     def turn(self, way):
-        self.ways[way](FEW)  # what ran before it has left its own code and data in the caches
+        self.ways[way](FEW)  # warm up: the caches have the code and data of what ran before
         self.figures[way].append(self.ways[way](self.calls))
 
 
 def prepared(found, rows):
-    """``{row: {column: cell}}``, without what does not work."""
+    """``{row: {column: cell}}``, without the cells that do not work."""
     table = {row: {} for row in rows}
     for row, cells in table.items():
         for name, statements in found.items():
@@ -189,7 +189,7 @@ def prepared(found, rows):
 
 
 def measure(table, rounds):
-    """Fills the cells, in turns, each time in another order: nobody always follows the same one."""
+    """Measure the cells in turns, in another order in each round."""
     order = random.Random(0)
     for _ in range(rounds):
         for cells in table.values():
@@ -200,7 +200,7 @@ def measure(table, rounds):
 
 
 def stay_on_the_quickest_processor():
-    """This thread alone, from now on: a virtual machine's are not equally quick."""
+    """Bind this thread to the fastest processor: those of a virtual machine differ."""
 
     def taken(processor):
         os.sched_setaffinity(0, {processor})
@@ -216,7 +216,7 @@ def stay_on_the_quickest_processor():
 
 
 def results(table):
-    """Figures for the file: each way, and what they are above the floor of the same round."""
+    """Figures for the file: each way, and the difference from the floor of the same round."""
     found = {}
     for row, cells in table.items():
         found[row] = {}
@@ -253,7 +253,7 @@ def main():
     share_software_driver()
     found, _kept = columns(options.only)
     table, machine = prepared(found, options.rows), about()
-    if not machine["software"]:  # its threads may yet begin, and would stay there, too
+    if not machine["software"]:  # the software driver may still start threads, which inherit this
         stay_on_the_quickest_processor()
     measure(table, options.rounds)
     rows = results(table)

@@ -1,12 +1,12 @@
-"""What a check costs, and what it does not depend on.
+"""What a check costs, by the number of objects that exist.
 
     python benchmarks/checks.py [--null-driver] [--buffers N]
 
 Nanoseconds of one operation with its check, through the public API and with the engine alone, by
 the number of live buffers, of streams, of ranges of one buffer, of operations since the last
 synchronization, and of live views. Medians of rounds that take turns. `--null-driver` runs it with
-a driver that does nothing (it needs a C compiler): what is left is the library. The live buffers
-are made with `from_address`, each with books of its own, so that a device has room for a million.
+a driver that does nothing (it needs a C compiler), so that only the library is measured. The live
+buffers are made with `from_address`, each with its own records, so that a million fit a device.
 """
 
 import argparse
@@ -33,7 +33,7 @@ Case = Callable[[int], Iterator[Call]]
 
 
 def settle() -> None:
-    """Let the device finish, without the library knowing."""
+    """Wait for the device without the library's knowledge."""
     if cu.driver_info().is_software:
         drain()
     elif "null" not in cu.driver_info().path:
@@ -79,7 +79,7 @@ def copy_beside_engine(number: int) -> Iterator[Call]:
 
 
 def in_turn(number: int) -> Iterator[Call]:
-    """One buffer, used by each stream after the one before."""
+    """One buffer, which all streams use in turn."""
     streams, buffer = [cu.Stream() for _ in range(number)], cu.DeviceBuffer(64)
     events = [stream.record() for stream in streams]
     turn = 0
@@ -114,7 +114,7 @@ def in_turn_engine(number: int) -> Iterator[Call]:
 
 
 def side_by_side(number: int) -> Iterator[Call]:
-    """Each stream has a buffer of its own."""
+    """Each stream uses its own buffer."""
     pairs = [(cu.Stream(), cu.DeviceBuffer(64)) for _ in range(number)]
     turn = 0
 
@@ -164,7 +164,7 @@ def on_a_part_engine(number: int) -> Iterator[Call]:
 
 
 def on_the_whole(number: int) -> Iterator[Call]:
-    """Once: it makes one range of them."""
+    """One operation on the whole buffer, which joins all ranges."""
     stream, buffer = cu.Stream(), cu.DeviceBuffer(64 * number)
     for part in buffer.chunks(64):
         part.fill_async(0, stream)
@@ -212,12 +212,12 @@ def item_beside_views_engine(number: int) -> Iterator[Call]:
     _, (memory,) = engine(1, [64])
     views = [memory.export(0, 64, "read") for _ in range(number)]
     yield lambda: memory.export(0, 64, "read")
-    while views:  # the newest first, as most programs let go of them
+    while views:  # the newest first, as most programs drop them
         views.pop()
 
 
 def tables(buffers: int) -> list[tuple[str, list[int], int, Case, Case]]:
-    """Title, numbers, calls of a measurement, and the two ways."""
+    """Of each table: title, numbers, calls of one measurement, and the two cases."""
     streams = [1, 2, 4, 8, 16, 32, 64]
     ranges = [1, 10, 100, 1_000]
     return [

@@ -1,9 +1,9 @@
-"""Pictures of a file of results, as SVG (matplotlib: the extra `bench`).
+"""Draws pictures of a file of results, as SVG (matplotlib: the extra `bench`).
 
     python benchmarks/draw.py [RESULTS.json [FOLDER]]
 
-Without a folder they go beside the results. The same results and the same matplotlib give the same
-files. Each names in its metadata the results that it shows.
+By default they are written beside the results. The files depend only on the results and on the
+version of matplotlib. The metadata of each names the results that it shows.
 """
 
 import argparse
@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 STYLE = {
-    "svg.hashsalt": "cudadrv",  # names inside the file, which are random otherwise
-    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "cudadrv",  # else names inside the file are random
+    "svg.fonttype": "none",  # keep text as text
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
     "font.size": 9,
@@ -28,7 +28,7 @@ STYLE = {
     "grid.linewidth": 0.6,
     "legend.frameon": False,
 }
-# Colours that the colour-blind can tell apart (Okabe and Ito), and a shape for each.
+# Colours that colour-blind people can distinguish (Okabe and Ito), and a shape for each.
 LOOKS = {
     tables.LOCKED: ("#000000", "None"),
     tables.DRIVER: ("#000000", "x"),
@@ -56,7 +56,7 @@ def log_axis(axis, ticks):
 
 
 def entries(rows, software):
-    """(row, binding, value): times the bare call, or in software nanoseconds above it."""
+    """(row, binding, value): multiples of the bare call; on the software driver, ns above it."""
     for row, cells in rows.items():
         for name in tables.BINDINGS:
             if name in cells and tables.FLOOR in cells:
@@ -65,7 +65,7 @@ def entries(rows, software):
 
 
 def dots(axes, found, rows):
-    """One line a row, one mark a binding, a little below the one before so that all are seen."""
+    """One line for each row, one mark for each binding, each a little lower so that all show."""
     names = [name for name in LOOKS if any(who == name for _, who, _ in found)]
     for at, name in enumerate(names):
         colour, shape = LOOKS[name]
@@ -92,7 +92,7 @@ def dots(axes, found, rows):
 
 
 def spread(axes, found, software):
-    """A logarithmic axis that has all marks, with ticks that say something."""
+    """Set a logarithmic axis that contains all marks, with readable ticks."""
     values = [value for _, _, value in found]
     axes.set_xscale("log")
     if software:
@@ -109,7 +109,7 @@ def draw_calls(part, results):
     software = results["software"]
     found = [entry for entry in entries(part["rows"], software) if entry[2] > 0]
     calls = [row for row in part["rows"] if row not in ALLOCATIONS]
-    # Where memory comes from a pool there is no driver call that it could be above of.
+    # Allocations from a pool make no driver call to compare with.
     pooled = [row for row in part["rows"] if row in ALLOCATIONS and not software]
     heights = [len(rows) for rows in (calls, pooled) if rows]
     figure = Figure(figsize=(9, 1.0 + 0.42 * sum(heights) + 0.5 * len(heights)))
@@ -169,7 +169,7 @@ DRAWINGS = {"calls": draw_calls, "bandwidth": draw_bandwidth, "imports": draw_im
 
 
 def finish(figure, legend, title, results):
-    """Title, legend and origin at the top; gives the picture its margins."""
+    """Put title, legend and origin at the top, and set the margins."""
     height = figure.get_figheight()
     origin = textwrap.shorten(tables.head(results), 130)
     figure.suptitle(title, x=0.01, y=1 - 0.08 / height, ha="left", va="top", fontsize=11)
@@ -186,7 +186,7 @@ def finish(figure, legend, title, results):
 
 
 def draw(results, folder):
-    """Write the pictures of all parts that there are."""
+    """Write the pictures of all parts in the results."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(STYLE):

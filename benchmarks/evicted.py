@@ -1,10 +1,10 @@
-"""What calls cost when the driver's code has taken the place of ours in the processor's caches.
+"""What calls cost when the driver's code evicts the library's from the processor's caches.
 
     python benchmarks/evicted.py [--kib KIB ...] [--rounds N]
 
-The driver does nothing but run so many KiB of code in each call (null_driver.c, for x86-64), and
-calls.py measures with it. What is printed are nanoseconds above the call from C: of the bare call
-from Python, and of cudadrv.
+The driver only runs so many KiB of code in each call (null_driver.c, for x86-64), and calls.py
+measures with it. Printed are nanoseconds above the call from C: of the bare call from Python, and
+of cudadrv.
 """
 
 import argparse
@@ -23,7 +23,7 @@ KIB = (0, 16, 32, 40, 48, 56, 64)
 
 
 def driver(folder, kib):
-    """A driver that runs so many KiB of code in each call."""
+    """Compile a driver that runs so many KiB of code in each call."""
     library = Path(folder, f"libnull{kib}.so")
     command = [os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC"]
     command += [f"-DCODE_KIB={kib}"] * (kib > 0)
@@ -32,7 +32,7 @@ def driver(folder, kib):
 
 
 def figures(library, rounds):
-    """By row and column: ns of a call."""
+    """Nanoseconds of a call, by row and column."""
     with tempfile.NamedTemporaryFile() as file:
         command = [sys.executable, HERE / "calls.py", "--only", "cudadrv", "--json", file.name]
         command += ["--rounds", str(rounds), "--rows", *ROWS]

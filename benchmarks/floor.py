@@ -1,4 +1,4 @@
-"""The floor of calls.py: bare driver calls, compiled on the spot, timed from C and for Python."""
+"""The floor of calls.py: bare driver calls, compiled on demand, from C and from Python."""
 
 import ctypes
 import os
@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 
 
 class Things(ctypes.Structure):
-    """What the calls are about, as in floor.c."""
+    """The arguments of the calls, as in floor.c."""
 
     _fields_ = [
         ("device", ctypes.c_uint64),
@@ -29,7 +29,7 @@ class Things(ctypes.Structure):
 
 
 def compiled():
-    """The library made of floor.c, and the same as a module."""
+    """Compile floor.c; return it as a library and as a Python module."""
     sys.path.insert(0, str(HERE.parent))
     from cuda_header import find_cuda_header
 
@@ -49,7 +49,7 @@ def compiled():
 
 
 class Floor:
-    """Times rows of calls.py in C, in the current context."""
+    """Times the rows of calls.py in C, in the current context."""
 
     def __init__(self, driver, image, kernel):
         self.library, self.module = compiled()
@@ -61,13 +61,13 @@ class Floor:
             self.things.kernel = loaded.value
 
     def for_python(self, row):
-        """A function that makes the call of a row, whatever it is given; None as for `timed`."""
+        """A Python function that makes the call of a row and ignores its arguments, or None."""
         if row.startswith("launch") and not self.things.kernel:
             return None
         return self.module.bare(row, ctypes.addressof(self.things))
 
     def timed(self, row, calls):
-        """Nanoseconds a call; None if the driver refuses."""
+        """Nanoseconds of a call; None if the driver refuses it."""
         if row.startswith("launch") and not self.things.kernel:
             return None
         taken = self.library.floor_call(row.encode(), ctypes.byref(self.things), calls)

@@ -1,10 +1,10 @@
-"""How long importing takes, after NumPy, in a fresh process: cudadrv and other bindings found here.
+"""How long importing takes, after NumPy, in a new process: cudadrv and other installed bindings.
 
     python benchmarks/imports.py [--rounds N] [--only NAME ...] [--json FILE]
 
-The packages take turns, a process for each import, and medians of the rounds count. A first round
-lets Python write its bytecode and the system read the files. Processor time is that of all threads
-and contains the kernel's.
+The packages take turns, with a new process for each import, and medians of the rounds count. A
+first round makes Python write its bytecode and the system cache the files. Processor time is that
+of all threads, including the kernel's.
 """
 
 import argparse
@@ -38,9 +38,9 @@ print(time.perf_counter() - wall, time.process_time() - processor)
 
 
 def timed(statement):
-    """Wall and processor time in milliseconds, or why it cannot be imported."""
+    """Wall and processor time of an import in milliseconds, or the reason why it fails."""
     command = [sys.executable, "-c", PROGRAM.format(statement=statement)]
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # NumPy's threads spin at first
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # NumPy's threads spin at the start
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
@@ -49,7 +49,7 @@ def timed(statement):
 
 
 def measure(names, rounds):
-    """``{name: [[wall, processor], ...]}`` of those that are installed."""
+    """``{name: [[wall, processor], ...]}`` of the packages that are installed."""
     times = {}
     for name in names:
         _, missing = timed(IMPORTS[name])
@@ -92,7 +92,7 @@ def main():
     options = parser.parse_args()
     if options.rounds < 1:
         parser.error("there is at least one round")
-    share_software_driver()  # which some look for when they are imported
+    share_software_driver()  # because some packages search for the driver when they are imported
     machine = about()
     found = rows(measure(options.only, options.rounds))
     print(f"Python {machine['python']}, {machine['cpus']} cores, {machine['date']};", end=" ")

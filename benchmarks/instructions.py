@@ -3,11 +3,11 @@
     python benchmarks/instructions.py [BUFFERS ...]
     python benchmarks/instructions.py --record
 
-Counted by valgrind's callgrind over calls in steady state, from Python, with 1 or as many live
-buffers as are asked for. The driver does nothing (null_driver.c), because the instructions of the
-software driver would hide a change of the library's. `--record` writes the counts with one live
-buffer to tests/performance/instructions.json, and a test compares with them. Needs valgrind with
-its headers, and a C compiler.
+valgrind's callgrind counts calls in steady state, from Python, with 1 live buffer or as many as are
+asked for. The driver does nothing (null_driver.c), because the instructions of the software driver
+would hide changes of the library. `--record` writes the counts with one live buffer to
+tests/performance/instructions.json; a test compares with them. Needs valgrind with its headers, and
+a C compiler.
 """
 
 import argparse
@@ -29,10 +29,10 @@ RECORD = HERE.parent / "tests" / "performance" / "instructions.json"
 MOST_GROWTH = 0.10
 CALLS = 500
 WARM_UP = 50
-IMPORT = "import cudadrv, after NumPy"  # once
+IMPORT = "import cudadrv, after NumPy"  # counted once
 NBYTES = 4096
 LARGE = 1 << 20
-# The interpreter's instructions are counted, too: builds of one version differ by up to 12 %.
+# The interpreter's instructions count, too, and builds of one version differ by up to 12 %.
 BUILD = f"Python {platform.python_version()}, {platform.python_compiler()}, {platform.machine()}"
 PTX = """
 .version 6.4
@@ -43,7 +43,7 @@ PTX = """
 
 
 def operations():
-    """What is counted, by name. All that can be made once is made here."""
+    """The counted calls, by name. Objects that can be made once are made here."""
     import cudadrv as cu
 
     stream, other, event = cu.Stream(), cu.Stream(), cu.Event()
@@ -72,12 +72,12 @@ def operations():
 
 
 def calls(number):
-    """What callgrind looks at, in a process of its own."""
+    """Make the calls that callgrind counts, in this process."""
     import numpy  # noqa: F401
 
     counted = ctypes.PyDLL(os.environ["CUDADRV_DRIVER"]).null_counted
     counted.argtypes = [ctypes.py_object, ctypes.c_int, ctypes.c_char_p]
-    gc.disable()  # whose turn it is depends on what was called before
+    gc.disable()  # when it runs depends on earlier calls
     counted(lambda: importlib.import_module("cudadrv"), 1, IMPORT.encode())
     import cudadrv as cu
 
@@ -87,11 +87,11 @@ def calls(number):
         for _ in range(WARM_UP):
             call()
         counted(call, CALLS, name.encode())
-    os._exit(len(alive) != number)  # not a moment for a million destructors under valgrind
+    os._exit(len(alive) != number)  # without a million destructors, which are slow under valgrind
 
 
 def missing():
-    """What counting needs and is not here, if anything."""
+    """What counting needs and is not installed, or None."""
     for tool in ("valgrind", compiler()):
         if shutil.which(tool) is None:
             return f"{tool} is not installed"
@@ -106,7 +106,7 @@ def compiler():
 
 
 def count(number=1):
-    """Instructions of a call of each operation, with so many live buffers: ``{name: count}``."""
+    """Instructions per call of each operation, with so many live buffers: ``{name: count}``."""
     with tempfile.TemporaryDirectory() as folder:
         driver, counts = Path(folder, "libnull.so"), Path(folder, "counts")
         source = HERE / "null_driver.c"
@@ -119,7 +119,7 @@ def count(number=1):
             "OPENBLAS_NUM_THREADS": "1",
             "PYTHONHASHSEED": "0",
         }
-        # Python writes its bytecode at the first import, unless it is told not to.
+        # Python writes its bytecode at the first import, unless this variable is set.
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         subprocess.run([sys.executable, "-c", "import cudadrv"], env=environment, check=True)
         done = subprocess.run(
@@ -139,12 +139,12 @@ def count(number=1):
 
 
 def recorded():
-    """Counts by Python version, compiler and machine; see BUILD."""
+    """The recorded counts by BUILD: Python version, compiler and machine."""
     return json.loads(RECORD.read_text()) if RECORD.exists() else {}
 
 
 def grown(counted, former):
-    """What takes clearly more instructions than recorded, as lines to read."""
+    """A line for each operation that takes clearly more instructions than recorded."""
     return [
         f"{name}: {former[name]:,} -> {instructions:,} ({instructions / former[name] - 1:+.1%})"
         for name, instructions in counted.items()

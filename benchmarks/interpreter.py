@@ -1,11 +1,11 @@
-"""How fast the software driver runs kernels: thread-instructions a second on one core.
+"""How fast the software driver runs kernels: thread-instructions per second on one core.
 
     CUDADRV_DRIVER=software python benchmarks/interpreter.py [--elements N] [--json FILE]
 
-A thread-instruction is one PTX instruction for one thread of the kernel, those that a predicate
-switches off included. Each kernel is launched on its own, and timed until the host knows it done,
-with the race detector as it is by default and without; the median of the rounds counts. Processor
-time is the figure to look at on a machine with other work.
+A thread-instruction is one PTX instruction for one thread of the kernel, including those that a
+predicate disables. Each kernel is launched alone, and timed until the host knows that it is
+complete, with the race detector (the default) and without; the median of the rounds counts. On a
+machine with other work, processor time is the meaningful figure.
 """
 
 import argparse
@@ -85,7 +85,7 @@ def timed(kernel, count, x, y, stream):
 
 
 def arguments(kernel, count, x, y):
-    """The same four in the order of the kernel's parameters."""
+    """The arguments in the order of the kernel's parameters."""
     values = {"u32": count, "f32": 0.5}
     buffers = iter((cu.read(x), y))
     return [

@@ -1,4 +1,4 @@
-"""Where a benchmark ran: device, driver, Python and the versions of the bindings found there."""
+"""Where a benchmark ran: device, driver, Python and the versions of installed bindings."""
 
 import datetime
 import json
@@ -23,11 +23,11 @@ PACKAGES = {
     "PyTorch": ["torch"],
     "numba-cuda": ["numba-cuda"],
 }
-LIBRARY = "libcuda.so.1"  # the name that everybody looks for
+LIBRARY = "libcuda.so.1"  # the name that other bindings load
 
 
 def about():
-    """The head of every file of results; the figures follow under "rows"."""
+    """The head of a file of results. The figures follow under "rows"."""
     info, device = cu.driver_info(), cu.Device(0)
     return {
         "date": datetime.date.today().isoformat(),
@@ -43,7 +43,7 @@ def about():
 
 
 def versions():
-    """Of those that are installed; cudadrv may run from its sources."""
+    """The versions of installed packages. cudadrv may run from its sources."""
     found = {"cudadrv": cu.__version__}
     for name, packages in PACKAGES.items():
         for package in packages:
@@ -53,7 +53,7 @@ def versions():
 
 
 def driver_version():
-    """As in the name of the file that is loaded, such as 580.159.04; the API does not tell."""
+    """The driver's version, such as 580.159.04, from its file's name: no function returns it."""
     found = re.search(r"/libcuda\.so\.([\d.]{4,})$", Path("/proc/self/maps").read_text(), re.M)
     return found[1] if found else None
 
@@ -64,16 +64,16 @@ def processor():
 
 
 def write(path, rows, machine=None):
-    """Rows of figures with their head, as JSON."""
+    """Write rows of figures with their head, as JSON."""
     Path(path).write_text(json.dumps({**(machine or about()), "rows": rows}, indent=1) + "\n")
 
 
 def share_software_driver():
-    """On the software driver, run this script again where other bindings find the same one.
+    """On the software driver, run this script again so that other bindings load the same one.
 
-    They look for a file of the driver's name in the folders that were in LD_LIBRARY_PATH when the
-    process started. Work that has to be done is done when the host waits for it: threads that do it
-    at once would take the processor from the calls that are timed.
+    They search for the driver's file in LD_LIBRARY_PATH as it was when the process started. Queued
+    work then runs when the host waits for it, because threads that run it at once would take
+    processor time from the timed calls.
     """
     info = cu.driver_info()
     if not info.is_software or Path(info.path).name == LIBRARY:

@@ -1,12 +1,12 @@
-"""Measure all that the documentation speaks of: calls, bandwidth, a pipeline, importing.
+"""Measures everything that the documentation reports: calls, bandwidth, a pipeline, importing.
 
     python benchmarks/measure.py [--json FILE] [--draw FOLDER] [--quick]
         [--parts PART ...] [--only NAME ...]
 
-Prints tables of it, and writes and draws it if asked. Every part runs in a process of its own, so
+Prints tables, and writes and draws the results if asked. Every part runs in its own process, so
 that memory pools, threads and imported packages of one do not disturb the next. A part that fails
-is named and leaves the others as they are; the exit status is then 1. It takes a few minutes;
-`--quick` takes seconds and is for trying whether everything works.
+is reported and does not affect the others; the exit status is then 1. It takes a few minutes;
+`--quick` takes seconds, to see whether everything works.
 """
 
 import argparse
@@ -41,7 +41,7 @@ MACHINE = (
 
 
 def run(name, quick, only):
-    """The results of a part, or why there are none."""
+    """The results of a part, or the reason why there are none."""
     options = PARTS[name][quick]
     if only and name in COMPARING:
         options = [*options, "--only", *only]
@@ -58,7 +58,7 @@ def run(name, quick, only):
 
 
 def measure(names, quick=False, only=None):
-    """All parts under one head, again each time when there is one more."""
+    """Yield all results so far, under one head, after each part."""
     results = {"parts": {}, "failed": {}}
     for name in names:
         found, problem = run(name, quick, only)
@@ -86,7 +86,7 @@ def main():
         except ImportError as missing:
             parser.error(f"--draw needs matplotlib (the extra `bench`): {missing}")
     for results in measure(options.parts, options.quick, options.only):
-        if options.json:  # what there is by now, for the rest may be interrupted
+        if options.json:  # after each part, because the rest may be interrupted
             options.json.write_text(json.dumps(results, indent=1) + "\n")
     if not results["parts"]:
         sys.exit("nothing could be measured")

@@ -1,8 +1,8 @@
-"""The same calls through cudadrv and other bindings: for each, names and a statement a row.
+"""The same calls through cudadrv and other bindings: names and a statement for each row.
 
-Everybody gets the cheapest spelling that its documentation shows, with all that can be prepared
-done before. Where it shows several, they are tried, and the quickest one counts. Statements run
-with their names as local variables.
+Each binding gets the cheapest spelling that its documentation shows, and prepares everything that
+can be prepared. If the documentation shows several, all are tried, and the fastest one counts.
+Statements run with their names as local variables.
 """
 
 import sys
@@ -11,7 +11,7 @@ from contextlib import suppress
 NBYTES = 4096
 LARGE = 1 << 20
 KERNEL = "nothing"
-# Does nothing with four arguments, as C's void nothing(int, float, float *, float *).
+# An empty kernel with four parameters: void nothing(int, float, float *, float *) in C.
 PTX = f"""\
 .version 6.4
 .target sm_52
@@ -24,7 +24,7 @@ PTX = f"""\
 
 
 class Peer:
-    """For each row the statements that do it, over names; and how to wait for all of it."""
+    """The statements of each row, with the names that they use; and how to wait for all work."""
 
     def __init__(self, settle, rows, **names):
         self.settle, self.names = settle, names
@@ -78,7 +78,7 @@ def cuda_bindings():
     driver.cuEventRecord(event, stream)
     _, kernel = driver.cuModuleGetFunction(module, KERNEL.encode())
     first, second = (driver.CUdeviceptr(buffer.address) for buffer in (device, other))
-    # Two documented forms: values with their types, and addresses of values packed before.
+    # Two documented forms: values with their types, and addresses of packed values.
     arguments = ((32, 2.0, first, second), (ctypes.c_int, ctypes.c_float, None, None))
     values = [np.int32(32), np.float32(2), np.uint64(device.address), np.uint64(other.address)]
     cells = [np.array([value]) for value in values]
@@ -235,7 +235,7 @@ def pytorch():
 
 def pycuda():
     import numpy as np
-    import pycuda.autoprimaryctx  # noqa: F401 - lets go of the context when Python ends
+    import pycuda.autoprimaryctx  # noqa: F401 - releases the context at exit
     import pycuda.driver as cuda
     from pycuda.tools import DeviceMemoryPool, PageLockedMemoryPool
 
@@ -277,7 +277,7 @@ def numba_cuda():
     import numpy as np
     from numba import cuda
 
-    warnings.simplefilter("ignore")  # of small grids
+    warnings.simplefilter("ignore")  # about small grids
     stream, event = cuda.stream(), cuda.event(timing=False)
     host = cuda.pinned_array(NBYTES, np.uint8)
     device, other = cuda.device_array(NBYTES, np.uint8), cuda.device_array(NBYTES, np.uint8)

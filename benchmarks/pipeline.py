@@ -1,12 +1,12 @@
-"""Copying in, a kernel and copying out, over chunks: the pipeline against each of its stages alone.
+"""Copy in, kernel, copy out, in chunks: the pipeline compared with each of its stages alone.
 
     python benchmarks/pipeline.py [--size MIB] [--chunk MIB] [--streams N ...] [--json FILE]
 
 All ways take turns in one process, and medians of the rounds count. A pipeline cannot be faster
-than its slowest stage, nor than both copies at once, which may slow each other down even where the
-device copies in both directions at a time: it is compared with both bounds. Two ways to build one
-are measured: a stream for each buffer, on which a chunk's three stages follow each other, and a
-stream for each stage, which wait for each other by events.
+than its slowest stage, nor than both copies at the same time, which may slow each other down even
+if the device copies in both directions at once. It is compared with both bounds. Two ways to build
+one are measured: a stream for each buffer, on which the three stages of a chunk follow each other;
+and a stream for each stage, with events between them.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from machine import about, write
 import cudadrv as cu
 
 MIB = 1 << 20
-SIZES = {False: (1024, 8), True: (32, 1)}  # MiB in all and in a chunk; on the software driver
+SIZES = {False: (1024, 8), True: (32, 1)}  # MiB in total and in a chunk; True: software driver
 ROUNDS = 15
 BLOCK = 256
 FACTOR = 2.0
@@ -31,7 +31,7 @@ COPIES = "both copies at once"
 
 
 class Pipeline:
-    """Page-locked memory in chunks, device buffers for a few of them, and ways through them."""
+    """Page-locked memory in chunks, device buffers for a few of them, and the ways to use them."""
 
     def __init__(self, nbytes, chunk, streams):
         self.count = chunk // 4
@@ -57,7 +57,7 @@ class Pipeline:
         )
 
     def stage(self, name):
-        """One stage alone."""
+        """Run one stage alone."""
         stream, works = self.streams[0], self.works
         for at, (source, result) in enumerate(zip(self.sources, self.results, strict=True)):
             work = works[at % len(works)]
@@ -69,7 +69,7 @@ class Pipeline:
                 work.copy_to_async(result, stream)
 
     def copies(self):
-        """Both copies, on streams that never wait for each other."""
+        """Run both copies, on streams that never wait for each other."""
         first, second, *_ = self.streams
         given, taken, *_ = self.works
         for source, result in zip(self.sources, self.results, strict=True):
@@ -77,7 +77,7 @@ class Pipeline:
             taken.copy_to_async(result, second)
 
     def by_buffer(self, number):
-        """So many buffers with a stream each."""
+        """Run the pipeline with so many buffers, each with a stream."""
         for at, (source, result) in enumerate(zip(self.sources, self.results, strict=True)):
             work, stream = self.works[at % number], self.streams[at % number]
             work.copy_from_async(source, stream)
@@ -85,7 +85,7 @@ class Pipeline:
             work.copy_to_async(result, stream)
 
     def by_stage(self, number):
-        """A stream for each stage, and so many buffers."""
+        """Run the pipeline with so many buffers and a stream for each stage."""
         inward, middle, outward, *_ = self.streams
         for at, (source, result) in enumerate(zip(self.sources, self.results, strict=True)):
             work, free = self.works[at % number], self.free[at % number]
@@ -97,7 +97,7 @@ class Pipeline:
             outward.record(free)
 
     def timed(self, way, *arguments):
-        """Seconds until all is issued, and until all is done."""
+        """Seconds until everything is queued, and until everything is complete."""
         gc.disable()
         start = time.perf_counter()
         way(*arguments)
@@ -109,7 +109,7 @@ class Pipeline:
         return issued, taken
 
     def check(self, way, *arguments):
-        """What comes out is right; also warms up."""
+        """Check the result; also warms up."""
         with self.result.write() as array:
             array[:] = 0
         self.timed(way, *arguments)
@@ -137,7 +137,7 @@ def measure(pipeline, streams, rounds):
 
 
 def rows(times, nbytes):
-    """Milliseconds and GB/s of each way, and what fraction of its time the bounds would take."""
+    """Milliseconds and GB/s of each way, and its bounds as a fraction of its time."""
     found = {}
     for name, both in times.items():
         issued, taken = (sorted(figures) for figures in zip(*both, strict=True))

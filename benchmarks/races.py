@@ -1,4 +1,4 @@
-"""What looking for data races costs on the software driver.
+"""What the race detector of the software driver costs.
 
     python benchmarks/races.py [BYTES ...]
 

@@ -3,8 +3,8 @@
     python benchmarks/staging.py [--seconds N] [--json FILE]
 
 The floor is a copy of page-locked memory in the same process. Each figure is the median of several
-copies, and the plans take turns. `fresh` is a copy into an array that nobody has touched yet, whose
-pages the system has to find first; all other arrays have been used before.
+copies, and the plans take turns. `fresh` is a copy to a new array, whose pages the system has to
+map first; all other arrays were used before.
 """
 
 import argparse
@@ -46,7 +46,7 @@ class Copies:
         self.array[:] = 1
 
     def run(self, way):
-        """One copy: GB/s."""
+        """GB/s of one copy."""
         if way == "fresh":
             return self._fresh()
         start = time.perf_counter()
@@ -68,7 +68,7 @@ class Copies:
 
 
 def measure(copies, ways, plans, rounds, deadline):
-    """GB/s of each way under each plan: medians; in turns, until the rounds or the time are up."""
+    """Medians of GB/s of each way under each plan, in turns until the rounds or the time end."""
     rates = {(way, at): [] for way in ways for at in range(len(plans))}
     for done in range(rounds):
         if done and time.monotonic() > deadline:
@@ -81,7 +81,7 @@ def measure(copies, ways, plans, rounds, deadline):
 
 
 def the_grid(copies, most, seconds):
-    """Every reasonable plan for a large copy."""
+    """Measure every reasonable plan for a large copy."""
     usual, plans = plan(), []
     for chunk, piece, ring in itertools.product(CHUNKS, PIECES, RINGS):
         if piece <= chunk and chunk * ring <= MOST_RING_BYTES:
@@ -107,7 +107,7 @@ def the_grid(copies, most, seconds):
 
 
 def the_sizes(largest, most, seconds):
-    """One stage against several, for each size and number of threads, and small chunks."""
+    """Compare one stage with several, by size and number of threads, and with small chunks."""
     usual, rows = plan(), []
     sizes = [64 * KIB << n for n in range(15) if 64 * KIB << n <= largest.nbytes]
     for nbytes in sizes:
@@ -142,7 +142,7 @@ def the_sizes(largest, most, seconds):
 
 
 def the_pages(largest, most):
-    """How fast pages of a new array are there at all: each is touched once, by some threads."""
+    """Measure how fast the system maps the pages of a new array, by number of threads."""
     rows = []
     for threads in (1, 4, 8, most):
         rates = []

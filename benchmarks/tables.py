@@ -1,9 +1,9 @@
-"""The figures of a file of results as Markdown tables, for the terminal and for the documentation.
+"""Prints a file of results as Markdown tables, for the terminal and for the documentation.
 
     python benchmarks/tables.py [RESULTS.json]      print them all
-    python benchmarks/tables.py --write             put the kept ones into the documentation
+    python benchmarks/tables.py --write             put the recorded ones into the documentation
 
-In the documentation each table stands between <!-- begin NAME --> and <!-- end NAME -->.
+In the documentation, each table is between <!-- begin NAME --> and <!-- end NAME -->.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "benchmarks" / "results" / "h200.json"
 SOFTWARE = ROOT / "benchmarks" / "results" / "software.json"
-RESULTS = "../benchmarks/results"  # as the pages see it that show pictures
+RESULTS = "../benchmarks/results"  # relative to the pages that show pictures
 PAGES = [ROOT / "README.md", ROOT / "docs" / "performance.md", ROOT / "docs" / "benchmarks.md"]
 
 FLOOR = "bare call from C"
@@ -43,14 +43,14 @@ FEW_BINDINGS = ("cudadrv", "cuda.bindings", "cuda.core", "CuPy")
 
 
 def grid(head, lines):
-    """A Markdown table; None is a dash."""
+    """A Markdown table. None becomes a dash."""
     filled = [["-" if cell is None else cell for cell in line] for line in lines]
     rows = [head, ["---"] * len(head), *filled]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows).replace("| --- ", "|---")
 
 
 def head(machine):
-    """Where and when, as one line."""
+    """Where and when it was measured, as one line."""
     driver = f", driver {machine['driver']}" if machine.get("driver") else ""
     return (
         f"{machine['device']}{driver} (CUDA {machine['cuda']}), {machine['cpus']} processors,"
@@ -63,12 +63,12 @@ def versions(machine):
 
 
 def times(ratio):
-    """A ratio to two places, or two digits where it is small."""
+    """A ratio with two decimals, or two digits if it is small."""
     return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.1g}"
 
 
 def call_cell(cells, name, way, software):
-    """Nanoseconds, and times the floor; on the software driver, what is above the floor."""
+    """Nanoseconds, and the ratio to the floor; on the software driver, ns above the floor."""
     if name not in cells:
         return None
     figures = cells[name][way]
@@ -81,7 +81,7 @@ def call_cell(cells, name, way, software):
 
 
 def one_way(rows, way, software, bindings=BINDINGS):
-    """Rows of the calls, in a loop or from a function."""
+    """The rows of the calls, measured in a loop or from a function."""
     there = [
         name
         for name in [FLOOR, PYTHON_FLOOR, *bindings]
@@ -103,12 +103,12 @@ def calls(rows, software=False):
 
 
 def spread(figures):
-    """Within how much the middle half of them lie."""
+    """The width of the interval that contains the middle half of the figures."""
     return figures["high"] - figures["low"]
 
 
 def quicker(rows):
-    """Says where another binding was quicker than cudadrv, in a plain loop, and by how much."""
+    """A sentence about calls in a plain loop where another binding was faster than cudadrv."""
     found = []
     for row, cells in rows.items():
         medians = {name: cells[name]["loop"]["median"] for name in BINDINGS if name in cells}
@@ -138,7 +138,7 @@ def rate(cell, floor):
 
 
 def bandwidth(rows):
-    """One table a direction: GB/s, and as a fraction of page-locked memory."""
+    """A table for each direction: GB/s, and the fraction of a copy of page-locked memory."""
     parts = []
     for way, sizes in rows.items():
         known = [LOCKED, DRIVER, DRIVER_WAITED, *BINDINGS]
@@ -186,7 +186,7 @@ PICTURES = {
 
 
 def fingerprint(part):
-    """Stands in the picture of these results."""
+    """A hash of a part of the results, which its picture contains."""
     return hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()
 
 
@@ -199,7 +199,7 @@ def part(results, name):
 
 
 def report(results):
-    """Everything; and what failed, for that must not look like something that was not asked for."""
+    """All parts, including those that failed, so that these do not look as if not asked for."""
     text = f"{head(results)}\n{versions(results)}\n"
     for name, title in TITLES.items():
         if name in results["parts"]:
@@ -210,7 +210,7 @@ def report(results):
 
 
 def few_calls(results):
-    """The bare call and cudadrv, of some rows."""
+    """A table of some rows: the bare call and cudadrv."""
     rows = results["parts"]["calls"]["rows"]
     lines = []
     for row in FEW_CALLS:
@@ -220,7 +220,7 @@ def few_calls(results):
 
 
 def with_picture(results, name):
-    """What a page shows of one part."""
+    """The text and the picture of one part, for a page."""
     if name not in results["parts"]:
         return "Not measured in this run.\n"
     picture = f"![{PICTURES[name]}]({RESULTS}/{name}.svg)\n\n" if name in PICTURES else ""
@@ -238,7 +238,7 @@ def versions_of(results):
 
 
 def blocks(recorded, software):
-    """What can stand between marks, by name."""
+    """The text between each pair of marks, by name."""
     return {
         "machine": f"{head(recorded)}.\n",
         "calls": fewer_calls(recorded),
@@ -255,7 +255,7 @@ MARKED = re.compile(r"(<!-- begin ([\w ]+) -->)\n.*?(<!-- end \2 -->)", re.DOTAL
 
 
 def filled(page, found):
-    """The page with these blocks in it."""
+    """The page with these texts between its marks."""
     return MARKED.sub(lambda mark: f"{mark[1]}\n\n{found[mark[2]]}\n{mark[3]}", page)
 
 

@@ -1,11 +1,11 @@
-"""Does a program need ever more memory if it never synchronizes? It should not.
+"""Checks that a program that never synchronizes does not need more and more memory.
 
     python benchmarks/unsynchronized.py [--steps N] [PROGRAM ...]
 
-Each program orders its work by events alone, for ever. Printed: microseconds of a step, what the
-process grew by in the later four fifths of the steps, and the most objects of the driver that were
-alive. On the software driver work is let run now and then, as it does on a device, because a queue
-of work that has not run is the driver's own state; the race detector is off.
+Each program orders its work only by events, for ever. Printed: microseconds of a step, the growth
+of the process in the last four fifths of the steps, and the maximum of live objects of the driver.
+On the software driver, queued work is run now and then, as a device does, because a queue of work
+is the driver's own state; the race detector is off.
 """
 
 import argparse
@@ -20,12 +20,12 @@ from pathlib import Path
 import cudadrv as cu
 from cudadrv import testing
 
-WARM_UP = 5  # one in so many steps comes before the measurement
-ROOM = 64  # steps between two looks
+WARM_UP = 5  # one fifth of the steps comes before the measurement
+ROOM = 64  # steps between two checks
 
 
 def events_recorded_again() -> Iterator[None]:
-    """Two streams hand a buffer back and forth."""
+    """Two streams pass a buffer back and forth, with one event each."""
     producer, consumer, buffer = cu.Stream(), cu.Stream(), cu.DeviceBuffer(64)
     full, empty = cu.Event(), cu.Event()
     while True:
@@ -39,7 +39,7 @@ def events_recorded_again() -> Iterator[None]:
 
 
 def streams_waiting_for_streams() -> Iterator[None]:
-    """The same, with a new event each time."""
+    """Two streams pass a buffer back and forth, with a new event each time."""
     producer, consumer, buffer = cu.Stream(), cu.Stream(), cu.DeviceBuffer(64)
     while True:
         buffer.fill_async(1, producer)
@@ -50,7 +50,7 @@ def streams_waiting_for_streams() -> Iterator[None]:
 
 
 def ring_with_changing_cuts() -> Iterator[None]:
-    """Eight streams, each after the one before, and eight parts that never begin or end alike."""
+    """Eight streams in turn use eight parts, whose bounds always change."""
     streams, buffer = [cu.Stream() for _ in range(8)], cu.DeviceBuffer(4096)
     while True:
         for turn in range(8 * 997):
@@ -62,7 +62,7 @@ def ring_with_changing_cuts() -> Iterator[None]:
 
 
 def ever_new_parts() -> Iterator[None]:
-    """One stream, and a part of a large buffer that is another one each time."""
+    """One stream uses another part of a large buffer each time."""
     stream, buffer = cu.Stream(), cu.DeviceBuffer(1 << 20)
     turn = 0
     while True:
@@ -73,7 +73,7 @@ def ever_new_parts() -> Iterator[None]:
 
 
 def streams_opened_and_closed() -> Iterator[None]:
-    """With pending work, each after the one before; every other one is dropped, not closed."""
+    """Each stream has unfinished work and waits for the one before; half of them are dropped."""
     buffer, last = cu.DeviceBuffer(64), cu.Stream()
     turn = 0
     while True:
@@ -88,23 +88,23 @@ def streams_opened_and_closed() -> Iterator[None]:
 
 
 def readers_on_new_streams() -> Iterator[None]:
-    """A buffer is read by one new stream after the other, and never written again."""
+    """New streams read one buffer, which is never written again."""
     source = cu.DeviceBuffer.zeros(64)
     targets = cu.DeviceBuffer(64 * 512).chunks(64)
     while True:
         for turn in range(len(targets)):
             stream = cu.Stream()
-            with cu.ordering("wait"):  # the target's writer was another stream, long ago
+            with cu.ordering("wait"):  # the target was written by an earlier stream
                 targets[turn].copy_from_async(source, stream)
             yield
 
 
 def buffers_dropped_while_busy() -> Iterator[None]:
-    """Of every kind, and the device is hardly ever idle."""
+    """Buffers of every kind are dropped, and the device is hardly ever idle."""
     stream, owner = cu.Stream(), cu.DeviceBuffer(64)
     pools = stream.context.pools
     for pool in (pools.device, pools.locked, pools.unified):
-        pool.limit_bytes = 100 * 64  # else it would still be filling when growth is looked at
+        pool.limit_bytes = 100 * 64  # else the pool would still grow during the measurement
     makers: list[Callable[[], cu.Buffer]] = [
         lambda: cu.DeviceBuffer(64),
         lambda: cu.DeviceBuffer(64, stream=stream),
@@ -119,7 +119,7 @@ def buffers_dropped_while_busy() -> Iterator[None]:
 
 
 def snapshots_of_ordinary_memory() -> Iterator[None]:
-    """Each is taken into page-locked memory of the library's own."""
+    """Asynchronous copies of arrays, each through a page-locked stage of the library."""
     stream, buffer, data = cu.Stream(), cu.DeviceBuffer(64), bytes(64)
     while True:
         buffer.copy_from_async(data, stream)
@@ -142,14 +142,14 @@ PROGRAMS = {
 
 
 def resident() -> int:
-    """Bytes of memory that the process has."""
+    """The resident memory of the process in bytes."""
     gc.collect()
     pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def run(name: str, steps: int) -> tuple[float, int, Counter[str]]:
-    """Microseconds of a step, bytes that the process grew by, and the most objects alive."""
+    """Microseconds of a step, growth of the process in bytes, and the most objects alive."""
     program = PROGRAMS[name]()
     software = cu.driver_info().is_software
     most: Counter[str] = Counter()

@@ -1,9 +1,9 @@
 """cudadrv: the CUDA driver API with ownership.
 
-Streams, events and buffers that know who uses them: a copy or a launch that is not ordered after a
-conflicting one is refused with an exception, before anything reaches the driver.
+Buffers know which work uses them: a copy or a launch that is not ordered after a conflicting one
+raises an exception, before the driver is called.
 
-Importing this loads no driver and touches no device. A free-threaded Python takes its GIL back.
+Importing this loads no driver and uses no device. It enables the GIL of a free-threaded Python.
 """
 
 import sys
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from cudadrv._kernel_attributes import KernelAttributes
     from cudadrv._module import Module
     from cudadrv._ptx import Parameter
-else:  # imported when they are first used: importing cudadrv takes half as long again with them
+else:  # imported on first use, because they would make `import cudadrv` take half as long again
     _LAUNCH = {
         "Access": "_arguments",
         "Kernel": "_kernel",
@@ -74,7 +74,7 @@ if not getattr(sys, "_is_gil_enabled", lambda: True)():
         " (PYTHON_GIL=0 or -X gil=0). Leave that out: importing cudadrv then enables the GIL"
     )
 
-del sys, TYPE_CHECKING  # no names of ours
+del sys, TYPE_CHECKING  # not names of this module
 
 __version__ = "0.1.0"
 
@@ -129,7 +129,7 @@ __all__ = [
 
 
 def get_include() -> str:
-    """The folder of cudadrv's C headers, for extension modules that ``cimport`` it."""
+    """Return the folder of cudadrv's C headers, for extension modules that ``cimport`` it."""
     from pathlib import Path
 
     package = Path(__file__).resolve().parent

@@ -15,7 +15,7 @@ MOST_STREAMS = 64
 
 
 def size(text: str) -> int:
-    """Bytes, from ``65536``, ``64K`` or ``64KiB``."""
+    """The number of bytes of a text such as ``65536``, ``64K`` or ``64KiB``."""
     digits = text.rstrip("BKMGIbkmgi")
     unit = text[len(digits) :].lower()
     if not (digits.isascii() and digits.isdigit() and unit in UNITS):
@@ -39,7 +39,7 @@ def stream_count(text: str) -> int:
 
 
 def folder_to_search(text: str) -> Path:
-    """A folder that can be named in LD_LIBRARY_PATH, which knows no way to quote."""
+    """A folder that LD_LIBRARY_PATH can name: it has no quoting."""
     if not text or ":" in text or ";" in text:
         raise argparse.ArgumentTypeError(
             f"{text!r}: LD_LIBRARY_PATH cannot name it; it needs a name without ':' and ';'"
@@ -156,7 +156,7 @@ def place_software_driver(folder: Path) -> int:
 
 
 def driver_is_usable() -> bool:
-    """Load the driver; say why if there is none, or if CUDADRV_DRIVER is a word nobody knows."""
+    """Load the driver. If that fails, print why and return False."""
     try:
         cu.driver_info()
     except (cu.DriverNotFoundError, ValueError) as error:
@@ -170,7 +170,7 @@ def complain(text: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; give the exit status. Expected failures are one message, no traceback."""
+    """Run a command and return the exit status. Expected failures print a message, no traceback."""
     try:
         status = run(arguments)
         sys.stdout.flush()
@@ -180,10 +180,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print()  # after the line that shows the progress
         complain("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of our output is gone: so is the point of writing more
+    except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (cu.CudaError, OSError) as error:  # no memory for such chunks, a file that fails
+    except (cu.CudaError, OSError) as error:  # such as too little memory, or a file that fails
         complain(str(error))
         return 1
 

@@ -1,7 +1,7 @@
 """``await token``: one daemon thread that watches all awaited operations.
 
-Neither a callback from a driver thread, which could deadlock with the interpreter, nor a thread for
-each ``await``. The thread only watches: what the host knows changes when the coroutine goes on.
+A callback from a driver thread could deadlock with the interpreter, and a thread for each ``await``
+would cost too much. The thread only watches: the host's clock changes when the coroutine resumes.
 """
 
 import asyncio
@@ -24,9 +24,9 @@ Await = tuple[Watched, "asyncio.Future[None]"]
 
 
 def completion(work: Watched) -> "asyncio.Future[None]":
-    """Give a future of the running loop that is done when the work is complete.
+    """Return a future of the running loop that is done when the work is complete.
 
-    What goes wrong in asking becomes its exception.
+    If polling fails, the future gets the exception.
     """
     future = asyncio.get_running_loop().create_future()
     _watcher.add((work, future))
@@ -34,7 +34,7 @@ def completion(work: Watched) -> "asyncio.Future[None]":
 
 
 class _Watcher:
-    """The awaited operations, and the thread that asks for them while there are any."""
+    """The awaited operations, and the thread that polls them."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -53,18 +53,17 @@ class _Watcher:
         pending: list[Await] = []
         pause = FIRST_PAUSE_S
         while True:
-            with suppress(MemoryError):  # somebody waits: try again
+            with suppress(MemoryError):  # try again, because coroutines are waiting
                 if self._take_new(pending):
                     pause = FIRST_PAUSE_S
-                # No name of this frame may keep an operation, and its buffers, alive while it
-                # sleeps.
+                # No local variable may keep an operation, and its buffers, alive during the sleep.
                 pending[:] = [item for item in pending if not _settle(*item)]
             if pending:
                 time.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
 
     def _take_new(self, pending: list[Await]) -> bool:
-        """Move what was added to `pending`; sleep while there is nothing at all to do."""
+        """Move new items to `pending`; return whether there were any. Sleeps if it stays empty."""
         with self._changed:
             while not (self._new or pending):
                 self._changed.wait()
@@ -75,7 +74,7 @@ class _Watcher:
 
 
 def _settle(work: Watched, future: "asyncio.Future[None]") -> bool:
-    """Whether nobody waits any more: it is complete or failed, was cancelled, or its loop ended."""
+    """Whether an item is settled: complete, failed or cancelled, or its loop was closed."""
     failure = None
     if future.done():
         return True

@@ -1,4 +1,4 @@
-"""What single calls cost: a small benchmark that says what it measures."""
+"""``python -m cudadrv bench``: what single calls cost."""
 
 import gc
 import statistics
@@ -92,7 +92,7 @@ def show(what: str, call: Call, calls: int, prepare: Call) -> None:
 
 
 def timed(call: Call, calls: int, prepare: Call) -> float:
-    """Nanoseconds of one call; `prepare` runs before, untimed, and mostly empties the queues."""
+    """Nanoseconds of one call. `prepare` runs first, untimed; it usually empties the queues."""
     prepare()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""``stream.bind(thing)``: a thing whose methods run on one stream."""
+"""``stream.bind(thing)``: a wrapper that calls an object's methods on one stream."""
 
 from functools import lru_cache, partial
 from inspect import Parameter, signature
@@ -8,7 +8,7 @@ from cudadrv._stream import Stream
 
 
 class Bound:
-    """A thin wrapper around an object: see `Stream.bind`."""
+    """A wrapper that calls the methods of an object on a stream: see `Stream.bind`."""
 
     __slots__ = ("_stream", "_thing")
 
@@ -17,10 +17,10 @@ class Bound:
         self._thing = thing
 
     def __getattr__(self, name: str) -> Any:
-        if name in self.__slots__:  # while it is being copied or unpickled, there is nothing yet
+        if name in self.__slots__:  # copy and pickle ask for attributes before the slots are set
             raise AttributeError(name)
         found = getattr(self._thing, name)
-        # A partial has no frame of its own: messages name the line of the caller.
+        # A partial has no Python frame, so messages name the line of the caller.
         return partial(found, stream=self._stream) if _takes_stream(found) else found
 
     def __dir__(self) -> list[str]:
@@ -41,7 +41,7 @@ def _takes_stream(found: Any) -> bool:
 def _names_stream(function: Any) -> bool:
     try:
         parameters = signature(function).parameters.values()
-    except (TypeError, ValueError):  # of no known signature
+    except (TypeError, ValueError):  # it has no signature
         return False
     return any(
         parameter.kind is Parameter.VAR_KEYWORD or parameter.name == "stream"

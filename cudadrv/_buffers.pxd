@@ -7,7 +7,7 @@ from cudadrv._engine cimport own_export
 
 
 cdef class HostBuffer(Buffer):
-    cdef bytes format       # of one item, as the buffer protocol spells it, once asked for
+    cdef bytes format       # an item's format in the buffer protocol: None: unknown, b"": none
 
     cdef bytes item_format(self)
     cdef int open_view(self, own_export *view, str verb) except -1
@@ -18,17 +18,17 @@ cdef class Borrowed:
     cdef HostBuffer buffer
     cdef own_export view
     cdef void *first
-    cdef bint shared        # with GPU work that reads
+    cdef bint shared        # read-only, so that GPU work may read meanwhile
     cdef bint open
 
 
 cdef class HostView:
     cdef HostBuffer buffer
-    cdef bint shared        # with GPU work that reads
-    cdef uint32_t site
-    cdef object borrowed    # the memory; the borrow ends with this object
+    cdef bint shared        # read-only, so that GPU work may read meanwhile
+    cdef uint32_t site      # the line of the `with` statement
+    cdef object borrowed    # a Borrowed: the borrow ends when it dies
     cdef object hidden      # the array over the memory: plain views of `array` refer to it
-    cdef object array       # what the block was given
+    cdef object array       # what __enter__ returned
 
 
 cdef class LockedBuffer(HostBuffer):

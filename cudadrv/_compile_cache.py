@@ -1,4 +1,4 @@
-"""PTX that was compiled before, kept in files by what it was made from."""
+"""The cache of compiled PTX: files that are named by a hash of all that the PTX depends on."""
 
 import contextlib
 import hashlib
@@ -12,10 +12,10 @@ from pathlib import Path
 
 from cudadrv._compilers import ENCODING, Compiler, Source
 
-FORMAT = "2"  # part of every key: another one if what is kept, or how, changes
+FORMAT = "2"  # part of every key; increase it when keys or files change
 MOST_BYTES = 256 << 20
 OFF = "off"
-# Also in comments and where they split a line: one include too many does no harm.
+# Also matches in comments, and around them: one include too many does no harm.
 INCLUDE = re.compile(
     r"#(?:\s|/\*.*?\*/)*(?:include_next|include|import|embed)\b(?:\s|/\*.*?\*/)*"
     r"(?:\"(?P<quoted>[^\"\n]+)\"|<(?P<angled>[^>\n]+)>|(?P<other>[^\n]*))"
@@ -27,23 +27,24 @@ _said: set[str] = set()
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Say where compiled PTX is kept; the folder may not exist yet.
+    """Return the folder where compiled PTX is kept. It may not exist yet.
 
     Parameters
     ----------
     environ
-        ``CUDADRV_CACHE_DIR``, else ``cudadrv`` in ``XDG_CACHE_HOME``, else in ``~/.cache``.
+        The environment variables. The folder is ``CUDADRV_CACHE_DIR``, else ``cudadrv`` in
+        ``XDG_CACHE_HOME``, else ``cudadrv`` in ``~/.cache``.
 
     Returns
     -------
     Path or None
-        None: nothing is kept (``CUDADRV_CACHE_DIR=off``, or there is no home).
+        None if nothing is kept: ``CUDADRV_CACHE_DIR=off``, or there is no home directory.
     """
     chosen = environ.get("CUDADRV_CACHE_DIR")
     if chosen:
         return None if chosen == OFF else Path(chosen).absolute()
     base = Path(environ.get("XDG_CACHE_HOME", ""))
-    if not base.is_absolute():  # empty, or against its specification, which says: ignore it
+    if not base.is_absolute():  # not set, or relative, which the XDG specification says to ignore
         try:
             base = Path.home() / ".cache"
         except RuntimeError:
@@ -54,7 +55,7 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
 def cache_key(
     compiler: Compiler, source: Source, architecture: str, options: Sequence[str]
 ) -> str | None:
-    """A name for the PTX of these inputs; None if what the source includes cannot be told."""
+    """The key of the PTX of these inputs; None if it is unknown which files the source includes."""
     options = compiler.all_options(options)
     folders = _folders(options)
     included = _included(source, folders)
@@ -79,7 +80,7 @@ def cache_key(
 
 
 def _folders(options: Sequence[str]) -> list[Path]:
-    """Where included files are looked for."""
+    """The folders that are searched for included files."""
     found: list[str] = []
     for at, option in enumerate(options):
         if match := FOLDER_OPTION.fullmatch(option):
@@ -91,9 +92,9 @@ def _folders(options: Sequence[str]) -> list[Path]:
 
 
 def _included(source: Source, folders: Sequence[Path]) -> dict[str, str | None]:
-    """Every file that the source may include, by path; None for one that a macro names.
+    """The text of each file that the source may include, by path; None if a macro names the file.
 
-    What lies in none of the folders is the compiler's own, or its host compiler's.
+    A file that is in none of the folders belongs to the compiler, or to its host compiler.
     """
     found: dict[str, str | None] = {}
     todo = [(source.text, source.path)]
@@ -116,10 +117,10 @@ def _included(source: Source, folders: Sequence[Path]) -> dict[str, str | None]:
 
 
 class Cache:
-    """A folder of PTX. Whatever is wrong with it costs a compilation, never an error.
+    """A folder of PTX files. A problem with it costs a compilation, and never raises.
 
-    A file appears whole, under its name, or not at all; several processes may use the folder. One
-    that others can write is not used: they could choose what runs on the device.
+    Files are replaced atomically, so several processes may use the folder. A folder that other
+    users can write is not used, because they could choose what runs on the device.
     """
 
     def __init__(self, folder: Path, most_bytes: int = MOST_BYTES) -> None:
@@ -127,7 +128,7 @@ class Cache:
         self.most_bytes = most_bytes
 
     def load(self, key: str) -> str | None:
-        """The PTX of a key, if it is there and undamaged."""
+        """The PTX of a key; None if it is missing or damaged."""
         path = self._path(key)
         try:
             if not self._is_ours():
@@ -135,7 +136,7 @@ class Cache:
             digest, _, ptx = path.read_text(encoding="utf-8").partition("\n")
             if digest != _checksum(key, ptx):
                 return None
-            os.utime(path)  # used: the last to be thrown away
+            os.utime(path)  # the time of the last use, for _trim
             return ptx
         except (OSError, ValueError):
             return None
@@ -156,7 +157,7 @@ class Cache:
             self._trim()
 
     def _is_ours(self) -> bool:
-        """Whether nobody else can write the folder, but root; the log says why not."""
+        """Whether only this user and root can write the folder. If not, log why."""
         status = self.folder.stat()
         user, owner, mode = os.geteuid(), status.st_uid, stat.S_IMODE(status.st_mode)
         if owner not in (user, 0):
@@ -171,14 +172,14 @@ class Cache:
         return self.folder / f"{key}.ptx"
 
     def _entries(self) -> Iterator[tuple[float, int, Path]]:
-        """Time of the last use, size and path; also what a killed process left half written."""
+        """Last use, size and path of each file, including unfinished ones of killed processes."""
         for path in (*self.folder.glob("*.ptx"), *self.folder.glob("*.new")):
             with contextlib.suppress(FileNotFoundError):
                 status = path.stat()
                 yield status.st_mtime, status.st_size, path
 
     def _trim(self) -> None:
-        """Throw away what was not used for the longest time, down to half of the limit."""
+        """Over the limit, delete the least recently used files until half of it is left."""
         entries = sorted(self._entries())
         total = sum(size for _, size, _ in entries)
         if total <= self.most_bytes:

@@ -1,4 +1,4 @@
-"""The compilers of CUDA C that can be on a machine: nvcc of a toolkit, and NVRTC from PyPI."""
+"""The compilers of CUDA C: nvcc of a toolkit, and NVRTC from PyPI."""
 
 import importlib
 import os
@@ -14,22 +14,22 @@ from typing import Any, ClassVar, NamedTuple
 
 DEFAULT_TOOLKIT = Path("/usr/local/cuda")
 INSTALL_NVRTC = "python -m pip install 'cudadrv[nvrtc]'"
-# Sources may have comments in any encoding, which come through unchanged.
+# Keeps comments in other encodings unchanged.
 ENCODING: Any = {"encoding": "utf-8", "errors": "surrogateescape"}
-# nvcc runs its tools through sh, and puts names between double quotes, where these keep a meaning.
+# nvcc runs its tools by a shell, with names in double quotes. These characters are special there.
 SHELL_IN_PATHS = frozenset('$`"')
-SHELL_IN_OPTIONS = frozenset("$`")  # a double quote is usual there: -DNAME="text"
+SHELL_IN_OPTIONS = frozenset("$`")  # a double quote is allowed: -DNAME="text"
 
 
 class CompileError(RuntimeError):
-    """A compiler did not accept the source; the message has its log.
+    """The compiler rejected the source. The message contains its log.
 
     Attributes
     ----------
     log : str
-        What the compiler wrote.
+        The output of the compiler.
     command : tuple of str
-        The command of nvcc, or the options that NVRTC got.
+        The command line of nvcc, or the options of NVRTC.
     """
 
     def __init__(self, message: str, log: str, command: Sequence[str]) -> None:
@@ -39,11 +39,11 @@ class CompileError(RuntimeError):
 
 
 class CompilerNotFoundError(RuntimeError):
-    """There is no compiler of CUDA C here; the message says where it was looked for."""
+    """No compiler of CUDA C was found. The message says where it was searched for."""
 
 
 class Source(NamedTuple):
-    """CUDA C: the text, what messages call it, and where it lies, if it is a file."""
+    """CUDA C: its text, its name in messages, and its path if it is a file."""
 
     text: str
     name: str
@@ -63,7 +63,7 @@ class Compiler(ABC):
     name : str
         ``"nvcc"`` or ``"nvrtc"``.
     version : tuple of int
-        Of the CUDA release that it belongs to, such as ``(13, 0)``.
+        The CUDA release that it belongs to, such as ``(13, 0)``.
     origin : str
         Where it was found.
     """
@@ -81,14 +81,14 @@ class Compiler(ABC):
 
     @abstractmethod
     def identity(self) -> str:
-        """What tells this compiler from every other one that gives other PTX."""
+        """A text that differs between compilers that may generate different PTX."""
 
     @abstractmethod
     def architectures(self) -> list[int]:
-        """The virtual architectures that it can compile for: 75 is ``compute_75``."""
+        """List the virtual architectures that it can compile for: 75 is ``compute_75``."""
 
     def all_options(self, options: Sequence[str]) -> list[str]:
-        """The options that it really gets, with those that come from elsewhere."""
+        """The options with those that are added to them, such as from the environment."""
         return list(options)
 
     @abstractmethod
@@ -96,12 +96,12 @@ class Compiler(ABC):
         """Compile, or raise CompileError."""
 
     def works(self) -> bool:
-        """Whether it can compile anything; asked after it did not compile a source."""
+        """Whether it can compile anything. Called after it has rejected a source."""
         return True
 
 
 class Nvcc(Compiler):
-    _working: ClassVar[set[tuple[str, str]]] = set()  # those that compiled something, see _found_by
+    _working: ClassVar[set[tuple[str, str]]] = set()  # _found_by() of those that work
 
     def __init__(self, path: Path, origin: str) -> None:
         for each in (path, path.resolve()):
@@ -133,7 +133,7 @@ class Nvcc(Compiler):
         ]
 
     def all_options(self, options: Sequence[str]) -> list[str]:
-        # nvcc itself reads these, so they are no less a part of what is asked of it.
+        # nvcc reads these variables itself.
         before, after = (os.environ.get(f"NVCC_{end}_FLAGS", "") for end in ("PREPEND", "APPEND"))
         return [*before.split(), *options, *after.split()]
 
@@ -154,7 +154,7 @@ class Nvcc(Compiler):
         return True
 
     def _found_by(self) -> tuple[str, str]:
-        """Which nvcc this is, and the PATH by which it finds a C++ compiler."""
+        """What identifies this nvcc, and the PATH on which it finds a C++ compiler."""
         return self.identity(), os.environ.get("PATH", "")
 
     def _run(self, source: Source, options: Sequence[str]) -> Compiled:
@@ -198,12 +198,12 @@ def _refuse_shell(what: str, text: str, characters: frozenset[str]) -> None:
 
 
 class Nvrtc(Compiler):
-    """NVRTC, by the package cuda-bindings."""
+    """NVRTC, called through the package cuda-bindings."""
 
     def __init__(self) -> None:
         try:
             self._api: Any = importlib.import_module("cuda.bindings.nvrtc")
-            # Calling is what loads the library: the binding may be here without it.
+            # The first call loads the library, which may be missing although the binding is there.
             major, minor = self._call("nvrtcVersion")
         except (ImportError, RuntimeError) as error:
             first = (str(error).splitlines() or [type(error).__name__])[0]
@@ -217,7 +217,7 @@ class Nvrtc(Compiler):
         return results[0] if len(results) == 1 else results
 
     def identity(self) -> str:
-        # The third number of the release is in the package alone.
+        # nvrtcVersion has two numbers of the release; the version of the package has the third.
         packages = ("nvidia-cuda-nvrtc", f"nvidia-cuda-nvrtc-cu{self.version[0]}")
         return f"{self} {[_package_version(package) for package in packages]}"
 
@@ -228,7 +228,7 @@ class Nvrtc(Compiler):
         return [*options, *(f"-I{folder}" for folder in self._headers())]
 
     def _headers(self) -> list[str]:
-        """The toolkit's own headers (cuda_fp16.h), which NVRTC does not look for by itself."""
+        """The folder of the toolkit's headers (cuda_fp16.h), which NVRTC does not search itself."""
         try:
             pathfinder: Any = importlib.import_module("cuda.pathfinder")
             found = pathfinder.find_nvidia_header_directory("cudart")
@@ -276,16 +276,16 @@ def find_compilers(
     default_toolkit: Path = DEFAULT_TOOLKIT,
     path: Iterable[str] | None = None,
 ) -> list[Compiler]:
-    """List the compilers that are here, nvcc first.
+    """List the compilers that are installed, nvcc first.
 
     Parameters
     ----------
     wanted
         ``"nvcc"`` or ``"nvrtc"``; default: both.
     environ, default_toolkit, path
-        Where nvcc is looked for: ``CUDA_HOME``, ``CUDA_PATH`` and ``PATH`` of the environment, the
-        default toolkit, and NVIDIA's Python package in one of the folders of `path` (default:
-        ``sys.path``). If one of the first two is set, there only.
+        Where nvcc is searched for: ``CUDA_HOME``, ``CUDA_PATH`` and ``PATH`` of the environment,
+        the default toolkit, and NVIDIA's Python package in the folders of `path` (default:
+        ``sys.path``). If ``CUDA_HOME`` or ``CUDA_PATH`` is set, only there.
 
     Returns
     -------
@@ -295,7 +295,9 @@ def find_compilers(
     Raises
     ------
     CompilerNotFoundError
-        There is none: where each was looked for, and how to get one.
+        None was found. The message says where each was searched for, and how to install one.
+    ValueError
+        ``wanted`` is another word.
     """
     return list(each_compiler(wanted, environ, default_toolkit, path))
 
@@ -306,7 +308,7 @@ def each_compiler(
     default_toolkit: Path = DEFAULT_TOOLKIT,
     path: Iterable[str] | None = None,
 ) -> Iterator[Compiler]:
-    """The compilers of `find_compilers`; each is looked for when it is asked for."""
+    """Iterate over the compilers of `find_compilers`. Each is searched for when it is needed."""
     if wanted not in (None, "nvcc", "nvrtc"):
         raise ValueError(f"there is no compiler {wanted!r}: 'nvcc', 'nvrtc', or None for either")
     tried = []
@@ -330,7 +332,7 @@ def _find_nvcc(
 ) -> Nvcc:
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if environ.get(variable):
-            # Somebody chose this toolkit. Compiling with another one would be a surprise.
+            # The user chose this toolkit, so no other one is used.
             chosen = Path(environ[variable], "bin", "nvcc")
             if not chosen.is_file():
                 raise CompilerNotFoundError(

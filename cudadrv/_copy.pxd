@@ -36,23 +36,23 @@ cdef inline Stream required_stream(object stream, Region region, str method):
 
 
 cdef inline int refuse_other_device(Region region, Stream stream) except -1:
-    """Device memory goes only with streams of its context, other memory with every device."""
+    """Refuse device memory on a stream of another context; other memory works on all streams."""
     if unlikely(not region.portable and region.memory.context is not stream.context):
         refuse_device(region, stream)
     return 0
 
 
-# What was asked for last: fills come in rows.
-cdef object last_value      # an int or a float, which stay what they are,
-cdef object last_dtype      # as an item of this dtype
-cdef unsigned char[8] last_item
+# The last fill is remembered, because programs often repeat one.
+cdef object last_value          # an int or a float: immutable, so that comparing identity suffices
+cdef object last_dtype          # the dtype of `last_item`
+cdef unsigned char[8] last_item     # `last_value` as an item of `last_dtype`
 
 cdef int set_new_item(unsigned char *item, object value, Region region) except -1
 cdef Token fill_region(int name, Region region, const unsigned char *item, Stream stream)
 
 
 cdef inline int set_item(unsigned char *item, object value, Region region) except -1:
-    """Set the 8 bytes that begin with an item of a buffer, or refuse the dtype, or the value."""
+    """Convert a value to an item of the buffer, of at most 8 bytes. Raises if it cannot be."""
     if likely(value is last_value and region.dtype is last_dtype):
         memcpy(item, last_item, sizeof(last_item))
         return 0

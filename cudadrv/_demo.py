@@ -51,7 +51,7 @@ def default_file() -> Path:
 
 
 def open_file(name: str) -> FileIO:
-    """Open a file that can be streamed, and read several times; BadFileError for any other."""
+    """Open a file that can be read several times. Raises BadFileError for any other."""
     try:
         file = copied_input() if name in STANDARD_INPUT else open_regular(Path(name))
         if os.fstat(file.fileno()).st_size == 0:
@@ -71,7 +71,7 @@ def open_regular(path: Path) -> FileIO:
 
 
 def copied_input() -> FileIO:
-    """A temporary file of what comes on standard input, which can be read only once."""
+    """Copy standard input, which can be read only once, to a temporary file."""
     with FileIO(0, closefd=False) as source:
         if source.isatty():
             raise BadFileError("standard input is a terminal; name a file, or use a pipe")
@@ -85,7 +85,7 @@ def count(number: int, noun: str) -> str:
 
 
 def check_counts(counts: Counts, expected: Counts) -> None:
-    """Compare what the kernels counted with what NumPy counted; DemoError if they differ."""
+    """Compare the counts of the kernels with those of NumPy. Raises DemoError if they differ."""
     if not np.array_equal(counts, expected):
         value = int(np.argmax(counts != expected))
         raise DemoError(

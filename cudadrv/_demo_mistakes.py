@@ -1,4 +1,4 @@
-"""The demo's mistakes: what the library says to programs that are wrong."""
+"""The demo's mistakes: the errors that the library raises for wrong programs."""
 
 import textwrap
 from collections.abc import Callable
@@ -10,7 +10,7 @@ Mistake = tuple[str, str, Callable[[], object]]
 
 
 class Scene:
-    """What the mistakes are made with. Each is a line or two that many programs have."""
+    """The objects that the mistakes use. Each mistake is a line or two that many programs have."""
 
     def __init__(self) -> None:
         self.stream, self.other = cu.Stream(), cu.Stream()
@@ -42,7 +42,7 @@ class Scene:
         self.device.close()
 
     def mistakes(self) -> list[Mistake]:
-        """A title, what a person would have written, and the program."""
+        """The title of each mistake, the code as shown, and the function that runs it."""
         return [
             (
                 "Refilling a buffer whose copy is in flight",
@@ -91,7 +91,7 @@ class Scene:
 
 
 def show_mistakes() -> int:
-    """Make mistakes on purpose, and show what the library says. Exit status 1: it said nothing."""
+    """Make the mistakes, and print the errors. Returns 1 if one was not refused, else 0."""
     scene = Scene()
     print("Five mistakes, each of which would run on many machines and be wrong on some day.")
     print(

@@ -1,4 +1,4 @@
-"""The demo's pipeline: chunks of a file that are counted on the device and come back."""
+"""The demo's pipeline: copies chunks of a file to the device, counts bytes, copies them back."""
 
 import sys
 import time
@@ -17,7 +17,7 @@ Counts = npt.NDArray[np.uint64]
 STAGES = ("host to device", "histogram of the bytes, by a kernel", "device to host")
 BLOCK = 256
 PIECE = 1 << 20
-BLOCK_BYTES = 16384  # of a chunk, for each block of threads
+BLOCK_BYTES = 16384  # how many bytes of a chunk each block of threads counts
 
 
 class DemoError(Exception):
@@ -25,7 +25,7 @@ class DemoError(Exception):
 
 
 def histogram_kernel() -> cu.Kernel:
-    """The kernel of examples/kernels/histogram.cu, whose PTX an installed package carries."""
+    """The kernel of examples/kernels/histogram.cu. Its PTX is part of the installed package."""
     package = Path(__file__).resolve().parent
     installed = package / "kernels"
     folder = installed if installed.is_dir() else package.parent / "examples" / "kernels"
@@ -33,7 +33,7 @@ def histogram_kernel() -> cu.Kernel:
 
 
 class Lane:
-    """A stream with what one chunk needs: its part of the host buffers, and device memory."""
+    """A stream, with the part of the host buffers and the device memory that one chunk needs."""
 
     def __init__(self, source: cu.LockedBuffer, result: cu.LockedBuffer, kernel: cu.Kernel) -> None:
         self.stream = cu.Stream()
@@ -41,12 +41,12 @@ class Lane:
         self.result = result
         self.kernel = kernel
         self.work = cu.DeviceBuffer(source.count, name="work")
-        # Each lane counts for itself: on two streams, kernels that add to the same memory conflict.
+        # Each lane has its own counts: kernels on two streams that add to the same memory conflict.
         self.bins = cu.DeviceBuffer(256, "u8", name="bins")
         self.arrived: cu.Token | None = None
 
     def operations(self, nbytes: int) -> Iterator[cu.Token]:
-        """Queue what is done with a chunk, one operation at a time."""
+        """Queue the operations of a chunk, one for each step of the iterator."""
         stream, work = self.stream, self.work[:nbytes]
         yield work.copy_from_async(self.source[:nbytes], stream)
         blocks = -(-nbytes // BLOCK_BYTES)
@@ -54,7 +54,7 @@ class Lane:
         yield self.result[:nbytes].copy_from_async(work, stream)
 
     def counted(self) -> Counts:
-        """What the kernels of this lane have counted; waits for them."""
+        """Wait for the kernels of this lane, and return what they counted."""
         counts = np.empty(256, "u8")
         self.bins.copy_to(counts, stream=self.stream)
         return counts
@@ -73,7 +73,7 @@ class Pipeline:
         self.file = file
         self.nbytes = nbytes
         self.chunk = chunk
-        # Each part of these is refilled, or checked, while the others are in flight.
+        # One part of these is refilled or checked while the other parts are in flight.
         self.source = cu.LockedBuffer(chunk * streams, name="source")
         self.result = cu.LockedBuffer(chunk * streams, name="result")
         parts = zip(self.source.chunks(chunk), self.result.chunks(chunk), strict=True)
@@ -114,10 +114,10 @@ class Pipeline:
             done += got
 
     def run_alone(self) -> tuple[list[float], Counts]:
-        """One stage after the other, nothing else at the same time: seconds of each stage.
+        """Run one stage at a time; return the seconds of each, and the counts of NumPy.
 
-        Two events around a stage would otherwise also measure how long it waits for its turn. The
-        host counts the bytes meanwhile, which would be in the way when the stages overlap.
+        With overlap, two events around a stage would also measure how long it waits for its turn.
+        The host counts the bytes here, because that would delay the overlapped run.
         """
         lane = self.lanes[0]
         lane.bins.fill(0)
@@ -141,7 +141,7 @@ class Pipeline:
         return seconds, counts
 
     def run_overlapped(self) -> "Result":
-        """All lanes at once: refill one while the others are in flight."""
+        """Run all lanes at once: refill one while the others are in flight."""
         self.seconds = dict.fromkeys(self.seconds, 0.0)
         for lane in self.lanes:
             lane.bins.fill(0, stream=lane.stream)
@@ -172,7 +172,7 @@ class Pipeline:
 
 
 class Result:
-    """An overlapped run: its seconds, those of the host's two stages in it, and the histogram."""
+    """An overlapped run: its seconds, those of the host's two stages, and the histogram."""
 
     def __init__(self, wall: float, reading: float, checking: float, counts: Counts) -> None:
         self.wall = wall
@@ -182,7 +182,7 @@ class Result:
 
 
 class Progress:
-    """One line of a terminal, rewritten as work goes on; nothing where there is no terminal."""
+    """A progress line that is rewritten in place. Prints nothing without a terminal."""
 
     def __init__(self, what: str, total: int) -> None:
         self.what = what
@@ -204,7 +204,7 @@ class Progress:
 
 
 def count_bytes(array: Bytes) -> Counts:
-    """How often each value occurs; in pieces, as numpy.bincount makes a copy 8 times as large."""
+    """How often each value occurs. In pieces: numpy.bincount makes a copy 8 times as large."""
     counts = np.zeros(256, "u8")
     for at in range(0, array.size, PIECE):
         counts += np.bincount(array[at : at + PIECE], minlength=256).astype("u8")
@@ -212,7 +212,7 @@ def count_bytes(array: Bytes) -> Counts:
 
 
 def equal(one: Bytes, other: Bytes) -> bool:
-    """Whether two arrays have the same bytes; compared in words, which is faster."""
+    """Whether two arrays have the same bytes. Compares words of 8 bytes, which is faster."""
     words = one.size & ~7
     return np.array_equal(one[:words].view("u8"), other[:words].view("u8")) and np.array_equal(
         one[words:], other[words:]

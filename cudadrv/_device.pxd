@@ -1,4 +1,4 @@
-"""Device: one GPU, by ordinal."""
+"""Device and Context: GPUs and their contexts."""
 
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CUcontext, CUdevice, CUresult, cuCtxGetCurrent, cuCtxPopCurrent, cuCtxPushCurrent,
@@ -16,10 +16,10 @@ cdef class Device:
 
 
 cdef class Alive:
-    """Objects that are alive, held weakly; other threads may add some while one looks at them."""
+    """Weak references to live objects. Other threads may add some during an iteration."""
 
     cdef set references
-    cdef unsigned long long added   # how often
+    cdef unsigned long long added   # how often `add` was called, to notice a call in between
 
     cdef object reference_to(self, object thing)
     cdef int add(self, object reference) except -1
@@ -29,7 +29,7 @@ cdef class Alive:
 cdef class Context
 
 
-# Memory of a context that no buffer has: `Caches`.
+# The base of `Caches` (_pool.pyx), so that Context can refer to them.
 cdef class Kept:
     cdef void end_with(self, Context context) noexcept
 
@@ -38,18 +38,18 @@ cdef class Context:
     cdef Device device
     cdef bint primary
     cdef CUcontext raw
-    cdef own_domain *domain     # outlives the object while closed streams may have work
-    cdef object policy          # None, or this context's ordering
-    cdef int lost               # the sticky status, or 0
-    cdef bint replaced          # the device was reset, and has a new context
+    cdef own_domain *domain     # outlives the object while closed streams may have unfinished work
+    cdef object policy          # None, or the name of its ordering policy
+    cdef int lost               # the status of the sticky error that lost it, or 0
+    cdef bint replaced          # it is lost because the device was reset
     cdef Alive streams          # its live Streams
-    cdef list ghosts            # farewell Events of closed streams with work that may be unfinished
-    cdef list stages            # idle page-locked blocks for ordinary memory: see _staging.pyx
-    cdef size_t staged          # their bytes,
-    cdef size_t stage_bytes     # and those of all stages, also of busy ones
-    cdef Kept caches            # None, or its memory that no buffer has: see _pool.pyx
-    # Its default streams and the library's own, by name, and by thread. In a dict, so that the
-    # garbage collector can end the cycle.
+    cdef list ghosts            # last Events of closed streams whose work may be unfinished
+    cdef list stages            # page-locked Stages that no call has taken: see _staging.pyx
+    cdef size_t staged          # bytes of the Stages in `stages`
+    cdef size_t stage_bytes     # bytes of all its Stages
+    cdef Kept caches            # None, or the Caches of its pools: see _pool.pyx
+    # Default streams and internal ones, by name or by the number of their thread. They refer to
+    # this context; the garbage collector breaks that cycle by clearing the dict.
     cdef dict defaults
     cdef object __weakref__
 
@@ -66,7 +66,7 @@ cdef void report_in(Context context, CUresult status) noexcept
 
 
 cdef inline bint is_usable(Context context) noexcept:
-    """Whether `usable` would refuse nothing: for paths that count every instruction."""
+    """Whether `usable` would not raise. Inlined, for the fast path."""
     return context.raw is not NULL and not context.lost and not cudadrv_table.forked
 
 
@@ -76,10 +76,10 @@ cdef inline bint is_current(CUcontext wanted) noexcept nogil:
 
 
 cdef inline CUresult enter_context(CUcontext wanted, bint *pushed) noexcept nogil:
-    """Make a context current for the calls that follow, up to `leave_context`.
+    """Make a context current until `leave_context`.
 
-    A thread that has none gets it for good, as in the runtime API. Where another library has made
-    another one current, that one comes back.
+    In a thread that has no current context it stays current, as in the runtime API. A context that
+    another library made current comes back.
     """
     cdef CUcontext current = NULL
     pushed[0] = False

@@ -1,4 +1,4 @@
-"""From a CUresult to an exception: `with nogil: check(cuStreamCreate(...))`."""
+"""Errors: raise the exception of a CUresult: `with nogil: check(cuStreamCreate(...))`."""
 
 from cudadrv._driver cimport CUresult, CUDA_SUCCESS, CUDA_ERROR_NOT_READY
 
@@ -13,14 +13,14 @@ cdef int close_at_end(object thing, object raised, str what) except -1
 
 
 cdef inline int check(CUresult status) except -1 nogil:
-    """Raise the exception of a failed driver call. Call it in the thread that made the call."""
+    """Raise if a driver call failed. Must be called in the thread that made the call."""
     if status == CUDA_SUCCESS:
         return 0
     return raise_status(status)
 
 
 cdef inline int is_ready(CUresult status) except -1 nogil:
-    """Whether a query answered that the work is complete; other failures raise."""
+    """Whether a query says that the work is complete. Raises for other failures."""
     if status == CUDA_SUCCESS:
         return 1
     if status == CUDA_ERROR_NOT_READY:

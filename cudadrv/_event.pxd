@@ -16,17 +16,17 @@ cdef int let_others_go_on() except -1
 
 
 cdef class Event:
-    cdef Context context   # the event dies with it
+    cdef Context context   # kept alive: the driver destroys events with their context
     cdef bint timing
     cdef CUevent raw                # NULL once destroyed
-    cdef own_event state
-    cdef bint closing               # destroyed when the last of the waiters is back
-    cdef bint exposed               # others may have the handle, and may record it in a capture
-    cdef bint unusual               # closing or exposed
-    cdef int waiters
-    cdef bint lent                  # the handle is that of `lender`, which outlives this
-    cdef Event lender
-    cdef unsigned long long identity    # of the foreign stream of which it is the last, or 0
+    cdef own_event state            # what the engine knows of it
+    cdef bint closing               # close() was called; the last of `waiters` destroys the handle
+    cdef bint exposed               # other libraries may have the handle, and capture with it
+    cdef bint unusual               # closing or exposed: excluded from the fast path
+    cdef int waiters                # threads that are querying the handle
+    cdef bint lent                  # the handle belongs to `lender`
+    cdef Event lender               # kept alive while its handle is used here
+    cdef unsigned long long identity    # of the closed foreign stream that it stands for, or 0
     cdef object __weakref__
 
     cdef int refuse_unrecorded(self, str what) except -1

@@ -1,6 +1,6 @@
-"""Images: what `Module` can be made of, and whether all of it is there.
+"""Images: recognizes PTX, cubins and fatbins, and checks that they are complete.
 
-The driver takes an address and no length: what it would read past the end of is refused here.
+The driver is given an address without a length, so it would read past the end of a truncated image.
 """
 
 import struct
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 ELF = b"\x7fELF"
 FATBIN = b"\x50\xed\x55\xba"
-FATBIN_WRAPPER = b"\xb1\x43\x62\x46"  # of a program: it only points to a fatbin
+FATBIN_WRAPPER = b"\xb1\x43\x62\x46"  # in programs: a structure that points to a fatbin
 ELF_64_LITTLE = b"\x02\x01"  # the class and the byte order in an ELF header
 ELF_HEADER = 64
 ELF_PROGRAM = 56
@@ -20,7 +20,7 @@ KINDS = "PTX text, or the bytes of a cubin or a fatbin"
 
 
 class Image(NamedTuple):
-    """``data`` is what the driver gets; ``text`` is it as text, if it is PTX."""
+    """``data`` is passed to the driver; ``text`` is the same as a str if it is PTX, else None."""
 
     data: bytes
     kind: str
@@ -28,7 +28,10 @@ class Image(NamedTuple):
 
 
 def checked_image(image: object) -> Image:
-    """Take PTX as str or bytes, with or without a final zero; a cubin or a fatbin as bytes."""
+    """Check an image: PTX as str or bytes, with or without a final NUL; cubin or fatbin as bytes.
+
+    Raises TypeError or ValueError.
+    """
     if isinstance(image, str):
         data = str.encode(image)
     else:
@@ -71,7 +74,7 @@ def _refuse_truncated(what: str, needed: int, data: bytes) -> None:
 
 
 def _check_cubin(data: bytes) -> None:
-    """Refuse an ELF file whose tables or sections lie beyond its end, or of another machine."""
+    """Raise for an ELF file of another machine, or whose tables or sections exceed its end."""
     _refuse_truncated("a cubin", ELF_HEADER, data)
     (machine,) = struct.unpack_from("<H", data, 18)
     if machine != ELF_OF_CUDA:

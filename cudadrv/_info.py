@@ -1,4 +1,4 @@
-"""What was found, and where: for people, and for reports of problems."""
+"""``python -m cudadrv info``: driver, devices and settings, for reports of problems."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ from cudadrv._driver import header_version, missing_functions
 OURS = ("CUDADRV_DRIVER", "CUDADRV_SOFTWARE")
 ALSO_OURS = ("CUDADRV_CACHE_DIR", "CUDADRV_COPY_THREADS", "CUDADRV_REQUIRE_GPU")
 OTHERS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "LD_LIBRARY_PATH")
-MOST_DEVICES = 64  # a driver that counts wrong must not keep us for ever
+MOST_DEVICES = 64  # a bound, in case a driver returns a wrong count
 ATTRIBUTES = (
     "multiprocessor_count",
     "async_engine_count",
@@ -26,7 +26,7 @@ ATTRIBUTES = (
 
 
 def print_info() -> int:
-    """Print everything. Returns the exit status: 1 if there is no usable driver."""
+    """Print everything. Returns the exit status, which is 1 if there is no usable driver."""
     print_rows(
         [
             ("cudadrv", f"{cu.__version__}, compiled with cuda.h {version(header_version())}"),
@@ -97,5 +97,5 @@ def attributes(found: cu.Device) -> Iterator[tuple[str, str]]:
     for name in ATTRIBUTES:
         try:
             yield name, str(found.attribute(name))
-        except cu.CudaError as error:  # an attribute that this driver is too old for
+        except cu.CudaError as error:  # the driver is too old for this attribute
             yield name, f"not known ({error.status.name})"

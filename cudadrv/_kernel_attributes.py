@@ -1,4 +1,4 @@
-"""What a driver knows of a kernel."""
+"""The attributes of a kernel."""
 
 from typing import NamedTuple
 
@@ -6,22 +6,23 @@ CACHES = {"none": 0, "shared": 1, "l1": 2, "equal": 3}  # CUfunc_cache
 
 
 class KernelAttributes(NamedTuple):
-    """Numbers of a kernel: see `Kernel.attributes`. Sizes are in bytes.
+    """The attributes of a kernel: see `Kernel.attributes`. Sizes are in bytes.
 
     Attributes
     ----------
     max_threads_per_block
-        Threads that a block can have.
+        The most threads of a block.
     shared_bytes, const_bytes, local_bytes
         Static shared memory of a block; constant memory; local memory of a thread.
     registers
-        Of a thread.
+        Registers of a thread.
     ptx_version, binary_version
-        What it was compiled from and to: 10 times the major version, and the minor one.
+        The virtual and the real architecture that it was compiled for: 10 times the major version
+        plus the minor one.
     max_dynamic_shared_bytes
         The most `shared_bytes` of a launch.
     preferred_shared_carveout
-        In percent; -1 for none.
+        In percent; -1 for no preference.
     """
 
     max_threads_per_block: int

@@ -17,20 +17,20 @@ STRING_TABLE, SONAME = 5, 14  # entries of the dynamic section
 def lay_out(folder: Path) -> Path:
     """Make FOLDER/libcuda.so.1, and libcuda.so for linkers; return the path of the first.
 
-    It is a copy of the software driver that has the SONAME libcuda.so.1. The one that cudadrv
-    loads by itself has not: otherwise every later dlopen("libcuda.so.1") in the process would find
-    that, and programs that ask whether there is a GPU would be misled. With
-    ``CUDADRV_DRIVER=FOLDER/libcuda.so.1`` cudadrv loads this one, and all users of libcuda.so.1 in
-    the process share it.
+    The file is a copy of the software driver with the SONAME libcuda.so.1. The library that cudadrv
+    itself loads has another SONAME: otherwise every later dlopen("libcuda.so.1") in the process
+    would return it, and programs that check for a GPU would be misled. With
+    ``CUDADRV_DRIVER=FOLDER/libcuda.so.1``, cudadrv loads the copy, and shares it with all users of
+    libcuda.so.1 in the process.
 
-    Raises FileExistsError if another driver is there.
+    Raises FileExistsError if another driver has one of these names.
     """
     library, link = folder / NAME, folder / "libcuda.so"
     for path in (library, link):
         if os.path.lexists(path) and not _is_ours(path):
             raise FileExistsError(f"{path} exists and is another driver")
     folder.mkdir(parents=True, exist_ok=True)
-    unfinished = folder / f".{NAME}.{os.getpid()}"  # programs may be using the one that is there
+    unfinished = folder / f".{NAME}.{os.getpid()}"  # programs may be using the old file
     unfinished.write_bytes(_renamed(Path(software_path()).read_bytes()))
     unfinished.chmod(0o755)
     unfinished.replace(library)
@@ -40,14 +40,14 @@ def lay_out(folder: Path) -> Path:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a file is a software driver; also a link to one that is gone."""
+    """Whether a file is a software driver, or a link to one that does not exist any more."""
     if not path.exists():
         return path.is_symlink() and path.readlink().name.startswith(("_softdriver", NAME))
     return MARK in path.read_bytes()
 
 
 def _renamed(library: bytes) -> bytes:
-    """An ELF file whose SONAME is the end of the one that it was built with."""
+    """The content of a library with its SONAME cut down to its end, which is `NAME`."""
     [(start, _, size)] = _segments(library, DYNAMIC)
     entries: dict[int, tuple[int, int]] = {}
     for place in range(start, start + size, 16):

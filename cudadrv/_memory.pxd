@@ -12,10 +12,10 @@ from cudadrv._stream cimport Stream
 
 cdef struct StreamOrdered:
     CUdeviceptr address
-    size_t nbytes           # of the driver's allocation
-    own_memory *state
-    bint cached             # it comes from a cache, or goes to one: the driver is not asked, and
-    own_memory *after       # becomes the state of what goes there
+    size_t nbytes           # to be allocated or freed
+    own_memory *state       # what the engine knows of it
+    bint cached             # it comes from a cache or goes to one: the driver is not called
+    own_memory *after       # NULL, or the state of the block that goes back to its cache
 
 
 cdef int allocate_on(StreamOrdered *memory, Stream stream, str label) except? -1
@@ -23,23 +23,23 @@ cdef int free_on(StreamOrdered *memory, Stream stream, int policy, str label) ex
 
 
 cdef class Memory:
-    cdef Context context        # the memory dies with it
-    cdef own_memory *state      # outlives the object while the memory waits to be freed
-    cdef Block *block           # where it comes from, and goes to; NULL if it is not pooled
+    cdef Context context        # kept alive: the driver frees memory with its context
+    cdef own_memory *state      # what the engine knows of it; exists until the memory is freed
+    cdef Block *block           # the block of a cache that it lies in; NULL if it is not pooled
     cdef CUdeviceptr address    # 0 for an empty buffer
     cdef size_t nbytes
     cdef MemoryKind kind
     cdef Memory home            # whose state it shares: the allocation that foreign memory lies in
     cdef size_t start           # where it lies there; the address is that of the allocation
-    cdef bint is_home
-    cdef Stream stream          # of stream-ordered memory: the one it was allocated on
+    cdef bint is_home           # it is such an allocation, and no buffer's memory
+    cdef Stream stream          # that stream-ordered memory was allocated on, or None
     cdef object owner           # keeps foreign memory alive
     cdef str label              # class and name of the buffer that it was made for
-    cdef Py_ssize_t regions     # buffers that can reach it: the whole and its parts
-    cdef uint32_t site          # where it was made, and
-    cdef uint32_t closed_at     # where it was closed
-    cdef void *newer            # neighbours in the list of live memory: see live_memory
-    cdef void *older
+    cdef Py_ssize_t regions     # live buffers over it: the whole and its parts
+    cdef uint32_t site          # the line that made it
+    cdef uint32_t closed_at     # the line that closed it, or 0
+    cdef void *newer            # its newer neighbour in the list of live memory, or NULL
+    cdef void *older            # its older neighbour in that list, or NULL
 
     cdef int close(self, Stream stream, int policy) except -1
     cdef int give_away(self) except -1

@@ -15,11 +15,11 @@ cdef class Module:
     cdef Context context
     cdef str name
     cdef str log
-    cdef Memory code            # what launches borrow: unloaded when it dies, and they are over
+    cdef Memory code            # the loaded code; each launch borrows it until the kernel is done
     cdef object text            # cudadrv._ptx.Text, or None if the image is no PTX
-    cdef dict variables         # Memory by name, of those that kernels or buffers may use
-    cdef list unlisted          # of these, those unknown to the text, which any kernel may use
-    cdef Py_ssize_t changes     # of that list: launches that are being queued begin again
+    cdef dict variables         # by name: the Memory of variables that a kernel or a buffer uses
+    cdef list unlisted          # Memory of variables that `text` lacks: any kernel may use them
+    cdef Py_ssize_t changes     # how often `unlisted` changed; a launch then starts again
     cdef object kernels         # live Kernels by name
     cdef object __weakref__
 
@@ -32,7 +32,7 @@ cdef list variables_of(Module module, str kernel)
 
 
 cdef inline int check_module(Module module) except -1:
-    """As `usable`, at no price for a module that is."""
+    """As `usable`, inlined for the fast path."""
     if unlikely(module.code is None or module.code.state.closed
                 or not is_usable(module.context)):
         module.usable()

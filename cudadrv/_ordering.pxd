@@ -1,16 +1,16 @@
-"""What `with` blocks put in force."""
+"""Ordering: policies, and the nesting of `with` blocks."""
 
 
 cdef class Entry:
-    cdef object thing   # what the block is about
-    cdef Entry outer    # the block around it
-    cdef object token   # puts back what was in force before
-    cdef bint ended     # in this context, while it is in force in others
+    cdef object thing   # the `ordering` or the Stream of the block
+    cdef Entry outer    # the enclosing block, or None
+    cdef object token   # for ContextVar.reset
+    cdef bint ended     # a context may still refer to it after its end
 
 
 cdef class Nesting:
-    cdef object current     # the innermost entry, as a context variable
-    cdef bint used
+    cdef object current     # a ContextVar of the innermost Entry
+    cdef bint used          # whether any block was ever entered
 
     cdef Entry innermost(self)
     cdef int enter(self, object thing) except -1

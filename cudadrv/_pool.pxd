@@ -1,4 +1,4 @@
-"""Pools: memory of a context that no buffer has, kept for the next buffer."""
+"""Pools: memory that a context keeps for the next buffer."""
 
 from cudadrv._device cimport Context, Kept
 from cudadrv._driver cimport CUdeviceptr
@@ -7,8 +7,8 @@ from cudadrv._release cimport MemoryKind
 
 
 cdef enum:
-    SHELVES = 2     # of a cache: memory that is not like that of the other one
-    CLASSES = 416   # by size: see class_of
+    SHELVES = 2     # blocks of one cannot replace those of the other: see `_shelf_of`
+    CLASSES = 416   # of sizes: see class_of
 
 
 cdef struct Links:
@@ -16,15 +16,16 @@ cdef struct Links:
     Block *older
 
 
-# One allocation of the driver. A buffer that has it has its state; then it is in no list.
+# One allocation of the driver. While a buffer has it, its state is the buffer's, and it is in no
+# list.
 cdef struct Block:
     CUdeviceptr address
     size_t nbytes
-    own_memory *state   # its uses: they decide who may have it next
+    own_memory *state   # the uses of the memory, which decide what buffer may get it
     MemoryKind kind
     unsigned int shelf
-    void *cache         # borrowed: a context outlives its memory
-    Links links[2]      # to its neighbours of the same class, and of all
+    void *cache         # its Cache, without a reference: the context keeps that alive
+    Links links[2]      # OF_CLASS: neighbours in its class; OF_ALL: among all blocks of the cache
 
 
 cdef struct Blocks:
@@ -36,14 +37,14 @@ cdef struct Blocks:
 cdef class Cache:
     cdef Blocks all
     cdef Blocks classes[SHELVES][CLASSES]
-    cdef size_t used        # bytes of blocks that buffers have, and
-    cdef size_t peak        # the most that there were
-    cdef size_t cached      # bytes of blocks that no buffer has, and
-    cdef size_t limit       # the most that there may be
+    cdef size_t used        # bytes of blocks that buffers have
+    cdef size_t peak        # the maximum of `used` so far
+    cdef size_t cached      # bytes of blocks that no buffer has
+    cdef size_t limit       # the maximum that `cached` may reach
     cdef unsigned long long hits
     cdef unsigned long long misses
-    cdef void *newer        # neighbours in the list of all caches
-    cdef void *older
+    cdef void *newer        # its newer neighbour in the list of all caches, or NULL
+    cdef void *older        # its older neighbour in that list, or NULL
 
     cdef size_t size_for(self, unsigned int shelf, size_t nbytes) noexcept
     cdef Block *take(self, unsigned int shelf, size_t nbytes, const own_stream *stream) noexcept
@@ -54,7 +55,7 @@ cdef class Cache:
     cdef void trim(self, size_t keep, Context context) noexcept
 
 
-# Those of a context.
+# The three caches of a context.
 cdef class Caches(Kept):
     cdef Cache device
     cdef Cache locked

@@ -7,17 +7,17 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 def usable_processors() -> int:
-    """The processors that this process may run on at a time, at least 1.
+    """How many processors this process may use at the same time, at least 1.
 
-    Its affinity counts, Python's ``PYTHON_CPU_COUNT`` where Python knows it, and the limits of its
-    control group.
+    This respects its affinity, the limit of its control group, and ``PYTHON_CPU_COUNT`` in Python
+    3.13 and newer.
     """
     count = getattr(os, "process_cpu_count", lambda: len(os.sched_getaffinity(0)))() or 1
     return max(1, min(count, _quota(count)))
 
 
 def _quota(count: int) -> int:
-    """The control group's share of processor time, in whole processors; `count` without a limit."""
+    """The control group's limit of processor time in whole processors; `count` if there is none."""
     try:
         if (CGROUPS / "cpu.max").exists():
             limit, period = (CGROUPS / "cpu.max").read_text(encoding="ascii").split()

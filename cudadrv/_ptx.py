@@ -1,6 +1,7 @@
-"""PTX text, as far as a launch needs it: kernels, their parameters, the variables each may touch.
+"""What launches need to know of a PTX text: kernels, parameters, and the variables each may use.
 
-Nothing here judges the text: the driver has taken it. What is not understood may do anything.
+The text is not validated: the driver has accepted it. Code that is not understood is assumed to use
+everything.
 """
 
 import re
@@ -13,7 +14,7 @@ _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _STOP = re.compile(r"[{};]")
 _BRACE = re.compile(r"[{}]")
 _SEPARATOR = re.compile(r"[][{}(),]")
-# What stands before a definition: directives that no semicolon ends, and its linkage.
+# What may precede a definition: directives that have no semicolon, and its linkage.
 _BEFORE = re.compile(
     r"(?:\s*(?:\.version\s+[\d.]+|\.target\s+\w+(?:\s*,\s*\w+)*|\.address_size\s+\d+"
     r"|\.file\s+\d+(?:\s*,\s*\d+)*|\.(?:visible|extern|weak|common)\b))*\s*"
@@ -34,8 +35,8 @@ _PARAMETER = re.compile(
     rf"|shared|align\s+\d+)\b)*)\s+({NAME})\s*(?:\[\s*(\d+)\s*\])?\s*"
 )
 _MENTIONED = re.compile(rf"(?<![\w$%.]){NAME}")
-_NAMED = re.compile(rf"(?<![\w$%.]){NAME}(?![\w$.])")  # no instruction that has a suffix
-# What compilers make and programs do not write: literals, virtual tables, tables of functions.
+_NAMED = re.compile(rf"(?<![\w$%.]){NAME}(?![\w$.])")  # not an instruction with a suffix
+# Variables that compilers generate and no program modifies: literals, virtual tables and the like.
 _LITERAL = re.compile(r"_ZT[ISTV]|\$str|_\$_str|__unnamed_|__cudart_")
 _INDIRECT = re.compile(r"\.call(?:prototype|targets)\b")
 # The prefix of an instruction: labels, source line directives, a guard predicate.
@@ -47,9 +48,9 @@ _INSTRUCTION = re.compile(rf"(?:@\s*!?\s*{NAME}\s*)?([a-z]\w*)((?:\.\w+|::\w+)*)
 _LOCAL = re.compile(r"\.(reg|param|local|shared)\b")
 _CALL = re.compile(rf"\s*(?:\([^()]*\)\s*,\s*)?({NAME})")
 
-SLOT = "#slot"  # in the name of a parameter of a call that a function makes
+SLOT = "#slot"  # marks names that a function declares for the parameters of its calls
 
-# Instructions that compute their first operand from the others, and touch no memory.
+# Instructions that compute their first operand from the others, and access no memory.
 _COMPUTING = frozenset(
     re.findall(
         r"\w+",
@@ -59,17 +60,17 @@ _COMPUTING = frozenset(
         " testp vote xor",
     )
 )
-# Those that read what they are given the address of, and functions of the driver's that do.
+# Instructions that only read through an address, and functions of the driver that only read.
 _READING = frozenset(["ld", "ldu", "prefetch", "prefetchu", "suld", "suq", "tex", "tld4", "txq"])
 _READING_FUNCTIONS = frozenset(("vprintf", "__assertfail"))
 
 
 class Parameter(NamedTuple):
-    """One parameter of a kernel, see `Kernel.parameters`.
+    """One parameter of a kernel: see `Kernel.parameters`.
 
-    ``type`` is as in PTX without its dot, such as ``"u32"``, or ``"b8[16]"`` for a structure;
-    ``name`` and ``type`` are None where only the driver was asked, which knows neither.
-    ``offset`` and ``nbytes`` say where it is among all of them.
+    ``type`` is the PTX type without its dot, such as ``"u32"``, or ``"b8[16]"`` for a structure.
+    ``name`` and ``type`` are None if the image is not PTX. ``offset`` and ``nbytes`` are the place
+    and the size among all parameters, in bytes.
     """
 
     name: str | None
@@ -79,36 +80,36 @@ class Parameter(NamedTuple):
 
 
 class _Use(NamedTuple):
-    """What one function does: variables, and whether it may write each; what else it names."""
+    """What one function uses: variables, with whether it may write each, and functions."""
 
     variables: dict[str, bool]
     functions: set[str]
 
 
 class Text:
-    """What a PTX text says.
+    """A parsed PTX text.
 
     Attributes
     ----------
     kernels
-        The parameters of each kernel; None where they were not understood.
+        The parameters of each kernel, by name; None if they were not understood.
     variables, constants
-        Names of the variables that programs may write, and of what is in constant memory.
+        The names of the program's variables, and of everything in constant memory.
     """
 
     def __init__(self, text: str) -> None:
         self.kernels: dict[str, tuple[Parameter, ...] | None] = {}
         self.variables: set[str] = set()
         self.constants: set[str] = set()
-        self._bodies: dict[str, list[tuple[str, str]]] = {}  # of functions, with what they take
-        self._named: dict[str, set[str]] = {}  # in a variable's values, or by an alias
+        self._bodies: dict[str, list[tuple[str, str]]] = {}  # (parameters, body) by function
+        self._named: dict[str, set[str]] = {}  # names in the values of a variable, or of an alias
         self._uses: dict[str, _Use] = {}
         self._understood = True
         for head, body in _definitions(_COMMENT.sub(" ", text)):
             self._understood &= self._define(head[_before(head) :], body)
 
     def _define(self, head: str, body: str | None) -> bool:
-        """Take a definition without what stands before it; returns whether it was understood."""
+        """Record a definition, without what precedes it. Returns whether it was understood."""
         if function := _FUNCTION.match(head):
             kind, results, name, parameters = function.groups()
             if kind == "entry":
@@ -121,7 +122,7 @@ class Text:
             return all(found)
         if space := _SPACE.match(head):
             declared = _declarators(head[space.end() :])
-            # Each, also after one that was not understood.
+            # A list, so that each is recorded, even after one that was not understood.
             found = [self._declare(space[1], each) for each in declared]
             return all(found)
         if alias := _ALIAS.fullmatch(head):
@@ -144,7 +145,7 @@ class Text:
         return True
 
     def reached(self, kernel: str) -> dict[str, bool]:
-        """The variables that a kernel may touch by name, and whether it may write each."""
+        """The variables that a kernel may use, by name, and whether it may write each."""
         reached: dict[str, bool] = {}
         if not self._understood or not self._bodies.get(kernel):
             return {name: name not in self.constants for name in self.variables}
@@ -157,7 +158,7 @@ class Text:
             seen.add(name)
             named = self._named.get(name, set())
             todo += named
-            # Who has the address of a variable from another one can write it.
+            # A variable may be written through its address in another variable.
             reached.update((other, True) for other in named & self.variables)
             if name in self._bodies:
                 use = self._use_of(name)
@@ -174,7 +175,7 @@ class Text:
             known = self._bodies.keys() | self._named.keys()
             for given, body in self._bodies[function]:
                 functions |= known.intersection(_NAMED.findall(body))
-                if _INDIRECT.search(body):  # of any function that is no kernel
+                if _INDIRECT.search(body):  # it may call any function that is not a kernel
                     functions |= self._bodies.keys() - self.kernels.keys()
                 if touched := self.variables.intersection(_MENTIONED.findall(body)):
                     written = _written(given, body, touched)
@@ -193,7 +194,7 @@ def _before(head: str) -> int:
 
 
 def _definitions(text: str) -> Iterator[tuple[str, str | None]]:
-    """Each statement, with None, and each function or section with its body."""
+    """Yield each statement with None, and each function or section with its body."""
     at = 0
     while stop := _STOP.search(text, at):
         head = text[at : stop.start()]
@@ -206,7 +207,7 @@ def _definitions(text: str) -> Iterator[tuple[str, str | None]]:
             end = _end_of_block(text, at)
             yield head, text[at:end]
             at = end + 1
-        else:  # values of a variable
+        else:  # a variable with values in braces
             end = stop.start()
             while (stop := _STOP.search(text, end)) and stop[0] == "{":
                 end = _end_of_block(text, stop.end()) + 1
@@ -217,7 +218,7 @@ def _definitions(text: str) -> Iterator[tuple[str, str | None]]:
 
 
 def _end_of_block(text: str, at: int) -> int:
-    """Where the brace is that closes the block that begins here."""
+    """The position of the brace that closes the block which begins at `at`."""
     depth = 1
     for brace in _BRACE.finditer(text, at):
         depth += 1 if brace[0] == "{" else -1
@@ -233,7 +234,7 @@ def _declarators(text: str) -> list[str]:
 
 
 def _separated(text: str, start: int) -> list[str]:
-    """What commas separate, from a place on; those in brackets separate nothing."""
+    """Split a text from `start` on at each comma that is not in brackets."""
     found, depth = [], 0
     for separator in _SEPARATOR.finditer(text, start):
         if separator[0] in "[{(":
@@ -250,10 +251,11 @@ def _separated(text: str, start: int) -> list[str]:
 
 
 def _written(given: str, body: str, variables: Iterable[str]) -> set[str]:
-    """Which of these variables a function may write, or give the address of to where none looks.
+    """Which of these variables a function may write, or pass the address of to unknown code.
 
-    An address is followed from name to name: registers, and the parameters of calls. Only reading
-    through it is harmless. What the function itself is given and returns is in its caller's hands.
+    Addresses are followed from name to name, through registers and the parameters of calls. Only
+    reads through an address are harmless. An address in the function's own parameters or results is
+    passed to unknown code: its caller.
     """
     follows: dict[str, set[str]] = {}
     escapes = set(_MENTIONED.findall(given))
@@ -276,12 +278,12 @@ def _followed(name: str, follows: dict[str, set[str]]) -> set[str]:
 
 
 def _flows(body: str) -> Iterator[tuple[set[str] | None, set[str]]]:
-    """For each statement the names whose values go into others, or into the unknown (None)."""
+    """Yield for each statement: names that get values, or None for unknown code; their sources."""
     scopes: list[dict[str, str]] = [{}]
     number = 0
 
     def names(text: str) -> set[str]:
-        """The names in a text; those of an inner block are told apart from others."""
+        """The names in a text. Names that a block declares are made unique."""
         found = set()
         for name in _MENTIONED.findall(text):
             scope = next((scope for scope in reversed(scopes) if name in scope), {})
@@ -316,7 +318,7 @@ def _flow(
     if instruction in _COMPUTING:
         sources = names(others)
         yield names(first), sources
-        yield None, {name for name in sources if SLOT in name}  # the address of what holds a value
+        yield None, {name for name in sources if SLOT in name}  # the address of a call's parameter
     elif ".param" in suffix and instruction in ("ld", "st"):
         yield names(first), names(others)
     elif instruction == "call":
@@ -328,7 +330,7 @@ def _flow(
 
 
 def _statements(body: str) -> Iterator[str]:
-    """The statements of a body without labels; "{" and "}" where a block begins and ends."""
+    """Yield the statements of a body without labels, and "{" and "}" of its blocks."""
     start = skip = 0
     for stop in _STOP.finditer(body):
         if stop.start() < skip:
@@ -355,7 +357,7 @@ def _without_labels(text: str) -> str:
 
 
 def _parameters(text: str) -> tuple[Parameter, ...] | None:
-    """The parameters, each at the next multiple of its alignment."""
+    """The parameters, each at the next multiple of its alignment; None if not understood."""
     found: list[Parameter] = []
     offset = 0
     for declared in text.split(",") if text.strip() else ():

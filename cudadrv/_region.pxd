@@ -14,7 +14,7 @@ from cudadrv._stream cimport Stream
 cdef class Items:
     cdef object dtype
     cdef Py_ssize_t itemsize
-    cdef long long most     # as many as an address can count the bytes of
+    cdef long long most     # the largest count whose bytes still fit into a signed 64-bit number
 
 
 cdef Items items_of(object dtype)
@@ -22,22 +22,22 @@ cdef str dtype_name(object dtype)
 
 
 cdef class Region:
-    cdef Memory memory              # shared with the parts and the whole
+    cdef Memory memory              # shared by the whole and its parts
     cdef size_t start               # offset in the memory, in bytes
     cdef size_t nbytes
     cdef Py_ssize_t count
     cdef object dtype
-    cdef bint moved
+    cdef bint moved                 # by take() or into_raw()
     cdef bint host_side             # page-locked memory: the host's side of a copy
     cdef bint portable              # streams of every context can use it
-    cdef MemoryKind kind            # of the class
+    cdef MemoryKind kind            # that its class allocates unless it is stream-ordered
     cdef Py_ssize_t itemsize
     cdef str name
-    cdef object policy
-    cdef bint part                  # not the whole: it cannot be closed
+    cdef object policy              # None, or the name of its ordering policy
+    cdef bint part                  # it is not the whole, so it cannot be closed
     cdef bint read_only             # its owner does not let anybody write it
     cdef tuple sizes                # its shape; None: (count,)
-    cdef uint32_t moved_at
+    cdef uint32_t moved_at          # the line that moved it
     cdef object __weakref__
 
     cdef int allocate(
@@ -54,19 +54,20 @@ cdef class Region:
     cdef Region share(self, size_t start, Py_ssize_t count, object dtype)
 
 
-# The classes of the regions that `is_region` was asked for last: two, as in a copy between kinds.
+# The classes of the last two buffers that `is_other_region` recognized: a copy between two kinds
+# asks for them in turn.
 cdef object last_class
 cdef object class_before
 cdef bint is_other_region(object given) noexcept
 
 
 cdef inline bint is_region(object given) noexcept:
-    """As isinstance, but without a walk through the bases for the classes that came last."""
+    """As isinstance(given, Region), and faster for the two classes that came last."""
     return type(given) is last_class or type(given) is class_before or is_other_region(given)
 
 
 cdef inline int check_region(Region region) except -1:
-    """As `usable`, at no price for a buffer that is."""
+    """As `usable`, inlined for the fast path."""
     if unlikely(region.memory is None or region.moved or region.memory.state.closed
                 or not is_usable(region.memory.context)):
         region.usable()
@@ -74,7 +75,7 @@ cdef inline int check_region(Region region) except -1:
 
 
 cdef inline CUdeviceptr pointer_of(Region region) noexcept:
-    """Its first byte; 0 for an empty buffer."""
+    """The address of its first byte; 0 for an empty buffer."""
     return region.memory.address + region.start if likely(region.memory.address) else 0
 
 
@@ -82,7 +83,7 @@ cdef int refuse_writing(Region region) except -1
 
 
 cdef inline int borrow(Region region, own_access *access, int mode) except -1:
-    """Fill in the access of an operation that uses all of it."""
+    """Fill in the access of an operation that uses the whole region."""
     if unlikely(region.read_only and mode != OWN_READ):
         refuse_writing(region)
     access.memory = region.memory.state

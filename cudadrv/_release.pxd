@@ -1,4 +1,4 @@
-"""Release: giving memory back to the driver when that can block nobody."""
+"""Release: memory goes back to the driver when freeing it cannot block."""
 
 from cudadrv._device cimport Context
 from cudadrv._driver cimport CUdeviceptr, CUresult, CUstream
@@ -21,7 +21,7 @@ cdef enum MemoryKind:
     LOCKED
     UNIFIED
     FOREIGN
-    CODE    # a module, whose handle stands for the address
+    CODE    # a loaded module; its handle takes the place of an address
 
 
 cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil

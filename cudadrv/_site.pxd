@@ -22,7 +22,7 @@ cdef str place(uint32_t site)
 
 
 cdef inline uint32_t site_of(PyThreadState *thread) noexcept:
-    """As `here`, for the thread with this state, in one piece with the caller."""
+    """As `here`, inlined, for the thread with this state."""
     cdef site_spot spot = site_spot_of(thread)
     cdef uint32_t site = site_known(sites, spot)
     return site if likely(site) else unknown_site(spot)

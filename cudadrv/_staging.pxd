@@ -17,28 +17,29 @@ cdef object array_of(object source, Region target)
 cdef object target_array(object target, Region source)
 
 
-# The arguments of an operation that copies between a buffer and a stage. It must not move.
+# The arguments of an operation that copies between a buffer and a stage. It must not move, because
+# it refers to itself.
 cdef struct StagedCopy:
     own_access access
     Copy plain
-    driver_call call        # of the plain copy,
-    void *arguments         # and its
-    CUdeviceptr inside      # where the buffer begins
+    driver_call call        # makes the driver call of `plain`
+    void *arguments         # of `call`: the address of `plain`
+    CUdeviceptr inside      # the address where the buffer begins
     CUevent event           # of the stage
-    bint inward             # into the buffer
-    bint queued             # the driver has the copy,
-    bint marked             # and the event stands for it
+    bint inward             # whether it copies into the buffer
+    bint queued             # the driver has accepted the copy
+    bint marked             # the event was recorded after the copy
 
 
 # The last copy that uses a stage.
 cdef struct StageUse:
-    uint32_t slot
-    uint64_t seq            # of that slot; 0: there was none
-    bint marked             # the stage's event stands for it
+    uint32_t slot           # of its stream
+    uint64_t seq            # of its operation; 0: there was no copy yet
+    bint marked             # the stage's event was recorded after it
 
 
 cdef class Stage:
-    cdef Context context        # the block dies with it
+    cdef Context context        # kept alive: the driver frees the memory with its context
     cdef char *data
     cdef size_t nbytes
     cdef StageUse last

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class CUresult(IntEnum):
-    """What a driver function answers. A code newer than this list is ``CUDA_ERROR_<number>``."""
+    """A status of a driver function. One that is not listed here is ``CUDA_ERROR_<number>``."""
 
     @classmethod
     def _missing_(cls, value: object) -> "CUresult | None":

@@ -16,14 +16,14 @@ cdef extern from "cudadrv/only_thread.h":
 
 
 cdef class Stream:
-    cdef Context context   # the stream dies with it
+    cdef Context context   # kept alive: the driver destroys streams with their context
     cdef int priority      # lower numbers run first
-    cdef own_stream *order          # what the engine knows of it
+    cdef own_stream *order          # what the engine knows of it; NULL before it is initialized
     cdef CUstream raw
     cdef bint ours                  # closing destroys the handle
-    cdef bint exposed               # others may have the handle, and may capture with it
+    cdef bint exposed               # other libraries may have the handle, and may capture with it
     cdef unsigned long thread       # the only thread that may use it (`this_thread`), or 0
-    cdef unsigned long long identity    # of a foreign stream: cuStreamGetId
+    cdef unsigned long long identity    # cuStreamGetId of a foreign stream, else 0
     cdef object owner               # keeps a foreign stream alive
     cdef object __weakref__
 
@@ -39,7 +39,7 @@ cdef class Stream:
 
 
 cdef inline int check_stream(Stream stream) except -1:
-    """As `usable`, at no price for a stream that is."""
+    """As `usable`, inlined for the fast path."""
     if unlikely(stream.order is NULL or stream.order.state != OWN_OPEN or stream.thread
                 or not is_usable(stream.context)):
         stream.usable()
@@ -49,24 +49,28 @@ cdef inline int check_stream(Stream stream) except -1:
 cdef inline bint names_context(Stream stream) noexcept nogil:
     """Whether the handle alone selects the context, so that cuCtxGetCurrent can be skipped.
 
-    Only after an error is the current context looked at: the error may be about that one. Nobody
-    else has the handle, so nobody captures with it.
+    Only after an error is the current context checked, because the error may be about that one. No
+    other library has the handle, so none captures with it.
     """
     return stream.ours & (not stream.exposed)
 
 
 cdef inline bint keeps_gil(Stream stream) noexcept:
-    """Whether a record on it, a wait, or a query is made with the GIL.
+    """Whether records, waits and queries on it keep the GIL.
 
-    Letting go of it takes as long as the call, and serves nobody where there is no other thread.
-    It must be let go for a call that may block until a callback that needs it has run. These take
-    no room in the driver's queues, and succeed where those are full: docs/benchmarks.md.
+    To release the GIL takes as long as one of these calls, and is of no use where there is no other
+    Python thread. A call that can block until a callback has taken the GIL must release it. These
+    cannot: they need no space in the driver's queues, and succeed where the queues are full
+    (docs/benchmarks.md).
     """
     return is_only_thread(PyThreadState_Get()) and names_context(stream)
 
 
 cdef inline int enter_stream(Stream stream, bint *pushed) noexcept nogil:
-    """Begin a driver call on it, with its issue lock held: 0, or why not."""
+    """Make its context current for a driver call. Returns 0, or the reason why that is refused.
+
+    The caller holds the stream's issue lock, and calls `leave_context` after 0.
+    """
     cdef CUresult status
     if stream.order.state != OWN_OPEN:
         return STREAM_IS_CLOSED
@@ -77,12 +81,12 @@ cdef inline int enter_stream(Stream stream, bint *pushed) noexcept nogil:
 
 
 cdef inline void tag_stream(Stream stream) noexcept:
-    """Let the software driver's reports name its work."""
+    """Tell the software driver which stream it is, for reports of data races."""
     if unlikely(cudadrv_table.tag_stream is not NULL):
         cudadrv_table.tag_stream(stream.context.raw, stream.raw, own_tag(stream.order))
 
 
-# Why `enter_stream` did not enter, below the driver's own numbers.
+# Why a driver call on a stream was not made: below the driver's statuses, which are not negative.
 cdef enum:
     STREAM_IS_CLOSED = -2
     STREAM_IS_CAPTURING = -3

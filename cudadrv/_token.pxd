@@ -20,13 +20,13 @@ cdef class Knowledge:
 
 
 cdef class Token:
-    # As token_fields in recycled.h, so it has no methods in C.
+    # It begins as token_fields in recycled.h does. C methods would add a field before these.
     cdef Stream stream
     cdef object source      # what is read: a buffer, a tuple of buffers, or None
-    cdef object target      # what is written
-    cdef object asked       # the Event, once somebody has asked; before, perhaps a Knowledge
+    cdef object target      # what is written: likewise
+    cdef object asked       # None or a Knowledge; its Event once somebody has asked for one
     cdef uint64_t seq       # of the operation
-    cdef uint32_t slot      # of its stream
+    cdef uint32_t slot      # of the operation's stream
     cdef uint32_t site_number
     cdef uint16_t operation
     cdef object __weakref__
@@ -38,7 +38,7 @@ cdef void keep_knowledge(Token token, own_snapshot *issued) noexcept
 
 
 cdef inline Token new_token(Stream stream, object source, object target):
-    """The token of an operation that will be issued: before, since nothing may fail afterwards.
+    """Make the token of an operation before it is issued, because nothing may fail afterwards.
 
     `source` and `target` are what it reads and writes: a buffer, a tuple of buffers, or None.
     """
@@ -48,7 +48,7 @@ cdef inline Token new_token(Stream stream, object source, object target):
 
 
 cdef inline void stand_for(Token token, Operation *operation) noexcept:
-    """The operation was issued, and the token takes over its snapshot."""
+    """Let the token stand for an operation that was issued, and own its snapshot."""
     token.seq = operation.request.issued.seq
     token.slot = operation.request.issued.slot
     token.site_number = operation.request.site

@@ -13,7 +13,7 @@ from cudadrv._library import driver_info
 from cudadrv._memory import LiveBuffer, live_buffers
 from cudadrv._stream import Stream
 
-# The software driver's word for what cudadrv calls a kind of memory; foreign memory is not ours.
+# The software driver's words for cudadrv's kinds of memory. It does not count foreign memory.
 COUNTED_AS = {
     "device": "device",
     "stream-ordered": "async",
@@ -21,7 +21,7 @@ COUNTED_AS = {
     "managed": "managed",
 }
 
-# Settings of the software driver that a test may change; others need a process of their own.
+# Settings of the software driver that a test may change: they are restored for the next one.
 RESTORED = ("memory", "races", "instructions", "kernel_faults")
 
 __all__ = ["Watch", "any_lost", "clean_device", "reset_if_lost", "settle"]
@@ -31,21 +31,21 @@ _first_settings: dict[str, str] = {}
 
 
 def clean_device(schedule: str, seed: int, *, pools: bool) -> Device:
-    """Device 0 with nothing pending, and the software driver as it was, but for the schedule.
+    """Return device 0 without unfinished work, and restore the software driver's settings.
 
-    Raises ContextLostError where an earlier error has lost the context of a GPU.
+    Schedule and seed are set. Raises ContextLostError if an earlier error lost a GPU's context.
     """
     try:
         reset_if_lost()
         return _clean_device(schedule, seed, pools)
-    except ContextLostError:  # by another library
+    except ContextLostError:  # another library caused the error
         if not reset_if_lost():
             raise
         return _clean_device(schedule, seed, pools)
 
 
 def reset_if_lost() -> bool:
-    """Reset the software driver if an error has lost a context; says whether that was so."""
+    """Reset the software driver if an error has lost a context; return whether it was reset."""
     if not any_lost() or not driver_info().is_software:
         return False
     testing.reset_device()
@@ -70,7 +70,7 @@ def _clean_device(schedule: str, seed: int, pools: bool) -> Device:
 
 
 def settle(device: Device) -> None:
-    """Let all work of the device end, and give back what waited for that."""
+    """Wait for all work of the device, and free the memory that waited for it."""
     if driver_info().is_software:
         testing.configure("fault=none")
         testing.drain()
@@ -79,7 +79,7 @@ def settle(device: Device) -> None:
 
 
 def _warm_up(device: Device) -> None:
-    """Make what a context keeps for ever: its streams for blocking calls and for frees."""
+    """Make the internal streams, which a context keeps for ever, so that they are not leaks."""
     if device.context in _warm:
         return
     DeviceBuffer(1, stream=Stream())
@@ -95,7 +95,7 @@ def _leave_pools_off() -> None:
 
 
 class Watch:
-    """Knows what is there when it is made, and says later what has been added."""
+    """Remembers what exists when it is made, and tells later what was added."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -105,24 +105,24 @@ class Watch:
         self._unfinished = set(unfinished_work())
 
     def races(self) -> list[str]:
-        """The software driver's reports, after it has run all that can run; else none."""
+        """Run all work that can run, and return the software driver's reports; else none."""
         if not self.software:
             return []
         testing.drain()
         return testing.races()
 
     def unfinished(self) -> list[tuple[str, str]]:
-        """What has been queued, and that the host does not know to be complete: what, and where."""
+        """The queued work that is not known to be complete: pairs of operation and line."""
         return [work for work in dict.fromkeys(unfinished_work()) if work not in self._unfinished]
 
     def leaks(self) -> list[str]:
-        """A line for each buffer, and one for each kind of other objects, that has been added.
+        """A line for each buffer that was added, and one for each kind of other objects.
 
-        On a real driver buffers alone, because it does not count what it has.
+        On a real driver only buffers, because it does not count its objects.
         """
         settle(self.device)
         if self._look():
-            gc.collect()  # not for every test: it takes longer than most
+            gc.collect()  # only if there is something, because it takes longer than most tests
             settle(self.device)
         return self._look()
 

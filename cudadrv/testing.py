@@ -1,9 +1,8 @@
 """Control of the software driver, for tests of programs that use cudadrv.
 
-Everything here needs the software driver (``CUDADRV_DRIVER=software``), and says so with a
-RuntimeError when another one is loaded. The settings are those of the environment variable
-``CUDADRV_SOFTWARE``. Under pytest, the fixtures of cudadrv's plugin do most of this for you: see
-docs/testing.md.
+Everything here needs the software driver (``CUDADRV_DRIVER=software``), and raises RuntimeError if
+another driver is loaded. The settings are those of the environment variable ``CUDADRV_SOFTWARE``.
+Under pytest, the fixtures of cudadrv's plugin do most of this: see docs/testing.md.
 """
 
 import ctypes
@@ -66,35 +65,35 @@ def _library() -> ctypes.CDLL:
 
 
 def configure(text: str) -> None:
-    """Change settings, until they are changed again.
+    """Change settings of the software driver, until they are changed again.
 
     Parameters
     ----------
     text
-        Such as ``"schedule=random,seed=7"``. What it does not name stays as it is. A ``seed=``
-        starts the random choices from the beginning.
+        Such as ``"schedule=random,seed=7"``. Settings that it does not name stay unchanged.
+        ``seed=`` restarts the random choices.
 
     Raises
     ------
     ValueError
-        A setting cannot be: the software driver's words. Then nothing has changed.
+        A setting is not valid. The message is the software driver's; nothing has changed.
     """
     if _library().cudadrvSoftConfigure(text.encode()):
         raise ValueError(_library().cudadrvSoftError().decode())
 
 
 def settings() -> dict[str, str]:
-    """Say which settings are in force, all but the faults."""
+    """Return the settings that are in force, without the faults."""
     text = _library().cudadrvSoftSettings().decode()
     return dict(item.split("=", 1) for item in text.split(",") if item)
 
 
 @contextmanager
 def configured(text: str) -> Iterator[None]:
-    """Change settings for the length of a ``with`` block.
+    """Change settings inside a ``with`` block.
 
-    At its end the settings that it named have their former values again; if it set a fault, there
-    are no faults any more.
+    At the end of the block, the settings that it named get their former values back. If it set a
+    fault, all faults are removed.
 
     Parameters
     ----------
@@ -104,8 +103,8 @@ def configured(text: str) -> Iterator[None]:
     Raises
     ------
     ValueError
-        A setting cannot be, or, at the end of the block, cannot be changed back (the number of
-        devices, while a context is alive).
+        A setting is not valid; or, at the end of the block, it cannot be changed back, such as the
+        number of devices while a context is alive.
     """
     former = settings()
     configure(text)
@@ -118,41 +117,42 @@ def configured(text: str) -> Iterator[None]:
 
 
 def fail(function: str, status: int, *, nth: int = 1) -> None:
-    """Let a call of a driver function fail, once; the driver does nothing in that call.
+    """Make a call of a driver function fail, once. The driver does nothing else in that call.
 
-    Of the plugin's fixtures, each starts and ends without faults. Otherwise
-    ``configure("fault=none")`` takes back those that have not happened yet.
+    The plugin's fixtures start and end without faults. Elsewhere, ``configure("fault=none")``
+    removes the faults that have not happened yet.
 
     Parameters
     ----------
     function
-        Its exported name, such as ``"cuMemAlloc_v2"``; per-thread variants count as the same.
+        Its exported name, such as ``"cuMemAlloc_v2"``. Per-thread variants count as the same
+        function.
     status
-        What the call returns: a `CUresult`, from 1 to 999. A sticky one (700, 719, ...) loses the
-        device: only `reset_device` brings it back.
+        The status that the call returns: a `CUresult`, from 1 to 999. A sticky one (700, 719, ...)
+        loses the device; only `reset_device` brings it back.
     nth
-        Which call from now on, 1 for the next.
+        Which call from now on: 1 for the next one.
 
     Raises
     ------
     ValueError
-        There is no such function, or the status or the number cannot be.
+        There is no such function; the status or the number is not valid.
     """
     configure(f"fault={function}:{int(nth)}:{int(status)}")
 
 
 def live_objects() -> dict[str, int]:
-    """How many objects of each kind the driver has: what a program has not given back."""
+    """Return the number of objects of each kind in the driver: those that were not released."""
     return {kind: _library().cudadrvSoftCount(kind.encode()) for kind in KINDS}
 
 
 def calls(function: str = "") -> int:
-    """How often a driver function was called, by its exported name; all functions without one."""
+    """Return how often a driver function was called, by its exported name; ``""``: all of them."""
     return int(_library().cudadrvSoftCalls(function.encode()))
 
 
 def unsupported_calls() -> dict[str, int]:
-    """How often functions were called that the software driver does not implement, by name.
+    """Return the functions that were called but are not implemented, and how often, by name.
 
     Each such call returned ``CUDA_ERROR_NOT_SUPPORTED``.
     """
@@ -163,22 +163,22 @@ def unsupported_calls() -> dict[str, int]:
 
 
 def pending() -> int:
-    """How many queued operations have not run yet."""
+    """Return how many queued operations have not run yet."""
     return int(_library().cudadrvSoftPending())
 
 
 def drain() -> None:
-    """Run everything that can run, without waiting for what cannot.
+    """Run all queued work that can run now. Does not wait for other work.
 
-    The program has not waited for anything by that: what is not ordered stays a race.
+    This does not count as a wait of the program: work that is not ordered still is a data race.
     """
     _library().cudadrvSoftDrain()
 
 
 def races() -> list[str]:
-    """The data races that the driver has seen since `forget_races`, a text for each.
+    """Return the data races that the driver has seen since `forget_races`: a text for each.
 
-    Each names both operations; the same race again is counted in the first one's text.
+    Each text names both operations. If the same race happens again, its text counts it.
     """
     found = range(_library().cudadrvSoftRaces())
     texts = [_library().cudadrvSoftRaceText(index) for index in found]
@@ -186,16 +186,16 @@ def races() -> list[str]:
 
 
 def reset_device() -> None:
-    """Bring the software driver back to the state after its start, also after a lost context.
+    """Reset the software driver to its state after the start, even after a lost context.
 
     All devices lose their contexts, and with them memory, streams, modules and unfinished work.
-    cudadrv retains new primary contexts at the next use; an object from before raises
-    ContextLostError in each call, and closing it is quiet. Host arrays that show page-locked or
-    managed memory stay readable: their memory is not used again in this process.
+    cudadrv retains new primary contexts at the next use. Calls on older objects raise
+    ContextLostError; closing them raises nothing. Host arrays over page-locked or managed memory
+    stay readable, because that memory is not used again in this process.
 
-    Races, faults and the text of `kernel_fault` are forgotten; settings stay as they are. No GPU
-    can do this: there a lost context is lost for the process. Other libraries in the process lose
-    their contexts, too, and no other thread may use a device during the call.
+    Data races, faults and the text of `kernel_fault` are forgotten; settings stay unchanged. On a
+    GPU this is not possible: a lost context is lost for the process. Other libraries in the process
+    lose their contexts, too, and no other thread may use a device during the call.
     """
     library = _library()
     forget_contexts()
@@ -203,10 +203,10 @@ def reset_device() -> None:
 
 
 def kernel_fault() -> str | None:
-    """What the last kernel that ended by an error did wrong; None if there was none.
+    """Return what the last kernel that failed did wrong; None if none has failed.
 
-    Kernel, PTX line and thread, and what is known of the address: in, beyond or before which
-    memory, and whether that was freed. It is also printed to stderr, unless the setting
+    The text names the kernel, the PTX line and the thread, and the memory that the address lies in
+    or near, with whether it was freed. It is also printed to stderr, unless the setting
     ``kernel_faults=record`` is in force.
     """
     text = _library().cudadrvSoftFaultText()
@@ -214,5 +214,5 @@ def kernel_fault() -> str | None:
 
 
 def forget_races() -> None:
-    """Start over with an empty list of `races`."""
+    """Empty the list that `races` returns."""
     _library().cudadrvSoftForgetRaces()

@@ -1,7 +1,7 @@
-"""CUDA C to PTX, by the compiler of this machine: nvcc, or NVRTC from PyPI.
+"""Compiles CUDA C to PTX with the compiler of this machine: nvcc, or NVRTC from PyPI.
 
 Nothing else in cudadrv needs a compiler: a module loads PTX that was compiled anywhere. Importing
-this looks for none, and ``import cudadrv`` does not import it.
+this searches for no compiler, and ``import cudadrv`` does not import it.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ PTX_OF_12 = ((8, 0), (8, 1), (8, 2), (8, 3), (8, 4), (8, 5), (8, 5), (8, 6), (8,
 
 
 class PTXVersionError(RuntimeError):
-    """The compiler is newer than the driver, which cannot read the PTX that it writes."""
+    """The compiler is newer than the driver, which cannot read its PTX."""
 
 
 def compile(
@@ -59,33 +59,33 @@ def compile(
 ) -> str:
     """Compile CUDA C to PTX.
 
-    Blocks while the compiler runs, and orders nothing. The same source, with the same included
-    files, options, architecture and compiler, is compiled once for a user: the PTX is kept in
-    `cache_folder`. What the compiler writes without failing (warnings) goes to the log ``cudadrv``
-    when it runs, not when the PTX is an old one.
+    Blocks while the compiler runs, and orders nothing. The PTX is kept in `cache_folder`, so the
+    same source with the same included files, options, architecture and compiler is compiled only
+    once for a user. Warnings of the compiler go to the log ``cudadrv``, but not if the PTX comes
+    from the cache.
 
     Parameters
     ----------
     source
         The source itself as a str, or the path of a file (`pathlib.Path`).
     device
-        Whose architecture to compile for; default: the current device. An architecture that the
-        compiler does not know is replaced by the newest earlier one that it does.
+        The device to compile for; default: the current device. An architecture that the compiler
+        does not know is replaced by the newest earlier one that it knows.
     arch
         A virtual architecture instead of a device: ``"compute_75"``. Then no driver is loaded, and
-        whether one can read the PTX is not asked.
+        it is not checked whether the driver can read the PTX.
     options
-        For the compiler, as they stand: ``["-DSIZE=4", "--use_fast_math", "-Iinclude"]``. Quoted
-        includes of a file are found beside it; those of a str only by ``-I``. Options of nvcc can
-        run programs (``-ccbin``): take none from people whom you do not trust.
+        Passed to the compiler unchanged: ``["-DSIZE=4", "--use_fast_math", "-Iinclude"]``. Quoted
+        includes of a file are searched beside it, those of a str only in the folders of ``-I``.
+        Options of nvcc can run programs (``-ccbin``): accept none from people you do not trust.
     name
-        What messages and ``__FILE__`` call a source given as a str. Any text of one line.
+        The name of a source given as a str, in messages and ``__FILE__``: any text of one line.
     compiler
-        ``"nvcc"`` or ``"nvrtc"``. Default: one that is no newer than the driver of the device if
-        there is one, nvcc before NVRTC. One that cannot compile even an empty source, such as an
-        nvcc without a C++ compiler, is passed over; the log says so.
+        ``"nvcc"`` or ``"nvrtc"``. Default: nvcc, else NVRTC, but a compiler that is not newer than
+        the device's driver comes first. A compiler that cannot compile even an empty source, such
+        as an nvcc without a C++ compiler, is skipped; the log says so.
     cache
-        Whether PTX from an earlier run may be used, and this one kept.
+        Whether PTX of the cache may be used, and new PTX is kept there.
 
     Returns
     -------
@@ -95,21 +95,21 @@ def compile(
     Raises
     ------
     CompileError
-        The compiler did not accept the source or the options, or cannot compile anything; it has
+        The compiler rejected the source or the options, or cannot compile anything. The error has
         the log and the command.
     CompilerNotFoundError
-        No compiler is here, or none of that name.
+        No compiler was found, or not the one that was asked for.
     PTXVersionError
         The device's driver is too old for the PTX of this compiler.
     TypeError
-        An argument of another type.
+        An argument has the wrong type.
     ValueError
-        The arguments contradict each other, or a str is a path rather than a source; or nvcc would
-        give a shell a file or an option that the shell would not take as it stands.
+        The arguments contradict each other; a str is a path rather than a source; or a file or an
+        option has characters that the shell of nvcc would interpret.
     OSError
         The file cannot be read.
     CudaError
-        The driver has no device, and no architecture was given.
+        No architecture was given, and the driver has no device.
     """
     read = _read(source, name)
     if isinstance(options, str):
@@ -141,7 +141,7 @@ def compile(
 
 
 def newest_ptx(driver: tuple[int, int]) -> tuple[int, int]:
-    """The newest version of PTX that a driver of a CUDA version understands.
+    """Return the newest version of PTX that a driver of a CUDA version can read.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def _read(source: str | os.PathLike[str], name: str | None) -> Source:
 
 
 def _newer_last(found: Iterable[Compiler], driver: tuple[int, int]) -> Iterator[Compiler]:
-    """The compilers that are no newer than the driver, then the others."""
+    """Yield the compilers that are not newer than the driver, then the others."""
     newer = []
     for compiler in found:
         if compiler.version <= driver:
@@ -189,7 +189,7 @@ def _newer_last(found: Iterable[Compiler], driver: tuple[int, int]) -> Iterator[
 def _try_each(
     found: Iterable[Compiler], wanted: str | None, compile_by: Callable[[Compiler], str]
 ) -> str:
-    """Compile by the first compiler that can compile anything at all."""
+    """Compile with the first compiler that can compile anything at all."""
     broken: list[tuple[Compiler, CompileError]] = []
     for compiler in found:
         if broken:
@@ -213,7 +213,7 @@ def _try_each(
 
 
 def _architecture(compiler: Compiler, device: Device) -> str:
-    """The newest architecture that both the compiler and the device know."""
+    """The newest architecture that the compiler knows and the device can run."""
     major, minor = device.compute_capability
     known = compiler.architectures()
     usable = [number for number in known if number <= 10 * major + minor]
@@ -237,7 +237,7 @@ def _compile(
     ptx, log = compiler.compile(source, arch, options)
     if log.strip():
         _log.warning("%s, %s:\n%s", compiler, source.name, log.rstrip())
-    # Files that changed while the compiler read them would be kept under the wrong name.
+    # Not stored if a file changed while the compiler read it: the key would be wrong.
     with contextlib.suppress(OSError):
         again = source if source.path is None else _read(Path(source.name), None)
         if folder and key and key == cache_key(compiler, again, arch, options):
@@ -246,7 +246,7 @@ def _compile(
 
 
 def _check_version(ptx: str, compiler: Compiler, driver: tuple[int, int]) -> None:
-    """Refuse PTX that the driver would refuse, and say what to do about it."""
+    """Raise PTXVersionError for PTX that the driver cannot read."""
     found = re.search(r"^\s*\.version\s+(\d+)\.(\d+)", ptx, re.MULTILINE)
     if found is None or (int(found[1]), int(found[2])) <= newest_ptx(driver):
         return

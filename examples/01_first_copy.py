@@ -1,4 +1,4 @@
-"""An array to the device and back. Blocking copies: complete when they return."""
+"""Copies an array to the device and back. Blocking copies are complete when they return."""
 
 import numpy as np
 
@@ -17,10 +17,10 @@ assert (result[:500] == 7).all()
 assert (result[500:] == numbers[500:]).all()
 print(result[498:502])
 
-# The host cannot read device memory, and says what to do instead.
+# The host cannot read device memory. The error says what to do instead.
 try:
     device[0]
 except TypeError as error:
     print(f"TypeError: {error}")
 
-device.close()  # or let it go out of scope: then it is freed when that blocks nobody
+device.close()  # or let it go out of scope: then it is freed when that cannot block

@@ -1,4 +1,4 @@
-"""Asynchronous copies on two streams, and what has to be between them."""
+"""Asynchronous copies on two streams, and the event that has to be between them."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ upload, download = cu.Stream(), cu.Stream()
 
 work.copy_from_async(source, upload)
 
-# Nothing orders `download` after `upload`, so this is refused, on every machine and every time.
+# Nothing orders `download` after `upload`, so this is refused: on every machine, every time.
 try:
     result.copy_from_async(work, download)
 except cu.BufferBorrowedError as error:
@@ -23,11 +23,11 @@ download.wait(uploaded)
 arrived = result.copy_from_async(work, download)
 print(work.explain())
 
-# The host, too, has to know that the result is there.
+# The host has to wait, too, before it reads the result.
 arrived.wait()
 assert result[4095] == 4095
 
-# The wait covered everything that was ordered before it: so `source` is free again.
+# The wait covers everything that was ordered before the copy, so `source` is free again.
 assert not source.borrowed
 source[:] = 0
 print(source, result, sep="\n")

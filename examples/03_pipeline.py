@@ -17,12 +17,12 @@ checked = 0
 
 
 def finish(turn: int) -> None:
-    """Wait for what this half had in flight, and look at it."""
+    """Wait for the copies of this half, and check the result."""
     global checked
     token = arrived[turn % 2]
     if token is not None:
         token.wait()
-        # Without the wait above this would be an error, as would be the write below.
+        # Without the wait above, this read would raise an error, and so would the write below.
         with halves[turn % 2][1].read() as array:
             assert array[0] == checked * CHUNK
             assert np.all(np.diff(array) == 1)

@@ -1,4 +1,4 @@
-"""What to do with a call that is not known to be ordered: refuse it, wait, or let it pass."""
+"""The policies for a call that is not known to be ordered: refuse it, wait, or let it pass."""
 
 import ctypes
 
@@ -18,23 +18,23 @@ try:
 except cu.BufferBorrowedError as error:
     print(f"strict: {str(error).splitlines()[0]}")
 
-# "wait" inserts what is missing: here that `second` waits for `first` on the GPU, and then that the
-# host waits for `second`. The choice reaches the functions that are called inside the block.
+# "wait" inserts the missing waits: `second` waits for `first` on the GPU, then the host waits for
+# `second`. The policy also applies in functions that are called inside the block.
 with cu.ordering("wait"):
     back.copy_from_async(work, second)
     assert back[1023] == 1023
     print("wait: both waits were inserted")
 
-# A buffer can have a policy of its own, for calls outside such blocks.
+# A buffer can have its own policy, for calls outside such blocks.
 host.ordering = "wait"
 work.copy_from_async(host, first)
 host[:] = 0
 host.ordering = None
 print("wait, for one buffer: the host waited before it wrote")
 
-# "unchecked": the caller answers for the order. Here the host waits through another library, which
-# is not seen, so a write would be refused. It is still recorded, and views, closing and lifetime
-# stay protected.
+# "unchecked": the program is responsible for the order. Here it waits through another library. As
+# cudadrv does not see that, it would refuse a write. Unchecked uses are still recorded, and views,
+# closing and lifetime stay protected.
 work.copy_from_async(host, first)
 library = ctypes.CDLL(cu.driver_info().path)
 assert library.cuStreamSynchronize(ctypes.c_void_p(first.handle)) == 0

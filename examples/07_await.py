@@ -14,7 +14,7 @@ async def there_and_back(number: int) -> int:
     stream = cu.Stream()
     work.copy_from_async(source, stream)
     await result.copy_from_async(work, stream)
-    source[:] = 0  # `await` tells the host as much as `wait()` does: both copies are complete
+    source[:] = 0  # `await` counts as `wait()`: both copies are known to be complete
     return int(result[0])
 
 

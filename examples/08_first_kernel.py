@@ -15,10 +15,11 @@ y = cu.DeviceBuffer.from_array(np.ones(1000, "f4"), name="y")
 result = cu.LockedBuffer(1000, "f4", name="result")
 stream, other = cu.Stream(), cu.Stream()
 
-# 4 blocks of 256 threads. `x` is read, and `y` is written: what is not said to be read is.
+# 4 blocks of 256 threads. `x` is only read; `y` is written, as every buffer without cu.read is.
 launched = saxpy.launch(4, 256, 2, cu.read(x), y, 1000, stream=stream)
 
-# Reads share: the host may read `x` as well. It may not write it, nor may another stream read `y`.
+# The host may read `x`, too, because both only read. But it may not write `x`, and another stream
+# may not read `y`.
 assert x[999] == 999
 try:
     x[0] = 1
@@ -29,18 +30,18 @@ try:
 except cu.BufferBorrowedError as error:
     print(f"{str(error).splitlines()[0]}\n")
 
-# A launch gives a token, as a copy does: it can be waited for, here by another stream.
+# A launch returns a token, as a copy does. Here another stream waits for it.
 other.wait(launched)
 result.copy_from_async(y, other).wait()
 assert result[999] == 2 * 999 + 1
 
-# The arguments are checked against what the kernel takes, before anything is launched.
+# The arguments are checked against the kernel's parameters before the launch.
 try:
     saxpy.launch(4, 256, 2, cu.read(x), y, stream=stream)
 except TypeError as error:
     print(f"TypeError: {error}\n")
 
-# In a loop: checked and packed once, launched often.
+# For a loop: check and pack the arguments once, launch often.
 ready = saxpy.prepare(4, 256, 1, cu.read(x), y, 1000)
 for _ in range(10):
     ready.launch(other)

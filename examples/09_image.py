@@ -1,4 +1,4 @@
-"""Blur and edges of a picture, by two kernels at once: 09_image.py [PICTURE], default: a drawn one.
+"""Blurs a picture and finds its edges, by two kernels at once: 09_image.py [PICTURE].
 
 Needs Pillow: python -m pip install cudadrv[image]
 """
@@ -34,8 +34,8 @@ def blur_and_edges(picture: Pixels) -> tuple[Pixels, Pixels]:
     pixels = cu.DeviceBuffer(source.nbytes, name="pixels")
     streams = [cu.Stream(), cu.Stream()]
     arrived = pixels.copy_from_async(source, streams[0])
-    # Both kernels read the same pixels at once, as reads share, and each writes what is its own.
-    # Only the other stream has to wait for the copy; nobody waits on the host until the end.
+    # Both kernels may read the same pixels at once, and each writes its own buffer. Only the second
+    # stream has to wait for the copy. The host waits at the end.
     streams[1].wait(arrived)
     results, copied = [], []
     sizes = {"blur": source.nbytes, "edges": rows * columns}

@@ -45,7 +45,7 @@ cdef dict WORDS = {OWN_READ: "read", OWN_WRITE: "write", OWN_SHARED: "shared"}
 @cython.freelist(16)
 cdef class Access:
     """Access(*args, **kwargs)\n--\n
-    A buffer as a kernel's argument: see `read`, `write` and `shared`.
+    A buffer as the argument of a kernel: see `read`, `write` and `shared`.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ cdef class Access:
 
     @property
     def mode(self):
-        """What is done with it: "read", "write" or "shared"."""
+        """How the kernel uses it: "read", "write" or "shared"."""
         return WORDS[self.mode]
 
     def __repr__(self):
@@ -82,27 +82,27 @@ cdef Access _access(object buffer, int mode):
 
 
 def read(buffer):
-    """Say that a kernel only reads a buffer: others may read it meanwhile.
+    """Pass a buffer to `Kernel.launch` for reading: others may read it meanwhile.
 
-    An argument of `Kernel.launch`. Raises TypeError if it is no buffer.
+    The kernel must not write it. Raises TypeError if it is no buffer.
     """
     return _access(buffer, OWN_READ)
 
 
 def write(buffer):
-    """Say that a kernel reads and writes a buffer, as for a buffer without a mode.
+    """Pass a buffer to `Kernel.launch` for reading and writing, as a bare buffer is passed.
 
-    An argument of `Kernel.launch`. Raises TypeError if it is no buffer.
+    Raises TypeError if it is no buffer.
     """
     return _access(buffer, OWN_WRITE)
 
 
 def shared(buffer):
-    """Say that the program itself orders a kernel's use of a buffer with all others.
+    """Pass a buffer to `Kernel.launch` whose use the program itself synchronizes.
 
-    Such as a flag that the host sets while the kernel waits for it. Nothing is refused but closing:
-    the memory stays for as long as the kernel may use it. An argument of `Kernel.launch`. Raises
-    TypeError if it is no buffer.
+    Such as a flag that the host sets while the kernel waits for it. cudadrv does not check the
+    order of this use with others; it only keeps the memory from being closed or freed while the
+    kernel may use it. Raises TypeError if it is no buffer.
     """
     return _access(buffer, OWN_SHARED)
 

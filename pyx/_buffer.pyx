@@ -1,5 +1,5 @@
 # cython: nonecheck=True
-"""Buffer: what the three kinds have in common, who uses one, and `reap`."""
+"""Buffer: the base of the three kinds of buffers, reports of who uses a buffer, and `reap`."""
 
 from typing import NamedTuple
 
@@ -66,9 +66,9 @@ cdef enum:
 class Borrow(NamedTuple):
     """One GPU use of a buffer that is not known to be complete.
 
-    ``mode`` is "read", "write" or "shared", or "use" where nobody knows which; ``stream`` is the
-    stream's name as messages show it; ``operation`` and ``site`` say what queued it and where;
-    ``start`` and ``stop`` are bytes of the buffer.
+    ``mode`` is "read", "write" or "shared", or "use" for a use that may read or write; ``stream``
+    is the stream's name in messages; ``operation`` is what queued the use, and ``site`` the line
+    that did; ``start`` and ``stop`` are byte offsets in the buffer.
     """
 
     mode: str
@@ -80,14 +80,13 @@ class Borrow(NamedTuple):
 
 
 cdef tuple borrows_of(Region region):
-    """All of them."""
+    """All GPU uses of a region that are not known to be complete, as a tuple of `Borrow`."""
     listed, _, _ = _look(region, 0xffffffff)
     return tuple(listed)
 
 
 cdef tuple _look(Region region, unsigned int most):
-    """The borrows, at most so many; how many there are; in which ways the host can wait for them.
-    """
+    """The first `most` borrows; how many there are; how the host can wait for those returned."""
     cdef own_borrow *found
     cdef size_t end = region.start + region.nbytes
     cdef unsigned int count
@@ -121,7 +120,7 @@ cdef object _borrow(own_borrow *found, size_t start):
 
 
 cdef str state_of(Region region):
-    """For `repr`: ", read by Stream 2"."""
+    """The end of a buffer's `repr`: ", read by Stream 2", or "" if nothing uses it."""
     try:
         borrows, count, _ = _look(region, 1)
     except ForkedError:
@@ -135,7 +134,7 @@ cdef str state_of(Region region):
 
 
 cdef str _obstacle(Region region, list ways):
-    """What is in the way besides `borrows_of`, as a line, or ""; adds the way out."""
+    """A line about what excludes the host besides the borrows, or ""; appends to `ways`."""
     cdef own_conflict conflict
     answer = own_obstacle(engine, region.memory.context.domain, region.memory.state, region.start,
                           region.start + region.nbytes, &conflict)
@@ -178,16 +177,16 @@ cdef str _wait(int kind):
 
 # ---- what the software driver asks, for its reports of data races ----
 #
-# `_operation` is called inside of the driver. The other two are called at the end of a driver call,
-# by the thread that made it. That thread may hold issue locks of ours: so nothing here may run
-# Python code, and no garbage collector may run destructors.
+# `_operation` is called during a driver call. The other two are called at the end of one, by the
+# thread that made it, which may hold issue locks. So nothing here may run Python code, and the
+# garbage collector is disabled, because it could run destructors.
 
 cdef enum:
     ASK_ANOTHER_THREAD = -1
 
 
 cdef int _operation(unsigned long long tag, unsigned long long *label) noexcept nogil:
-    """Two numbers for the operation that is being handed over on a stream of ours."""
+    """Set `label` to the operation that a stream is being given; False if there is none."""
     cdef own_suspect current
     if not own_current(engine, tag, &current):
         return False
@@ -229,7 +228,7 @@ cdef int _write_words(
     cdef bint collecting = PyGC_Disable()
     cdef const char *encoded
     cdef Py_ssize_t length = 0
-    PyErr_Fetch(&error, &value, &traceback)  # the call may be a destructor's
+    PyErr_Fetch(&error, &value, &traceback)  # there is one if a destructor made the driver call
     try:
         words_found = label_at(address) if label is NULL else (
             f"{operation_name((label[0] >> 8) & 0xffff)} on"
@@ -254,14 +253,17 @@ words.describe_memory = _describe_memory
 # ---- reap ----
 
 def reap():
-    """Free the memory of buffers that have died, waiting for its users as needed.
+    """Free the memory of all buffers that died. Blocks until the work that uses it is complete.
 
-    Buffers that die while the GPU may use them, or while freeing could block, are kept until the
-    GPU is idle, or by pools for new buffers; this waits instead, and empties the pools. Idle
-    page-locked memory of the library's own is freed too.
-    Where the default stream of another thread used such memory, that is for all work of all
-    contexts, and is left out while a stream is being captured. ``close()`` a buffer to free it at
-    a point that you choose.
+    The memory of a buffer that dies goes to a pool for new buffers, or is kept until freeing it
+    cannot block. This call empties the pools, waits for the work that uses such memory, and frees
+    it. Idle page-locked memory that copies of arrays use is freed too.
+
+    If the default stream of another thread used the memory, this waits for all work of all
+    contexts; while a stream is being captured, it keeps that memory instead. To free the memory of
+    one buffer at a point that you choose, ``close()`` the buffer.
+
+    Raises ContextLostError if the wait finds an error that a context does not survive.
 
     Driver functions: cuEventRecord, cuEventQuery, cuMemFree, cuMemFreeHost, cuMemFreeAsync;
     cuCtxSynchronize for what the default stream of another thread used.
@@ -283,17 +285,17 @@ cdef str ABSTRACT = "use DeviceBuffer, LockedBuffer or UnifiedBuffer"
 
 cdef class Buffer(Region):
     """Buffer(*args, **kwargs)\n--\n
-    Items of one dtype, one after the other, in memory that the GPU can use.
+    Contiguous items of one dtype, in memory that the GPU can use.
 
     The base of `DeviceBuffer`, `LockedBuffer` and `UnifiedBuffer`.
 
     Attributes
     ----------
     count, itemsize, nbytes : int
-        Number of items, bytes of one, bytes of all.
+        Number of items, bytes of one item, bytes of all items.
     dtype : numpy.dtype
     name : str or None
-        For messages.
+        Shown in messages.
     """
 
     def __init__(self, *args, **kwargs):
@@ -301,10 +303,12 @@ cdef class Buffer(Region):
 
     @classmethod
     def from_array(cls, array, *, stream=None, **options):
-        """A new buffer with a copy of an array's items, complete on return.
+        """Make a buffer with a copy of an array's items. Blocks until the copy is complete.
 
-        ``stream`` is that of `copy_from`, and for a DeviceBuffer also that of its allocation; the
-        other options are those of the class. Anything that ``numpy.asarray`` takes is an array.
+        ``array`` is anything that ``numpy.asarray`` takes. ``stream`` is passed to `copy_from`, and
+        a DeviceBuffer is also allocated on it. The other options are those of the class.
+
+        Raises what the class and `copy_from` raise.
         """
         array = plain_array(array)
         buffer = _new(cls, array.size, array.dtype, stream, options)
@@ -313,17 +317,23 @@ cdef class Buffer(Region):
 
     @classmethod
     def zeros(cls, count, dtype="u1", *, stream=None, **options):
-        """A new buffer whose bytes are all zero, complete on return. Options as `from_array`."""
+        """Make a buffer whose bytes are all zero. Blocks until the fill is complete.
+
+        ``stream`` and options as `from_array`. Raises what the class and `fill` raise.
+        """
         buffer = _new(cls, count, dtype, stream, options)
         buffer.view("u1").fill(0, stream=stream)
         return buffer
 
     @classmethod
     def from_raw(cls, address, count, dtype="u1", *, device=None, name=None):
-        """Take ownership of memory from `into_raw`, or of another library; it is freed here.
+        """Take ownership of memory from `into_raw` or of another library, and free it in the end.
 
-        Raises ValueError if the driver does not know the address as memory of this class, or if a
-        live buffer owns it.
+        ``address`` is an int, ``count`` the number of items. The memory belongs to the primary
+        context of ``device``; default: the current context. Does not block.
+
+        Raises ValueError if the driver does not know the address as memory of this class, or if
+        the memory belongs to another buffer, or to one that died and is not freed yet.
 
         Driver function: cuPointerGetAttribute.
         """
@@ -335,7 +345,8 @@ cdef class Buffer(Region):
     def from_address(cls, address, count, dtype="u1", *, owner=None, device=None, name=None):
         """Use memory of another library, which is never freed here.
 
-        ``owner`` is kept alive with the buffer. What others do with the memory is not seen.
+        ``address`` is an int, ``count`` the number of items. ``owner`` is kept alive with the
+        buffer. Work that others do with the memory is not seen. Does not block.
 
         Raises ValueError if the driver does not know the address as memory of this class.
 
@@ -347,16 +358,18 @@ cdef class Buffer(Region):
 
     @property
     def stream_ordered(self):
-        """Whether its memory was allocated on a stream (``stream=``): closing it is work, too."""
+        """Whether its memory was allocated on a stream (``stream=``), and is freed on one."""
         return self.memory is not None and self.memory.kind == STREAM_ORDERED
 
     # ---- copies and fills ----
 
     def copy_from(self, source not None, *, stream=None):
-        """Copy into this buffer; blocks, and is complete on return.
+        """Copy into this buffer. Blocks until the copy is complete.
 
-        It runs on the given stream, else on the current stream, else on one of the library's own
-        that knows only what the host knows: then this buffer must have no unfinished work.
+        It runs on the given stream, else on the current stream, else on an internal stream that is
+        ordered only after what the host knows to be complete: then this buffer must have no
+        unfinished work. If neither is given, the host itself copies an array into a LockedBuffer or
+        UnifiedBuffer.
 
         Parameters
         ----------
@@ -368,13 +381,16 @@ cdef class Buffer(Region):
         Raises
         ------
         TypeError, ValueError
-            Other dtype, size, device or kind of object; parts that overlap; a wrong setting.
+            The dtype, size, device or kind of the source does not fit; the parts overlap;
+            ``CUDADRV_COPY_THREADS`` is not valid.
         BufferBorrowedError, BufferExportedError, BufferClosedError
             See docs/errors.md.
+        CudaError
+            A driver call failed.
 
-        Ordinary memory goes through page-locked memory of the library's own; for large arrays by up
-        to 8 threads, or ``CUDADRV_COPY_THREADS``. After Ctrl-C the array is not touched any more,
-        and this buffer stays borrowed until what was queued is known to be complete.
+        Arrays are copied through page-locked memory of the library, large ones by up to 8 threads
+        (environment variable ``CUDADRV_COPY_THREADS``). After Ctrl-C the array is not touched any
+        more, and this buffer stays borrowed until the queued work is known to be complete.
 
         Driver functions: cuMemcpyHtoDAsync, cuMemcpyDtoHAsync, cuMemcpyDtoDAsync or cuMemcpyAsync;
         cuEventRecord and cuEventQuery; cuMemHostAlloc.
@@ -392,10 +408,10 @@ cdef class Buffer(Region):
             copy_array(COPY_FROM, self, array, blocking_stream(found, self))
 
     def copy_to(self, target not None, *, stream=None):
-        """Copy this buffer's items out; blocks, and is complete on return.
+        """Copy this buffer's items to a target. Blocks until the copy is complete.
 
-        As `copy_from`, in the other direction. A target in ordinary memory must be writable and
-        C-contiguous; one that was used before is faster than one whose pages have yet to be found.
+        As `copy_from`, in the other direction. A target array must be writable and C-contiguous. A
+        new array is slower than one that was used before, because its pages must be mapped first.
         """
         if isinstance(target, Buffer):
             copy_and_wait(COPY_TO, target, self, stream)
@@ -410,18 +426,18 @@ cdef class Buffer(Region):
             copy_array(COPY_TO, self, array, blocking_stream(found, self))
 
     def copy_from_async(self, source not None, stream=None):
-        """Queue a copy into this buffer; does not wait for it.
+        """Queue a copy into this buffer. Does not wait for it.
 
-        Both buffers stay borrowed until the copy is known to be complete. From ordinary memory a
-        snapshot is taken in the call, and the source is free on return. A copy between two
-        page-locked buffers blocks in the driver.
+        Both buffers stay borrowed until the copy is known to be complete. The items of an array are
+        copied to page-locked memory within the call, so the array may change after it. A copy
+        between two page-locked buffers blocks in the driver.
 
         Parameters
         ----------
         source : buffer, or object with the buffer protocol
             As for `copy_from`.
-        stream : Stream
-            May be left out inside a ``with stream:`` block.
+        stream : Stream, optional
+            Default: the current stream of a ``with stream:`` block; without one, a TypeError.
 
         Returns
         -------
@@ -431,7 +447,7 @@ cdef class Buffer(Region):
         ------
         As `copy_from`; TypeError without a stream.
 
-        Driver functions: as `copy_from`, without waiting.
+        Driver functions: those of `copy_from` that do not wait.
         """
         if likely(is_region(source)):
             return copy_async(COPY_FROM_ASYNC, self, <Buffer>source, stream, "copy_from_async")
@@ -443,10 +459,11 @@ cdef class Buffer(Region):
         return copy_array(COPY_FROM_ASYNC, self, array, found)
 
     def copy_to_async(self, target not None, stream=None):
-        """Queue a copy of this buffer's items into another buffer; does not wait for it.
+        """Queue a copy of this buffer's items into another buffer. Does not wait for it.
 
-        As `copy_from_async`, in the other direction. Ordinary memory cannot be locked, so it is a
-        TypeError here: use a LockedBuffer, or the blocking `copy_to`.
+        As `copy_from_async`, in the other direction. An array as target is a TypeError, because
+        nothing would protect it until the copy is complete: use a LockedBuffer, or the blocking
+        `copy_to`.
         """
         if unlikely(not is_region(target)):
             raise TypeError(
@@ -456,22 +473,25 @@ cdef class Buffer(Region):
         return copy_async(COPY_TO_ASYNC, <Buffer>target, self, stream, "copy_to_async")
 
     def fill(self, value, *, stream=None):
-        """Set every item to a value; blocks, and is complete on return.
+        """Set every item to a value. Blocks until the fill is complete.
 
         Parameters
         ----------
         value : scalar
-            What the dtype can hold without a change of kind (no float for integers).
+            A value that the dtype can hold without a change of kind: no float for integers.
         stream : Stream, optional
-            As for `copy_from`.
+            As for `copy_from`: without one, the host itself fills a LockedBuffer or UnifiedBuffer.
 
         Raises
         ------
         TypeError, ValueError
-            The dtype cannot hold the value; its items have not 1, 2, 4 or 8 bytes, or begin at an
-            odd address.
+            The dtype cannot hold the value; an item does not have 1, 2, 4 or 8 bytes; the buffer is
+            not aligned to its items, or to 4 bytes for items of 8.
+        BufferBorrowedError, BufferExportedError, BufferClosedError
+            See docs/errors.md.
 
-        Driver functions: cuMemsetD8Async, D16, D32; cuMemsetD2D32Async twice for 8 bytes.
+        Driver functions: cuMemsetD8Async, cuMemsetD16Async or cuMemsetD32Async; cuMemsetD2D32Async
+        twice for items of 8 bytes.
         """
         cdef Token token
         cdef unsigned char[8] item
@@ -483,7 +503,10 @@ cdef class Buffer(Region):
             token.wait()
 
     def fill_async(self, value, stream=None):
-        """Queue a fill; does not wait for it. Returns a Token. See `fill` and `copy_from_async`."""
+        """Queue a fill. Does not wait for it. Returns a Token.
+
+        Parameters, errors and driver functions as `fill`; ``stream`` as `copy_from_async`.
+        """
         cdef unsigned char[8] item
         set_item(item, value, self)
         return fill_region(
@@ -493,36 +516,38 @@ cdef class Buffer(Region):
 
     @property
     def borrowed(self):
-        """Whether any GPU use of it is not known to be complete.
+        """Whether any GPU work that uses it is not known to be complete.
 
-        It asks the clocks and never the driver, so a loop that waits for it never ends: wait with
+        This never asks the driver, so a loop that polls it never ends: wait with
         `Stream.synchronize`, `Token.wait` or `Event.synchronize`.
         """
         return bool(borrows_of(self))
 
     @property
     def borrows(self):
-        """The GPU uses that are not known to be complete, as a tuple of `Borrow`."""
+        """The GPU uses that are not known to be complete: a tuple of `Borrow`."""
         return borrows_of(self)
 
     def explain(self):
-        """Say in text who uses the buffer, and what would release it."""
+        """Return a text that says who uses the buffer, and what would release it."""
         return explain_region(self)
 
     # ---- lifetime ----
 
     def close(self, stream=None):
-        """End the buffer. Its memory goes to the pool, or is freed. Closing twice does nothing.
+        """Close the buffer: its memory goes to its pool, or is freed. Closing twice does nothing.
 
-        Stream-ordered memory is given back after the work of its stream, or of ``stream``. Freeing
-        what is not pooled may block, as the driver does; the pool's does not.
+        Stream-ordered memory is released after the work of its stream, or of ``stream``. Freeing
+        memory that is neither pooled nor stream-ordered may block in the driver; otherwise this
+        does not block.
 
         Raises
         ------
         BufferBorrowedError, BufferExportedError
-            It is in use. It stays as it is.
+            It is in use. It stays open.
         ValueError
-            It is a part: only the whole can be closed.
+            It is a part: only the whole can be closed. Or ``stream`` is given, and the memory is
+            not stream-ordered or belongs to another context.
 
         Driver functions: cuMemFree, cuMemFreeHost or cuMemFreeAsync.
         """
@@ -540,30 +565,32 @@ cdef class Buffer(Region):
         return self
 
     def __exit__(self, kind, exception, traceback):
-        """Close the buffer; if that fails and an exception is on its way, that gets a note."""
+        """Close the buffer. If that fails while an exception propagates, that gets a note."""
         close_at_end(self, exception, "buffer")
 
     def take(self):
-        """Move: give a new object for the same memory, and end the use of this one.
+        """Move the memory to a new object, and return that. This object cannot be used any more.
 
-        Parts, views and pending work stay valid and counted.
+        Parts, host views and unfinished work stay valid. Raises BufferClosedError if it is closed
+        or was moved before.
         """
         cdef Region moved
         self.usable()
         moved = self.share(self.start, self.count, self.dtype)
         moved.part = self.part
         site = here()
-        self.usable()  # another thread may have taken it meanwhile; from here on none gets in
+        self.usable()  # another thread may have moved it; no other thread runs from here on
         self.move_out(site)
         return moved
 
     def into_raw(self):
-        """Give the memory away: returns its address, and the caller must free it.
+        """Give the memory away: return its address, an int. The caller has to free the memory.
 
-        ``from_raw`` takes it back. Raises BufferBorrowedError or BufferExportedError while it is in
-        use or a part of it is alive, and ValueError for a part or for memory of `from_address`.
+        `from_raw` takes it back. Does not block. Raises BufferBorrowedError or BufferExportedError
+        while it is in use or a part of it is alive, and ValueError for a part or for memory of
+        `from_address`.
         """
-        cdef object address  # made before nobody else knows it
+        cdef object address  # made first: a failure after the move would lose the memory
         self.usable()
         self._refuse_part()
         address = pointer_of(self)
@@ -607,9 +634,10 @@ cdef class Buffer(Region):
         Raises
         ------
         TypeError, ValueError
-            No stream; a closed one; one of another device, for a DeviceBuffer.
+            There is no stream; the stream is closed; for a DeviceBuffer, it belongs to another
+            context.
         BufferBorrowedError, BufferExportedError, BufferClosedError
-            By the ``with`` line: see docs/errors.md.
+            Raised by the ``with`` line: see docs/errors.md.
 
         Driver function: cuEventRecord, where the block begins and where it ends.
         """
@@ -672,7 +700,7 @@ cdef class Buffer(Region):
             raise ValueError(f"{self.describe()} is a part; only the whole can be closed or given"
                              " away")
 
-    # ---- what host-readable buffers do without the GPU, when no stream is named ----
+    # ---- overridden where the host can do it: False if it cannot ----
 
     cdef bint fill_on_host(self, bytes item) except -1:
         return False
@@ -685,14 +713,14 @@ cdef class Buffer(Region):
 
 
 cdef Buffer _bare(cls):
-    """A buffer without memory yet, of a class that says which memory it is."""
+    """An object of a class that is not abstract, without memory yet."""
     if cls.__init__ is Buffer.__init__:
         raise TypeError(ABSTRACT)
     return cls.__new__(cls)
 
 
 cdef object _new(cls, count, dtype, stream, options):
-    """A buffer of a class; only device memory can be stream-ordered."""
+    """A new buffer; device memory is allocated on the stream, if one is given."""
     cdef Buffer bare = _bare(cls)
     if stream is not None and bare.kind == DEVICE:
         options = {**options, "stream": stream}

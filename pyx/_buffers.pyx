@@ -1,7 +1,7 @@
-"""The three kinds of buffers, and how the host gets at the bytes of two of them.
+"""The three kinds of buffers, and the host's access to the bytes of two of them.
 
-Every way to the bytes is a borrow for as long as it can be used, and every borrow is an export of
-the memory that the engine knows (`open_view`).
+Whatever lets the host reach the bytes borrows them for as long as it can be used. Each such borrow
+is an export of the memory that the engine knows (`open_view`).
 """
 
 import collections
@@ -40,9 +40,6 @@ from cudadrv._errors import BufferExportedError
 
 
 # ---- what the host can see ----
-#
-# Every way to the bytes is a borrow for as long as it can be used, and every borrow is an export of
-# the memory that the engine knows (`open_view`).
 
 cdef struct HostRequest:
     own_access *access
@@ -59,9 +56,9 @@ cdef class HostBuffer(Buffer):
     """HostBuffer()\n--\n
     A buffer whose bytes the host can read and write: `LockedBuffer` or `UnifiedBuffer`.
 
-    The buffer protocol works: ``memoryview(buffer)`` and ``numpy.asarray(buffer)`` borrow it for as
-    long as the result lives. Consumers ask for read-only memory even when they will write, so such
-    a view excludes all GPU work; that of ``buffer.readonly()`` excludes only GPU writes.
+    It has the buffer protocol: ``memoryview(buffer)`` and ``numpy.asarray(buffer)`` borrow it for
+    as long as the result lives. The protocol does not tell whether the consumer will write, so such
+    a view excludes all GPU work; a view of ``buffer.readonly()`` excludes only GPU writes.
     """
 
     # ---- items and slices: borrowed while the call runs ----
@@ -70,7 +67,9 @@ cdef class HostBuffer(Buffer):
         """__getitem__($self, key, /)\n--\n
         ``buffer[i]``: an item, copied to the host. ``buffer[a:b]``: a part of the buffer.
 
-        Raises BufferBorrowedError for an item that unfinished GPU work may write.
+        Raises BufferBorrowedError for an item that unfinished GPU work may write (the policy "wait"
+        waits for that work instead), BufferExportedError for an item that is lent for writing, and
+        IndexError if there is no such item.
         """
         if isinstance(key, slice):
             return self.part_of(key)
@@ -80,13 +79,15 @@ cdef class HostBuffer(Buffer):
         """__setitem__($self, key, value, /)\n--\n
         ``buffer[i] = value`` and ``buffer[a:b] = array``, with NumPy's casting and broadcasting.
 
-        Raises BufferBorrowedError for items that unfinished GPU work may use.
+        Raises BufferBorrowedError for items that unfinished GPU work may use (the policy "wait"
+        waits for that work instead), BufferExportedError for lent ones, IndexError if there is no
+        such item, and what NumPy raises for the value.
         """
         cdef HostBuffer part
         part = self.part_of(key) if isinstance(key, slice) else self._item(key)
         if isinstance(value, Buffer):
             raise TypeError("copy between buffers with copy_from: buffer[a:b].copy_from(source)")
-        # All conversion comes before the borrow: it can run other code.
+        # The value is converted before the bytes are borrowed, because that can run other code.
         if isinstance(value, np.ndarray):
             value = plain_array(value)
         if not (type(value) is np.ndarray and value.dtype == part.dtype
@@ -97,9 +98,10 @@ cdef class HostBuffer(Buffer):
         part.copy_in_on_host(value)
 
     def to_numpy(self):
-        """The items, copied into a new array of shape ``(count,)``.
+        """Copy the items into a new array of shape ``(count,)``.
 
-        Raises BufferBorrowedError while unfinished GPU work may write them.
+        Raises BufferBorrowedError while unfinished GPU work may write the items (the policy "wait"
+        waits for that work instead), and BufferExportedError while they are lent for writing.
         """
         self.usable()
         array = np.empty(self.count, self.dtype)
@@ -109,35 +111,40 @@ cdef class HostBuffer(Buffer):
     # ---- views: borrowed while they live ----
 
     def read(self):
-        """``with buffer.read() as array:`` a read-only array, for the length of the block.
+        """Read in a block: ``with buffer.read() as array:`` is a read-only array over the items.
 
-        GPU work may read meanwhile. At the end the array and its plain views are emptied; if
-        something else still refers to the memory, such as a memoryview of the array, leaving raises
-        BufferExportedError, and the buffer stays borrowed until that is gone.
+        GPU work may read the buffer meanwhile. At the end of the block the array and its plain
+        views become empty. If something else still refers to the memory, such as a memoryview of
+        the array, leaving the block raises BufferExportedError, and the buffer stays borrowed until
+        that is gone.
 
-        Raises BufferBorrowedError while unfinished GPU work may write it.
+        Entering the block raises BufferBorrowedError while unfinished GPU work may write the buffer
+        (the policy "wait" waits for that work instead), and BufferExportedError while it is lent
+        for writing.
         """
         self.usable()
         return host_view(self, True)
 
     def write(self):
-        """``with buffer.write() as array:`` a writable array, for the length of the block.
+        """Write in a block: ``with buffer.write() as array:`` is a writable array over the items.
 
-        As `read`, and no GPU work may use the buffer meanwhile.
+        As `read`, but no GPU work may use the buffer meanwhile, and entering the block raises while
+        any unfinished GPU work may use it or it is lent.
         """
         self.usable()
         return host_view(self, False)
 
     def readonly(self):
-        """An object that exports the same bytes read-only, and so shares them with GPU reads."""
+        """Return an object that exports the bytes read-only, so that GPU work may read them, too.
+        """
         self.usable()
         return ReadOnly(self)
 
     def __array__(self, dtype=None, copy=None):
         """``numpy.asarray(buffer)``: an array over the bytes, which borrows them while it lives.
 
-        NumPy comes here when the buffer protocol refuses: for a dtype that it has no format for, or
-        because the memory is in use. NumPy would otherwise copy item by item.
+        NumPy calls this if the buffer protocol fails: for a dtype that the protocol has no format
+        for, or because the memory is in use. Without this method, NumPy would copy item by item.
         """
         return _array_over(self, False, dtype, copy)
 
@@ -152,10 +159,10 @@ cdef class HostBuffer(Buffer):
         _release(view)
 
     cdef int export(self, Py_buffer *view, int flags, bint shared, object exporter) except -1:
-        """Fill in a view for the buffer protocol, and borrow for it."""
+        """Fill in a view of the buffer protocol, and borrow the bytes for it."""
         self.usable()
         typed = self.item_format() != b""
-        if not typed and flags & PyBUF_FORMAT:  # NumPy comes to `__array__` then
+        if not typed and flags & PyBUF_FORMAT:  # NumPy then calls `__array__`
             raise BufferError(
                 f"the buffer protocol has no format for items of dtype {self.dtype}; make a"
                 " memoryview of the bytes: memoryview(buffer.view('u1'))")
@@ -183,7 +190,7 @@ cdef class HostBuffer(Buffer):
         return 0
 
     cdef bytes item_format(self):
-        """How the buffer protocol spells the dtype; b"" where it cannot."""
+        """The dtype's format in the buffer protocol; b"" if it has none."""
         if self.format is None:
             try:
                 view = memoryview(np.empty(0, self.dtype))
@@ -196,7 +203,7 @@ cdef class HostBuffer(Buffer):
     # ---- borrowing for the host ----
 
     cdef int open_view(self, own_export *view, str verb) except -1:
-        """Borrow all bytes to "read", "write" or "export" them, waiting if the policy says so."""
+        """Borrow all bytes to "read", "write" or "export" them. Waits if the policy is "wait"."""
         cdef own_access access
         cdef own_conflict conflict
         cdef HostRequest request = HostRequest(&access, &conflict)
@@ -216,7 +223,7 @@ cdef class HostBuffer(Buffer):
                 work.synchronize()
 
     cdef bint fill_on_host(self, bytes item) except -1:
-        items = np.frombuffer(item, f"u{len(item)}")  # so that NumPy also copies padding
+        items = np.frombuffer(item, f"u{len(item)}")  # as integers: NumPy then copies padding, too
         return self.copy_in_on_host(np.broadcast_to(items, self.count))
 
     cdef bint copy_in_on_host(self, array) except -1:
@@ -237,7 +244,7 @@ cdef class HostBuffer(Buffer):
 
 
 cdef bint _copy(HostBuffer buffer, array, bint inward) except -1:
-    """Copy between a buffer and an array on the host, which may share memory."""
+    """Copy between a buffer and an array by the host. They may overlap."""
     cdef Py_buffer view
     cdef own_export export
     cdef void *ours = <void *><size_t>pointer_of(buffer)
@@ -335,10 +342,10 @@ cdef class ReadOnly:
 
 # ---- the array of a `with` block ----
 #
-# The block gets a view of a hidden array over borrowed memory. NumPy makes every plain view refer
-# to the hidden one. At the end, arrays that only names and containers refer to are emptied
-# (`referrers.h`); whatever else refers to one of them keeps the memory borrowed, because all of
-# them keep the `Borrowed` object.
+# `__enter__` returns a view of a hidden array over borrowed memory. In NumPy every plain view of
+# that view refers to the hidden array. At the end of the block, arrays that only names and
+# containers refer to are emptied (`referrers.h`). If something else refers to one of them, the
+# memory stays borrowed, because each of them keeps the `Borrowed` object alive.
 
 cdef extern from "Python.h":
     ctypedef int (*traverseproc)(PyObject *, void *, void *)
@@ -369,7 +376,8 @@ _CONTAINERS = (
     types.MappingProxyType, types.MethodType, types.BuiltinMethodType, functools.partial,
     collections.deque, collections.OrderedDict, collections.defaultdict, type(iter(np.empty(0))),
 )
-# What has one of these attributes may know the address of the memory, without a view of it.
+# An object with one of these attributes may know the address of the memory without a reference to
+# a view of it.
 _CAPTURING = (
     "__array__", "__array_interface__", "__array_struct__", "__buffer__", "__dlpack__",
     "_as_parameter_",
@@ -391,7 +399,7 @@ cdef class HostView:
         raise TypeError("use buffer.read() or buffer.write()")
 
     def __enter__(self):
-        """Borrow the buffer, and give a NumPy array over its items."""
+        """Borrow the buffer, and return a NumPy array over its items."""
         if self.buffer is None:
             raise TypeError("this HostView was never initialized")
         if self.array is not None:
@@ -426,7 +434,7 @@ cdef class HostView:
 cdef int _empty(HostView view, object traceback) except -1:
     """Empty the array of a block, and those of its views that only names and containers refer to.
 
-    ``array[0]`` is an IndexError from then on.
+    ``array[0]`` raises IndexError from then on.
     """
     cdef list found = []
     cdef int collects = PyGC_Disable()  # no other code may run between the search and its use
@@ -441,7 +449,7 @@ cdef int _empty(HostView view, object traceback) except -1:
 
 
 def host_view(HostBuffer buffer not None, bint shared):
-    """A block over the bytes of a buffer, which GPU work may read meanwhile if it is shared."""
+    """The context manager of `HostBuffer.read` (`shared`) and `HostBuffer.write`."""
     cdef HostView view = HostView.__new__(HostView)
     view.buffer = buffer
     view.shared = shared
@@ -456,33 +464,33 @@ cdef class LockedBuffer(HostBuffer):
 pooled=True)\n--\n
     Page-locked host memory: the host's side of asynchronous copies.
 
-    The GPU copies to and from it at full speed without the host's help, on any device, and kernels
-    can use it too. The host reads and writes it like an array, while no GPU work uses it.
+    Every device copies to and from it at full speed without the host's help, and kernels can use
+    it, too. The host reads and writes it like an array while no GPU work uses it.
 
     Parameters
     ----------
     count : int
         Number of items; 0 makes an empty buffer without memory.
     dtype : dtype-like, optional
-        Any NumPy dtype of a fixed size without objects; bytes unless given.
+        Any NumPy dtype of a fixed size without objects; default: bytes.
     write_combined : bool, optional
-        Memory that the host writes past its caches: somewhat faster to copy to the GPU, and very
+        Whether the host's writes bypass its caches: somewhat faster to copy to the GPU, and very
         slow for the host to read.
     device : Device, optional
-        In whose primary context it is allocated; default: the current one.
+        The device in whose primary context it is allocated; default: the current context.
     name : str, optional
-        For messages.
+        Shown in messages.
     pooled : bool, optional
-        Take the memory from the context's pool, and give it back there (docs/memory-pools.md).
-        False: from the driver, and back to it.
+        Whether the memory comes from the context's pool and goes back to it (docs/memory-pools.md).
+        If False, it comes from the driver and goes back to the driver.
 
-    The contents are undefined at first. Memory that the pool does not have is slow to allocate
-    (see docs/performance.md).
+    The contents are undefined at first. Allocating orders nothing; it may block if the pool has no
+    such memory, and is then slow (docs/performance.md).
 
     Raises
     ------
     TypeError, ValueError
-        A count, dtype or name that cannot be.
+        The count, dtype, device or name is not valid.
     CudaOutOfMemoryError
         The message lists the live buffers by line.
 
@@ -509,30 +517,31 @@ cdef class UnifiedBuffer(HostBuffer):
     """UnifiedBuffer(count, dtype='u1', *, device=None, name=None, pooled=True)\n--\n
     Managed memory: one address for the host and all devices, moved by the driver on demand.
 
-    The host reads and writes it like an array, while no GPU work uses it; an access that would race
-    with the GPU is an error, never a slow surprise. On devices where the attribute
-    ``concurrent_managed_access`` is 0, any unfinished work excludes the host.
+    The host reads and writes it like an array while no GPU work uses it; an access that would race
+    with GPU work raises an error. If a device's attribute ``concurrent_managed_access`` is 0, any
+    unfinished work on that device excludes the host from all managed memory.
 
     Parameters
     ----------
     count : int
         Number of items; 0 makes an empty buffer without memory.
     dtype : dtype-like, optional
-        Any NumPy dtype of a fixed size without objects; bytes unless given.
+        Any NumPy dtype of a fixed size without objects; default: bytes.
     device : Device, optional
-        In whose primary context it is allocated; default: the current one.
+        The device in whose primary context it is allocated; default: the current context.
     name : str, optional
-        For messages.
+        Shown in messages.
     pooled : bool, optional
-        Take the memory from the context's pool, and give it back there (docs/memory-pools.md).
-        False: from the driver, and back to it.
+        Whether the memory comes from the context's pool and goes back to it (docs/memory-pools.md).
+        If False, it comes from the driver and goes back to the driver.
 
-    The contents are undefined at first.
+    The contents are undefined at first. Allocating orders nothing; it may block if the pool has no
+    such memory.
 
     Raises
     ------
     TypeError, ValueError
-        A count, dtype or name that cannot be.
+        The count, dtype, device or name is not valid.
     CudaOutOfMemoryError
         The message lists the live buffers by line.
 
@@ -552,32 +561,33 @@ cdef class UnifiedBuffer(HostBuffer):
 @cython.final
 cdef class DeviceBuffer(Buffer):
     """DeviceBuffer(count, dtype='u1', *, stream=None, device=None, name=None, pooled=True)\n--\n
-    Memory of a device. The host reaches it by copies only.
+    Memory of a device. The host can only copy to it and from it.
 
     Parameters
     ----------
     count : int
         Number of items; 0 makes an empty buffer without memory.
     dtype : dtype-like, optional
-        Any NumPy dtype of a fixed size without objects; bytes unless given.
+        Any NumPy dtype of a fixed size without objects; default: bytes.
     stream : Stream, optional
-        Allocate stream-ordered memory after this stream's work: a write on the stream, so other
-        streams must be ordered after it.
+        Allocates stream-ordered memory on this stream. That counts as a write on the stream, so
+        work on other streams has to be ordered after it.
     device : Device, optional
-        Default: that of the stream, else the current one.
+        The device in whose primary context it is allocated; default: the stream's context, else
+        the current context.
     name : str, optional
-        For messages.
+        Shown in messages.
     pooled : bool, optional
-        Take the memory from the context's pool, and give it back there (docs/memory-pools.md).
-        False: from the driver, and back to it.
+        Whether the memory comes from the context's pool and goes back to it (docs/memory-pools.md).
+        If False, it comes from the driver and goes back to the driver.
 
-    The contents are undefined at first. Memory of a pool is there at once; the driver may block.
-    Either way an allocation without a stream orders nothing.
+    The contents are undefined at first. Allocating from the pool does not block; allocating from
+    the driver may. An allocation without a stream orders nothing.
 
     Raises
     ------
     TypeError, ValueError
-        A count, dtype, stream or name that cannot be.
+        The count, dtype, stream, device or name is not valid.
     CudaOutOfMemoryError
         The message lists the live buffers by line.
 
@@ -599,16 +609,16 @@ cdef class DeviceBuffer(Buffer):
 
     def __setitem__(self, key, value):
         """__setitem__($self, key, value, /)\n--\n
-        Refuse: the host cannot write into the memory of a device."""
+        Raise TypeError: the host cannot write into the memory of a device."""
         raise TypeError("the host cannot write into a DeviceBuffer; copy what you need:"
                         " buffer[i:j].copy_from(array), or buffer[i:j].fill(value)")
 
     def __iter__(self):
         """__iter__($self, /)\n--\n
-        Refuse: the host cannot read the memory of a device."""
+        Raise TypeError: the host cannot read the memory of a device."""
         raise TypeError("the host cannot read a DeviceBuffer; copy it: buffer.copy_to(array)")
 
     def __array__(self, dtype=None, copy=None):
-        """Refuse: the host cannot read the memory of a device."""
+        """Raise TypeError: the host cannot read the memory of a device."""
         raise TypeError("a DeviceBuffer is no array: the host cannot read it. Copy it to one:"
                         " buffer.copy_to(numpy.empty(buffer.count, buffer.dtype))")

@@ -1,9 +1,9 @@
-"""Ghosts: streams that end while their work may be unfinished.
+"""Closing: streams that are closed, or die, while their work may be unfinished.
 
-Their handle is destroyed at once, and the work runs on. An event recorded last stands for it until
-it is known to be complete. A destructor never does this itself, because recording can block: it
-leaves an orphan, and the next call that may block sees to it. Where the driver refuses, a later one
-tries again.
+Closing a stream records a last event and destroys the handle; the work runs on. The event stands
+for it until it is known to be complete: the stream is a ghost. A destructor does not do this
+itself, because recording can block. It leaves the stream as an orphan, which the next call that may
+block closes. If the driver refuses, a later call tries again.
 """
 
 from cpython.ref cimport PyObject, Py_DECREF, Py_INCREF
@@ -31,18 +31,18 @@ bind_driver(&cudadrv_table)
 
 cdef enum:
     NO_SLOT = 0xffffffff
-    MOST_GHOSTS = 256   # closed streams whose work nobody has waited for
+    MOST_GHOSTS = 256   # how many a context keeps; with more, the oldest is waited for
 
 cdef struct orphan:
     CUstream handle
     own_stream *order
     bint ours
-    unsigned long long identity     # of a foreign stream
+    unsigned long long identity     # cuStreamGetId of a foreign stream, else 0
     PyObject *context
-    PyObject *owner     # without it a foreign stream could be destroyed before it is buried
-    unsigned long thread    # that is about to destroy it, or 0
-    bint stuck              # the last to try could not: it captures, or the driver refused
-    bint told               # that the driver refused
+    PyObject *owner         # keeps a foreign stream alive until its last event is recorded
+    unsigned long thread    # the thread that is closing it, or 0
+    bint stuck              # the last attempt failed: it is capturing, or the driver refused
+    bint told               # a warning has said that the driver refused
     orphan *next
 
 cdef orphan *_orphans = NULL
@@ -52,7 +52,7 @@ cdef void drop_stream(
     Context context, CUstream handle, own_stream *order, bint ours, unsigned long long identity,
     object owner
 ) noexcept:
-    """A stream dies: destroy it if that cannot block, else leave it to `bury_orphans`."""
+    """Destroy a stream that dies if that cannot block, else leave it to `bury_orphans`."""
     cdef CUresult status
     cdef bint told = False
     cdef orphan *node
@@ -70,7 +70,7 @@ cdef void drop_stream(
         told = True
     own_stream_drop(engine, order)
     node = <orphan *>malloc(sizeof(orphan))
-    if node is not NULL:  # else the handle leaks, and its work stays unknown: still sound
+    if node is not NULL:  # else the handle leaks, and its work never counts as complete: sound
         Py_INCREF(context)
         Py_INCREF(owner)
         node[0] = orphan(
@@ -91,20 +91,20 @@ cdef CUresult _destroy_idle(Context context, CUstream handle) noexcept:
 
 
 cdef bint _is_final(int status) noexcept:
-    """Whether trying again would answer the same: the stream, the context or the driver is gone."""
+    """Whether another attempt would fail, too: the stream, the context or the driver is gone."""
     return is_sticky(<CUresult>status) or status in (
         CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_DEINITIALIZED)
 
 
 cdef void _forget(own_stream *order) noexcept:
-    """Nobody refers to it any more."""
+    """Release the engine's record of a stream that has no handle any more."""
     if order.state == OWN_OPEN:
         own_stream_close(engine, order)
     own_stream_release(engine, order)
 
 
 cdef int bury_orphans() except -1:
-    """Destroy the streams that died with unfinished work, but for those that others are at."""
+    """Close the orphans, except those that other threads are closing."""
     cdef orphan *node = _orphans
     cdef orphan *following
     cdef orphan *buried = NULL
@@ -112,7 +112,7 @@ cdef int bury_orphans() except -1:
     while node is not NULL:
         following = node.next
         if node.thread == 0:
-            node.thread = this_thread()  # until it is 0 again, nobody else removes it
+            node.thread = this_thread()  # until it is 0 again, no other thread removes it
             context = <Context>node.context
             done = _bury_orphan(context, node)
             following = node.next
@@ -142,7 +142,7 @@ cdef void _unlink(orphan *node) noexcept:
 
 
 cdef bint is_dying(unsigned int slot) noexcept:
-    """Whether a stream with this slot died, and is about to have a last event."""
+    """Whether a stream with this slot died, and its last event is about to be recorded."""
     cdef orphan *node = _orphans
     while node is not NULL:
         if node.order.slot == slot and node.thread != this_thread() \
@@ -153,7 +153,7 @@ cdef bint is_dying(unsigned int slot) noexcept:
 
 
 cdef bint is_dead(CUstream handle) noexcept:
-    """Whether it is that of a stream of ours that died, and is about to be destroyed."""
+    """Whether a handle belongs to a dead stream of ours, and is about to be destroyed."""
     cdef orphan *node = _orphans
     while node is not NULL:
         if node.handle == handle and node.ours:
@@ -163,7 +163,7 @@ cdef bint is_dead(CUstream handle) noexcept:
 
 
 cdef bint _bury_orphan(Context context, orphan *node) noexcept:
-    """Whether it is done with. What goes wrong is not the fault of the call that sees to it."""
+    """Whether an orphan can be removed. A failure is a warning: the caller did not cause it."""
     try:
         return context.lost or bury_stream(
             context, node.handle, node.order, node.ours, node.identity)
@@ -180,17 +180,18 @@ cdef bint _bury_orphan(Context context, orphan *node) noexcept:
 cdef bint bury_stream(
     Context context, CUstream handle, own_stream *order, bint ours, unsigned long long identity
 ) except -1:
-    """Record a last event if there is work to wait for, destroy the stream, remember the event.
+    """Close a stream: record a last event if its work may be unfinished, and destroy the handle.
 
-    False: it is being captured by another library, and stays as it is.
+    False, and nothing is done, if another library is capturing it.
     """
     cdef Event farewell = None
     cdef CUresult status = CUDA_ERROR_NOT_READY
     cdef bint capturing = False
-    while status == CUDA_ERROR_NOT_READY:  # it needs a last event
+    while status == CUDA_ERROR_NOT_READY:  # work was queued that needs a last event
         if farewell is None and not own_stream_known(engine, order):
             farewell = new_event(context, CU_EVENT_DISABLE_TIMING)
-            # Before the stream counts as closed: its tokens then look for the event, by slot.
+            # The event is listed before the stream counts as closed, because from then on tokens of
+            # the stream search the list. Until it is recorded, no slot matches it.
             farewell.state.snapshot.slot = NO_SLOT
             farewell.identity = identity
             context.ghosts.append(farewell)
@@ -205,7 +206,7 @@ cdef bint bury_stream(
 cdef CUresult _end(
     Context context, CUstream handle, own_stream *order, bint ours, Event farewell, bint *capturing
 ) noexcept nogil:
-    """Close it. CUDA_ERROR_NOT_READY: work was queued meanwhile, and there is no last event."""
+    """Close it. CUDA_ERROR_NOT_READY if work was queued meanwhile and `farewell` is None."""
     cdef CUresult status = CUDA_SUCCESS
     cdef bint pushed = False
     own_mutex_take(order.issue)
@@ -244,7 +245,7 @@ cdef CUresult _destroy(
 
 
 cdef int make_room(Context context) except -1:
-    """Keep the number of closed streams with unfinished work bounded, by waiting for the oldest."""
+    """Bound the number of ghosts: wait for the oldest ones."""
     cdef Event oldest
     bury_orphans()
     context.usable()
@@ -259,7 +260,7 @@ cdef int make_room(Context context) except -1:
 
 
 cdef Event _oldest(list ghosts):
-    """The one that was recorded first; other threads are just recording the others."""
+    """The ghost that was recorded first; one that is not recorded yet does not count."""
     cdef Event ghost
     for ghost in ghosts:
         if ghost.state.recorded:
@@ -268,7 +269,7 @@ cdef Event _oldest(list ghosts):
 
 
 cdef int _forget_ghosts(Context context, Event useless) except -1:
-    """Drop the finished ones. The list is replaced, because others may be looking at it."""
+    """Drop `useless` and finished ghosts. The list is replaced: other threads may iterate it."""
     cdef Event ghost
     while True:
         before = context.ghosts

@@ -46,7 +46,7 @@ cdef CUresult copy_call(void *arguments, CUstream stream, bint *queued) noexcept
 
 
 cdef Token copy_async(int name, Region target, Region source, object stream, str method):
-    """Queue a copy of a whole buffer to another one: what asynchronous methods do."""
+    """Queue a copy of a whole buffer to another one."""
     cdef Operation operation
     cdef own_access accesses[2]
     cdef Copy copy
@@ -76,7 +76,7 @@ cdef Token copy_async(int name, Region target, Region source, object stream, str
 
 
 cdef inline bint _is_plain(Region target, Region source, Context context) noexcept:
-    """Whether there is nothing to refuse or to leave out, as in most copies on a usable stream."""
+    """Fast path: whether a copy on a usable stream cannot be refused, and copies something."""
     return target.memory is not None and source.memory is not None \
         and target.memory is not source.memory \
         and target.memory.context is context and source.memory.context is context \
@@ -87,7 +87,7 @@ cdef inline bint _is_plain(Region target, Region source, Context context) noexce
 
 
 cdef Stream _checked(Region target, Region source, object stream, str method):
-    """The stream of a copy that may have to be refused."""
+    """Check a copy completely, and return its stream."""
     cdef Stream found
     check_region(target)
     check_region(source)
@@ -99,7 +99,7 @@ cdef Stream _checked(Region target, Region source, object stream, str method):
 
 
 cdef int copy_and_wait(int name, Region target, Region source, object stream) except -1:
-    """Copy a whole buffer to another one; complete on return."""
+    """Copy a whole buffer to another one, and wait until the copy is complete."""
     cdef Region device_side
     check_region(target)
     check_region(source)
@@ -111,7 +111,7 @@ cdef int copy_and_wait(int name, Region target, Region source, object stream) ex
 
 
 cdef Token nothing_to_do(int name, Stream stream, Region source, Region target):
-    """The token of an operation without bytes: complete from the start, and borrows nothing."""
+    """The token of an operation without bytes: it is complete, and borrows nothing."""
     cdef Operation operation
     cdef Token token
     stream.usable()
@@ -126,17 +126,17 @@ cdef Token nothing_to_do(int name, Stream stream, Region source, Region target):
 
 
 cdef Region _device_side(Region target, Region source):
-    """The buffer whose context a copy belongs to: the one that is more particular about it."""
+    """The buffer whose context a copy runs in: device before managed before page-locked memory."""
     return source if target.host_side or (target.portable and not source.portable) else target
 
 
 cdef Stream blocking_stream(Stream stream, Region region):
-    """The stream of a blocking method: the one that was found, else the library's own."""
+    """The stream of a blocking method: `stream`, else the internal one."""
     return internal_stream(region.memory.context) if stream is None else stream
 
 
 cdef Stream current_stream(object stream, Region region, str method):
-    """As `required_stream`, where none was given; a buffer that cannot be used is refused first."""
+    """As `required_stream`, outside the fast path. Checks the buffer first."""
     check_region(region)
     found = stream_for(stream, region.memory.context)
     if found is None:
@@ -181,9 +181,8 @@ cdef int _check_pair(Region target, Region source) except -1:
 
 # ---- fills ----
 
-# The dtype that was asked for last, and what _code_of said of it.
-cdef object _plain_dtype = None
-cdef int _plain_code = 0
+cdef object _plain_dtype = None     # the last argument of _code_of
+cdef int _plain_code = 0            # what _code_of returned for it
 
 last_value = None
 last_dtype = None
@@ -205,13 +204,13 @@ cdef int set_new_item(unsigned char *item, object value, Region region) except -
             or type(value) is float and _set_float(item, value, code):
         memcpy(last_item, item, sizeof(last_item))
         last_value = value
-        last_dtype = dtype  # last: the end of the old one can run Python, and fill
+        last_dtype = dtype  # last: dropping the old one can run Python code, which may fill, too
         return 0
     if dtype.itemsize not in (1, 2, 4, 8):
         raise TypeError(
             f"items of dtype {dtype} have {dtype.itemsize} bytes, and the device fills items of 1,"
             " 2, 4 or 8. Copy from an array instead: copy_from(numpy.full(count, value, dtype))")
-    if pointer_of(region) % min(region.itemsize, 4):  # only where the dtype asks for less
+    if pointer_of(region) % min(region.itemsize, 4):  # possible for dtypes of a smaller alignment
         raise ValueError(
             f"{region.describe()} starts at byte {region.start}, and the device fills items of"
             f" {region.itemsize} bytes only at multiples of {min(region.itemsize, 4)}. Copy from an"
@@ -229,13 +228,13 @@ cdef int _code_of(object dtype) except -1:
         plain = dtype.kind in "iuf" and dtype.isnative and dtype.itemsize in (1, 2, 4, 8)
         code = ord(dtype.kind) << 8 | dtype.itemsize if plain else 0
         _plain_code = code
-        _plain_dtype = dtype  # last: the end of the old one can run Python, and fill
+        _plain_dtype = dtype  # last: dropping the old one can run Python code, which may fill, too
         return code
     return _plain_code
 
 
 cdef bint _set_integer(unsigned char *item, object value, int code) except -1:
-    """Whether the integer was set: a number of the usual size that fits."""
+    """Set an integer that fits into 64 bits and into the item; False if it does not."""
     cdef int overflow = 0
     cdef long long number = PyLong_AsLongLongAndOverflow(value, &overflow)
     cdef int bits = 8 * (code & 0xff)
@@ -285,7 +284,7 @@ cdef object _item(object value, object dtype):
 
 
 cdef int _set_number(object item, object value) except -1:
-    """Set an integer, of any size."""
+    """Set an integer of any size, or raise ValueError."""
     try:
         if item.dtype.kind in "iu" \
                 and not np.iinfo(item.dtype).min <= value <= np.iinfo(item.dtype).max:
@@ -299,11 +298,11 @@ cdef int _set_number(object item, object value) except -1:
 
 
 cdef int _set_same_kind(object item, object value) except -1:
-    """Set what NumPy would cast without a change of kind, if nothing of it is lost but digits."""
+    """Set a value that NumPy casts without a change of kind. Only precision may be lost."""
     given = np.asarray(value)
     if given.shape:
         raise ValueError(f"fill takes one value, not an array of shape {given.shape}")
-    if item.dtype.kind in "SU" and given.dtype.kind != item.dtype.kind:  # NumPy would print it
+    if item.dtype.kind in "SU" and given.dtype.kind != item.dtype.kind:  # NumPy would take its str
         raise TypeError(f"{value!r} is not of the kind of an item of dtype {item.dtype}")
     _set_quietly(item, given, "same_kind")
     if item.dtype.kind in "fc" and bool(np.isinf(item)) != bool(np.isinf(given)) \
@@ -313,7 +312,7 @@ cdef int _set_same_kind(object item, object value) except -1:
 
 
 cdef int _set_quietly(object item, object value, str casting) except -1:
-    """Set an item; the caller looks whether it has overflowed."""
+    """Set an item without NumPy's warning of an overflow: the caller checks for it."""
     state = np.errstate(over="ignore")
     state.__enter__()
     try:
@@ -340,7 +339,8 @@ cdef CUresult _fill_call(void *arguments, CUstream stream, bint *queued) noexcep
     memcpy(&high, &fill.item[4], 4)
     if low == high:
         return cuMemsetD32Async(fill.target, low, 2 * fill.count, stream)
-    # The driver has no fill of 8 bytes: all lower halves as one column of a matrix, then the upper.
+    # The driver cannot fill 8 bytes: the lower halves are filled as one column of a matrix, the
+    # upper halves as another one.
     status = cuMemsetD2D32Async(fill.target, 8, low, 1, fill.count, stream)
     if status == CUDA_SUCCESS:
         queued[0] = True

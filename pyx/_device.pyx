@@ -37,10 +37,10 @@ bind_driver(&cudadrv_table)
 @cython.final
 cdef class Device:
     """Device(ordinal=0)\n--\n
-    A device, by ordinal.
+    A GPU, by its ordinal.
 
-    Two objects of the same ordinal are equal. Making one loads the driver on first use, and makes
-    no context.
+    Two objects of the same ordinal are equal. Making the first one loads the driver; no context is
+    made.
 
     Parameters
     ----------
@@ -49,10 +49,12 @@ cdef class Device:
 
     Raises
     ------
-    ValueError
-        There is no such device.
+    TypeError, ValueError
+        The ordinal is not an integer; there is no such device.
     DriverNotFoundError
         There is no usable driver.
+    ForkedError
+        This process was forked from one that had loaded the driver.
 
     Driver functions: cuInit, cuDeviceGet.
     """
@@ -120,8 +122,8 @@ cdef class Device:
         Parameters
         ----------
         name : str
-            Such as ``"multiprocessor_count"``: the name without ``CU_DEVICE_ATTRIBUTE_``, in any
-            case.
+            The name in cuda.h, with or without ``CU_DEVICE_ATTRIBUTE_``, in upper or lower case:
+            ``"multiprocessor_count"``.
 
         Returns
         -------
@@ -130,9 +132,9 @@ cdef class Device:
         Raises
         ------
         ValueError
-            There is no such attribute; the message names the nearest ones.
+            There is no such attribute. The message suggests similar names.
         CudaError
-            The driver does not know it.
+            The driver does not know the attribute.
 
         Driver function: cuDeviceGetAttribute.
         """
@@ -157,16 +159,16 @@ cdef class Device:
         return primary_context(self)
 
     def synchronize(self):
-        """Wait for all work of the primary context. See `Context.synchronize`."""
+        """Block until all work of the primary context is complete. See `Context.synchronize`."""
         self.context.synchronize()
 
     def __enter__(self):
-        """Make the primary context current for this thread, and the device the default one."""
+        """Make the primary context current in this thread, and the device the default one."""
         self.context.__enter__()
         return self
 
     def __exit__(self, kind, exception, traceback):
-        """Make the context current that was so before the block."""
+        """Make the context current that was current before the block."""
         self.context.__exit__(kind, exception, traceback)
 
     def __eq__(self, other):
@@ -183,21 +185,21 @@ cdef class Device:
 # ---- contexts ----
 
 @cython.final
-@cython.no_gc_clear  # of a context in a dead cycle, which memory that is to be freed then keeps
+@cython.no_gc_clear  # the context of a dead cycle lives on while its memory waits to be freed
 cdef class Alive:
-    # A WeakSet cannot do that: its iteration fails when the set changes.
+    # Not a WeakSet: to iterate one fails when another thread adds to it.
 
     def __cinit__(self):
         self.references = set()
 
     cdef object reference_to(self, object thing):
-        """What `add` takes."""
+        """Make the weak reference that `add` takes."""
         reference = ref(thing, self.references.discard)
-        hash(reference)  # while it can be: a dead thing that was never added is discarded, too
+        hash(reference)  # computed while the thing lives: `discard` needs it after its death
         return reference
 
     cdef int add(self, object reference) except -1:
-        """Add a thing. Lets no other thread in, and runs no other code."""
+        """Add a reference. Lets no other thread in, and runs no other code."""
         self.references.add(reference)
         self.added += 1
         return 0
@@ -211,12 +213,13 @@ cdef class Alive:
         return found
 
 
-_primary = {}  # Context by ordinal, kept until the process ends
-cdef Context _first = None  # that of device 0, once it is there
-cdef list _replaced = []    # contexts of before a reset: they do not end, as primary ones never do
-cdef Alive _all = Alive()
-_current = ContextVar("cudadrv.context", default=None)  # [context, what it was before]
-_after_wait = None  # what a synchronization does besides: it may release memory
+_primary = {}  # primary contexts by ordinal, kept until the process ends
+cdef Context _first = None  # the primary context of device 0, once it exists
+cdef list _replaced = []    # contexts from before a reset, kept until the process ends, too
+cdef Alive _all = Alive()   # all contexts
+# The innermost `with` block of a context: [context, the list of the enclosing block or None].
+_current = ContextVar("cudadrv.context", default=None)
+_after_wait = None  # the hook that synchronizations call at their end, or None
 
 
 cdef class Kept:
@@ -229,12 +232,12 @@ cdef class Kept:
 @cython.no_gc_clear
 cdef class Context:
     """Context(*args, **kwargs)\n--\n
-    A driver context: the home of streams, events and memory of one device.
+    A driver context: streams, events and memory of one device belong to it.
 
-    There is no need to make one: ``Device(0).context`` is the primary context, which cudadrv shares
-    with the CUDA runtime and other libraries. ``with context:`` makes it current for this thread,
-    and the default for new objects. Calls on objects of a context work whatever is current: they
-    switch to it and back.
+    Most programs need not make one: ``Device(0).context`` is the primary context, which cudadrv
+    shares with the CUDA runtime and other libraries. ``with context:`` makes it current in this
+    thread, and the default for new objects. Objects of a context work whatever context is current:
+    their calls switch to it and back.
     """
 
     def __cinit__(self):
@@ -249,7 +252,7 @@ cdef class Context:
 
     @property
     def device(self):
-        """The device that it is on."""
+        """Its device."""
         return self.device
 
     @property
@@ -261,9 +264,11 @@ cdef class Context:
     def create(Device device not None):
         """Create a context of your own on a device, without making it current.
 
-        It ends with the last object that refers to it. Synchronize it before: a context that dies
-        with unfinished work is left to the driver (CudaWarning), because destroying it would block.
+        It is destroyed with the last object that refers to it. Synchronize it before that: if it
+        dies with unfinished work, it is left to the driver (CudaWarning), because destroying it
+        would block.
 
+        Raises CudaError if the driver cannot create it.
         Driver function: cuCtxCreate.
         """
         cdef Context context = _new_context(device)
@@ -284,7 +289,10 @@ cdef class Context:
 
     @property
     def ordering(self):
-        """The policy of its buffers that have none of their own: see `cudadrv.ordering`."""
+        """The policy of its buffers that have no policy of their own: see `cudadrv.ordering`.
+
+        Setting it raises ValueError for anything but a policy or None.
+        """
         return self.policy
 
     @ordering.setter
@@ -293,14 +301,13 @@ cdef class Context:
 
     @property
     def pools(self):
-        """Its memory that is kept for reuse: ``.device``, ``.locked``, ``.unified``."""
+        """Its memory pools: ``.device``, ``.locked``, ``.unified``."""
         from cudadrv._pool import pools_of
         return pools_of(self)
 
     @property
     def priority_range(self):
-        """The priorities that its streams can have, ``(greatest, least)``, such as ``(-5, 0)``.
-
+        """The range of stream priorities, ``(greatest, least)``, such as ``(-5, 0)``.
         Driver function: cuCtxGetStreamPriorityRange.
         """
         cdef int least = 0
@@ -317,10 +324,11 @@ cdef class Context:
         return greatest, least
 
     def synchronize(self):
-        """Block until all work of the context is complete, other libraries' included.
+        """Block until all work of the context is complete, including that of other libraries.
 
-        Its streams' work up to this call counts as complete from then on.
-
+        Work that its streams were given before this call counts as complete from then on, so the
+        host may use what it used. Signals such as Ctrl-C interrupt the wait for work of cudadrv's
+        streams. Raises ContextLostError if the context was lost.
         Driver functions: cuEventRecord, cuEventQuery, cuCtxSynchronize.
         """
         cdef own_snapshot snapshot
@@ -343,7 +351,7 @@ cdef class Context:
         after_wait()
 
     def __enter__(self):
-        """Make it current for this thread, and the default for new objects."""
+        """Make it current in this thread, and the default for new objects."""
         cdef CUcontext popped = NULL
         self.usable()
         block = [self, _current.get()]
@@ -351,7 +359,7 @@ cdef class Context:
             self.check(cuCtxPushCurrent(self.raw))
         try:
             _current.set(block)
-        except BaseException:  # without memory, Python may have set it
+        except BaseException:  # without memory, Python may have set the variable before it raised
             _end_block(block)
             with nogil:
                 cuCtxPopCurrent(&popped)
@@ -359,16 +367,16 @@ cdef class Context:
         return self
 
     def __exit__(self, kind, exception, traceback):
-        """Make the context current that was so before the block."""
+        """Make the context current that was current before the block."""
         cdef CUcontext popped = NULL
-        current = get_value_no_default(_current)  # which needs no memory
+        current = get_value_no_default(_current)  # needs no memory
         if current is None or current[0] is not self:
             raise RuntimeError("`with` blocks of contexts and devices must end in reverse order")
         try:
             _current.set(current[1])
         except MemoryError:
             _end_block(current)
-        if self.lost or cudadrv_table.forked:  # leaving is quiet, like closing
+        if self.lost or cudadrv_table.forked:  # leaving a block then raises nothing, like close()
             return
         with nogil:
             self.check(cuCtxPopCurrent(&popped))
@@ -378,7 +386,7 @@ cdef class Context:
         return f"<Context {kind}, device {self.device.ordinal}>"
 
     cdef int usable(self) except -1:
-        """Refuse before any driver call if the context or this process cannot go on."""
+        """Raise if the context is lost, or the process is a forked child."""
         refuse_if_forked()
         if self.raw is NULL:
             raise TypeError("this Context was never initialized")
@@ -400,7 +408,7 @@ cdef class Context:
     cdef int raise_failure(self, CUresult status) except -1 with gil:
         if not is_sticky(status):
             return raise_status(status)
-        if self.lost:  # another thread has found out first
+        if self.lost:  # another thread saw the error first
             return self.usable()
         self.lost = status
         suspects = _suspects(self.domain)
@@ -422,7 +430,7 @@ cdef Context _new_context(Device device):
 
 
 cdef void _destroy(Context context) noexcept:
-    """End a created context, if that does not block."""
+    """Destroy a created context that dies, unless that could block."""
     cdef CUresult status
     if own_suspects(engine, context.domain, NULL, 0):
         report_text("a context died with unfinished work, and is left to the driver; call its"
@@ -438,8 +446,8 @@ cdef void _destroy(Context context) noexcept:
 cdef void report_in(Context context, CUresult status) noexcept:
     """Warn about a failed call of a context where nothing can be raised.
 
-    One that the context does not survive also marks it as lost, so that it is said once, with the
-    operations that may have caused it, and nobody is blamed later.
+    A sticky error also marks the context as lost, so that one warning names the operations that may
+    have caused it, and later calls are not blamed.
     """
     if status == CUDA_SUCCESS or context.lost or cudadrv_table.forked:
         return
@@ -463,7 +471,7 @@ def primary_context(Device device not None):
         with nogil:
             check_status(cuDevicePrimaryCtxRetain(&context.raw, device.raw))
         reference = _all.reference_to(context)
-        # One object for each, also when threads come at once: from here on nobody else gets in.
+        # One object for each device: no other thread runs from this check to the addition.
         if ordinal not in _primary:
             _all.add(reference)
             _primary[ordinal] = context
@@ -473,7 +481,7 @@ def primary_context(Device device not None):
 
 
 cdef int _end_block(list block) except -1:
-    """Let the entry of a block say what was current before it, where none can be set."""
+    """Overwrite the entry of a block with that of the enclosing one, if no other can be set."""
     former = block[1] if block[1] is not None else (None, None)
     block[0], block[1] = former
     return 0
@@ -497,12 +505,12 @@ cdef Context context_of(object device):
 
 
 cdef list contexts():
-    """All contexts that are in use."""
+    """All contexts that are alive."""
     return _all.all()
 
 
 def any_lost():
-    """Whether an error has lost a context that is in use."""
+    """Whether any context that is alive is lost."""
     cdef Context context
     for context in contexts():
         if context.lost:
@@ -511,7 +519,7 @@ def any_lost():
 
 
 def forget_contexts():
-    """Give up all contexts, because the driver ends them: `cudadrv.testing.reset_device`.
+    """Mark all contexts as lost, because the driver destroys them: `testing.reset_device`.
 
     Whatever belongs to one of them raises ContextLostError from now on. The next use of a device
     retains its primary context again.
@@ -529,7 +537,7 @@ def forget_contexts():
 
 
 def call_after_wait(function):
-    """Let every synchronization of a stream or a context end with a call of this function, too."""
+    """Register a function that every synchronization of a stream or a context calls at its end."""
     global _after_wait
     before = _after_wait
 
@@ -541,14 +549,14 @@ def call_after_wait(function):
 
 
 cdef int after_wait() except -1:
-    """What a synchronization ends with."""
+    """Call what `call_after_wait` registered."""
     if _after_wait is not None:
         _after_wait()
     return 0
 
 
 def _wait_for_known_work(Context context):
-    """Wait for what events can tell, so that signals interrupt the longest part of the wait."""
+    """Wait for streams and ghosts by events, because signals cannot interrupt cuCtxSynchronize."""
     for stream in context.streams.all():
         try:
             if not stream.done:
@@ -558,15 +566,15 @@ def _wait_for_known_work(Context context):
     for ghost in context.ghosts[:]:
         try:
             ghost.synchronize()
-        except EventNotRecordedError:  # a stream that is just being closed
+        except EventNotRecordedError:  # the stream is just being closed
             pass
 
 
 def unfinished_work():
-    """The last operations of each stream that the host does not know to be complete.
+    """The last operations of each stream of all contexts that are not known to be complete.
 
-    Of all contexts, as pairs: what and on which stream, and the line that queued it. Without those
-    of the library's own streams, and without the allocation and the freeing of memory.
+    Returns pairs: operation and stream, and the line that queued it. Internal streams, and
+    allocating and freeing memory, do not count.
     """
     cdef Context context
     cdef own_suspect *found

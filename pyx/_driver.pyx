@@ -1,7 +1,7 @@
-"""The driver layer: the call table, opened at run time, never linked.
+"""The driver layer: the call table, filled from a library that is opened at run time.
 
-Nothing here decides which library is opened (`cudadrv._library` does), checks a status
-(`cudadrv._errors` does) or raises a CUDA error.
+`cudadrv._library` decides which library is opened, and `cudadrv._errors` turns statuses into
+exceptions.
 """
 
 import os
@@ -37,7 +37,7 @@ cudadrv_prepare_table(&cudadrv_the_table)
 
 
 cdef void bind_driver(cudadrv_driver **table) noexcept:
-    """Point a module's table at the one that this module fills."""
+    """Point a module's `cudadrv_table` at the one call table."""
     table[0] = &cudadrv_the_table
 
 
@@ -49,8 +49,8 @@ cdef const char *last_failure() noexcept nogil:
 def open_driver(str name not None):
     """Open a libcuda.so.1 and fill the call table from it; return its path.
 
-    Raises OSError, with the dynamic linker's words, when it cannot be opened, and LookupError when
-    it is not the driver of CUDA 12.0 or newer. The table is then as before.
+    Raises OSError with the dynamic linker's message if it cannot be opened, and LookupError if it
+    is not a driver of CUDA 12.0 or newer. The table is then unchanged.
     """
     global _explain, _software
     cdef bytes path = os.fsencode(name)
@@ -73,12 +73,12 @@ def open_driver(str name not None):
 
 
 def is_software():
-    """Whether the opened driver says that it is cudadrv's software driver."""
+    """Whether the opened driver is cudadrv's software driver."""
     return _software
 
 
 def explanation():
-    """What the opened driver can say, beyond its status, about why it does not start; or ''."""
+    """The software driver's own explanation of why it does not start; '' if there is none."""
     cdef const char *text = _explain() if _explain is not NULL else NULL
     return text.decode(errors="replace") if text is not NULL else ""
 
@@ -96,13 +96,13 @@ def missing_functions():
 
 
 def header_version():
-    """The CUDA_VERSION of the cuda.h that this was compiled with, such as 13000."""
+    """The CUDA_VERSION of the cuda.h that cudadrv was compiled with, such as 13000."""
     return CUDA_VERSION
 
 
 cdef extern from *:
     """
-    /* Never used again for another thread, unlike Python's and the system's numbers. */
+    /* Never used again for another thread, unlike the numbers of Python and of the system. */
     static unsigned long number_of_this_thread(void) {
         static unsigned long threads;
         static __thread unsigned long number;

@@ -1,4 +1,4 @@
-"""The process's ownership engine, which is C: include/cudadrv/ownership.h."""
+"""The process's instance of the ownership engine, which is C: include/cudadrv/ownership.h."""
 
 cdef extern from *:
     """
@@ -6,7 +6,7 @@ cdef extern from *:
 
     static own_engine the_engine;
 
-    /* A fork while another thread has the lock would leave it taken for ever in the child, where
+    /* If another thread held the lock during a fork, it would stay taken in the child, where
      * destructors still take it. */
     static void lock_the_engine(void) { own_lock(&the_engine); }
     static void unlock_the_engine(void) { own_unlock(&the_engine); }
@@ -25,9 +25,10 @@ engine = &the_engine
 
 
 def books():
-    """How much the process's engine keeps, for tests.
+    """How many records the engine keeps, for tests.
 
-    Contexts, streams that are open or may have unfinished work, host views of managed memory.
+    ``contexts``; ``streams`` that are open or may have unfinished work; ``views``: host views of
+    managed memory.
     """
     cdef own_books counted
     own_count(engine, &counted)

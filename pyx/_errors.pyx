@@ -1,4 +1,4 @@
-"""Errors: the exceptions, and the one way from a driver's status to one of them."""
+"""Errors: the exceptions, and the functions that raise them for a driver's status."""
 
 import operator
 import sys
@@ -13,19 +13,19 @@ from cudadrv._status import CUresult as Status
 
 bind_driver(&cudadrv_table)
 
-_is_finalizing = sys.is_finalizing  # kept: modules lose their names as the interpreter ends
+_is_finalizing = sys.is_finalizing  # kept: at interpreter exit, modules lose their attributes
 
 
 class OwnershipError(RuntimeError):
-    """A rule of buffer ownership was broken. Nothing has reached the driver."""
+    """A rule of ownership was broken. The call was refused before it reached the driver."""
 
 
 class BufferBorrowedError(OwnershipError, BufferError):
-    """GPU work that is not known to be ordered before this access still uses the memory."""
+    """GPU work that this access is not ordered after may still use the memory."""
 
 
 class BufferExportedError(OwnershipError, BufferError):
-    """A host view (memoryview, NumPy array) of the memory is alive."""
+    """A host view (memoryview, NumPy array) of the memory is alive, or the memory is lent."""
 
 
 class BufferClosedError(OwnershipError, ValueError):
@@ -46,7 +46,7 @@ class CudaError(RuntimeError):
     Attributes
     ----------
     status : CUresult
-        What the driver answered.
+        The status that the driver returned.
     call : str
         The driver function that failed, such as ``"cuMemAlloc"``.
     """
@@ -62,20 +62,20 @@ class CudaError(RuntimeError):
 
 
 class CudaOutOfMemoryError(CudaError, MemoryError):
-    """The driver has no memory left for this; the message lists the live buffers by line."""
+    """There is not enough memory. For a buffer, the message lists the live buffers by line."""
 
 
 class CudaNotFoundError(CudaError, LookupError):
-    """The driver does not know the name that was asked for."""
+    """There is nothing of the name that was asked for, such as a kernel in a module."""
 
 
 class CudaImageError(CudaError):
-    """The driver cannot load an image: PTX that is wrong or too new, a cubin of another device.
+    """The driver cannot load an image: PTX that is wrong or too new, a cubin for another device.
 
     Attributes
     ----------
     log : str
-        What its compiler says, with line numbers of the PTX; "" where it says nothing.
+        The log of the driver's compiler, with line numbers of the PTX; "" if there is none.
     """
 
     def __init__(self, status, call, detail="", log=""):
@@ -87,13 +87,13 @@ class CudaImageError(CudaError):
 
 
 class ContextLostError(CudaError):
-    """An error that the context does not survive, such as an illegal address in a kernel.
+    """The context was lost by an error, such as an illegal address in a kernel.
 
     Attributes
     ----------
     suspects : tuple of str
-        The operations that were not known to be complete when it was noticed, oldest first for
-        each stream, with the lines that queued them.
+        The operations that were not known to be complete when the error was noticed, with the lines
+        that queued them: the last 32 of each stream, oldest first. Empty in later errors.
     """
 
     def __init__(self, status, call, detail="", suspects=()):
@@ -105,11 +105,11 @@ class ContextLostError(CudaError):
 
 
 class DriverNotFoundError(CudaError):
-    """No usable libcuda.so.1: it is missing, is not a driver, or has no device."""
+    """There is no usable libcuda.so.1: it is missing, is not a driver, or has no device."""
 
 
 class CudaWarning(RuntimeWarning):
-    """An error in a place where nothing can be raised, such as a destructor."""
+    """Warns of an error where nothing can be raised, such as in a destructor."""
 
 
 CLASSES = {
@@ -150,7 +150,7 @@ for _status in STICKY:
 
 
 cdef bint is_sticky(CUresult status) noexcept nogil:
-    """Whether the context of the call is lost."""
+    """Whether a call with this status has lost its context."""
     cdef int i
     for i in range(STICKY_COUNT):
         if <int>status == STICKY_STATUS[i]:
@@ -166,11 +166,11 @@ def _message(status, call, detail):
     return f"{text}\n{detail}" if detail else text
 
 
-_known_words = {}  # a lost context's error is raised again without asking the driver
+_known_words = {}  # texts by status: a second ContextLostError must not call the driver
 
 
 def _words(status):
-    """What the driver says about a status."""
+    """The driver's text for a status, or ""."""
     cdef const char *text = NULL
     cdef CUresult code = <CUresult><int>status
     if status not in _known_words:
@@ -181,7 +181,7 @@ def _words(status):
 
 
 cdef int refuse_if_forked() except -1:
-    """Raise ForkedError in a forked child: before any lock is taken and before any driver call."""
+    """Raise ForkedError in a forked child. Called before any lock is taken or the driver called."""
     if cudadrv_table.forked:
         raise ForkedError(
             "this process was forked from one that had loaded the CUDA driver, and the driver does "
@@ -192,7 +192,7 @@ cdef int refuse_if_forked() except -1:
 
 
 def integer(value, name):
-    """The int that an argument stands for; TypeError, with its name, if it is none."""
+    """The value of an integer argument as an int; a TypeError that names it for anything else."""
     try:
         return operator.index(value)
     except TypeError:
@@ -200,7 +200,7 @@ def integer(value, name):
 
 
 cdef int close_at_end(object thing, object raised, str what) except -1:
-    """Close it at the end of its block; an exception that is on its way gets a note instead."""
+    """Close a thing at the end of its block. A failure while `raised` propagates becomes a note."""
     try:
         thing.close()
     except Exception as error:
@@ -216,14 +216,14 @@ cdef int refuse_capture(str stream) except -1:
 
 
 cdef int raise_status(CUresult status) except -1 with gil:
-    """Raise the exception of a status; `last_failure` names the call."""
+    """Raise the exception of a status. `last_failure` is the function that returned it."""
     refuse_if_forked()
     call = last_failure().decode()
     raise CLASSES.get(<int>status, CudaError)(<int>status, call, HINTS.get(<int>status, ""))
 
 
 cdef void report(CUresult status) noexcept with gil:
-    """Warn about a failed call where nothing can be raised. Says nothing in a forked child."""
+    """Warn about a failed call where nothing can be raised. Does nothing in a forked child."""
     if status == CUDA_SUCCESS or cudadrv_table.forked or _is_finalizing():
         return
     call = last_failure().decode()
@@ -231,14 +231,14 @@ cdef void report(CUresult status) noexcept with gil:
 
 
 cdef void report_text(str text) noexcept:
-    """Warn where nothing can be raised. Says nothing when the interpreter ends."""
+    """Warn where nothing can be raised. Does nothing while the interpreter exits."""
     if _is_finalizing():
         return
     try:
         warnings.warn(text, CudaWarning, stacklevel=1)
-    except CudaWarning as warning:  # the filters say that warnings are errors
+    except CudaWarning as warning:  # the warning filters turn it into an exception
         _unraisable(warning)
 
 
 cdef void _unraisable(warning) noexcept:
-    raise warning  # out of a function that cannot raise: Python's unraisable hook gets it
+    raise warning  # the function is noexcept, so this calls sys.unraisablehook

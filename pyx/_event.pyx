@@ -24,8 +24,8 @@ bind_driver(&cudadrv_table)
 
 # ---- waiting ----
 #
-# The driver's own waits cannot be interrupted. So the host queries again and again: without a pause
-# at first, then with pauses that grow with the time waited, so that a long wait costs little.
+# The driver's own waits cannot be interrupted by signals. So the host polls: without a pause at
+# first, then with pauses that grow with the time waited, so that a long wait costs little.
 
 cdef extern from *:
     """
@@ -47,15 +47,15 @@ cdef extern from *:
 
 
 cdef enum:
-    SPIN_NS = 100_000           # ask without a pause for this long
-    SIGNALS_NS = 5_000_000      # look for signals this often
+    SPIN_NS = 100_000           # how long to poll without a pause
+    SIGNALS_NS = 5_000_000      # how often to check for signals
     LONGEST_PAUSE_NS = 500_000
 
 
 cdef CUresult query_event(CUcontext context, CUevent event) noexcept nogil:
-    """Ask once, without an effect on other libraries' captures.
+    """Query once, without an effect on the captures of other libraries.
 
-    The driver refuses where a lost context is current, so ours is.
+    The event's context is made current, because the driver fails while a lost context is current.
     """
     cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
     cdef bint pushed = False
@@ -69,7 +69,7 @@ cdef CUresult query_event(CUcontext context, CUevent event) noexcept nogil:
 
 
 cdef CUresult query_stream(CUstream stream) noexcept nogil:
-    """Ask once about a stream of the current context, which does not capture itself."""
+    """Query a stream of the current context once. The stream must not be capturing."""
     cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
     cdef CUresult status
     cuThreadExchangeStreamCaptureMode(&mode)
@@ -79,7 +79,8 @@ cdef CUresult query_stream(CUstream stream) noexcept nogil:
 
 
 cdef CUresult wait_for_event(CUcontext context, CUevent event) except *:
-    """Wait; give the last answer of cuEventQuery. Raises what a signal handler raises."""
+    """Wait for an event; return the last status of cuEventQuery. Raises what signal handlers raise.
+    """
     cdef CUresult status
     cdef int64_t start = wait_now()
     while True:
@@ -91,18 +92,18 @@ cdef CUresult wait_for_event(CUcontext context, CUevent event) except *:
 
 
 cdef int64_t now_ns() noexcept nogil:
-    """A time in nanoseconds, to take differences of."""
+    """The monotonic clock, in nanoseconds."""
     return wait_now()
 
 
 cdef void pause_after(int64_t waited) noexcept nogil:
-    """Between two questions: no pause at first, then longer ones the more ns have gone by."""
+    """Pause between two polls: not at first, then longer and longer. `waited` is in nanoseconds."""
     if waited > SPIN_NS:
         wait_pause(min(waited // 32, <int64_t>LONGEST_PAUSE_NS))
 
 
 cdef int let_others_go_on() except -1:
-    """Pause for a moment, for another thread to finish something. Signals interrupt."""
+    """Pause for a moment, so that another thread can finish something. Checks for signals."""
     with nogil:
         wait_pause(LONGEST_PAUSE_NS)
     PyErr_CheckSignals()
@@ -129,25 +130,28 @@ cdef class Event:
     """Event(*, timing=False, blocking_sync=False, device=None)\n--\n
     A point in a stream's work.
 
-    ``stream.record(event)`` sets it; recording it again moves it, and waits made before keep the
-    old point. It is usually made by ``stream.record()``.
+    ``stream.record(event)`` sets it to the end of the work that is queued by then. Recording it
+    again moves it; waits that were queued before keep the old point. Most programs let
+    ``stream.record()`` make it.
 
     Parameters
     ----------
     timing : bool, optional
         Whether `elapsed_ms` can use it. Events without timing are faster.
     blocking_sync : bool, optional
-        Whether other users of the handle sleep in cuEventSynchronize. cudadrv's own waits sleep in
-        any case when they are long.
+        Whether other libraries that call cuEventSynchronize on the handle sleep instead of spin.
+        cudadrv's own waits sleep anyway when they are long.
     device : Device, optional
-        Whose primary context it belongs to; default: the current one.
+        The device whose primary context it belongs to; default: the current context.
+
+    Raises CudaError if the driver cannot create it, ContextLostError if the context is lost.
 
     Driver function: cuEventCreate.
     """
 
     def __init__(self, *, bint timing=False, bint blocking_sync=False, device=None):
         cdef Context context = context_of(device)
-        if self.context is not None:  # by now: the driver was asked for the device's context
+        if self.context is not None:  # checked after context_of, which lets other threads in
             raise TypeError("this Event exists already")
         _create(self, context, (CU_EVENT_DEFAULT if timing else CU_EVENT_DISABLE_TIMING)
                 | (CU_EVENT_BLOCKING_SYNC if blocking_sync else 0))
@@ -168,7 +172,7 @@ cdef class Event:
 
     @property
     def handle(self):
-        """The CUevent, as an int, for other libraries. What they do with it is not seen here."""
+        """The CUevent as an int, for other libraries. cudadrv does not see what they do with it."""
         self.exposed = self.unusual = True
         return <size_t>self.raw
 
@@ -178,7 +182,9 @@ cdef class Event:
         return self.raw is NULL or self.closing
 
     def close(self):
-        """Destroy it; work that waits for it still does. Closing twice does nothing.
+        """Destroy it. Work that waits for it still does. Closing twice does nothing.
+
+        Does not block.
 
         Driver function: cuEventDestroy.
         """
@@ -194,12 +200,11 @@ cdef class Event:
 
     @property
     def done(self):
-        """Whether the work before it is complete; does not block.
+        """Whether the work before it is complete. Does not block.
 
-        True counts as an observation, like `synchronize`.
+        If it is True, the host may use what that work used, as after `synchronize`.
 
         Raises EventNotRecordedError if it was never recorded, and ValueError if it is closed.
-
         Driver function: cuEventQuery.
         """
         cdef own_snapshot snapshot
@@ -211,10 +216,9 @@ cdef class Event:
             own_snapshot_drop(engine, &snapshot)
 
     def synchronize(self):
-        """Block until the work before it is complete, as recorded at the time of this call.
+        """Block until the work before it is complete, as it is recorded at this call.
 
-        From then on the host may use what that work used. Signals such as Ctrl-C interrupt it.
-
+        From then on the host may use what that work used. Signals such as Ctrl-C interrupt this.
         Raises
         ------
         EventNotRecordedError
@@ -235,7 +239,7 @@ cdef class Event:
             own_snapshot_drop(engine, &snapshot)
 
     def elapsed_ms(self, Event start not None):
-        """Milliseconds from another event to this one, as the device measured them.
+        """Return the milliseconds from another event to this one, as the device measured them.
 
         Both need ``timing=True`` and must be complete.
 
@@ -244,10 +248,10 @@ cdef class Event:
         EventNotRecordedError
             One of them was never recorded.
         ValueError
-            One of them is closed or has no timing; they are of two contexts; the device has
-            reached ``start`` after this one.
+            One of them is closed or has no timing; they belong to two contexts; the device
+            reached ``start`` later than this one.
         CudaError
-            One of them is not complete (CUDA_ERROR_NOT_READY): synchronize first.
+            One of them is not complete (CUDA_ERROR_NOT_READY): call `synchronize` first.
 
         Driver function: cuEventElapsedTime.
         """
@@ -298,7 +302,7 @@ cdef class Event:
         return 0
 
     cdef int observe(self, own_snapshot *snapshot) except -1:
-        """Wait until the driver's event is complete; the host then knows the snapshot."""
+        """Wait for the driver's event, and join the snapshot into the host's clock."""
         if not self.complete(snapshot, wait=True):
             raise OwnershipError(
                 "the event was recorded on another stream while this call waited for it, so nothing"
@@ -306,7 +310,10 @@ cdef class Event:
         return 0
 
     cdef bint complete(self, own_snapshot *snapshot, bint wait) except -1:
-        """Whether the driver says so; the host then knows the snapshot, which is of this event."""
+        """Whether the driver's event is complete; then the snapshot joins the host's clock.
+
+        `snapshot` is one of this event. False also if the event was recorded on another stream.
+        """
         cdef uint64_t recorded
         cdef own_snapshot latest
         while True:
@@ -315,7 +322,7 @@ cdef class Event:
             if status == CUDA_ERROR_NOT_READY:
                 return False
             self.context.check(status)
-            with nogil:  # the driver's answer is about the latest recording
+            with nogil:  # the driver answers for the latest recording
                 own_mutex_take(&self.state.issue)
                 latest = self.state.snapshot
                 if recorded != self.state.recorded:
@@ -328,9 +335,9 @@ cdef class Event:
                 return True
 
     cdef CUresult ask(self, bint wait) except *:
-        """Query the driver's event, which lives until the last thread that asks is back."""
+        """Query the driver's event once, or wait for it. close() does not destroy it meanwhile."""
         cdef CUresult status
-        if self.closed:  # by another thread, since the caller looked
+        if self.closed:  # another thread may have closed it since the caller's check
             raise ValueError("the event is closed")
         self.waiters += 1
         try:
@@ -345,7 +352,7 @@ cdef class Event:
 
 
 cdef Event new_event(Context context, unsigned int flags):
-    """An event of a context, not recorded."""
+    """Create an event that is not recorded."""
     cdef Event event = Event.__new__(Event)
     _create(event, context, flags)
     return event
@@ -367,7 +374,8 @@ cdef int _create(Event event, Context context, unsigned int flags) except -1:
 
 
 cdef void _end_wait(Event event) noexcept:
-    """A thread is back; the last one ends an event that was closed meanwhile."""
+    """End a thread's use of the handle; the last one destroys an event that was closed meanwhile.
+    """
     event.waiters -= 1
     if event.closing and not event.waiters:
         _end(event)
@@ -383,11 +391,11 @@ cdef void _end(Event event) noexcept:
 
 
 cdef CUresult _destroy(Event event) noexcept nogil:
-    """Destroy the driver's event once; a lent handle stays, and some places allow no call."""
+    """Destroy the driver's event once, unless the handle is lent or the context is lost."""
     cdef CUevent handle
     cdef CUresult status
     cdef bint pushed = False
-    if cudadrv_table.forked:  # its lock may be held by a thread that does not exist here
+    if cudadrv_table.forked:  # its lock may be held by a thread that does not exist in the child
         return CUDA_SUCCESS
     own_mutex_take(&event.state.issue)
     handle, event.raw = event.raw, NULL

@@ -45,16 +45,16 @@ bind_driver(&cudadrv_table)
 @cython.final
 cdef class Kernel:
     """Kernel(*args, **kwargs)\n--\n
-    A function of a `Module` that streams can run: ``module["saxpy"]``.
+    A kernel of a `Module`: ``module["saxpy"]``.
 
-    Its buffers are borrowed by each launch, as by a copy: a bare buffer to be written,
-    ``cudadrv.read(buffer)`` to be read. docs/kernels.md explains arguments and borrows.
+    Each launch borrows the buffers among its arguments, as a copy does: a bare buffer for writing,
+    ``cudadrv.read(buffer)`` for reading. docs/kernels.md explains arguments and borrows.
 
     Attributes
     ----------
     module : Module
 
-    Driver functions, when it is made: cuFuncGetAttribute, cuFuncGetParamInfo.
+    Driver functions, called by ``module[name]``: cuFuncGetAttribute, cuFuncGetParamInfo.
     """
 
     def __init__(self, *args, **kwargs):
@@ -72,10 +72,10 @@ cdef class Kernel:
 
     @property
     def parameters(self):
-        """Its parameters, a tuple of ``(name, type, offset, nbytes)``, or None if nobody knows.
+        """Its parameters: a tuple of `Parameter`, or None if they are not known.
 
-        Names and types come from the PTX text, and are None where the image is none; offset and
-        size in bytes come from the driver, if it is of CUDA 12.4 or newer, else from the text.
+        Names and types come from the PTX text, and are None if the image is not PTX. Offsets and
+        sizes, in bytes, come from a driver of CUDA 12.4 or newer, else from the text.
         """
         return _signature_of(self).listed
 
@@ -83,26 +83,27 @@ cdef class Kernel:
         self, grid, block, *args, stream=None, shared_bytes=0, borrows=(), bint cooperative=False,
         cluster=None
     ):
-        """Queue a launch; does not wait for it.
+        """Queue a launch. Does not wait for it.
 
         Parameters
         ----------
         grid, block : int or tuple of up to three ints
-            Blocks of the grid, threads of a block.
+            The number of blocks in the grid, and of threads in a block.
         *args
-            One for each parameter: a buffer (its address; borrowed to be written), or
-            `cudadrv.read`, `write` or `shared` of one; int, float, bool; NumPy scalars and
-            0-dimensional arrays; ctypes values; an address as an int, which is not seen.
+            One value for each parameter. A buffer is passed as its address and borrowed for
+            writing, unless it is wrapped in `cudadrv.read`, `write` or `shared`. Other values: int,
+            float, bool; NumPy scalars and 0-dimensional arrays; ctypes values; an address as an
+            int, whose memory is not borrowed.
         stream : Stream, optional
-            May be left out inside a ``with stream:`` block.
+            Default: the current stream of a ``with stream:`` block; without one, a TypeError.
         shared_bytes : int, optional
-            Dynamic shared memory of each block.
-        borrows : iterable of buffers, or of `cudadrv.read`, `write` and `shared` of them
-            What the kernel reaches through pointers in memory.
+            Dynamic shared memory of each block, in bytes.
+        borrows : iterable of buffers, or of `cudadrv.read`, `write` and `shared` of them, optional
+            Buffers that the kernel reaches through pointers in memory.
         cooperative : bool, optional
-            Whether all blocks run at once, so that they can wait for each other.
+            Whether all blocks must run at the same time, so that they can wait for each other.
         cluster : int or tuple of up to three ints, optional
-            Blocks of a cluster.
+            The number of blocks in a cluster.
 
         Returns
         -------
@@ -111,11 +112,11 @@ cdef class Kernel:
         Raises
         ------
         TypeError, ValueError
-            Before any driver call: no stream, or one of another context; wrong number, type, size
-            or range of arguments; a grid, block or shared memory beyond the limits of device and
-            kernel.
+            There is no stream, or it belongs to another context; the number, type, size or range
+            of arguments is wrong; grid, block or shared memory exceed the limits of the device or
+            the kernel.
         BufferBorrowedError, BufferExportedError, BufferClosedError
-            See docs/errors.md. Nothing is queued then.
+            See docs/errors.md. Nothing is queued.
 
         Driver functions: cuLaunchKernel, or cuLaunchKernelEx with `cooperative` or `cluster`.
         """
@@ -136,14 +137,16 @@ cdef class Kernel:
     def prepare(
         self, grid, block, *args, shared_bytes=0, borrows=(), bint cooperative=False, cluster=None
     ):
-        """Check and pack a launch once, to queue it often: ``ready.launch(stream)``.
+        """Check and pack a launch once, so that it can be queued often: ``ready.launch(stream)``.
 
-        Parameters and errors as `launch`; what its buffers allow is asked at each launch. Makes no
-        driver call, but for `cooperative`.
+        Parameters and errors as `launch`. Whether its buffers may be used is checked at each
+        launch. Does not block.
 
         Returns
         -------
         Prepared
+
+        Driver function, only for `cooperative`: cuOccupancyMaxActiveBlocksPerMultiprocessor.
         """
         return prepared(self, grid, block, args, shared_bytes, borrows, cooperative, cluster)
 
@@ -151,12 +154,12 @@ cdef class Kernel:
 
     @property
     def max_threads_per_block(self):
-        """Threads that a block of it can have (CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)."""
+        """The most threads of a block (CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)."""
         return self.most_threads
 
     @property
     def attributes(self):
-        """What the driver knows of it, as a `KernelAttributes` (cuFuncGetAttribute)."""
+        """Its attributes in the driver: a `KernelAttributes` (cuFuncGetAttribute)."""
         self.usable()
         return KernelAttributes(
             self.attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
@@ -170,9 +173,9 @@ cdef class Kernel:
             self.attribute(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT))
 
     def occupancy(self, block, shared_bytes=0):
-        """How many blocks of so many threads a multiprocessor runs at once.
+        """Return how many blocks of this size a multiprocessor can run at the same time.
 
-        ``block`` and ``shared_bytes`` as `launch`. Raises as `launch` for what cannot be.
+        ``block`` and ``shared_bytes`` as `launch`. Raises TypeError or ValueError as `launch`.
 
         Driver function: cuOccupancyMaxActiveBlocksPerMultiprocessor.
         """
@@ -182,10 +185,11 @@ cdef class Kernel:
         return occupancy_of(self, &shape)
 
     def suggest_block(self, *, shared_bytes=0, limit=0):
-        """``(threads, blocks)``: threads of a block, and blocks of a grid, that fill the device.
+        """Suggest a block size: ``(threads, blocks)``, threads of a block and blocks of a grid.
 
-        ``shared_bytes`` is dynamic shared memory of each block; ``limit`` the most threads, 0: as
-        many as the kernel can have. Raises ValueError for negative ones.
+        A grid of at least so many of these blocks fills the device. ``shared_bytes`` is the dynamic
+        shared memory of each block in bytes; ``limit`` the most threads, 0 for the kernel's limit.
+        Raises TypeError or ValueError if they are not integers, or negative.
 
         Driver function: cuOccupancyMaxPotentialBlockSize.
         """
@@ -214,11 +218,11 @@ cdef class Kernel:
 
     @property
     def max_dynamic_shared_bytes(self):
-        """The most `shared_bytes` of a launch: 48 KiB less its static ones, unless it is set.
+        """The most `shared_bytes` of a launch; default: 48 KiB less its static shared memory.
 
-        Setting it raises ValueError beyond what the device allows.
+        Setting it raises ValueError for more than the device allows.
 
-        Driver function, to set it: cuFuncSetAttribute.
+        Driver function of the setter: cuFuncSetAttribute.
         """
         return self.most_shared
 
@@ -236,10 +240,11 @@ cdef class Kernel:
 
     @property
     def preferred_shared_carveout(self):
-        """How much of a multiprocessor's cache should be shared memory: 0 to 100 %, -1: any.
+        """How much of a multiprocessor's cache should be shared memory: 0 to 100 %, -1 for any.
 
-        Raises ValueError for another number. Driver functions: cuFuncGetAttribute,
-        cuFuncSetAttribute.
+        A hint. Setting it raises ValueError for another number.
+
+        Driver functions: cuFuncGetAttribute, cuFuncSetAttribute.
         """
         self.usable()
         return self.attribute(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT)
@@ -253,9 +258,10 @@ cdef class Kernel:
         self.set_attribute(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, value)
 
     def prefer_cache(self, str preference not None):
-        """Say what its multiprocessors' memory should rather be used for.
+        """Prefer shared memory or L1 cache in the multiprocessors that run it. A hint.
 
-        ``"none"``, ``"shared"``, ``"l1"`` or ``"equal"``: a hint. Raises ValueError for others.
+        ``preference`` is ``"none"``, ``"shared"``, ``"l1"`` or ``"equal"``. Raises ValueError for
+        another one.
 
         Driver function: cuFuncSetCacheConfig.
         """
@@ -604,15 +610,15 @@ cdef str _advice(Operation *operation, int reason, Packed *packed):
 @cython.final
 cdef class Prepared:
     """Prepared(*args, **kwargs)\n--\n
-    A launch with its arguments: what `Kernel.prepare` returns.
+    A launch with its arguments, packed: what `Kernel.prepare` returns.
 
-    It keeps its buffers alive, and does not borrow them: each launch does.
+    It keeps its buffers alive, but does not borrow them: each launch does.
 
     Attributes
     ----------
     kernel : Kernel
     args : tuple
-        As they were given. Values are those of that time.
+        The arguments as they were given. A later change of a value has no effect.
     """
 
     def __init__(self, *args, **kwargs):
@@ -625,26 +631,26 @@ cdef class Prepared:
 
     @property
     def args(self):
-        """The arguments, as they were given."""
+        """The arguments as they were given."""
         return self.args
 
     @property
     def grid(self):
-        """Blocks in x, y and z."""
+        """The number of blocks in x, y and z."""
         return self.shape.grid[0], self.shape.grid[1], self.shape.grid[2]
 
     @property
     def block(self):
-        """Threads in x, y and z."""
+        """The number of threads of a block in x, y and z."""
         return self.shape.block[0], self.shape.block[1], self.shape.block[2]
 
     def launch(self, stream=None):
-        """Queue it; does not wait for it.
+        """Queue the launch. Does not wait for it.
 
         Parameters
         ----------
-        stream : Stream
-            May be left out inside a ``with stream:`` block.
+        stream : Stream, optional
+            Default: the current stream of a ``with stream:`` block; without one, a TypeError.
 
         Returns
         -------

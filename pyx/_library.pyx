@@ -1,4 +1,4 @@
-"""The library: which libcuda.so.1 is used, chosen by CUDADRV_DRIVER and opened on first use."""
+"""Library: chooses a libcuda.so.1 by CUDADRV_DRIVER, and opens it on first use."""
 
 import os
 import threading
@@ -27,8 +27,9 @@ _path = None
 class DriverInfo(NamedTuple):
     """The driver in use: see `driver_info`.
 
-    ``name`` says which kind it is, ``path`` which library; ``version`` is ``(major, minor)`` of the
-    newest CUDA that it supports; ``is_software`` is True for the software driver.
+    ``name`` is "CUDA driver" or "cudadrv software driver"; ``path`` is the path of the library;
+    ``version`` is the newest CUDA version that it supports, ``(major, minor)``; ``is_software`` is
+    True for the software driver.
     """
 
     name: str
@@ -38,20 +39,21 @@ class DriverInfo(NamedTuple):
 
 
 def driver_info():
-    """Say which driver is used, loading it on first use.
+    """Return which driver is used. Loads it if that was not done before.
 
     Returns
     -------
     DriverInfo
-        ``name``, ``path`` of the library, ``version`` as ``(major, minor)`` of the newest CUDA that
-        it supports, and ``is_software``.
+        ``name``, ``path``, ``version`` and ``is_software``.
 
     Raises
     ------
     DriverNotFoundError
         No driver can be loaded, or it has no usable device.
     ValueError
-        ``CUDADRV_DRIVER`` is not one of the values it can have.
+        ``CUDADRV_DRIVER`` or ``CUDADRV_SOFTWARE`` has a value that is not valid.
+    ForkedError
+        This process was forked from one that had loaded the driver.
 
     Driver functions: cuInit, cuDriverGetVersion.
     """
@@ -64,7 +66,7 @@ def driver_info():
 
 
 cdef int ensure_driver() except -1:
-    """Load the driver unless that is done; nearly free when it is."""
+    """Load the driver unless it is loaded. Raises ForkedError in a forked child."""
     if not _ready:
         _open()
     return refuse_if_forked()
@@ -75,7 +77,7 @@ def _forget_lock():
     _opening = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_forget_lock)  # another thread may have had it
+os.register_at_fork(after_in_child=_forget_lock)  # another thread may have held it
 
 
 def _open():
@@ -98,11 +100,11 @@ def _choose():
         try:
             return open_driver(SYSTEM_LIBRARY)
         except OSError as reason:
-            import logging  # most programs never need it, and importing cudadrv is to be quick
+            import logging  # here, because most programs never need it
             logging.getLogger("cudadrv").warning(
                 "%s; using the software driver (not a GPU)", reason)
             return _load(software_path())
-        except LookupError as reason:  # there is a driver, so another one would be a silent switch
+        except LookupError as reason:  # there is a driver, so it must not be replaced silently
             raise _unusable(reason) from None
     if choice == "cuda":
         return _load(SYSTEM_LIBRARY)

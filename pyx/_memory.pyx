@@ -1,4 +1,4 @@
-"""Memory: one allocation, from its making to its end. Buffers and their parts share it."""
+"""Memory: one allocation, which a buffer and its parts share: made, listed, closed, given away."""
 
 from collections import Counter
 from typing import NamedTuple
@@ -42,11 +42,11 @@ bind_driver(&cudadrv_table)
 
 # ---- stream-ordered memory ----
 #
-# Allocating and freeing it are writes on a stream, even where a cache provides or takes the memory
-# and the driver is not called: users on other streams have to be ordered after the allocation, and
-# with it after what the stream has waited for by then. That is for non-blocking streams. Calls on
-# the others are themselves what orders streams, by the rules of the default streams, and a call
-# that is left out would not.
+# Allocating and freeing it are writes on a stream, even if a cache provides or takes the memory and
+# the driver is not called. So users on other streams have to be ordered after the allocation, and
+# with it after what the stream had waited for by then. Only non-blocking streams use a cache: on
+# the others the driver call itself orders streams, by the rules of the default streams, so it
+# cannot be skipped.
 
 cdef CUresult _allocate_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
     cdef StreamOrdered *memory = <StreamOrdered *>arguments
@@ -63,15 +63,19 @@ cdef CUresult _no_call(void *arguments, CUstream stream, bint *queued) noexcept 
 
 
 cdef int allocate_on(StreamOrdered *memory, Stream stream, str label) except? -1:
-    """Allocate it, unless it is `cached`: 0, or of the driver's, CUDA_ERROR_OUT_OF_MEMORY."""
+    """Issue an allocation, without a driver call if it is `cached`.
+
+    Returns 0, or CUDA_ERROR_OUT_OF_MEMORY from the driver. Raises for other failures.
+    """
     return _write_on(memory, stream, ALLOCATION, OWN_STRICT, label,
                      _no_call if memory.cached else _allocate_call)
 
 
 cdef int free_on(StreamOrdered *memory, Stream stream, int policy, str label) except? -1:
-    """Free it, or make it `cached`: 0, or REFUSED - OWN_MEMORY_CLOSED.
+    """Issue a free, without a driver call if it is `cached`.
 
-    A policy may wait for the memory's users, and never ignores them.
+    Returns 0, or REFUSED - OWN_MEMORY_CLOSED if another thread closed the memory. The policy
+    "unchecked" counts as "strict" here.
     """
     return _write_on(memory, stream, RELEASE, OWN_WAIT if policy == OWN_WAIT else OWN_STRICT, label,
                      _no_call if memory.cached else _free_call)
@@ -93,7 +97,7 @@ cdef int _write_on(
             own_memory_prepare_used(memory.after, memory.nbytes, &operation.request)
         own_snapshot_drop(engine, &operation.request.issued)
     elif name == RELEASE and reason == REFUSED - OWN_MEMORY_CLOSED:
-        return reason  # another thread frees it, since the caller looked
+        return reason  # another thread closed it after the caller's check
     elif name == RELEASE or memory.cached or reason != CUDA_ERROR_OUT_OF_MEMORY:
         refuse_operation(&operation, reason, stream, (label,))
     return reason
@@ -111,7 +115,7 @@ cdef void *_newest = NULL  # head of the list of live memory
 @cython.freelist(64)
 @cython.no_gc_clear
 cdef class Memory:
-    """One allocation: internal to the buffers."""
+    """One allocation. Internal to buffers."""
 
     def __dealloc__(self):
         if self.state is NULL:
@@ -128,15 +132,14 @@ cdef class Memory:
             release_later(self.kind, self.address, self.state, self.context, self.owner)
 
     cdef int close(self, Stream stream, int policy) except -1:
-        """Give it back now, or raise, and then nothing has changed. May block if it is not pooled.
-        """
+        """Release it, or raise and change nothing. May block if it is not pooled."""
         cdef own_memory *after
         refuse_if_forked()
         if stream is not None and self.kind != STREAM_ORDERED:
             raise ValueError(f"{self.label} is not stream-ordered memory: close() takes no stream")
         if self.kind == STREAM_ORDERED and self.address != 0 and not self.context.lost:
             return _close_on(self, stream, policy)
-        if self.state.closed:  # by another thread, since the caller looked
+        if self.state.closed:  # another thread may have closed it after the caller's check
             return 0
         if self.home is not None:
             return _leave_home(self)
@@ -155,7 +158,7 @@ cdef class Memory:
         return 0
 
     cdef int give_away(self) except -1:
-        """Close it without freeing it, or raise."""
+        """Close it without freeing it, or raise and change nothing."""
         self.context.usable()
         if self.kind == FOREIGN:
             raise ValueError(f"{self.label} only borrows its memory (from_address), so it cannot"
@@ -173,7 +176,7 @@ cdef class Memory:
 
 
 cdef int _end(Memory memory, str verb, bint close) except -1:
-    """Refuse if somebody uses it, else mark it as closed."""
+    """Raise if it is in use; else mark it as closed if `close`."""
     cdef own_conflict conflict
     answer = own_memory_free(engine, memory.state, close, &conflict)
     if answer == OWN_EXPORTED and loans_were_returned():
@@ -203,7 +206,7 @@ cdef int _leave_home(Memory memory) except -1:
 
 
 cdef int _free_now(Memory memory) except -1:
-    """Free memory that is marked as closed. If the driver fails, it is open again."""
+    """Free memory that is marked as closed. If the driver fails, open it again, and raise."""
     cdef CUdeviceptr address = memory.address
     cdef MemoryKind kind = memory.kind
     cdef CUresult status
@@ -220,10 +223,10 @@ cdef int _free_now(Memory memory) except -1:
 
 
 cdef int close_module(Memory code, list variables) except -1:
-    """Unload a module and close the memory of its variables, or raise, and nothing has changed."""
+    """Unload a module and close the memory of its variables, or raise and change nothing."""
     cdef Memory memory
     ended = []
-    _end(code, "close", False)  # first: launches use the variables, too
+    _end(code, "close", False)  # first, because launches that use the code use variables, too
     try:
         for memory in variables:
             _end(memory, "close", True)
@@ -240,9 +243,9 @@ cdef int close_module(Memory code, list variables) except -1:
 
 
 cdef Memory code_memory(Context context, str label):
-    """What the books know of a module: its launches share it, and it is unloaded after them.
+    """The Memory that stands for a module's code: launches borrow it.
 
-    Its address is to be the CUmodule.
+    The caller sets its address to the CUmodule.
     """
     cdef Memory memory = Memory.__new__(Memory)
     memory.context = context
@@ -257,7 +260,7 @@ cdef Memory code_memory(Context context, str label):
 cdef Memory variable_memory(
     Context context, CUdeviceptr address, size_t nbytes, Memory code, str label
 ):
-    """What the books know of a variable of a module. It is no live buffer until `show_memory`."""
+    """The Memory of a module's variable. `live_buffers` lists it after `show_memory`."""
     cdef Memory memory = Memory.__new__(Memory)
     memory.context = context
     memory.kind = FOREIGN
@@ -270,12 +273,12 @@ cdef Memory variable_memory(
 
 
 cdef int _close_on(Memory memory, Stream stream, int policy) except -1:
-    """Free stream-ordered memory behind the work of a stream."""
+    """Free stream-ordered memory after the work of a stream."""
     cdef StreamOrdered ordered
     cdef int reason
     if stream is None:
         stream = memory.stream
-        if stream.closed:  # then the host must know that its users are done
+        if stream.closed:  # the internal stream is ordered only after what the host knows
             stream = internal_stream(memory.context)
     elif stream.context is not memory.context:
         raise ValueError(f"{stream!r} is not a stream of the context of {memory.label}")
@@ -308,12 +311,12 @@ cdef own_memory *new_state(size_t nbytes) except NULL:
 
 
 cdef own_memory *_state_after(Memory memory) except? NULL:
-    """What its block will have instead of its state, which stays with the closed memory."""
+    """A new state for its block; the old one stays with the closed memory. NULL without a block."""
     return NULL if memory.block is NULL else new_state(memory.block.nbytes)
 
 
 cdef void _hand_back(Memory memory, own_memory *state) noexcept:
-    """Its block goes back to the cache, with a state that says who may still use it."""
+    """Put its block back into the cache, with a state that records who may still use it."""
     cdef Block *block = memory.block
     memory.block = NULL
     block.state = state
@@ -321,14 +324,14 @@ cdef void _hand_back(Memory memory, own_memory *state) noexcept:
 
 
 cdef void _leave_cache(Memory memory) noexcept:
-    """Its memory will be freed elsewhere."""
+    """Drop its block, because the memory will not go back to the cache."""
     if memory.block is not NULL:
         (<Cache>memory.block.cache).forget(memory.block)
         memory.block = NULL
 
 
 cdef int _let_go(Memory memory) except -1:
-    """The memory is no longer ours."""
+    """Remove it from the list, and drop its address and its owner."""
     _unlist(memory)
     memory.address = 0
     memory.owner = None
@@ -340,8 +343,9 @@ cdef int _let_go(Memory memory) except -1:
 class LiveBuffer(NamedTuple):
     """A buffer whose memory is allocated: see `live_buffers`.
 
-    ``kind`` is its class, ``label`` its name in messages, ``nbytes`` the size of the memory,
-    ``device`` the ordinal of the device, and ``site`` the line that allocated it.
+    ``kind`` is "device", "stream-ordered", "page-locked", "managed" or "foreign"; ``label`` its
+    class and name; ``nbytes`` the size of the memory; ``device`` the ordinal of its device; and
+    ``site`` the line that made it.
     """
 
     kind: str
@@ -360,7 +364,7 @@ cdef void list_memory(Memory memory) noexcept:
 
 
 cdef void show_memory(Memory memory) noexcept:
-    """List memory, made by the user's current line, unless it is listed."""
+    """Add memory to the list as made by the user's current line, unless it is in the list."""
     if not _is_listed(memory):
         memory.site = here()
         list_memory(memory)
@@ -384,7 +388,7 @@ cdef void _unlist(Memory memory) noexcept:
 
 
 cdef Memory owner_of(CUdeviceptr address, size_t nbytes):
-    """The live memory that owns some of these bytes. Lets no other thread in."""
+    """The live memory that owns any of these bytes, or None. Lets no other thread in."""
     cdef void *each = _newest
     cdef Memory memory
     cdef size_t size
@@ -399,7 +403,7 @@ cdef Memory owner_of(CUdeviceptr address, size_t nbytes):
 
 
 cdef str label_at(CUdeviceptr address):
-    """What the live memory that an address lies in was made for, or None."""
+    """The label of the live memory that an address lies in, or None."""
     cdef void *each = _newest
     cdef Memory memory
     while each is not NULL:
@@ -412,13 +416,12 @@ cdef str label_at(CUdeviceptr address):
 
 
 def live_buffers():
-    """List the buffers that hold memory, newest first.
+    """List the buffers that hold memory, newest first. Calls no driver function.
 
     Returns
     -------
     list of LiveBuffer
-        ``kind`` of memory, ``label`` (class and name), ``nbytes``, ``device`` ordinal, and
-        ``site``: the line that made it. Parts of a buffer are not listed.
+        Parts of a buffer are not listed.
     """
     found = []
     for memory in _live_memory():
@@ -432,7 +435,7 @@ cdef object _live_buffer(Memory memory):
 
 
 cdef list _live_memory():
-    """All of it. Other threads change the list, so nothing that lets them in happens meanwhile."""
+    """All memory in the list. Lets no other thread in, because others change the list."""
     cdef list found = []
     cdef void *each = _newest
     while each is not NULL:
@@ -442,7 +445,7 @@ cdef list _live_memory():
 
 
 def memory_report():
-    """Say in text which lines hold how much memory, the largest first."""
+    """Return a text that says which lines hold how much memory, the largest first."""
     count, nbytes = Counter(), Counter()
     for buffer in live_buffers():
         what = f"{buffer.kind}, made at {buffer.site}"
@@ -468,7 +471,7 @@ cdef Memory allocate_memory(
     MemoryKind kind, Context context, size_t nbytes, unsigned int flags, Stream stream, str label,
     bint pooled
 ):
-    """Memory that nobody uses: a pool's, else the driver's. Without bytes, neither is asked."""
+    """Allocate memory from a cache, else from the driver; from neither if it has no bytes."""
     cdef Memory memory = Memory.__new__(Memory)
     context.usable()
     memory.context = context
@@ -478,7 +481,7 @@ cdef Memory allocate_memory(
     memory.label = label
     memory.site = here()
     if stream is not None and stream.order.order != OWN_NON_BLOCKING:
-        pooled = False  # see _memory.pyx
+        pooled = False  # see above: stream-ordered memory
     if nbytes == 0 or not pooled:
         _allocate(memory, flags, nbytes)
     elif not _reuse(memory, flags):
@@ -489,12 +492,12 @@ cdef Memory allocate_memory(
 
 
 cdef inline unsigned int _shelf_of(MemoryKind kind, unsigned int flags) noexcept:
-    """What else has to be the same for memory to be reused."""
+    """The shelf that memory is reused from: stream-ordered or not, write-combined or not."""
     return kind == STREAM_ORDERED or flags & CU_MEMHOSTALLOC_WRITECOMBINED != 0
 
 
 cdef bint _reuse(Memory memory, unsigned int flags) except -1:
-    """Get a block whose uses are ordered before those of the memory, if there is one."""
+    """Take a block from the cache if one's uses are all ordered before those of the new memory."""
     cdef Cache cache = cache_of(memory.context, memory.kind)
     cdef Block *block = cache.take(
         _shelf_of(memory.kind, flags), memory.nbytes,
@@ -513,7 +516,7 @@ cdef bint _reuse(Memory memory, unsigned int flags) except -1:
 
 
 cdef int _reuse_on(Memory memory, Block *block) except -1:
-    """Tell the engine that the block is a buffer's from here on in the work of its stream."""
+    """Issue the allocation of a cached block on the memory's stream, without a driver call."""
     cdef StreamOrdered ordered
     cdef int reason = -1
     try:
@@ -521,7 +524,7 @@ cdef int _reuse_on(Memory memory, Block *block) except -1:
         ordered = StreamOrdered(block.address, memory.nbytes, memory.state, True, NULL)
         reason = allocate_on(&ordered, memory.stream, memory.label)
     finally:
-        if reason != 0:  # meanwhile the block was in nobody's reach, and is as it was
+        if reason != 0:  # the block is unchanged: nothing else could reach it
             (<Cache>block.cache).put(block, memory.context)
     _drop_state(block.state)
     return 0
@@ -536,7 +539,7 @@ cdef int _allocate_block(Memory memory, unsigned int flags) except -1:
 
 
 cdef size_t _allocate(Memory memory, unsigned int flags, size_t size) except? 0:
-    """Allocate, after giving back what has died; return the size that the driver was asked for."""
+    """Release what died, then allocate from the driver; return the size of the allocation."""
     cdef CUresult status
     drain_for_more()
     memory.state = new_state(memory.nbytes)
@@ -587,7 +590,8 @@ cdef CUresult _call(Memory memory, unsigned int flags, size_t size) except *:
 cdef Memory adopt_memory(
     MemoryKind kind, Context context, CUdeviceptr address, size_t nbytes, object owner, str label
 ):
-    """Memory that somebody else allocated; to free it as well, nobody else may have it here."""
+    """Memory that somebody else allocated. If it is to be freed here, no other Memory may own it.
+    """
     cdef Memory memory = Memory.__new__(Memory)
     cdef Memory other
     memory.context = context
@@ -605,7 +609,7 @@ cdef Memory adopt_memory(
         return memory
     memory.state = new_state(nbytes)
     memory.state.managed = kind == UNIFIED
-    # From here on nobody else gets in: there is one owner for an address.
+    # No other thread runs from this check to the addition: an address has one owner.
     other = None if kind == FOREIGN else owner_of(address, nbytes)
     if other is not None:
         raise ValueError(f"{address:#x} lies in a live {other.label}, made at"
@@ -684,7 +688,7 @@ cdef Memory _live_memory_around(CUdeviceptr address, size_t nbytes):
 cdef int check_external(
     Context context, MemoryKind kind, CUdeviceptr address, str label
 ) except -1:
-    """Refuse an address that the driver does not know as memory of this kind."""
+    """Raise ValueError for an address that the driver does not know as memory of this kind."""
     cdef int device = context.device.ordinal
     if address == 0:
         return 0
@@ -715,7 +719,7 @@ cdef int _kind_of(Context context, CUdeviceptr address, int *device) except -2:
         if status == CUDA_SUCCESS:
             status = cuPointerGetAttribute(device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
         leave_context(pushed)
-    if status == CUDA_ERROR_INVALID_VALUE:  # the driver does not know the address
+    if status == CUDA_ERROR_INVALID_VALUE:
         return -1
     context.check(status)
     if managed & 1:

@@ -46,7 +46,7 @@ cdef list compiler_options(
     object max_registers, object optimization_level, object target, bint lineinfo, bint debug_info,
     bint verbose
 ):
-    """Options of the driver's compiler, each with its value, or TypeError or ValueError."""
+    """The options of the driver's compiler and their values. Raises TypeError or ValueError."""
     options = []
     if max_registers is not None:
         number = _number("max_registers", max_registers, 1, 1 << 16)
@@ -72,7 +72,7 @@ cdef object _number(str name, object value, long least, long most):
 
 
 cdef object _target_number(object target):
-    """CUjit_target is 10 times the major version, and the minor one."""
+    """The CUjit_target of a compute capability: 10 times the major version plus the minor one."""
     try:
         major, minor = target
         number = 10 * operator.index(major) + operator.index(minor)
@@ -85,9 +85,9 @@ cdef object _target_number(object target):
 
 
 cdef str load_image(Memory code, object image, list options, str called):
-    """Load it into `code`, which owns the CUmodule from the moment that the driver gives it.
+    """Load an image. `code` owns the CUmodule as soon as the driver has made it.
 
-    Returns the compiler's log. Raises CudaImageError with its other log.
+    Returns the compiler's info log. Raises CudaImageError with its error log.
     """
     cdef Context context = code.context
     cdef const char *data = <bytes>image.data
@@ -144,33 +144,38 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
     image : str or bytes-like
         PTX text, which the driver compiles, or the bytes of a cubin or a fatbin.
     device : Device, optional
-        Into whose primary context it is loaded; default: the current one.
+        The device into whose primary context it is loaded; default: the current context.
     name : str, optional
-        For messages.
+        Shown in messages.
     max_registers : int, optional
-        The most registers that a thread may use. These options are for the driver's compiler.
+        The most registers that a thread may use. This and the following options are those of the
+        driver's compiler.
     optimization_level : int, optional
-        From 0 to 4, the default.
+        From 0 to 4; default: 4.
     target : (int, int), optional
         The compute capability to compile for; default: the device's.
-    lineinfo, debug_info, verbose : bool, optional
-        Whether the code knows the lines of its source; can be debugged; whether `log` says more.
+    lineinfo : bool, optional
+        Whether the code contains the line numbers of its source.
+    debug_info : bool, optional
+        Whether the code contains what a debugger needs.
+    verbose : bool, optional
+        Whether `log` is verbose.
 
-    Loading may block as the driver does; it orders nothing.
+    Loading may block in the driver, and orders nothing.
 
     Attributes
     ----------
     context : Context
     name : str
     log : str
-        What the driver's compiler said; "" if it said nothing.
+        The log of the driver's compiler; "" if it is empty.
 
     Raises
     ------
     TypeError, ValueError
-        No such image: empty, cut off, or something else; an option that cannot be.
+        The image is empty, truncated or of another format; an option is not valid.
     CudaImageError
-        The driver does not take it; the message has the compiler's log.
+        The driver cannot load the image. The message contains the compiler's log.
 
     Driver function: cuModuleLoadDataEx.
     """
@@ -193,7 +198,7 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         kernels, variables, unlisted = WeakValueDictionary(), {}, []
         code = code_memory(context, label)
         log = load_image(code, given, options, label) if self.code is None else None
-        if self.code is not None:  # by an argument's own code, or by another thread
+        if self.code is not None:  # another thread, or code of an argument, may have loaded it
             raise TypeError("this Module is loaded already")
         self.context, self.name, self.log, self.text = context, shown, log, text
         self.kernels, self.variables, self.unlisted = kernels, variables, unlisted
@@ -201,9 +206,10 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
 
     @classmethod
     def from_file(cls, path, **options):
-        """Load a file: a .ptx, .cubin or .fatbin. Options as `Module`.
+        """Load a .ptx, .cubin or .fatbin file.
 
-        The file's name is the module's, for messages. Raises OSError if it cannot be read.
+        Options are those of `Module`; ``name`` defaults to the file's name. Raises OSError if the
+        file cannot be read, and what `Module` raises.
         """
         options.setdefault("name", os.path.basename(path))
         return cls(Path(path).read_bytes(), **options)
@@ -220,7 +226,7 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
 
     @property
     def log(self):
-        """What the driver's compiler said; "" if it said nothing."""
+        """The log of the driver's compiler; "" if it is empty."""
         return self.log
 
     @property
@@ -235,17 +241,18 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
 
     def __getitem__(self, name):
         """__getitem__($self, name, /)\n--\n
-        A kernel by its name in the PTX; C++ names are mangled there unless ``extern "C"``.
+        The kernel of a name. C++ names are mangled unless declared ``extern "C"``.
 
-        Raises CudaNotFoundError, which names the nearest that exist.
+        Raises CudaNotFoundError if there is none; the message suggests similar names. TypeError for
+        a name that is no str, and BufferClosedError if the module is closed.
 
-        Driver functions: cuModuleGetFunction, and those that tell about the kernel: see `Kernel`.
+        Driver functions: cuModuleGetFunction, and those that `Kernel` names.
         """
         self.usable()
         kernel = self.kernels.get(_checked_name(name))
         if kernel is None:
             from cudadrv._kernel import kernel_of
-            # One object for each, also when threads come at once.
+            # setdefault: one object for each kernel, even if threads come here at the same time.
             kernel = self.kernels.setdefault(name, kernel_of(self, name))
         return kernel
 
@@ -259,27 +266,27 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         """__iter__($self, /)\n--\n
         The names of its kernels.
 
-        Raises CudaError where the image is no PTX and the driver is older than 12.4.
+        For an image that is not PTX, raises CudaError if the driver is older than CUDA 12.4.
 
-        Driver functions: cuModuleGetFunctionCount, cuModuleEnumerateFunctions, cuFuncGetName, of
-        what is not PTX.
+        Driver functions, for an image that is not PTX: cuModuleGetFunctionCount,
+        cuModuleEnumerateFunctions, cuFuncGetName.
         """
         self.usable()
         return iter(_names(self))
 
     def global_(self, str name not None, dtype="u1"):
-        """A buffer over a variable of the module: all of it, as items of a dtype.
+        """A buffer over a whole variable of the module, as items of a dtype. Does not block.
 
-        It is a `UnifiedBuffer` if the variable is managed, else a `DeviceBuffer`. It closes with
-        the module, and keeps what it is made of alive. Launches of kernels that may touch the
-        variable borrow it, those before this call too: see docs/kernels.md. Waits for nothing.
+        It is a `UnifiedBuffer` if the variable is managed, else a `DeviceBuffer`. It keeps the
+        module's code loaded, and closes with the module. Launches of kernels that may use the
+        variable borrow it, including launches before this call: see docs/kernels.md.
 
         Raises
         ------
         CudaNotFoundError
             There is no such variable.
-        ValueError
-            Its size is no whole number of such items.
+        TypeError, ValueError
+            The dtype is not valid, or the variable's size is not a multiple of its item size.
 
         Driver functions: cuModuleGetGlobal, cuPointerGetAttribute.
         """
@@ -294,12 +301,11 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         return buffer
 
     def close(self):
-        """Unload it. Closing twice does nothing. May block, as the driver does.
+        """Unload it. Closing twice does nothing. May block in the driver.
 
-        Raises BufferBorrowedError while a kernel of it may be running, and while one of its
-        variables is in use, BufferExportedError while the host has a view of one. It then stays as
-        it is. A module that just dies is unloaded after its kernels.
-
+        Raises BufferBorrowedError while one of its kernels may be running or one of its variables
+        is in use, and BufferExportedError while the host has a view of a variable. The module then
+        stays loaded. A module that dies without `close` is unloaded after its kernels.
         Driver function: cuModuleUnload.
         """
         if self.closed:
@@ -313,7 +319,7 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         return self
 
     def __exit__(self, kind, exception, traceback):
-        """Close the module; if that fails and an exception is on its way, that gets a note."""
+        """Close the module. If that fails while an exception propagates, that gets a note."""
         close_at_end(self, exception, "module")
 
     def __repr__(self):
@@ -326,7 +332,7 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         return <CUmodule><size_t>self.code.address
 
     cdef int usable(self) except -1:
-        """Refuse a closed module, a lost context, a forked process."""
+        """Raise if the module is closed, the context lost, or the process forked."""
         if self.code is None:
             raise TypeError("this Module was never initialized")
         self.context.usable()
@@ -384,7 +390,7 @@ cdef int _refuse_name(Module module, str name, str what, str call, list known) e
 
 
 cdef list _known_names(Module module):
-    """For hints: none where nobody can tell."""
+    """The names of the kernels, for hints; none if the driver cannot list them."""
     try:
         return _names(module)
     except RuntimeError:
@@ -426,7 +432,7 @@ cdef list _names(Module module):
 # ---- variables ----
 
 cdef list variables_of(Module module, str kernel):
-    """What each launch of a kernel borrows, as far as the text tells: (Memory, mode) of each."""
+    """The variables that a kernel uses according to the PTX text: (Memory, mode) of each."""
     found = []
     if module.text is not None:
         for name, written in module.text.reached(kernel).items():
@@ -435,9 +441,10 @@ cdef list variables_of(Module module, str kernel):
 
 
 cdef Memory _variable(Module module, str name, bint must):
-    """The memory of a variable, which all buffers over it and all launches share.
+    """The Memory of a variable, which all buffers over it and all launches share.
 
-    One that the driver does not know is refused if there must be one; else it has a byte.
+    If the driver does not know the variable: CudaNotFoundError if it `must` exist, else a Memory of
+    one byte that stands for it.
     """
     cdef CUdeviceptr address = 0
     cdef size_t nbytes = 1
@@ -453,7 +460,7 @@ cdef Memory _variable(Module module, str name, bint must):
     memory.state.managed = managed
     unlisted = module.unlisted + [memory]
     is_listed = module.text is not None and name in module.text.variables
-    # From here on no other thread gets in.
+    # No other thread runs from this check to the addition.
     if name not in module.variables:
         module.variables[name] = memory
         if not is_listed and not _unlisted(module, memory, unlisted):
@@ -463,9 +470,10 @@ cdef Memory _variable(Module module, str name, bint must):
 
 
 cdef bint _unlisted(Module module, Memory memory, list unlisted) except -1:
-    """Let any kernel use a variable. What was launched before uses it, too; 0 without memory.
+    """Let any kernel use a variable, including earlier launches. False if memory ran out.
 
-    A launch that is being queued has told the engine before that looks, or sees the change.
+    A launch that is just being queued is in the engine before the uses are inherited, or sees
+    `changes` and starts again.
     """
     former, module.unlisted = module.unlisted, unlisted
     module.changes += 1
@@ -479,14 +487,15 @@ cdef bint _unlisted(Module module, Memory memory, list unlisted) except -1:
 cdef bint _locate(
     Module module, str name, CUdeviceptr *address, size_t *nbytes, bint *managed
 ) except -1:
-    """Whether there is a variable of this name, and then where."""
+    """Find the address and size of a variable, and whether it is managed; False if there is none.
+    """
     cdef bytes encoded = name.encode()
     cdef const char *c_name = encoded
     cdef int is_managed = 0
     cdef CUresult status
     cdef CUresult answer = CUDA_SUCCESS
     cdef bint pushed = False
-    if b"\0" in encoded:  # the driver would take what stands before it
+    if b"\0" in encoded:  # the driver would look up the name before the NUL
         return False
     with nogil:
         status = enter_context(module.context.raw, &pushed)
@@ -502,7 +511,7 @@ cdef bint _locate(
     if answer == CUDA_ERROR_INVALID_VALUE and (
             module.text is None or name not in module.text.variables
             or name in module.text.constants):
-        is_managed = 0  # constant memory: no pointer can be asked about it
+        is_managed = 0  # constant memory: cuPointerGetAttribute does not know its address
     else:
         module.context.check(answer)
     managed[0] = is_managed & 1

@@ -1,4 +1,4 @@
-"""Policies of ordering, and blocks within blocks, by which they and streams are in force."""
+"""Ordering: the policies, and the nesting of `with` blocks of policies and of streams."""
 
 from contextvars import ContextVar
 
@@ -7,29 +7,29 @@ cimport cython
 from cudadrv._engine cimport OWN_STRICT, OWN_UNCHECKED, OWN_WAIT
 
 
-# ---- blocks within blocks ----
+# ---- nested blocks ----
 #
-# What a `with` block puts in force is kept in a context variable. So it reaches the functions that
-# a block calls and the tasks that it starts, and no other thread. A generator that is suspended
-# inside a block leaves it in force for whoever resumes it, as functions with
-# ``contextlib.contextmanager`` mean to. Such blocks can end in any order, and in a copy of the
-# context they began in; each is in force until its own end.
+# A context variable holds what a `with` block puts in force. So it reaches the functions that the
+# block calls and the tasks that it starts, but no other thread. A generator that is suspended
+# inside a block leaves the block in force for its caller, as ``contextlib.contextmanager`` needs
+# it. Because of such generators, blocks can end in any order, and in a copy of the context in which
+# they began. Each block is in force until its own end.
 
 @cython.final
 cdef class Entry:
-    """A block that was entered."""
+    """One entered block."""
 
 
 @cython.final
 cdef class Nesting:
-    """The blocks of one kind."""
+    """All entered blocks of one kind: of policies, or of streams."""
 
     def __cinit__(self, str name not None):
         self.current = ContextVar(name, default=None)
 
     cdef Entry innermost(self):
-        """The block that was entered last, of those in force here; None without one."""
-        if not self.used:  # nobody ever entered one
+        """The block entered last of those that are in force here, or None."""
+        if not self.used:
             return None
         return live(self.current.get())
 
@@ -40,7 +40,7 @@ cdef class Nesting:
         entry.outer = self.innermost()
         try:
             entry.token = self.current.set(entry)
-        except BaseException:  # without memory, Python may have set it
+        except BaseException:  # without memory, Python may have set the variable before it raised
             entry.ended = True
             entry.thing = None
             raise
@@ -48,7 +48,7 @@ cdef class Nesting:
         return 0
 
     cdef int leave(self, object thing) except -1:
-        """End the innermost block of a thing."""
+        """End the innermost block of a thing. Raises RuntimeError if there is none here."""
         cdef Entry inner = None
         cdef Entry entry = self.innermost()
         while entry is not None and entry.thing is not thing:
@@ -68,16 +68,17 @@ cdef class Nesting:
 
 
 cdef Entry live(Entry entry):
-    """The entry, or the first one around it that has not ended."""
+    """The entry, or the first enclosing one that has not ended."""
     while entry is not None and entry.ended:
         entry = entry.outer
     return entry
 
 
 cdef bint _is_reset(object variable, object token) except -1:
-    """Put back what was in force before; False where the block began in another context.
+    """Restore what was in force before a block; False if that fails.
 
-    False also where that fails, as without memory: the caller then marks the block as ended.
+    It fails if the block began in another context, or if memory runs out. The caller then marks the
+    block as ended.
     """
     try:
         variable.reset(token)
@@ -95,7 +96,7 @@ policies_used = False
 
 
 cdef object policy_name(value):
-    """The value, if it is a policy or None."""
+    """Return the value if it is a policy or None, else raise ValueError."""
     global policies_used
     if value is not None and value not in POLICIES:
         raise ValueError(
@@ -119,21 +120,22 @@ cdef int policy_in_force(object buffer_policy, object context_policy) except -1:
 @cython.final
 cdef class ordering:
     """ordering(policy)\n--\n
-    Choose, for a `with` block, what happens to a request that is not known to be ordered.
+    Choose, for a `with` block, what happens to an operation that is not known to be ordered.
 
-    ``"strict"`` refuses it with `BufferBorrowedError`: the default outside all blocks.
-    ``"wait"`` makes the stream wait for the other one (an event wait on the GPU, which stays), and
-    a host access wait for the stream; what cannot be waited for is still refused.
-    ``"unchecked"`` lets it pass: the caller answers for the order. Host views, closing and the
-    lifetime of memory stay protected, and later requests are still checked against this one.
+    ``"strict"``, the default outside all blocks, raises `BufferBorrowedError`.
+    ``"wait"`` makes the operation's stream wait for the other stream (an event wait on the GPU,
+    which stays in force); a host access waits for that stream. What cannot be waited for is still
+    refused.
+    ``"unchecked"`` lets it pass: the program is responsible for the order. Host views, closing and
+    the lifetime of memory stay protected, and later operations are still checked against this one.
 
-    The choice reaches the functions that the block calls; new threads start without it. A generator
-    that yields inside the block leaves it in force for its caller until it goes on and the block
-    ends: that is what ``contextlib.contextmanager`` needs, and elsewhere rarely meant. Of several
-    blocks, the one that was entered last counts. Buffers (``buffer.ordering``) and contexts
-    (``context.ordering``) can have a policy of their own, for requests outside such blocks.
+    The policy reaches the functions that the block calls; new threads start without it. A generator
+    that yields inside the block leaves it in force for its caller until the generator ends the
+    block; ``contextlib.contextmanager`` needs that, and other generators rarely want it. Of nested
+    blocks, the one entered last counts. Outside all blocks, the policy of the buffer
+    (``buffer.ordering``) counts, else that of its context (``context.ordering``).
 
-    Raises ValueError for another word.
+    Raises TypeError or ValueError for anything but one of the three words.
     """
 
     cdef str policy
@@ -144,7 +146,7 @@ cdef class ordering:
 
     @property
     def policy(self):
-        """"strict", "wait" or "unchecked"."""
+        """The policy: "strict", "wait" or "unchecked"."""
         return self.policy
 
     def __enter__(self):
@@ -153,7 +155,7 @@ cdef class ordering:
         return self
 
     def __exit__(self, kind, exception, traceback):
-        """End the block: what was in force before it is so again."""
+        """End the block. The policy from before the block is in force again."""
         ordering_blocks.leave(self)
 
     def __repr__(self):

@@ -1,4 +1,4 @@
-"""Pools: memory of a context that no buffer has, kept for the next buffer."""
+"""Pools: memory that a context keeps for the next buffer."""
 
 from typing import NamedTuple
 
@@ -19,25 +19,26 @@ bind_driver(&cudadrv_table)
 
 # ---- blocks ----
 #
-# A block is one allocation of the driver, and never divided: so an address can be given away,
-# buffers are never neighbours in one allocation, and nothing is left over between them. Its size is
-# within an eighth, or 511 bytes, of what is asked for. It keeps the record of its uses, and goes to
-# a buffer only when all of them are ordered before whatever the buffer can be used for. So who gets
-# what depends on what the program has ordered, and never on what the GPU has done meanwhile.
+# A block is one allocation of the driver, and is never divided. So its address can be given away,
+# two buffers never share an allocation, and there is no fragmentation inside one. A block is at
+# most an eighth, or 511 bytes, larger than what is asked for. It keeps the record of its uses, and
+# goes to a buffer only if all of them are ordered before everything that the buffer can be used
+# for. So which buffer gets which block depends on what the program has ordered, never on how far
+# the GPU is.
 #
-# Putting a block back makes no driver call and waits for nothing: destructors do it.
+# Destructors put blocks back. That makes no driver call and does not block.
 
 cdef enum:
     OF_CLASS
     OF_ALL
 
 cdef enum:
-    SMALL = 4096            # up to here, a class is a multiple of
-    GRAIN = 512             # bytes
-    MOST_LOOKS = 4          # at the newest of a class, and at its oldest
-    MOST_OF_A_CLASS = 1024  # blocks, whatever their size
-    DEVICE_SHARE = 8        # of a device's memory, one part in so many may be cached
-    HOST_LIMIT = 256 << 20  # bytes of page-locked memory, and of managed memory
+    SMALL = 4096            # up to this many bytes, size classes are multiples of GRAIN
+    GRAIN = 512
+    MOST_LOOKS = 4          # how many of a class's newest blocks are tried, then of its oldest
+    MOST_OF_A_CLASS = 1024  # how many blocks of a class are kept
+    DEVICE_SHARE = 8        # the default limit is the device's memory divided by this
+    HOST_LIMIT = 256 << 20  # the default limit of page-locked and of managed memory, in bytes
 
 cdef void *_newest = NULL  # head of the list of all caches
 
@@ -58,14 +59,14 @@ cdef inline unsigned int class_of(size_t nbytes) noexcept nogil:
 
 
 cdef inline size_t largest_of(unsigned int number) noexcept nogil:
-    """The most bytes that belong to a class."""
+    """The largest size of a class."""
     if number < <unsigned int>(SMALL // GRAIN):
         return <size_t>GRAIN * (number + 1)
     return <size_t>(number % 8 + 9) << (number // 8 + 8)
 
 
 cdef inline void _link(Blocks *blocks, Block *block, int which) noexcept:
-    """Add it as the newest."""
+    """Add a block to a list as the newest one."""
     block.links[which] = Links(NULL, blocks.newest)
     if blocks.newest is NULL:
         blocks.oldest = block
@@ -90,9 +91,9 @@ cdef inline void _unlink(Blocks *blocks, Block *block, int which) noexcept:
 
 @cython.final
 cdef class Cache:
-    """The blocks of one kind of memory of a context: internal to the pools.
+    """The blocks of one kind of memory of a context. Internal to pools.
 
-    It does not refer to the context, which refers to it.
+    The context refers to it, so it does not refer to the context.
     """
 
     def __cinit__(self):
@@ -103,7 +104,7 @@ cdef class Cache:
         _newest = <void *>self
 
     def __dealloc__(self):
-        """The context is gone, and with it its memory: see `end_with` for the rest."""
+        """Drop the blocks: the driver frees their memory with the context, or `end_with` did."""
         global _newest
         cdef Block *block = self.all.newest
         if self.newer is not NULL:
@@ -118,10 +119,11 @@ cdef class Cache:
             block = self.all.newest
 
     cdef size_t size_for(self, unsigned int shelf, size_t nbytes) noexcept:
-        """How much to allocate where there is no block.
+        """How many bytes to allocate if no block was found.
 
-        As much as was asked for, so that the driver finds the first access behind it; all that the
-        class has where sizes of one class come and go, so that one block will do for them.
+        `nbytes`, so that an access behind the buffer is an error for the driver. But the largest
+        size of the class if its newest block is too small: the program uses several sizes of that
+        class, and such a block fits all of them.
         """
         cdef unsigned int number = class_of(nbytes)
         cdef Block *newest = self.classes[shelf][number].newest
@@ -130,14 +132,15 @@ cdef class Cache:
         return nbytes
 
     cdef Block *take(self, unsigned int shelf, size_t nbytes, const own_stream *stream) noexcept:
-        """A block for a buffer of a stream, or of the host (NULL); NULL if there is none."""
+        """Take a block for a buffer that a stream, or the host (NULL), uses first; NULL: none fits.
+        """
         cdef Blocks *row = &self.classes[shelf][class_of(nbytes)]
         cdef Block *block = row.newest
         cdef size_t looks = min(row.count, <size_t>MOST_LOOKS)
         while looks and not _is_for(block, nbytes, stream):
             block = block.links[OF_CLASS].older
             looks -= 1
-        if looks == 0 and row.count > MOST_LOOKS:  # the oldest were last used a longer time ago
+        if looks == 0 and row.count > MOST_LOOKS:  # the oldest are the likeliest to be unused
             looks = min(row.count - MOST_LOOKS, <size_t>MOST_LOOKS)
             block = row.oldest
             while looks and not _is_for(block, nbytes, stream):
@@ -154,7 +157,7 @@ cdef class Cache:
     cdef Block *add(
         self, MemoryKind kind, unsigned int shelf, CUdeviceptr address, size_t nbytes
     ) except NULL:
-        """A block for memory that a buffer has got from the driver."""
+        """Make the block of memory that a buffer was given by the driver."""
         cdef Block *block = <Block *>malloc(sizeof(Block))
         if block is NULL:
             raise MemoryError()
@@ -168,7 +171,7 @@ cdef class Cache:
         return block
 
     cdef void put(self, Block *block, Context context) noexcept:
-        """The buffer is gone, and has left the state: keep the block, or let go of it."""
+        """Put back the block of a closed or dead buffer, with its state; or release it."""
         cdef Blocks *row
         self.used -= block.nbytes
         if context.lost or cudadrv_table.forked or block.nbytes > self.limit:
@@ -183,12 +186,12 @@ cdef class Cache:
         self.trim(self.limit, context)
 
     cdef void forget(self, Block *block) noexcept:
-        """The buffer's memory will not come back here. Its state stays with the buffer."""
+        """Drop a block whose memory will not come back. The state stays with the buffer."""
         self.used -= block.nbytes
         free(block)
 
     cdef void trim(self, size_t keep, Context context) noexcept:
-        """Let go of the oldest blocks, until at most so many bytes are left."""
+        """Release the oldest blocks until at most `keep` bytes are cached."""
         while self.cached > keep:
             _evict(self, self.all.oldest, context)
 
@@ -215,7 +218,7 @@ cdef void _evict(Cache cache, Block *block, Context context) noexcept:
 
 
 cdef void _let_go(Block *block, Context context) noexcept:
-    """Let the driver have it, when that blocks nobody."""
+    """Release a block's memory to the driver as soon as freeing it cannot block."""
     block.state.nbytes = block.nbytes
     release_later(block.kind, block.address, block.state, context, None)
     free(block)
@@ -228,7 +231,7 @@ cdef void _drop(Block *block) noexcept:
 
 
 @cython.final
-@cython.no_gc_clear  # blocks of memory that is still alive point to the caches
+@cython.no_gc_clear  # blocks of buffers that are alive point to the caches
 cdef class Caches(Kept):
     """The caches of a context, by kind of memory."""
 
@@ -236,9 +239,9 @@ cdef class Caches(Kept):
         return [self.device, self.locked, self.unified]
 
     cdef void end_with(self, Context context) noexcept:
-        """Free the stream-ordered memory: it is the device's, and outlives its context.
+        """Free the stream-ordered memory, which the driver does not free with the context.
 
-        No work uses it any more, so freeing it waits for nobody.
+        No work uses it any more, so freeing it does not block.
         """
         cdef Block *block = self.device.all.newest
         cdef CUresult status
@@ -251,7 +254,7 @@ cdef class Caches(Kept):
 
 
 cdef Cache cache_of(Context context, MemoryKind kind):
-    """The cache of a context for a kind of memory of our own."""
+    """The cache of a context for a kind of memory."""
     cdef Caches caches
     if context.caches is None:
         _make_caches(context)
@@ -266,13 +269,13 @@ cdef int _make_caches(Context context) except -1:
     caches.device, caches.locked, caches.unified = Cache(), Cache(), Cache()
     caches.device.limit = context.device.total_memory // DEVICE_SHARE
     caches.locked.limit = caches.unified.limit = HOST_LIMIT
-    if context.caches is None:  # no other thread was faster
+    if context.caches is None:  # another thread may have made them meanwhile
         context.caches = caches
     return 0
 
 
 cdef int trim_caches() except -1:
-    """Let go of all blocks of all contexts."""
+    """Release all cached blocks of all contexts."""
     cdef Context context
     for context in contexts():
         if context.caches is not None:
@@ -282,7 +285,7 @@ cdef int trim_caches() except -1:
 
 
 cdef size_t cached_bytes() noexcept:
-    """Bytes of all blocks that no buffer has."""
+    """Bytes of all cached blocks of all contexts."""
     cdef void *each = _newest
     cdef size_t found = 0
     while each is not NULL:
@@ -292,7 +295,7 @@ cdef size_t cached_bytes() noexcept:
 
 
 cdef bint is_cached(CUdeviceptr address, size_t nbytes) noexcept:
-    """Whether some of these bytes are in a block that no buffer has. Lets no other thread in."""
+    """Whether any of these bytes are in a cached block. Lets no other thread in."""
     cdef void *each = _newest
     cdef Block *block
     while each is not NULL:
@@ -305,14 +308,14 @@ cdef bint is_cached(CUdeviceptr address, size_t nbytes) noexcept:
     return False
 
 
-# ---- pools, as the program sees them ----
+# ---- the public pools ----
 
 class PoolStats(NamedTuple):
-    """How a pool is used: see `MemoryPool.stats`.
+    """The statistics of a pool: see `MemoryPool.stats`.
 
-    ``used_bytes`` of the buffers that are alive and came through the pool, as allocated;
-    ``cached_bytes`` that no buffer has; ``peak_bytes``, the most that were ever used; ``hits`` and
-    ``misses``, allocations that found memory in the pool, and those that did not.
+    ``used_bytes`` are the bytes of blocks that live buffers have; ``cached_bytes`` those of blocks
+    that the pool keeps; ``peak_bytes`` the maximum of ``used_bytes`` so far. ``hits`` counts the
+    allocations that found memory in the pool, ``misses`` those that did not.
     """
 
     used_bytes: int
@@ -327,11 +330,12 @@ cdef class MemoryPool:
     """MemoryPool(*args, **kwargs)\n--\n
     Memory of one kind that a context keeps for new buffers: ``context.pools.device`` and others.
 
-    A buffer that is closed or dies leaves its memory here, and a new one of about the same size
-    gets it as soon as all its uses are ordered before the new one's: for stream-ordered memory
-    before the next operation of its stream; for other memory, when the host knows that they are
-    complete. Neither waits for anything or allocates in the driver. Who gets what depends on what
-    the program has ordered, and never on how fast anything ran. See docs/memory-pools.md.
+    A buffer that is closed or dies leaves its memory here. A new buffer of about the same size gets
+    it if all uses of the old one are ordered before those of the new one: for a stream-ordered
+    buffer, if they are ordered before the next operation of its stream; for others, if the host
+    knows that they are complete. Neither blocks or calls the driver. Which memory a buffer gets
+    depends on what the program has ordered, never on how fast anything ran. See
+    docs/memory-pools.md.
     """
 
     def __init__(self, *args, **kwargs):
@@ -339,19 +343,19 @@ cdef class MemoryPool:
 
     @property
     def stats(self):
-        """How it is used now, as `PoolStats`."""
+        """Its statistics at this moment: a `PoolStats`."""
         cache = _cache(self)
         return PoolStats(cache.used, cache.cached, cache.peak, cache.hits, cache.misses)
 
     @property
     def limit_bytes(self):
-        """How many bytes are kept at most. Beyond that, the oldest are given back to the driver.
+        """The most bytes that the pool keeps. Beyond that, the oldest memory is released.
 
-        At first an eighth of the device's memory for ``device``, and 256 MiB for each of the other
-        two. With 0, nothing is kept, and every buffer has an allocation of its own of exactly its
-        size: an access outside of it or after its end is then an error where the driver sees it.
+        Default: an eighth of the device's memory for ``device``, 256 MiB for each of the other two.
+        With 0 nothing is kept, and every buffer has its own allocation of exactly its size: the
+        driver can then detect an access outside a buffer or after its end.
 
-        Raises ValueError if it is set to less than 0.
+        Setting it trims the pool, without blocking. Raises ValueError for a negative number.
         """
         return _cache(self).limit
 
@@ -364,12 +368,12 @@ cdef class MemoryPool:
         self.trim(keep_bytes=limit)
 
     def trim(self, *, keep_bytes=0):
-        """Give the oldest memory back to the driver, until at most so many bytes are kept.
+        """Release the oldest memory, until at most ``keep_bytes`` bytes are kept.
 
-        Does not block: memory that is in use, or that cannot be freed without waiting for other
-        work, is freed when that has become possible, or by `reap`, which waits.
+        Does not block: memory that cannot be freed without waiting for GPU work is freed when that
+        has become possible, or by `reap`, which waits.
 
-        Raises ValueError if it is less than 0.
+        Raises ValueError for a negative number.
 
         Driver functions: cuMemFree, cuMemFreeHost, cuMemFreeAsync.
         """
@@ -393,7 +397,7 @@ cdef class MemoryPools:
     Attributes
     ----------
     device, locked, unified : MemoryPool
-        Of DeviceBuffers, stream-ordered ones too; of LockedBuffers; of UnifiedBuffers.
+        The pools of DeviceBuffers (including stream-ordered ones), LockedBuffers, UnifiedBuffers.
     """
 
     def __init__(self, *args, **kwargs):
@@ -401,7 +405,7 @@ cdef class MemoryPools:
 
     @property
     def device(self):
-        """The `MemoryPool` of DeviceBuffers, stream-ordered ones too."""
+        """The `MemoryPool` of DeviceBuffers, including stream-ordered ones."""
         return self.device
 
     @property
@@ -421,7 +425,7 @@ cdef class MemoryPools:
 
 
 cdef Cache _cache(MemoryPool pool):
-    """The pool's blocks. Raises TypeError for a pool that no context made."""
+    """The cache of a pool. Raises TypeError for a pool that no context made."""
     if pool.cache is None:
         raise TypeError("this MemoryPool was never initialized")
     return pool.cache
@@ -443,7 +447,7 @@ cdef MemoryPool _pool(Context context, MemoryKind kind, str name):
 
 
 def pools_of(Context context not None):
-    """What `Context.pools` returns. A context must not refer to what refers to it."""
+    """Make the pools that `Context.pools` returns. The context does not keep them: no cycle."""
     cdef MemoryPools pools = MemoryPools.__new__(MemoryPools)
     context.usable()
     pools.device = _pool(context, DEVICE, "device")

@@ -35,9 +35,9 @@ cdef str END_VIEW = "Release it: leave its `with` block, delete the array that r
 cdef int refuse_operation(
     Operation *operation, int reason, Stream stream, tuple targets, str advice=""
 ) except -1:
-    """Raise for a reason of `issue`; `targets` describes the buffers of its accesses.
+    """Raise for a reason of `issue`. `targets` describes the buffer of each access.
 
-    `advice` ends the message of a conflict with other work.
+    `advice` is the end of the message of a conflict with other work.
     """
     cdef own_conflict *conflict = &operation.request.conflict
     if reason > REFUSED:
@@ -84,7 +84,7 @@ cdef int refuse_host(
 
 
 cdef str excluding_work(own_conflict *conflict):
-    """The work on other memory that is in the way of all managed memory."""
+    """The work of a device that excludes the host from all managed memory."""
     return f"  {_work(conflict)} may be unfinished, and work of that device\n" \
            f"  excludes the host from all managed memory {WHERE}."
 
@@ -110,7 +110,7 @@ cdef int refuse_closed(str target, uint32_t site=0) except -1:
 
 
 cdef str _stream_wait(int kind):
-    """How another stream can wait for the work of a stream."""
+    """How a stream can wait for the work of another one, of this kind."""
     if kind == OWN_INTERNAL:
         return "a wait of the host,"
     if kind == OWN_ENDED:
@@ -132,7 +132,7 @@ cdef str _request(Operation *operation, own_conflict *conflict, str target):
 
 
 cdef str _why_unordered(int answer, own_conflict *conflict, Stream stream):
-    """A line about what may surprise: "" for most conflicts."""
+    """A line about a reason that is easily overlooked; "" for most conflicts."""
     if {stream.order.order, conflict.order} == {OWN_LEGACY, OWN_NON_BLOCKING}:
         return "  The legacy default stream is ordered with blocking streams only:" \
                " Stream(blocking=True).\n"
@@ -168,7 +168,7 @@ cdef str view_line(own_conflict *conflict):
 
 
 cdef str view_end(own_conflict *conflict):
-    """The way out of that."""
+    """How to end that view or loan."""
     return END_LOAN if conflict.loan else END_VIEW
 
 

@@ -1,5 +1,5 @@
 # cython: nonecheck=True
-"""Region: some items of an allocation, the base of all buffers; and which items there can be."""
+"""Region: some items of an allocation, the base of all buffers; and the dtypes of items."""
 
 import sys
 
@@ -22,15 +22,15 @@ from cudadrv._stream cimport Stream
 from cudadrv._errors import BufferClosedError, integer
 
 
-# ---- which items can be in a buffer ----
+# ---- dtypes ----
 
 @cython.final
 cdef class Items:
-    """A dtype that can be in a buffer, with its size at hand."""
+    """A dtype that buffers can have, with the size of an item."""
 
 
 cdef Items items_of(object dtype):
-    """The items that a dtype-like means, if they can live in a buffer."""
+    """The items of a dtype-like. Raises TypeError or ValueError if no buffer can have them."""
     global _last, _last_items
     if dtype is _last:
         return _last_items
@@ -54,7 +54,7 @@ cdef Items _items(object dtype):
 
 
 cdef str dtype_name(object dtype):
-    """As NumPy prints it; as the interpreter ends, when NumPy cannot, its short code."""
+    """A dtype as NumPy prints it; its short code at interpreter exit, when NumPy cannot print."""
     try:
         return str(dtype)
     except ImportError:
@@ -62,7 +62,7 @@ cdef str dtype_name(object dtype):
 
 
 cdef object _checked_dtype(object dtype):
-    """The NumPy dtype, if items of it can live in a buffer."""
+    """The NumPy dtype of a dtype-like. Raises TypeError or ValueError if no buffer can have it."""
     checked = np.dtype(dtype)
     if checked.hasobject or checked.kind == "T":
         raise TypeError(f"dtype {checked} holds Python objects, which no device can use; choose"
@@ -75,12 +75,11 @@ cdef object _checked_dtype(object dtype):
     return checked
 
 
-# What is asked for in nearly every program: NumPy takes longer to find out what it means than an
-# allocation takes here.
+# The common dtypes, because numpy.dtype takes longer to look one up than an allocation takes.
 cdef dict _by_name = {}
 cdef dict _by_type = {}
-cdef object _last = object()  # the name that was asked for last, and
-cdef Items _last_items = None
+cdef object _last = object()    # the last name that was looked up
+cdef Items _last_items = None   # the items of that name
 
 
 def _remember_common():
@@ -100,9 +99,9 @@ cdef object _ndarray = np.ndarray
 
 
 cdef object plain_array(object array):
-    """The same memory as an array of the base class, whose methods say how things are.
+    """The same memory as a plain ndarray, whose methods no subclass has overridden.
 
-    A masked array would lose its mask without notice, so it is refused.
+    Raises TypeError for a masked array, because its mask would be lost silently.
     """
     if type(array) is _ndarray:
         return array
@@ -115,7 +114,7 @@ cdef object plain_array(object array):
 
 # ---- regions ----
 
-# By kind of memory; the class's own name would be a new string each time.
+# The names of the classes by kind of memory: to ask a class for its name makes a new string.
 cdef tuple CLASSES = ("DeviceBuffer", "DeviceBuffer", "LockedBuffer", "UnifiedBuffer")
 
 last_class = class_before = None
@@ -173,9 +172,9 @@ cdef class Region:
 
     @property
     def address(self):
-        """The first byte's address, as an int. What is done with it is not seen here.
+        """The address of the first byte, as an int. cudadrv does not see what is done with it.
 
-        The same number works on the device, and for `LockedBuffer` and `UnifiedBuffer` on the host.
+        It is valid on the device; for a `LockedBuffer` or `UnifiedBuffer` on the host, too.
         """
         self.usable()
         return pointer_of(self)
@@ -197,7 +196,10 @@ cdef class Region:
 
     @property
     def ordering(self):
-        """Its own policy, or None: see `cudadrv.ordering`. Parts made later inherit it."""
+        """Its own policy, or None: see `cudadrv.ordering`. Parts made later inherit it.
+
+        Setting it raises ValueError for anything but a policy or None.
+        """
         return self.policy
 
     @ordering.setter
@@ -208,7 +210,9 @@ cdef class Region:
 
     def __getitem__(self, key):
         """__getitem__($self, key, /)\n--\n
-        ``buffer[a:b]``: a part, which shares the memory and borrows only its own bytes."""
+        ``buffer[a:b]``: a part, which shares the memory and borrows only its own bytes.
+
+        Raises ValueError for a step other than 1, and TypeError for anything but a slice."""
         if not isinstance(key, slice):
             raise TypeError(
                 f"{type(self).__name__} has no access to single items from the host; copy what you"
@@ -216,9 +220,10 @@ cdef class Region:
         return self.part_of(key)
 
     def split_at(self, index):
-        """Two disjoint parts, before and from an item: they can be used on two streams at once.
+        """Split into two disjoint parts: the items before an index, and those from it on.
 
-        Raises ValueError if the index is not within the buffer.
+        Two streams can use the two parts at once. Raises ValueError if the index is not within the
+        buffer.
         """
         at = integer(index, "index")
         if not 0 <= at <= self.count:
@@ -226,7 +231,10 @@ cdef class Region:
         return self[:at], self[at:]
 
     def chunks(self, count):
-        """Disjoint parts of ``count`` items each, in order; the last may be shorter."""
+        """Split into a list of disjoint parts of ``count`` items each; the last may be shorter.
+
+        Raises ValueError if ``count`` is less than 1.
+        """
         size = integer(count, "count")
         if size < 1:
             raise ValueError(f"chunks need at least 1 item each, not {size}")
@@ -251,9 +259,9 @@ cdef class Region:
         return region
 
     def view(self, dtype):
-        """The same bytes as items of another dtype.
+        """Return a part with the same bytes as items of another dtype.
 
-        Raises ValueError if offset or size do not divide into such items, or are not aligned.
+        Raises ValueError if the bytes are not a whole number of such items, or not aligned to them.
         """
         cdef Items items = items_of(dtype)
         wanted = items.dtype
@@ -278,7 +286,7 @@ cdef class Region:
         self, object count, object dtype, Context context, Stream stream, unsigned int flags,
         object name, bint pooled
     ) except -1:
-        """Be the whole of new memory."""
+        """Initialize as a buffer over new memory."""
         cdef Items items = items_of(dtype)
         cdef Py_ssize_t number = _checked_count(count, items)
         label = _checked_label(self, name)
@@ -291,7 +299,7 @@ cdef class Region:
         self, object address, object count, object dtype, Context context, object name,
         object owner, bint ours
     ) except -1:
-        """Be the whole of memory that exists, and free it in the end if it is `ours`."""
+        """Initialize as a buffer over memory that exists, and is freed in the end if `ours`."""
         cdef Items items = items_of(dtype)
         cdef Py_ssize_t number = _checked_count(count, items)
         label = _checked_label(self, name)
@@ -304,7 +312,7 @@ cdef class Region:
         return _fill_in(self, memory, number, items.dtype, items.itemsize, name)
 
     cdef int stand_for(self, Memory memory, object dtype, str name) except -1:
-        """Be a part of memory that closes with something else: all of it."""
+        """Initialize as a part that covers all of a memory, so that it cannot be closed itself."""
         cdef Items items = items_of(dtype)
         dtype = items.dtype
         if memory.nbytes % items.itemsize or memory.address % dtype.alignment:
@@ -316,9 +324,10 @@ cdef class Region:
         return 0
 
     cdef int usable(self) except -1:
-        """Refuse a closed or moved buffer, a lost context, a forked process.
+        """Raise if the buffer is closed or moved, the context lost, or the process forked.
 
-        Page-locked memory outlives its context's loss for the host; streams refuse by themselves.
+        Page-locked memory can be used although its context is lost: the host can still read it, and
+        streams of the context check themselves.
         """
         _memory_of(self)
         if self.host_side and self.memory.context.lost:
@@ -334,14 +343,14 @@ cdef class Region:
         return 0
 
     cdef int move_out(self, uint32_t site) except -1:
-        """Another object stands for the memory from now on; the move was at a site."""
+        """Mark this object as moved at a site: another one has the memory now."""
         self.moved_at = site
         self.moved = True
         self.memory.regions -= 1
         return 0
 
     cdef str describe(self):
-        """As in messages: ``LockedBuffer 'frames'[0:4096] (float32)``."""
+        """Its text in messages: ``LockedBuffer 'frames'[0:4096] (float32)``."""
         name = f" {self.name!r}" if self.name is not None else ""
         start = self.start - self.memory.start
         first = start // self.itemsize if start % self.itemsize == 0 else None
@@ -350,7 +359,7 @@ cdef class Region:
         return f"{type(self).__name__}{name}{where} ({dtype_name(self.dtype)})"
 
     cdef Region share(self, size_t start, Py_ssize_t count, object dtype):
-        """Another buffer of the same class over part of the same memory."""
+        """A part: another buffer of the same class over bytes of the same memory."""
         cdef Region region = type(self).__new__(type(self))
         _fill_in(region, self.memory, count, dtype, dtype.itemsize, self.name)
         region.start = start
@@ -412,7 +421,7 @@ cdef tuple _checked_shape(Region region, object shape):
 
 
 cdef Py_ssize_t _checked_count(object count, Items items) except -1:
-    """The number of items, if there can be so many."""
+    """A count as a number. Raises TypeError or ValueError if there cannot be so many items."""
     cdef int overflow = 0
     cdef long long number
     if type(count) is not int:
@@ -427,7 +436,7 @@ cdef Py_ssize_t _checked_count(object count, Items items) except -1:
 
 
 cdef CUdeviceptr _checked_address(object address, Py_ssize_t count, object dtype) except? 0:
-    """An address as a number, if such items can be there; 0 for no items."""
+    """An address as a number; 0 for no items. Raises if such items cannot be there."""
     number = integer(address, "address")
     if count == 0:
         return 0
@@ -437,7 +446,7 @@ cdef CUdeviceptr _checked_address(object address, Py_ssize_t count, object dtype
 
 
 cdef str _checked_label(Region region, object name):
-    """Class and name, for messages."""
+    """Class and name of a buffer, for messages. Raises TypeError if the name is no str."""
     cdef str label = <str>CLASSES[<Py_ssize_t>region.kind]
     if name is None:
         return label

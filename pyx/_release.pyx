@@ -1,12 +1,13 @@
-"""Release: giving memory back to the driver when that can block nobody.
+"""Release: memory goes back to the driver when freeing it cannot block.
 
-Freeing memory makes the driver wait for whatever runs on the device (measured: see docs/driver.md),
-and a destructor must not. So memory whose last reference dies goes into a queue, which is emptied
-when the GPU is seen to be idle, and by `reap`, which may block. Stream-ordered memory is freed on a
-stream of the library's own that waits for its users, which never blocks.
+To free memory, the driver waits for everything that runs on the device (measured: docs/driver.md),
+and a destructor must not block. So memory whose last reference died goes into a queue. The queue is
+emptied when the GPU is found to be idle, and by `reap`, which may block. Stream-ordered memory is
+freed on an internal stream that waits for its users, which never blocks.
 
-The queue may be long, so a call that finds the GPU busy looks at a few pieces of memory only. And
-it must end somewhere: where much waits, allocations hold the program up until the GPU is idle.
+The queue may be long, so a call that finds the GPU busy tries only a few pieces of memory. The
+queue must not grow without bound: if much is in it, allocations delay the program until the GPU is
+idle.
 """
 
 from time import monotonic, sleep
@@ -38,8 +39,8 @@ bind_driver(&cudadrv_table)
 
 # ---- who may still use dead memory ----
 #
-# Only the library asks this. The engine learns nothing from the answers, no capture notices the
-# questions, and all that they change is when memory is released.
+# These answers decide only when memory is released. The engine learns nothing from them: otherwise
+# its answers to the program would depend on timing. The queries disturb no capture.
 
 cdef size_t ALL = <size_t>-1    # bytes, up to the end
 
@@ -61,7 +62,7 @@ cdef dict _last_uses(own_memory *state, size_t start, size_t stop):
     borrows = <own_borrow *>malloc((count + 1) * sizeof(own_borrow))
     if borrows is NULL:
         raise MemoryError()
-    # Another thread may have learned meanwhile that some are complete.
+    # There may be fewer by now: another thread may have observed that some are complete.
     count = min(count, own_borrows(engine, state, start, stop, borrows, count))
     uses = {}
     for i in range(count):
@@ -72,7 +73,7 @@ cdef dict _last_uses(own_memory *state, size_t start, size_t stop):
 
 
 cdef list users_of(own_memory *state, size_t start=0, size_t stop=ALL):
-    """What to wait for before the memory can go; None is what this thread cannot wait for."""
+    """The Events to wait for before the memory is freed; None for one that cannot be waited for."""
     works = []
     for slot, seq in _last_uses(state, start, stop).items():
         user = find_user(slot, seq)
@@ -81,22 +82,22 @@ cdef list users_of(own_memory *state, size_t start=0, size_t stop=ALL):
 
 
 cdef Event _end_of(Stream stream):
-    """An event after the stream's work so far, or None.
+    """Record an event after the stream's work so far; None if that is not possible.
 
-    Recording it changes nothing that the engine knows: when memory dies must not change an answer.
+    The engine does not learn of it: what a program may do must not depend on when memory dies.
     """
     cdef own_snapshot now
     own_snapshot_take(engine, stream.order, &now)
     try:
         return stream.record_event(new_event(stream.context, CU_EVENT_DISABLE_TIMING), &now)
     except (ValueError, OwnershipError, ContextLostError):
-        return None  # of another thread, capturing, or gone
+        return None  # the stream is another thread's, is capturing, or is closed or lost
     finally:
         own_snapshot_drop(engine, &now)
 
 
 cdef bint users_are_idle(own_memory *state, size_t start=0, size_t stop=ALL) except -1:
-    """Whether all work that may use the memory is complete. Changes what nobody knows."""
+    """Whether all work that may use the memory is complete. Asks the driver; no clock learns it."""
     for slot, seq in _last_uses(state, start, stop).items():
         user = find_user(slot, seq)
         if user is None or not (
@@ -106,9 +107,9 @@ cdef bint users_are_idle(own_memory *state, size_t start=0, size_t stop=ALL) exc
 
 
 cdef bint finish_everything() except -1:
-    """Wait for all work of all contexts, where that disturbs no capture; the host learns nothing.
+    """Wait for all work of all contexts; False if that would end a capture, or fails.
 
-    The default stream of another thread, and of one that has ended, leaves no other way.
+    Only this waits for default streams of other threads and of ended ones. No clock learns it.
     """
     cdef Context context
     cdef CUresult status
@@ -129,7 +130,7 @@ cdef bint finish_everything() except -1:
 
 
 cdef bint is_complete(Event event) noexcept:
-    """Ask the driver for the library itself: no clock notices."""
+    """Whether an event is complete. Asks the driver; no clock learns it."""
     cdef CUresult status
     with nogil:
         status = query_event(event.context.raw, event.raw)
@@ -137,14 +138,15 @@ cdef bint is_complete(Event event) noexcept:
 
 
 cdef bint is_idle(Context context) except -1:
-    """Whether all known work of a context is complete. Changes what nobody knows."""
+    """Whether all work of a context is complete. Asks the driver; no clock learns it."""
     cdef Stream stream
     cdef Event ghost
     cdef long nameless
     for stream in context.streams.all():
         if not _stream_is_idle(stream):
             return False
-    # Streams that nobody can name any more have no event to ask, or have none yet.
+    # Closed and dropped streams are idle if all their work is known to be complete, or if they have
+    # a last event that is complete.
     nameless = own_unfinished(engine, context.domain)
     for ghost in context.ghosts[:]:
         if not is_complete(ghost):
@@ -155,7 +157,8 @@ cdef bint is_idle(Context context) except -1:
 
 
 cdef bint _stream_is_idle(Stream stream) except -1:
-    """Whether its work is complete; of another thread's default stream: not known."""
+    """Whether its work is complete. Of another thread's default stream: whether the host knows it.
+    """
     cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
     cdef bint pushed = False
     cdef bint idle = False
@@ -177,17 +180,17 @@ cdef bint _stream_is_idle(Stream stream) except -1:
 # ---- the queue of what is to be freed ----
 
 cdef enum:
-    MOST_REFUSALS = 4           # a call that may not block looks no further after so many
-    MOST_PIECES = 4096          # of memory that wait before an allocation holds the program up, or
-    MOST_HOST_BYTES = 1 << 30   # bytes of memory that the host has to provide
-cdef double LONGEST_HOLD = 1     # seconds
+    MOST_REFUSALS = 4           # pieces that cannot be freed now, before a call gives up
+    MOST_PIECES = 4096          # with more pieces in the queue, an allocation delays the program
+    MOST_HOST_BYTES = 1 << 30   # likewise with more bytes of page-locked and managed memory
+cdef double LONGEST_HOLD = 1    # the longest such delay, in seconds
 
 cdef struct pending:
     MemoryKind kind
     CUdeviceptr address
     own_memory *state
     PyObject *context
-    PyObject *owner     # of foreign memory, else None
+    PyObject *owner     # what keeps foreign memory alive, else None
     PyObject *home      # keeps the state, if that is shared; else NULL
     size_t start        # the bytes that are released
     size_t stop
@@ -200,13 +203,13 @@ cdef struct releases:
     size_t host_bytes   # of page-locked and managed memory
 
 cdef releases _queue = releases(NULL, NULL, 0, 0)
-cdef size_t _leave = 1  # how many times as much as usual may wait
+cdef size_t _leave = 1  # how many times MOST_PIECES and MOST_HOST_BYTES may be in the queue
 
 
 cdef void release_later(
     MemoryKind kind, CUdeviceptr address, own_memory *state, Context context, object owner
 ) noexcept:
-    """Take over an allocation and its state. Makes no driver call, waits for nothing."""
+    """Take over an allocation and its state. Makes no driver call and does not block."""
     cdef releases fresh = releases(NULL, NULL, 0, 0)
     cdef pending *node
     if context.lost or cudadrv_table.forked or address == 0 \
@@ -214,13 +217,13 @@ cdef void release_later(
         _forget(state)
         return
     node = <pending *>malloc(sizeof(pending))
-    if node is not NULL:  # else it leaks: nothing better can be done here
+    if node is not NULL:  # else the memory leaks
         Py_INCREF(context)
         Py_INCREF(owner)
         node[0] = pending(kind, address, state, <PyObject *>context, <PyObject *>owner, NULL, 0,
                           ALL, NULL)
         _append(&fresh, node)
-        _prepend(&_queue, &fresh)  # what is new can often go at once
+        _prepend(&_queue, &fresh)  # first, because new ones can often be freed at once
 
 
 cdef void release_part(
@@ -255,7 +258,7 @@ cdef bint is_to_be_freed(CUdeviceptr address, size_t nbytes) noexcept:
 
 
 cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil:
-    """Free memory that nobody uses, or unload a module; may block. Its context is current."""
+    """Free unused memory, or unload a module. May block. The caller makes its context current."""
     if kind == LOCKED:
         return cuMemFreeHost(<void *><size_t>address)
     if kind == CODE:
@@ -264,10 +267,10 @@ cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil:
 
 
 cdef int drain(bint may_block) except -1:
-    """Free what is in the queue, as far as that blocks nobody or `may_block` allows it.
+    """Free memory of the queue: all of it if it `may_block`, else what can be freed without that.
 
-    If it may not, some that cannot go end it, so that a call costs the same however many wait. They
-    are put at the end: the next call looks at others.
+    A call that may not block gives up after a few pieces that cannot be freed now, so that its cost
+    does not depend on the length of the queue. Those move to the end: the next call tries others.
     """
     global _leave
     cdef releases left
@@ -276,7 +279,7 @@ cdef int drain(bint may_block) except -1:
         return 0
     bury_orphans()
     _free_all(_take_queue(), may_block, False)
-    if may_block and _queue.first is not NULL:  # used by work that no event can tell of
+    if may_block and _queue.first is not NULL:  # used by work that no event stands for
         left = _take_queue()
         try:
             finished = finish_everything()
@@ -288,7 +291,7 @@ cdef int drain(bint may_block) except -1:
 
 
 cdef releases _take_queue() noexcept:
-    """All of it: what dies from now on may have later users than those that are asked about."""
+    """Empty the queue and return its pieces. Memory that dies later may have later users."""
     global _queue
     cdef releases taken = _queue
     _queue = releases(NULL, NULL, 0, 0)
@@ -302,11 +305,11 @@ cdef void _put_back(releases *pieces) noexcept:
 
 
 cdef int _free_all(releases rest, bint may_block, bint finished) except -1:
-    """Free what can be, and put the others back. `finished`: none of it has users any more."""
+    """Free what can be freed, and put back the rest. `finished`: nothing uses any of it."""
     cdef releases kept = releases(NULL, NULL, 0, 0)
     try:
-        idle = {}   # by context: whether freeing in it blocks nobody
-        behind = set()
+        idle = {}       # by context: whether freeing in it cannot block
+        behind = set()  # contexts in which stream-ordered memory was freed
         while rest.first is not NULL and (may_block or kept.count < MOST_REFUSALS):
             _release_first(&rest, &kept, may_block, finished, idle, behind)
     finally:
@@ -320,10 +323,11 @@ cdef int _free_all(releases rest, bint may_block, bint finished) except -1:
 
 
 cdef int drain_for_more() except -1:
-    """As drain(False), before an allocation: it holds the program up where too much waits.
+    """As drain(False), before an allocation: delays the program if the queue is crowded.
 
-    Else a program that makes and drops memory and never waits for the GPU could need ever more of
-    it. Only for a moment, because the GPU may be waiting for this thread; then more may wait.
+    Without a delay, a program that allocates and drops memory without ever waiting for the GPU
+    could need more and more memory. The delay is short, because the GPU may be waiting for this
+    thread; after it, more may be in the queue.
     """
     global _leave
     drain(False)
@@ -355,7 +359,7 @@ cdef void _append(releases *queue, pending *node) noexcept:
 
 
 cdef void _prepend(releases *queue, releases *others) noexcept:
-    """Put others, which are then in no other queue, before the first."""
+    """Put the pieces of `others` at the beginning of the queue; `others` is then invalid."""
     if others.first is NULL:
         return
     others.last.next = queue.first
@@ -373,7 +377,7 @@ cdef size_t _host_bytes(pending *node) noexcept:
 cdef int _release_first(
     releases *queue, releases *kept, bint may_block, bint finished, dict idle, set behind
 ) except -1:
-    """Take the first from the queue, and free it if that is possible now, else keep it."""
+    """Remove the first piece from the queue; free it if that is possible now, else keep it."""
     cdef pending *node = queue.first
     cdef bint done = False
     queue.first = node.next
@@ -414,19 +418,19 @@ cdef bint _release(
 
 
 cdef bint _blocks_nobody(Context context, dict idle) except -1:
-    """Whether memory of the context can be freed at once, as this call has found."""
+    """Whether freeing memory of the context cannot block. `idle` remembers the answers."""
     if context not in idle:
         idle[context] = is_idle(context)
     return idle[context]
 
 
 cdef int _await_quietly(Event event) except -1:
-    """Wait for an event; the host learns nothing, or answers would depend on when memory died."""
+    """Wait for an event. The host's clock learns nothing: see `_end_of`."""
     return event.context.check(event.ask(wait=True))
 
 
 cdef void _finish(pending *node) noexcept:
-    """Drop what a piece of memory needed to live."""
+    """Drop everything that a piece of memory kept: its state or its home, its owner, its context."""
     if node.home is NULL:
         _forget(node.state)
     else:
@@ -444,14 +448,14 @@ call_after_wait(_drain_idle)
 
 
 cdef Stream internal_stream(Context context):
-    """The library's own stream of a context. It knows only what the host knows."""
+    """The internal stream of a context. It is ordered only after what the host knows."""
     return _own_stream(context, "internal")
 
 
 cdef Stream _free_stream(Context context):
-    """The stream that stream-ordered memory is freed on, and that waits for its users.
+    """The internal stream that frees stream-ordered memory, after waiting for its users.
 
-    Not the one of blocking copies: when memory dies must not change what that one waits for.
+    It is not the one of blocking copies: what those wait for must not depend on when memory dies.
     """
     return _own_stream(context, "freeing")
 
@@ -487,10 +491,8 @@ cdef void _forget(own_memory *state) noexcept:
 cdef CUresult free_unnoticed(
     Context context, MemoryKind kind, CUdeviceptr address, CUstream stream
 ) noexcept nogil:
-    """Free memory in its context, on the stream if it is stream-ordered, whatever others capture.
-    """
+    """Free memory in its context, on the stream if it is stream-ordered. Disturbs no capture."""
     cdef bint pushed = False
-    # Somebody's capture must not see our free.
     cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
     cdef CUresult status = enter_context(context.raw, &pushed)
     if status == CUDA_SUCCESS:
@@ -503,7 +505,7 @@ cdef CUresult free_unnoticed(
 
 
 cdef bint _free_behind(pending *node, Context context, list works) except -1:
-    """Free stream-ordered memory after its users, unless one of them cannot be waited for."""
+    """Free stream-ordered memory after its users; False if one of them cannot be waited for."""
     cdef Stream stream = _free_stream(context)
     cdef CUresult status
     if None in works:

@@ -30,17 +30,17 @@ for _index, _module in enumerate((os, np)):
 
 
 cdef uint32_t here() noexcept:
-    """The user's line that called into cudadrv, past Python's own modules and NumPy."""
+    """The line that called into cudadrv; lines of Python's own modules and NumPy are skipped."""
     return site_of(PyThreadState_Get())
 
 
 cdef uint32_t unknown_site(site_spot spot) noexcept:
-    """The site of a line that is new, or of the user's line behind one of a library."""
+    """The site of a line that is not in the table, or that lies in a library."""
     return site_search(spot)
 
 
 cdef str place(uint32_t site):
-    """``file.py:41``; the file as seen from the working directory when it lies inside it."""
+    """``file.py:41``. The path is relative if the file lies in the working directory."""
     cdef site_place *found = site_find(site)
     if found is NULL:
         return "a line that is no longer known"
@@ -48,7 +48,7 @@ cdef str place(uint32_t site):
 
 
 cdef str _short(str path):
-    """Runs no Python code: the reports of races are made inside of operations."""
+    """Shorten a path. Runs no Python code, because reports of data races are made in operations."""
     try:
         folder = os.getcwd() + os.sep
     except OSError:  # the working directory is gone

@@ -1,4 +1,7 @@
-"""Staging: copies between buffers and ordinary memory, through page-locked stages."""
+"""Staging: copies between buffers and arrays, through page-locked stages.
+
+Ordinary memory is host memory that is not page-locked, such as that of a NumPy array.
+"""
 
 import os
 
@@ -36,14 +39,14 @@ bind_driver(&cudadrv_table)
 # ---- arrays and bytes of the caller ----
 
 cdef object array_of(object source, Region target):
-    """A C-contiguous array of the source's items, if they fit the target."""
+    """A C-contiguous array of the source's items. Raises if they do not fit the target."""
     array = _as_array(source)
     _check(array, target)
     return np.ascontiguousarray(array)
 
 
 cdef object target_array(object target, Region source):
-    """The target as an array whose memory can be written as it is."""
+    """The target as an array to copy to. Raises if it does not fit or cannot be written."""
     array = _as_array(target)
     _check(array, source)
     if not array.flags.writeable:
@@ -66,7 +69,7 @@ cdef object _as_array(object ordinary):
 
 
 cdef int _check(object array, Region region) except -1:
-    # Not formatted unless it is needed: NumPy takes longer to name a dtype than a small copy takes.
+    # Messages are made only for an error: NumPy takes longer to name a dtype than a small copy.
     if array.dtype is not region.dtype and array.dtype != region.dtype:
         refuse_other_dtype(
             region, array.dtype, f"the array of shape {array.shape} ({array.dtype})")
@@ -77,16 +80,16 @@ cdef int _check(object array, Region region) except -1:
     return 0
 
 
-# ---- stages: page-locked blocks of our own ----
+# ---- stages ----
 #
-# The driver never sees the address of ordinary memory: what it would do with it, and when, differs
-# by size and platform, and a copy that is interrupted must not touch it any more.
+# The driver is never given the address of ordinary memory: when it accesses that depends on sizes
+# and platforms, and after an interrupted copy nothing may access it any more.
 
 cdef enum:
-    SMALLEST = 1 << 16
-    STEP = 1 << 20              # larger blocks are multiples of this
+    SMALLEST = 1 << 16          # bytes of the smallest stage; up to STEP, sizes are powers of two
+    STEP = 1 << 20              # larger sizes are multiples of this
     MOST_IDLE = 64 << 20        # bytes of stages that a context keeps
-    MOST_BUSY = 4               # stages in use, after which a call looks at no more
+    MOST_BUSY = 4               # stages in use, after which a search gives up
 
 
 @cython.final
@@ -94,7 +97,7 @@ cdef enum:
 cdef class Stage:
     """A page-locked block, and the last copy that uses it.
 
-    It is in the list of its context, or a call has taken it out and uses it: never both.
+    It is either in its context's list, or a call has taken it out of the list and uses it.
     """
 
     def __dealloc__(self):
@@ -103,7 +106,7 @@ cdef class Stage:
             release_later(LOCKED, <CUdeviceptr><size_t>self.data, NULL, self.context, None)
 
     cdef bint is_free(self) except -1:
-        """Asks the driver; nobody learns anything from the answer."""
+        """Whether no copy uses it. Asks the driver; no clock learns the answer."""
         if self.last.seq == 0 or own_known(engine, self.last.slot, self.last.seq):
             return True
         return self.last.marked and is_complete(self.event)
@@ -117,7 +120,7 @@ cdef enum:
 
 
 cdef Stage _stage_at(Context context, Py_ssize_t end):
-    """Take one out of the list, so that threads cannot share it; None if there is none."""
+    """Take a stage out of the list, so that no other thread uses it; None if the list is empty."""
     cdef Stage stage
     if not context.stages:
         return None
@@ -133,17 +136,17 @@ cdef int _keep_stage(Stage stage) except -1:
 
 
 cdef Stage idle_stage(Context context, size_t nbytes):
-    """A stage that nothing uses, if one is soon found, else None.
+    """Take a free stage out of the list; None if a short search finds none.
 
-    The one that was used last may be in the processor's caches; of the others, the oldest are the
-    likeliest to be free.
+    The newest is tried first, because it may be in the processor's caches; then the oldest ones,
+    because they are the likeliest to be free.
     """
     cdef Stage stage
     cdef Py_ssize_t turn
     cdef int busy = 0
     for turn in range(len(context.stages)):
         stage = _stage_at(context, NEWEST if turn == 0 else OLDEST)
-        if stage is None:  # other threads have taken them meanwhile
+        if stage is None:  # other threads have taken the rest
             break
         if stage.nbytes >= nbytes and stage.is_free():
             return stage
@@ -155,13 +158,13 @@ cdef Stage idle_stage(Context context, size_t nbytes):
 
 
 cdef Stage take_stage(Context context, size_t nbytes):
-    """A stage that nothing uses, an old one if it is soon found."""
+    """A free stage: one from the list if a short search finds one, else a new one."""
     cdef Stage stage = idle_stage(context, nbytes)
     return needed_stage(context, nbytes) if stage is None else stage
 
 
 cdef Stage needed_stage(Context context, size_t nbytes):
-    """A new stage, for which others give up what they do not need."""
+    """A new stage. If memory runs out, pools are trimmed and dead memory is released for it."""
     cdef Stage stage = _new_stage(context, nbytes)
     if not _allocate(stage):
         trim_caches()
@@ -172,7 +175,8 @@ cdef Stage needed_stage(Context context, size_t nbytes):
 
 
 cdef Stage one_more_stage(Context context, size_t nbytes, bint within_limit):
-    """A new stage, for a copy that can do without it: None if it would cost anybody anything."""
+    """A new stage for a copy that has others; None if there is no memory, or the limit is reached.
+    """
     cdef Stage stage
     if within_limit and context.stage_bytes + _stage_size(nbytes) > MOST_IDLE:
         return None
@@ -181,7 +185,7 @@ cdef Stage one_more_stage(Context context, size_t nbytes, bint within_limit):
 
 
 cdef size_t _stage_size(size_t nbytes) noexcept:
-    """Of a stage for so many bytes."""
+    """The size of a stage for so many bytes."""
     cdef size_t size = SMALLEST
     while size < nbytes and size < STEP:
         size *= 2
@@ -189,7 +193,7 @@ cdef size_t _stage_size(size_t nbytes) noexcept:
 
 
 cdef Stage _new_stage(Context context, size_t nbytes):
-    """One that has no memory yet."""
+    """A stage that has no memory yet."""
     cdef Stage stage = Stage.__new__(Stage)
     stage.context = context
     stage.event = new_event(context, CU_EVENT_DISABLE_TIMING)
@@ -198,10 +202,9 @@ cdef Stage _new_stage(Context context, size_t nbytes):
 
 
 cdef bint _allocate(Stage stage) except -1:
-    """Whether there was memory for it."""
+    """Allocate a stage's memory without disturbing captures; False if memory ran out."""
     cdef CUresult status
     cdef bint pushed = False
-    # Another thread's capture must not see our allocation.
     cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
     drain(may_block=False)
     with nogil:
@@ -219,7 +222,7 @@ cdef bint _allocate(Stage stage) except -1:
 
 
 cdef int give_stage(Stage stage) except -1:
-    """Keep a stage for the next copy; let go of old ones that are free if there are many."""
+    """Put a stage back into the list; drop the oldest free ones while the list is too large."""
     cdef Context context = stage.context
     cdef Stage oldest
     cdef int busy = 0
@@ -235,7 +238,7 @@ cdef int give_stage(Stage stage) except -1:
 
 
 cdef int drop_idle_stages(Context context) except -1:
-    """Let go of the stages that the GPU does not use."""
+    """Drop the stages of the list that are free."""
     cdef Stage stage
     for _ in range(len(context.stages)):
         stage = _stage_at(context, OLDEST)
@@ -249,7 +252,7 @@ cdef int drop_idle_stages(Context context) except -1:
 # ---- operations that copy between a buffer and a stage ----
 
 cdef CUresult _copy_and_mark(void *arguments, CUstream stream, bint *queued) noexcept nogil:
-    """The driver calls: the copy, and the event that tells when the stage is free again."""
+    """The driver calls: the copy, and the record of the event that tells when the stage is free."""
     cdef StagedCopy *copy = <StagedCopy *>arguments
     cdef CUresult status = copy.call(copy.arguments, stream, &copy.queued)
     if status == CUDA_SUCCESS:
@@ -263,10 +266,10 @@ cdef CUresult _copy_and_mark(void *arguments, CUstream stream, bint *queued) noe
 cdef int prepare_staged(
     Operation *operation, StagedCopy *copy, int name, Region region
 ) except -1:
-    """An operation that borrows all of a buffer, as every chunk of a copy does.
+    """Prepare an operation that borrows the whole buffer, as each chunk of a copy does.
 
-    So the copy is refused before it has done anything. Where another thread gets in between two
-    chunks, the next one is refused, or is in order behind it.
+    So the first chunk is refused if any of them would be. If another thread queues work between two
+    chunks, the next chunk is ordered after that work, or refused.
     """
     cdef bint inward = name != COPY_TO
     borrow(region, &copy.access, OWN_WRITE if inward else OWN_READ)
@@ -283,7 +286,7 @@ cdef int prepare_staged(
 cdef void aim(
     StagedCopy *copy, char *data, CUevent event, size_t offset, size_t nbytes
 ) noexcept nogil:
-    """Say which bytes of the buffer the next operation copies, and by whose data and event."""
+    """Set which bytes of the buffer the next operation copies, and the stage's data and event."""
     cdef CUdeviceptr inside = copy.inside + offset
     cdef CUdeviceptr outside = <CUdeviceptr><size_t>data
     copy.plain.nbytes = nbytes
@@ -294,14 +297,14 @@ cdef void aim(
 
 
 cdef void note_use(StageUse *use, Operation *operation, StagedCopy *copy) noexcept nogil:
-    """The operation was issued, or was refused, or failed with its first or second driver call."""
+    """Note the operation as the last use of a stage, unless the driver did not accept its copy."""
     if copy.queued:
         use[0] = StageUse(
             operation.request.issued.slot, operation.request.issued.seq, copy.marked)
 
 
 cdef int refuse_early(int name, Region region, Stream stream) except -1:
-    """Refuse a copy before there is anything staged for it."""
+    """Raise for a copy that would be refused, before its items are copied to a stage."""
     cdef Operation operation
     cdef StagedCopy copy
     refuse_other_device(region, stream)
@@ -314,11 +317,11 @@ cdef int refuse_early(int name, Region region, Stream stream) except -1:
 
 # ---- large copies, in chunks ----
 #
-# A large array goes through a ring of stages, which several threads fill or empty.
+# A large array is copied through a ring of stages, which several threads fill or empty.
 #
-# The calling thread hands chunks to the driver and asks which are done, without the GIL, and
-# takes part in the copying when there is nothing to hand over. Other threads are a pool's, which
-# knows nothing of the driver: include/cudadrv/parallel_copy.h.
+# Without the GIL, the calling thread queues the chunks and asks the driver which are done. While
+# there is nothing to queue, it helps to copy. The other threads belong to a thread pool that knows
+# no driver: include/cudadrv/parallel_copy.h.
 
 cdef extern from "cudadrv/parallel_copy.h" nogil:
     enum:
@@ -341,28 +344,28 @@ cdef extern from "cudadrv/parallel_copy.h" nogil:
 
 
 cdef enum:
-    SIGNALS_NS = 10_000_000     # look for signals this often
-    # What `_advance` answers, besides a reason of `attempt` or a status of the driver:
-    DONE = 0                    # all is copied
-    LOOK = -1000                # it is time to look for signals
+    SIGNALS_NS = 10_000_000     # how often to check for signals
+    # `_advance` returns one of these, a reason of `attempt`, or a status of the driver.
+    DONE = 0                    # everything is copied
+    LOOK = -1000                # it is time to check for signals
 
 # Sizes of chunks and rings, in bytes. docs/performance.md has the measurements behind them.
 cdef struct Plan:
     size_t threshold    # up to this size: one stage, in the calling thread
-    size_t chunk        # the most in one stage,
-    size_t parts        # but at least so many chunks,
-    size_t least        # of at least this size
-    size_t ring         # stages of one copy
-    size_t fresh        # a copy may allocate one stage for so many bytes of its own
-    size_t piece        # what a thread copies at a time
-    size_t threads      # at most, the calling one among them; 0: not known yet
+    size_t chunk        # the largest chunk
+    size_t parts        # a copy has at least so many chunks, if they are not smaller than `least`
+    size_t least        # the smallest chunk of a copy with several
+    size_t ring         # the most stages of one copy
+    size_t fresh        # a copy may allocate one stage for every so many bytes that it copies
+    size_t piece        # how much a thread copies at a time
+    size_t threads      # the most threads, including the calling one; 0: not determined yet
 
 cdef Plan _plan = Plan(
     threshold=1 << 18, chunk=4 << 20, parts=8, least=1 << 19, ring=8, fresh=32 << 20,
     piece=1 << 17, threads=0)
 
 
-cdef size_t _running = 0    # copies
+cdef size_t _running = 0    # how many large copies are running
 
 
 cdef struct Transfer:
@@ -371,10 +374,10 @@ cdef struct Transfer:
     StagedCopy copy
     CUevent events[PAR_RING]
     StageUse uses[PAR_RING]
-    size_t issued       # the driver has all chunks up to here,
-    size_t finished     # and is done with them up to here
-    int64_t moved_at    # when something happened last
-    bint holds          # operation.request.issued is that of the last one
+    size_t issued       # the offset up to which chunks are queued
+    size_t finished     # the offset up to which the driver is done with them
+    int64_t moved_at    # the time of the last progress, in ns
+    bint holds          # operation.request.issued is the last chunk's snapshot, to be dropped
 
 
 cdef bint is_worth_chunks(size_t nbytes) noexcept nogil:
@@ -383,7 +386,7 @@ cdef bint is_worth_chunks(size_t nbytes) noexcept nogil:
 
 
 cdef size_t _threads() except 0:
-    """How many threads copy at a time: CUDADRV_COPY_THREADS, else up to 8, as there are cores."""
+    """How many threads a copy uses: CUDADRV_COPY_THREADS, else one for each core, at most 8."""
     if _plan.threads == 0:
         from cudadrv._processors import usable_processors
         wanted = os.environ.get("CUDADRV_COPY_THREADS")
@@ -399,7 +402,7 @@ cdef size_t _threads() except 0:
 
 
 def plan(**changes):
-    """Change what `Plan` says, for measurements; return it as a dict."""
+    """Change members of the process's `Plan`, for measurements; return it as a dict."""
     global _plan
     cdef dict found
     _threads()
@@ -410,10 +413,10 @@ def plan(**changes):
 
 
 cdef list _take_ring(Context context, size_t chunk, size_t nbytes):
-    """Stages for chunks: as many as are there, and new ones as far as their cost is worth it.
+    """Take the stages of a copy: free ones from the list, and new ones if their cost is worth it.
 
-    That is at least one, so that copies of one size come to a whole ring in time. Two are worth
-    any limit, because a copy with one goes on with nothing while that one is busy.
+    At least one new stage is, so that repeated copies get a whole ring in time. The second stage
+    ignores the limit, because a copy with a single stage makes no progress while that is busy.
     """
     cdef size_t ring = min(_plan.ring, <size_t>PAR_RING)
     cdef size_t share = min(ring, max(<size_t>2, ring // _running))
@@ -440,10 +443,10 @@ cdef list _take_ring(Context context, size_t chunk, size_t nbytes):
 
 
 cdef int copy_chunks(Region region, char *ordinary, Stream stream, int name) except -1:
-    """Copy between a buffer and ordinary memory; complete on return.
+    """Copy between a buffer and ordinary memory. Blocks until the copy is complete.
 
-    If it raises, no thread touches the ordinary memory any more, and what the driver was given
-    stays borrowed until it is known to be complete.
+    If it raises, no thread accesses the ordinary memory any more, and the buffer stays borrowed
+    until the queued chunks are known to be complete.
     """
     global _running
     _running += 1
@@ -490,7 +493,7 @@ cdef int _copy_chunks(Region region, char *ordinary, Stream stream, int name) ex
 
 
 cdef size_t _whole_steps(size_t nbytes) noexcept nogil:
-    """Rounded up to a whole number of pieces."""
+    """Round up to a whole number of pieces."""
     return (nbytes + _plan.piece - 1) // _plan.piece * _plan.piece
 
 
@@ -504,7 +507,7 @@ cdef int _run(Transfer *transfer, Region region, Stream stream) except -1:
             reason = _advance(transfer, stream)
         if reason == LOOK:
             PyErr_CheckSignals()
-        elif reason == REFUSED - OWN_MUST_WAIT:  # for what a policy may wait for
+        elif reason == REFUSED - OWN_MUST_WAIT:  # `issue` inserts the waits that the policy allows
             at = _aim(transfer)
             reason = issue(&transfer.operation, stream)
             _note(transfer, at, reason)
@@ -517,7 +520,7 @@ cdef int _run(Transfer *transfer, Region region, Stream stream) except -1:
 
 
 cdef void _open(Transfer *transfer) noexcept nogil:
-    """Let the stages be filled that the driver has read, or emptied that it has written."""
+    """Let the threads fill the stages that the driver has read, or empty those it has written."""
     cdef size_t upto = transfer.finished
     if transfer.memory.inward:
         upto += transfer.memory.ring * transfer.memory.chunk
@@ -529,7 +532,7 @@ cdef size_t _chunk_end(Transfer *transfer, size_t start) noexcept nogil:
 
 
 cdef bint _may_issue(Transfer *transfer) noexcept nogil:
-    """Whether the next chunk's stage is full, or outward empty."""
+    """Whether the stage of the next chunk is full, or empty for a copy out of the buffer."""
     cdef size_t copied
     if transfer.issued == transfer.memory.nbytes:
         return False
@@ -540,7 +543,7 @@ cdef bint _may_issue(Transfer *transfer) noexcept nogil:
 
 
 cdef uint32_t _aim(Transfer *transfer) noexcept nogil:
-    """Let the operation be the copy of the next chunk. Returns the index of its stage."""
+    """Make the operation the copy of the next chunk. Returns the index of its stage."""
     cdef size_t start = transfer.issued
     cdef uint32_t at = <uint32_t>(start // transfer.memory.chunk % transfer.memory.ring)
     if transfer.holds:
@@ -552,7 +555,7 @@ cdef uint32_t _aim(Transfer *transfer) noexcept nogil:
 
 
 cdef void _note(Transfer *transfer, uint32_t at, int reason) noexcept nogil:
-    """The operation was issued, or refused."""
+    """Note what became of the chunk's operation; 0: it was issued."""
     note_use(&transfer.uses[at], &transfer.operation, &transfer.copy)
     if reason == 0:
         transfer.holds = True
@@ -567,7 +570,7 @@ cdef int _issue(Transfer *transfer, Stream stream) except? -1 nogil:
 
 
 cdef int _ask(Transfer *transfer, Stream stream) noexcept nogil:
-    """Ask whether the driver is done with the oldest chunk: 0 if it is, else its status."""
+    """Ask whether the driver is done with the oldest chunk. Returns 0 if it is, else its status."""
     cdef size_t start = transfer.finished
     status = query_event(
         stream.context.raw,
@@ -584,7 +587,7 @@ cdef bint _is_done(Transfer *transfer) noexcept nogil:
 
 
 cdef int _advance(Transfer *transfer, Stream stream) except? -1 nogil:
-    """Go on until all is copied, something is refused, or it is time to look for signals."""
+    """Go on until all is copied, an operation is refused, or it is time to check for signals."""
     cdef int64_t entered = now_ns()
     cdef int64_t now = entered
     cdef bint moved
@@ -629,7 +632,7 @@ cdef void _fill(Stage stage, const char *ordinary, size_t nbytes) noexcept nogil
 cdef int _queue(
     Operation *operation, int name, Region region, Stage stage, Stream stream
 ) except -1:
-    """Queue the copy of a whole buffer from or to a stage. The caller owns `request.issued`."""
+    """Queue the copy between a whole buffer and a stage. The caller owns `request.issued`."""
     cdef StagedCopy copy
     prepare_staged(operation, &copy, name, region)
     aim(&copy, stage.data, stage.event.raw, 0, region.nbytes)
@@ -641,7 +644,7 @@ cdef int _queue(
 
 
 cdef int _copy_at_once(Region region, char *ordinary, Stream stream, int name) except -1:
-    """Copy through one stage; complete on return."""
+    """Copy through one stage. Blocks until the copy is complete."""
     cdef Operation operation
     cdef size_t nbytes = region.nbytes
     cdef Stage stage = take_stage(stream.context, nbytes)
@@ -664,7 +667,7 @@ cdef int _copy_at_once(Region region, char *ordinary, Stream stream, int name) e
 
 
 cdef Token _copy_snapshot(Region target, const char *source, Stream stream):
-    """Queue a copy of a snapshot that is taken now."""
+    """Copy the source to a stage, and queue the copy from there."""
     cdef Operation operation
     cdef Token token = new_token(stream, None, target)
     cdef Stage stage = take_stage(stream.context, target.nbytes)
@@ -679,9 +682,9 @@ cdef Token _copy_snapshot(Region target, const char *source, Stream stream):
 
 
 cdef Token copy_array(int name, Region region, object array, Stream stream):
-    """Copy between a buffer and a contiguous array of as many bytes, through page-locked memory.
+    """Copy between a buffer and a contiguous array of as many bytes, through stages.
 
-    COPY_FROM and COPY_TO are complete on return; COPY_FROM_ASYNC returns a token.
+    COPY_FROM and COPY_TO block until the copy is complete; COPY_FROM_ASYNC returns a token.
     """
     cdef Py_buffer view
     refuse_early(name, region, stream)

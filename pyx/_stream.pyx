@@ -1,4 +1,4 @@
-"""Stream: a queue of work, and the current one of a `with` block."""
+"""Stream: a queue of work; the current stream of a `with` block; default and foreign streams."""
 
 import operator
 import threading
@@ -42,10 +42,10 @@ cdef extern from "cudadrv/driver.h":
         CUDA_ERROR_CAPTURED_EVENT
 
 cdef enum:
-    PATIENCE_NS = 20_000    # an event, its record and its query cost more than a few questions
+    PATIENCE_NS = 20_000    # how long a stream is queried before an event is recorded
 
 cdef Nesting _blocks = Nesting("cudadrv.stream")
-_event_of_token = None  # what returns the event of a token to wait for, if it needs one
+_event_of_token = None  # the hook that returns the Event of a Token, or None if it is complete
 
 
 @cython.final
@@ -54,22 +54,23 @@ cdef class Stream:
     """Stream(*, blocking=False, priority=0, device=None)\n--\n
     A queue of work, which runs in order.
 
-    Work of different streams is ordered by events (`record`, `wait`) and by nothing else, apart
-    from the rules of the default streams. Inside ``with stream:`` it is the current stream of its
-    context, for calls that name none.
+    Only events (`record`, `wait`) and the rules of the default streams order the work of different
+    streams. Inside ``with stream:`` it is the current stream of its context, for calls that are
+    given no stream.
 
     Parameters
     ----------
     blocking : bool, optional
-        Whether it is ordered with the context's legacy default stream (CU_STREAM_DEFAULT). Streams
-        are not (CU_STREAM_NON_BLOCKING) unless asked.
+        Whether it is ordered with the context's legacy default stream (CU_STREAM_DEFAULT);
+        default: it is not (CU_STREAM_NON_BLOCKING).
     priority : int, optional
         Lower numbers run first; see `Context.priority_range`.
     device : Device, optional
-        Whose primary context it belongs to; default: the current one.
+        The device whose primary context it belongs to; default: the current context.
 
-    Raises ValueError if the device has no such priority.
-
+    This may block: it closes streams that died with unfinished work, and if there are very many,
+    waits for the oldest. Raises ValueError if the device has no such priority, and CudaError if the
+    driver cannot create the stream.
     Driver function: cuStreamCreateWithPriority.
     """
 
@@ -85,7 +86,7 @@ cdef class Stream:
                 raise ValueError(f"priority {wanted} is not from {greatest} (first) to {least}")
         make_room(context)
         reference = context.streams.reference_to(self)
-        # All that can run other code comes before: it may have initialized this one.
+        # Checked after everything that can run other code, which may have initialized this one.
         if self.order is not NULL:
             raise TypeError("this Stream exists already")
         self.priority = wanted
@@ -112,7 +113,7 @@ cdef class Stream:
 
     @property
     def priority(self):
-        """Its priority: lower numbers run first."""
+        """Its priority. Lower numbers run first."""
         return self.priority
 
     @property
@@ -122,41 +123,43 @@ cdef class Stream:
 
     @staticmethod
     def legacy(*, device=None):
-        """The legacy default stream of a context (CU_STREAM_LEGACY).
+        """Return the legacy default stream of a context (CU_STREAM_LEGACY).
 
         Work on it runs after all earlier work of the context's blocking streams, and their later
-        work after it. Non-blocking streams are not ordered with it.
+        work runs after it. Non-blocking streams are not ordered with it. It cannot be closed. The
+        context is the primary one of ``device``; default: the current context.
         """
         return legacy_stream(device)
 
     @staticmethod
     def per_thread(*, device=None):
-        """The default stream of this thread (CU_STREAM_PER_THREAD), a blocking stream.
+        """Return the default stream of this thread (CU_STREAM_PER_THREAD), a blocking stream.
 
-        Each thread has its own. Using one, or a token of it, in another thread is a ValueError: the
-        driver would take it for that thread's own. It ends with its thread: what is unfinished then
-        stays borrowed until `Context.synchronize`, or until one waits for an event that the thread
-        has recorded.
+        Each thread has its own. To use it, or a token of it, in another thread is a ValueError:
+        the driver would use that thread's own stream instead. It ends with its thread; buffers that
+        its unfinished work uses then stay borrowed until `Context.synchronize`, or until the
+        program waits for an event that the thread had recorded. The context is the primary one of
+        ``device``; default: the current context.
         """
         return per_thread_stream(device)
 
     @staticmethod
     def from_handle(handle, owner=None):
-        """Use a stream of another library, by its CUstream as an int. It is never destroyed here.
+        """Use a stream of another library, which is never destroyed here.
 
-        The same stream is the same object while one is alive. Work that the other library
-        queues on it is not seen: hand memory over with an event or a synchronization.
+        The same stream is the same object, as long as that is alive. cudadrv does not see work that
+        the other library queues on it: hand memory over with an event or a synchronization.
 
         Parameters
         ----------
         handle : int
-            0 and 1 are the legacy default stream, 2 is this thread's default stream.
+            The CUstream. 0 and 1 are the legacy default stream, 2 is this thread's default stream.
         owner : object, optional
-            Kept alive with the result: the first that is given. The default streams need none.
+            Kept alive with the result; if there are several calls for a stream, the first owner is.
+            Not used for the default streams.
 
-        Raises ValueError if the stream is of a context that cudadrv does not know, or if its handle
-        is that of a `Stream` that has died.
-
+        Raises ValueError if the stream belongs to a context that cudadrv does not know, or if the
+        handle is that of a dead `Stream`; OwnershipError if the stream is capturing.
         Driver functions: cuStreamGetCtx, cuStreamGetId, cuStreamGetFlags, cuStreamGetPriority.
         """
         return stream_from_handle(handle, owner)
@@ -173,7 +176,7 @@ cdef class Stream:
 
     @property
     def handle(self):
-        """The CUstream, as an int, for other libraries. What they queue is not seen here."""
+        """The CUstream as an int, for other libraries. cudadrv does not see what they queue."""
         self.usable()
         self.exposed = True
         return <size_t>self.raw
@@ -182,41 +185,42 @@ cdef class Stream:
         return self.handle
 
     def __cuda_stream__(self):
-        """The protocol by which other libraries take a stream: ``(version, handle)``."""
+        """Return ``(version, handle)``: the protocol by which other libraries take a stream."""
         return 0, self.handle
 
     @property
     def done(self):
-        """Whether all its work is complete; does not block.
+        """Whether all its work is complete. Does not block.
 
-        True counts as an observation, like `synchronize`.
-
+        If it is True, the host may use what that work used, as after `synchronize`. Raises
+        ValueError if it is closed or another thread's default stream.
         Driver function: cuStreamQuery.
         """
         return self.finish(wait=False)
 
     def synchronize(self):
-        """Block until all work queued up to this call is complete.
+        """Block until all work queued before this call is complete.
 
-        From then on the host may use what that work used. Signals such as Ctrl-C interrupt it.
+        From then on the host may use what that work used. Signals such as Ctrl-C interrupt this.
+        Raises ValueError if it is closed or another thread's default stream, and ContextLostError
+        if an error has lost the context.
 
-        Driver functions: cuStreamQuery, for a short time; then cuEventRecord and cuEventQuery.
+        Driver functions: cuStreamQuery for a short time, then cuEventRecord and cuEventQuery.
         """
         self.finish(wait=True)
         after_wait()
 
     def waitable(self):
-        """An event recorded now, of the library's own."""
+        """Record a new event after the work queued so far, and return it. Does not block."""
         self.usable()
         return self.record_event(new_event(self.context, CU_EVENT_DISABLE_TIMING))
 
     def record(self, Event event=None):
-        """Record an event after the work queued so far; return it.
+        """Record an event after the work queued so far, and return it. Does not block.
 
-        Without one, a new event without timing is made. Does not block.
+        Without an argument, a new event without timing is recorded.
 
-        Raises ValueError if the event is closed or of another context.
-
+        Raises ValueError if the event is closed or belongs to another context.
         Driver function: cuEventRecord.
         """
         if event is None:
@@ -226,29 +230,30 @@ cdef class Stream:
         return self.record_event(event)
 
     def wait(self, work not None):
-        """Let all later work of this stream run after something. Does not block the host.
+        """Make all later work of this stream wait for other work. Does not block the host.
 
         Parameters
         ----------
         work : Event, Token or Stream
-            An event as it is recorded now; recording it again later changes nothing here. A token's
-            operation. Another stream's work queued so far.
+            An event, as it is recorded at this call: recording it again later changes nothing. The
+            operation of a token. Everything that was queued on another stream before this call.
 
         Raises
         ------
         EventNotRecordedError
-            The event was never recorded: the driver would not wait.
+            The event was never recorded: the driver would not wait for it.
         OwnershipError
-            Another library recorded the event in a capture: the stream would become a part of it.
+            Another library recorded the event in a capture, which this stream would then join.
         TypeError, ValueError
-            It is something else; it is closed.
+            ``work`` is something else, or is closed.
 
         Driver functions: cuStreamWaitEvent, and cuEventRecord for a token or a stream.
         """
         cdef Event event
         check_stream(self)
         if isinstance(work, Event):
-            # Known or not: what other libraries queued before it the host cannot know.
+            # Waited for even if the host knows it to be complete: other libraries may have queued
+            # work before it that the host does not know of.
             event = work
             event.refuse_unrecorded("waited for")
         elif isinstance(work, Stream):
@@ -259,11 +264,13 @@ cdef class Stream:
             self.wait_for(event)
 
     def close(self):
-        """Destroy it without waiting; queued work still runs, and keeps its borrows.
+        """Destroy the stream without waiting. Queued work still runs, and keeps its borrows.
 
-        Closing twice does nothing. A default stream cannot be closed (ValueError), and closing a
-        foreign one only ends its use here.
+        Closing twice does nothing. A foreign stream is not destroyed: closing only ends its use by
+        cudadrv.
 
+        Raises ValueError for a default stream, and OwnershipError while buffers are lent to it or
+        while it is capturing.
         Driver functions: cuEventRecord, cuStreamDestroy.
         """
         if self.closed:
@@ -281,21 +288,20 @@ cdef class Stream:
             self.refuse(STREAM_IS_CAPTURING)
 
     def __enter__(self):
-        """Make it the current stream of its context; see `ordering` about generators."""
+        """Make it the current stream of its context. See `ordering` about generators."""
         self.usable()
         _blocks.enter(self)
         return self
 
     def __exit__(self, kind, exception, traceback):
-        """End the block; the stream goes on."""
+        """End the block. The stream stays open, and nothing is waited for."""
         _blocks.leave(self)
 
     def scope(self):
-        """``with stream.scope():`` as ``with stream:``, and synchronize at the end.
+        """``with stream.scope():`` is ``with stream:`` with a synchronization at the end.
 
-        What the block has queued on it is complete after the block, also after one that ends by an
-        exception; where waiting fails then, that exception gets a note. Returns the stream.
-
+        What the block queued on the stream is complete after the block, even if an exception ended
+        it; if waiting then fails, that exception gets a note. ``as`` yields the stream.
         Driver functions: as `synchronize`.
         """
         cdef Scope scope = Scope.__new__(Scope)
@@ -304,10 +310,10 @@ cdef class Stream:
         return scope
 
     def bind(self, thing not None):
-        """A thin wrapper of an object, whose methods are called with ``stream=`` this stream.
+        """Return a wrapper of an object that calls its methods with ``stream=`` this stream.
 
-        Those that take no ``stream`` are called as they are, and a ``stream=`` of a call comes
-        first. Other attributes can be read through it, and not be set.
+        Methods that have no parameter ``stream`` are called unchanged, and a ``stream=`` in a call
+        takes precedence. Other attributes can be read through the wrapper, but not set.
         """
         from cudadrv._bound import Bound
         self.usable()
@@ -322,7 +328,7 @@ cdef class Stream:
     # ---- for operations ----
 
     cdef int open(self, Context context, int order) except -1:
-        """Make the engine know it. It has no handle yet, or that of somebody else."""
+        """Register the stream with the engine. The handle is set by the caller."""
         self.context = context
         self.order = own_stream_open(engine, context.domain, order)
         if self.order is NULL:
@@ -334,7 +340,7 @@ cdef class Stream:
         return stream_name(self.order.number, self.order.kind)
 
     cdef int usable(self) except -1:
-        """Refuse before any driver call."""
+        """Raise if the stream is closed or another thread's, or its context cannot be used."""
         if self.order is NULL:
             raise TypeError("this Stream was never initialized")
         self.context.usable()
@@ -346,7 +352,7 @@ cdef class Stream:
         return 0
 
     cdef int look_for_capture(self, bint pushed) noexcept nogil:
-        """0 if it is not being captured; else the context is left, and this says so."""
+        """Returns 0 if it is not capturing, else a reason, after `leave_context`."""
         cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
         cdef CUresult status = cuStreamIsCapturing(self.raw, &capture)
         if status == CUDA_SUCCESS and capture == CU_STREAM_CAPTURE_STATUS_NONE:
@@ -355,7 +361,7 @@ cdef class Stream:
         return STREAM_IS_CAPTURING if status == CUDA_SUCCESS else status
 
     cdef int probe(self) noexcept nogil:
-        """0 if a driver call could begin on it now, or why not."""
+        """What `enter_stream` would return now: 0, or the reason why not."""
         cdef bint pushed = False
         cdef int reason
         own_mutex_take(self.order.issue)
@@ -366,7 +372,7 @@ cdef class Stream:
         return reason
 
     cdef int refuse(self, int reason) except -1:
-        """Raise for what `enter_stream` or the driver answered."""
+        """Raise for a reason of `enter_stream`, or for a status of the driver."""
         if reason == STREAM_IS_CLOSED:
             if self.thread:
                 raise ValueError(f"{self.called()} is closed: its thread has ended")
@@ -384,7 +390,7 @@ cdef class Stream:
         return self.context.raise_failure(<CUresult>reason)
 
     cdef bint finish(self, bint wait) except -1:
-        """Whether the work up to this call is complete; the host then knows it."""
+        """Whether the work up to this call is complete; then it joins the host's clock."""
         cdef own_snapshot snapshot
         cdef int reason
         check_stream(self)
@@ -407,7 +413,7 @@ cdef class Stream:
             own_snapshot_drop(engine, &snapshot)
 
     cdef Event record_event(self, Event event, own_snapshot *as_of=NULL):
-        """Record an event; it stands for all work so far, or for the earlier point `as_of`."""
+        """Record an event. For the engine it stands for all work so far, or for `as_of`."""
         cdef bint noted = True
         cdef int reason
         check_stream(self)
@@ -423,7 +429,7 @@ cdef class Stream:
         return event
 
     cdef int wait_for(self, Event event) except -1:
-        """Let later work wait for an event that was recorded."""
+        """Make later work wait for an event that was recorded."""
         cdef bint noted = True
         cdef int reason
         if keeps_gil(self):
@@ -433,7 +439,7 @@ cdef class Stream:
                 reason = _wait(self, event, &noted)
         if reason:
             self.refuse(reason)
-        if not noted:  # the driver waits, and the engine does not rely on it
+        if not noted:  # the driver waits, but the engine knows nothing of it
             raise MemoryError()
         return 0
 
@@ -442,19 +448,19 @@ cdef class Stream:
 @cython.no_gc_clear
 cdef class Scope:
     """Scope(*args, **kwargs)\n--\n
-    A stream for the length of a `with` block: see `Stream.scope`.
+    The context manager of `Stream.scope`.
 
-    Written in Cython, because a signal can interrupt every line of Python.
+    It is written in Cython, because a signal can interrupt Python code between any two lines.
     """
 
     cdef Stream stream
-    cdef int entered    # blocks that have not ended
+    cdef int entered    # number of blocks that have not ended
 
     def __init__(self, *args, **kwargs):
         raise TypeError("use stream.scope()")
 
     def __dealloc__(self):
-        """A signal that comes before the block has begun leaves it to this."""
+        """End a block that a signal interrupted between `__enter__` and its first line."""
         while self.entered:
             self.entered -= 1
             try:
@@ -490,7 +496,7 @@ cdef class Scope:
 
 
 def find_events_of_tokens_with(function):
-    """Let `Stream.wait` take what this function takes, which are tokens."""
+    """Register the function by which `Stream.wait` finds the event of a token."""
     global _event_of_token
     _event_of_token = function
 
@@ -513,7 +519,7 @@ cdef Stream stream_for(object stream, Context context):
 # ---- driver calls on a stream ----
 
 cdef int _query(Stream stream, bint patiently) noexcept nogil:
-    """Ask the driver whether it is idle; `patiently`, again and again for a short time."""
+    """Query the stream once, or `patiently` for PATIENCE_NS: 0, a status, or a reason."""
     cdef bint pushed = False
     cdef int64_t until = 0
     cdef int reason
@@ -553,7 +559,7 @@ cdef int _wait(Stream stream, Event event, bint *noted) noexcept nogil:
 
 
 cdef inline int _record_or_wait(Stream stream, Event event, bint record) noexcept nogil:
-    """The driver call. The issue locks of both are held."""
+    """Record or wait for an event. The caller holds the issue locks of both."""
     cdef bint pushed = False
     cdef int reason
     if unlikely(event.raw is NULL or event.unusual):
@@ -572,9 +578,9 @@ cdef inline int _record_or_wait(Stream stream, Event event, bint record) noexcep
 
 
 cdef int _look_at(Event event, bint record) noexcept nogil:
-    """0, or why an event cannot be recorded or waited for.
+    """Why an event cannot be recorded, or waited for; 0 if it can.
 
-    To wait for one that was recorded in a capture would make the stream a part of that.
+    If a stream waits for an event that was recorded in a capture, it joins the capture.
     """
     if event.raw is NULL or event.closing:
         return EVENT_IS_CLOSED
@@ -590,19 +596,19 @@ cdef inline CUresult _call_driver(Stream stream, Event event, bint record) noexc
     return cuStreamWaitEvent(stream.raw, event.raw, 0)
 
 
-# ---- streams that exist without us ----
+# ---- default streams, and streams of other libraries ----
 
 cdef enum:
-    MOST_ENDED = 256    # streams of ended threads whose work nobody has waited for
+    MOST_ENDED = 256    # default streams of ended threads that may have unfinished work
 
 _per_thread = threading.local()
 
 
 @cython.final
 cdef class ThreadEnd:
-    """Ends a thread's default streams. It dies in the thread, as one of the last things there.
+    """Closes a thread's default streams. It is a thread-local object, so it dies with the thread.
 
-    Recording events then could block, so there are none to wait for: the streams just end.
+    No last events are recorded, because that could block.
     """
 
     cdef unsigned long thread
@@ -618,9 +624,9 @@ cdef class ThreadEnd:
                 own_stream_close(engine, stream.order)
 
 
-# One stream, one object, whatever other threads and finalizers do meanwhile. So all that can let
-# them in, which is all that makes Python objects, comes first; then one looks whether there is an
-# object for the stream by now, and opens the new one.
+# One stream has one object. But making a Python object can let other threads and finalizers run,
+# which may make the object of the same stream. So all Python objects are made first; then, without
+# interruption, the table is checked, and the new stream is opened and added.
 
 def legacy_stream(device):
     """See `Stream.legacy`."""
@@ -655,7 +661,7 @@ def per_thread_stream(device):
 
 
 cdef int _make_room_for_threads(Context context) except -1:
-    """Keep the number of ended threads' streams with unfinished work bounded, by waiting."""
+    """Bound the number of ended threads' streams with unfinished work, by waiting for them."""
     make_room(context)
     if own_unfinished(engine, context.domain) > len(context.ghosts) + MOST_ENDED \
             and may_synchronize(context):
@@ -664,7 +670,7 @@ cdef int _make_room_for_threads(Context context) except -1:
 
 
 cdef Stream _unopened(Context context, CUstream handle):
-    """A stream that is not ours to destroy, and that the engine does not know yet."""
+    """A Stream over a handle that others own. The engine does not know it yet."""
     cdef Stream stream = Stream.__new__(Stream)
     context.usable()
     stream.context = context
@@ -674,7 +680,7 @@ cdef Stream _unopened(Context context, CUstream handle):
 
 
 cdef int _open(Stream stream, object reference, int order) except -1:
-    """Let everybody know it. Lets no other thread in."""
+    """Register the stream with the engine and its context. Lets no other thread in."""
     stream.open(stream.context, order)
     tag_stream(stream)
     return stream.context.streams.add(reference)
@@ -719,7 +725,8 @@ cdef CUresult _describe(
     CUstream handle, CUstreamCaptureStatus *capture, CUcontext *context,
     unsigned long long *identity, unsigned int *flags, int *priority
 ) noexcept nogil:
-    """Look a stream up; nothing but `capture` while it captures, or the driver would end that."""
+    """Look up a stream. If it is capturing, only `capture` is set: the rest would end the capture.
+    """
     cdef CUresult status = cuStreamIsCapturing(handle, capture)
     if status != CUDA_SUCCESS or capture[0] != CU_STREAM_CAPTURE_STATUS_NONE:
         return status
@@ -742,7 +749,7 @@ cdef Context _context_of_raw(CUcontext raw):
 
 
 cdef Stream _known_or_opened(Stream stream, int order):
-    """The live object of the same stream, or else this one, opened."""
+    """The live object of the same stream; if there is none, open this one and return it."""
     cdef Alive streams = stream.context.streams
     cdef Stream known
     reference = streams.reference_to(stream)
@@ -758,7 +765,10 @@ cdef Stream _known_or_opened(Stream stream, int order):
 
 
 cdef int _follow_itself(Stream stream) except -1:
-    """Be after what the same stream did under earlier objects. Lets no other thread in."""
+    """Order a stream after the work that earlier, closed objects of the same stream queued.
+
+    Lets no other thread in.
+    """
     cdef Event ghost
     for ghost in stream.context.ghosts:
         if ghost.identity == stream.identity and ghost.state.recorded \
@@ -768,19 +778,20 @@ cdef int _follow_itself(Stream stream) except -1:
 
 
 cdef Stream _known_stream(Stream wanted):
-    """The live object of a stream. Drivers use a handle again, and never an identity."""
+    """The live object of a stream, or None. Drivers reuse handles, but never identities."""
     cdef Stream stream
     for stream in wanted.context.streams.all():
         if stream.raw == wanted.raw and not stream.closed:
             if stream.ours or stream.identity == wanted.identity:
                 return stream
-            # Its owner has destroyed it. Only the context can tell when its work ends.
+            # Its owner has destroyed it: only Context.synchronize tells when its work is complete.
             own_stream_close(engine, stream.order)
     return None
 
 
 cdef object user_of(unsigned int slot, uint64_t seq):
-    """Whose operation it is: see `find_user`. None also if the host knows that it is over."""
+    """As `find_user`, after the orphans are closed. None also if the operation is known complete.
+    """
     while True:
         bury_orphans()
         if own_known(engine, slot, seq):
@@ -792,9 +803,9 @@ cdef object user_of(unsigned int slot, uint64_t seq):
 
 
 cdef object find_user(unsigned int slot, uint64_t seq):
-    """The open Stream of an operation, or the last Event of a closed one, of any context.
+    """The open Stream of an operation, or the last Event of its closed stream, in any context.
 
-    None if there is neither, as after the end of a thread whose default stream it was.
+    None if there is neither, as for the default stream of a thread that has ended.
     """
     cdef Stream stream
     cdef Event ghost
@@ -810,7 +821,7 @@ cdef object find_user(unsigned int slot, uint64_t seq):
 
 
 cdef bint may_synchronize(Context context) except -1:
-    """Whether no stream that is known is being captured: cuCtxSynchronize would end that."""
+    """Whether no known stream is capturing: cuCtxSynchronize would end the capture."""
     cdef Stream stream
     cdef int reason
     for stream in context.streams.all():

@@ -1,4 +1,4 @@
-"""Token: one operation that was queued, for those who want to wait for it alone."""
+"""Token: one queued operation, which a program can wait for."""
 
 cimport cython
 from cpython.object cimport PyObject
@@ -33,9 +33,9 @@ cdef extern from "cudadrv/recycled.h":
 @cython.final
 @cython.freelist(8)
 cdef class Knowledge:
-    """The clock of a token's snapshot, if its stream had waited for others: mostly there is none.
+    """The snapshot of a token whose stream had waited for others; most tokens have none.
 
-    An object of its own, because a token that has nothing to do at its end ends sooner.
+    It is a separate object so that tokens without one need no work when they die.
     """
 
     def __dealloc__(self):
@@ -43,15 +43,15 @@ cdef class Knowledge:
 
 
 @cython.final
-@cython.no_gc  # there is one for every operation; a cycle needs a buffer whose `owner` keeps it
+@cython.no_gc  # for speed; a cycle is possible only through the `owner` of a buffer
 cdef class Token:
     """Token(*args, **kwargs)\n--\n
-    A queued operation: what asynchronous methods return.
+    A queued operation: asynchronous methods return it.
 
-    It is a view of the borrows, not their owner: dropping it releases nothing and leaks nothing,
-    and the buffers stay borrowed until the operation is known to be complete. It has no event of
-    its own until it is first asked (`done`, `wait`, ``await``, ``stream.wait(token)``), and is then
-    complete no later than the work queued on its stream by that time.
+    It does not own the borrows: the buffers stay borrowed until the operation is known to be
+    complete, even if the token is dropped. Its event is recorded when it is first needed (`done`,
+    `wait`, ``await``, ``stream.wait(token)``), after everything that was queued on the stream by
+    then: `done` may become True only when all of that is complete.
 
     Attributes
     ----------
@@ -83,20 +83,28 @@ cdef class Token:
 
     @property
     def done(self):
-        """Whether the operation is complete; does not block.
+        """Whether the operation is complete. Does not block.
 
-        True counts as an observation, like `wait`.
-
+        If it is True, the host may use what the operation used, as after `wait`. Raises as `wait`.
         Driver functions: cuEventQuery, and cuEventRecord the first time.
         """
         event = event_of(self)
         return event is None or event.done
 
     def wait(self):
-        """Block until the operation is complete. Signals such as Ctrl-C interrupt it.
+        """Block until the operation is complete. Signals such as Ctrl-C interrupt this.
 
-        From then on the host knows that it, and what was ordered before it, is complete.
+        From then on the host may use what the operation used, and what work used that was ordered
+        before it.
 
+        Raises
+        ------
+        ContextLostError
+            An error has lost the context.
+        ValueError
+            The stream is the default stream of another thread.
+        OwnershipError
+            That thread has ended; the stream is capturing.
         Driver functions: cuEventQuery, and cuEventRecord the first time.
         """
         event = event_of(self)
@@ -105,16 +113,17 @@ cdef class Token:
 
     def __await__(self):
         """__await__($self, /)\n--\n
-        ``await token`` waits without blocking the event loop; it is `wait` when it resumes."""
+        ``await token`` waits without blocking the event loop. When it resumes, it counts as `wait`.
+        """
         from cudadrv._await import completion
         if not self.done:
             yield from completion(self).__await__()
             self.wait()
 
     def _is_complete(self):
-        """Whether the driver says so, for a thread that only watches: the host learns nothing.
+        """Whether the driver says that it is complete. No clock learns it.
 
-        Somebody must have asked for `done` before.
+        For the thread that watches tokens. `done` must have been asked for before.
         """
         if self.stream is None:
             raise TypeError("this Token was never initialized")
@@ -134,7 +143,7 @@ cdef class Token:
 
 
 cdef Event event_of(Token token):
-    """The event to wait for; None if the host knows that it is complete."""
+    """The event of a token; None if the host knows that the operation is complete."""
     if token.stream is None:
         raise TypeError("this Token was never initialized")
     token.stream.context.usable()
@@ -151,7 +160,7 @@ cdef Event event_of(Token token):
 
 
 cdef Event _new_event_of(Token token):
-    """An event, recorded now, that stands for this operation alone."""
+    """Record an event now. For the engine it stands for this operation alone."""
     cdef own_snapshot issued
     event = new_event(token.stream.context, CU_EVENT_DISABLE_TIMING)
     take_snapshot(token, &issued)
@@ -162,7 +171,7 @@ cdef Event _new_event_of(Token token):
 
 
 cdef void take_snapshot(Token token, own_snapshot *issued) noexcept:
-    """What it stands for; the caller drops it."""
+    """Copy the snapshot that the token stands for. The caller drops it."""
     issued.clock, issued.seq, issued.slot = NULL, token.seq, token.slot
     if isinstance(token.asked, Knowledge):
         own_snapshot_copy(engine, &(<Knowledge>token.asked).snapshot, issued)
@@ -184,12 +193,15 @@ cdef tuple _all_of(object buffers):
 
 
 cdef bint _is_known(Token token) noexcept:
-    """Whether the host knows that the operation is complete. Asks nobody."""
+    """Whether the host knows that the operation is complete. Does not ask the driver."""
     return own_known(engine, token.slot, token.seq)
 
 
 cdef Event _farewell(Token token):
-    """The last event of a closed stream, standing for this operation alone; None as `event_of`."""
+    """An event with the handle of the closed stream's last one, which stands for this operation.
+
+    None if the host knows that the operation is complete.
+    """
     cdef Event ghost
     cdef own_snapshot issued
     cdef Event event = Event.__new__(Event)
@@ -201,7 +213,7 @@ cdef Event _farewell(Token token):
             own_record_as(engine, &issued, &event.state)
             own_snapshot_drop(engine, &issued)
             return event
-    if _is_known(token):  # by now, and so the event is gone
+    if _is_known(token):  # another thread has waited meanwhile, and dropped the ghost
         return None
     raise OwnershipError(
         "the stream of this operation has ended without an event to wait for, as the default stream"
@@ -209,7 +221,7 @@ cdef Event _farewell(Token token):
 
 
 cdef Token first_token(Stream stream, object source, object target):
-    """As `new_token`, where none is put aside."""
+    """As `new_token`, if there is no dead token to use again."""
     cdef Token token = Token.__new__(Token)
     token.stream = stream
     token.source = source
@@ -218,7 +230,7 @@ cdef Token first_token(Stream stream, object source, object target):
 
 
 cdef void keep_knowledge(Token token, own_snapshot *issued) noexcept:
-    """Its snapshot has a clock. Without memory the token does without, and knows less."""
+    """Keep a snapshot that has a clock. If memory runs out, waiting for the token tells less."""
     cdef Knowledge knowledge
     try:
         knowledge = Knowledge.__new__(Knowledge)

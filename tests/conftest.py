@@ -1,4 +1,4 @@
-"""What the tests share: the driver, streams, something that holds them, other processes."""
+"""Fixtures of all tests: the driver, streams, a gate that stops streams, other processes."""
 
 import ctypes
 import os
@@ -19,9 +19,9 @@ from limits import PATIENCE
 
 pytest_plugins = ["pytest_cudadrv", "pytester"]
 
-collect_ignore = ["external"]  # has an environment of its own: make external
+collect_ignore = ["external"]  # they run in another virtual environment: make external
 HERE = Path(__file__).parent
-# These need no driver, or start their own.
+# Folders of tests that need no driver, or start their own.
 WITHOUT_DRIVER = (
     *("architecture", "conformance", "docs", "external", "loading", "ownership", "packaging"),
     *("performance", "plugin", "softdriver", "toolkit", "typing"),
@@ -30,12 +30,12 @@ WITHOUT_DRIVER = (
 
 def pytest_configure():
     os.environ.pop("CUDADRV_SOFTWARE", None)
-    # A job in the background of a shell ignores Ctrl-C, and so would every test of it.
+    # Background jobs of a shell ignore Ctrl-C, and the tests of Ctrl-C would fail in one.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collectstart(collector):
-    """Every other test uses `driver`, also where nobody names it."""
+    """Make all other tests use the fixture `driver`, even if they do not name it."""
     if isinstance(collector, pytest.Module):
         folder = collector.path.relative_to(HERE).parts[0]
         if folder not in WITHOUT_DRIVER:
@@ -44,12 +44,12 @@ def pytest_collectstart(collector):
 
 @pytest.fixture
 def driver(cuda_checked, cuda_schedule) -> str:
-    """The driver, in a clean state: its schedule's name, or "cuda". No test may leak or race."""
+    """A clean driver: the name of its schedule, or "cuda". Leaks and data races fail the test."""
     return cuda_schedule
 
 
 class Gate:
-    """Holds streams until it is opened: they wait for the host to write a flag."""
+    """Stops streams until it is opened: they wait until the host writes a flag."""
 
     def __init__(self):
         import cudadrv as cu
@@ -60,7 +60,7 @@ class Gate:
         self.wait.argtypes = [ctypes.c_void_p, ctypes.c_ulonglong, ctypes.c_uint, ctypes.c_uint]
 
     def hold(self, stream) -> None:
-        """Let later work of the stream wait until `open`. The engine does not see it."""
+        """Make later work of the stream wait until `open`. The engine does not see this."""
         with stream.device:
             status = self.wait(stream.handle, self.flag.address, 1, 0)
         assert status == 0, f"cuStreamWaitValue32: {status}"
@@ -70,7 +70,7 @@ class Gate:
             self.flag[0] = 1
 
     def close(self) -> None:
-        """Open it, and give its memory back when no stream looks at it any more."""
+        """Open it, and close its memory when no stream reads it any more."""
         self.open()
         self.flag.device.synchronize()
         self.flag.close()
@@ -78,15 +78,15 @@ class Gate:
 
 @pytest.fixture
 def gate(driver) -> Iterator[Gate]:
-    """Something that holds streams; opened at the end in any case."""
+    """A `Gate`. It is opened at the end of the test in any case."""
     gate = Gate()
     yield gate
-    gate.close()  # pytest keeps the fixture's value for longer than the check for leaks
+    gate.close()  # pytest keeps the fixture's value alive until after the check for leaks
 
 
 @pytest.fixture
 def unpooled(driver) -> Iterator[None]:
-    """What buffers leave goes back to the driver as soon as that may be, and not to a pool."""
+    """Memory is released to the driver instead of a pool."""
     import cudadrv as cu
 
     pools = cu.Device(0).context.pools
@@ -123,7 +123,7 @@ def other(driver):
 
 @contextmanager
 def no_driver_calls(*functions: str):
-    """Inside, none of these driver functions may be called; a real driver does not tell."""
+    """Fails if one of these driver functions is called inside. Not checked on a real driver."""
     from cudadrv import driver_info, testing
 
     if not driver_info().is_software:
@@ -141,7 +141,7 @@ def unchanged():
 
 
 class Script:
-    """Runs programs in processes of their own, for what a process does not survive."""
+    """Runs programs in new processes, for tests that a process does not survive."""
 
     def run(self, program: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -153,15 +153,15 @@ class Script:
         )
 
     def quiet(self, program: str, **environment: str) -> str:
-        """Run a program that must end well and write nothing but its output, which is returned."""
+        """Run a program that must succeed and write nothing to stderr. Returns its output."""
         done = self.run(program, **environment)
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
 
     def refused_after_fork(self, head: str, calls: str, last: str, parent: str) -> None:
-        """Each of these calls, apart by "|", is a ForkedError in a child forked after `head`.
+        """Check that each of `calls` raises ForkedError in a child that is forked after `head`.
 
-        `last` is what the child does then, and `parent` looks how it ended.
+        `calls` is separated by "|". The child then runs `last`; `parent` checks how it ended.
         """
         each = [call.strip() for line in calls.strip().splitlines() for call in line.split("|")]
         self.quiet(
@@ -191,13 +191,13 @@ class Script:
 
 @pytest.fixture
 def script() -> Script:
-    """Programs in processes of their own, under the test's schedule if it has one."""
+    """Runs programs in new processes, under the test's schedule if it has one."""
     return Script()
 
 
 @pytest.fixture
 def in_a_thread() -> Callable[[Callable[[], Any]], Any]:
-    """What a function gives or raises in a new thread."""
+    """Calls a function in a new thread; returns what it returns or raises."""
 
     def in_a_thread(function: Callable[[], Any]) -> Any:
         thread, answers = started(function)

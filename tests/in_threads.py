@@ -1,4 +1,4 @@
-"""What tests run in threads of their own."""
+"""Running functions in new threads."""
 
 import threading
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def started(function: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
-    """Start a thread; the list gets what the function gives or raises."""
+    """Start a thread. The list gets what the function returns or raises."""
     answers: list[Any] = []
 
     def run() -> None:

@@ -1,7 +1,7 @@
-"""How long a test waits for what must come.
+"""How long a test waits before it counts as hanging.
 
-So long that no load of the machine makes a test fail: the limit is for what never comes. Nothing
-is asserted about how fast something is, except by counting instructions (tests/performance).
+The limit is so long that no load of the machine makes a test fail. Tests assert nothing about
+speed, except by counting instructions (tests/performance).
 """
 
 PATIENCE = 1800  # seconds

@@ -24,7 +24,8 @@ typedef struct own_export {
     own_memory *memory;
     struct own_export *next;
     struct own_export *next_managed;
-    own_stream *borrower; /* of a loan: the only stream that may use the bytes. NULL: a host view */
+    /* Of a loan: the only stream that may use the bytes; NULL for a host view. */
+    own_stream *borrower;
     uint64_t start, stop;
     uint32_t site;
     uint8_t exclusive;
@@ -36,25 +37,26 @@ typedef struct own_access {
     uint64_t start, stop;
     uint8_t mode;
     uint8_t policy;
-    uint8_t closes; /* nobody may use the memory after it */
-    uint8_t undo;   /* whether `saved` holds the former epochs of the memory's only range */
+    uint8_t closes; /* the operation closes the memory: every later request is refused */
+    uint8_t undo;   /* `saved` has the former epochs of the memory's only range */
     uint8_t undo_count;
     own_epoch saved[OWN_FEW];
 } own_access;
 
 /* Why a request was refused: the other user of the bytes. */
 typedef struct own_conflict {
-    uint32_t access;  /* index of the access that was refused */
-    own_epoch epoch;  /* the conflicting operation, if it is one */
-    uint32_t site;    /* where the conflicting view or loan was made, if it is one */
-    uint64_t number;  /* of the stream of that operation or loan */
-    uint8_t order;    /* of that stream: OWN_NON_BLOCKING, OWN_BLOCKING or OWN_LEGACY */
-    uint8_t kind;     /* of that stream, for messages */
-    uint8_t loan;     /* whether it is a loan */
-    uint8_t excluded; /* whether it uses other memory, and excludes all managed memory */
+    uint32_t access; /* index of the access that was refused */
+    own_epoch epoch; /* the conflicting operation, if there is one */
+    uint32_t site;   /* call site of the conflicting view or loan, if there is one */
+    uint64_t number; /* number of the stream of that operation or loan */
+    uint8_t order;   /* own_order of the stream in `number` */
+    uint8_t kind;    /* own_kind of the stream in `number`, for messages */
+    uint8_t loan;    /* the conflict is with a loan */
+    /* The conflict is with use of other memory, which excludes all managed memory. */
+    uint8_t excluded;
 } own_conflict;
 
-/* Whether the view excludes all work, on devices without concurrent managed access. */
+/* Whether the view excludes all device work where there is no concurrent managed access. */
 static inline int own_excludes_(const own_export *view) {
     return view->memory->managed && view->start < view->stop && !view->borrower;
 }
@@ -113,7 +115,7 @@ static inline void own_blame_export_(own_conflict *conflict, const own_export *v
 static inline int own_check_exports_(const own_stream *stream, const own_access *access,
                                      own_conflict *conflict) {
     if (!stream && !access->closes && !access->memory->loans) {
-        return OWN_OK; /* however many views there are */
+        return OWN_OK; /* fast path: without loans only the host's own views can be there */
     }
     for (const own_export *view = access->memory->exports; view; view = view->next) {
         if ((view->borrower != stream || access->closes) && view->start < view->stop &&

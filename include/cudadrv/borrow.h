@@ -21,13 +21,13 @@ static inline void own_blame_(const own_engine *engine, own_conflict *conflict,
     conflict->kind = own_kind_of_(stream);
 }
 
-/* Whether a use excludes one that does not surely write, OWN_READ or OWN_REACH. */
+/* Whether `other` conflicts with an access of mode OWN_READ or OWN_REACH. */
 static inline int own_excludes_read_(uint8_t mode, uint8_t other) {
     return other == OWN_WRITE || (other == OWN_REACH && mode == OWN_READ) ||
            (other == OWN_READ && mode == OWN_REACH);
 }
 
-/* Whether the bytes are free of unordered operations that conflict. `stream` NULL: for the host. */
+/* OWN_OK if no conflicting operation on the bytes is unordered. `stream` is NULL for the host. */
 static inline int own_check_epochs_(const own_engine *engine, const own_stream *stream,
                                     const own_clock *view, const own_access *access,
                                     own_conflict *conflict) {
@@ -50,8 +50,8 @@ static inline int own_check_epochs_(const own_engine *engine, const own_stream *
     return OWN_OK;
 }
 
-/* Checks everything that cannot be waited for first: a refusal must come before anything is done.
- */
+/* Checks all accesses. A conflict that waiting cannot solve takes precedence over OWN_MUST_WAIT:
+ * a refusal must come before the caller waits for anything. */
 static inline int own_check_(const own_engine *engine, own_request *request,
                              const own_clock *view) {
     int answer = OWN_OK;
@@ -84,7 +84,7 @@ static inline int own_check_(const own_engine *engine, own_request *request,
     return answer;
 }
 
-/* How many epochs of the operation a range of the memory may have to hold: one for each mode. */
+/* The number of epochs that the operation may add to a range of the memory: one for each mode. */
 static inline uint32_t own_uses_(const own_request *request, const own_memory *memory) {
     const own_access *access = request->accesses, *end = access + request->count;
     uint32_t uses = 0;
@@ -112,8 +112,9 @@ static inline int own_reserve_(const own_request *request, const own_access *acc
     return 1;
 }
 
-/* Drops the epochs that the new one stands for. A later operation that is ordered after the new one
- * is ordered after everything in its view; a read leaves the writes, which later reads ask for. */
+/* Adds an epoch, and drops those that it covers: whatever is ordered after the new operation is
+ * ordered after everything in its view. A read does not cover writes, because later reads must
+ * be checked against them. */
 static inline void own_replace_(const own_engine *engine, const own_stream *stream,
                                 const own_clock *view, own_range *range, const own_epoch *epoch) {
     own_epoch *kept = own_epochs(range);
@@ -154,8 +155,8 @@ static inline void own_commit_(const own_engine *engine, const own_request *requ
     }
 }
 
-/* Joins the ranges that the operation has made equal. Not before all its accesses are committed:
- * they may overlap, and each needs the cuts where it begins and ends. */
+/* Joins ranges that the operation has made equal. Call it after all accesses of the operation
+ * are committed: they may overlap, and each needs the cuts at its ends. */
 static inline void own_join_ranges_(const own_access *access) {
     own_memory *memory = access->memory;
     if (memory->count > 1 && access->start < access->stop) {
@@ -164,9 +165,9 @@ static inline void own_join_ranges_(const own_access *access) {
     }
 }
 
-/* Forgets what the host knows to be complete, and joins the ranges that this makes equal, when
- * there are twice as many as were left the last time: parts that are not used again would stay cut.
- */
+/* When the memory has twice as many ranges as after the last sweep, drops the epochs that the
+ * host knows to be complete, and joins equal ranges. Without this, ranges that are not used
+ * again would stay cut. */
 static inline void own_sweep_(const own_engine *engine, own_memory *memory) {
     if (memory->count < memory->crowded) {
         return;
@@ -186,7 +187,7 @@ static inline void own_sweep_(const own_engine *engine, own_memory *memory) {
     memory->crowded = 2 * memory->count + OWN_CROWDED;
 }
 
-/* Checks it, and makes the room that it needs. */
+/* Checks a request and allocates the room that its epochs need. */
 static inline int own_prepare_(own_engine *engine, own_request *request, const own_clock *view) {
     int answer = own_check_(engine, request, view);
     for (uint32_t i = 0; answer == OWN_OK && i < request->count; i++) {
@@ -208,8 +209,8 @@ static inline void own_commit_all_(own_engine *engine, own_request *request) {
     }
 }
 
-/* What its stream knows when it begins; the caller owns the clock. Returns 0 if there is no memory.
- */
+/* What the stream of the request knows when the operation begins. The caller owns the clock.
+ * Returns 0 if there is no memory. */
 static inline int own_view_of_(const own_request *request, own_clock **view) {
     if (request->passive) {
         *view = own_clock_share(request->stream->clock);
@@ -218,7 +219,8 @@ static inline int own_view_of_(const own_request *request, own_clock **view) {
     return own_view_(request->stream, view);
 }
 
-/* The operation is the next one of its stream, which knows `view` when it begins. */
+/* Makes the operation the next one of its stream; `view` is what the stream knows when it
+ * begins. */
 static inline void own_number_(own_request *request, own_clock *view) {
     own_stream *stream = request->stream;
     own_operation *recent = &stream->recent[++stream->seq % OWN_RECENT];
@@ -227,8 +229,7 @@ static inline void own_number_(own_request *request, own_clock *view) {
     *recent = (own_operation){stream->seq, request->site, request->operation};
 }
 
-/* As own_begin, of an operation that is usual. Returns 0, and has changed nothing, for all others.
- */
+/* own_begin on the fast path. Returns 0, and changes nothing, if the request cannot take it. */
 static inline int own_begin_usual_(own_engine *engine, own_request *request) {
     if (__builtin_expect(!own_all_usual_(engine, request), 0)) {
         return 0;
@@ -256,8 +257,8 @@ static __attribute__((noinline)) int own_begin_unusual_(own_engine *engine, own_
     return answer;
 }
 
-/* Checks an operation and, if it may go on, borrows its bytes for it. The stream's issue lock is
- * held until own_settle or own_undo. Anything but OWN_OK has changed nothing. */
+/* Checks an operation and, if it is allowed, borrows its bytes. The caller holds the stream's
+ * issue lock until own_settle or own_undo. Any answer but OWN_OK means that nothing has changed. */
 static inline int own_begin(own_engine *engine, own_request *request) {
     int answer = OWN_OK;
     own_lock(engine);
@@ -268,8 +269,9 @@ static inline int own_begin(own_engine *engine, own_request *request) {
     return answer;
 }
 
-/* As taking the issue lock and own_begin, for a caller who knows that no other thread can be in the
- * engine. Returns 0, and has taken and changed nothing, where that needs more than a few stores. */
+/* Takes the issue lock and does own_begin, on the fast path, for a caller who knows that no
+ * other thread can be in the engine. Returns 0, and takes and changes nothing, if the request
+ * cannot take the fast path. */
 static inline int own_begin_alone(own_engine *engine, own_request *request) {
     if (!own_mutex_try_alone(request->stream->issue)) {
         return 0;
@@ -281,8 +283,8 @@ static inline int own_begin_alone(own_engine *engine, own_request *request) {
     return 1;
 }
 
-/* What own_begin would answer if the stream had waited for what the clock `waited` knows, with the
- * same conflict. Changes nothing. */
+/* What own_begin would answer, and the conflict, if the stream had waited for everything in the
+ * clock `waited`. Changes nothing. */
 static inline int own_ask(own_engine *engine, own_request *request, own_clock *waited) {
     own_clock *view;
     int answer = OWN_NO_MEMORY;
@@ -302,8 +304,8 @@ static inline int own_ask(own_engine *engine, own_request *request, own_clock *w
     return answer;
 }
 
-/* Drops the epochs that the operation stands for by the default streams' rules. Not before the
- * driver has it: only then has it waited for them. */
+/* Drops the epochs that the operation covers by the default streams' rules. Call it only when
+ * the driver has the operation: before that the stream has not waited for them. */
 static inline void own_supersede_(const own_engine *engine, const own_request *request,
                                   const own_access *access) {
     own_memory *memory = access->memory;
@@ -334,14 +336,15 @@ static __attribute__((noinline)) void own_supersede_all_(const own_engine *engin
     }
 }
 
-/* As own_settle, after own_begin_alone, for a caller who still is: a usual operation has taught its
- * stream nothing, and no default stream looks at what a non-blocking one does. */
+/* own_settle after own_begin_alone, for a caller who still knows that no other thread is in the
+ * engine: on the fast path the stream has learned nothing new, and the rules of the default
+ * streams do not concern it. */
 static inline void own_settle_alone(own_engine *engine, own_request *request) {
     request->stream->settled = request->issued.seq;
     own_over_if_lost_(engine, request->stream);
 }
 
-/* The driver has the operation. */
+/* Call this when the driver has accepted the operation. */
 static inline void own_settle(own_engine *engine, own_request *request) {
     own_stream *stream = request->stream;
     own_lock(engine);
@@ -359,7 +362,7 @@ static inline void own_settle(own_engine *engine, own_request *request) {
     own_unlock(engine);
 }
 
-/* Whether the bytes are still in one piece and used as own_commit_ left them. */
+/* Whether the bytes are still one range with the epochs that own_commit_ left. */
 static inline int own_undoable_(const own_access *access, const own_snapshot *issued) {
     own_memory *memory = access->memory;
     uint32_t i = own_range_find(memory, access->start);
@@ -370,9 +373,9 @@ static inline int own_undoable_(const own_access *access, const own_snapshot *is
            last->slot == issued->slot;
 }
 
-/* The driver has refused the operation, at its first call: everything is as before. Bytes that are
- * cut into several ranges, or that another thread has borrowed meanwhile, stay borrowed as if it
- * had been queued. */
+/* Call this when the driver has refused the operation at its first call: restores the state of
+ * before. But bytes in several ranges, or borrowed by another thread meanwhile, stay borrowed as
+ * if the operation had been queued. */
 static inline void own_undo(own_engine *engine, own_request *request) {
     own_stream *stream = request->stream;
     int all = 1;

@@ -1,8 +1,8 @@
-/* Vector clocks: for every stream slot, the number of its last operation that is known to be
- * finished.
+/* Vector clocks: for every slot, the number of its last operation that is known to be complete,
+ * or ordered before.
  *
- * A clock is never changed once it exists, so recording an event can share one. No clock at all
- * (NULL) knows nothing. What guards the engine guards the reference counts. */
+ * Clocks are immutable, so that recording an event can share one. NULL is a clock that knows
+ * nothing. The lock that guards the engine guards the reference counts. */
 
 #ifndef CUDADRV_CLOCK_H
 #define CUDADRV_CLOCK_H
@@ -13,7 +13,7 @@
 
 typedef struct own_clock {
     uint64_t references;
-    uint32_t size; /* slots from here on are 0 */
+    uint32_t size; /* all slots from here on are 0 */
     uint64_t seq[];
 } own_clock;
 
@@ -57,8 +57,7 @@ static inline int own_clock_knows(const own_clock *clock, const own_snapshot *ne
     return 1;
 }
 
-/* The clock that knows what `clock` knows and what the snapshot stands for. The caller owns it.
- * Returns 0 when there is no memory. */
+/* Joins a clock and a snapshot. The caller owns the result. Returns 0 if there is no memory. */
 static inline int own_clock_join(own_clock *clock, const own_snapshot *news, own_clock **joined) {
     if (own_clock_knows(clock, news)) {
         *joined = own_clock_share(clock);

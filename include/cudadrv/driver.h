@@ -24,11 +24,11 @@
 
 typedef struct cudadrv_driver {
     void (*note_failure)(const char *call); /* remembers the call for this thread's next check() */
-    int loaded;                             /* a driver was opened, so no fork survives */
+    int loaded;                             /* a driver was opened: forked children cannot use it */
     int forked;                             /* this process is a fork of the one that loaded it */
-    int ending; /* Python is: threads that it no longer knows may be in the engine */
-    /* Of the software driver, else NULL: its reports name the work of this stream by asking
-     * `words` of cudadrv._driver, with this number. */
+    int ending; /* Python is ending: threads that it does not know any more may be in the engine */
+    /* The software driver's function, else NULL. With this number the driver asks `words` of
+     * cudadrv._driver for the names of the stream's work in its reports. */
     int (*tag_stream)(CUcontext context, CUstream stream, unsigned long long tag);
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments) cudadrv_pointer_##name call_##name;
 #include "driver_functions.h"

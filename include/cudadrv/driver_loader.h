@@ -4,7 +4,7 @@
 #define CUDADRV_DRIVER_LOADER_H
 
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* dlinfo */
+#define _GNU_SOURCE /* for dlinfo() */
 #endif
 #include <dlfcn.h>
 #include <link.h>
@@ -21,13 +21,12 @@ static __thread const char *cudadrv_last_failure = "the driver";
 
 static void cudadrv_note_failure(const char *call) { cudadrv_last_failure = call; }
 
-/* Stands in the table for a function that the driver does not have: never a call through NULL. The
- * stand-ins are called with the arguments of any function, which is harmless where the caller
- * cleans up, as in every calling convention that CUDA supports on Linux. */
+/* In the table for functions that the driver does not have, so that no call goes through NULL.
+ * It is called with the arguments of any function, which is safe where the caller cleans up the
+ * stack: so do all calling conventions that CUDA supports on Linux. */
 static CUresult CUDAAPI cudadrv_not_supported(void) { return CUDA_ERROR_NOT_SUPPORTED; }
 
-/* Stands in the table before a driver is loaded, and in a forked child, where a driver call can
- * crash. */
+/* In the table before a driver is loaded, and in a forked child, where a driver call can crash. */
 static CUresult CUDAAPI cudadrv_not_initialized(void) { return CUDA_ERROR_NOT_INITIALIZED; }
 
 typedef CUresult(CUDAAPI *cudadrv_stand_in)(void);
@@ -39,7 +38,7 @@ static void cudadrv_fill_table(cudadrv_driver *table, cudadrv_stand_in stand_in)
 #undef CUDADRV_FUNCTION
 }
 
-/* A child of a process that had not yet opened a driver can open one itself. */
+/* Runs in forked children. If the parent had not opened a driver, the child can open one itself. */
 static void cudadrv_enter_child(void) {
     if (cudadrv_table->loaded) {
         cudadrv_table->forked = 1;
@@ -61,7 +60,8 @@ static void *cudadrv_find(cudadrv_get_address get_address, const char *name, int
     return status == CUDA_SUCCESS && address ? address : (void *)cudadrv_not_supported;
 }
 
-/* Fills the table from an opened library. False: it has no cuGetProcAddress of CUDA 12. */
+/* Fills the table from an opened library. Returns 0 if the library has no cuGetProcAddress of
+ * CUDA 12. */
 static int cudadrv_load_table(cudadrv_driver *table, void *library) {
     cudadrv_get_address get_address = (cudadrv_get_address)dlsym(library, "cuGetProcAddress_v2");
     if (!get_address) {
@@ -73,7 +73,8 @@ static int cudadrv_load_table(cudadrv_driver *table, void *library) {
     table->call_##name = (cudadrv_pointer_##name)cudadrv_find(get_address, #name, abi);
 #include "driver_functions.h"
 #undef CUDADRV_FUNCTION
-    /* A toolkit's stub finds nothing, and says what it is when it is initialised. */
+    /* The stub library of a toolkit has no functions to find; its cuInit returns an error that
+     * says so. */
     void *init = dlsym(library, "cuInit");
     if ((void *)table->call_cuInit == (void *)cudadrv_not_supported && init) {
         table->call_cuInit = (cudadrv_pointer_cuInit)init;
@@ -81,7 +82,8 @@ static int cudadrv_load_table(cudadrv_driver *table, void *library) {
     return 1;
 }
 
-/* Names of the functions that the loaded driver does not have: the next one at or after *index. */
+/* The name of the next function, at or after *index, that the loaded driver does not have; or
+ * NULL. */
 static const char *cudadrv_next_missing(const cudadrv_driver *table, size_t *index) {
     static const struct {
         const char *name;

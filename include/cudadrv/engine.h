@@ -1,13 +1,13 @@
-/* Streams, their slots, and the host's clock: what the rest of the engine works on.
+/* Streams, their slots, and the host's clock: the data on which the rest of the engine works.
  *
- * Streams sit in slots. A slot's operations are numbered on and on, also when another stream takes
- * over the slot, so an old epoch can never be mistaken for a new one.
+ * Every stream has a slot. The operations of a slot are numbered continuously, even when another
+ * stream takes over the slot, so an old epoch can never be mistaken for a new one.
  *
- * Locks: `issue` of a stream is held from the check of an operation until the driver has it, and is
- * taken by the callers: nobody waits for it with the engine's lock, nor with the GIL where another
- * Python thread could have it. The engine's own lock guards everything else here, is held for a few
- * instructions, and never across a driver call. Who knows that nobody else can be in the engine
- * does without it: what ends in _alone. */
+ * Locks: the `issue` lock of a stream is held from the check of an operation until the driver
+ * has it. Callers take it. Nobody waits for it while holding the engine's lock, or while holding
+ * the GIL if another Python thread could have it. The engine's own lock guards everything else
+ * here. It is held for a few instructions, never across a driver call. Functions that end in
+ * _alone do not take it: their callers know that no other thread can be in the engine. */
 
 #ifndef CUDADRV_ENGINE_H
 #define CUDADRV_ENGINE_H
@@ -16,16 +16,16 @@
 #include "mutex.h"
 
 enum own_order { OWN_NON_BLOCKING, OWN_BLOCKING, OWN_LEGACY };
-enum own_state { OWN_OPEN, OWN_CLOSED, OWN_RETIRED }; /* closed: may have unfinished work */
+enum own_state { OWN_OPEN, OWN_CLOSED, OWN_RETIRED }; /* closed streams may have unfinished work */
 enum { OWN_RECENT = 32 };
 
-/* For people: what a stream is called, and how they can wait for it. */
+/* The kind of a stream, for messages: what it is called, and how a program can wait for it. */
 enum own_kind {
     OWN_PLAIN,
     OWN_DEFAULT,    /* the legacy default stream */
-    OWN_PER_THREAD, /* only its own thread can name it */
-    OWN_INTERNAL,   /* the library's own: nobody can name it */
-    OWN_ENDED       /* closed, or gone */
+    OWN_PER_THREAD, /* only its own thread can use it */
+    OWN_INTERNAL,   /* the library's own; no program can use it */
+    OWN_ENDED       /* closed or retired */
 };
 
 typedef struct own_operation {
@@ -37,15 +37,16 @@ typedef struct own_operation {
 struct own_stream;
 struct own_export;
 
-/* A context: the streams between which the default stream's rules hold. */
+/* A context: a set of streams to which the default stream's rules apply. */
 typedef struct own_domain {
-    struct own_stream *streams; /* that are not retired */
+    struct own_stream *streams; /* list of the streams that are not retired */
     struct own_stream *legacy;
     own_mutex blocking_issue; /* the issue lock of the legacy and of all blocking streams */
-    own_clock *inherited;     /* what retired streams had waited for: their context still does */
+    /* What retired streams had waited for; waiting for the context includes that. */
+    own_clock *inherited;
     struct own_domain *next;
     uint8_t host_excluded; /* no host access to managed memory while any work is in flight */
-    uint8_t lost;          /* nothing runs in it any more */
+    uint8_t lost;          /* the context is lost: nothing runs in it any more */
 } own_domain;
 
 typedef struct own_stream {
@@ -54,19 +55,22 @@ typedef struct own_stream {
     own_mutex *issue;
     own_domain *domain;
     own_clock *clock; /* what it has waited for */
-    uint64_t seq;     /* operations checked in, continuing those of the slot */
-    uint64_t settled; /* of these, the ones that the driver has */
+    uint64_t seq;     /* number of the last operation; continues the numbers of the slot */
+    uint64_t settled; /* the last operation that the driver has */
     uint8_t order;
     uint8_t state;
-    uint8_t orphaned;     /* nobody refers to it: free it when it retires */
-    uint8_t dropped;      /* open for the driver only, until its last event can be recorded */
-    uint8_t kind;         /* while it is open */
-    uint32_t loans;       /* of memory, to whatever others queue on it */
-    uint64_t legacy_seen; /* `uses` of the legacy stream that this one is ordered after */
-    uint64_t uses;        /* operations, records and waits, but for passive operations */
-    uint64_t before;      /* `settled` before the passive operations after the last use, if */
-    uint64_t passive;     /* this is `uses` + 1: there are such operations */
-    uint64_t number;      /* for people: "Stream 3" */
+    uint8_t orphaned; /* no reference is left: freed when it retires */
+    /* Closed for programs, but kept open until its last event can be recorded. */
+    uint8_t dropped;
+    uint8_t kind;   /* an own_kind; valid while the stream is open */
+    uint32_t loans; /* number of loans of memory to this stream */
+    /* Ordered after the legacy stream's work up to this value of its `uses`. */
+    uint64_t legacy_seen;
+    uint64_t uses; /* number of operations, records and waits, without passive operations */
+    /* If `passive` is `uses` + 1: `settled` before the passive operations since the last use. */
+    uint64_t before;
+    uint64_t passive; /* `uses` + 1 if there were passive operations since the last use */
+    uint64_t number;  /* for messages: "Stream 3" */
     struct own_stream *next;
     own_operation recent[OWN_RECENT];
 } own_stream;
@@ -74,21 +78,21 @@ typedef struct own_stream {
 typedef struct own_event {
     own_mutex issue;
     own_snapshot snapshot;
-    uint64_t recorded; /* how often */
+    uint64_t recorded; /* how often it was recorded */
 } own_event;
 
 typedef struct own_slot {
     own_stream *stream;
-    uint64_t seq;  /* the last operation of the streams that had it before */
-    uint64_t done; /* the host's clock: known to be complete up to here */
+    uint64_t seq;  /* the last operation of the slot's former streams */
+    uint64_t done; /* the host's clock: operations up to this one are known to be complete */
 } own_slot;
 
 typedef struct own_engine {
     own_mutex lock;
     own_slot *slots;
     uint32_t size;
-    uint64_t streams;  /* ever opened */
-    uint64_t requests; /* ever looked at by own_some_twice_ */
+    uint64_t streams;  /* number of streams ever opened */
+    uint64_t requests; /* number of requests ever checked by own_some_twice_ */
     own_domain *domains;
     struct own_export *managed; /* live host views of managed memory */
 } own_engine;
@@ -139,8 +143,8 @@ static inline int own_clock_known_(const own_engine *engine, const own_clock *cl
     return 1;
 }
 
-/* A stream that goes leaves its domain what it has waited for: a wait is not an operation, so it
- * may be unfinished. Without memory, less is known than could be. */
+/* Keeps what a retiring stream has waited for in its domain: a wait is not an operation, so it
+ * may be unfinished. Without memory it is not kept; then less is known than could be. */
 static inline void own_bequeath_(const own_engine *engine, const own_stream *stream) {
     const own_snapshot waited = {stream->clock, 0, 0};
     own_clock *joined;
@@ -151,7 +155,7 @@ static inline void own_bequeath_(const own_engine *engine, const own_stream *str
     }
 }
 
-/* A closed stream whose work is known to be complete gives its slot back. */
+/* Retires a closed stream whose work is known to be complete: frees its slot. */
 static inline void own_retire_(own_engine *engine, own_stream *stream) {
     own_slot *slot = &engine->slots[stream->slot];
     own_stream **link = &stream->domain->streams;
@@ -179,8 +183,9 @@ static inline void own_retire_finished_(own_engine *engine) {
     }
 }
 
-/* The context has ended, and nobody refers to its streams: the domain can be freed. Returns 0, and
- * it must stay, where closed streams have work that is not known to be complete. */
+/* Called when the context has ended and no reference to its streams is left. Returns 1 if the
+ * domain can be freed; 0 if it must stay, because closed streams have work that is not known to
+ * be complete. */
 static inline int own_domain_close(own_engine *engine, own_domain *domain) {
     own_lock(engine);
     own_retire_finished_(engine);
@@ -216,7 +221,7 @@ static inline int own_free_slot_(own_engine *engine, uint32_t *index) {
     return 1;
 }
 
-/* A new stream, or NULL when there is no memory. */
+/* Opens a stream. NULL if there is no memory. */
 static inline own_stream *own_stream_open(own_engine *engine, own_domain *domain, int order) {
     own_stream *stream = calloc(1, sizeof *stream);
     if (!stream) {
@@ -248,7 +253,8 @@ static inline uint8_t own_kind_of_(const own_stream *stream) {
     return stream && stream->state == OWN_OPEN && !stream->dropped ? stream->kind : OWN_ENDED;
 }
 
-/* Nothing of a lost context runs any more: what its driver has taken is over. */
+/* Nothing of a lost context runs any more, so everything that its driver has taken counts as
+ * complete. */
 static inline void own_over_if_lost_(own_engine *engine, const own_stream *stream) {
     own_slot *slot = &engine->slots[stream->slot];
     if (stream->domain->lost && stream->state != OWN_RETIRED && slot->done < stream->settled) {
@@ -256,8 +262,8 @@ static inline void own_over_if_lost_(own_engine *engine, const own_stream *strea
     }
 }
 
-/* The context is lost. Operations that other threads are just handing over end with own_settle or
- * own_undo. */
+/* Marks the context as lost. Operations that other threads are submitting at the moment become
+ * complete in own_settle or own_undo. */
 static inline void own_domain_lose(own_engine *engine, own_domain *domain) {
     own_lock(engine);
     domain->lost = 1;
@@ -275,7 +281,8 @@ static inline int own_stream_known(own_engine *engine, const own_stream *stream)
     return known;
 }
 
-/* How many streams of the domain that nobody can name any more may have unfinished work. */
+/* The number of the domain's streams that no program can use any more but that may have
+ * unfinished work. */
 static inline uint32_t own_unfinished(own_engine *engine, const own_domain *domain) {
     uint32_t found = 0;
     own_lock(engine);
@@ -287,8 +294,8 @@ static inline uint32_t own_unfinished(own_engine *engine, const own_domain *doma
     return found;
 }
 
-/* No more operations. Its unfinished ones stay known until the host knows that they are complete.
- */
+/* Closes a stream: it takes no more operations. The engine keeps its unfinished ones until the
+ * host knows that they are complete. */
 static inline void own_stream_close(own_engine *engine, own_stream *stream) {
     own_lock(engine);
     if (stream->state != OWN_OPEN) {
@@ -305,8 +312,9 @@ static inline void own_stream_close(own_engine *engine, own_stream *stream) {
     own_unlock(engine);
 }
 
-/* The last reference to an open stream is gone, and it will be closed when that cannot block. When
- * that is depends on timing, and what the default stream is ordered after must not. */
+/* The last reference to an open stream is gone. The stream will be closed when that cannot
+ * block. That moment depends on timing, so from now on the default streams' rules ignore the
+ * stream. */
 static inline void own_stream_drop(own_engine *engine, own_stream *stream) {
     own_lock(engine);
     stream->dropped = 1;

@@ -1,12 +1,12 @@
-/* The host's side of borrowing: views of memory, closing it, and saying who holds it. */
+/* The host's side of borrowing: views of memory, closing memory, and reports of who uses it. */
 
 #ifndef CUDADRV_HOST_H
 #define CUDADRV_HOST_H
 
 #include "borrow.h"
 
-/* Where `host_excluded` holds, managed memory is the host's only while nothing is in flight:
- * whether something is, besides what the clock `waited` knows. */
+/* Where `host_excluded` is set, the host may use managed memory only while no work is in flight.
+ * Whether there is work besides that in the clock `waited`. */
 static inline int own_excluded_(const own_engine *engine, const own_clock *waited,
                                 own_conflict *conflict) {
     for (const own_domain *domain = engine->domains; domain; domain = domain->next) {
@@ -26,7 +26,8 @@ static inline int own_excluded_(const own_engine *engine, const own_clock *waite
     return 0;
 }
 
-/* There, a stream that memory is lent to may have work at any time: whether there is one. */
+/* Where `host_excluded` is set, a stream with a loan may have work at any time. Whether there is
+ * such a stream. */
 static inline int own_lent_where_excluded_(const own_engine *engine, own_conflict *conflict) {
     for (const own_domain *domain = engine->domains; domain; domain = domain->next) {
         const own_stream *stream = domain->host_excluded ? domain->streams : NULL;
@@ -44,7 +45,7 @@ static inline int own_lent_where_excluded_(const own_engine *engine, own_conflic
     return 0;
 }
 
-/* Whether the host may use the bytes, once it has waited for what the clock `waited` knows. */
+/* Whether the host may use the bytes after it has waited for everything in the clock `waited`. */
 static inline int own_check_host_(const own_engine *engine, const own_clock *waited,
                                   const own_access *access, own_conflict *conflict) {
     *conflict = (own_conflict){0};
@@ -68,7 +69,8 @@ static inline int own_check_host_(const own_engine *engine, const own_clock *wai
     return answer;
 }
 
-/* What own_export_open would answer if the host had waited so. Changes nothing. */
+/* What own_export_open would answer if the host had waited for everything in the clock `waited`.
+ * Changes nothing. */
 static inline int own_ask_host(own_engine *engine, const own_access *access,
                                const own_clock *waited, own_conflict *conflict) {
     own_lock(engine);
@@ -77,8 +79,9 @@ static inline int own_ask_host(own_engine *engine, const own_access *access,
     return answer;
 }
 
-/* Borrows bytes for the host: OWN_READ shares them, OWN_WRITE excludes the GPU. The view stays
- * linked into the memory until own_export_close. Anything but OWN_OK has changed nothing. */
+/* Borrows bytes for the host: with OWN_READ shared with device reads, with OWN_WRITE
+ * exclusively. The view stays linked to the memory until own_export_close. Any answer but OWN_OK
+ * means that nothing has changed. */
 static inline int own_export_open(own_engine *engine, const own_access *access, uint32_t site,
                                   own_export *view, own_conflict *conflict) {
     own_lock(engine);
@@ -117,7 +120,7 @@ static inline void own_export_close(own_engine *engine, own_export *view) {
     own_unlock(engine);
 }
 
-/* Whether the host knows that nothing queued uses these bytes any more. */
+/* Whether the host knows that no unfinished operation uses these bytes. */
 static inline int own_bytes_known_(const own_engine *engine, own_memory *memory, uint64_t start,
                                    uint64_t stop, own_conflict *conflict) {
     own_range *last, *range = own_ranges_of(memory, start, stop, &last);
@@ -133,8 +136,8 @@ static inline int own_bytes_known_(const own_engine *engine, own_memory *memory,
     return 1;
 }
 
-/* Lets memory that is new to the books be used by all that uses other memory, in one mode. Returns
- * 0, and changes nothing, if there is no memory. */
+/* Adds the epochs of other memory, all in one mode, to memory that has none yet. Returns 0, and
+ * changes nothing, if there is no memory. */
 static inline int own_memory_inherit(own_engine *engine, own_memory *memory,
                                      const own_memory *other, int mode) {
     own_lock(engine);
@@ -174,8 +177,8 @@ static inline int own_bytes_free(own_engine *engine, own_memory *memory, uint64_
     return answer;
 }
 
-/* Whether nobody uses the memory: no view is alive, and no GPU use may be unfinished. With `close`,
- * closes it then: every later request is refused. */
+/* OWN_OK if nobody uses the memory: no view is alive, and no device use may be unfinished. With
+ * `close` it is then closed: every later request is refused. */
 static inline int own_memory_free(own_engine *engine, own_memory *memory, int close,
                                   own_conflict *conflict) {
     int answer = OWN_OK;
@@ -195,9 +198,9 @@ static inline int own_memory_free(own_engine *engine, own_memory *memory, int cl
     return answer;
 }
 
-/* Who is in the way of some bytes though no operation uses them: a view of them (the whole of a
- * memory has also the views without bytes), or what excludes the host or the device from managed
- * memory. Returns OWN_EXPORTED, OWN_BORROWED or OWN_OK. */
+/* Finds what blocks access to some bytes although no operation uses them: a view of the bytes
+ * (for the whole memory also an empty view), or use that excludes the host or the device from
+ * managed memory. Returns OWN_EXPORTED, OWN_BORROWED or OWN_OK. */
 static inline int own_obstacle(own_engine *engine, const own_domain *domain,
                                const own_memory *memory, uint64_t start, uint64_t stop,
                                own_conflict *conflict) {
@@ -224,17 +227,16 @@ static inline int own_obstacle(own_engine *engine, const own_domain *domain,
     return answer;
 }
 
-/* A GPU use that is not known to be complete. */
+/* A device use that is not known to be complete. */
 typedef struct own_borrow {
     own_epoch epoch;
     uint64_t start, stop;
-    uint64_t number; /* of its stream */
+    uint64_t number; /* number of its stream */
     uint8_t kind;
 } own_borrow;
 
-/* Fills `borrows` with the uses of some bytes, and returns their number, which may be more than
- * fit.
- */
+/* Fills `borrows` with the unfinished uses of some bytes. Returns their number, which may be
+ * larger than `fit`. */
 static inline uint32_t own_borrows(own_engine *engine, own_memory *memory, uint64_t start,
                                    uint64_t stop, own_borrow *borrows, uint32_t fit) {
     uint32_t found = 0;
@@ -264,7 +266,7 @@ static inline uint32_t own_borrows(own_engine *engine, own_memory *memory, uint6
 typedef struct own_suspect {
     own_operation operation;
     uint64_t number;
-    uint64_t earlier; /* how many of its stream are no longer remembered */
+    uint64_t earlier; /* unfinished operations of its stream that are not remembered any more */
     uint8_t kind;
 } own_suspect;
 
@@ -287,12 +289,12 @@ static inline uint32_t own_suspects(own_engine *engine, const own_domain *domain
     return found;
 }
 
-/* A number that stands for a stream and outlives it: of its slot, and its own. */
+/* A number that identifies a stream, even after it is gone: made of its slot and its own number. */
 static inline uint64_t own_tag(const own_stream *stream) {
     return (uint64_t)stream->slot << 40 | stream->number;
 }
 
-/* The operation that is just being handed to the driver on the stream with this tag, if any. */
+/* The operation that is being submitted on the stream with this tag at the moment, if any. */
 static inline int own_current(own_engine *engine, uint64_t tag, own_suspect *current) {
     uint64_t slot = tag >> 40;
     own_lock(engine);
@@ -306,9 +308,10 @@ static inline int own_current(own_engine *engine, uint64_t tag, own_suspect *cur
     return found;
 }
 
-/* How much an engine keeps: what must not grow without bound. */
+/* Sizes of an engine's lists, which must not grow without bound. */
 typedef struct own_books {
-    uint32_t domains, streams, views; /* streams that are not retired; views of managed memory */
+    /* Streams that are not retired; host views of managed memory. */
+    uint32_t domains, streams, views;
 } own_books;
 
 static inline void own_count(own_engine *engine, own_books *books) {
@@ -326,7 +329,8 @@ static inline void own_count(own_engine *engine, own_books *books) {
     own_unlock(engine);
 }
 
-/* Raise a clock that nobody shares, and that has every slot, to what another one knows. */
+/* Raises a clock to what another one knows. The clock must not be shared, and must have every
+ * slot. */
 static inline void own_clock_raise_(own_clock *clock, const own_clock *other) {
     for (uint32_t i = 0; other && i < other->size; i++) {
         if (clock->seq[i] < other->seq[i]) {
@@ -335,8 +339,9 @@ static inline void own_clock_raise_(own_clock *clock, const own_clock *other) {
     }
 }
 
-/* All work of a context that the driver has by now, and all that its streams have waited for in
- * other contexts; that of closed and of retired streams too. Returns 0 if there is no memory. */
+/* A snapshot of all work of a context that the driver has by now, and of all that its streams
+ * have waited for in other contexts; includes closed and retired streams. Returns 0 if there is
+ * no memory. */
 static inline int own_domain_snapshot(own_engine *engine, const own_domain *domain,
                                       own_snapshot *snapshot) {
     own_lock(engine);

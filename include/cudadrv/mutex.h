@@ -1,12 +1,12 @@
-/* The mutex of the engine: as pthread_mutex_t, at a fraction of its price when nobody is in the
- * way.
+/* The mutex of the engine: like pthread_mutex_t, but much cheaper without contention.
  *
- * An operation takes three of them where there is another Python thread. Zeroed memory is a free
- * mutex, and nothing has to be destroyed. Whoever waits sleeps in the kernel. The memory of a mutex
- * must outlive those who wait for it.
+ * An operation takes three of them if there is another Python thread. Zeroed memory is a free
+ * mutex, and nothing has to be destroyed. Threads that wait sleep in the kernel. The memory of a
+ * mutex must outlive the threads that wait for it.
  *
- * Giving it is a load and a store, which are cheaper than one atomic exchange. Somebody who begins
- * to wait between the two is not woken, so nobody sleeps for longer than OWN_NAP at once. */
+ * own_mutex_give is a load and a store, which are cheaper than one atomic exchange. A thread
+ * that begins to wait between the two is not woken, so nobody sleeps for longer than OWN_NAP at
+ * once. */
 
 #ifndef CUDADRV_MUTEX_H
 #define CUDADRV_MUTEX_H
@@ -42,8 +42,8 @@ static inline int own_mutex_try(own_mutex *mutex) {
                                        __ATOMIC_RELAXED);
 }
 
-/* As own_mutex_try, for a caller who knows that no other thread can ask for it meanwhile: without
- * an atomic instruction, which waits until all stores before it are done. */
+/* own_mutex_try for a caller who knows that no other thread can take it meanwhile: without an
+ * atomic instruction, which would wait for all earlier stores. */
 static inline int own_mutex_try_alone(own_mutex *mutex) {
     int free = mutex->state == OWN_FREE;
     mutex->state = free ? OWN_TAKEN : mutex->state;

@@ -1,4 +1,4 @@
-/* What is known to be complete, and how clocks learn it: events, waits, synchronizations. */
+/* Events, waits and synchronizations: how clocks learn what is complete or ordered before. */
 
 #ifndef CUDADRV_ORDER_H
 #define CUDADRV_ORDER_H
@@ -24,7 +24,7 @@ static inline int own_join_(own_stream *stream, const own_snapshot *news) {
     own_clock *joined;
     own_snapshot others = *news;
     if (others.slot == stream->slot) {
-        others.seq = 0; /* its own work is in order without a clock that says so */
+        others.seq = 0; /* its own work is ordered without a clock */
     }
     if (!own_clock_join(stream->clock, &others, &joined)) {
         return 0;
@@ -34,15 +34,16 @@ static inline int own_join_(own_stream *stream, const own_snapshot *news) {
     return 1;
 }
 
-/* Of the stream's operations that the driver has, those that the default streams' rules order
- * before the work of others: all up to its last use. A passive one may be done at once. */
+/* The last of the stream's operations that the driver has and that the default streams' rules
+ * order before the work of others: up to its last use. Passive operations after that may be
+ * complete at once. */
 static inline uint64_t own_settled_by_rules_(const own_stream *stream) {
     return stream->passive == stream->uses + 1 ? stream->before : stream->settled;
 }
 
-/* The stream's clock with what the default stream's rules order before its next operation. The
- * caller owns it, and installs it only when the driver has that operation: until then nothing has
- * waited. Returns 0 if there is no memory. */
+/* The stream's clock, joined with what the default streams' rules order before its next
+ * operation. The caller owns it and installs it only when the driver has that operation: until
+ * then the stream has not waited. Returns 0 if there is no memory. */
 static inline int own_view_(const own_stream *stream, own_clock **view) {
     const own_stream *legacy = stream->domain->legacy;
     own_clock *clock = own_clock_share(stream->clock);
@@ -95,13 +96,15 @@ static inline int own_foresee(own_engine *engine, uint32_t slot, own_clock **clo
     return ok;
 }
 
-/* The driver has something of the stream that was checked with this view, which is given away. */
+/* Installs the view with which an operation was checked, when the driver has the operation.
+ * Takes over the reference. */
 static inline void own_learn_(own_stream *stream, own_clock *view) {
     own_clock_drop(stream->clock);
     stream->clock = view;
 }
 
-/* And that counts for the default streams' rules: it is ordered after the legacy stream's work. */
+/* Counts a use of the stream for the default streams' rules: it is ordered after the legacy
+ * stream's work. */
 static inline void own_count_use_(own_stream *stream) {
     const own_stream *legacy = stream->domain->legacy;
     stream->uses++;
@@ -110,7 +113,8 @@ static inline void own_count_use_(own_stream *stream) {
     }
 }
 
-/* The driver has a passive operation, which is not `settled` yet: the rules say nothing of it. */
+/* Counts a passive operation that the driver has, before it is `settled`. The default streams'
+ * rules do not order it. */
 static inline void own_count_passive_(own_stream *stream) {
     if (stream->passive != stream->uses + 1) {
         stream->passive = stream->uses + 1;
@@ -118,7 +122,7 @@ static inline void own_count_passive_(own_stream *stream) {
     }
 }
 
-/* A record or a wait, which nothing is checked for. Returns 0 if there is no memory. */
+/* Counts a record or a wait, which needs no check. Returns 0 if there is no memory. */
 static inline int own_use_unchecked_(own_stream *stream) {
     own_clock *view;
     int ok = own_view_(stream, &view);
@@ -129,7 +133,7 @@ static inline int own_use_unchecked_(own_stream *stream) {
     return ok;
 }
 
-/* The stream's work that the driver has by now. */
+/* Takes a snapshot of the stream's work that the driver has by now. */
 static inline void own_snapshot_take(own_engine *engine, const own_stream *stream,
                                      own_snapshot *snapshot) {
     own_lock(engine);
@@ -137,8 +141,8 @@ static inline void own_snapshot_take(own_engine *engine, const own_stream *strea
     own_unlock(engine);
 }
 
-/* The driver has recorded the event on the stream; both issue locks are held. Returns 0, and the
- * event stands for what it stood for, if there is no memory. */
+/* Called when the driver has recorded the event on the stream. Both issue locks are held.
+ * Returns 0 if there is no memory; then the event keeps its former snapshot. */
 static inline int own_record(own_engine *engine, own_stream *stream, own_event *event) {
     own_lock(engine);
     int ok = own_use_unchecked_(stream);
@@ -151,7 +155,7 @@ static inline int own_record(own_engine *engine, own_stream *stream, own_event *
     return ok;
 }
 
-/* As own_record, for a point of the stream's work that is already past. */
+/* Like own_record, but for an earlier snapshot of the stream. */
 static inline void own_record_as(own_engine *engine, const own_snapshot *as_of, own_event *event) {
     own_lock(engine);
     own_clock_drop(event->snapshot.clock);
@@ -169,8 +173,8 @@ static inline void own_snapshot_copy(own_engine *engine, const own_snapshot *fro
     own_unlock(engine);
 }
 
-/* The stream's work is after what the snapshot stands for. Returns 0, and changes nothing, without
- * memory: then nobody relies on it. */
+/* Orders the stream's later work after a snapshot. Returns 0, and changes nothing, if there is
+ * no memory: then nobody relies on the order. */
 static inline int own_join(own_engine *engine, own_stream *stream, const own_snapshot *news) {
     own_lock(engine);
     int ok = own_join_(stream, news);
@@ -178,9 +182,9 @@ static inline int own_join(own_engine *engine, own_stream *stream, const own_sna
     return ok;
 }
 
-/* The driver lets the stream wait for what the snapshot stands for, and its issue lock is held.
- * That is work, which the default streams' rules order, also where it is complete by then. Returns
- * 0 without memory: then less is known than could be. */
+/* Called when the driver has made the stream wait for a snapshot. The issue lock is held. Even a
+ * wait for complete work counts as a use for the default streams' rules. Returns 0 if there is
+ * no memory: then less is known than could be. */
 static inline int own_wait(own_engine *engine, own_stream *stream, const own_snapshot *news) {
     own_lock(engine);
     int ok = own_use_unchecked_(stream) && own_join_(stream, news);
@@ -188,7 +192,7 @@ static inline int own_wait(own_engine *engine, own_stream *stream, const own_sna
     return ok;
 }
 
-/* The host has seen that what the snapshot stands for is complete. */
+/* Called when the host has seen that everything in the snapshot is complete. */
 static inline void own_join_host(own_engine *engine, const own_snapshot *news) {
     own_lock(engine);
     for (uint32_t i = 0; news->clock && i < news->clock->size; i++) {
@@ -210,7 +214,7 @@ static inline int own_known(own_engine *engine, uint32_t slot, uint64_t seq) {
     return known;
 }
 
-/* Whether the host knows that everything that the snapshot stands for is complete. */
+/* Whether the host knows that everything in the snapshot is complete. */
 static inline int own_snapshot_known(own_engine *engine, const own_snapshot *snapshot) {
     own_lock(engine);
     int known = own_known_(engine, snapshot->slot, snapshot->seq) &&

@@ -1,16 +1,18 @@
-/* The ownership engine. It knows no CUDA and no Python: streams are slots with numbered operations,
- * memory is a number of bytes, and the callers say what the driver and the program did.
+/* The ownership engine. It uses neither CUDA nor Python: streams are slots with numbered
+ * operations, memory is a number of bytes, and the callers report what the driver and the
+ * program did.
  *
- *   clock.h   what is known to be finished
- *   ranges.h  who uses which bytes
+ *   clock.h   vector clocks: what is known to be complete
+ *   ranges.h  which operations use which bytes
  *   engine.h  streams, their slots, and the host's clock
- *   order.h   what one learns from another: events, waits, synchronizations
- *   access.h  which bytes are asked for, and what can be in the way
- *   borrow.h  whether an operation may begin
- *   host.h    whether the host may look
- *   reuse.h   whether memory may have another owner
+ *   order.h   events, waits, synchronizations: how clocks learn
+ *   access.h  requested bytes, host views and loans
+ *   usual.h   the fast path
+ *   borrow.h  checks of operations
+ *   host.h    checks of host access
+ *   reuse.h   whether memory can be given to a new owner
  *
- * Functions whose names end in _ expect the engine's lock to be held. */
+ * Functions whose names end in _ expect the caller to hold the engine's lock. */
 
 #ifndef CUDADRV_OWNERSHIP_H
 #define CUDADRV_OWNERSHIP_H

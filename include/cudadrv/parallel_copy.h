@@ -1,15 +1,16 @@
-/* Copies between ordinary memory and a ring of blocks, by several threads at once.
+/* Copies between ordinary memory and a ring of blocks, by several threads.
  *
- * Knows no CUDA and no Python. A copy goes chunk by chunk, and chunk i lies in block i % ring. One
- * thread owns the copy: it says up to where the blocks may be used (par_open), and is told up to
- * where they have been (par_copied). The chunks that are open are cut into pieces, which are taken
- * by the threads of a pool, in turn from all copies that there are, and by the owner when it has
- * nothing better to do.
+ * Uses neither CUDA nor Python. A copy is divided into chunks; chunk i uses block i % ring. One
+ * thread owns the copy: it opens chunks whose blocks may be used (par_open), and asks up to
+ * where chunks are complete (par_copied). Open chunks are divided into pieces. The threads of a
+ * pool take pieces from all copies in turn, and the owner takes some when it has nothing else to
+ * do.
  *
- * The pool's threads are made when they are first needed, and sleep when nothing is open. A forked
- * child has none, and makes its own. At exit they stop before anything they could touch is gone.
+ * The pool's threads are created when they are first needed, and sleep when nothing is open. A
+ * forked child has none and creates its own. At exit they stop before the memory that they use
+ * can disappear.
  *
- * Included by cudadrv._staging alone. */
+ * Included only by cudadrv._staging. */
 
 #ifndef CUDADRV_PARALLEL_COPY_H
 #define CUDADRV_PARALLEL_COPY_H
@@ -30,30 +31,31 @@ typedef struct par_copy {
     char *ordinary;
     size_t nbytes;
     size_t chunk;
-    size_t piece; /* a power of two: pieces end where the address of ordinary memory is a multiple,
-                     so that no two threads are the first to touch one page */
+    /* A power of two: pieces end where the address in ordinary memory is a multiple of it, so
+     * that no two threads are the first to touch the same page. */
+    size_t piece;
     char *blocks[PAR_RING];
     uint32_t ring;
-    uint32_t threads; /* at most so many work on it at a time, the owner among them */
-    uint8_t inward;   /* from ordinary memory into the blocks */
-    /* The pool's lock guards what follows. */
-    size_t opened;         /* the blocks may be used up to here, */
-    size_t taken;          /* pieces up to here have been taken, */
-    size_t copied;         /* and all chunks up to here are complete */
-    size_t left[PAR_RING]; /* bytes of the chunk in each block that are not copied yet */
-    uint32_t busy;         /* threads that are at a piece of it */
+    uint32_t threads; /* limit of threads that work on it at the same time, including the owner */
+    uint8_t inward;   /* direction: from ordinary memory into the blocks */
+    /* The pool's lock guards the following members. */
+    size_t opened;         /* chunks up to here may be copied */
+    size_t taken;          /* pieces up to here have been taken */
+    size_t copied;         /* all chunks up to here are complete */
+    size_t left[PAR_RING]; /* for each block: bytes of its chunk that are not copied yet */
+    uint32_t busy;         /* threads that are copying a piece of it */
     struct par_copy *following;
 } par_copy;
 
 typedef struct par_pool {
     pthread_mutex_t lock;
-    pthread_cond_t work; /* something is open */
-    pthread_cond_t rest; /* nobody is at a piece of some copy */
+    pthread_cond_t work; /* signalled when chunks are opened */
+    pthread_cond_t rest; /* signalled when no thread is copying a piece of some copy */
     par_copy *first, *last;
     uint32_t threads;
     uint32_t sleeping;
     uint32_t busy;
-    uint8_t stopped; /* the process exits: no piece is taken any more */
+    uint8_t stopped; /* set at exit: no piece is taken any more */
 } par_pool;
 
 typedef struct par_piece {
@@ -77,7 +79,7 @@ static uint32_t par_block_of(const par_copy *copy, size_t at) {
     return (uint32_t)(at / copy->chunk % copy->ring);
 }
 
-/* ---- the list of copies; the lock is held ---- */
+/* ---- the list of copies; callers hold the lock ---- */
 
 static void par_append(par_copy *copy) {
     copy->following = NULL;
@@ -103,7 +105,7 @@ static void par_remove(par_copy *copy) {
     }
 }
 
-/* ---- pieces; the lock is held ---- */
+/* ---- pieces; callers hold the lock ---- */
 
 static int par_has_piece(const par_copy *copy) {
     return !par_the_pool.stopped && copy->taken < copy->opened && copy->busy < copy->threads;
@@ -132,7 +134,7 @@ static void par_done(par_copy *copy, par_piece piece) {
     }
 }
 
-/* Copies a piece without the lock. */
+/* Takes a piece and copies it; releases the lock meanwhile. */
 static void par_work(par_copy *copy) {
     par_piece piece = par_take(copy);
     pthread_mutex_unlock(&par_the_pool.lock);
@@ -141,7 +143,7 @@ static void par_work(par_copy *copy) {
     if (copy->inward) {
         streaming_copy(block, ordinary, piece.size);
     } else {
-        memcpy(ordinary, block, piece.size); /* the host will read it: into the caches */
+        memcpy(ordinary, block, piece.size); /* the host reads it next, so use the caches */
     }
     pthread_mutex_lock(&par_the_pool.lock);
     par_done(copy, piece);
@@ -157,7 +159,7 @@ static void *par_thread(void *unused) {
         while (copy && !par_has_piece(copy)) {
             copy = copy->following;
         }
-        if (copy) { /* the next piece is another copy's, if there is one */
+        if (copy) { /* move it to the end, so that the next piece is another copy's */
             par_remove(copy);
             par_append(copy);
             par_work(copy);
@@ -170,10 +172,11 @@ static void *par_thread(void *unused) {
     return unused;
 }
 
-/* A forked child has the memory and none of the threads. */
+/* Runs in a forked child, which has the memory but none of the threads. */
 static void par_forget_threads(void) { par_the_pool = (par_pool)PAR_NEW_POOL; }
 
-/* What the threads touch may be gone soon. Never waits for ever: exiting is more important. */
+/* Runs at exit, because the memory that the threads use may disappear soon. Waits for a limited
+ * time only. */
 static void par_stop(void) {
     struct timespec limit;
     clock_gettime(CLOCK_REALTIME, &limit);
@@ -191,7 +194,8 @@ static void par_prepare_process(void) {
     atexit(par_stop);
 }
 
-/* Has at least so many threads, if the system gives them; signals are for other threads. */
+/* Creates threads until there are `count`, if the system allows it. They block all signals,
+ * which are for other threads. */
 static void par_have_threads(uint32_t count) {
     pthread_attr_t attributes;
     sigset_t all, before;
@@ -211,9 +215,9 @@ static void par_have_threads(uint32_t count) {
     pthread_attr_destroy(&attributes);
 }
 
-/* ---- what an owner does ---- */
+/* ---- functions for owners ---- */
 
-/* Begins a copy whose first nine members are filled in. Nothing of it is open yet. */
+/* Begins a copy. The caller has set the members up to `inward`. No chunk is open yet. */
 static void par_begin(par_copy *copy) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, par_prepare_process);
@@ -225,7 +229,7 @@ static void par_begin(par_copy *copy) {
     pthread_mutex_unlock(&par_the_pool.lock);
 }
 
-/* Lets the blocks be used up to the end of a chunk. */
+/* Opens all chunks up to `upto`, which is the end of a chunk. */
 static void par_open(par_copy *copy, size_t upto) {
     pthread_mutex_lock(&par_the_pool.lock);
     for (size_t end; copy->opened < upto; copy->opened = end) {
@@ -249,7 +253,7 @@ static int par_help(par_copy *copy) {
     return found;
 }
 
-/* Up to where all chunks are complete. */
+/* The offset up to which all chunks are complete. */
 static size_t par_copied(const par_copy *copy) {
     pthread_mutex_lock(&par_the_pool.lock);
     size_t copied = copy->copied;
@@ -257,7 +261,7 @@ static size_t par_copied(const par_copy *copy) {
     return copied;
 }
 
-/* Ends a copy, complete or not: on return no thread touches its memory any more. */
+/* Ends a copy, complete or not. On return no thread uses its memory any more. */
 static void par_end(par_copy *copy) {
     pthread_mutex_lock(&par_the_pool.lock);
     copy->taken = copy->opened;

@@ -1,8 +1,8 @@
-/* Who uses which bytes of an allocation.
+/* Which operations use which bytes of an allocation.
  *
- * An allocation is cut into ranges. Each range holds the epochs of the operations that may still
- * use it: at most one read and one write of each stream. Ranges are cut where an operation begins
- * or ends, and joined again where neighbours hold the same epochs. */
+ * An allocation is divided into ranges. Each range has the epochs of the operations that may
+ * still use it: at most one for each stream and mode. Ranges are cut where an access begins or
+ * ends, and joined again when neighbours have the same epochs. */
 
 #ifndef CUDADRV_RANGES_H
 #define CUDADRV_RANGES_H
@@ -12,10 +12,11 @@
 #include <string.h>
 
 enum own_mode {
-    OWN_READ,   /* shares with other reads */
-    OWN_WRITE,  /* excludes everything */
-    OWN_SHARED, /* ordered by the user: excludes nothing, but the memory must outlive it */
-    OWN_REACH   /* perhaps a write: excludes reads and writes, and shares with its like */
+    OWN_READ,  /* allows other reads */
+    OWN_WRITE, /* excludes everything but OWN_SHARED */
+    /* Ordered by the user: excludes nothing, but the memory must outlive the operation. */
+    OWN_SHARED,
+    OWN_REACH /* may write: excludes reads and writes, but not other OWN_REACH */
 };
 
 /* One operation's use of a range. */
@@ -28,8 +29,8 @@ typedef struct own_epoch {
 } own_epoch;
 
 enum {
-    OWN_FEW = 2,     /* epochs that a range holds without an allocation: a write and a read */
-    OWN_CROWDED = 64 /* ranges among which it is worth looking for some that can be joined */
+    OWN_FEW = 2,     /* epochs in a range without an allocation: a write and a read */
+    OWN_CROWDED = 64 /* number of ranges from which on it is worthwhile to join some */
 };
 
 typedef struct own_range {
@@ -39,13 +40,13 @@ typedef struct own_range {
         own_epoch few[OWN_FEW];
         own_epoch *many;
     };
-    uint64_t start; /* it ends where the next one starts */
+    uint64_t start; /* the range ends where the next one starts */
 } own_range;
 
 struct own_export;
 
-/* The state of one allocation. It is never moved: `ranges` may point into it. A usual operation
- * looks at the first 64 bytes: what it finds in few lines of a cache, it finds soon. */
+/* The state of one allocation. It must not be moved, because `ranges` may point into it. The
+ * fast path uses only its first 64 bytes, so that it touches few cache lines. */
 typedef struct own_memory {
     uint64_t nbytes;
     own_range *ranges; /* sorted; the first starts at 0 */
@@ -53,11 +54,11 @@ typedef struct own_memory {
     uint32_t count;
     uint8_t closed;
     uint8_t managed; /* the rules for managed memory apply */
-    own_range one;   /* the usual case: no cut */
+    own_range one;   /* the single range of memory without cuts */
     uint32_t capacity;
-    uint32_t crowded; /* as many ranges as have to be swept */
-    uint32_t loans;   /* of the exports, the ones to streams */
-    uint64_t asked;   /* the last of the engine's `requests` that asked for it */
+    uint32_t crowded; /* number of ranges at which own_sweep_ runs */
+    uint32_t loans;   /* how many of the exports are loans */
+    uint64_t asked;   /* value of the engine's `requests` when own_some_twice_ last saw it */
 } own_memory;
 
 static inline own_epoch *own_epochs(own_range *range) {
@@ -87,7 +88,7 @@ static inline void own_memory_clear(own_memory *memory) {
     }
 }
 
-/* The index of the range that holds the byte at `at`. */
+/* The index of the range that contains the byte at `at`. */
 static inline uint32_t own_range_find(const own_memory *memory, uint64_t at) {
     uint32_t low = 0, high = memory->count;
     while (high - low > 1) {
@@ -101,10 +102,11 @@ static inline uint32_t own_range_find(const own_memory *memory, uint64_t at) {
     return low;
 }
 
-/* The first of the ranges that hold some of these bytes (at least one), and the end of them. */
+/* The first range that contains some of these bytes (there must be at least one), and the end of
+ * such ranges. */
 static inline own_range *own_ranges_of(const own_memory *memory, uint64_t start, uint64_t stop,
                                        own_range **end) {
-    if (memory->count == 1) { /* the usual case: nothing to look for */
+    if (memory->count == 1) { /* the most frequent case */
         *end = memory->ranges + 1;
         return memory->ranges;
     }
@@ -112,7 +114,7 @@ static inline own_range *own_ranges_of(const own_memory *memory, uint64_t start,
     return memory->ranges + own_range_find(memory, start);
 }
 
-/* Makes room for more epochs. Returns 0 when there is no memory. */
+/* Allocates room for more epochs. Returns 0 if there is no memory. */
 static inline int own_range_reserve(own_range *range, uint32_t more) {
     uint32_t capacity = range->capacity ? range->capacity : OWN_FEW;
     if (range->count + more <= capacity) {
@@ -174,8 +176,8 @@ static inline int own_range_cut_inside_(own_memory *memory, uint64_t at) {
     return 1;
 }
 
-/* Makes `at` a boundary. Changes nothing that a check could see. Returns 0 when there is no memory.
- */
+/* Cuts the range that contains `at`, so that one starts there. Checks give the same results
+ * before and after. Returns 0 if there is no memory. */
 static inline int own_range_cut(own_memory *memory, uint64_t at) {
     return at == 0 || at >= memory->nbytes || own_range_cut_inside_(memory, at);
 }
@@ -193,8 +195,8 @@ static inline int own_range_same(own_range *a, own_range *b) {
     return 1;
 }
 
-/* Joins equal neighbours among the ranges from `first` to `end`, the one before, and the one after.
- */
+/* Joins equal neighbours among the ranges from `first` to `end`, the one before, and the one
+ * after. */
 static inline void own_ranges_join(own_memory *memory, own_range *first, own_range *end) {
     own_range *all = memory->ranges + memory->count;
     own_range *kept = first > memory->ranges ? first - 1 : first;

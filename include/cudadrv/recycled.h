@@ -1,8 +1,9 @@
-/* Tokens that are used again.
+/* Recycled tokens.
  *
- * Every operation makes a token, and most are dropped at once. To make an object and to end it
- * takes Python several calls and a dozen stores, more than all else that a token needs. One that
- * nobody asked anything is put aside as it is when it ends, and set anew. */
+ * Every operation creates a token, and most tokens are dropped at once. Creating and
+ * deallocating an object costs Python several calls and a dozen stores, more than everything
+ * else that a token needs. So when a token that nobody has queried is deallocated, it is stored
+ * as it is, and used again for a later operation. */
 
 #ifndef CUDADRV_RECYCLED_H
 #define CUDADRV_RECYCLED_H
@@ -12,18 +13,18 @@
 
 enum { RECYCLED_TOKENS = 64 };
 
-/* The beginning of a Token, as _token.pxd declares it. */
+/* The first fields of a Token, as declared in _token.pxd. */
 typedef struct {
     PyObject_HEAD PyObject *stream, *source, *target;
-    PyObject *asked; /* None: nobody did, and its stream had waited for nothing */
+    PyObject *asked; /* None: nobody has queried it, and its stream had waited for nothing */
 } token_fields;
 
 typedef struct {
     uint32_t count;
-    PyObject *tokens[RECYCLED_TOKENS]; /* without references; their fields stand for nothing */
+    PyObject *tokens[RECYCLED_TOKENS]; /* reference counts are 0; the fields are invalid */
 } token_store;
 
-/* One from the store, which is not empty. */
+/* Takes a token from the store, which must not be empty, and sets its fields. */
 static inline PyObject *token_anew(token_store *store, PyObject *stream, PyObject *source,
                                    PyObject *target) {
     PyObject *token = store->tokens[--store->count];
@@ -35,8 +36,9 @@ static inline PyObject *token_anew(token_store *store, PyObject *stream, PyObjec
     return token;
 }
 
-/* Puts one that has no references into the store, unless it needs an ordinary end. What it kept is
- * let go last: that can run anything, and make tokens. */
+/* Puts a token without references into the store. Returns 0 if it must be deallocated normally.
+ * The objects that it kept are dropped last, because that can run any code, even code that
+ * creates tokens. */
 static inline int token_put_aside(token_store *store, PyObject *token) {
     token_fields *fields = (token_fields *)token;
     PyObject *stream = fields->stream, *source = fields->source, *target = fields->target;

@@ -1,16 +1,17 @@
-/* Who refers to an array: Python names and containers, or something that may hold a pointer.
+/* Finds out who refers to an array: Python names and containers, or something that may hold a
+ * pointer.
  *
- * NumPy makes every plain view refer to the first array over the memory. A search starts at that
- * array and counts the references to it and to its plain views that come from places which hold
- * nothing but references: variables of this thread's running functions, and what can be reached
- * from them through plain containers and attributes. References that are not found there belong to
- * something else (a memoryview, a tensor, a masked array, a call that is running in another
- * thread), which may have kept the address.
+ * In NumPy every plain view refers to the first array over the memory. A search starts at that
+ * array. It counts the references to the array and to its plain views that come from places
+ * which hold nothing but references: variables of this thread's running functions, and
+ * everything that they reach through plain containers and attributes. All other references
+ * belong to something else (a memoryview, a tensor, a masked array, a call that is running in
+ * another thread), which may have kept the address.
  *
- * A place that is not searched only makes the answer more careful. What must not happen is to count
- * a reference twice, or one of an object that keeps an address beside it.
+ * A place that is not searched only makes the answer more cautious. An error would be to count a
+ * reference twice, or to count one of an object that keeps an address as well.
  *
- * Included by cudadrv._buffers alone. The caller holds the GIL and has disabled the garbage
+ * Included only by cudadrv._buffers. The caller holds the GIL and has disabled the garbage
  * collector; nothing here runs Python code. */
 
 #ifndef CUDADRV_REFERRERS_H
@@ -19,8 +20,8 @@
 #include <Python.h>
 #include <frameobject.h>
 #include <stdlib.h>
-/* Up to Python 3.12 the variables of a running function can be read only through its frame's
- * fields: `frame.f_locals` makes a copy that keeps them alive. */
+/* Up to Python 3.12, the variables of a running function can be read only through the frame's
+ * fields: `frame.f_locals` creates a copy that keeps them alive. */
 #if PY_VERSION_HEX < 0x030D0000
 #ifndef Py_BUILD_CORE
 #define Py_BUILD_CORE 1
@@ -30,37 +31,40 @@
 
 enum {
     REF_STOP = 1,
-    REF_LIMIT = 1 << 17, /* references that one search looks at, */
-    REF_EACH = 1 << 11,  /* and about how many before it looks at the next function */
+    REF_LIMIT = 1 << 17, /* limit of references for one search */
+    /* After about this many references of one function, the search continues with the next
+     * function. */
+    REF_EACH = 1 << 11,
     REF_NAMES = 6
 };
 
-/* Set once, when cudadrv._buffers is imported. */
+/* Set when cudadrv._buffers is imported. */
 static PyTypeObject *ref_ndarray;
-static traverseproc ref_python_class; /* how instances of classes written in Python are traversed */
-static PyObject *ref_containers;      /* a tuple of types that hold nothing but references */
-static PyObject *ref_capturing;       /* names of attributes: what has one may keep an address */
-static PyObject *ref_base;            /* "base" */
+static traverseproc ref_python_class; /* tp_traverse of classes written in Python */
+static PyObject *ref_containers;      /* a tuple of types that hold only references */
+/* A tuple of attribute names: an object with one may keep an address. */
+static PyObject *ref_capturing;
+static PyObject *ref_base; /* the string "base" */
 
 typedef struct {
-    PyObject *object; /* an array, a container or a frame; NULL: the place is free */
-    Py_ssize_t found; /* references to an array */
+    PyObject *object; /* an array, a container or a frame; NULL: a free entry */
+    Py_ssize_t found; /* references found, if it is an array */
     int is_array;
 } ref_entry;
 
 typedef struct {
-    PyObject *hidden;   /* the array over the memory */
-    Py_ssize_t missing; /* references that were not found yet, to all arrays that were */
-    ref_entry *entries; /* what was seen: a hash table whose size is a power of two */
+    PyObject *hidden;   /* the first array over the memory */
+    Py_ssize_t missing; /* references not found yet, to all arrays seen so far */
+    ref_entry *entries; /* everything seen: a hash table whose size is a power of two */
     size_t size, used;
-    PyObject **queue; /* containers that were seen, in that order */
+    PyObject **queue; /* containers seen, in this order */
     size_t queued, room;
-    size_t searched; /* of these */
+    size_t searched; /* how many of the queue were searched */
     size_t visits;
-    int names_hidden; /* the hidden array itself is referred to by name */
+    int names_hidden; /* a name or container refers to the hidden array itself */
 } ref_search;
 
-/* Where the entry of an object is, or belongs. The table has a free place. */
+/* The entry of an object, or the free entry where it belongs. The table must have a free entry. */
 static ref_entry *ref_place_of(const ref_search *search, const PyObject *object) {
     size_t place = ((size_t)object >> 4) * 0x9E3779B97F4A7C15u >> 20;
     for (;; place++) {
@@ -88,7 +92,8 @@ static int ref_grow(ref_search *search) {
     return 0;
 }
 
-/* The entry of an object, added if it is new; NULL without memory. The next addition moves it. */
+/* The entry of an object, added if it is new; NULL if there is no memory. Adding another object
+ * may move it. */
 static ref_entry *ref_entry_of(ref_search *search, PyObject *object) {
     ref_entry *entry = search->size ? ref_place_of(search, object) : NULL;
     if (entry && entry->object) {
@@ -103,7 +108,7 @@ static ref_entry *ref_entry_of(ref_search *search, PyObject *object) {
     return entry;
 }
 
-/* 1 if it is seen for the first time, 0 if not, -1 if there is no memory. */
+/* Adds an object. 1 if it is new, 0 if it was seen before, -1 if there is no memory. */
 static int ref_is_new(ref_search *search, void *object) {
     size_t before = search->used;
     return ref_entry_of(search, object) ? search->used != before : -1;
@@ -121,7 +126,7 @@ static int ref_is_ours(const ref_search *search, PyObject *object) {
     return base == search->hidden;
 }
 
-/* One reference to one of the arrays was found. */
+/* Counts one found reference to one of the arrays. REF_STOP if all are found. */
 static int ref_count(ref_search *search, PyObject *array) {
     ref_entry *entry = ref_entry_of(search, array);
     if (!entry) {
@@ -130,7 +135,8 @@ static int ref_count(ref_search *search, PyObject *array) {
     if (!entry->is_array) {
         entry->is_array = 1;
         if (array != search->hidden) {
-            /* Its own references are to be found, and the one that it holds has been. */
+            /* Its references must be found too. Its own reference to the hidden array is found
+             * now. */
             search->missing += Py_REFCNT(array) - 1;
             ref_entry_of(search, search->hidden)->found++;
         }
@@ -149,7 +155,7 @@ static int ref_has_capturing_type(PyTypeObject *type) {
     return 0;
 }
 
-/* Whether an object holds nothing but references, each of which it shows to the collector. */
+/* Whether an object holds only references, all of which its tp_traverse visits. */
 static int ref_is_container(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     if (!type->tp_traverse || !PyObject_IS_GC(object)) {
@@ -184,7 +190,7 @@ static int ref_queue(ref_search *search, PyObject *container) {
     return 0;
 }
 
-/* Of the type visitproc: a reference from a place that holds nothing else. */
+/* A visitproc: visits a reference from a place that holds only references. */
 static int ref_visit(PyObject *object, void *argument) {
     ref_search *search = argument;
     if (++search->visits > REF_LIMIT) {
@@ -194,7 +200,7 @@ static int ref_visit(PyObject *object, void *argument) {
         return ref_count(search, object);
     }
 #if PY_VERSION_HEX < 0x030D0000
-    if (PyFunction_Check(object)) { /* the globals of each one would lead everywhere */
+    if (PyFunction_Check(object)) { /* not its globals, which would lead everywhere */
         PyObject *closure = PyFunction_GET_CLOSURE(object);
         return closure ? ref_queue(search, closure) : 0;
     }
@@ -209,7 +215,7 @@ static int ref_visit(PyObject *object, void *argument) {
 
 static int ref_sees_ours(PyObject *object, void *search) { return ref_is_ours(search, object); }
 
-/* Whether a dict has one of the names; NULL has none. */
+/* Whether a dict has one of the names in ref_capturing; NULL has none. */
 static int ref_has_capturing_key(PyObject *dict) {
     for (Py_ssize_t i = 0; dict && i < REF_NAMES; i++) {
         if (PyDict_GetItemWithError(dict, PyTuple_GET_ITEM(ref_capturing, i))) {
@@ -222,12 +228,12 @@ static int ref_has_capturing_key(PyObject *dict) {
 static int ref_visit_all(ref_search *search, PyObject *container) {
     traverseproc traverse = Py_TYPE(container)->tp_traverse;
     int is_dict = PyDict_Check(container), has_attributes = traverse == ref_python_class;
-    /* Names are looked at only if there is an array: that makes a dict of attributes. */
+    /* Check the names only if there is an array: the check creates a dict of attributes. */
     if ((is_dict || has_attributes) && traverse(container, ref_sees_ours, search)) {
         PyObject *dict = has_attributes ? PyObject_GenericGetDict(container, NULL) : NULL;
         int captures = ref_has_capturing_key(dict) || (is_dict && ref_has_capturing_key(container));
         Py_XDECREF(dict);
-        PyErr_Clear(); /* it has no dict */
+        PyErr_Clear(); /* the error of an object without a dict */
         if (captures) {
             return 0;
         }
@@ -254,7 +260,7 @@ static int ref_visit_frame(ref_search *search, ref_frame *frame) {
     for (int i = 0; !stop && i < frame->f_code->co_nlocalsplus; i++) {
         stop = frame->localsplus[i] ? ref_visit(frame->localsplus[i], search) : 0;
     }
-    if (!stop && frame->f_locals) { /* of a module or class; or what locals() made */
+    if (!stop && frame->f_locals) { /* of a module or class, or created by locals() */
         stop = ref_visit(frame->f_locals, search);
     }
     return stop;
@@ -272,16 +278,16 @@ static ref_frame *ref_first_frame(void) { return PyEval_GetFrame(); }
 
 static ref_frame *ref_next_frame(ref_frame *frame) {
     ref_frame *next = PyFrame_GetBack(frame);
-    Py_XDECREF(next); /* the running function keeps it */
+    Py_XDECREF(next); /* the running function keeps the frame alive */
     return next;
 }
 
 static ref_frame *ref_frame_of(PyFrameObject *frame) { return frame; }
 
-/* At a variable of the function. */
+/* Visits the value of a variable of a function. */
 static int ref_visit_variable(ref_search *search, PyObject *value) {
 #if PY_VERSION_HEX >= 0x030E0000
-    /* A parameter may borrow its caller's reference: one name of each array counts. */
+    /* A parameter may borrow its caller's reference, so each array counts for one name only. */
     if (ref_is_ours(search, value)) {
         ref_entry *entry = ref_entry_of(search, value);
         if (!entry || entry->is_array) {
@@ -292,8 +298,8 @@ static int ref_visit_variable(ref_search *search, PyObject *value) {
     return ref_visit(value, search);
 }
 
-/* Visit the variables that the function itself holds. Those of functions around it count in their
- * frames, because a cell that is seen from several frames holds one reference. */
+/* Visits the variables of the function itself. Variables of enclosing functions count in their
+ * frames, because a cell that several frames share holds one reference. */
 static int ref_visit_variables(ref_search *search, PyObject *variables, PyCodeObject *code) {
     PyObject *free_names = PyCode_GetFreevars(code);
     PyObject *own = PyDict_New();
@@ -306,7 +312,7 @@ static int ref_visit_variables(ref_search *search, PyObject *variables, PyCodeOb
             values[count++] = value;
         }
     }
-    Py_XDECREF(own); /* the frame keeps the values, and these references must not count */
+    Py_XDECREF(own); /* the frame keeps the values alive; these extra references must not count */
     Py_XDECREF(free_names);
     for (Py_ssize_t i = 0; !stop && i < count; i++) {
         stop = ref_visit_variable(search, values[i]);
@@ -343,7 +349,7 @@ static int ref_visit_globals(ref_search *search, ref_frame *frame) {
 
 #endif
 
-/* Look into containers that were found, until so many more references have been looked at. */
+/* Searches queued containers, up to `visits` further references. */
 static int ref_search_on(ref_search *search, size_t visits) {
     size_t end = search->visits + visits;
     int stop = 0;
@@ -353,11 +359,11 @@ static int ref_search_on(ref_search *search, size_t visits) {
     return stop;
 }
 
-/* The inner functions come first, with what their variables lead to: there the references mostly
- * are, and in a large program the outer ones lead to more than the limit. */
+/* Visits everything. The inner functions and what they reach come first: most references are
+ * there, and in a large program the outer functions reach more than the limit. */
 static int ref_visit_everything(ref_search *search, PyObject *array, PyObject *traceback) {
     int stop = ref_count(search, array); /* the caller's own reference */
-    /* Functions that an exception has ended. */
+    /* Functions that ended by an exception. */
     for (PyObject *at = traceback; at && PyTraceBack_Check(at) && !stop;
          at = (PyObject *)((PyTracebackObject *)at)->tb_next) {
         stop = ref_visit_frame(search, ref_frame_of(((PyTracebackObject *)at)->tb_frame));
@@ -372,9 +378,9 @@ static int ref_visit_everything(ref_search *search, PyObject *array, PyObject *t
     return stop ? stop : ref_search_on(search, REF_LIMIT);
 }
 
-/* Append to `found` each array all of whose references were found: the hidden one only if nothing
- * is missing anywhere, because it keeps the memory for the others. The caller holds one reference
- * to it and one to the array that it handed out. -1 with an exception. */
+/* Appends to `found` each array all of whose references were found. The hidden array is appended
+ * only if no reference at all is missing, because it keeps the memory for the others. The caller
+ * holds one reference to the hidden array and one to `array`. Returns -1 with an exception set. */
 static int ref_find(PyObject *hidden, PyObject *array, PyObject *traceback, PyObject *found) {
     ref_search search = {.hidden = hidden, .missing = Py_REFCNT(hidden) - 1};
     ref_entry *entry = ref_entry_of(&search, hidden);

@@ -1,14 +1,13 @@
-/* Reuse: when memory that has lost its owner may have another one. */
+/* Reuse: when memory without an owner can be given to a new one. */
 
 #ifndef CUDADRV_REUSE_H
 #define CUDADRV_REUSE_H
 
 #include "borrow.h"
 
-/* Whether all uses of memory that nobody can name any more are ordered before the next operation of
- * a stream; `stream` NULL: are known to the host to be complete. Nothing is exempt, not even uses
- * that the user orders by hand: the next owner knows nothing of them. Without memory for an answer
- * it is no. */
+/* Whether all uses of memory without an owner are ordered before the next operation of a stream
+ * or, with `stream` NULL, are known to the host to be complete. Uses that the user orders count
+ * too, because the new owner does not know them. Returns 0 if there is no memory for the check. */
 static inline int own_memory_reusable(own_engine *engine, const own_stream *stream,
                                       own_memory *memory) {
     own_clock *view = NULL;
@@ -16,7 +15,7 @@ static inline int own_memory_reusable(own_engine *engine, const own_stream *stre
         return 0;
     }
     if (memory->count == 1 && memory->ranges[0].count == 0) {
-        return 1; /* never used: the usual scratch memory of a program that waits */
+        return 1; /* never used: the most frequent case for scratch memory */
     }
     own_lock(engine);
     int reusable = !stream || own_view_(stream, &view);
@@ -31,13 +30,13 @@ static inline int own_memory_reusable(own_engine *engine, const own_stream *stre
     return reusable;
 }
 
-/* The memory begins anew, with other uses than before: none. */
+/* Resets the state of memory for its next owner: no uses. */
 static inline void own_memory_renew(own_memory *memory, uint64_t nbytes) {
     own_memory_clear(memory);
     own_memory_prepare(memory, nbytes);
 }
 
-/* As own_memory_prepare, of memory whose last use was this write of all of it. */
+/* own_memory_prepare for memory whose last use was this write of all of it. */
 static inline void own_memory_prepare_used(own_memory *memory, uint64_t nbytes,
                                            const own_request *write) {
     own_memory_prepare(memory, nbytes);

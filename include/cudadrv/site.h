@@ -1,11 +1,11 @@
-/* Call sites: which line of the user's program made a call, at the price of a look at one place.
+/* Call sites: which line of the user's program made a call, for the price of one lookup.
  *
- * A site is a number that stands for (code object, instruction offset). Its line is worked out only
- * when it is printed. No frame is ever kept. The table is bounded: when it is full it starts anew,
- * and numbers from before then stand for a line that is no longer known.
+ * A site is a number for a pair (code object, instruction offset). The line is computed only
+ * when it is printed. No frame is ever kept. The table is bounded: when it is full it is
+ * cleared, and sites from before that have no known line any more.
  *
- * Here is what every operation does, in one piece with the rest of it. What a line needs when it is
- * new, or somebody asks for it, is in site_search.h. The GIL guards the table. */
+ * This file has what every operation does, so that it is inlined. The search for new lines, and
+ * the lookup of a site, are in site_search.h. The GIL guards the table. */
 
 #ifndef CUDADRV_SITE_H
 #define CUDADRV_SITE_H
@@ -27,20 +27,21 @@ typedef struct {
 } site_spot;
 
 typedef struct {
-    PyCodeObject *code; /* a strong reference: a reused address must not name another line */
+    PyCodeObject *code; /* a strong reference, so that its address is not reused for other code */
     int offset;
-    int library; /* not the user's: Python's own modules, and NumPy */
+    int library; /* library code, not the user's: Python's own modules and NumPy */
 } site_place;
 
 typedef struct {
-    uint32_t generation; /* upper half of a site's number: 0 stands for "no site" */
+    uint32_t generation; /* the upper half of site numbers, from 1: site 0 means "no site" */
     uint32_t count;
-    /* Each at its hash, or at the first one after it that was free: those without a code object. */
+    /* A hash table: each entry is at its hash, or in the first free place after it. Free places
+     * have no code object. */
     site_place places[SITE_PLACES];
 } site_table;
 
-/* Where a thread is: in its innermost Python frame, because extension code has none. The code
- * object is borrowed from the frame; NULL where there is none. */
+/* The spot at which a thread is: in its innermost Python frame, because extension code has none.
+ * The frame owns the code object; NULL if there is no frame. */
 static inline site_spot site_spot_of(const PyThreadState *thread) {
     site_spot spot = {NULL, 0};
 #if PY_VERSION_HEX >= 0x030D0000
@@ -52,7 +53,8 @@ static inline site_spot site_spot_of(const PyThreadState *thread) {
         Py_DECREF(code);
     }
 #else
-    /* As PyEval_GetFrame and PyFrame_GetLasti, which would make an object for each new frame. */
+    /* Like PyEval_GetFrame and PyFrame_GetLasti, which would create an object for each new
+     * frame. */
     _PyInterpreterFrame *frame = thread->cframe->current_frame;
     while (frame && _PyFrame_IsIncomplete(frame)) {
         frame = frame->previous;
@@ -81,8 +83,7 @@ static inline uint32_t site_number(const site_table *table, const site_place *pl
     return table->generation << 16 | (uint32_t)(place - table->places);
 }
 
-/* The site of a spot that is the user's and was seen before, where it is looked for first; else 0.
- */
+/* The site of a spot of user code that is in the table at its hash; else 0. */
 static inline uint32_t site_known(site_table *table, site_spot spot) {
     const site_place *place = site_at(table, site_hash(spot));
     return __builtin_expect(site_is(place, spot) && spot.code && !place->library, 1)

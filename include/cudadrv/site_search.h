@@ -1,6 +1,6 @@
-/* The table of call sites: lines that are new, lines of libraries, and what a site stands for.
+/* The table of call sites: new lines, lines of libraries, and the lookup of a site.
  *
- * Included by cudadrv._site alone. */
+ * Included only by cudadrv._site. */
 
 #ifndef CUDADRV_SITE_SEARCH_H
 #define CUDADRV_SITE_SEARCH_H
@@ -8,14 +8,17 @@
 #include "site.h"
 
 enum { SITE_LIBRARIES = 2, SITE_DEPTH = 100 };
-static char site_libraries[SITE_LIBRARIES][4096]; /* where they lie, with a slash at the end */
+static char site_libraries[SITE_LIBRARIES][4096]; /* folders of libraries, with a final slash */
 
-static site_table site_the_table; /* zeros: so large a table of anything else lies in a file */
+/* All zeros, so that this large table takes no room in the file. */
+static site_table site_the_table;
 
-/* The table is whole again before a code object dies: that can run Python, which comes here. */
+/* Clears the table. The table is consistent again before a code object is dropped, because that
+ * can run Python code, which may use the table. */
 static void site_start_anew(void) {
     uint32_t count = 0;
-    PyCodeObject **old = malloc(site_the_table.count * sizeof *old); /* else they live for ever */
+    /* Without this memory they are never freed. */
+    PyCodeObject **old = malloc(site_the_table.count * sizeof *old);
     for (uint32_t i = 0; old && i < SITE_PLACES; i++) {
         if (site_the_table.places[i].code) {
             old[count++] = site_the_table.places[i].code;
@@ -71,7 +74,7 @@ static site_place *site_place_of(site_spot spot) {
     return place;
 }
 
-/* The innermost frame of the user's code, for calls that come through a library: slow, and rare. */
+/* The site in the innermost frame of user code, for calls through a library: slow, but rare. */
 static uint32_t site_of_user(uint32_t innermost) {
     PyFrameObject *frame = PyEval_GetFrame();
     uint32_t site = innermost;
@@ -95,7 +98,7 @@ static uint32_t site_of_user(uint32_t innermost) {
     return site;
 }
 
-/* The site of a spot that site_known does not know. */
+/* The site of a spot for which site_known returned 0. */
 static uint32_t site_search(site_spot spot) {
     if (!spot.code) {
         return 0;
@@ -105,7 +108,7 @@ static uint32_t site_search(site_spot spot) {
     return place->library ? site_of_user(site) : site;
 }
 
-/* The place of a site, borrowed, or NULL if it is no longer known. */
+/* The table's entry for a site, or NULL if the site is no longer known. */
 static site_place *site_find(uint32_t site) {
     site_place *place = site_at(&site_the_table, site & 0xffff);
     return site >> 16 == site_the_table.generation && place->code ? place : NULL;

@@ -1,6 +1,6 @@
 /* Copying into page-locked memory that the device reads next.
  *
- * Knows no CUDA and no Python. */
+ * Uses neither CUDA nor Python. */
 
 #ifndef CUDADRV_STREAMING_COPY_H
 #define CUDADRV_STREAMING_COPY_H
@@ -12,8 +12,8 @@
 #include <emmintrin.h>
 #endif
 
-/* As memcpy, with stores that bypass the caches where the processor has them: it does not read the
- * target's lines before it writes them, and the device does not fetch them from a cache. */
+/* Like memcpy, with stores that bypass the caches if the processor has them: the lines of the
+ * target are not read before they are written, and the device does not fetch them from a cache. */
 static inline void streaming_copy(char *target, const char *source, size_t nbytes) {
 #ifdef __SSE2__
     enum { LINE = 64 };
@@ -31,7 +31,7 @@ static inline void streaming_copy(char *target, const char *source, size_t nbyte
             _mm_stream_si128(to + 2, third);
             _mm_stream_si128(to + 3, fourth);
         }
-        _mm_sfence(); /* the stores are done before anybody is told that the bytes are there */
+        _mm_sfence(); /* complete the stores before the caller reports that the bytes are there */
     }
 #endif
     memcpy(target, source, nbytes);

@@ -15,11 +15,14 @@ typedef struct own_request {
     uint32_t count;
     uint32_t site;
     uint16_t operation;
-    own_export *loan;        /* the loan that it begins, with its only access; or NULL */
-    uint8_t returns;         /* whether it ends a loan: its work is queued already */
-    uint8_t passive;         /* whether the driver may queue nothing, so that no rule orders it */
-    own_snapshot issued;     /* for a token; the caller drops it */
-    own_operation forgotten; /* the entry of the stream's recent operations that it replaced */
+    own_export *loan; /* a loan that begins with this request's only access; or NULL */
+    /* The request ends a loan: its work is queued already, so nothing is checked. */
+    uint8_t returns;
+    /* For a passive operation the driver may queue nothing, so the default streams' rules do not
+     * order it. */
+    uint8_t passive;
+    own_snapshot issued;     /* the operation's snapshot, for a token; the caller drops it */
+    own_operation forgotten; /* the entry that it replaced in the stream's `recent` */
     own_conflict conflict;
 } own_request;
 
@@ -48,7 +51,7 @@ static inline int own_usual_(const own_engine *engine, const own_stream *stream,
     return left < OWN_FEW;
 }
 
-/* Whether two of many accesses are of the same memory. */
+/* Whether two accesses of a request use the same memory. */
 static inline int own_some_twice_(own_engine *engine, const own_request *request) {
     const own_access *access = request->accesses, *end = access + request->count;
     engine->requests++;
@@ -58,8 +61,8 @@ static inline int own_some_twice_(own_engine *engine, const own_request *request
     return access < end;
 }
 
-/* Whether the request can take the fast path: all its accesses can, each of other memory, on a
- * stream that the rules of the default streams do not order. */
+/* Whether the request can take the fast path: each of its accesses can, each uses different
+ * memory, and the default streams' rules do not order the stream. */
 static inline int own_all_usual_(own_engine *engine, const own_request *request) {
     const own_stream *stream = request->stream;
     const own_access *access = request->accesses, *end = access + request->count;
@@ -80,7 +83,7 @@ static inline int own_all_usual_(own_engine *engine, const own_request *request)
     return 1;
 }
 
-/* Drops the epochs of a mode, and those known to be complete; returns how many are left. */
+/* Drops the epochs of a mode and those known to be complete. Returns how many are left. */
 static inline uint32_t own_keep_others_(const own_engine *engine, own_range *range, uint8_t mode) {
     uint32_t kept = 0;
     for (uint32_t k = 0; k < range->count; k++) {
@@ -92,7 +95,7 @@ static inline uint32_t own_keep_others_(const own_engine *engine, own_range *ran
     return kept;
 }
 
-/* As own_commit_, on the fast path. */
+/* own_commit_ on the fast path. */
 static inline void own_commit_usual_(const own_engine *engine, const own_request *request,
                                      own_access *access) {
     own_range *range = access->memory->ranges;

@@ -11,7 +11,8 @@ thread_local bool in_callback = false;
 
 namespace {
 
-std::atomic<bool> started{false}; // there are workers, which a forked child does not have
+// True once cuInit succeeded; after a fork() the child has no workers.
+std::atomic<bool> started{false};
 std::atomic<bool> forked{false};
 std::atomic<uint64_t> call_counts[function_count];
 std::atomic<uint64_t> call_total{0};
@@ -19,7 +20,7 @@ std::atomic<uint64_t> call_total{0};
 thread_local ThreadState *current_thread = nullptr;
 pthread_key_t thread_key;
 
-// Nobody can end the capture of a per-thread stream whose thread has gone.
+// After its thread has ended, nobody can end the capture of a per-thread stream.
 void abandon_captures(const ThreadState &thread) {
     auto &captures = state().captures;
     for (size_t i = captures.size(); i-- > 0;) {
@@ -32,8 +33,8 @@ void abandon_captures(const ThreadState &thread) {
     }
 }
 
-// A thread ends: its per-thread streams go, as soon as their work is done.
-void forget_thread(void *pointer) {
+// Runs when a thread ends. Drops its per-thread streams; each lives on until its work is done.
+void destroy_thread(void *pointer) {
     auto *thread = static_cast<ThreadState *>(pointer);
     if (forked)
         return;
@@ -47,11 +48,11 @@ void forget_thread(void *pointer) {
 
 // Runs when the library is loaded.
 [[gnu::constructor]] void prepare_process() {
-    pthread_key_create(&thread_key, forget_thread);
+    pthread_key_create(&thread_key, destroy_thread);
     pthread_atfork(nullptr, nullptr, [] { forked = started.load(); });
 }
 
-// Whether it is called by a host function that may not.
+// True if the caller is a host function and this function must not be called from one.
 bool refuses_callback(const FunctionInfo &function) {
     return in_callback && function.callback == Callback::Refused;
 }
@@ -85,8 +86,8 @@ Call::Call(Function function, bool per_thread) : per_thread(per_thread), functio
 }
 
 CUresult Call::enter(Function number) {
-    // A forked child has no workers and perhaps a mutex that nobody will ever unlock. What needs
-    // neither works there.
+    // A forked child has no workers, and the state's mutex may be locked forever. Only functions
+    // that need neither work there.
     if (forked.load(std::memory_order_relaxed))
         return function_.needs == Needs::Nothing ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
     call_counts[static_cast<int>(number)].fetch_add(1, std::memory_order_relaxed);

@@ -14,8 +14,8 @@ namespace soft {
 // What the driver keeps for each thread of the program.
 struct ThreadState {
     std::vector<ContextPtr> contexts;                 // the last one is current
-    int capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL; // or any number that the program sets
-    Function function = Function::Count;              // the one that it is in, or was in last
+    int capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL; // unchecked: whatever the program has set
+    Function function = Function::Count;              // the thread's current call, or its last one
 };
 
 ThreadState &thread_state();
@@ -23,19 +23,21 @@ ThreadState &thread_state();
 // True on a driver thread while it runs a host function.
 extern thread_local bool in_callback;
 
-// One call of an exported function: counts it, lets faults strike, refuses it where it may not be
-// made, gives the random schedule its turn, and holds the state lock for the body.
+// One call of an exported function. The constructor counts the call, applies injected faults,
+// checks the preconditions, runs the random schedule's step and takes the state lock, which is held
+// while the body runs.
 class Call {
   public:
     Call(Function function, bool per_thread);
 
-    CUresult refused = CUDA_SUCCESS; // if set, the body is not entered
+    CUresult refused = CUDA_SUCCESS; // if set, the body is skipped
     Lock lock;
-    const bool per_thread; // whether the default stream is the per-thread one
+    const bool per_thread; // whether stream 0 means the per-thread stream
     ThreadState *thread = nullptr;
-    ContextPtr context; // the current one, possibly null or destroyed
+    ContextPtr context; // the current context; may be null or destroyed
 
-    // What must hold before a function goes on. Called for all but those that need it `Later`.
+    // Checks the preconditions of a function. The constructor calls it, except for functions with
+    // Needs::Later, whose bodies call it themselves.
     CUresult require(Needs needs);
 
   private:
@@ -45,16 +47,17 @@ class Call {
     const FunctionInfo &function_;
 };
 
-// The status of a call that needs this context, if it is to touch its device.
+// CUDA_SUCCESS if the context can be used; otherwise the error: no context, destroyed, or lost to a
+// sticky error.
 CUresult context_status(const Context *context);
 
-// The driver has been initialised: from now on it does not work in children of the process.
+// Called by cuInit: from now on, children that the process forks cannot use the driver.
 void forbid_forked_children();
-// True in a child of the process that initialised the driver: nothing works there that needs the
-// state, and no lock is taken.
+// True in a child forked after cuInit. No call takes the state lock there, and every call that
+// needs the state fails.
 bool in_forked_child();
 
-// Why the last cuInit or configuration on this thread failed.
+// Why the last cuInit or cudadrvSoftConfigure on this thread failed.
 extern thread_local std::string last_error;
 
 uint64_t calls_of(Function function);
@@ -93,7 +96,8 @@ CUresult enter(Function function, bool per_thread, Body body, Arguments... argum
     }                                                                                              \
     static CUresult symbol##_body([[maybe_unused]] Call &call)
 
-// The same with a second symbol, whose default stream is the calling thread's own.
+// The same, with a second symbol (suffix _ptsz or _ptds) for which stream 0 means the per-thread
+// stream.
 #define SOFT_API_TWICE(symbol, suffix, parameters, arguments)                                      \
     static CUresult symbol##_body(Call &call, SOFT_UNPACK parameters);                             \
     SOFT_EXPORT CUresult CUDAAPI symbol##suffix parameters {                                       \

@@ -109,7 +109,8 @@ uint64_t count(const char *kind) {
     return ~uint64_t(0);
 }
 
-// Called at exit: from then on the client is not called any more.
+// Called at exit: reports the races that still wait for the client's words. The client is not
+// called after this.
 void tell_unnamed_races() {
     if (in_forked_child())
         return;
@@ -118,8 +119,8 @@ void tell_unnamed_races() {
         state().races.record.flush();
 }
 
-// Everything goes, sticky errors too: the driver as after cuInit. The calling thread keeps no
-// context.
+// Destroys everything and clears sticky errors, as if only cuInit had been called. The calling
+// thread has no current context afterwards.
 void reset(Lock &lock, bool keep_host_memory) {
     State &driver = state();
     auto everything = [](const Stream &) { return true; };
@@ -141,7 +142,7 @@ void reset(Lock &lock, bool keep_host_memory) {
         driver.graphs.erase(graph);
     unload_libraries();
     driver.kernel_fault.clear();
-    forget_pools();
+    destroy_pools();
     for (const auto &device : driver.devices) {
         device->sticky = CUDA_SUCCESS;
         device->primary_retains = 0;

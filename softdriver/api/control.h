@@ -1,6 +1,6 @@
 #pragma once
 
-// The functions that steer this driver. They are no part of the CUDA driver API.
+// Functions that control the software driver. They are not part of the CUDA driver API.
 #include "base/cuda_api.h"
 
 SOFT_EXPORT int cudadrvSoftConfigure(const char *settings);
@@ -21,13 +21,15 @@ SOFT_EXPORT const char *cudadrvSoftVersion(void);
 
 // How a client names its own work in reports of data races.
 typedef struct cudadrvSoftWords {
-    // Whether the calling thread is handing over an operation of the client's on the stream with
-    // this tag: then `label` is set to two numbers that stand for it. Called with the driver's lock
-    // held: it must not call the driver, nor wait for anybody who might.
+    // Returns nonzero if the calling thread is just submitting one of the client's operations to
+    // the stream with this tag, and sets `label` to two numbers that identify the operation. Called
+    // with the driver's lock held: it must not call the driver, and must not wait for a thread that
+    // might.
     int (*operation)(unsigned long long tag, unsigned long long label[2]);
-    // Words for such numbers, and for the memory that an address lies in: their length, at most
-    // `size`; 0: there are none; negative: another thread has to ask. Called without the lock, at
-    // the end of a call: they may wait, and must not call the driver.
+    // Describe an operation by its label, and the memory at an address. They return the length of
+    // the text, at most `size`; 0 if there is no description; a negative number if another thread
+    // has to ask. They are called without the lock, at the end of a driver call: they may wait, but
+    // must not call the driver.
     int (*describe_operation)(const unsigned long long label[2], char *text, int size);
     int (*describe_memory)(unsigned long long address, char *text, int size);
 } cudadrvSoftWords;

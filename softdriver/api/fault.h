@@ -9,19 +9,20 @@
 
 namespace soft {
 
-// What is made to fail, all counted from when it was asked for:
+// Injected errors. Each counts from the moment at which it is added:
 //   FUNCTION:NTH:STATUS    the nth call of the function returns the status
-//   bytes:SIZE:STATUS      allocations of more than so many bytes together return it, from the
-//                          first that does not fit until faults are cleared
-//   operation:NTH:STATUS   the device is lost when it comes to the nth operation that does
-//                          something; the call that submitted it has long returned
+//   bytes:SIZE:STATUS      allocations return the status as soon as their sum exceeds SIZE,
+//                          until faults are cleared
+//   operation:NTH:STATUS   the device is lost when the nth operation that has an action runs;
+//                          the call that submitted the operation succeeded
 class Faults {
   public:
-    // Adds what a text describes; "none" clears all. Returns why it could not, or an empty text.
+    // Adds the fault that a text describes; "none" clears all faults. Returns an error text, empty
+    // on success.
     std::string add(const std::string &text);
     void clear() { faults_.clear(); }
 
-    // The status that a fault imposes, if one does.
+    // The status of a fault that strikes now, or CUDA_SUCCESS.
     CUresult strike_call(Function function);
     CUresult strike_allocation(size_t bytes);
     CUresult strike_operation();
@@ -31,7 +32,7 @@ class Faults {
     struct Fault {
         What what;
         Function function;
-        uint64_t left; // calls or operations until it strikes, or bytes
+        uint64_t left; // calls, operations or bytes until the fault strikes
         CUresult status;
     };
 
@@ -40,7 +41,7 @@ class Faults {
     std::vector<Fault> faults_;
 };
 
-// Errors after which a device does nothing any more.
+// True for errors after which a device runs nothing any more.
 bool is_sticky(CUresult status);
 
 } // namespace soft

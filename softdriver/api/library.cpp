@@ -6,7 +6,8 @@
 namespace soft {
 namespace {
 
-// The workers never end, so the library must never be unloaded under them.
+// The worker threads never end, so their code must stay mapped: dlclose() must not unload the
+// library.
 void stay_loaded() {
     Dl_info self;
     if (dladdr(reinterpret_cast<void *>(&stay_loaded), &self) && self.dli_fname)

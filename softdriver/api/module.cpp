@@ -1,6 +1,6 @@
-// The library is built as a Python extension module, so that wheels can carry it; it is opened by
-// its path, as any driver library. Nothing else here knows of Python, and what this needs of it
-// is weak: a program without Python can load the library too.
+// The library is built as a Python extension module, so that wheels can contain it; clients open it
+// by its path, as they open any libcuda.so. No other file of the driver uses Python. The one Python
+// symbol needed here is weak, so a program without Python can load the library too.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 

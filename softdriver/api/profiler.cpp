@@ -1,6 +1,6 @@
 #include "api/call.h"
 
-// Profilers watch the calls themselves: there is nothing to do.
+// There is no profiler to start or stop.
 
 namespace soft {
 

@@ -11,7 +11,8 @@ namespace soft {
 
 enum class Schedule { Eager, Lazy, Random };
 
-// Whether cuMemFree waits for the device. Chosen: by the schedule.
+// Whether cuMemFree waits for the device. Chosen: always, but under the random schedule the seed
+// decides.
 enum class FreeWaits { Chosen, Always, Never };
 
 struct Settings {
@@ -23,16 +24,17 @@ struct Settings {
     size_t memory = size_t(1) << 30;
     bool concurrent_managed = true;
     RaceMode races = RaceMode::Record;
-    uint64_t instructions = 4000000000; // of warps, that a launch may execute; 0: any number
+    // Warp instructions that one launch may execute; 0: no limit.
+    uint64_t instructions = 4000000000;
     bool print_kernel_faults = true;
     Faults faults;
 };
 
-// Applies "name=value,name=value" to settings. Returns why it could not, or an empty text; settings
-// are only changed when all of the text is good.
+// Applies "name=value,name=value" to settings. Returns an error text, empty on success; after an
+// error the settings are unchanged.
 std::string apply_settings(const char *text, Settings &settings);
 
-// The settings as such a text, without the faults.
+// The settings in the same format, without the faults.
 std::string settings_text(const Settings &settings);
 
 } // namespace soft

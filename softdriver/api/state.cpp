@@ -16,7 +16,7 @@ void State::create_devices() {
     for (const auto &device : devices)
         if (device->primary)
             contexts.erase(reinterpret_cast<uintptr_t>(device->primary->handle));
-    forget_pools();
+    destroy_pools();
     std::vector<int> visible = visible_devices(settings.devices);
     size_t wanted = visible.size();
     for (; devices.size() > wanted; devices.pop_back())
@@ -35,15 +35,15 @@ void State::create_devices() {
 
 void State::start_choosing() {
     random = Random(settings.seed);
-    contexts.forget_freed();
-    streams.forget_freed();
-    events.forget_freed();
-    graphs.forget_freed();
-    modules.forget_freed();
-    functions.forget_freed();
-    libraries.forget_freed();
-    kernels.forget_freed();
-    links.forget_freed();
+    contexts.clear_freed();
+    streams.clear_freed();
+    events.clear_freed();
+    graphs.clear_freed();
+    modules.clear_freed();
+    functions.clear_freed();
+    libraries.clear_freed();
+    kernels.clear_freed();
+    links.clear_freed();
 }
 
 State &state() {

@@ -18,8 +18,8 @@
 
 namespace soft {
 
-// Everything that the driver knows, under one mutex. It is never destroyed: workers and late
-// destructors of the program may still use it while the process exits.
+// The whole state of the driver, guarded by one mutex. It is never destroyed: workers, and
+// destructors of the program that run late, may still use it while the process exits.
 struct State {
     State();
 
@@ -29,7 +29,8 @@ struct State {
     bool initialised = false;
     Random random;
     std::vector<std::unique_ptr<Device>> devices;
-    std::vector<std::unique_ptr<Device>> retired; // destroyed contexts still know them
+    // Devices that a new setting has removed; destroyed contexts still point to them.
+    std::vector<std::unique_ptr<Device>> retired;
     HandleTable<Context> contexts{0x5c0000001000};
     HandleTable<Stream> streams{0x5c1000001000};
     HandleTable<Event> events{0x5c2000001000};
@@ -40,11 +41,11 @@ struct State {
     HandleTable<CodeLibrary> libraries{0x5c7000001000};
     HandleTable<LibraryKernel> kernels{0x5c8000001000};
     HandleTable<Link> links{0x5c9000001000};
-    std::vector<CapturePtr> captures; // those that have not ended
+    std::vector<CapturePtr> captures; // captures in progress
     std::map<uintptr_t, Allocation> allocations;
     Freed freed;
-    std::string kernel_fault;          // the last one in words; empty if there was none
-    uint64_t live_allocations[5] = {}; // by MemoryKind
+    std::string kernel_fault; // description of the last kernel error; empty if there was none
+    uint64_t live_allocations[5] = {}; // indexed by MemoryKind
     uint64_t live_bytes = 0;
     uint64_t next_id = 16;
     uint64_t next_operation = 1;
@@ -53,10 +54,11 @@ struct State {
     cudadrvSoftWords words = {};
 
     uint64_t new_id() { return next_id++; }
-    // For handle tables: handle values are reused under the random schedule.
+    // The generator that handle tables use to reuse values; null unless the schedule is random.
     Random *reuse() { return settings.schedule == Schedule::Random ? &random : nullptr; }
     void create_devices();
-    // The seed from its start: what is chosen from here on does not depend on what was before.
+    // Restarts the random generator from the seed, and makes later choices independent of earlier
+    // calls.
     void start_choosing();
 };
 

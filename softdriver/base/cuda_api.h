@@ -1,11 +1,11 @@
 #pragma once
 
-// cuda.h with every ABI version declared and no renaming macros left, so that each function here is
-// defined under exactly the name that it is exported by, and checked against its prototype.
+// cuda.h with every ABI version declared and without its renaming macros. Each function is defined
+// here under exactly its exported name, and the compiler checks it against its prototype.
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 
-// What older headers than the newest supported lack. Only the binary interface matters.
+// Declarations that older supported headers lack. Only their binary interface matters.
 #if CUDA_VERSION < 12030
 struct CUgraphEdgeData;
 #endif
@@ -47,7 +47,7 @@ CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool *, CUmemLocation *, CUmemAllocatio
 CUresult CUDAAPI cuMemSetMemPool(CUmemLocation *, CUmemAllocationType, CUmemoryPool);
 CUresult CUDAAPI cuModuleEnumerateFunctions(CUfunction *, unsigned int, CUmodule);
 CUresult CUDAAPI cuModuleGetFunctionCount(unsigned int *, CUmodule);
-CUresult CUDAAPI cuProfilerStart(void); // of cudaProfiler.h
+CUresult CUDAAPI cuProfilerStart(void); // declared in cudaProfiler.h, not in cuda.h
 CUresult CUDAAPI cuProfilerStop(void);
 CUresult CUDAAPI cuStreamGetCtx_v2(CUstream, CUcontext *, CUgreenCtx *);
 CUresult CUDAAPI cuStreamGetCtx_v2_ptsz(CUstream, CUcontext *, CUgreenCtx *);

@@ -4,7 +4,7 @@
 
 namespace soft {
 
-// The second symbol of a function, by its variant.
+// The per-thread symbol of a function, by variant.
 #define SOFT_SECOND_Plain(symbol) symbol
 #define SOFT_SECOND_PerThreadStream(symbol) symbol##_ptsz
 #define SOFT_SECOND_PerThreadDefault(symbol) symbol##_ptds

@@ -7,7 +7,7 @@
 
 namespace soft {
 
-// Every implemented function, from functions.def.
+// One value for each implemented function: the lines of functions.def.
 enum class Function {
 #define SOFT_FUNCTION(base, version, symbol, variant, needs, callback) symbol,
 #include "base/functions.def"
@@ -17,14 +17,14 @@ enum class Function {
 
 constexpr int function_count = static_cast<int>(Function::Count);
 
-// What must hold before a function is entered.
+// Preconditions of a function's body.
 enum class Needs {
-    Nothing,  // works before cuInit
-    Init,     // cuInit has been called
-    Current,  // there is a current context, be it destroyed
-    Usable,   // there is one, and it is neither destroyed nor lost to a sticky error
-    Optional, // no context is needed, but if there is one it must be usable
-    Later,    // the body looks at its arguments first, then requires one of the above
+    Nothing,  // none: the function works before cuInit
+    Init,     // cuInit has succeeded
+    Current,  // there is a current context; it may be destroyed
+    Usable,   // the current context is neither destroyed nor lost to a sticky error
+    Optional, // like Usable if there is a current context; without one, like Init
+    Later,    // the body checks its arguments first, then calls require()
 };
 
 enum class Callback { Refused, Allowed };
@@ -35,8 +35,8 @@ struct FunctionInfo {
     const char *symbol;
     Needs needs;
     Callback callback;
-    void *plain;      // its default stream is the legacy one
-    void *per_thread; // its default stream is the per-thread one; the same where it has none
+    void *plain;      // symbol for which stream 0 is the legacy stream
+    void *per_thread; // symbol for which stream 0 is the per-thread stream; may equal `plain`
 };
 
 extern const FunctionInfo function_table[function_count];
@@ -45,7 +45,7 @@ inline const FunctionInfo &info(Function function) {
     return function_table[static_cast<int>(function)];
 }
 
-// By exported name; Function::Count if there is none.
+// Finds a function by its exported name; Function::Count if there is none.
 Function find_function(const char *symbol);
 
 } // namespace soft

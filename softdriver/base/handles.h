@@ -9,9 +9,9 @@
 
 namespace soft {
 
-// Handles are numbers in a table, never addresses: a stale one is an error and not a crash.
-// Drivers reuse handle values, and programs get that wrong; so under a Random that is given, a
-// freed value comes back half of the time.
+// Handles are keys of a table, never addresses: using a stale handle is an error, not a crash. Real
+// drivers reuse handle values, which careless programs do not expect: with `reuse` given, an erased
+// value is handed out again half of the time.
 template <class Object> class HandleTable {
   public:
     explicit HandleTable(uintptr_t base) : next_(base) {}
@@ -39,8 +39,8 @@ template <class Object> class HandleTable {
             freed_.push_back(handle);
     }
 
-    // From here on, new handles do not depend on what there was before.
-    void forget_freed() { freed_.clear(); }
+    // New handles no longer depend on what was erased before.
+    void clear_freed() { freed_.clear(); }
 
     size_t size() const { return objects_.size(); }
     auto begin() const { return objects_.begin(); }
@@ -51,7 +51,8 @@ template <class Object> class HandleTable {
     static constexpr size_t max_freed = 64;
 
     uintptr_t next_;
-    std::map<uintptr_t, std::shared_ptr<Object>> objects_; // in an order that a seed can repeat
+    // Ordered, so that a seed replays iterations.
+    std::map<uintptr_t, std::shared_ptr<Object>> objects_;
     std::vector<uintptr_t> freed_;
 };
 

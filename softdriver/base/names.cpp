@@ -3,10 +3,10 @@
 #include <atomic>
 #include <cstring>
 
-// All names of the driver API are exported: clients look up hundreds, and some will not load
-// without them. A definition here is weak: it stands only where nobody else defines the function.
-// This file cannot include cuda.h, which declares the same names with their parameters; not to look
-// at any is safe in the calling conventions of C.
+// Every name of the driver API is exported, because clients look up hundreds of them and some do
+// not load if one is missing. The definitions here are weak: a real definition elsewhere replaces
+// them. This file must not include cuda.h, which declares the same names with parameters; in the C
+// calling conventions it is safe to ignore the arguments.
 
 namespace soft {
 namespace {
@@ -35,7 +35,7 @@ int count_call(Name name) {
     return not_supported;
 }
 
-// A name together with the per-thread variants of it.
+// True if `name` is the symbol or one of its per-thread variants.
 bool is_variant(const char *name, const char *symbol) {
     size_t length = std::strlen(symbol);
     if (std::strncmp(name, symbol, length) != 0)

@@ -5,10 +5,10 @@
 
 namespace soft {
 
-// How often a function that is not implemented was called, by exported name; 0 for other names.
+// How often an unimplemented function was called, by exported name; 0 for other names.
 uint64_t unsupported_calls_of(const char *symbol);
 uint64_t all_unsupported_calls();
-// The name of the index-th function that is not implemented and was called, or null.
+// The name of the index-th unimplemented function that was called, or null.
 const char *unsupported_called(size_t index);
 
 } // namespace soft

@@ -8,8 +8,7 @@
 
 namespace soft {
 
-// A vector clock: for each track (a stream's slot) up to which of its operations somebody is
-// ordered.
+// A vector clock: for each track's slot, the last operation that is known to be ordered before.
 class RaceClock {
   public:
     uint64_t at(size_t slot) const { return slot < ticks_.size() ? ticks_[slot] : 0; }
@@ -37,22 +36,23 @@ class RaceClock {
     std::vector<uint64_t> ticks_;
 };
 
-using RaceClockPtr = std::shared_ptr<const RaceClock>; // shared by all to whom nothing new happened
+// Immutable, so operations with equal clocks share one.
+using RaceClockPtr = std::shared_ptr<const RaceClock>;
 
 struct RaceTrack;
 
-// By which a client knows an operation: two numbers of its choice.
+// Two numbers by which a client identifies an operation.
 struct RaceLabel {
     unsigned long long numbers[2] = {};
 
     bool known() const { return numbers[0] || numbers[1]; }
 };
 
-// An operation's place in the order of things.
+// The position of an operation in the order of all operations.
 struct RaceMark {
-    std::shared_ptr<const RaceTrack> track; // null: the detector does not know the operation
+    std::shared_ptr<const RaceTrack> track; // null: the detector ignores the operation
     uint64_t tick = 0;                      // its number in its track
-    RaceClockPtr before;                    // all that it is ordered after; null while not certain
+    RaceClockPtr before; // operations ordered before it; null until they are known
 
     bool certain() const { return before != nullptr; }
     bool after(const RaceMark &other) const;

@@ -12,14 +12,16 @@ Signed floor_divide(Signed value, Signed by) {
     return quotient * by > value ? quotient - 1 : quotient;
 }
 
-// A range in rows and contiguous bytes: the first row that ends behind their begin decides.
+// Whether rows overlap contiguous bytes. Only the first row that ends after `begin` has to be
+// checked.
 bool row_touches(const Range &rows, uintptr_t begin, uintptr_t end) {
     Signed ahead = Signed(begin) - Signed(rows.begin + rows.bytes);
     Signed row = std::max<Signed>(0, floor_divide(ahead, Signed(rows.pitch)) + 1);
     return row < Signed(rows.rows) && rows.begin + size_t(row) * rows.pitch < end;
 }
 
-// Both in rows of the same pitch: whether some difference of row numbers brings two rows together.
+// Whether two ranges of equal pitch overlap: looks for a difference of row numbers at which two
+// rows share a byte.
 bool rows_touch(const Range &a, const Range &b) {
     auto pitch = Signed(a.pitch), shift = Signed(b.begin) - Signed(a.begin);
     Signed least = floor_divide(-Signed(b.bytes) - shift, pitch) + 1;

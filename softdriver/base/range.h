@@ -13,11 +13,12 @@ struct Range {
     size_t rows = 1;
 
     bool contiguous() const { return rows == 1 || pitch <= bytes; }
-    // Behind the last byte.
+    // The address after the last byte.
     uintptr_t end() const { return begin + (rows - 1) * pitch + bytes; }
     // True if they share a byte.
     bool overlaps(const Range &other) const;
-    // True if all bytes of the other one are surely among these.
+    // True only if all bytes of the other range are in this one. Exact for contiguous ranges; rows
+    // cover only rows of the same begin and pitch.
     bool covers(const Range &other) const;
 };
 

@@ -14,8 +14,8 @@ inline void relax() {
 #endif
 }
 
-// Takes the state lock, which is held for well under a microsecond: spinning a little first spares
-// callers and workers most of the sleeps on each other.
+// Takes the state lock. It is held for less than a microsecond, so spinning first avoids most of
+// the sleeps.
 inline void acquire(Lock &lock) {
     for (int i = 0; i < 200; i++) {
         if (lock.try_lock())
@@ -25,8 +25,8 @@ inline void acquire(Lock &lock) {
     lock.lock();
 }
 
-// A condition variable on the monotonic clock. std::condition_variable waits through
-// pthread_cond_clockwait, which older thread sanitizers do not know.
+// A condition variable on the monotonic clock. std::condition_variable would call
+// pthread_cond_clockwait, which older thread sanitizers do not intercept.
 class Signal {
   public:
     Signal() {
@@ -57,7 +57,8 @@ class Signal {
     pthread_cond_t condition_;
 };
 
-// Sleeps between two looks at something that nobody announces, such as a flag in host memory.
+// Growing pauses, in microseconds, for polling a condition that nobody signals, such as a flag in
+// host memory.
 class Backoff {
   public:
     long next() {

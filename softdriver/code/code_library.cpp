@@ -41,7 +41,7 @@ CUresult module_of(const CodeLibraryPtr &library, const ContextPtr &context, Mod
     return CUDA_SUCCESS;
 }
 
-static void forget_library(const CodeLibrary &library) {
+static void erase_library(const CodeLibrary &library) {
     for (CUkernel kernel : library.kernels)
         state().kernels.erase(reinterpret_cast<uintptr_t>(kernel));
     state().libraries.erase(reinterpret_cast<uintptr_t>(library.handle));
@@ -57,7 +57,7 @@ void unload_libraries() {
     for (const auto &entry : state().libraries)
         libraries.push_back(entry.second);
     for (const CodeLibraryPtr &library : libraries)
-        forget_library(*library);
+        erase_library(*library);
 }
 
 static CUresult load_library(Call &call, CUlibrary *handle, const Image &image,
@@ -118,7 +118,7 @@ SOFT_API(cuLibraryUnload, (CUlibrary handle), (handle)) {
         library->modules.erase(library->modules.begin());
         unload_module(call.lock, module);
     }
-    forget_library(*library);
+    erase_library(*library);
     return CUDA_SUCCESS;
 }
 
@@ -172,7 +172,7 @@ SOFT_API(cuLibraryGetModule, (CUmodule * result, CUlibrary handle), (result, han
     return CUDA_SUCCESS;
 }
 
-// `only_managed`: what is no managed variable is not found.
+// `only_managed`: other variables count as not found.
 static CUresult get_variable(Call &call, CUdeviceptr *address, size_t *bytes, CUlibrary handle,
                              const char *name, bool only_managed) {
     CodeLibraryPtr library = find_library(handle);
@@ -205,7 +205,7 @@ SOFT_API(cuLibraryGetManaged,
     return get_variable(call, address, bytes, library, name, true);
 }
 
-// No text of PTX has functions that host and device share.
+// PTX has no functions that host and device share, so no name is ever found.
 SOFT_API(cuLibraryGetUnifiedFunction, (void **function, CUlibrary handle, const char *name),
          (function, handle, name)) {
     if (!function || !name)

@@ -6,12 +6,12 @@
 
 namespace soft {
 
-// Code that belongs to no context, and is loaded into those in which it is used.
+// Code that belongs to no context. It is loaded as a module into each context that uses it.
 struct CodeLibrary {
     CUlibrary handle = nullptr;
     ProgramPtr program;
     std::map<const Context *, ModulePtr> modules;
-    std::vector<CUkernel> kernels; // by index; null until asked for
+    std::vector<CUkernel> kernels; // by index of the kernel; null until first requested
 };
 
 using CodeLibraryPtr = std::shared_ptr<CodeLibrary>;
@@ -20,7 +20,7 @@ struct LibraryKernel {
     CUkernel handle = nullptr;
     CodeLibraryPtr library;
     int index = 0;
-    std::map<int, KernelSettings> settings; // by device
+    std::map<int, KernelSettings> settings; // by the device's ordinal
 
     const ptx::Kernel &kernel() const { return library->program->kernels[index]; }
 };
@@ -29,15 +29,16 @@ using LibraryKernelPtr = std::shared_ptr<LibraryKernel>;
 
 CodeLibraryPtr find_library(CUlibrary handle);
 LibraryKernelPtr find_library_kernel(CUkernel handle);
-// The kernel with an index, always the same one.
+// The library's kernel with this index; the same object for every call.
 LibraryKernelPtr kernel_of(const CodeLibraryPtr &library, int index);
-// Loads the library into a context, if that has not been done.
+// Finds the library's module in a context. Loads it at the first call.
 CUresult module_of(const CodeLibraryPtr &library, const ContextPtr &context, ModulePtr &module);
-// The kernel in a context.
+// Finds the function that stands for the kernel in a context, and loads the library there if
+// necessary.
 CUresult function_in(LibraryKernel &kernel, const ContextPtr &context, KernelFunctionPtr &function);
-// All libraries go; no context has any of their modules.
+// Destroys all libraries. No context may have any of their modules.
 void unload_libraries();
-// A context goes, and what libraries have loaded there.
+// Called when a context is destroyed: removes the modules that libraries have loaded there.
 void leave_context(const Context &context);
 
 } // namespace soft

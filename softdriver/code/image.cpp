@@ -20,7 +20,7 @@ bool begins_within(const void *data, size_t bytes, const char *magic) {
     return bytes >= std::strlen(magic) && begins(data, magic);
 }
 
-// Texts of PTX begin with their version, behind white space and remarks.
+// PTX begins with .version, after white space and comments.
 bool is_ptx(const char *text) {
     for (;;) {
         text += std::strspn(text, " \t\r\n\v\f");
@@ -33,7 +33,7 @@ bool is_ptx(const char *text) {
     }
 }
 
-// An ELF file is for the machine with the number that its head has.
+// Whether the machine number in the header of an ELF file is that of NVIDIA GPUs.
 bool for_a_gpu(const void *data) {
     constexpr size_t place = 18;
     constexpr uint16_t gpu = 190;
@@ -109,7 +109,7 @@ CUresult read_image(const void *data, size_t bytes, Image &image) {
     std::string_view content(static_cast<const char *>(data), bytes);
     if (ptx::form_of(content) == ptx::Form::Fatbin)
         return read_fatbin(content, image);
-    // A text need not end in a zero.
+    // PTX text of known length need not end in a zero byte.
     return read_image(std::string(content).c_str(), image);
 }
 

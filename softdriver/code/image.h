@@ -7,18 +7,17 @@
 
 namespace soft {
 
-// What a program hands over to be loaded: texts of PTX, more than one if it is the result of a
-// link.
+// The PTX texts of an image that a program loads; the result of a link has more than one.
 struct Image {
     std::vector<std::string> texts;
-    unsigned max_registers = 0; // of a thread; 0: as many as it needs
+    unsigned max_registers = 0; // limit of registers per thread; 0: no limit
 };
 
-// Of an image that says itself how long it is.
+// Reads an image of unknown length: its header has the length, or it ends in a zero byte.
 CUresult read_image(const void *data, Image &image);
-// Of one whose length is known: a text need not end in a zero.
+// Reads an image of known length; PTX text need not end in a zero byte.
 CUresult read_image(const void *data, size_t bytes, Image &image);
-// The result of a link, in a form that only this driver knows.
+// The image of a finished link, in a format that only this driver reads.
 std::string linked_image(const Image &image);
 bool is_linked(const void *data, size_t bytes);
 CUresult read_file(const char *path, std::string &content);

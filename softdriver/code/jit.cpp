@@ -8,7 +8,7 @@
 
 #include <cstring>
 
-// From what a program hands over to code that can be run.
+// Compiles images to code that can run, and handles JIT options and logs.
 
 namespace soft {
 namespace {
@@ -36,7 +36,7 @@ std::string lines_of(const std::vector<ptx::Problem> &problems) {
     return lines;
 }
 
-// The first version of the language that knows a target.
+// The first PTX version that supports a target.
 struct TargetVersion {
     int capability, version;
 };
@@ -47,8 +47,8 @@ constexpr TargetVersion target_versions[] = {
     {90, 78}, {100, 86}, {101, 86}, {103, 88}, {110, 90}, {120, 87}, {121, 88},
 };
 
-constexpr int oldest_target = 30; // that can still be asked for
-// Above it are flags: of a particular architecture, as in sm_90a, or of a family.
+constexpr int oldest_target = 30; // older targets are refused as an option
+// The bits above are flags: architecture-specific, as in sm_90a, or family-specific.
 constexpr int target_capability = 0xffff;
 
 const TargetVersion *find_target(int capability) {
@@ -58,10 +58,11 @@ const TargetVersion *find_target(int capability) {
     return nullptr;
 }
 
-// What a text may not ask of a device.
+// Checks the limits of the device: its target, constant memory and the size of parameters.
 void check_limits(const ptx::Program &program, std::vector<ptx::Problem> &problems) {
     constexpr size_t constant_limit = 65536;
-    constexpr int large_parameters = 81; // the version that has them
+    // The first PTX version that allows 32764 bytes of parameters.
+    constexpr int large_parameters = 81;
     auto fail = [&](const std::string &text) { problems.push_back({0, text}); };
     const TargetVersion *target = find_target(program.capability);
     if (target && program.version < target->version)
@@ -79,10 +80,10 @@ void check_limits(const ptx::Program &program, std::vector<ptx::Problem> &proble
     for (const ptx::Kernel &kernel : program.kernels)
         if (kernel.parameter_bytes > limit)
             fail("kernel " + kernel.name + " has " + std::to_string(kernel.parameter_bytes) +
-                 " bytes of parameters, and may have " + std::to_string(limit));
+                 " bytes of parameters, and the limit is " + std::to_string(limit));
 }
 
-// The language has no letters but ASCII's, in remarks either.
+// PTX is ASCII, in comments too.
 void check_letters(const std::string &text, std::vector<ptx::Problem> &problems) {
     int line = 1;
     for (char letter : text) {
@@ -101,7 +102,7 @@ CUresult status_of(const std::vector<ptx::Problem> &problems) {
     return CUDA_ERROR_INVALID_PTX;
 }
 
-// The version of PTX that came with a version of CUDA: one more with each, but for 12.6.
+// The newest PTX version of a CUDA version: each CUDA version has a new one, except 12.6.
 int newest_ptx(int cuda) {
     int version = (cuda / 1000 - 4) * 10 + cuda % 1000 / 10;
     return cuda >= 12060 && cuda < 13000 ? version - 1 : version;
@@ -219,7 +220,8 @@ CUresult check_parts(Call &call, const Image &image, JitOptions &options) {
     return problems.empty() ? CUDA_SUCCESS : status_of(problems);
 }
 
-// Registers are an estimate, and so is what it costs to have fewer: nothing.
+// Lowers the number of registers of each kernel. The numbers are estimates, and fewer registers do
+// not slow a kernel down here.
 static ProgramPtr limit_registers(const ProgramPtr &program, unsigned most) {
     if (!most)
         return program;

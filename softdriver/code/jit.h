@@ -8,27 +8,29 @@ namespace soft {
 
 struct Call;
 
-// What a program wants of the compiler of PTX, which is none here: all but the logs changes
-// nothing.
+// The JIT options of a call. The logs, the wall time, the target and the register limit have an
+// effect; all other known options are accepted and ignored.
 class JitOptions {
   public:
-    // Refuses those that are not known.
+    // Reads the options. Returns an error if one is unknown or has a bad value.
     CUresult read(unsigned count, CUjit_option *options, void **values);
-    // Whether there is any that concerns the result of a link and not one of its inputs.
+    // True if there are options that are allowed only for a link as a whole, not for one of its
+    // inputs.
     bool for_all() const { return info_.size || error_.size || target_ >= 0; }
-    // Adds lines to the error log (the other one is empty), and writes what the program is told:
-    // the logs, how long they are, and the time that the compiler has taken, and took now.
+    // Appends lines to the error log and adds to the compile time. Then updates everything that the
+    // program asked for: the logs (the info log is empty), their lengths, and the time.
     void tell(const std::string &errors, Clock::duration took = {});
-    // How many registers a thread may have, if that was said; else 0.
+    // The limit of registers per thread; 0 if there is none.
     unsigned max_registers() const { return max_registers_; }
-    // The error of a text for devices of this capability, where another target was asked for.
+    // The error for code of this capability if the program asked for another target, or
+    // CUDA_SUCCESS.
     CUresult check_target(int capability) const;
 
   private:
     struct Log {
         char *buffer = nullptr;
         size_t room = 0, used = 0;
-        void **size = nullptr; // where the program gave the room and finds what is used
+        void **size = nullptr; // the program stores the buffer size here and finds the used size
     };
 
     static void write(Log &log, const std::string &text);
@@ -41,10 +43,9 @@ class JitOptions {
     unsigned max_registers_ = 0;
 };
 
-// Whether all texts of an image can be compiled as parts of a program. If not, the options' log
-// says why.
+// Checks that each text of an image compiles as a part of a program. Errors go to the options' log.
 CUresult check_parts(Call &call, const Image &image, JitOptions &options);
-// Makes code of an image, without the state lock. Says why not in the options' log.
+// Compiles an image; releases the state lock meanwhile. Errors go to the options' log.
 CUresult compile(Call &call, const Image &image, JitOptions &options, ProgramPtr &program);
 
 } // namespace soft

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-// What kernels can be asked, and told.
+// Attributes of kernels.
 
 namespace soft {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <cstdio>
 
-// Kernels are interpreted piece by piece. What they touch is looked up when they first touch it:
-// it is not known before.
+// Runs kernels in pieces. Which memory a kernel uses is not known before: each allocation is looked
+// up at the first access.
 
 namespace soft {
 
@@ -47,7 +47,8 @@ bool KernelRun::find(uintptr_t address, ptx::Segment &segment) {
     return true;
 }
 
-// It may write all of this from now on, which is kept for it.
+// Adds an allocation to the operation's writes: from now on the kernel may write any of its bytes,
+// and the memory is kept alive until the kernel ends.
 void KernelRun::come_to_use(const ptx::Segment &segment) {
     OperationPtr self = operation.lock();
     const Allocation *allocation = find_allocation(segment.begin);
@@ -57,7 +58,7 @@ void KernelRun::come_to_use(const ptx::Segment &segment) {
     state().races.comes_to_use(self, *allocation);
 }
 
-// What a stream is to free later is still there for what comes before.
+// Memory that a stream will free later can still be used by work that runs before the free.
 bool KernelRun::look_up_freed(uintptr_t address, ptx::Segment &segment) const {
     Freed::EntryPtr freed = state().freed.find(address);
     const Context &context = *function_->owner;
@@ -81,7 +82,8 @@ bool KernelRun::look_up(uintptr_t address, ptx::Segment &segment) const {
     return true;
 }
 
-// In pieces that lie in one allocation each; equal ones at equal distances are rows.
+// Splits accesses so that each range lies in one allocation. Equal pieces at equal distances become
+// one range of rows.
 std::vector<Range> KernelRun::ranges(const std::vector<ptx::Accessed> &accessed) const {
     std::vector<Range> found;
     auto add = [&](uintptr_t begin, size_t bytes) {

@@ -12,13 +12,13 @@ namespace soft {
 // A launch of a kernel as work of a stream.
 class KernelRun : public Piecewise {
   public:
-    // With a workspace if the launch is cooperative.
+    // The workspace is null unless the launch is cooperative.
     KernelRun(KernelFunctionPtr function, ptx::Launch launch,
               std::shared_ptr<GridWorkspace> workspace);
 
     bool advance(uint64_t steps) override;
     Outcome end() override;
-    // The operation that it is the work of.
+    // The operation whose work this is.
     std::weak_ptr<Operation> operation;
 
   private:
@@ -32,8 +32,8 @@ class KernelRun : public Piecewise {
     KernelFunctionPtr function_;
     ptx::Launch launch_;
     std::shared_ptr<GridWorkspace> workspace_;
-    std::unique_ptr<ptx::Run> run_;    // from the first piece on
-    std::map<uintptr_t, size_t> used_; // memory by its beginning, and how much it is
+    std::unique_ptr<ptx::Run> run_;    // null before the first piece runs
+    std::map<uintptr_t, size_t> used_; // accessed allocations: begin and size
     bool failed_ = false;
 };
 

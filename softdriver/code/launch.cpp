@@ -34,7 +34,7 @@ CUresult check_size(const KernelFunction &function, const LaunchRequest &request
     return CUDA_SUCCESS;
 }
 
-// How clusters are to be: as the launch says, or else the kernel.
+// Takes the cluster shape from the kernel if the launch does not set it.
 void complete_cluster(const KernelFunction &function, LaunchRequest &request) {
     if (request.cluster[0] || request.cluster[1] || request.cluster[2])
         return;
@@ -42,7 +42,8 @@ void complete_cluster(const KernelFunction &function, LaunchRequest &request) {
         request.cluster[i] = cluster_size(*function.kernel, function.settings, i);
 }
 
-// Clusters are of whole blocks and make up the grid; more than a few blocks need to be allowed.
+// Checks that clusters divide the grid. Clusters larger than the portable size must be allowed by
+// an attribute.
 CUresult check_clusters(const KernelFunction &function, const LaunchRequest &request) {
     const unsigned (&required)[3] = function.kernel->required_cluster;
     const unsigned (&cluster)[3] = request.cluster;
@@ -56,7 +57,8 @@ CUresult check_clusters(const KernelFunction &function, const LaunchRequest &req
     return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
 }
 
-// All blocks of a cooperative launch are resident at a time, as they may wait for each other.
+// All blocks of a cooperative launch must be resident at the same time, as they may wait for each
+// other.
 CUresult check_cooperation(const KernelFunction &function, const LaunchRequest &request) {
     if (!request.cooperative)
         return CUDA_SUCCESS;
@@ -66,7 +68,7 @@ CUresult check_cooperation(const KernelFunction &function, const LaunchRequest &
     return fits ? CUDA_SUCCESS : CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 }
 
-// The block of parameters out of `extra`: pairs of a key and a value, until the end.
+// Copies the parameter block out of `extra`: pairs of a key and a value, until the end mark.
 CUresult take_buffer(const ptx::Kernel &kernel, void **extra, std::vector<uint8_t> &block) {
     const void *buffer = nullptr;
     size_t bytes = 0;
@@ -121,7 +123,8 @@ ptx::Launch describe(const KernelFunction &function, const LaunchRequest &reques
     launch.record = driver.settings.races != RaceMode::Off;
     if (driver.settings.instructions)
         launch.budget = driver.settings.instructions;
-    // Workers' turns depend on the machine, so the seed is drawn now.
+    // Draw the seed now: when a worker starts the kernel depends on the machine, so a seed drawn
+    // then would not replay.
     bool random = driver.settings.schedule == Schedule::Random;
     launch.seed = random ? driver.random.next() : driver.settings.seed;
     return launch;
@@ -133,7 +136,7 @@ std::shared_ptr<GridWorkspace> workspace_of(Stream &stream) {
     return stream.workspace;
 }
 
-// What is wrong with a launch; if nothing is, its work.
+// Checks a launch. Returns an error, or CUDA_SUCCESS and the operation that runs it.
 CUresult prepare(const KernelFunctionPtr &function, Stream &stream, LaunchRequest request,
                  OperationPtr &operation) {
     if (stream.owner != function->owner)

@@ -6,27 +6,26 @@ namespace soft {
 
 struct Call;
 
-// A launch as it was asked for.
+// The arguments of a launch.
 struct LaunchRequest {
     unsigned grid[3] = {}, block[3] = {};
-    unsigned cluster[3] = {}; // zero: not said
+    unsigned cluster[3] = {}; // all zero: not set
     bool preferred_cluster = false;
     size_t shared = 0;
     bool cooperative = false;
     void **parameters = nullptr, **extra = nullptr;
 };
 
-// Checks all of it, and puts it behind a stream's work.
+// Checks a launch and submits it to a stream.
 CUresult launch(Call &call, CUfunction function, const LaunchRequest &request, CUstream stream);
 CUresult read_config(const CUlaunchConfig &config, LaunchRequest &request);
 CUresult read_parameter(const ptx::Kernel &kernel, size_t index, size_t *offset, size_t *bytes);
 bool valid_cache(CUfunc_cache config);
-// Whether the kernel can be launched with blocks of this shape.
+// True if the kernel can be launched with blocks of this shape.
 bool valid_block(const ptx::Kernel &kernel, const unsigned (&block)[3]);
-// The function that a handle names.
+// Finds the function of a handle.
 CUresult resolve_function(CUfunction handle, KernelFunctionPtr &function);
-// The same where the handle may be that of a kernel of a library, which has a function in a
-// context.
+// The same for a handle that may also be a library kernel: then finds its function in this context.
 CUresult resolve_kernel(CUfunction handle, const ContextPtr &context, KernelFunctionPtr &function);
 
 } // namespace soft

@@ -5,12 +5,12 @@
 
 #include <cstring>
 
-// The functions that launch: how they say what is to be launched.
+// The launch functions: each converts its arguments to a LaunchRequest.
 
 namespace soft {
 namespace {
 
-// The numbers of attributes; older headers lack some.
+// CUlaunchAttributeID; older headers lack some of them.
 enum LaunchAttribute {
     ignore = 0,
     access_policy_window = 1,
@@ -29,7 +29,7 @@ enum LaunchAttribute {
     nvlink_scheduling = 16,
 };
 
-// Both attributes with an event begin with it.
+// The values of both event attributes begin with the event's handle.
 bool has_event(const CUlaunchAttribute &attribute) {
     uintptr_t event;
     std::memcpy(&event, &attribute.value, sizeof event);

@@ -92,7 +92,8 @@ SOFT_API(cuKernelSetAttribute,
         return CUDA_ERROR_INVALID_HANDLE;
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    // Also of its functions, which may be told otherwise afterwards.
+    // Also set it on the functions that exist already. A later cuFuncSetAttribute can override it
+    // there.
     for (const auto &loaded : kernel->library->modules)
         if (loaded.first->device == device && loaded.second->functions[kernel->index])
             write_function_attribute(kernel->kernel(),

@@ -5,8 +5,8 @@
 
 #include <iterator>
 
-// cuLink*: several texts of PTX become one module. What comes of it is no machine code: an image
-// that only this driver can load.
+// cuLink*: links several PTX texts. The result is not machine code, but an image that only this
+// driver can load.
 
 namespace soft {
 namespace {
@@ -15,8 +15,8 @@ std::shared_ptr<Link> find_link(CUlinkState handle) {
     return state().links.find(reinterpret_cast<uintptr_t>(handle));
 }
 
-// Another input. What cannot be read leaves the link as it was, but for inputs that are said to be
-// of a kind for which nothing is read at all.
+// Adds an input. An unreadable input leaves the link as it was. But NVVM, and a CUBIN that is not a
+// result of this driver's links, make the whole link fail.
 CUresult add(Call &call, Link &link, CUjitInputType type, const void *data, size_t bytes) {
     Image image;
     if (type == CU_JIT_INPUT_NVVM)
@@ -103,7 +103,7 @@ SOFT_API(cuLinkAddFile,
     return cuLinkAddFile_v2_body(call, handle, type, path, count, options, values);
 }
 
-// The image belongs to the link, and goes with it.
+// The image belongs to the link and is freed with it.
 SOFT_API(cuLinkComplete, (CUlinkState handle, void **result, size_t *bytes),
          (handle, result, bytes)) {
     std::shared_ptr<Link> link = find_link(handle);

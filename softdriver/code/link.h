@@ -4,14 +4,14 @@
 
 namespace soft {
 
-// Texts that are to become one module.
+// A link in progress, or finished.
 struct Link {
     CUlinkState handle = nullptr;
     Context *owner = nullptr;
-    JitOptions options; // of the whole, with the logs
+    JitOptions options; // given to cuLinkCreate; contain the logs
     Image image;
-    std::string result;              // once complete
-    CUresult failure = CUDA_SUCCESS; // it can no longer be completed
+    std::string result;              // the linked image; empty until the link is complete
+    CUresult failure = CUDA_SUCCESS; // why the link can no longer be completed
 };
 
 } // namespace soft

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
-// Modules: loading, unloading, and what is found in them by name.
+// cuModule*: loading, unloading and lookups by name.
 
 namespace soft {
 namespace {
@@ -20,7 +20,7 @@ template <class Item> int find_named(const std::vector<Item> &items, const std::
     return -1;
 }
 
-// Of variables without a size, nothing can be used: one byte makes them distinct.
+// A variable without a size gets one byte, so that its address is unique.
 size_t bytes_of(const ptx::Variable &variable) { return std::max<size_t>(1, variable.bytes()); }
 
 CUresult allocate_variable(const Context &context, const ptx::Variable &variable,
@@ -41,7 +41,7 @@ CUresult allocate_variable(const Context &context, const ptx::Variable &variable
     return CUDA_SUCCESS;
 }
 
-// Addresses that variables hold from the start.
+// Stores the addresses that variables contain initially.
 void store_addresses(const Module &module) {
     const auto &variables = module.program->variables;
     for (size_t i = 0; i < variables.size(); i++)
@@ -106,7 +106,7 @@ CUresult load_module(const ContextPtr &context, const ProgramPtr &program, Modul
     return CUDA_SUCCESS;
 }
 
-void forget_module(const Module &module) {
+void erase_module(const Module &module) {
     for (CUfunction function : module.functions)
         state().functions.erase(reinterpret_cast<uintptr_t>(function));
     state().modules.erase(reinterpret_cast<uintptr_t>(module.handle));
@@ -116,9 +116,9 @@ void unload_module(Lock &lock, const ModulePtr &module) {
     ContextPtr context = find_context(module->owner->handle);
     finish_context(lock, *context);
     if (find_module(module->handle) != module)
-        return; // another thread was faster
+        return; // another thread has unloaded it meanwhile
     free_variables(*module);
-    forget_module(*module);
+    erase_module(*module);
 }
 
 KernelFunctionPtr function_of(const ModulePtr &module, int kernel) {
@@ -190,7 +190,7 @@ SOFT_API(cuModuleUnload, (CUmodule handle), (handle)) {
     return CUDA_SUCCESS;
 }
 
-// All code is loaded at once: it costs nothing before it runs.
+// All code is loaded eagerly: loading costs nothing here.
 SOFT_API(cuModuleGetLoadingMode, (CUmoduleLoadingMode * mode), (mode)) {
     if (!mode)
         return CUDA_ERROR_INVALID_VALUE;

@@ -12,32 +12,32 @@ namespace soft {
 
 using ProgramPtr = std::shared_ptr<const ptx::Program>;
 
-// What a program has said about a kernel.
+// Attributes that a program has set on a kernel.
 struct KernelSettings {
-    int dynamic_shared = -1; // bytes; -1: as many as fit without asking
+    int dynamic_shared = -1; // bytes; -1: the limit that needs no opt-in
     int carveout = -1;
     int large_clusters = 0;
     int cluster_policy = 0;
-    int cluster[3] = {}; // of a kernel that says nothing of clusters itself
+    int cluster[3] = {}; // cluster shape, used if the kernel's code does not require one
 };
 
-// Code that is loaded into a context, with memory for its variables.
+// Code loaded into a context, with memory for its variables.
 struct Module {
     CUmodule handle = nullptr;
     Context *owner = nullptr;
     ProgramPtr program;
     std::vector<uintptr_t> variables;  // addresses, in the program's order
-    std::vector<CUfunction> functions; // by index of the kernel; null until asked for
+    std::vector<CUfunction> functions; // by index of the kernel; null until first requested
     bool of_library = false;
 };
 
 using ModulePtr = std::shared_ptr<Module>;
 
-// What a program has set for cuLaunch and its like, which take it from the function.
+// Launch settings that cuLaunch, cuLaunchGrid and cuLaunchGridAsync take from the function.
 struct OldLaunch {
-    unsigned block[3] = {}; // zero: not said
+    unsigned block[3] = {}; // all zero: not set
     unsigned shared = 0;
-    unsigned bytes = 0; // of the parameters
+    unsigned bytes = 0; // size of the parameters
     std::vector<uint8_t> parameters;
 };
 
@@ -47,33 +47,34 @@ struct KernelFunction {
     ModulePtr module;
     const ptx::Kernel *kernel = nullptr;
     KernelSettings settings;
-    std::unique_ptr<OldLaunch> old_launch; // null: nothing set since the last launch by other means
+    // Null: nothing set since the last launch by cuLaunchKernel.
+    std::unique_ptr<OldLaunch> old_launch;
 };
 
 using KernelFunctionPtr = std::shared_ptr<KernelFunction>;
 
 ModulePtr find_module(CUmodule handle);
-// Gives the variables memory, with what they hold at first.
+// Loads a program into a context: allocates and initialises its variables.
 CUresult load_module(const ContextPtr &context, const ProgramPtr &program, ModulePtr &module);
-// Waits for the work of its context, which may use it.
+// Waits for all work of the module's context, then unloads the module.
 void unload_module(Lock &lock, const ModulePtr &module);
-// Forgets a module without its memory, which goes with the context.
-void forget_module(const Module &module);
-// -1 if there is none.
+// Removes the module's handles, but does not free its variables.
+void erase_module(const Module &module);
+// Find a kernel or variable by name; return its index, or -1.
 int find_kernel(const ptx::Program &program, const std::string &name);
 int find_variable(const ptx::Program &program, const std::string &name);
-// The function of a kernel, always the same one.
+// The function of a kernel; the same object for every call.
 KernelFunctionPtr function_of(const ModulePtr &module, int kernel);
-// How much of constant memory its variables take.
+// Bytes of constant memory that the program's variables use.
 size_t constant_bytes(const ptx::Program &program);
-// Of one block, without the dynamic part.
+// Bytes of static shared memory of a block.
 size_t static_shared(const ptx::Kernel &kernel);
 
-// How many bytes of dynamic shared memory a launch may ask for.
+// Bytes of dynamic shared memory that a launch may use.
 size_t dynamic_shared_limit(const ptx::Kernel &kernel, const KernelSettings &settings);
-// How many threads a block may have.
+// Threads that a block may have.
 unsigned thread_limit(const ptx::Kernel &kernel);
-// How many blocks a cluster has in a dimension, as the kernel says or was told; 0: nothing said.
+// Blocks of a cluster in one dimension, as the kernel requires or the program has set; 0: not set.
 int cluster_size(const ptx::Kernel &kernel, const KernelSettings &settings, int dimension);
 CUresult read_function_attribute(const ptx::Program &program, const ptx::Kernel &kernel,
                                  const KernelSettings &settings, int attribute, int *value);

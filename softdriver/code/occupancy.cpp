@@ -7,8 +7,8 @@
 
 #include <algorithm>
 
-// How much of a multiprocessor a block takes: as on the architecture whose capability the devices
-// have, with the number of registers that the kernel is estimated to need.
+// Occupancy: how many blocks fit into a multiprocessor. The limits are those of the devices'
+// compute capability; the number of registers is estimated.
 
 namespace soft {
 namespace {
@@ -18,9 +18,9 @@ constexpr unsigned max_warps = 64;
 constexpr unsigned max_blocks = 32;
 constexpr unsigned max_threads = 1024;
 constexpr unsigned registers = 65536;
-constexpr unsigned register_unit = 256; // of a warp
+constexpr unsigned register_unit = 256; // registers are allocated to warps in these units
 constexpr size_t shared_bytes = 233472;
-constexpr size_t shared_reserved = 1024; // of each block
+constexpr size_t shared_reserved = 1024; // reserved for each block
 constexpr size_t shared_unit = 128;
 
 size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
@@ -35,7 +35,7 @@ struct Best {
     int threads = 0, blocks = 0;
 };
 
-// The block size with which most threads are resident, the largest of those.
+// The block size with which the most threads are resident; of several, the largest.
 Best best_block(const KernelFunction &function, CUoccupancyB2DSize shared_of_block, size_t shared,
                 int limit) {
     Best best;
@@ -104,7 +104,7 @@ SOFT_API(cuOccupancyMaxPotentialBlockSizeWithFlags,
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = resolve_kernel(handle, call.context, function))
         return status;
-    // The program's function may call the driver.
+    // Release the lock: the program's function may call the driver.
     call.lock.unlock();
     Best best = best_block(*function, shared_of_block, shared, limit);
     acquire(call.lock);

@@ -2,14 +2,14 @@
 #include "api/state.h"
 #include "code/launch.h"
 
-// Launches as they were before CUDA 4: a function keeps the shape of its blocks, its shared memory
-// and its parameters, until it is launched by cuLaunchKernel.
+// The launch functions of CUDA before version 4. A function object keeps the block shape, the
+// shared memory size and the parameters until cuLaunchKernel launches it.
 
 namespace soft {
 namespace {
 
 constexpr size_t most_parameters = 32764;
-constexpr uint8_t not_set = 0xC0; // bytes of parameters that the program has not set
+constexpr uint8_t not_set = 0xC0; // fills parameter bytes that the program has not set
 
 OldLaunch &settings_of(KernelFunction &function) {
     if (!function.old_launch)
@@ -29,7 +29,7 @@ CUresult set_parameter(CUfunction handle, int offset, const void *value, size_t 
     return CUDA_SUCCESS;
 }
 
-// Blocks of one thread where nothing was said, but for a kernel that says it itself.
+// The block shape: set by the program, or required by the kernel, or a single thread.
 void choose_block(const KernelFunction &function, const OldLaunch &old, unsigned (&block)[3]) {
     const unsigned (&required)[3] = function.kernel->required_threads;
     for (int i = 0; i < 3; i++)

@@ -12,13 +12,14 @@ namespace {
 constexpr size_t alignment = 512;
 constexpr size_t page = 4096;
 constexpr size_t least_reservation = size_t(4) << 30;
-constexpr size_t pattern_bytes = size_t(4) << 20; // larger allocations share pattern pages
+// Allocations of this size and more share pattern pages.
+constexpr size_t pattern_bytes = size_t(4) << 20;
 constexpr int access = PROT_READ | PROT_WRITE;
 
 size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
-// A file of nothing but the pattern. Mapped copy-on-write it makes fresh memory at no cost for what
-// is never written. -1 if there can be none.
+// A file filled with the pattern. Mapping it copy-on-write creates fresh memory that costs nothing
+// until it is written. -1 if the file cannot be created.
 int pattern_file() {
     static const int file = [] {
         int created = memfd_create("cudadrv-fresh", MFD_CLOEXEC);
@@ -30,7 +31,7 @@ int pattern_file() {
     return file;
 }
 
-// A forked child may not use the driver, and core files need no gigabytes of nothing.
+// Excludes the memory from forked children, which cannot use the driver, and from core dumps.
 void keep_private(char *alias, size_t bytes) {
     madvise(alias, bytes, MADV_DONTFORK);
     madvise(alias, bytes, MADV_DONTDUMP);
@@ -45,7 +46,8 @@ char *map(size_t bytes, int protection) {
 } // namespace
 
 bool Arena::reserve(size_t capacity) {
-    // As much quarantine as the machine grants: an address-space limit may allow less.
+    // The more address space, the later addresses are reused. Try less if an address-space limit
+    // does not allow much.
     for (size_t times : {64, 16, 4, 2}) {
         size_t bytes = round_up(std::max(capacity * times, least_reservation), page);
         char *device = map(bytes, PROT_NONE);
@@ -122,7 +124,7 @@ void Arena::fill(uintptr_t address, size_t bytes) {
 
 void Arena::release(uintptr_t address) { taken_.erase(address); }
 
-// Fresh pages instead of the old ones, where no live neighbour shares them.
+// Replaces the pages by fresh ones, except those shared with a live neighbour.
 void Arena::discard(uintptr_t address, size_t bytes) {
     uintptr_t begin, end;
     own_pages(address, bytes, begin, end);

@@ -6,10 +6,10 @@
 
 namespace soft {
 
-// The addresses of one device's memory. The host cannot touch them: they are reserved without any
-// access, and the bytes live in a hidden alias at a fixed distance. Addresses are handed out in
-// one direction and come back only when the whole reservation has been used up, so that a stale
-// pointer stays an error for as long as possible.
+// The address space of one device's memory. The host cannot access it: the addresses are reserved
+// without access, and the bytes live in a hidden alias at a fixed distance. Addresses are handed
+// out in ascending order and reused only when the whole reservation has been used, so that a stale
+// pointer stays invalid for as long as possible.
 class Arena {
   public:
     // Reserves address space for a device of this capacity; false if there is none.
@@ -19,9 +19,9 @@ class Arena {
         return address >= begin_ && address - begin_ < bytes_;
     }
 
-    // 0 when there is no gap. The memory is filled with a pattern.
+    // Returns 0 if there is no gap. The memory is filled with `fresh_memory`.
     uintptr_t allocate(size_t bytes);
-    // The address is dead from now on; its memory is given back by discard().
+    // Marks the addresses as free; discard() returns their memory to the system.
     void release(uintptr_t address);
     void discard(uintptr_t address, size_t bytes);
 
@@ -30,14 +30,14 @@ class Arena {
   private:
     uintptr_t find_gap(size_t bytes);
     void fill(uintptr_t address, size_t bytes);
-    // The pages that only this range touches.
+    // The pages that contain bytes of this range only.
     void own_pages(uintptr_t address, size_t bytes, uintptr_t &begin, uintptr_t &end) const;
 
     uintptr_t begin_ = 0;
     size_t bytes_ = 0;
     char *alias_ = nullptr;
     uintptr_t cursor_ = 0;
-    std::map<uintptr_t, size_t> taken_; // by address, sizes rounded up
+    std::map<uintptr_t, size_t> taken_; // sizes by address, rounded up
 };
 
 constexpr unsigned char fresh_memory = 0xCD;

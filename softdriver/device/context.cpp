@@ -40,7 +40,7 @@ template <class Object> void erase_owned(HandleTable<Object> &table, const Conte
         table.erase(handle);
 }
 
-// Those that began in the context end; others lose the streams that they have here.
+// Ends the captures that began in the context, and invalidates others that have streams of it.
 void end_captures(const Context &context) {
     auto &captures = state().captures;
     for (size_t i = captures.size(); i-- > 0;) {
@@ -67,11 +67,11 @@ void destroy_context(Lock &lock, const ContextPtr &context) {
     State &driver = state();
     finish_context(lock, *context);
     if (!context->alive)
-        return; // another thread was faster
+        return; // another thread has destroyed it meanwhile
     context->alive = false;
     driver.races.learn(driver.races.tails(*context));
     driver.races.ended(*context);
-    context->peers.clear(); // others name it by an id that never comes back
+    context->peers.clear(); // other contexts' `peers` need no update: its id is never reused
     end_captures(*context);
     erase_owned(driver.streams, context.get());
     erase_owned(driver.events, context.get());
@@ -91,7 +91,7 @@ void lose_device(Device &device, CUresult status) {
     device.sticky = status;
     state().races.lost(device);
     state().scheduler.drop([&](const Stream &stream) { return stream.owner->device == &device; });
-    open_managed(); // nobody can wait for that work any more
+    open_managed(); // no work is left that could use managed memory
 }
 
 SOFT_API(cuCtxCreate_v2, (CUcontext * context, unsigned flags, CUdevice ordinal),
@@ -144,7 +144,7 @@ SOFT_API(cuCtxDestroy_v2, (CUcontext handle), (handle)) {
 
 SOFT_API(cuCtxDestroy, (CUcontext handle), (handle)) { return cuCtxDestroy_v2_body(call, handle); }
 
-// Of before cuCtxDestroy destroyed contexts whoever used them.
+// cuCtxAttach and cuCtxDetach count uses. cuCtxDestroy ignores the count.
 SOFT_API(cuCtxAttach, (CUcontext * handle, unsigned flags), (handle, flags)) {
     if (!handle || flags)
         return CUDA_ERROR_INVALID_VALUE;
@@ -219,7 +219,7 @@ SOFT_API(cuCtxGetDevice, (CUdevice * device), (device)) {
     return CUDA_SUCCESS;
 }
 
-// The context that a call names, where null means the current one.
+// Finds the context of a handle; null means the current one.
 static ContextPtr named_or_current(Call &call, CUcontext handle) {
     return handle ? find_context(handle) : call.context;
 }

@@ -21,31 +21,31 @@ struct Context {
     Device *device = nullptr;
     unsigned flags = 0;
     bool primary = false;
-    unsigned uses = 1; // of a created context: cuCtxAttach adds to it
+    unsigned uses = 1; // of a created context: counted by cuCtxAttach and cuCtxDetach
     Limits limits;
     CUfunc_cache cache = CU_FUNC_CACHE_PREFER_NONE;
-    std::vector<OperationPtr> gates; // everything submitted from now on waits for them
+    std::vector<OperationPtr> gates; // all operations submitted later wait for these
     bool alive = true;
-    std::set<uint64_t> peers; // ids of the contexts whose memory kernels of this one may access
+    std::set<uint64_t> peers; // ids of contexts to whose memory this one has peer access
     std::shared_ptr<Stream> legacy;
     std::map<const ThreadState *, std::shared_ptr<Stream>> per_thread;
 };
 
 using ContextPtr = std::shared_ptr<Context>;
 
-// A destroyed primary context comes back under its old handle.
+// Makes a destroyed primary context usable again, under its old handle.
 void revive_context(const ContextPtr &context);
 ContextPtr create_context(Device &device, unsigned flags, bool primary);
-// Returns when the context has no work, not even what other threads submit meanwhile.
+// Waits until the context has no work, including work that other threads submit meanwhile.
 void finish_context(Lock &lock, const Context &context);
 // Waits for the context's work, then destroys it and everything in it.
 void destroy_context(Lock &lock, const ContextPtr &context);
-// By handle; null if there is none.
+// Finds a context by its handle; null if there is none.
 ContextPtr find_context(CUcontext handle);
 bool valid_context_flags(unsigned flags);
-// Makes an operation wait for what the context waits for.
+// Makes an operation wait for the context's gates.
 void pass_gates(Context &context, Operation &operation);
-// A sticky error: the device is lost, and what it had not done yet is never done.
+// Sets a sticky error: the device is lost, and its unfinished work is dropped.
 void lose_device(Device &device, CUresult status);
 
 } // namespace soft

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 
-// Events that stand for all work of a context, and contexts that wait for an event.
+// cuCtxRecordEvent, which records all work of a context, and cuCtxWaitEvent.
 
 namespace soft {
 namespace {
 
-// Both functions name a context, which no capture may be using, and an event.
+// Finds a context and an event. Returns an error if a capture uses the context.
 CUresult find_both(Call &call, CUcontext handle, CUevent event_handle, ContextPtr &context,
                    EventPtr &event) {
     context = handle ? find_context(handle) : call.context;
@@ -21,7 +21,8 @@ CUresult find_both(Call &call, CUcontext handle, CUevent event_handle, ContextPt
 
 } // namespace
 
-// A stream of its own, whose one operation waits for the last ones of all others.
+// Records the event in a new stream, in an operation that waits for the last operation of every
+// other stream of the context.
 SOFT_API(cuCtxRecordEvent, (CUcontext handle, CUevent event_handle), (handle, event_handle)) {
     ContextPtr context;
     EventPtr event;
@@ -33,7 +34,7 @@ SOFT_API(cuCtxRecordEvent, (CUcontext handle, CUevent event_handle), (handle, ev
     auto operation = std::make_shared<Operation>();
     operation->waits = context_targets(*context);
     for (const OperationPtr &tail : state().races.tails(*context))
-        operation->waits.push_back(tail); // done or not, the race detector wants to know
+        operation->waits.push_back(tail); // finished ones too: the race detector needs them
     return record(*event, *stream, std::move(operation));
 }
 

@@ -2,12 +2,12 @@
 #include "api/state.h"
 #include "device/device_attributes.h"
 
-// What a program can set on a context: flags, and preferences that only kernels would notice.
+// Settings of a context: flags, and preferences without effect here.
 
 namespace soft {
 
 bool valid_context_flags(unsigned flags) {
-    constexpr unsigned known = 0xFF; // CU_CTX_FLAGS_MASK; older headers know fewer
+    constexpr unsigned known = 0xFF; // CU_CTX_FLAGS_MASK; smaller in older headers
     unsigned scheduling = flags & CU_CTX_SCHED_MASK;
     bool single = (scheduling & (scheduling - 1)) == 0;
     return !(flags & ~known) && single;
@@ -16,7 +16,7 @@ bool valid_context_flags(unsigned flags) {
 SOFT_API(cuCtxSetFlags, (unsigned flags), (flags)) {
     if (!valid_context_flags(flags))
         return CUDA_ERROR_INVALID_VALUE;
-    // Whether host memory is mapped is settled when the context is made.
+    // CU_CTX_MAP_HOST cannot change after the context was created.
     flags &= ~unsigned(CU_CTX_MAP_HOST);
     call.context->flags = flags | (call.context->flags & CU_CTX_MAP_HOST);
     if (call.context->primary)
@@ -38,7 +38,7 @@ SOFT_API(cuCtxSetCacheConfig, (CUfunc_cache config), (config)) {
     return CUDA_SUCCESS;
 }
 
-// Banks of shared memory have one size on this architecture, whatever is asked for.
+// This architecture has only one bank size of shared memory, whatever a program sets.
 SOFT_API(cuCtxGetSharedMemConfig, (CUsharedconfig * config), (config)) {
     if (!config)
         return CUDA_ERROR_INVALID_VALUE;
@@ -52,10 +52,10 @@ SOFT_API(cuCtxSetSharedMemConfig, (CUsharedconfig config), (config)) {
     return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// There is no cache, so nothing persists in it.
+// There is no cache to reset.
 SOFT_API_BARE(cuCtxResetPersistingL2Cache) { return CUDA_SUCCESS; }
 
-// A context has all of its device.
+// A context always has all multiprocessors of its device.
 SOFT_API(cuCtxGetExecAffinity, (CUexecAffinityParam * parameter, CUexecAffinityType type),
          (parameter, type)) {
     if (!parameter || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT)

@@ -20,7 +20,7 @@ Device *find_device(CUdevice ordinal) {
     return known ? devices[ordinal].get() : nullptr;
 }
 
-// All functions here name a device and write one result.
+// Finds a device, and stores one of its properties in `value`.
 template <class Value, class Read>
 static CUresult read_device(CUdevice ordinal, Value *value, Read read) {
     if (!value)

@@ -13,7 +13,7 @@ struct Pool;
 struct Device {
     explicit Device(int number) : ordinal(number) {}
 
-    // As new, but for the address space, which stays reserved.
+    // Resets the device; its address space stays reserved.
     void renew() {
         sticky = CUDA_SUCCESS;
         primary = nullptr;
@@ -21,13 +21,14 @@ struct Device {
     }
 
     const int ordinal;
-    int place = 0; // which of the machine's devices it is; programs may see them in another order
+    int place = 0; // index in the machine; CUDA_VISIBLE_DEVICES can reorder ordinals
     Arena arena;
-    size_t used = 0;                    // bytes of capacity taken by device memory
-    CUresult sticky = CUDA_SUCCESS;     // a fault that no reset cures
-    std::shared_ptr<Context> primary;   // once made it stays, alive or destroyed
-    std::shared_ptr<Pool> default_pool; // once asked for
-    std::shared_ptr<Pool> pool;         // the current one; null: the default one
+    size_t used = 0; // bytes of capacity taken by device memory
+    // The error that lost the device; destroying contexts does not clear it.
+    CUresult sticky = CUDA_SUCCESS;
+    std::shared_ptr<Context> primary;   // once created it stays, alive or destroyed
+    std::shared_ptr<Pool> default_pool; // null until first requested
+    std::shared_ptr<Pool> pool;         // the current pool; null: the default pool
     unsigned primary_retains = 0;
     unsigned primary_flags = 0;
 };

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-// The numbers that describe a device.
+// Device attributes.
 
 namespace soft {
 
@@ -16,7 +16,7 @@ struct AttributeValue {
     int value;
 };
 
-// What devices answer, except for what the settings decide. Everything not listed is 0.
+// The attributes of every device, except those that depend on the settings. All others are 0.
 constexpr AttributeValue attributes[] = {
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
     {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
@@ -67,10 +67,9 @@ constexpr AttributeValue attributes[] = {
     {CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 1},
     {CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 1},
     {CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT, memory_sync_domains},
-    // The numbers of those that have changed their names between toolkits, or that older headers
-    // lack.
-    {113, 1},  // registered memory may be read-only
-    {131, -1}, // the device is no NUMA node
+    // Numbers, because these names differ between toolkits or are missing in older headers.
+    {113, 1},  // read-only registration of host memory is supported
+    {131, -1}, // NUMA node of the device: none
 };
 
 // Arrays and textures are not implemented; these limits are those of the architecture.
@@ -166,7 +165,7 @@ SOFT_API(cuDeviceComputeCapability, (int *major, int *minor, CUdevice ordinal),
     return CUDA_SUCCESS;
 }
 
-// Of before there were attributes.
+// The predecessor of cuDeviceGetAttribute.
 SOFT_API(cuDeviceGetProperties, (CUdevprop * properties, CUdevice ordinal), (properties, ordinal)) {
     if (!properties)
         return CUDA_ERROR_INVALID_VALUE;
@@ -200,7 +199,7 @@ SOFT_API(cuDeviceGetTexture1DLinearMaxWidth,
     return CUDA_SUCCESS;
 }
 
-// Contexts cannot be given a part of a device, of whatever type.
+// Contexts with a part of a device are not supported.
 SOFT_API(cuDeviceGetExecAffinitySupport,
          (int *supported, [[maybe_unused]] CUexecAffinityType type, CUdevice ordinal),
          (supported, type, ordinal)) {
@@ -212,7 +211,7 @@ SOFT_API(cuDeviceGetExecAffinitySupport,
     return CUDA_SUCCESS;
 }
 
-// Like CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED: none.
+// No operation is atomic, as CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED reports.
 SOFT_API(cuDeviceGetHostAtomicCapabilities,
          (unsigned *capabilities, const CUatomicOperation *operations, unsigned count,
           CUdevice ordinal),

@@ -7,14 +7,14 @@
 #include <algorithm>
 #include <iterator>
 
-// The limits of a context. Kernels will read them; memory for them is not set aside.
+// The limits of a context. They are stored and reported, but kernels do not depend on them.
 
 namespace soft {
 namespace {
 
-// A value that is set becomes a multiple of the unit between the two bounds.
+// How cuCtxSetLimit treats a value: it is clamped to the bounds, then rounded up to the unit.
 struct LimitInfo {
-    enum Excess { Refused, Lowered }; // what is done to a value that is too large
+    enum Excess { Refused, Lowered }; // what happens to a value above `greatest`
     enum Kind { Settable, Fixed, Absent };
     Kind kind;
     size_t initial;
@@ -29,39 +29,39 @@ constexpr LimitInfo fixed(size_t value) {
 }
 constexpr LimitInfo absent{LimitInfo::Absent, 0, 1, 0, 0, LimitInfo::Refused};
 
-// By CUlimit, whose newer names older headers lack.
+// Indexed by CUlimit; older headers lack the newer names.
 constexpr LimitInfo limits[] = {
-    // stack of a thread
+    // CU_LIMIT_STACK_SIZE
     {LimitInfo::Settable, 1024, 16, 0, 512 << 10, LimitInfo::Refused},
-    // buffer of printf
+    // CU_LIMIT_PRINTF_FIFO_SIZE
     {LimitInfo::Settable, 1 << 20, 256, 512 << 10, size_t(2) << 30, LimitInfo::Lowered},
-    // heap of malloc
+    // CU_LIMIT_MALLOC_HEAP_SIZE
     {LimitInfo::Settable, 8 << 20, 64, 4 << 20, unbounded, LimitInfo::Lowered},
-    absent, // depth of synchronization inside kernels, which compute capability 9 does not have
-    // launches of kernels by kernels
+    absent, // CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH: not supported by compute capability 9
+    // CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT
     {LimitInfo::Settable, 2048, 1, 32, unbounded, LimitInfo::Lowered},
-    // bytes that the cache fetches at once
+    // CU_LIMIT_MAX_L2_FETCH_GRANULARITY
     {LimitInfo::Settable, 64, 1, 0, 128, LimitInfo::Refused},
-    // persisting part of the cache
+    // CU_LIMIT_PERSISTING_L2_CACHE_SIZE
     {LimitInfo::Settable, 3 * persisting_unit, persisting_unit, 0, max_persisting_l2,
      LimitInfo::Refused},
-    fixed(shared_memory_opt_in), // shared memory of a block
-    fixed(0),                    // whether the context is shared with graphics
-    absent,                      // and what then
+    fixed(shared_memory_opt_in), // CU_LIMIT_SHMEM_SIZE
+    fixed(0),                    // CU_LIMIT_CIG_ENABLED
+    absent,                      // CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED
 };
 constexpr int limit_count = std::size(limits);
 static_assert(limit_count == std::size(decltype(Limits::values){}), "the same limits");
 
 bool is_limit(int number) { return number >= 0 && number < limit_count; }
 
-// The most that a device can give.
+// The greatest value that the device allows.
 size_t greatest_of(int number, const Device &device) {
     size_t memory = state().settings.memory;
     auto read = [&](CUdevice_attribute attribute) {
         return size_t(read_attribute(device, attribute));
     };
     switch (number) {
-    case CU_LIMIT_STACK_SIZE: // every thread that can run has one
+    case CU_LIMIT_STACK_SIZE: // each resident thread has a stack
         memory /= read(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) *
                   read(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
         return std::min(memory, limits[number].greatest);

@@ -4,7 +4,7 @@
 
 namespace soft {
 
-// The values that a context's limits have, by CUlimit.
+// The limits of a context, indexed by CUlimit.
 struct Limits {
     Limits();
     size_t values[10] = {};

@@ -3,7 +3,7 @@
 
 #include <cstdio>
 
-// Where devices claim to sit on the PCI bus: domain 0, a bus each, device and function 0.
+// The PCI addresses of the devices: domain 0, one bus for each device, device 0, function 0.
 
 namespace soft {
 
@@ -15,12 +15,12 @@ SOFT_API(cuDeviceGetPCIBusId, (char *text, int size, CUdevice ordinal), (text, s
     const Device *device = find_device(ordinal);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    // What does not fit is cut off.
+    // A text that does not fit is truncated, and an error is returned.
     int length = std::snprintf(text, size, "0000:%02X:00.0", pci_bus(*device));
     return length < size ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// Takes domain:bus:device.function, domain:bus:device and bus:device.function, in base 16.
+// Accepts domain:bus:device.function, domain:bus:device and bus:device.function, in hexadecimal.
 SOFT_API(cuDeviceGetByPCIBusId, (CUdevice * result, const char *text), (result, text)) {
     if (!result || !text)
         return CUDA_ERROR_INVALID_VALUE;

@@ -2,13 +2,13 @@
 #include "api/state.h"
 #include "stream/transfer.h"
 
-// Several devices: which reach each other's memory, and copies between them. All software devices
-// can be peers; with one address space copies need no enabled access.
+// Peer access and peer copies. All software devices can be peers. Copies need no peer access,
+// because all devices share one address space.
 
 namespace soft {
 namespace {
 
-// Which operations are atomic between devices when only some are; older headers lack the name.
+// CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED; older headers lack it.
 constexpr int partial_native_atomics = 5;
 
 CUresult peer_row(CUdeviceptr target, CUcontext target_context, CUdeviceptr source,
@@ -74,7 +74,7 @@ SOFT_API(cuDeviceGetP2PAttribute,
         *value = 1;
         return CUDA_SUCCESS;
     case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
-    case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED: // there are no arrays
+    case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED: // arrays are not supported
     case partial_native_atomics:
         *value = 0;
         return CUDA_SUCCESS;

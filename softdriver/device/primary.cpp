@@ -1,11 +1,12 @@
 #include "api/call.h"
 #include "api/state.h"
 
-// Primary contexts: one a device, shared by all who retain it.
+// Primary contexts: one for each device, shared by everyone who retains it.
 
 namespace soft {
 
-// Maps host memory whatever the program says, and only the context itself tells.
+// A primary context always maps host memory. cuCtxGetFlags reports that flag, but
+// cuDevicePrimaryCtxGetState does not.
 static void set_primary_flags(Device &device, unsigned flags) {
     device.primary_flags = flags;
     if (device.primary)
@@ -47,7 +48,7 @@ SOFT_API(cuDevicePrimaryCtxRelease_v2, (CUdevice ordinal), (ordinal)) {
     return CUDA_SUCCESS;
 }
 
-// Destroys the context under its users; they still have to release it.
+// Destroys the context even if it is retained; its users still have to release it.
 SOFT_API(cuDevicePrimaryCtxReset_v2, (CUdevice ordinal), (ordinal)) {
     Device *device = find_device(ordinal);
     if (!device)
@@ -79,7 +80,7 @@ SOFT_API(cuDevicePrimaryCtxSetFlags_v2, (CUdevice ordinal, unsigned flags), (ord
     return CUDA_SUCCESS;
 }
 
-// The first versions differ in their names only.
+// The first versions behave like _v2.
 SOFT_API(cuDevicePrimaryCtxRelease, (CUdevice ordinal), (ordinal)) {
     return cuDevicePrimaryCtxRelease_v2_body(call, ordinal);
 }

@@ -10,7 +10,7 @@
 namespace soft {
 namespace {
 
-// As programs write it: GPU-8-4-4-4-12 hexadecimal digits.
+// The UUID as text: GPU-8-4-4-4-12 hexadecimal digits.
 std::string uuid_text(int place) {
     CUuuid uuid = uuid_of(place);
     std::string text = "GPU-";
@@ -23,7 +23,8 @@ std::string uuid_text(int place) {
     return text;
 }
 
-// The one device that a number, or the beginning of a UUID, names; -1 if there is none.
+// The device that a number, or the beginning of a UUID, identifies; -1 if there is none, or more
+// than one.
 int named_device(const std::string &name, int devices) {
     char *end = nullptr;
     long number = std::strtol(name.c_str(), &end, 10);
@@ -49,7 +50,7 @@ CUuuid uuid_of(int place) {
     return uuid;
 }
 
-// The first name that is wrong or repeated ends the list.
+// The list ends before the first invalid or repeated entry.
 std::vector<int> visible_devices(int devices) {
     std::vector<int> visible;
     const char *text = std::getenv("CUDA_VISIBLE_DEVICES");

@@ -6,7 +6,7 @@
 
 namespace soft {
 
-// Which of the machine's devices a program sees, in which order: CUDA_VISIBLE_DEVICES decides.
+// The machine's devices that the program sees, in order, as CUDA_VISIBLE_DEVICES sets it.
 std::vector<int> visible_devices(int devices);
 CUuuid uuid_of(int place);
 

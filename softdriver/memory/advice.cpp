@@ -1,7 +1,8 @@
 #include "api/call.h"
 #include "api/state.h"
 
-// cuMemAdvise and prefetching: nothing moves, but what was said can be asked for.
+// cuMemAdvise and cuMemPrefetchAsync: no memory moves, but programs can read back what they have
+// set.
 
 namespace soft {
 
@@ -44,7 +45,8 @@ CUmemLocation location_of(CUdevice device) {
     return make_location(device == CU_DEVICE_CPU ? location_host : location_device, device);
 }
 
-// The error of sending managed memory there. The host gets its number; there is one node.
+// Returns an error if managed memory cannot be sent to this location. Also sets the id of the
+// host's location; there is one NUMA node.
 CUresult check_place(CUmemLocation &location) {
     switch (static_cast<int>(location.type)) {
     case location_device:
@@ -66,7 +68,8 @@ CUresult check_place(CUmemLocation &location) {
 CUresult prefer(const Pages &pages, CUmemLocation location) {
     if (CUresult status = check_place(location))
         return status;
-    // Nodes are for devices that share page tables with the host; others ignore them.
+    // NUMA nodes matter only to devices that share page tables with the host, so this advice is
+    // ignored.
     if (is_node(location))
         return CUDA_SUCCESS;
     pages.managed->advice.change(pages.begin, pages.end,
@@ -165,7 +168,8 @@ SOFT_API(cuMemAdvise_v2,
     if (CUresult status = refuse_unsafe(*call.thread))
         return status;
     int kind = static_cast<int>(location.type);
-    if (kind < location_device || kind > location_numa_current) // even where it does not matter
+    // Checked even for advice that ignores the location.
+    if (kind < location_device || kind > location_numa_current)
         return CUDA_ERROR_INVALID_VALUE;
     return advise(address, bytes, advice, location);
 }

@@ -11,12 +11,11 @@ namespace soft {
 
 struct Managed;
 
-// What a program has said about a stretch of managed memory. It has no effect here, but can be
-// asked for.
+// The advice for a stretch of managed memory. It has no effect here, but programs can read it back.
 struct Advice {
     bool read_mostly = false;
     CUmemLocation preferred = no_location, prefetched = no_location;
-    std::set<unsigned> accessed_by; // ordinals; CU_DEVICE_CPU, if there, is the last
+    std::set<unsigned> accessed_by; // device ordinals; CU_DEVICE_CPU sorts last
 };
 
 // The advice for each page of an allocation, by offset.
@@ -26,19 +25,20 @@ class AdviceMap {
     void visit(size_t begin, size_t end, const std::function<void(const Advice &)> &look) const;
 
   private:
-    // Makes a stretch begin at an offset.
+    // Splits the stretch that contains the offset, so that one begins there.
     std::map<size_t, Advice>::iterator split(size_t offset);
 
-    std::map<size_t, Advice> stretches_{{0, Advice{}}}; // each reaches to the next
+    // Keys are offsets; each stretch reaches to the next.
+    std::map<size_t, Advice> stretches_{{0, Advice{}}};
 };
 
-// A range of managed memory, in whole pages.
+// A range of whole pages of managed memory.
 struct Pages {
     Managed *managed = nullptr;
-    size_t begin = 0, end = 0; // offsets
+    size_t begin = 0, end = 0; // offsets in the allocation
 };
 
-// An error unless all of the range is managed memory.
+// Finds the pages of a range; an error unless all of it is managed memory.
 CUresult find_pages(CUdeviceptr address, size_t bytes, Pages &pages);
 
 } // namespace soft

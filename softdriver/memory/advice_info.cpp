@@ -1,12 +1,12 @@
 #include "api/call.h"
 #include "api/state.h"
 
-// What a range of managed memory was advised.
+// cuMemRangeGetAttribute: reads the advice for a range of managed memory.
 
 namespace soft {
 namespace {
 
-// What all pages agree on, or no_location.
+// The location that all pages have, or no_location if they differ.
 CUmemLocation common(const Pages &pages, CUmemLocation Advice::*field) {
     bool first = true;
     CUmemLocation found = no_location;
@@ -50,7 +50,7 @@ void list_accessors(const Pages &pages, int *list, size_t length) {
         list[i] = processor == all.end() ? int(CU_DEVICE_INVALID) : int(*processor++);
 }
 
-// Attributes of a range; older headers lack the last four.
+// CUmem_range_attribute; older headers lack the last four.
 enum RangeAttribute { read_mostly = 1, preferred, accessed_by, prefetched };
 enum { preferred_type = 5, preferred_id, prefetched_type, prefetched_id };
 

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// Allocations of all kinds: the table of what is alive, and where its bytes are.
+// The table of live allocations of all kinds, and how each kind gets its memory.
 
 namespace soft {
 namespace {
@@ -140,7 +140,8 @@ CUresult allocate_host(const Context &context, size_t bytes, unsigned flags, All
     return CUDA_SUCCESS;
 }
 
-// Where devices take the memory from the host, the driver needs another address for it.
+// Without concurrent access the host's mapping is sometimes protected, so the driver needs a second
+// one.
 CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
                           Allocation *&result) {
     if (CUresult status = state().settings.faults.strike_allocation(bytes))
@@ -172,11 +173,11 @@ void register_host(const Context &context, void *address, size_t bytes, unsigned
     allocation.flags = flags;
 }
 
-Remains forget_allocation(Allocation &allocation, bool in_stream) {
+Remains remove_allocation(Allocation &allocation, bool in_stream) {
     State &driver = state();
     Remains remains{allocation.kind, allocation.device, allocation.begin,
                     allocation.host, allocation.bytes,  allocation.pool};
-    driver.races.forgotten(allocation);
+    driver.races.removed(allocation);
     driver.freed.add(allocation, thread_state().function, in_stream);
     if (allocation.pool)
         allocation.pool->leave(allocation.bytes);
@@ -188,8 +189,8 @@ Remains forget_allocation(Allocation &allocation, bool in_stream) {
     return remains;
 }
 
-void give_back(const Remains &remains) {
-    state().freed.given_back(remains.begin);
+void release_memory(const Remains &remains) {
+    state().freed.mark_released(remains.begin);
     switch (remains.kind) {
     case MemoryKind::Device:
     case MemoryKind::Async:
@@ -200,7 +201,8 @@ void give_back(const Remains &remains) {
         break;
     case MemoryKind::Host:
     case MemoryKind::Managed: {
-        // Streams of other contexts and devices may still have work there.
+        // Streams of other contexts and devices may still use the memory: unmap it after their
+        // work.
         size_t bytes = remains.bytes;
         auto user = reinterpret_cast<char *>(remains.begin);
         if (user != remains.host)
@@ -214,7 +216,7 @@ void give_back(const Remains &remains) {
     }
 }
 
-void free_allocation(Allocation &allocation) { give_back(forget_allocation(allocation)); }
+void free_allocation(Allocation &allocation) { release_memory(remove_allocation(allocation)); }
 
 void abandon_host_memory() {
     open_managed();
@@ -223,7 +225,7 @@ void abandon_host_memory() {
         if (!entry.second.on_device())
             shared.push_back(&entry.second);
     for (Allocation *allocation : shared)
-        state().freed.given_back(forget_allocation(*allocation).begin);
+        state().freed.mark_released(remove_allocation(*allocation).begin);
 }
 
 void free_context_memory(const Context &context) {
@@ -231,14 +233,14 @@ void free_context_memory(const Context &context) {
     for (auto &entry : state().allocations) {
         if (entry.second.owner != &context)
             continue;
-        // Pools belong to their device, and what comes from them too.
+        // Pools belong to their device, and so does their memory.
         if (entry.second.pool)
             entry.second.owner = nullptr;
         else
             owned.push_back(&entry.second);
     }
     for (Allocation *allocation : owned) {
-        state().races.freed_by_host(*allocation); // other contexts may still use it
+        state().races.freed_by_host(*allocation); // a race if another context still uses it
         free_allocation(*allocation);
     }
 }

@@ -14,61 +14,63 @@ struct Allocation {
     uintptr_t begin = 0;
     size_t bytes = 0;
     MemoryKind kind = MemoryKind::Device;
-    char *host = nullptr; // where its bytes really are
+    char *host = nullptr; // where the driver accesses its bytes
     Device *device = nullptr;
-    Context *owner = nullptr; // alive; null once memory of a pool has outlived it
+    // Never a destroyed one: pool memory that outlives its context has null.
+    Context *owner = nullptr;
     CUcontext context = nullptr;
     unsigned flags = 0;
     uint64_t id = 0;
-    PoolPtr pool;                       // that stream-ordered memory comes from
-    std::shared_ptr<Managed> managed;   // of managed memory
-    bool captured = false;              // belongs to a graph
-    bool of_module = false;             // a variable: no program frees it
-    bool read_only = false;             // for kernels
-    Function maker = Function::Count;   // that allocated it
+    PoolPtr pool;                       // the pool of stream-ordered memory; else null
+    std::shared_ptr<Managed> managed;   // state of managed memory; else null
+    bool captured = false;              // allocated by a captured node: belongs to the graph
+    bool of_module = false;             // a variable of a module: programs cannot free it
+    bool read_only = false;             // kernels cannot write it
+    Function maker = Function::Count;   // the driver function that allocated it
     bool sync_memops = false;           // synchronous operations on it always wait
-    std::shared_ptr<RaceShadow> shadow; // who accesses it, for the race detector
+    std::shared_ptr<RaceShadow> shadow; // the race detector's record of accesses; may be null
 
     bool on_device() const { return kind == MemoryKind::Device || kind == MemoryKind::Async; }
-    // The host addressed it without the driver knowing: a copy to or from it is a host copy.
+    // True for page-locked host memory: allocated by the driver, or registered.
     bool page_locked() const { return kind == MemoryKind::Host || kind == MemoryKind::Registered; }
 };
 
-// The live allocation that an address lies in, or null.
+// The live allocation that contains the address, or null.
 Allocation *find_allocation(uintptr_t address);
-// The one that begins there, or null.
+// The live allocation that begins at the address, or null.
 Allocation *find_start(uintptr_t address);
-// The same as the first, if all of the range lies in it.
+// The live allocation that contains the whole range, or null.
 Allocation *find_range(uintptr_t begin, size_t bytes);
-// Whether kernels of the context may access it: another device's memory needs permission.
+// True if the context may access the allocation: another device's memory needs peer access, or
+// admission to its pool.
 bool reaches(const Context &context, const Allocation &allocation);
-// True for addresses that can be no host memory of the program's own.
+// True for addresses that cannot be the program's own host memory.
 bool never_host_memory(uintptr_t address);
 inline char *host_address(const Allocation &allocation, uintptr_t address) {
     return allocation.host + (address - allocation.begin);
 }
 
-// What an allocation takes of a device's capacity.
+// The bytes of a device's capacity that an allocation uses.
 size_t capacity_of(size_t bytes);
 CUresult allocate_device(const Context &context, size_t bytes, MemoryKind kind,
                          Allocation *&result);
-// The same in capacity that has been taken already.
+// The same, but the capacity has been taken already.
 CUresult place_device(const Context &context, Device &device, size_t bytes, MemoryKind kind,
                       Allocation *&result);
 CUresult allocate_host(const Context &context, size_t bytes, unsigned flags, Allocation *&result);
 CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
                           Allocation *&result);
-// It is a variable of a module from now on, and not counted with what programs allocate.
+// Makes the allocation a variable of a module: it no longer counts as memory of the program.
 void give_to_module(Allocation &allocation);
 void register_host(const Context &context, void *address, size_t bytes, unsigned flags);
-// Forgets the allocation and gives its memory back.
+// Removes the allocation from the table and releases its memory.
 void free_allocation(Allocation &allocation);
-// Frees all that belongs to a context.
+// Frees all memory that belongs to a context.
 void free_context_memory(const Context &context);
-// Forgets all page-locked and managed memory, and leaves it mapped for ever: programs may still
-// have views of it.
+// Removes all page-locked and managed memory from the table, but leaves it mapped forever: programs
+// may still have views of it.
 void abandon_host_memory();
-// Forgets the allocation; its memory stays until the Remains are given back.
+// The memory of an allocation that is no longer in the table. release_memory() releases it.
 struct Remains {
     MemoryKind kind;
     Device *device;
@@ -77,8 +79,9 @@ struct Remains {
     size_t bytes;
     PoolPtr pool;
 };
-// `in_stream`: work that comes before the free may still use it.
-Remains forget_allocation(Allocation &allocation, bool in_stream = false);
-void give_back(const Remains &remains);
+// Removes an allocation from the table. `in_stream`: a stream frees it, so work before the free may
+// still use it.
+Remains remove_allocation(Allocation &allocation, bool in_stream = false);
+void release_memory(const Remains &remains);
 
 } // namespace soft

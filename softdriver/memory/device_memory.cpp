@@ -1,7 +1,7 @@
 #include "api/call.h"
 #include "api/state.h"
 
-// cuMemAlloc, and the free of all that has a device address.
+// cuMemAlloc, and cuMemFree, which frees device, stream-ordered and managed memory.
 
 namespace soft {
 
@@ -15,7 +15,7 @@ SOFT_API(cuMemGetInfo_v2, (size_t *available, size_t *total), (available, total)
     return CUDA_SUCCESS;
 }
 
-// Waits until memory freed in streams is there again; false if there is nothing to wait for.
+// Waits until all pending frees of streams are done. Returns false if there were none.
 static bool finish_frees(Lock &lock, const Device &device) {
     std::vector<OperationPtr> frees;
     for (const auto &entry : state().pools)
@@ -46,7 +46,7 @@ SOFT_API(cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes), (address, bytes))
     return status;
 }
 
-// Rows begin where textures may; nobody but the reader of `pitch` can tell the difference.
+// Rows are aligned as textures need it. Only the returned pitch depends on that.
 SOFT_API(cuMemAllocPitch_v2,
          (CUdeviceptr * address, size_t *pitch, size_t width, size_t height, unsigned element),
          (address, pitch, width, height, element)) {
@@ -64,8 +64,9 @@ SOFT_API(cuMemAllocPitch_v2,
     return cuMemAlloc_v2_body(call, address, bytes);
 }
 
-// Whether cuMemFree waits for the device: never for stream-ordered memory. For other device memory
-// drivers do, and promise nothing: the settings say, or the random schedule chooses.
+// Whether cuMemFree waits for the device. It never does for stream-ordered memory, and always for
+// managed memory. For device memory real drivers wait but do not promise it: the setting or the
+// random schedule decides.
 static bool free_waits(const Allocation &allocation) {
     if (allocation.kind != MemoryKind::Device)
         return allocation.kind != MemoryKind::Async;

@@ -9,7 +9,7 @@
 namespace soft {
 namespace {
 
-constexpr size_t room = 1024; // for what has been given back
+constexpr size_t room = 1024; // entries kept of memory that has been released
 
 std::string name_of(Function function) {
     return function == Function::Count ? "the driver" : info(function).symbol;
@@ -40,7 +40,7 @@ void Freed::add(const Allocation &allocation, Function free, bool there) {
               allocation.pool, allocation.maker, free, allocation.id, there, allocation.shadow}));
 }
 
-void Freed::given_back(uintptr_t begin) {
+void Freed::mark_released(uintptr_t begin) {
     if (EntryPtr entry = find(begin))
         entry->there = false;
 }

@@ -6,8 +6,8 @@
 
 namespace soft {
 
-// Memory that was freed: what is in a stream's order still to be given back, and may be used by
-// what comes before that, and the last of the rest, to tell what a stale address was.
+// Memory that was freed. Entries that a stream has not released yet can still be used by earlier
+// work of streams. The most recent other entries are kept to describe stale addresses.
 class Freed {
   public:
     struct Entry {
@@ -18,7 +18,7 @@ class Freed {
         PoolPtr pool;
         Function maker, free;
         uint64_t id;
-        bool there; // it has not been given back
+        bool there; // the memory has not been released yet
         std::shared_ptr<RaceShadow> shadow;
 
         bool holds(uintptr_t address) const { return address - begin < bytes; }
@@ -26,9 +26,9 @@ class Freed {
     using EntryPtr = std::shared_ptr<Entry>;
 
     void add(const Allocation &allocation, Function free, bool there);
-    // Memory that was freed and still there is not any more.
-    void given_back(uintptr_t begin);
-    // The last one freed that an address lies in, or null.
+    // Marks the memory as released.
+    void mark_released(uintptr_t begin);
+    // The most recently freed memory that contains the address, or null.
     EntryPtr find(uintptr_t address) const;
     void clear() { entries_.clear(); }
 
@@ -36,8 +36,7 @@ class Freed {
     std::deque<EntryPtr> entries_;
 };
 
-// What an address has to do with memory that is there or was: a text that begins in the middle of
-// a sentence.
+// Describes where an address lies relative to live and freed memory. The text continues a sentence.
 std::string describe_address(uintptr_t address);
 
 } // namespace soft

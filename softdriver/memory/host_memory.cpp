@@ -2,14 +2,14 @@
 #include "api/state.h"
 #include "memory/host_pages.h"
 
-// Page-locked memory: the driver's own, and the program's own when registered.
+// Page-locked memory: allocated by the driver, or registered by the program.
 
 namespace soft {
 namespace {
 
 constexpr unsigned alloc_flags =
     CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-// Without CU_MEMHOSTREGISTER_IOMEMORY: software machines have no such memory.
+// CU_MEMHOSTREGISTER_IOMEMORY is not supported: there is no such memory.
 constexpr unsigned register_flags =
     CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
 
@@ -18,14 +18,14 @@ Allocation *find_locked(void *address) {
     return allocation && allocation->page_locked() ? allocation : nullptr;
 }
 
-// The page-locked allocation of a kind that begins at an address, or null.
+// The page-locked allocation of this kind that begins at the address, or null.
 Allocation *find_start(void *address, MemoryKind kind) {
     Allocation *allocation = find_locked(address);
     bool starts = allocation && allocation->kind == kind && allocation->host == address;
     return starts ? allocation : nullptr;
 }
 
-// The error of registering bytes that the driver knows already.
+// Returns an error if the driver knows any of these bytes already.
 CUresult refuse_known(uintptr_t begin, size_t bytes) {
     const Allocation *first = find_allocation(begin);
     auto next = state().allocations.lower_bound(first ? first->begin : begin);
@@ -40,7 +40,7 @@ CUresult refuse_known(uintptr_t begin, size_t bytes) {
     return status;
 }
 
-// Frees after waiting for the whole device, as all frees of memory that the host can touch do.
+// Waits for the whole device, then frees: so do all frees of memory that the host can access.
 CUresult remove(Call &call, void *address, MemoryKind kind, CUresult unknown) {
     if (CUresult status = refuse_unsafe(*call.thread))
         return status;
@@ -110,7 +110,7 @@ SOFT_API(cuMemHostRegister, (void *address, size_t bytes, unsigned flags),
 }
 
 SOFT_API(cuMemHostUnregister, (void *address), (address)) {
-    // Inside known memory, but not the start of a registration.
+    // An address inside known memory that does not begin a registration is a different error.
     bool known = !address || find_allocation(reinterpret_cast<uintptr_t>(address));
     return remove(call, address, MemoryKind::Registered,
                   known ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);

@@ -10,7 +10,7 @@ namespace soft {
 namespace {
 
 bool is_there(uintptr_t begin, size_t bytes) {
-    constexpr size_t page = 4096, chunk = 4096; // pages asked about at once
+    constexpr size_t page = 4096, chunk = 4096; // pages that one mincore() call checks
     unsigned char resident[chunk];
     uintptr_t first = begin / page * page;
     size_t pages = (begin - first + (bytes - 1)) / page + 1;
@@ -22,7 +22,7 @@ bool is_there(uintptr_t begin, size_t bytes) {
     return true;
 }
 
-// Only the list of mappings tells, and not every machine shows it.
+// Reads /proc/self/maps, the only source. False if the machine does not show it.
 bool is_read_only(uintptr_t begin, size_t bytes) {
     std::unique_ptr<FILE, int (*)(FILE *)> maps(std::fopen("/proc/self/maps", "re"), std::fclose);
     uintptr_t from, to;

@@ -5,8 +5,8 @@
 
 namespace soft {
 
-// Whether the process has mapped all of a range, and may write there if that is asked for: other
-// memory cannot be page-locked.
+// True if the whole range is mapped, and writable if `to_write`. Only such memory can be
+// page-locked.
 bool is_mapped(uintptr_t begin, size_t bytes, bool to_write);
 
 } // namespace soft

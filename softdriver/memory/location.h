@@ -4,7 +4,7 @@
 
 namespace soft {
 
-// Kinds of CUmemLocation; older headers lack all but the first.
+// CUmemLocationType; older headers lack all but location_device.
 constexpr int location_none = 0;
 constexpr int location_device = 1;
 constexpr int location_host = 2;

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// Managed memory and who may touch it: streams that it is attached to, and the host.
+// Managed memory: which streams may use it, and when the host may.
 
 namespace soft {
 namespace {
@@ -23,13 +23,15 @@ void set_closed(Managed &managed, bool closed) {
     mprotect(managed.user, managed.bytes, closed ? PROT_NONE : access_of_host);
 }
 
-// A host function is no work of a device, though what is behind it will be.
+// True while a host function runs: it is not work of a device, although the operations behind it
+// are.
 bool runs_host_function(const Stream &stream) {
     const Operation &first = *stream.queue.front();
     return first.on_worker && first.progress == Progress::Running;
 }
 
-// What a lost device was doing may still be running here, but nobody can wait for it any more.
+// Work of a lost device may still be running here, but nobody can wait for it, so it does not
+// count.
 bool has_work(const Stream &stream) {
     return !stream.owner->device->sticky && !runs_host_function(stream) &&
            std::any_of(stream.queue.begin(), stream.queue.end(),
@@ -54,7 +56,7 @@ template <class Visit> void for_each_managed(Visit visit) {
 bool Managed::visible(const Stream &other) {
     StreamPtr single = stream.lock();
     if (attached == CU_MEM_ATTACH_SINGLE && !single)
-        attached = initial; // that stream is gone
+        attached = initial; // the stream was destroyed
     if (attached == CU_MEM_ATTACH_SINGLE)
         return single.get() == &other;
     return attached == CU_MEM_ATTACH_GLOBAL;
@@ -98,7 +100,7 @@ char *map_twice(size_t bytes, char *&alias) {
                 munmap(mapped, bytes);
         return nullptr;
     }
-    // A forked child would otherwise write to the same pages.
+    // The mappings are shared: a forked child would write to the parent's pages.
     for (void *mapped : {user, hidden})
         madvise(mapped, bytes, MADV_DONTFORK);
     alias = static_cast<char *>(hidden);
@@ -123,7 +125,7 @@ SOFT_API(cuMemAllocManaged, (CUdeviceptr * address, size_t bytes, unsigned flags
     return CUDA_SUCCESS;
 }
 
-// Takes effect when the stream gets there.
+// The attachment takes effect when the stream runs the operation.
 SOFT_STREAM_API(cuStreamAttachMemAsync,
                 (CUstream handle, CUdeviceptr address, size_t bytes, unsigned flags),
                 (handle, address, bytes, flags)) {

@@ -1,7 +1,7 @@
 #include "api/call.h"
 #include "api/state.h"
 
-// What a program can ask about an address.
+// Questions about addresses: pointer attributes and address ranges.
 
 namespace soft {
 namespace {
@@ -11,10 +11,10 @@ template <class Value> CUresult put(void *data, Value value) {
     return CUDA_SUCCESS;
 }
 
-// Attributes that older headers lack.
+// CUpointer_attribute values that older headers lack.
 enum { mapping_size = 18, mapping_base = 19, memory_block_id = 20, is_decompress_capable = 21 };
 
-// What the current context's device may do with it.
+// How devices may access the memory.
 int access_flags(const Allocation &allocation) {
     bool read_only = allocation.kind == MemoryKind::Registered &&
                      (allocation.flags & CU_MEMHOSTREGISTER_READ_ONLY);
@@ -22,7 +22,7 @@ int access_flags(const Allocation &allocation) {
                      : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
 }
 
-// Where kernels of the context find it.
+// The address that kernels of the context use.
 CUresult device_pointer(const Context *context, const Allocation &allocation, uintptr_t address,
                         void *data) {
     put<CUdeviceptr>(data, 0);
@@ -36,7 +36,8 @@ CUresult read_attribute(const Context *context, const Allocation &allocation,
                         CUpointer_attribute attribute, uintptr_t address, void *data) {
     switch (static_cast<int>(attribute)) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        return put(data, allocation.pool ? nullptr : allocation.context); // pools have none
+        // Memory of a pool has no context.
+        return put(data, allocation.pool ? nullptr : allocation.context);
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         return put<unsigned>(data,
                              allocation.page_locked() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
@@ -77,7 +78,7 @@ CUresult read_attribute(const Context *context, const Allocation &allocation,
     }
 }
 
-// The size of an attribute's value; 0 of one that is not known.
+// The size of an attribute's value; 0 if the attribute is unknown.
 size_t attribute_size(CUpointer_attribute attribute) {
     switch (static_cast<int>(attribute)) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -107,8 +108,8 @@ size_t attribute_size(CUpointer_attribute attribute) {
     }
 }
 
-// The answer where there is none. The driver takes an address that it does not know for the host's
-// own, whose range nobody can tell.
+// The value of an attribute that does not apply. An unknown address counts as host memory of the
+// program; its range is unknown, so the range attributes stay unwritten.
 void put_default(CUpointer_attribute attribute, bool known, uintptr_t address, void *data) {
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
@@ -135,7 +136,8 @@ SOFT_API(cuPointerGetAttribute, (void *data, CUpointer_attribute attribute, CUde
     return read_attribute(call.context.get(), *allocation, attribute, address, data);
 }
 
-// Unlike the above it knows no bad addresses: what does not apply has an answer, too.
+// Unlike cuPointerGetAttribute it accepts every address: an attribute that does not apply has a
+// default value.
 SOFT_API(cuPointerGetAttributes,
          (unsigned count, CUpointer_attribute *attributes, void **data, CUdeviceptr address),
          (count, attributes, data, address)) {

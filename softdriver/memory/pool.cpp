@@ -9,13 +9,13 @@
 namespace soft {
 namespace {
 
-constexpr size_t chunk = size_t(32) << 20; // what a pool reserves at once, if there is room
+constexpr size_t chunk = size_t(32) << 20; // pools reserve memory in chunks, if there is room
 constexpr size_t address_space = size_t(1) << 47;
-constexpr int shareable = 1 | 8; // kinds of handle that exist on Linux: files and fabrics
+constexpr int shareable = 1 | 8; // handle types that exist on Linux: file descriptor and fabric
 
 size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
-// CUmemPoolProps in the form of the newest toolkit; older ones end in reserved bytes.
+// CUmemPoolProps as in the newest toolkit; in older ones the last fields are reserved.
 struct Properties {
     int allocation_type;
     int handle_types;
@@ -149,7 +149,7 @@ void trim_pools(const Device &device) {
             entry.second->trim(0);
 }
 
-void forget_pools() {
+void destroy_pools() {
     State &driver = state();
     std::vector<Allocation *> rest;
     for (auto &entry : driver.allocations)
@@ -182,7 +182,7 @@ SOFT_API(cuMemPoolCreate, (CUmemoryPool * handle, const CUmemPoolProps *given), 
         return CUDA_ERROR_INVALID_VALUE;
     if (properties.handle_types & ~shareable)
         return CUDA_ERROR_INVALID_VALUE;
-    if (properties.handle_types) // other processes
+    if (properties.handle_types) // sharing with other processes is not supported
         return CUDA_ERROR_NOT_SUPPORTED;
     if (properties.max_bytes > address_space)
         return CUDA_ERROR_OUT_OF_MEMORY;

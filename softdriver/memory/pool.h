@@ -7,30 +7,32 @@
 
 namespace soft {
 
-// Memory that a device sets aside for stream-ordered allocation. What is reserved counts against
-// the device's capacity; what is used is the program's, to the byte. Between them lies what was
-// freed in a stream that has not got there yet, what is kept for later, and what rounding takes.
+// A pool of device memory for stream-ordered allocation. Reserved bytes count against the device's
+// capacity; used bytes are exactly what the program has allocated. Reserved but not used are:
+// memory whose free no stream has run yet, memory kept for later, and rounding.
 struct Pool {
     CUmemoryPool handle = nullptr;
     Device *device = nullptr;
-    bool destroyed = false; // goes with its last allocation
-    size_t max_bytes = 0;   // that it may reserve; 0: as much as there is
+    // The handle is invalid; the pool lives until its last allocation is freed.
+    bool destroyed = false;
+    size_t max_bytes = 0; // limit of reserved bytes; 0: no limit
     bool follow_events = true, opportunistic = true, internal_dependencies = true;
     size_t release_threshold = 0;
     size_t reserved = 0, reserved_high = 0;
     size_t used = 0, used_high = 0;
-    std::set<int> visitors; // ordinals of other devices that may access it
+    std::set<int> visitors; // ordinals of other devices with access
 
-    // Bytes for an allocation in this stream. What is still being freed serves if there is nothing
-    // else: the allocation then waits for it.
+    // Takes capacity for an allocation in this stream. If there is no free capacity, it uses that
+    // of pending frees, and the allocation waits for these frees.
     CUresult take(size_t bytes, const Stream &stream, Operation &allocation);
-    // The program has freed bytes; they are gone when the operation, if there is one, is done.
+    // The three steps of a free. leave(): the program has freed the bytes. leave_behind(): the
+    // operation will release them. left(): they are released.
     void leave(size_t bytes);
     void leave_behind(const OperationPtr &operation, size_t bytes);
     void left(size_t bytes);
-    // Gives back what is reserved for nothing, but for so many bytes.
+    // Trims the reservation to the bytes in use, but not below `keep` bytes.
     void trim(size_t keep);
-    // The frees that have not been done.
+    // The operations of pending frees.
     std::vector<OperationPtr> pending() const;
     bool admits(const Device &other) const {
         return &other == device || visitors.count(other.ordinal) > 0;
@@ -45,21 +47,21 @@ struct Pool {
     bool grow(size_t bytes);
     void reserve(size_t bytes);
 
-    size_t live_ = 0, leaving_ = 0; // capacity of what is used, and of what is being freed
+    size_t live_ = 0, leaving_ = 0; // rounded bytes in use, and of pending frees
     std::vector<Leaving> frees_;
 };
 
 using PoolPtr = std::shared_ptr<Pool>;
 
-// By handle; null if there is none.
+// Finds a pool by its handle; null if there is none.
 PoolPtr find_pool(CUmemoryPool handle);
 const PoolPtr &default_pool(Device &device);
 const PoolPtr &current_pool(Device &device);
-// The host has synchronized with the device: pools shrink to their thresholds.
+// Called when the host has synchronized with the device: trims pools to their release thresholds.
 void release_unused(const Device &device);
-// All pools of a device shrink as far as they can.
+// Trims all pools of a device completely.
 void trim_pools(const Device &device);
-// Destroys all pools with the memory that contexts have left in them; no work uses it.
-void forget_pools();
+// Destroys all pools, and frees memory of pools that is still allocated. No work may use it.
+void destroy_pools();
 
 } // namespace soft

@@ -1,7 +1,7 @@
 #include "api/call.h"
 #include "api/state.h"
 
-// What can be asked of a pool and set on it, and the pools of a location.
+// Attributes of pools, access to pools, and the pools of a location.
 
 namespace soft {
 namespace {
@@ -16,7 +16,7 @@ CUresult set_flag(bool &flag, const void *value) {
     return CUDA_SUCCESS;
 }
 
-// High marks can only be reset, to zero: they start again from what is there now.
+// A high-water mark can only be set to 0, which resets it to the current value.
 CUresult reset_high(size_t &high, size_t current, const void *value) {
     if (*static_cast<const cuuint64_t *>(value))
         return CUDA_ERROR_INVALID_VALUE;
@@ -24,12 +24,12 @@ CUresult reset_high(size_t &high, size_t current, const void *value) {
     return CUDA_SUCCESS;
 }
 
-// The device that a location names, or null.
+// The device of a location, or null.
 Device *named_device(const CUmemLocation &location) {
     return location.type == CU_MEM_LOCATION_TYPE_DEVICE ? find_device(location.id) : nullptr;
 }
 
-// Only device memory has pools.
+// Finds the device of a location; only device memory has pools.
 CUresult locate_pools(const CUmemLocation *location, CUmemAllocationType type, Device *&device) {
     if (!location)
         return CUDA_ERROR_INVALID_VALUE;
@@ -101,7 +101,7 @@ SOFT_API(cuMemPoolGetAttribute, (CUmemoryPool handle, CUmemPool_attribute attrib
 
 namespace {
 
-// A pool's own device always has access.
+// Checks one change of access. A pool's own device always keeps its access.
 CUresult check_access(const Pool &pool, const CUmemAccessDesc &access) {
     constexpr int read_only = 1;
     int flags = static_cast<int>(access.flags);
@@ -117,7 +117,7 @@ CUresult check_access(const Pool &pool, const CUmemAccessDesc &access) {
 
 } // namespace
 
-// Nothing is changed unless all is in order.
+// Checks all changes first, then applies them: an error changes nothing.
 SOFT_API(cuMemPoolSetAccess, (CUmemoryPool handle, const CUmemAccessDesc *map, size_t count),
          (handle, map, count)) {
     PoolPtr pool = find_pool(handle);
@@ -149,7 +149,7 @@ SOFT_API(cuMemPoolGetAccess,
     return CUDA_SUCCESS;
 }
 
-// Answers with the pool that a device has in this role.
+// Returns the default or the current pool of a device.
 static CUresult read_pool(CUmemoryPool *handle, CUmemLocation *location, CUmemAllocationType type,
                           const PoolPtr &(*pool_of)(Device &)) {
     Device *device = nullptr;

@@ -1,12 +1,12 @@
 #include "api/call.h"
 #include "api/state.h"
 
-// Stream-ordered memory: allocated and freed where a stream gets to it.
+// Stream-ordered memory: allocated and freed in the order of a stream.
 
 namespace soft {
 namespace {
 
-// During a capture the memory belongs to the graph and not to the pool.
+// Takes the memory from the pool; during a capture it belongs to the graph instead.
 CUresult reserve(const Stream &stream, const PoolPtr &pool, size_t bytes, Operation &operation,
                  Allocation *&allocation) {
     if (stream.capture)
@@ -35,7 +35,8 @@ CUresult allocate(const Call &call, Stream &stream, const PoolPtr &pool, CUdevic
         return CUDA_SUCCESS;
     Allocation *allocation = nullptr;
     auto operation = std::make_shared<Operation>();
-    operation->legacy_rules = false; // real drivers may finish it at once
+    // Real drivers may finish it at once, before earlier work of the legacy stream.
+    operation->legacy_rules = false;
     if (CUresult status = reserve(stream, pool, bytes, *operation, allocation))
         return status;
     operation->writes.push_back({allocation->begin, bytes});
@@ -72,7 +73,8 @@ SOFT_STREAM_API(cuMemAllocFromPoolAsync,
     return allocate(call, *stream, pool, address, bytes);
 }
 
-// The address is dead for every later call; the memory goes when the stream gets there.
+// The address is invalid for every later call. The memory is released when the stream runs the
+// operation.
 SOFT_STREAM_API(cuMemFreeAsync, (CUdeviceptr address, CUstream handle), (address, handle)) {
     StreamPtr stream;
     if (CUresult status = resolve_stream(call, handle, stream))
@@ -86,7 +88,8 @@ SOFT_STREAM_API(cuMemFreeAsync, (CUdeviceptr address, CUstream handle), (address
         return CUDA_ERROR_INVALID_VALUE;
     if (allocation->kind == MemoryKind::Managed)
         return CUDA_ERROR_NOT_SUPPORTED;
-    // Memory of a graph is freed inside graphs, and nothing else is.
+    // Captured frees are only for memory of the graph, and that memory cannot be freed in another
+    // way.
     if (allocation->captured != bool(stream->capture))
         return CUDA_ERROR_INVALID_VALUE;
     if (stream->capture)
@@ -95,11 +98,11 @@ SOFT_STREAM_API(cuMemFreeAsync, (CUdeviceptr address, CUstream handle), (address
         if (CUresult status = refuse_implicit(*stream->owner))
             return status;
     auto operation = std::make_shared<Operation>();
-    Remains remains = forget_allocation(*allocation, true);
+    Remains remains = remove_allocation(*allocation, true);
     if (remains.pool)
         remains.pool->leave_behind(operation, remains.bytes);
     operation->writes.push_back({remains.begin, remains.bytes});
-    operation->kept.emplace_back(nullptr, [=](void *) { give_back(remains); });
+    operation->kept.emplace_back(nullptr, [=](void *) { release_memory(remains); });
     return submit(*stream, std::move(operation));
 }
 

@@ -68,7 +68,7 @@ void Access::fail(unsigned lane, uint64_t address, size_t bytes) const {
     bool global = where == Space::Global || where == Space::Const;
     if (inside & (bytes - 1))
         return warp.machine.fail(warp, step, lane, CUDA_ERROR_MISALIGNED_ADDRESS,
-                                 what + ", which is not aligned to them", inside);
+                                 what + ", which is not aligned", inside);
     if (where == Space::Shared)
         what += ", which has " + std::to_string(warp.machine.shared_bytes) + " bytes";
     else if (where == Space::Local)

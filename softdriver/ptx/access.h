@@ -2,25 +2,27 @@
 
 #include "ptx/machine.h"
 
-// Accesses of lanes to memory of any space.
+// Memory accesses of lanes, in every state space.
 
 namespace soft::ptx {
 
-// Of a warp that accesses memory.
+// One access of a warp: the instruction, the state space and the kind of use.
 struct Access {
     Warp &warp;
     const Step &step;
     Space space;
     Use use;
 
-    // Where these bytes are for a lane; null if they may not be accessed so.
+    // The host address of these bytes for a lane; null if the access is not allowed. Does not check
+    // the alignment.
     char *reach(unsigned lane, uint64_t address, size_t bytes) const {
         if (space == Space::Global ||
-            (space == Space::Generic && address < shared_window)) // most often
+            (space == Space::Generic && address < shared_window)) // the most frequent case
             return warp.machine.memory.reach(step.site, address, bytes, use);
         return reach_other(lane, address, bytes);
     }
-    // The same with all checks: otherwise it is a fault, and the launch ends.
+    // The same with a check of the alignment. On failure it ends the launch with an error and
+    // returns null.
     char *reach_or_fail(unsigned lane, uint64_t address, size_t bytes) const {
         char *found = address & (bytes - 1) ? nullptr : reach(lane, address, bytes);
         if (!found)
@@ -33,7 +35,7 @@ struct Access {
     void fail(unsigned lane, uint64_t address, size_t bytes) const;
 };
 
-// The space that an address of the generic space lies in, which becomes its address there.
+// The state space of a generic address. `address` becomes the address in that space.
 Space narrow_generic(uint64_t &address);
 
 } // namespace soft::ptx

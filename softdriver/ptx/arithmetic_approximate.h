@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-// .approx and .full, as one lane computes them: PTX gives bounds for their errors and not their
-// bits. These are more accurate than a GPU, and differ from it in the last bits.
+// .approx and .full operations of one lane. PTX fixes only the bounds of their errors. These
+// results are more accurate than a GPU's, and differ from them in the last bits.
 
 namespace soft::ptx::floating {
 
@@ -22,7 +22,7 @@ template <bool ftz = false> inline float cos_approx(float a) {
 template <bool ftz = false> inline float lg2_approx(float a) {
     return approximate<float, ftz, std::log2>(a);
 }
-// T: float, Half or Bfloat.
+// T is float, Half or Bfloat.
 template <class T, bool ftz = false> inline T ex2_approx(T a) {
     float power = approximate<float, ftz, std::exp2>(widen(flush<ftz>(a)));
     return flush<ftz>(narrow<T>(power));
@@ -43,8 +43,8 @@ template <bool ftz = false> inline float rsqrt_approx(float a) {
 }
 inline double rsqrt_approx(double a) { return settle(1 / native_sqrt(a), a); }
 
-// rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64 know only the upper half of operand and result, also
-// of a NaN.
+// rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64 use only the upper half of the operand, and set only
+// the upper half of the result, even if it is a NaN.
 inline double upper_half(double a) {
     uint64_t bits = is_nan(a) ? Format<double>::sign - 1 : to_bits(a);
     return from_bits<double>(bits >> 32 << 32);
@@ -58,7 +58,8 @@ inline double rsqrt_approx_ftz(double a) {
 template <bool ftz = false> inline float div_full(float a, float b) {
     return div<float, Rounding::Nearest, ftz>(a, b);
 }
-// A divisor beyond 2^126 makes 0, or a NaN of an infinity, as PTX says.
+// As PTX defines it, a divisor beyond 2^126 acts as infinity: the result is 0, or NaN for an
+// infinite dividend.
 template <bool ftz = false> inline float div_approx(float a, float b) {
     a = flush<ftz>(a), b = flush<ftz>(b);
     float size = from_bits<float>(magnitude(b));

@@ -2,11 +2,11 @@
 
 #include "ptx/arithmetic_integer.h"
 
-// Instructions on bits, as one lane computes them: shifts, tables, fields, counts, bytes.
+// Bit operations of one lane: shifts, lookup tables, bit fields, counts, permutations of bytes.
 
 namespace soft::ptx::integer {
 
-// Amounts beyond the width count as the width. T: unsigned for shl and shr.b, shr.u.
+// A shift amount beyond the width counts as the width. T must be unsigned for shl, shr.b and shr.u.
 template <class T> inline T shl(T a, uint32_t amount) {
     return amount < bits_of<T> ? T(Wrapping<T>(a) << (amount & (bits_of<T> - 1))) : T(0);
 }
@@ -16,7 +16,7 @@ template <class T> inline T shr(T a, uint32_t amount) {
     return amount < bits_of<T> ? T(a >> (amount & (bits_of<T> - 1))) : T(0);
 }
 
-// Funnel shifts of the 64 bits whose upper half is b.
+// Funnel shifts of the 64-bit value b:a.
 inline uint32_t funnel_amount(uint32_t c, bool wrap) { return wrap ? c & 31 : c < 32 ? c : 32; }
 inline uint32_t shf_l(uint32_t a, uint32_t b, uint32_t c, bool wrap) {
     uint64_t both = uint64_t(b) << 32 | a;
@@ -29,7 +29,7 @@ inline uint32_t shf_r(uint32_t a, uint32_t b, uint32_t c, bool wrap) {
 
 template <class T> inline T cnot(T a) { return T(a == 0); }
 
-// Bit 4*a + 2*b + c of the table, for each bit of the operands.
+// Each bit of the result is bit 4*a + 2*b + c of the table, for the operands' bits a, b and c.
 inline uint32_t lop3(uint32_t a, uint32_t b, uint32_t c, uint32_t table) {
     uint32_t result = 0;
     for (uint32_t i = 0; i < 8; i++)
@@ -39,7 +39,7 @@ inline uint32_t lop3(uint32_t a, uint32_t b, uint32_t c, uint32_t table) {
 
 template <class T> inline T low_mask(uint32_t length) { return T(shl(T(1), length) - 1); }
 
-// Of position and length the lowest byte counts.
+// Only the lowest bytes of position and length are used.
 template <class T> inline T bfe(T a, uint32_t position, uint32_t length) {
     using U = Unsigned<T>;
     position &= 0xff, length &= 0xff;
@@ -67,18 +67,19 @@ template <class U> inline U brev(U a) {
     return U(__builtin_bswap64(x) >> (64 - bits_of<U>));
 }
 
-// The highest bit that is set (of signed numbers: that differs from the sign), or all ones.
+// The highest set bit, or all ones if there is none. For signed numbers: the highest bit that
+// differs from the sign.
 template <class T> inline uint32_t bfind(T a) {
     using U = Unsigned<T>;
     return bits_of<T> - 1 - clz(U(a < 0 ? ~a : a));
 }
-// By how much to shift left to bring it to the top.
+// The left shift that moves the bit found by bfind() to the top.
 template <class T> inline uint32_t bfind_shiftamt(T a) {
     uint32_t found = bfind(a);
     return found == ~0u ? found : bits_of<T> - 1 - found;
 }
 
-// The offset-th bit of the mask that is set, counted from base.
+// The position of the offset-th set bit of the mask, counted from base; all ones if there is none.
 inline uint32_t fns(uint32_t mask, uint32_t base, int32_t offset) {
     int64_t left = offset < 0 ? -int64_t(offset) : offset;
     if (offset == 0)
@@ -89,7 +90,8 @@ inline uint32_t fns(uint32_t mask, uint32_t base, int32_t offset) {
     return ~0u;
 }
 
-// Bytes of b:a by the selector's four digits; one with bit 3 asks for copies of the byte's sign.
+// Each of the selector's four digits selects a byte of b:a. Bit 3 of a digit selects copies of the
+// byte's sign instead.
 inline uint32_t prmt(uint32_t a, uint32_t b, uint32_t selector) {
     uint64_t both = uint64_t(b) << 32 | a;
     uint32_t result = 0;
@@ -102,12 +104,12 @@ inline uint32_t prmt(uint32_t a, uint32_t b, uint32_t selector) {
     return result;
 }
 enum class Permutation : uint8_t { Index, F4e, B4e, Rc8, Ecl, Ecr, Rc16 };
-// The selector that a mode makes of operand c.
+// The selector for a mode of prmt and operand c.
 inline uint32_t prmt_selector(Permutation mode, uint32_t c) {
     static constexpr uint16_t table[7][4] = {
         {},
         {0x3210, 0x4321, 0x5432, 0x6543}, // f4e: forward 4 extract
-        {0x5670, 0x6701, 0x7012, 0x0123}, // b4e: backward
+        {0x5670, 0x6701, 0x7012, 0x0123}, // b4e: backward 4 extract
         {0x0000, 0x1111, 0x2222, 0x3333}, // rc8: replicate a byte
         {0x3210, 0x3211, 0x3222, 0x3333}, // ecl: edge clamp left
         {0x0000, 0x1110, 0x2210, 0x3210}, // ecr: edge clamp right
@@ -116,13 +118,13 @@ inline uint32_t prmt_selector(Permutation mode, uint32_t c) {
     return mode == Permutation::Index ? c : table[int(mode)][c & 3];
 }
 
-// T: int32_t or uint32_t, what the lowest `width` bits of a are extended as.
+// Extends the lowest `width` bits of a as a T: int32_t or uint32_t.
 template <class T> inline uint32_t szext(uint32_t a, uint32_t width, bool wrap) {
     uint32_t kept = wrap || width < 32 ? low_mask<uint32_t>(width & 31) : ~0u;
     uint32_t sign = a & (kept ^ kept >> 1);
     return (a & kept) | (std::is_signed_v<T> && sign ? ~kept : 0);
 }
-// `width` ones from bit `start` on.
+// A mask of `width` ones, from bit `start` upwards.
 inline uint32_t bmsk(uint32_t start, uint32_t width, bool wrap) {
     if (wrap)
         start &= 31, width &= 31;

@@ -3,12 +3,12 @@
 #include "ptx/arithmetic_format.h"
 #include "ptx/arithmetic_integer.h"
 
-// cvt, as one lane computes it. .ftz is `flush` of a float source before and of a float result
-// after; .sat and .relu of a floating-point result are applied to it (arithmetic_format.h).
+// cvt of one lane. The decoder applies .ftz with `flush` to a float source and a float result, and
+// .sat and .relu to a floating-point result (arithmetic_format.h).
 
 namespace soft::ptx::floating {
 
-// Integer to integer: truncated or extended, with .sat the nearest that there is.
+// Integer to integer: truncates or extends; .sat selects the nearest representable value.
 template <class To, class From, bool sat = false> inline To to_integer_of(From a) {
     if constexpr (sat) {
         constexpr To low = integer::lowest<To>, high = integer::highest<To>;
@@ -20,7 +20,8 @@ template <class To, class From, bool sat = false> inline To to_integer_of(From a
         return To(a);
 }
 
-// To an integral value of the same type. Sums with 2^23 (2^52) have no bits for a fraction.
+// Rounds to an integral value of the same type. A sum with 2^23 (2^52 for double) has no fraction
+// bits.
 template <Rounding rounding, class T> inline T native_integral(T a) {
     constexpr T shift = std::is_same_v<T, double> ? T(0x1p52) : T(0x1p23);
     T size = from_bits<T>(magnitude(a));
@@ -33,7 +34,7 @@ template <Rounding rounding, class T> inline T native_integral(T a) {
     }
     return size < shift ? from_bits<T>(to_bits(nearest) | sign) : a;
 }
-// rni, rzi, rmi, rpi.
+// Rounding by .rni, .rzi, .rmi or .rpi.
 template <class T, Rounding rounding> inline T to_integral(T a) {
     auto rounded = settle(native_integral<rounding>(widen(a)), widen(a));
     if constexpr (sizeof(T) == 2)
@@ -42,8 +43,8 @@ template <class T, Rounding rounding> inline T to_integral(T a) {
         return rounded;
 }
 
-// A number that does not fit becomes the nearest one that does; a NaN becomes 0, or the number
-// whose highest bit alone is set if doubles or 64-bit integers are involved.
+// A number out of range becomes the nearest representable one. A NaN becomes 0, but if doubles or
+// 64-bit integers are involved, a number in which only the highest bit is set.
 template <class To, Rounding rounding, class From> inline To to_integer(From from) {
     auto a = native_integral<rounding>(widen(from));
     using Native = decltype(a);
@@ -51,7 +52,7 @@ template <class To, Rounding rounding, class From> inline To to_integer(From fro
     constexpr To of_nan = wide ? To(integer::Unsigned<To>(1) << (integer::bits_of<To> - 1)) : To(0);
     constexpr Native low = Native(integer::lowest<To>);
     constexpr Native end = Native(To(1) << (integer::bits_of<To> - 2)) *
-                           (std::is_signed_v<To> ? 2 : 4); // one more than the highest
+                           (std::is_signed_v<To> ? 2 : 4); // the highest value of To, plus 1
     To inside = To(a >= low && a < end ? a : Native(0));
     return a != a     ? of_nan
            : a < low  ? integer::lowest<To>
@@ -59,7 +60,7 @@ template <class To, Rounding rounding, class From> inline To to_integer(From fro
                       : inside;
 }
 
-// rn rz rm rp.
+// Rounding by .rn, .rz, .rm or .rp.
 template <class To, Rounding rounding = Rounding::Nearest, class From>
 inline To from_integer(From a) {
     constexpr bool native = std::is_same_v<To, float> || std::is_same_v<To, double>;
@@ -71,7 +72,8 @@ inline To from_integer(From a) {
     }
 }
 
-// A double's NaN in a narrower format: what fits of its payload, and its sign.
+// Converts a NaN of a double to a narrower format: keeps the sign and the part of the payload that
+// fits.
 template <class To> inline To shorten_nan(double a) {
     constexpr int lost = Format<double>::mantissa - Format<To>::mantissa;
     Bits<To> payload = Bits<To>((to_bits(a) | Format<double>::quiet) >> lost);
@@ -80,9 +82,9 @@ template <class To> inline To shorten_nan(double a) {
         Bits<To>(Format<To>::infinity | rest | (is_negative(a) ? Format<To>::sign : 0)));
 }
 
-// Between formats; to a wider one it is exact. Doubles get and give the payload of a NaN, and the
-// bits of a Bfloat are the upper half of a float's; otherwise there is one NaN. `ftz`: of the
-// result, a float.
+// Converts between formats; to a wider one exactly. To and from double a NaN keeps its payload, and
+// a Bfloat becomes the upper half of a float; all other NaNs become the canonical one. `ftz`
+// applies to a float result.
 template <class To, Rounding rounding = Rounding::Nearest, bool ftz = false, class From>
 inline To to_float(From from) {
     if constexpr (std::is_same_v<To, double>)
@@ -95,7 +97,7 @@ inline To to_float(From from) {
         return narrow<To>(double(widen(from)), rounding, ftz);
 }
 
-// cvt.rna.tf32.f32: ten bits of fraction are kept, ties go away from zero.
+// cvt.rna.tf32.f32: keeps ten fraction bits; ties round away from zero.
 inline uint32_t to_tf32(float a) {
     uint32_t bits = to_bits(a);
     return (is_finite(a) ? bits + 0x1000 : bits) & ~0x1fffu;

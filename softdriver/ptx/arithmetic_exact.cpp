@@ -8,7 +8,7 @@ namespace {
 
 using Wide = unsigned __int128;
 
-// significand * 2^exponent, of a finite double. Of numbers but zero the significand has 53 bits.
+// A finite double: significand * 2^exponent. The significand has 53 bits unless it is zero.
 struct Parts {
     bool negative;
     int exponent;
@@ -30,7 +30,7 @@ int leading_zeros(Wide a) {
     return high ? __builtin_clzll(high) : 64 + __builtin_clzll(uint64_t(a));
 }
 
-// Shifted right; the lowest bit is set if any bit was lost.
+// Shifts right; the lowest bit is set if any bit was lost.
 Wide shift_sticky(Wide a, int amount) {
     if (amount > 127)
         return a != 0;
@@ -51,14 +51,14 @@ struct Term {
     Wide significand;
 };
 
-// With the highest bit at 125, so that a sum of two fits.
+// Normalizes a term so that its highest bit is bit 125: a sum of two terms does not overflow.
 Term aligned(Term term) {
     int shift = leading_zeros(term.significand) - 2;
     return {term.negative, term.exponent - shift, term.significand << shift};
 }
 
-// Bits that the smaller term loses matter only as being there: either the terms are at most one
-// bit apart and it loses none (it has at most 106), or the difference keeps its highest bits.
+// Bits that the smaller term loses only need a sticky bit: either the terms are at most one bit
+// apart, and then nothing is lost (a term has at most 106 bits); or the sum keeps its highest bits.
 double round_sum(Term a, Term b, Rounding rounding) {
     if (a.significand == 0 && b.significand == 0) {
         bool negative =
@@ -134,7 +134,7 @@ double exact_root(double a, Rounding rounding) {
     if (!(a > 0) || !is_finite(a))
         return std::sqrt(a);
     Parts parts = parts_of(a);
-    int shift = parts.exponent & 1 ? 73 : 72; // leaves an even exponent
+    int shift = parts.exponent & 1 ? 73 : 72; // makes the exponent even
     Wide square = Wide(parts.significand) << shift;
     uint64_t found = root(square);
     found |= Wide(found) * found != square;

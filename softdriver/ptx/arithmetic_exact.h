@@ -2,8 +2,9 @@
 
 #include "ptx/arithmetic_format.h"
 
-// Doubles rounded otherwise than to nearest: computed in integers and rounded once, because the
-// processor's rounding mode is state that compilers take to be constant. These are slow.
+// Arithmetic of doubles with other roundings than to nearest. It is computed in integers and
+// rounded once, because compilers assume that the processor's rounding mode never changes. It is
+// slow.
 
 namespace soft::ptx::floating {
 

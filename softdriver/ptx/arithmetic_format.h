@@ -4,12 +4,12 @@
 #include <cstring>
 #include <type_traits>
 
-// The floating-point formats of PTX bit by bit: their NaNs, subnormal numbers, and the one rounding
-// that everything goes through for which C++ has no operator.
+// The floating-point formats of PTX: NaNs, subnormal numbers, and the one rounding function for
+// every operation that has no C++ operator.
 
 namespace soft::ptx::floating {
 
-// .f16 and .bf16 in their registers. C++17 has no types for them.
+// .f16 and .bf16 as in registers. C++17 has no types for them.
 struct Half {
     uint16_t bits;
 };
@@ -17,11 +17,12 @@ struct Bfloat {
     uint16_t bits;
 };
 
-// rn rz rm rp, and rna: to nearest, ties away from zero. Of rounding to integers: rni rzi rmi rpi.
+// .rn, .rz, .rm, .rp, and .rna (to nearest, ties away from zero). For rounding to integers: .rni,
+// .rzi, .rmi, .rpi.
 enum class Rounding : uint8_t { Nearest, Zero, Down, Up, NearestAway };
 
-// `normal`: the smallest number that is not subnormal. `nan`: the NaN of operations that had none
-// among their operands.
+// `normal` is the smallest normal number. `nan` is the canonical NaN, which operations without a
+// NaN operand return.
 template <class T> struct Format;
 template <> struct Format<Half> {
     using Bits = uint16_t;
@@ -67,8 +68,8 @@ template <class T> inline bool is_finite(T a) { return magnitude(a) < Format<T>:
 template <class T> inline bool is_negative(T a) { return (to_bits(a) & Format<T>::sign) != 0; }
 template <class T> inline T nan_of() { return from_bits<T>(Format<T>::nan); }
 
-// The NaN that a result is: here alone is said which. Doubles keep sign and payload of the first
-// operand given here that is a NaN, all other formats have one NaN.
+// settle() decides which NaN a result is; nothing else does. Doubles keep the sign and payload of
+// the first NaN among the operands given here. All other formats have one canonical NaN.
 inline double quiet(double a) { return from_bits<double>(to_bits(a) | Format<double>::quiet); }
 inline double settle(double result, double a) {
     return result == result ? result : a != a ? quiet(a) : nan_of<double>();
@@ -83,36 +84,37 @@ template <class T, class... Operands> inline T settle(T result, Operands...) {
     return is_nan(result) ? nan_of<T>() : result;
 }
 
-// .ftz: a subnormal number becomes a zero of its sign.
+// .ftz: a subnormal number becomes zero and keeps its sign.
 template <bool ftz = true, class T> inline T flush(T a) {
     Bits<T> bits = to_bits(a);
     bool subnormal = (bits & Format<T>::infinity) == 0;
     return ftz ? from_bits<T>(subnormal ? bits & Format<T>::sign : bits) : a;
 }
 
-// What .ftz makes of the result of floats rounded to nearest, whose exact value (or the same
-// rounded to odd) is given: a number that becomes the smallest normal one only because subnormal
-// numbers have fewer bits is zero too.
+// .ftz of a float result that was rounded to nearest. `exact` is the exact value, or that value
+// rounded to odd. A result is zero, too, if it became the smallest normal number only because
+// subnormal numbers have fewer bits.
 template <bool ftz> inline float flush_result(float result, double exact) {
     double size = from_bits<double>(magnitude(exact));
     uint32_t bits = to_bits(result);
     return ftz ? from_bits<float>(size < 0x1.ffffffp-127 ? bits & 1u << 31 : bits) : result;
 }
 
-// .sat: into 0 to 1, a NaN becomes 0.
+// .sat: clamps to 0 and 1; a NaN becomes 0.
 template <class T> inline T saturate(T a) {
     Bits<T> bits = to_bits(a);
     bool below = is_negative(a) || is_nan(a);
     return from_bits<T>(below ? Bits<T>(0) : bits > Format<T>::one ? Format<T>::one : bits);
 }
-// .relu: a number below zero becomes +0, and so does -0; a NaN stays.
+// .relu: negative numbers and -0 become +0; a NaN stays.
 template <class T> inline T relu(T a) {
     return from_bits<T>(is_negative(a) && !is_nan(a) ? Bits<T>(0) : to_bits(a));
 }
 
 inline float widen(Bfloat a) { return from_bits<float>(uint32_t(a.bits) << 16); }
 inline float widen(Half a) {
-    // With its fields in a float's place a half is 2^112 too small, subnormal ones too.
+    // Moved to the fields of a float, every finite half, subnormal or not, is too small by a factor
+    // of 2^112.
     uint32_t moved = uint32_t(a.bits & 0x7fff) << 13;
     uint32_t scaled = to_bits(from_bits<float>(moved) * 0x1p112f);
     scaled = moved < 0x7c00u << 13 ? scaled : moved | 0xffu << 23;
@@ -128,9 +130,10 @@ inline bool rounds_up(uint64_t kept, uint64_t rest, uint64_t half, bool negative
                                          : outward && rest != 0;
 }
 
-// significand * 2^exponent in format T. Its lowest bit may stand for all that lies below: then it
-// is set if anything does, and more than two bits are to be above what fits. With ftz what would
-// be subnormal is zero: what is so when rounded as if exponents had no end, as on a GPU.
+// Rounds significand * 2^exponent to format T. The lowest bit of the significand may be a sticky
+// bit, which is set if any lower bit of the exact number is set. In this case the significand must
+// have more than two bits beyond those that T keeps. With `ftz` the result is zero for a number
+// that is subnormal when rounded with unlimited exponents, as on a GPU.
 template <class T>
 inline T round_to(bool negative, int exponent, uint64_t significand, Rounding rounding,
                   bool ftz = false) {
@@ -142,7 +145,7 @@ inline T round_to(bool negative, int exponent, uint64_t significand, Rounding ro
     significand <<= lead;
     int biased = exponent - lead + 63 + F::bias;
     int drop = 63 - F::mantissa + (biased < 1 && !ftz ? 1 - biased : 0);
-    if (drop > 62) { // far below the smallest number: keep that there was something
+    if (drop > 62) { // far below the smallest number: keep a sticky bit
         int more = drop - 62 < 63 ? drop - 62 : 63;
         bool lost = (significand & ((uint64_t(1) << more) - 1)) != 0;
         significand = significand >> more | lost;
@@ -163,7 +166,7 @@ inline T round_to(bool negative, int exponent, uint64_t significand, Rounding ro
     return from_bits<T>(Bits<T>(sign | result));
 }
 
-// A double in a narrower format.
+// Rounds a double to a narrower format.
 template <class T>
 inline T narrow(double a, Rounding rounding = Rounding::Nearest, bool ftz = false) {
     uint64_t bits = magnitude(a), fraction = bits & ((uint64_t(1) << 52) - 1);

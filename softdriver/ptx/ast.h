@@ -6,21 +6,21 @@
 #include <string>
 #include <vector>
 
-// A PTX module as it was written, with every name resolved. The parser makes it (parser.h), the
-// decoder turns it into what is run.
+// The syntax tree of a PTX module, with all names resolved. The parser creates it (parser.h), and
+// the decoder turns it into code.
 
 namespace soft::ptx {
 
-// A variable in memory: of the module, of a function, or one of its parameters.
+// A variable in memory: of a module or a function, or a parameter.
 struct Variable {
-    // A place in the initial bytes that is to hold an address of another variable or function.
+    // A place in the initial bytes that will hold the address of a variable or function.
     struct Address {
         size_t offset = 0;
         size_t width = 8;
-        bool generic = false; // generic(name), else the address in the variable's own space
+        bool generic = false; // generic(name); otherwise the address in the variable's own space
         bool function = false;
-        unsigned shift = 0; // the part of the address that begins at this bit: 0xFF00(name) is 8
-        int target = 0;     // index in Tree::variables, or in Tree::functions
+        unsigned shift = 0; // lowest bit of the stored part of the address: 8 for 0xFF00(name)
+        int target = 0;     // index in Tree::variables or Tree::functions
         int64_t addend = 0;
     };
 
@@ -28,12 +28,12 @@ struct Variable {
     int line = 0;
     Space space = Space::Global;
     Type type = Type::None;
-    size_t count = 1;     // of items of the type; 0 for an array without a size (extern shared)
+    size_t count = 1;     // number of items; 0 for an array without a size (extern shared)
     size_t alignment = 1; // in bytes
-    size_t offset = 0;    // of a parameter: in its function's block of results, or of parameters
+    size_t offset = 0;    // of a parameter: offset in the function's result or parameter block
     bool visible = false, external = false, weak = false, common = false;
     bool managed = false;
-    std::vector<uint8_t> initial; // may be shorter than the variable: the rest is zero
+    std::vector<uint8_t> initial; // may be shorter than the variable; the rest is zero
     std::vector<Address> addresses;
 
     size_t bytes() const { return count * size_of(type); }
@@ -46,13 +46,13 @@ struct Register {
 
 struct Operand {
     enum class Kind : uint8_t {
-        Register, // index in Function::registers; `negated` for !p; name: "b0" of r.b0
+        Register, // index in Function::registers; `negated` for !p; name is "b0" for r.b0
         Special,  // name: "%tid.x"
-        Integer,  // bits
-        Float,    // bits, of a double; `single` if it was written as 0f...: then of a float
-        Variable, // a name as an address: index, `scope`; with `addend`
+        Integer,  // the value is in `bits`
+        Float,    // bits of a double, or of a float with `single` (written as 0f...)
+        Variable, // address of a variable: index, `scope`, addend
         Function, // index in Tree::functions
-        Label,    // index in Function::body of the instruction that it stands before, or its end
+        Label,    // index of the labelled instruction in Function::body; its size for the end
         Memory,   // [parts[0] + addend]; parts[0] is a Register, a Variable, or an Integer;
                   // [a, b] has more parts (textures, tensors)
         Vector,   // {parts...}
@@ -62,7 +62,7 @@ struct Operand {
     enum class Scope : uint8_t { Module, Function };
 
     Kind kind = Kind::Sink;
-    Scope scope = Scope::Module; // of a variable: Tree::variables or Function::variables
+    Scope scope = Scope::Module; // of a Variable: in Tree::variables or Function::variables
     bool negated = false;
     bool single = false;
     int index = 0;
@@ -72,23 +72,25 @@ struct Operand {
     std::vector<Operand> parts;
 };
 
-// A line of the language that the text was compiled from: .loc.
+// A line of the source from which the PTX was compiled: .loc.
 struct SourceLine {
-    std::shared_ptr<const std::string> file; // null: not known
+    std::shared_ptr<const std::string> file; // null: unknown
     int line = 0;
 };
 
 struct Instruction {
     int line = 0;
     SourceLine source;
-    uint64_t source_number = 0; // of .file, until all of these are known
-    int guard = -1;             // register of the predicate; -1: none
+    uint64_t source_number = 0; // number in .file; used until all .file directives are read
+    int guard = -1;             // index of the predicate register; -1: no guard
     bool guard_negated = false;
-    std::string opcode;                 // "ld"
-    std::vector<std::string> modifiers; // "global", "v4", "f32": all that follows, in order
-    // As written. Of a call: results (one Vector, may be empty), callee, arguments (likewise), and
-    // for an indirect call a Vector of the Functions that it may call, or the prototype (an
-    // Integer: its index in Function::prototypes). Of brx.idx: index, and a Vector of Labels.
+    std::string opcode; // "ld"
+    // "global", "v4", "f32": everything after the opcode, in order.
+    std::vector<std::string> modifiers;
+    // The operands as written. A call has: the results (one Vector, may be empty), the callee, the
+    // arguments (one Vector, may be empty). An indirect call also has either a Vector of the
+    // Functions that it may call, or the prototype (an Integer: index in Function::prototypes).
+    // brx.idx has an index and a Vector of Labels.
     std::vector<Operand> operands;
 };
 
@@ -96,31 +98,32 @@ struct Function {
     std::string name;
     int line = 0;
     bool entry = false;
-    bool defined = false; // it has a body; else a declaration
-    int alias = -1;       // the function that this is another name of; no operand refers to it then
+    bool defined = false; // true if it has a body
+    // Index of the function of which this is an alias, or -1; operands never refer to an alias.
+    int alias = -1;
     bool visible = false, external = false, weak = false, noreturn = false;
-    // Parameters and variables in .local, .shared and so on that the body declares, and the
-    // results and arguments of its calls (.param variables of the body). First the results, then
-    // the parameters, then the others.
+    // The variables that the function declares, in this order: results, parameters, then others:
+    // .local, .shared and so on, and the .param variables that hold results and arguments of its
+    // calls.
     std::vector<Variable> variables;
     int results = 0, parameters = 0;
-    // Results and parameters that were declared as .reg: their variables, and the registers that
-    // instructions of the body load from them and store to them.
+    // Results and parameters that are declared as .reg. The body loads the register from the
+    // variable, or stores it there.
     struct InRegister {
         int variable, reg;
     };
     std::vector<InRegister> in_registers;
-    std::vector<Register> registers; // those that are used
+    std::vector<Register> registers; // only the registers that are used
     std::vector<Instruction> body;
-    std::vector<Function> prototypes; // .callprototype: no body
-    std::vector<int> calls;           // indices in Tree::functions, once each
-    // Directives of performance; 0: not given.
+    std::vector<Function> prototypes; // .callprototype: functions without a body
+    std::vector<int> calls;           // called functions: indices in Tree::functions, each once
+    // Performance directives; 0: not given.
     unsigned max_threads[3] = {}, required_threads[3] = {};
     unsigned max_registers = 0, min_blocks = 0;
     unsigned required_cluster[3] = {}, max_cluster = 0;
 };
 
-constexpr int newest_version = 95; // of the PTX language that is read: 9.5
+constexpr int newest_version = 95; // newest supported PTX version: 9.5
 
 struct Tree {
     int version = 0;         // 83 is 8.3
@@ -131,12 +134,12 @@ struct Tree {
     std::vector<Function> functions;
 };
 
-// Why a text is refused.
+// Why a PTX text is refused.
 struct Problem {
-    int line = 0; // 0: none in particular
+    int line = 0; // 0: no particular line
     std::string text;
-    bool version = false; // the text is of a newer version than is known
-    bool target = false;  // for a newer or more particular device
+    bool version = false; // the text needs a newer PTX version than is supported
+    bool target = false;  // the text needs a newer or another device
 };
 
 } // namespace soft::ptx

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-// atom and red.
+// The instructions atom and red.
 
 namespace soft::ptx {
 
@@ -14,7 +14,7 @@ namespace {
 using floating::Bfloat;
 using floating::Half;
 
-// The bits of a value: what is compared and exchanged.
+// An unsigned integer of the same size, for comparing and exchanging bits.
 template <class T>
 using Cell = std::conditional_t<sizeof(T) == 2, uint16_t,
                                 std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
@@ -26,8 +26,8 @@ template <class T, class From> T as(From from) {
     return to;
 }
 
-// Replaces what is there by operation(what is there, b...); returns what was there. The host and
-// other kernels may change it meanwhile, but not shared memory, which is `private_to_block`.
+// Atomically replaces the value x at `place` by operation(x, b...), and returns x. The host and
+// other kernels may change the value meanwhile, except in shared memory (`private_to_block`).
 template <class T, auto operation, class... B>
 T replace(char *place, bool private_to_block, uint64_t &changes, B... b) {
     auto *cell = reinterpret_cast<Cell<T> *>(place);
@@ -44,7 +44,7 @@ T replace(char *place, bool private_to_block, uint64_t &changes, B... b) {
     return as<T>(before);
 }
 
-// rows[0]: what was there; rows[1], rows[2]: operands; rows[9]: addresses.
+// rows[0]: the old value; rows[1], rows[2]: operands; rows[9]: addresses.
 template <class T, class A, auto operation, int sources> void update(Warp &warp, const Step &step) {
     Access access{warp, step, Space(step.detail), Use::Atomic};
     const A *addresses = warp.row<A>(step.rows[9]);
@@ -79,7 +79,7 @@ template <class T> uint32_t add_halves(uint32_t a, uint32_t b) {
     uint32_t low = add_half(T{uint16_t(a)}, T{uint16_t(b)}).bits;
     return low | uint32_t(add_half(T{uint16_t(a >> 16)}, T{uint16_t(b >> 16)}).bits) << 16;
 }
-// Of two halves each is updated by itself, but here together.
+// PTX updates the halves of a pair separately; here they are updated together.
 template <class T, auto operation, int sources = 1> Handler with_address(size_t address) {
     return address == 4 ? update<T, uint32_t, operation, sources>
                         : update<T, uint64_t, operation, sources>;
@@ -122,14 +122,14 @@ template <bool greatest> Handler extreme(Type type, size_t address) {
     });
 }
 
-// Of bits: 32 or 64 of them.
+// Selects a handler for B32 or B64.
 template <class Choose> Handler of_bits(Type type, Choose choose) {
     return type == Type::B32   ? choose(uint32_t())
            : type == Type::B64 ? choose(uint64_t())
                                : nullptr;
 }
 
-// add and exch to cas, as the names below are ordered.
+// In the order of the names in decode_atomic().
 enum class Operation { Add, Min, Max, And, Or, Xor, Inc, Dec, Exch, Cas };
 
 Handler handler_of(Operation operation, Type type, size_t address) {
@@ -178,9 +178,10 @@ template <bool reduces> void decode_atomic(Decoder &decoder) {
         decoder.take_any({"add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas"});
     Type type = decoder.take_type();
     if (operation < 0 || (reduces && operation >= int(Operation::Exch)))
-        decoder.refuse("the operation is not known");
+        decoder.refuse("the operation is unknown");
     size_t sources = operation == int(Operation::Cas) ? 2 : 1, next = reduces ? 0 : 1;
-    decoder.expect_operands(next + 1 + sources, next + 2 + sources); // a cache policy may follow
+    // An optional cache policy follows.
+    decoder.expect_operands(next + 1 + sources, next + 2 + sources);
     decoder.step.rows[0] =
         reduces ? decoder.temporary(size_of(type)) : decoder.destination(decoder.operand(0), type);
     size_t address = decoder.address(decoder.operand(next));

@@ -1,13 +1,13 @@
 #include "ptx/machine.h"
 
-// Barriers of a block.
+// Barriers of a thread block.
 
 namespace soft::ptx {
 
 namespace {
 
-// Of a warp all of whose lanes have come, those count as well that it does not have: hardware
-// counts warps.
+// The threads with which a warp counts at a barrier: if all of its live lanes have arrived, all 32,
+// because hardware counts warps.
 unsigned threads_of(uint32_t arrived, uint32_t live) {
     return (live & ~arrived) == 0 ? unsigned(warp_size) : unsigned(__builtin_popcount(arrived));
 }

@@ -18,7 +18,8 @@ void make_set(std::vector<int> &numbers) {
     numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
 }
 
-// Tarjan's algorithm for circles of calls, without recursion: modules may nest calls deeply.
+// Tarjan's algorithm for cycles of calls. It is not recursive, because modules may nest calls
+// deeply.
 class Circles {
   public:
     Circles(const Tree &tree, const std::vector<size_t> &own)
@@ -33,8 +34,8 @@ class Circles {
 
   private:
     struct Place {
-        size_t number = 0; // in the order in which they are met, from 1; 0: not yet
-        size_t lowest = 0; // of the open ones that it leads back to
+        size_t number = 0; // order of the first visit, from 1; 0: not visited
+        size_t lowest = 0; // lowest number of an open function that it can reach
         size_t next_call = 0;
         bool open = false;
     };
@@ -70,7 +71,8 @@ class Circles {
         }
     }
 
-    // All that were opened since belong to one circle; what they call outside is done.
+    // All functions opened since `first` form one cycle. The functions that they call outside of it
+    // have totals already.
     void close(int first) {
         auto begin = std::find(open_.rbegin(), open_.rend(), first).base() - 1;
         std::vector<int> circle(begin, open_.end());

@@ -6,23 +6,24 @@
 
 namespace soft::ptx {
 
-// Who calls whom in a module, and which of its variables each function names. All of it takes time
-// in proportion to the module, however its functions call each other.
+// The call graph of a module, and the variables that each function uses. All operations take linear
+// time, even with cycles.
 class CallGraph {
   public:
     explicit CallGraph(const Tree &tree);
 
-    // The functions that one may call, itself first. Through a pointer it may call all.
+    // All functions that a function may call, itself first. A call through a pointer may call every
+    // function.
     std::vector<int> reachable(int from) const;
-    // The variables of the module that these functions name, in order, once each.
+    // The module's variables that these functions use, sorted, each once.
     std::vector<int> variables(const std::vector<int> &functions) const;
-    // Of what each function needs for itself, the most that it needs with those it calls; of
-    // functions that call each other in a circle one turn is counted.
+    // For each function the largest sum of `own` along a chain of calls that begins with it. A
+    // cycle counts once, with all of its functions.
     std::vector<size_t> deepest(const std::vector<size_t> &own) const;
 
   private:
     const Tree &tree_;
-    std::vector<std::vector<int>> variables_; // of each function
+    std::vector<std::vector<int>> variables_; // the module's variables that each function uses
     std::vector<bool> calls_pointers_;
 };
 

@@ -8,7 +8,7 @@ namespace {
 
 using Kind = Constant::Kind;
 
-constexpr int deepest = 600; // nesting of an expression, of calls that read it
+constexpr int deepest = 600; // limit of nesting, and so of recursion
 constexpr uint64_t warp_size = 32;
 
 struct Operator {
@@ -102,7 +102,7 @@ class Expression {
         return value;
     }
 
-    // A float that is given by its bits takes no part in arithmetic.
+    // A float that is written as bits cannot be used in arithmetic.
     Constant number(Constant value) {
         if (value.kind == Kind::Single)
             reader_.syntax_error();
@@ -234,7 +234,7 @@ class Expression {
         bool divide = mark == '/';
         if (!is_signed)
             return divide ? a / b : a % b;
-        if (b == ~uint64_t{0}) // the smallest integer has no negative
+        if (b == ~uint64_t{0}) // avoid the overflow of lowest / -1
             return divide ? 0 - a : 0;
         int64_t x = int64_t(a), y = int64_t(b);
         return uint64_t(divide ? x / y : x % y);

@@ -3,7 +3,7 @@
 #include "ptx/lanes.h"
 #include "ptx/machine.h"
 
-// Branches, calls and ends.
+// Branches, calls and the ends of functions and threads.
 
 namespace soft::ptx {
 
@@ -13,7 +13,7 @@ void branch(Warp &warp, const Step &step) {
     warp.split(warp.frame->code->body.data() + step.place);
 }
 
-// The lanes of those left for which a row holds the same as for the first.
+// The lanes whose value equals that of the first lane.
 template <class T> uint32_t with_same(const T *values, uint32_t lanes) {
     T first = values[__builtin_ctz(lanes)];
     uint32_t same = 0;
@@ -54,7 +54,7 @@ void call_function(Warp &warp, const Step &step) {
     warp.enter(step, *call.callee, call);
 }
 
-// Lanes that call the same function go together.
+// Lanes with the same pointer make the call together; the others repeat the instruction.
 void call_indirect(Warp &warp, const Step &step) {
     const Call &call = warp.frame->code->calls[step.place];
     const uint64_t *pointers = warp.row<uint64_t>(call.pointer);
@@ -66,11 +66,11 @@ void call_indirect(Warp &warp, const Step &step) {
             callee = code.get();
     if (!callee)
         return warp.machine.fail(warp, step, warp.lane_of_fault(), CUDA_ERROR_ILLEGAL_ADDRESS,
-                                 "the pointer is of no function");
+                                 "the pointer does not point to a function");
     if (callee->results.size() != call.results.size() ||
         callee->parameters.size() != call.arguments.size())
         return warp.machine.fail(warp, step, warp.lane_of_fault(), CUDA_ERROR_ILLEGAL_INSTRUCTION,
-                                 "function '" + callee->name + "' has other parameters");
+                                 "function '" + callee->name + "' has different parameters");
     if (warp.active != same)
         warp.send(&step, warp.active & ~same);
     warp.active = same;
@@ -90,7 +90,7 @@ void decode_branch(Decoder &decoder) {
 void decode_branch_indexed(Decoder &decoder) {
     decoder.take("uni");
     if (!decoder.take("idx"))
-        decoder.refuse("only brx.idx is known");
+        decoder.refuse("only brx.idx is supported");
     decoder.expect_operands(2);
     decoder.step.rows[0] = decoder.source(decoder.operand(0), Type::U32);
     std::vector<uint32_t> table;
@@ -110,7 +110,7 @@ template <Handler handler> void simple(Decoder &decoder) {
     decoder.emit(handler);
 }
 
-// How the bytes of parameters come from one function's memory into another's.
+// The copies of arguments or results between a caller's and a callee's local memory or rows.
 std::vector<Transfer> transfers(Decoder &decoder, const Operand *list,
                                 const std::vector<std::pair<uint32_t, uint32_t>> &callees,
                                 bool results) {
@@ -127,13 +127,13 @@ std::vector<Transfer> transfers(Decoder &decoder, const Operand *list,
         bool row = true;
         if (const Variable *variable = decoder.named(own)) {
             if (variable->space != Space::Param || variable->bytes() < part.bytes)
-                decoder.refuse("'" + variable->name + "' cannot stand for this parameter");
+                decoder.refuse("'" + variable->name + "' cannot be passed for this parameter");
             place = decoder.local_offset(own.index);
             row = false;
         } else {
             Type type = part.bytes == 8 ? Type::B64 : part.bytes == 4 ? Type::B32 : Type::B16;
             if (part.bytes != 2 && part.bytes != 4 && part.bytes != 8)
-                decoder.refuse("a parameter of this size is passed in memory");
+                decoder.refuse("a parameter of this size must be passed in memory");
             place = results ? decoder.destination(own, type) : decoder.source(own, type);
         }
         (results ? part.to : part.from) = place;
@@ -154,7 +154,7 @@ void decode_call(Decoder &decoder) {
     };
     const Operand *results = list();
     if (next >= decoder.operands())
-        decoder.refuse("no function is named");
+        decoder.refuse("the callee is missing");
     const Operand &callee = decoder.operand(next++);
     const Operand *arguments = list();
     Call call;

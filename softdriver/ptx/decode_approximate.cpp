@@ -2,7 +2,7 @@
 
 #include "ptx/decode_arithmetic.h"
 
-// Approximate arithmetic of floating-point numbers.
+// Instructions of approximate floating-point arithmetic.
 
 namespace soft::ptx {
 
@@ -10,7 +10,7 @@ namespace {
 
 using namespace floating;
 
-// With .ftz or without, of f32.
+// Decodes an f32 instruction that may have .ftz.
 void decode_plain(Decoder &decoder, Handler plain, Handler flushed, size_t sources = 1) {
     bool ftz = decoder.take("ftz");
     Type type = decoder.take_type();

@@ -3,14 +3,15 @@
 #include "ptx/families.h"
 #include "ptx/lanes.h"
 
-// What the families of arithmetic share.
+// Shared by the decoders of arithmetic instructions.
 
 namespace soft::ptx {
 
-// Step::detail of instructions with a carry.
+// Flags in Step::detail of instructions with a carry.
 constexpr unsigned reads_carry = 1, writes_carry = 2;
 
-// By an integer type; bits count as unsigned. Null for others.
+// Calls `choose` with a zero of the C++ type for an integer type; bits count as unsigned. Null for
+// other types.
 template <class Choose> Handler by_integer(Type type, Choose choose) {
     switch (type) {
     case Type::B16:
@@ -33,7 +34,7 @@ template <class Choose> Handler by_integer(Type type, Choose choose) {
     }
 }
 
-// d, and so many sources, all of one type.
+// Decodes a destination and `sources` sources, all of one type.
 inline void decode_same(Decoder &decoder, Type type, size_t sources, Handler handler) {
     decoder.expect_operands(sources + 1);
     if (!handler)
@@ -44,7 +45,7 @@ inline void decode_same(Decoder &decoder, Type type, size_t sources, Handler han
     decoder.emit(handler);
 }
 
-// Of opcodes that integers and floating-point numbers share.
+// Decoders of the floating-point variants of opcodes that integers have, too.
 void decode_float_add(Decoder &decoder, Type type);
 void decode_float_sub(Decoder &decoder, Type type);
 void decode_float_mul(Decoder &decoder, Type type);

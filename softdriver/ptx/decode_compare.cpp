@@ -2,7 +2,7 @@
 
 #include "ptx/decode_arithmetic.h"
 
-// setp, set, slct, testp.
+// The instructions setp, set, slct and testp.
 
 namespace soft::ptx {
 
@@ -12,11 +12,12 @@ using floating::Bfloat;
 using floating::Comparison;
 using floating::Half;
 
-// Step::detail of setp.
+// Bits 0 and 1 of Step::detail of setp.
 enum class Combine : uint16_t { None, And, Or, Xor };
 constexpr unsigned has_second = 4;
 
-// p = comparison, combined with rows[3]; rows[4], if there is one: the same of its opposite.
+// rows[0] = comparison, combined with the predicate in rows[3]; with has_second, rows[4] = the same
+// for the negated comparison.
 void set_predicates(Warp &warp, const Step &step, uint32_t holds) {
     uint32_t opposite = ~holds;
     uint32_t other = step.detail & 3 ? warp.predicate(step.rows[3]) : 0;
@@ -120,7 +121,7 @@ Handler comparison_of(Type type, Comparison comparison, bool ftz) {
     }
 }
 
-// Reads `.ge` and its like. lo, ls, hi, hs: of unsigned integers.
+// Takes a comparison modifier. lo, ls, hi and hs compare unsigned integers.
 Comparison take_comparison(Decoder &decoder) {
     int which = decoder.take_any({"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu",
                                   "gtu", "geu", "num", "nan", "lo", "ls", "hi", "hs"});
@@ -129,10 +130,10 @@ Comparison take_comparison(Decoder &decoder) {
     return Comparison(which < 14 ? which : which - 14 + int(Comparison::Lt));
 }
 
-// Of bits only equality is defined.
+// Bit types can only be compared for equality.
 void check_bits(Decoder &decoder, Type type, Comparison comparison) {
     if (is_bits(type) && comparison != Comparison::Eq && comparison != Comparison::Ne)
-        decoder.refuse("bits have no order");
+        decoder.refuse("bit types can only be compared for equality");
 }
 
 int take_combination(Decoder &decoder) { return decoder.take_any({"and", "or", "xor"}) + 1; }
@@ -162,7 +163,8 @@ void decode_setp(Decoder &decoder) {
 
 template <class T> T choose(T a, T b, bool first) { return first ? a : b; }
 
-// Of two numbers of 16 bits each: all ones in the halves for which the comparison holds.
+// Compares two pairs of 16-bit floats. The result has all ones in the halves for which the
+// comparison holds.
 template <class T, Comparison comparison, bool ftz> uint32_t compare_both(uint32_t a, uint32_t b) {
     auto compare_half = [=](unsigned shift) {
         bool holds =
@@ -199,7 +201,8 @@ void decode_packed_set(Decoder &decoder, Type to, Type type, Comparison comparis
     decoder.emit(lanes<keep_bits>);
 }
 
-// Compares into a predicate of its own, then selects all ones (of numbers: 1.0) or zero.
+// Compares into a temporary predicate, then selects all ones (1.0 for floating-point types) or
+// zero.
 void decode_set(Decoder &decoder) {
     Comparison comparison = take_comparison(decoder);
     int combine = take_combination(decoder);
@@ -277,7 +280,7 @@ void decode_testp(Decoder &decoder) {
         decoder.take_any({"finite", "infinite", "number", "notanumber", "normal", "subnormal"});
     Type type = decoder.take_type();
     if (which < 0)
-        decoder.refuse("what to test for is missing");
+        decoder.refuse("the property to test is missing");
     decoder.expect_operands(2);
     decoder.step.rows[0] = decoder.destination(decoder.operand(0), Type::Pred);
     decoder.step.rows[1] = decoder.source(decoder.operand(1), type);

@@ -2,8 +2,8 @@
 
 #include "ptx/decode_arithmetic.h"
 
-// cvt: what a register that is wider than the type asks for, and .ftz, .sat and .relu, are steps
-// before and after the conversion itself.
+// The instruction cvt. .ftz, .sat, .relu, and registers wider than the type, become extra steps
+// before and after the conversion.
 
 namespace soft::ptx {
 
@@ -11,7 +11,7 @@ namespace {
 
 using namespace floating;
 
-// What holds numbers of 8 bits in registers.
+// The register type of a T: 8-bit numbers are held in 16 bits.
 template <class T>
 using Held = std::conditional_t<sizeof(T) == 1,
                                 std::conditional_t<std::is_signed_v<T>, int16_t, uint16_t>, T>;
@@ -57,7 +57,7 @@ template <class Choose> Handler by_float(Type type, Choose choose) {
     }
 }
 
-// `choose` gets the rounding as a constant.
+// Calls `choose` with the rounding as a compile-time constant.
 template <class Choose> Handler by_rounding(Rounding rounding, Choose choose) {
     switch (rounding) {
     case Rounding::Nearest:
@@ -123,7 +123,7 @@ Handler relu_of(Type type) {
                     [](auto zero) -> Handler { return lanes<floating::relu<decltype(zero)>>; });
 }
 
-// From a row of one width into one of another.
+// Converts a row to another width.
 Handler resize(size_t from, size_t to, bool sign) {
     auto pick = [&](auto source) -> Handler {
         using S = decltype(source);
@@ -139,7 +139,7 @@ Handler resize(size_t from, size_t to, bool sign) {
 
 size_t held_width(Type type) { return size_of(type) == 1 ? 2 : size_of(type); }
 
-// A step of one source before or after the conversion.
+// Emits an extra step with one source, before or after the conversion.
 void emit_aside(Decoder &decoder, Handler handler, Row to, Row from, bool before) {
     Step aside;
     aside.rows[0] = to;
@@ -152,7 +152,7 @@ void emit_aside(Decoder &decoder, Handler handler, Row to, Row from, bool before
     decoder.emit(handler);
 }
 
-// .ftz of a source also makes every NaN the one that arithmetic gives.
+// .ftz of a source also turns every NaN into the canonical one.
 float flushed_source(float a) { return settle(flush<true>(a)); }
 
 void emit_conversion(Decoder &decoder, const Conversion &wanted) {
@@ -183,7 +183,7 @@ void emit_conversion(Decoder &decoder, const Conversion &wanted) {
                    result, false);
 }
 
-// cvt.rn.f16x2.f32 d, a, b: a in the upper half.
+// cvt.rn.f16x2.f32 d, a, b: a becomes the upper half.
 template <class T, Rounding rounding, bool with_relu> uint32_t pack_pair(float a, float b) {
     T high = to_float<T, rounding>(a), low = to_float<T, rounding>(b);
     if (with_relu)
@@ -215,12 +215,13 @@ void take_rounding(Decoder &decoder, Conversion &wanted) {
     wanted.rounding = Rounding(of_float >= 0 ? of_float : of_integer >= 0 ? of_integer : 0);
 }
 
-// A rounding is needed where the result may not be exact, and to integers it is one of its own.
+// A rounding modifier is required if the result may be inexact. Conversions to integers have their
+// own ones.
 void check_rounding(Decoder &decoder, const Conversion &wanted) {
     bool from_float = is_float(wanted.from), into_float = is_float(wanted.to);
     if (!from_float && !into_float) {
         if (wanted.rounded)
-            decoder.refuse("integers are not rounded");
+            decoder.refuse("a conversion between integers has no rounding modifier");
     } else if (from_float && !into_float) {
         if (!wanted.to_integral)
             decoder.refuse(".rni, .rzi, .rmi or .rpi is missing");
@@ -230,7 +231,7 @@ void check_rounding(Decoder &decoder, const Conversion &wanted) {
         decoder.refuse(".rn, .rz, .rm or .rp is missing");
 }
 
-// cvt.rna.tf32.f32: its result is bits.
+// cvt.rna.tf32.f32: the result has type B32.
 void decode_tf32(Decoder &decoder) {
     decoder.expect_operands(2);
     if (decoder.take_type() != Type::F32)

@@ -2,7 +2,7 @@
 
 #include "ptx/decode_arithmetic.h"
 
-// Arithmetic of floating-point numbers whose every bit is fixed.
+// Instructions of exactly defined floating-point arithmetic.
 
 namespace soft::ptx {
 
@@ -10,7 +10,7 @@ namespace {
 
 using namespace floating;
 
-// The modifiers of an operation of numbers.
+// The modifiers of a floating-point instruction.
 struct Manner {
     Rounding rounding = Rounding::Nearest;
     bool ftz = false, sat = false, relu = false;
@@ -49,7 +49,7 @@ template <class T, T (*operation)(T, T, T)> struct Halves<T, operation> {
 };
 template <class T, auto operation> const Handler halves_of = widest<Halves<T, operation>::both>();
 
-// Operation::of<T, rounding, ftz> is the function of one lane.
+// Selects a handler by rounding. Operation::of<T, rounding, ftz> is the function for one lane.
 template <class Operation, class T, bool ftz> Handler by_rounding(Rounding rounding) {
     switch (rounding) {
     case Rounding::Nearest:
@@ -65,7 +65,7 @@ template <class Operation, class T, bool ftz> Handler by_rounding(Rounding round
     }
 }
 
-// Of f32 and f64: all roundings, and .ftz of f32.
+// The handler for f32 or f64: all roundings, and .ftz for f32.
 template <class Operation> Handler of_numbers(Type type, const Manner &manner) {
     if (type == Type::F32)
         return manner.ftz ? by_rounding<Operation, float, true>(manner.rounding)
@@ -74,7 +74,7 @@ template <class Operation> Handler of_numbers(Type type, const Manner &manner) {
                                             : nullptr;
 }
 
-// Of the small formats, which round to nearest.
+// The handler for the 16-bit formats and their pairs, which only round to nearest.
 template <class Operation> Handler of_halves(Type type, const Manner &manner) {
     constexpr Rounding nearest = Rounding::Nearest;
     if (manner.rounding != nearest)
@@ -124,7 +124,7 @@ Handler relu_of(Type type) {
     }
 }
 
-// The operation, and then what .sat and .relu make of its result.
+// Emits the operation, then steps for .sat and .relu.
 void emit_float(Decoder &decoder, Type type, size_t sources, const Manner &manner,
                 Handler handler) {
     decode_same(decoder, type, sources, handler);
@@ -195,7 +195,7 @@ struct Neg {
     template <class T, Rounding, bool ftz> static T of(T a) { return floating::neg<T, ftz>(a); }
 };
 
-// Without roundings.
+// The handler of an operation that needs no rounding.
 template <class Operation> Handler unrounded(Type type, const Manner &manner) {
     constexpr Rounding nearest = Rounding::Nearest;
     if (type == Type::F32)
@@ -260,7 +260,7 @@ void decode_float_neg(Decoder &decoder, Type type) {
     decode_same(decoder, type, 1, unrounded<Neg>(type, manner));
 }
 
-// The rounded forms of what there is in approximate ones too; see decode_approximate.cpp.
+// The rounded variants of operations that have approximate ones too (decode_approximate.cpp).
 void decode_rounded_div(Decoder &decoder, Type type) {
     Manner manner = take_manner(decoder);
     emit_float(decoder, type, 2, manner, of_numbers<Div>(type, manner));

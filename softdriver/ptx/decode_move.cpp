@@ -5,7 +5,7 @@
 #include "ptx/memory.h"
 #include "ptx/special.h"
 
-// mov, cvta, isspacep, selp, and what does nothing here.
+// mov, cvta, isspacep, selp, activemask, nanosleep, and instructions that have no effect here.
 
 namespace soft::ptx {
 
@@ -27,7 +27,7 @@ void active_mask(Warp &warp, const Step &step) {
         result[__builtin_ctz(left)] = warp.active;
 }
 
-// rows[0] of parts: the lowest first.
+// Packs the parts in rows[1] and following into rows[0]: the lowest first.
 template <class Whole, class Part> void pack(Warp &warp, const Step &step) {
     constexpr int count = sizeof(Whole) / sizeof(Part);
     Whole *result = warp.row<Whole>(step.rows[0]);
@@ -62,7 +62,8 @@ void decode_vector_move(Decoder &decoder, Type type, bool packs) {
     else if (type == Type::B64 && count == 4)
         handler = packs ? pack<uint64_t, uint16_t> : unpack<uint64_t, uint16_t>;
     else
-        decoder.refuse("a vector of " + std::to_string(count) + " does not make up this type");
+        decoder.refuse("a vector of " + std::to_string(count) +
+                       " does not have the size of this type");
     for (size_t i = 0; i < count; i++)
         decoder.step.rows[packs ? i + 1 : i] = packs ? decoder.source(vector.parts[i], part)
                                                      : decoder.destination(vector.parts[i], part);
@@ -119,12 +120,13 @@ void decode_select(Decoder &decoder) {
                           [](auto zero) -> Handler { return lanes<select<decltype(zero)>>; }));
 }
 
-// Generic addresses.
+// Conversions to and from generic addresses.
 
 uint64_t add_offset(uint64_t a, uint64_t offset) { return a + offset; }
 bool is_in_window(uint64_t a, uint64_t window) { return a / window_bytes * window_bytes == window; }
 
-// Its window; null: it has none, and its addresses are generic ones as they are.
+// Takes a state space and returns its window. 0 for .global and .const, whose addresses equal their
+// generic ones.
 const uint64_t *take_window(Decoder &decoder) {
     static const uint64_t windows[] = {
         shared_window, shared_window, local_window, parameter_window, parameter_window, 0, 0};
@@ -141,7 +143,7 @@ void decode_cvta(Decoder &decoder) {
     if (!decoder.take("u64"))
         decoder.refuse_types();
     decoder.expect_operands(2);
-    // The address of a function's parameter is one of local memory.
+    // Parameters of functions other than kernels are in local memory.
     const Variable *named = decoder.named(decoder.operand(1));
     if (window == parameter_window &&
         (named ? !decoder.is_kernel_parameter(decoder.operand(1)) : !decoder.function().entry))
@@ -163,7 +165,7 @@ void decode_isspacep(Decoder &decoder) {
 
 void nothing(Warp &, const Step &) {}
 
-// What only concerns speed.
+// Instructions that only affect speed.
 void decode_nothing(Decoder &decoder) {
     decoder.take_all({"launch_dependents", "wait", "inc", "dec", "sync", "aligned", "u32", "mask"});
     decoder.emit(nothing);

@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <cstring>
 
-// Operands: each becomes a row of a frame.
+// Decodes operands: each becomes a row of the frame.
 
 namespace soft::ptx {
 
 namespace {
 
-// Of a register in its row: those of 8 bits are kept as 16. 0 for predicates.
+// Bytes of a register in its row, for each lane: 8-bit registers take 2. 0 for predicates.
 size_t row_width(Type type) {
     size_t width = size_of(type);
     return width == 1 ? 2 : width;
@@ -36,8 +36,8 @@ void Decoder::lay_out_registers() {
         rows_.push_back(temporary(row_width(reg.type)));
 }
 
-// Parameters and variables of a function lie in the local memory of its threads; a kernel's
-// parameters are in memory of their own.
+// Parameters and variables of a function are in local memory. A kernel's parameters are in memory
+// of their own.
 void Decoder::lay_out_variables() {
     size_t end = 0;
     int number = 0;
@@ -59,7 +59,7 @@ void Decoder::lay_out_variables() {
                std::to_string(most_local_bytes));
 }
 
-// Predicates are masks of four bytes, other rows begin at lines of the cache.
+// A predicate is a mask of four bytes; other rows begin at cache lines.
 Row Decoder::temporary(size_t width) {
     size_t begin = aligned(code_.frame_bytes, width ? 64 : 4);
     code_.frame_bytes = begin + (width ? width * warp_size : 4);
@@ -87,7 +87,7 @@ Row Decoder::carry() {
 
 Row Decoder::row_of(const Operand &operand) const {
     if (!operand.name.empty())
-        refuse("a part of a register is only for video instructions");
+        refuse("parts of registers are allowed in video instructions only");
     return rows_.at(size_t(operand.index));
 }
 
@@ -121,7 +121,7 @@ Row Decoder::constant(size_t width, uint64_t bits) {
 uint64_t Decoder::literal(const Operand &operand, Type type) const {
     if (operand.kind == Operand::Kind::Integer) {
         if (is_float(type) && operand.bits != 0)
-            refuse("an integer where a floating-point number is needed");
+            refuse("an integer, where a floating-point constant is required");
         return operand.bits;
     }
     double number;
@@ -142,7 +142,7 @@ uint64_t Decoder::literal(const Operand &operand, Type type) const {
         return operand.single ? operand.bits : single;
     if (size_of(type) == 8)
         return twice;
-    refuse("a floating-point number cannot stand for this type");
+    refuse("a floating-point constant cannot have this type");
 }
 
 const Variable *Decoder::named(const Operand &operand) const {
@@ -160,7 +160,7 @@ Row Decoder::address_of(const Operand &operand, size_t width) {
     wanted.width = uint8_t(width);
     wanted.addend = operand.addend;
     if (width < 4)
-        refuse("an address does not fit");
+        refuse("an address does not fit the type");
     switch (variable.space) {
     case Space::Global:
     case Space::Const: {
@@ -178,7 +178,7 @@ Row Decoder::address_of(const Operand &operand, size_t width) {
     case Space::Local:
     case Space::Param: {
         if (of_module)
-            refuse("'" + variable.name + "' lies in no function");
+            refuse("'" + variable.name + "' does not belong to a function");
         bool kernels = variable.space == Space::Param && is_kernel_parameter(operand);
         wanted.kind = kernels ? Filling::Kind::Parameter : Filling::Kind::Local;
         wanted.value = local_offset(operand.index);
@@ -194,7 +194,7 @@ Row Decoder::source(const Operand &operand, Type type) {
     switch (operand.kind) {
     case Operand::Kind::Register:
         if (operand.negated)
-            refuse("'!' is only for predicates");
+            refuse("'!' is allowed before predicates only");
         if (row_width(type_of(operand)) != row_width(type) ||
             (type_of(operand) == Type::Pred) != (type == Type::Pred))
             refuse("register " + function_.registers[size_t(operand.index)].name +
@@ -260,7 +260,7 @@ Row Decoder::predicate(const Operand &operand) {
     if (!operand.negated || !is_register(operand))
         return source(operand, Type::Pred);
     if (type_of(operand) != Type::Pred)
-        refuse("'!' is only for predicates");
+        refuse("'!' is allowed before predicates only");
     Step negation;
     negation.run = negate_predicate;
     negation.rows[0] = temporary(0);
@@ -287,7 +287,7 @@ size_t Decoder::address(const Operand &operand) {
     }
     size_t width = size_of(type_of(base));
     if (width != 4 && width != 8)
-        refuse("an address is in a register of 32 or 64 bits");
+        refuse("an address must be in a register of 32 or 64 bits");
     step.rows[9] = row_of(base);
     return width;
 }

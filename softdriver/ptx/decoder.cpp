@@ -12,7 +12,7 @@ struct Refused {
     std::string why;
 };
 
-// Runs a step in the lanes whose guard holds.
+// Runs a step in the lanes in which its guard holds.
 void guarded(Warp &warp, const Step &step) {
     uint32_t holds = warp.predicate(step.guard);
     warp.active = warp.mask & (step.guard_negated ? ~holds : holds);
@@ -113,7 +113,7 @@ void Decoder::decode_instruction(const Instruction &instruction) {
 
 void Decoder::refuse(const std::string &why) const { throw Refused{why}; }
 
-// Branches were decoded to indices of instructions.
+// Converts branch targets from indices of instructions to indices of steps.
 void Decoder::resolve_branches() {
     for (Step &step : code_.body)
         if (step.is_branch)

@@ -8,45 +8,49 @@
 #include <unordered_map>
 #include <vector>
 
-// Turns instructions as they were written into steps.
+// Decodes the instructions of a syntax tree to steps.
 
 namespace soft::ptx {
 
-// What all functions of a module share while they are decoded.
+// State shared by all functions of a module while they are decoded.
 struct Decoding {
     const Tree &tree;
     std::vector<Problem> &problems;
     Library &library;
-    bool is_part; // of a program: functions that are not defined here may be defined elsewhere
-    std::vector<int> program_variables; // index in Program::variables of each of Tree::variables
-    // Numbers of the shared variables: of the module by index, of functions by function and index.
+    bool is_part; // only a part of a program: other parts may define its functions
+    // For each of Tree::variables its index in Program::variables.
+    std::vector<int> program_variables;
+    // Numbers of shared variables, by function (-1: of the module) and index.
     std::map<std::pair<int, int>, unsigned> shared;
 };
 
 class Decoder;
 using Decode = void (*)(Decoder &);
-// By opcode.
+// The decoders by opcode.
 const std::unordered_map<std::string_view, Decode> &opcodes();
 
-// Decodes one function. The functions for the opcodes see the instruction that is at hand.
+// Decodes one function. The decoders of opcodes use it to read the current instruction and to emit
+// steps.
 class Decoder {
   public:
     Decoder(Decoding &decoding, int function);
     void decode();
 
-    // The step to be made of the instruction.
+    // The step that emit() will append.
     Step step;
-    void emit(Handler handler); // makes it, as it stands
-    // A step before it, which is done whatever the guard says.
+    void emit(Handler handler); // appends `step`
+    // Appends another step, which ignores the guard of the instruction.
     void emit_before(const Step &other);
 
     [[noreturn]] void refuse(const std::string &why) const;
-    [[noreturn]] void refuse_types() const { refuse("not with this type"); }
+    [[noreturn]] void refuse_types() const { refuse("not supported with this type"); }
 
-    // Modifiers: each is taken by what knows it, and none may be left.
+    // Modifiers. Each must be taken by the decoder that knows it; a modifier that is left is an
+    // error.
     bool take(std::string_view modifier);
-    int take_any(std::initializer_list<std::string_view> modifiers); // which, or -1
-    Type take_type();                                                // the next one
+    // Index of the one taken, or -1.
+    int take_any(std::initializer_list<std::string_view> modifiers);
+    Type take_type(); // takes the next type
     bool next_is_type() const;
     bool any_left(std::string_view modifier) const;
     void take_all(std::initializer_list<std::string_view> harmless);
@@ -56,24 +60,25 @@ class Decoder {
     void expect_operands(size_t count) const { expect_operands(count, count); }
     const Operand &operand(size_t n) const { return instruction_->operands.at(n); }
 
-    // Rows of operands, of registers exactly as wide as the type.
+    // The rows of operands. Registers must have exactly the width of the type.
     Row source(const Operand &operand, Type type);
     Row destination(const Operand &operand, Type type);
-    // Registers that may be wider than the type; `width` becomes theirs.
+    // The same for registers that may be wider than the type; `width` is set to theirs.
     Row wide_source(const Operand &operand, Type type, size_t &width);
     Row wide_destination(const Operand &operand, Type type, size_t &width);
-    Row predicate(const Operand &operand); // !p too
+    Row predicate(const Operand &operand); // accepts !p, too
     Row constant(size_t width, uint64_t bits);
-    uint64_t integer(const Operand &operand) const; // that must be known now
+    uint64_t integer(const Operand &operand) const; // the value of an integer constant
     bool is_register(const Operand &operand) const {
         return operand.kind == Operand::Kind::Register;
     }
-    Type type_of(const Operand &operand) const; // of a register
+    Type type_of(const Operand &operand) const; // type of a register
     Row temporary(size_t width);
-    Row carry(); // the thread's CC.CF
-    // [a+b]: sets step.rows[9] and step.offset; returns the address's width.
+    Row carry(); // row of the carry flag CC.CF
+    // Decodes an address [a+b]: sets step.rows[9], step.offset and step.site. Returns the width of
+    // the address in bytes.
     size_t address(const Operand &operand);
-    // What an address's name is, or null.
+    // The variable that an operand names, or null.
     const Variable *named(const Operand &operand) const;
     bool is_kernel_parameter(const Operand &variable) const {
         return function_.entry && variable.scope == Operand::Scope::Function &&
@@ -101,15 +106,15 @@ class Decoder {
     const Function &function_;
     Code &code_;
     const Instruction *instruction_ = nullptr;
-    std::vector<bool> taken_; // its modifiers
-    std::vector<Row> rows_;   // of the registers
+    std::vector<bool> taken_; // which modifiers of the instruction were taken
+    std::vector<Row> rows_;   // the row of each register
     std::vector<uint32_t> local_offsets_;
     std::vector<uint32_t> begins_; // index of the first step of each instruction
     std::map<std::string, Row> known_;
     Row carry_ = ~Row{0};
 };
 
-// By size of the type.
+// Calls `choose` with a zero of an unsigned type of this width; null for other widths.
 template <class Choose> Handler by_width(size_t width, Choose choose) {
     switch (width) {
     case 1:
@@ -125,12 +130,12 @@ template <class Choose> Handler by_width(size_t width, Choose choose) {
     }
 }
 
-// Where a function has its results and parameters: the first of its local variables.
+// The places of a function's results and parameters: the first of its local variables.
 void places_of(const Function &function, Places &results, Places &parameters);
 
 bool is_float(Type type);
 bool is_signed(Type type);
 bool is_bits(Type type);
-std::string written(const Instruction &instruction); // opcode and modifiers
+std::string written(const Instruction &instruction); // opcode with modifiers, as in the text
 
 } // namespace soft::ptx

@@ -2,13 +2,13 @@
 
 #include "ptx/decoder.h"
 
-// The families of instructions: each adds its opcodes to the table.
+// Each of these functions adds a family of instructions to the table of opcodes.
 
 namespace soft::ptx {
 
 using Opcodes = std::unordered_map<std::string_view, Decode>;
 
-// A call of a function that the driver provides: vprintf, __assertfail.
+// Decodes a call of a function that the driver provides: vprintf or __assertfail.
 void decode_provided_call(Decoder &decoder, const Function &function, const Operand *results,
                           const Operand *arguments);
 

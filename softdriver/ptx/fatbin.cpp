@@ -16,13 +16,14 @@ constexpr size_t largest_container = size_t{1} << 40;
 constexpr size_t longest_text = size_t{1} << 30;
 constexpr uint16_t ptx_kind = 1;
 constexpr uint64_t compressed_lz4 = 0x2000, compressed_otherwise = 0x1000 | 0x8000;
-constexpr uint64_t for_one_device = 0x100000, for_one_family = 0x200000; // sm_90a, sm_100f
+// For targets such as sm_90a and sm_100f.
+constexpr uint64_t for_one_device = 0x100000, for_one_family = 0x200000;
 
 struct Container {
     uint32_t magic;
     uint16_t version;
     uint16_t header_bytes;
-    uint64_t bytes; // behind the header
+    uint64_t bytes; // size of the data after the header
 };
 
 struct Wrapper {
@@ -35,15 +36,15 @@ struct Entry {
     uint16_t kind;
     uint16_t version;
     uint32_t header_bytes;
-    uint64_t bytes;            // behind the header
-    uint32_t compressed_bytes; // of them
+    uint64_t bytes;            // size of the data after the header
+    uint32_t compressed_bytes; // size of the compressed text, without padding
     uint32_t options;
     uint32_t code_version;
     uint32_t capability;
     uint32_t name, name_bytes;
     uint64_t flags;
     uint64_t unused;
-    uint64_t text_bytes; // when decompressed
+    uint64_t text_bytes; // size after decompression
 };
 static_assert(sizeof(Container) == 16 && sizeof(Entry) == 64, "as the format lays them out");
 
@@ -68,7 +69,7 @@ bool fits(const Entry &entry, int capability) {
     return made_for <= capability;
 }
 
-// False if an entry is not wholly within the container.
+// Collects the entries with PTX. False if an entry reaches beyond the container.
 bool read_entries(std::string_view rest, std::vector<Candidate> &texts) {
     while (!rest.empty()) {
         Candidate candidate;
@@ -114,7 +115,8 @@ std::string device_name(int capability) { return "sm_" + std::to_string(capabili
 } // namespace
 
 Form form_of(const void *data) {
-    // A text ends at its zero, and so do these signs: one byte after the other is looked at.
+    // PTX text may end after any byte, so compare one byte at a time and stop at the first
+    // difference.
     static const struct {
         unsigned char magic[4];
         Form form;
@@ -123,7 +125,7 @@ Form form_of(const void *data) {
                  {{0xb1, 0x43, 0x62, 0x46}, Form::FatbinWrapper}};
     auto *bytes = static_cast<const unsigned char *>(data);
     for (const auto &known : forms) {
-        size_t same = 0; // no library function: those may read all four at once
+        size_t same = 0; // not memcmp(), which may read all four bytes at once
         while (same < sizeof known.magic && bytes[same] == known.magic[same])
             same++;
         if (same == sizeof known.magic)

@@ -4,32 +4,33 @@
 #include <string>
 #include <string_view>
 
-// Containers of code for several devices, as compilers make them ("fatbin"): binaries, which only
-// a GPU can run, and texts of PTX.
+// Fat binaries ("fatbin"): containers that compilers create, with code for several devices: machine
+// code, which only a GPU can run, and PTX.
 
 namespace soft::ptx {
 
-// The forms of code that a program may hand over, told apart by their first bytes.
+// The forms of code that a program can load. Their first bytes differ.
 enum class Form { Text, Cubin, Fatbin, FatbinWrapper };
-// There must be a byte at least, and no more are read than belong to a form that has begun.
+// The form of the code at an address. Reads at least one byte, and stops reading at the first byte
+// with which no other form is possible.
 Form form_of(const void *data);
-// With the length known: no byte behind it is read.
+// The same for data of known length.
 Form form_of(std::string_view data);
 
-// The container as long as its header says, or what the wrapper around it points at; nothing if
-// that is no container.
+// The container at an address, or the one to which a wrapper points, with the length that its
+// header has; nothing if there is no container.
 std::optional<std::string_view> fatbin_at(const void *data);
 
 struct FatbinText {
     enum class Outcome { Found, NoneFits, Broken };
 
     Outcome outcome = Outcome::Broken;
-    std::string text; // PTX, if found
-    std::string why;  // else
+    std::string text; // the PTX, if found
+    std::string why;  // why not, otherwise
 };
 
-// The text for the newest device that is not newer than this one: 75 is 7.5. Of those that are
-// compressed, LZ4 can be read.
+// Selects the PTX for the newest device that is not newer than this one (75 is 7.5). Compressed
+// entries must use LZ4.
 FatbinText text_of_fatbin(std::string_view container, int capability);
 
 } // namespace soft::ptx

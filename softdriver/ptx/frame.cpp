@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-// Calls: the registers and the local memory of a function while lanes are in it.
+// Function calls: the registers and the local memory of each call.
 
 namespace soft::ptx {
 
@@ -56,7 +56,8 @@ Frame *Warp::make_frame(const Code &code, Frame *caller, const Step *call, uint3
 void Warp::make_room(size_t bytes) {
     if (bytes <= local_bytes_)
         return;
-    size_t stride = ((bytes + 63) / 64 | 1) * 64; // odd, so that lanes do not share cache sets
+    // An odd number of cache lines, so that lanes do not share cache sets.
+    size_t stride = ((bytes + 63) / 64 | 1) * 64;
     std::vector<char> wider(stride * warp_size, fresh_byte);
     for (size_t lane = 0; lane < warp_size && local_bytes_; lane++)
         memcpy(&wider[lane * stride], &local_[lane * local_stride_], local_bytes_);
@@ -105,7 +106,7 @@ void Warp::fill(const Frame &at, const std::vector<Filling> &fillings) {
     }
 }
 
-// What changes from call to call is the same for all lanes.
+// Fills the rows that change from call to call. Their values are equal in all lanes.
 void Warp::refill(const Frame &at) {
     for (const Filling &filling : at.code->fresh) {
         uint64_t value = value_of(filling, at, 0);

@@ -13,7 +13,7 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool follows(char c) { return is_letter(c) || is_digit(c) || c == '_' || c == '$'; }
 
-// 99: no digit of any base.
+// The value of a digit; 99 if it is none.
 unsigned digit_of(char c) {
     if (is_digit(c))
         return c - '0';
@@ -23,9 +23,9 @@ unsigned digit_of(char c) {
 
 double decimal_value(std::string_view text) {
     std::istringstream stream{std::string(text)};
-    stream.imbue(std::locale::classic()); // a program may have chosen a decimal comma
+    stream.imbue(std::locale::classic()); // the program's locale may use a decimal comma
     double value = 0;
-    stream >> value; // too large a number becomes the largest
+    stream >> value; // too large numbers become the largest one
     return value;
 }
 
@@ -37,7 +37,7 @@ char Lexer::at(size_t ahead) const {
     return position_ + ahead < text_.size() ? text_[position_ + ahead] : '\0';
 }
 
-// False if a comment does not end.
+// Skips white space and comments. False if a comment does not end.
 bool Lexer::skip_blanks() {
     for (;;) {
         char c = at(0);
@@ -172,7 +172,7 @@ Token Lexer::decimal() {
     return token;
 }
 
-// The bits themselves: 0f3F800000, 0d3FF0000000000000.
+// A float written as bits: 0f3F800000, 0d3FF0000000000000.
 Token Lexer::exact() {
     bool single = (at(1) | 0x20) == 'f';
     size_t length = 2;

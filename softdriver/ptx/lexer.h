@@ -10,11 +10,11 @@ struct Token {
         End,
         Word,    // a name or an opcode: "ld", "%r1", "$L__BB0_1", "_"
         Dot,     // a directive or a modifier, without its dot: "global", "L2::128B"
-        Integer, // bits, `is_unsigned` with the suffix U
-        Float,   // bits, of a double; `single`: of a float, written as 0f...
-        Text,    // between quotation marks, without them
-        Mark,    // of one or two characters: "{", "<<"
-        Bad,     // no token of the language
+        Integer, // `bits`; `is_unsigned` with the suffix U
+        Float,   // `bits` of a double, or of a float if `single` (written as 0f...)
+        Text,    // a string, without its quotation marks
+        Mark,    // one or two characters: "{", "<<"
+        Bad,     // not a token of the language
     };
 
     Kind kind = Kind::End;
@@ -25,8 +25,8 @@ struct Token {
     std::string_view text;
 };
 
-// Cuts a text into tokens, which refer to it. Comments are skipped, and the text ends at its first
-// NUL: what follows is no part of it.
+// Splits a text into tokens, which refer to the text. Skips comments. The text ends at the first
+// NUL.
 class Lexer {
   public:
     explicit Lexer(std::string_view text);

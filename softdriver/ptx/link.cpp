@@ -15,7 +15,7 @@ bool seen_outside(const Function &function) { return function.visible || functio
 bool may_repeat(const Variable &variable) { return variable.weak || variable.common; }
 bool may_repeat(const Function &function) { return function.weak; }
 
-// Where the items of one kind of all trees have their places in the one that is made.
+// Merges the variables, or the functions, of all trees into one list.
 template <class Item> class Merge {
   public:
     explicit Merge(std::vector<Problem> &problems) : problems_(problems) {}
@@ -27,7 +27,7 @@ template <class Item> class Merge {
                 places[i] = define(from[i]);
     }
 
-    // After all definitions.
+    // Call this after take_definitions() for all trees.
     void take_declarations(const std::vector<Item> &from, size_t tree) {
         for (size_t i = 0; i < from.size(); i++)
             if (!defines(from[i])) {
@@ -39,7 +39,7 @@ template <class Item> class Merge {
     }
 
     int place(size_t tree, int index) const { return places_[tree].at(index); }
-    // Where an item of a tree has gone; false if another one took its place.
+    // True if the tree's item itself is in the merged list, not one of another tree in its place.
     bool owns(size_t tree, size_t index, const std::vector<Item> &from) const {
         return defines(from[index]) && owner_[places_[tree][index]] == tree;
     }
@@ -64,11 +64,11 @@ template <class Item> class Merge {
 
     std::vector<Problem> &problems_;
     std::map<std::string, int> names_;
-    std::vector<std::vector<int>> places_; // by tree and index
-    std::vector<size_t> owner_;            // the tree that a definition is of
+    std::vector<std::vector<int>> places_; // indices in `items`, by tree and index
+    std::vector<size_t> owner_;            // the tree of each definition
 };
 
-// Turns the indices of one tree into those of the whole.
+// Converts the indices of one tree to those of the merged tree.
 class Renumber {
   public:
     Renumber(const Merge<Variable> &variables, const Merge<Function> &functions, size_t tree)

@@ -6,8 +6,8 @@
 
 namespace soft::ptx {
 
-// One module of several: what one declares and another defines becomes the same. What nobody
-// defines stays a declaration.
+// Links several modules into one. A declaration in one module becomes the definition from another;
+// a declaration without a definition stays.
 std::optional<Tree> link(std::vector<Tree> trees, std::vector<Problem> &problems);
 
 } // namespace soft::ptx

@@ -6,24 +6,24 @@
 #include <atomic>
 #include <cstring>
 
-// ld and st.
+// The instructions ld and st.
 
 namespace soft::ptx {
 
 namespace {
 
-// Step::detail of an access.
+// Bits of Step::detail of an access.
 constexpr unsigned space_bits = 0xf, ordered_bit = 0x10, signal_bit = 0x20, count_shift = 8;
 Space space_of(const Step &step) { return Space(step.detail & space_bits); }
 
-// What is volatile or ordered is how threads signal each other, and no data.
+// Volatile and ordered accesses are signals between threads, not data.
 Use use_of(const Step &step, Use plain, Use signal) {
     return step.detail & signal_bit ? signal : plain;
 }
 
 enum class Pattern { Scattered, Contiguous, Uniform };
 
-// How the addresses of a full warp lie, each lane's `bytes` long.
+// How the addresses of a full warp are arranged, if each lane accesses `bytes` bytes.
 template <class A> SOFT_INLINE Pattern find_pattern(const A *addresses, size_t bytes) {
     A apart = 0, differ = 0, first = addresses[0];
     for (int lane = 0; lane < warp_size; lane++) {
@@ -43,7 +43,7 @@ template <class A> Pattern pattern(const Warp &warp, const A *addresses, size_t 
     return warp.active == ~uint32_t{0} ? find(addresses, bytes) : Pattern::Scattered;
 }
 
-// A value of memory in a register that may be wider.
+// Reads a T and converts it to the type of the register, which may be wider.
 template <class R, class T> R extended(const char *from) {
     T value;
     memcpy(&value, from, sizeof value);
@@ -55,7 +55,7 @@ void acquire(const Step &step) {
         std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-// T: in memory, R: of the register, A: of the address, n: items of a vector.
+// T: type in memory. R: type of the register. A: type of the address. n: items of the vector.
 template <class T, class R, class A, int n> void load(Warp &warp, const Step &step) {
     constexpr size_t bytes = n * sizeof(T);
     Access access{warp, step, space_of(step), use_of(step, Use::Read, Use::Signal)};
@@ -156,7 +156,7 @@ template <class T, class R, class A, bool is_load> Handler by_count(size_t count
     }
 }
 
-// Of a load the register's signedness matters, which is the type's.
+// A load extends the value to the register, with the signedness of T.
 template <class T, bool is_load> Handler by_registers(size_t width, size_t address, size_t count) {
     using R16 = std::conditional_t<std::is_signed_v<T>, int16_t, uint16_t>;
     using R32 = std::conditional_t<std::is_signed_v<T>, int32_t, uint32_t>;
@@ -191,7 +191,8 @@ template <bool is_load> Handler by_type(Type type, size_t width, size_t address,
     }
 }
 
-// What says how memory is cached or ordered: here all accesses happen in order.
+// Takes modifiers for caching and ordering. All accesses are executed in order, so most have no
+// effect.
 unsigned take_hints(Decoder &decoder) {
     unsigned bits = 0;
     if (decoder.take_any({"acquire", "release"}) >= 0)
@@ -220,7 +221,7 @@ Space take_space(Decoder &decoder) {
     return Space::Generic;
 }
 
-// Parameters of functions and of calls lie in local memory.
+// Parameters of functions and of calls are in local memory; those of kernels are not.
 Space real_space(Decoder &decoder, Space space, const Operand &address) {
     if (space != Space::Param)
         return space;
@@ -240,14 +241,14 @@ template <bool is_load> void access_memory(Decoder &decoder) {
         if (decoder.take(name))
             count = items;
     Type type = decoder.take_type();
-    decoder.expect_operands(2, 3); // the third is a cache policy
+    decoder.expect_operands(2, 3); // an optional cache policy is third
     const Operand &value = decoder.operand(is_load ? 0 : 1);
     const Operand &place = decoder.operand(is_load ? 1 : 0);
     size_t address = decoder.address(place);
     space = real_space(decoder, space, place);
     bool vector = value.kind == Operand::Kind::Vector;
     if (vector ? value.parts.size() != count : count != 1)
-        decoder.refuse("the vector has not as many items as the modifier says");
+        decoder.refuse("the vector does not have as many items as the modifier says");
     size_t width = 0;
     for (size_t i = 0; i < count; i++) {
         const Operand &part = vector ? value.parts[i] : value;

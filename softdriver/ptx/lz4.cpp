@@ -21,7 +21,7 @@ class Block {
         return true;
     }
 
-    // Four bits of the token; 15 of them go on in the bytes that follow.
+    // A length: four bits of the token; if they are 15, the following bytes are added.
     bool length(unsigned nibble, size_t &value) {
         value = nibble;
         uint8_t more = nibble == 15 ? 255 : 0;
@@ -41,7 +41,7 @@ class Block {
         return true;
     }
 
-    // Bytes from further back, which may be some that it appends itself.
+    // Appends earlier output again. It may overlap the appended bytes.
     bool match(unsigned nibble, size_t most, std::string &out) {
         uint8_t low, high;
         size_t count;

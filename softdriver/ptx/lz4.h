@@ -6,7 +6,7 @@
 
 namespace soft::ptx {
 
-// One block of the LZ4 format; nothing if it is broken or holds more than `most` bytes.
+// Decompresses one LZ4 block. Nothing if it is corrupt or longer than `most` bytes.
 std::optional<std::string> decompress_lz4(std::string_view block, size_t most);
 
 } // namespace soft::ptx

@@ -7,7 +7,7 @@ namespace soft::ptx {
 
 namespace {
 
-// Steps of a block, after which another one gets its turn; and of one that waits for others.
+// How many steps a block runs before the next block: fewer if it only waits for others.
 constexpr uint64_t block_slice = 1 << 15, spinning_slice = 512;
 
 std::string triple(const unsigned index[3]) {
@@ -30,7 +30,7 @@ Machine::Machine(Launch what)
     while (std::gcd(step_, blocks) != 1);
 }
 
-// Makes the next block resident; false if there is none.
+// Makes the next block resident. False if all blocks have started.
 bool Machine::admit() {
     if (started_ == blocks)
         return false;
@@ -44,7 +44,7 @@ bool Machine::admit() {
 }
 
 Run::State Machine::advance(uint64_t steps) {
-    memory.forget();
+    memory.drop_segments();
     while (!failed()) {
         while (resident_.empty() || (launch.cooperative && started_ < blocks))
             if (!admit())
@@ -80,7 +80,8 @@ void Machine::recycle() {
     idle_turns_ = 0;
 }
 
-// When all blocks seem to wait, it may be for one that has not begun.
+// Ends the slice of a block. If all resident blocks seem to wait, they may wait for one that has
+// not started, so admits another.
 void Machine::end_slice() {
     bool spins = progress == progress_before_;
     resident_[turn_]->spins = spins;
@@ -124,7 +125,7 @@ void Machine::fail(Warp &warp, const Step &step, unsigned lane, CUresult status,
     fault = {status, text, address};
 }
 
-// run.h
+// The functions of run.h.
 
 Run::Run(Launch launch) : machine_(std::make_unique<Machine>(std::move(launch))) {}
 Run::~Run() = default;

@@ -6,17 +6,17 @@
 
 #include <deque>
 
-// A launch while it runs.
+// The state of a running launch.
 
 namespace soft::ptx {
 
-constexpr char fresh_byte = char(0xCD); // of memory that nobody has written
+constexpr char fresh_byte = char(0xCD); // value of memory that was never written
 
 struct Barrier {
-    unsigned expected = 0;                   // threads; 0: all that live
-    std::vector<uint32_t> arrived;           // lanes, by warp
-    unsigned trues = 0, count = 0;           // of a reduction: lanes whose predicate held, and all
-    unsigned last_trues = 0, last_count = 0; // when it was complete
+    unsigned expected = 0;         // number of threads to wait for; 0: all live threads
+    std::vector<uint32_t> arrived; // masks of lanes, by warp
+    unsigned trues = 0, count = 0; // of a reduction: lanes with a true predicate, and all lanes
+    unsigned last_trues = 0, last_count = 0; // `trues` and `count` of the last completed use
     bool used = false;
 };
 
@@ -27,18 +27,19 @@ struct ThreadBlock {
     uint64_t number = 0;
     unsigned index[3] = {};
     unsigned live = 0;  // threads that have not ended
-    bool spins = false; // it made no progress in its last slice
+    bool spins = false; // true after a slice without progress
     std::vector<char> shared;
     std::vector<std::unique_ptr<Warp>> warps;
     Barrier barriers[barriers_of_block];
 
     explicit ThreadBlock(Machine &machine);
     void start(uint64_t number);
-    // Runs about so many steps; returns how many.
+    // Runs about this many steps. Returns how many were run.
     uint64_t run(uint64_t steps);
     bool done() const { return live == 0; }
 
-    // Arrivals: `expected` threads, 0 for all. See barrier.cpp.
+    // Lanes arrive at a barrier for `expected` threads; 0 for all. `holds` are the lanes whose
+    // predicate is true.
     void arrive(unsigned barrier, unsigned expected, const Warp &warp, uint32_t lanes,
                 uint32_t holds);
     void threads_ended(unsigned threads);
@@ -47,41 +48,42 @@ struct ThreadBlock {
     void complete_if_all(unsigned barrier);
     std::string deadlock() const;
 
-    std::vector<unsigned> order_; // of warps
-    size_t turn_ = 0;             // in it
-    uint64_t slice_left_ = 0;     // of the warp whose turn it is
+    std::vector<unsigned> order_; // the order in which warps run
+    size_t turn_ = 0;             // index in order_ of the current warp
+    uint64_t slice_left_ = 0;     // steps left for the current warp
     uint64_t progress_before_ = 0;
-    std::vector<bool> spins_; // warps that made no progress in their last slice
+    std::vector<bool> spins_; // by index in order_: no progress in the last slice
 };
 
 struct Machine {
     explicit Machine(Launch launch);
     Run::State advance(uint64_t steps);
 
-    // Ends the launch: what went wrong when this lane executed this step.
+    // Ends the launch with an error in this step and lane.
     void fail(Warp &warp, const Step &step, unsigned lane, CUresult status, const std::string &what,
               uintptr_t address = 0);
-    // Not at a particular step.
+    // Ends the launch with an error that belongs to no step.
     void fail(CUresult status, const std::string &what);
     std::string where(const Warp &warp, unsigned lane) const;
     bool failed() const { return fault.status != CUDA_SUCCESS; }
     void thread_index(const Warp &warp, unsigned lane, unsigned index[3]) const;
-    // What the clock registers show: steps stand for cycles, and to look takes some too.
+    // The value of the clock registers: the number of steps. Each read adds some, so that polling
+    // loops advance.
     uint64_t cycles() const { return executed + (looked += 16); }
     mutable uint64_t looked = 0;
 
     const Launch launch;
-    const Code &code; // of the kernel
+    const Code &code; // code of the kernel
     const Library &library;
     Memory memory;
     Random random;
     Fault fault;
     uint64_t executed = 0;
-    unsigned threads = 0; // of a block
-    uint64_t blocks = 0;  // of the grid
+    unsigned threads = 0; // threads of a block
+    uint64_t blocks = 0;  // blocks of the grid
     size_t shared_bytes = 0;
-    // Counts what lets others go on: writes, changes by atomics, barriers. Who makes none for a
-    // while is taken to wait for others.
+    // Counts events for which others may wait: writes, changes by atomics, completed barriers. A
+    // block or warp that causes none for a slice is assumed to wait for others.
     uint64_t progress = 0;
 
   private:
@@ -90,12 +92,13 @@ struct Machine {
     void recycle();
 
     std::vector<std::unique_ptr<ThreadBlock>> resident_, idle_;
-    size_t most_resident_ = 0; // as many as a GPU would have at a time
+    size_t most_resident_ = 0; // as many as a GPU would have at the same time
     size_t turn_ = 0;
     uint64_t slice_left_ = 0;
-    uint64_t progress_before_ = 0;                // when the slice began
-    size_t idle_turns_ = 0;                       // slices in a row that made none
-    uint64_t started_ = 0, step_ = 1, first_ = 0; // the order of the blocks: a walk by step_
+    uint64_t progress_before_ = 0; // value of `progress` at the beginning of the slice
+    size_t idle_turns_ = 0;        // consecutive slices without progress
+    // Blocks start in a pseudo-random order: first_ + n * step_.
+    uint64_t started_ = 0, step_ = 1, first_ = 0;
 };
 
 } // namespace soft::ptx

@@ -2,7 +2,7 @@
 
 namespace soft::ptx {
 
-void Memory::forget() {
+void Memory::drop_segments() {
     segments_.clear();
     for (Site &site : sites_)
         site.segment = {};

@@ -7,23 +7,23 @@
 
 namespace soft::ptx {
 
-// Generic addresses of what is not global memory: no processor has addresses like these.
+// Windows in the generic address space for all but global memory. No processor uses such addresses.
 constexpr uint64_t window_bytes = uint64_t{1} << 56;
 constexpr uint64_t shared_window = 1 * window_bytes;
 constexpr uint64_t local_window = 2 * window_bytes;
 constexpr uint64_t parameter_window = 3 * window_bytes;
 
-// A Signal is a read that other threads may be meant to write for, and counts as atomic.
+// A Signal is a volatile or ordered read; the race detector treats it as atomic.
 enum class Use : uint8_t { Read, Write, Atomic, Signal };
 
 inline bool writes(Use use) { return use == Use::Write || use == Use::Atomic; }
 
-// The global memory, as the instructions of a launch see it.
+// Global memory, as a launch accesses it.
 class Memory {
   public:
     Memory(const Launch &launch, uint32_t sites) : launch_(launch), sites_(sites) {}
 
-    // Where these bytes are; null if not all of them may be used so. Notes that they were.
+    // The host address of these bytes; null if the access is not allowed. Records the access.
     char *reach(uint32_t site, uintptr_t address, size_t bytes, Use use) {
         Site &known = sites_[site];
         uintptr_t offset = address - known.segment.begin;
@@ -39,8 +39,8 @@ class Memory {
                                                                            bytes);
         return known.segment.host + offset;
     }
-    // What was found before may be gone.
-    void forget();
+    // Drops cached segments, because memory may have been freed.
+    void drop_segments();
     bool find(uintptr_t address, Segment &segment) const { return launch_.find(address, segment); }
     const Touched &touched(Use use) const { return touched_[int(use)]; }
 

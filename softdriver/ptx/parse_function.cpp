@@ -15,7 +15,7 @@ unsigned read_count(Reader &reader) {
     return unsigned(count);
 }
 
-// One to three numbers; those that are not given are 1.
+// Reads one to three numbers; missing ones are 1.
 void read_extent(Reader &reader, unsigned (&extent)[3]) {
     std::fill(extent, extent + 3, 1);
     for (unsigned &each : extent) {
@@ -31,11 +31,11 @@ void read_extent(Reader &reader, unsigned (&extent)[3]) {
 struct Signature {
     std::string_view name;
     Function function;
-    std::vector<std::string_view> variables; // names of results and parameters, in the text
-    std::vector<bool> in_registers;          // which of them are
+    std::vector<std::string_view> variables; // names of results and parameters
+    std::vector<bool> in_registers;          // whether each is declared as .reg
 };
 
-// (.param .b32 a, .reg .u32 b): how many.
+// Reads parameters, as in (.param .b32 a, .reg .u32 b). Returns their number.
 int read_parameters(Parsing &parsing, Signature &signature) {
     Reader &reader = parsing.reader;
     reader.expect("(");
@@ -86,7 +86,7 @@ bool read_performance(Reader &reader, Function &function) {
     return true;
 }
 
-// (results) name (parameters), of a function or of a prototype, whose name is `_`.
+// Reads `(results) name (parameters)` of a function or a prototype, whose name is `_`.
 Signature read_signature(Parsing &parsing, bool entry) {
     Reader &reader = parsing.reader;
     Signature signature;
@@ -129,7 +129,7 @@ void define_parameters(Parsing &parsing, const Signature &signature, Function &f
     }
 }
 
-// A declaration and the definition are the same function.
+// Merges a declaration and a definition of the same function.
 bool merge(Parsing &parsing, Function &known, Function &function) {
     bool both = known.defined && function.defined;
     if (both || !same_parameters(known, function)) {
@@ -145,7 +145,7 @@ bool merge(Parsing &parsing, Function &known, Function &function) {
     return true;
 }
 
-// The place of a function in the tree, which it is moved to; -1 if it is wrong there.
+// Moves a function into the tree and returns its index; -1 if it is an error.
 int place_of(Parsing &parsing, Signature &signature) {
     auto &functions = parsing.tree.functions;
     Symbol symbol;
@@ -171,7 +171,7 @@ void read_function(Parsing &parsing, const Linkage &linkage) {
     Reader &reader = parsing.reader;
     bool entry = reader.at_dot("entry");
     reader.take();
-    while (reader.accept_dot("attribute")) // of memory that is shared with others: nothing here
+    while (reader.accept_dot("attribute")) // attributes of unified memory have no effect here
         read_attributes(reader);
     Signature signature = read_signature(parsing, entry);
     Function &function = signature.function;
@@ -189,7 +189,7 @@ void read_function(Parsing &parsing, const Linkage &linkage) {
     int place = place_of(parsing, signature);
     if (!defined)
         return;
-    // What is wrong there is read all the same, for the problems that it has.
+    // Read the body even of an erroneous function, to report its problems too.
     Function &target = place < 0 ? function : parsing.tree.functions[size_t(place)];
     parsing.current = place;
     parsing.names.open();
@@ -201,13 +201,13 @@ void read_function(Parsing &parsing, const Linkage &linkage) {
 Function read_prototype(Parsing &parsing) {
     Signature signature = read_signature(parsing, false);
     if (signature.name != "_")
-        parsing.reader.report(signature.function.line, "a prototype has the name '_'");
+        parsing.reader.report(signature.function.line, "a prototype must have the name '_'");
     while (read_performance(parsing.reader, signature.function))
         continue;
     return std::move(signature.function);
 }
 
-// .alias other, function;
+// Reads `.alias other, function;`.
 void read_alias(Parsing &parsing) {
     Reader &reader = parsing.reader;
     int line = reader.now().line;

@@ -6,15 +6,15 @@ namespace soft::ptx {
 
 namespace {
 
-constexpr size_t deepest = 32;              // dimensions of an array
-constexpr size_t largest = size_t{1} << 40; // bytes of an array whose items are counted
+constexpr size_t deepest = 32;              // limit of dimensions of an array
+constexpr size_t largest = size_t{1} << 40; // limit in bytes of an array without a size
 
 class Initial {
   public:
     Initial(Parsing &parsing, Variable &variable, const std::vector<size_t> &dimensions)
         : parsing_(parsing), reader_(parsing.reader), variable_(variable),
           item_(size_of(variable.type)) {
-        // Bytes of what one item of each level holds.
+        // Compute the bytes of one item of each dimension.
         size_t bytes = item_;
         for (size_t i = dimensions.size(); i-- > 0;) {
             strides_.insert(strides_.begin(), bytes);
@@ -31,7 +31,7 @@ class Initial {
     }
 
   private:
-    // What an array of so many dimensions less holds: braces for each, then an item.
+    // Reads the items of one dimension in braces; below the last dimension, one value.
     void items(size_t level) {
         if (level == strides_.size())
             return value();
@@ -71,7 +71,7 @@ class Initial {
         return converted(value, variable_.type);
     }
 
-    // Initial bytes are taken as far as they are not zero.
+    // Stores a value. Trailing zeros are not stored.
     void store(uint64_t bits) {
         if (!bits)
             return;
@@ -87,7 +87,7 @@ class Initial {
             bytes[offset_ + i] = uint8_t(bits >> (8 * i));
     }
 
-    // 0xFF00(name): eight bits of the address.
+    // Reads 0xFF00(name): eight bits of an address.
     void masked() {
         uint64_t mask = reader_.take().bits;
         unsigned shift = 0;
@@ -96,7 +96,7 @@ class Initial {
             shift += 8;
         }
         if (mask != 0xff)
-            reader_.fail("a mask of an address is 0xFF, 0xFF00 and so on");
+            reader_.fail("a mask of an address must be 0xFF, 0xFF00 and so on");
         reader_.expect("(");
         address(shift);
         reader_.expect(")");
@@ -131,13 +131,13 @@ class Initial {
                 reader_.report(line, "unknown symbol " + quoted(name));
                 return;
             }
-            address.target = int(parsing_.tree.variables.size()); // its own
+            address.target = int(parsing_.tree.variables.size()); // its own address
         } else if (symbol->kind == Symbol::Kind::Function ||
                    (symbol->kind == Symbol::Kind::Variable && of_module)) {
             address.function = symbol->kind == Symbol::Kind::Function;
             address.target = symbol->index;
         } else {
-            reader_.report(line, quoted(name) + " has no address that is known beforehand");
+            reader_.report(line, quoted(name) + " has no constant address");
         }
     }
 
@@ -146,7 +146,7 @@ class Initial {
     Variable &variable_;
     size_t item_;
     std::vector<size_t> strides_;
-    bool open_ = false; // the first dimension is as long as there are items
+    bool open_ = false; // true: the number of items determines the first dimension
     size_t offset_ = 0, furthest_ = 0, end_ = 0;
 };
 

@@ -6,7 +6,7 @@ namespace {
 
 using Kind = Operand::Kind;
 
-// @p and @!p
+// Reads the guard @p or @!p, if there is one.
 void read_guard(Parsing &parsing, Function &function, Instruction &instruction) {
     Reader &reader = parsing.reader;
     if (!reader.accept("@"))
@@ -24,7 +24,7 @@ void read_guard(Parsing &parsing, Function &function, Instruction &instruction) 
         instruction.guard = symbol->index;
 }
 
-// (a, b), of a call; () is none.
+// Reads the list (a, b) of a call; it may be empty.
 Operand read_list(Parsing &parsing, Function &function) {
     Reader &reader = parsing.reader;
     Operand list;
@@ -65,7 +65,7 @@ void check_count(Parsing &parsing, const Function &callee, const std::vector<Ope
                                   "results or arguments than the function");
 }
 
-// call (results), callee, (arguments), prototype;
+// Reads `(results), callee, (arguments), prototype` of a call.
 std::vector<Operand> read_call(Parsing &parsing, Function &function) {
     Reader &reader = parsing.reader;
     std::vector<Operand> operands(3);
@@ -84,7 +84,7 @@ std::vector<Operand> read_call(Parsing &parsing, Function &function) {
         check_count(parsing, parsing.tree.functions[size_t(operands[1].index)], operands);
     if (more) {
         Operand target;
-        target.kind = Kind::Label; // a prototype or a list, till its block ends
+        target.kind = Kind::Label; // a prototype or a list; resolved at the end of its block
         target.name = reader.word();
         operands.push_back(std::move(target));
     }
@@ -101,7 +101,7 @@ std::vector<Operand> read_operands(Parsing &parsing, Function &function) {
     return operands;
 }
 
-// ld.param.b32 register, [variable], or the other way.
+// Creates `ld.param.b32 register, [variable]`, or the corresponding store.
 Instruction transfer(const Function &function, const Function::InRegister &which, bool load,
                      int line) {
     static const char *const types[] = {"b8", "b16", "b32", "b64", "b128"};
@@ -167,7 +167,8 @@ void read_instruction(Parsing &parsing, Function &function) {
         else if (unknown)
             reader.report(instruction.line, "unknown symbol " + quoted(operand.name));
     }
-    if (instruction.opcode == "ret") // a guard of it does no harm: what is stored is not yet read
+    // Harmless if `ret` is guarded: a later store overwrites the results.
+    if (instruction.opcode == "ret")
         store_results(function, instruction.line);
     function.body.push_back(std::move(instruction));
 }

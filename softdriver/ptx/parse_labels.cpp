@@ -4,14 +4,14 @@ namespace soft::ptx {
 
 namespace {
 
-// The labels that instructions of one block refer to.
+// Resolves the labels to which instructions of a block refer.
 class Resolution {
   public:
     Resolution(Parsing &parsing, Function &function)
         : parsing_(parsing), function_(function), block_(parsing.names.close()) {}
 
     void resolve() {
-        // Lists put more references behind those that are there.
+        // The loop also covers references that lists append.
         for (size_t i = 0; i < block_.references.size(); i++) {
             const Reference reference = block_.references[i];
             Operand &operand = at(reference);
@@ -40,12 +40,12 @@ class Resolution {
         } else if (symbol.kind == Symbol::Kind::List && reference.part < 0) {
             give_list(reference, operand, parsing_.lists[size_t(symbol.index)]);
         } else {
-            parsing_.reader.report(reference.line, quoted(operand.name) + " is no label");
+            parsing_.reader.report(reference.line, quoted(operand.name) + " is not a label");
         }
     }
 
     void give_list(const Reference &reference, Operand &operand, const NameList &list) {
-        // A short text may use a long list often.
+        // A short text may use a long list many times.
         parsing_.spend(list.members.size() * sizeof(Operand));
         operand.kind = Operand::Kind::Vector;
         operand.parts = list.members;

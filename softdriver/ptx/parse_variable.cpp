@@ -4,7 +4,7 @@ namespace soft::ptx {
 
 namespace {
 
-constexpr uint64_t largest = uint64_t{1} << 40; // bytes of a variable
+constexpr uint64_t largest = uint64_t{1} << 40; // limit of the size of a variable, in bytes
 constexpr uint64_t most_aligned = 1024;
 
 struct SpaceName {
@@ -36,7 +36,7 @@ void read_alignment(Reader &reader, Variable &variable) {
     variable.alignment = alignment;
 }
 
-// What stands between the space and the name.
+// Reads the alignment, attributes, vector width and type.
 void read_qualifiers(Reader &reader, Variable &variable) {
     size_t alignment = 0;
     for (;;) {
@@ -57,7 +57,8 @@ void read_qualifiers(Reader &reader, Variable &variable) {
     variable.alignment = alignment ? alignment : width * size_of(variable.type);
 }
 
-// The first may be zero, if `[]` stands there; the last is the width of a vector.
+// Reads the dimensions of an array. The first is zero for `[]`. A vector type adds its width as the
+// last one.
 std::vector<size_t> read_dimensions(Reader &reader, Variable &variable) {
     std::vector<size_t> dimensions;
     size_t width = variable.count;
@@ -73,7 +74,7 @@ std::vector<size_t> read_dimensions(Reader &reader, Variable &variable) {
         }
         reader.expect("]");
         dimensions.push_back(size);
-        if (size) // of the others: the first is known when its items are counted
+        if (size) // an open first dimension is set after its items are counted
             variable.count *= size;
     }
     if (!dimensions.empty() && !dimensions[0])
@@ -88,7 +89,7 @@ void read_name(Reader &reader, Variable &variable) {
     variable.name = reader.word();
 }
 
-// A declaration as .extern and the definition are the same variable.
+// Merges an .extern declaration and the definition of a variable.
 bool merged(Parsing &parsing, const Variable &variable) {
     auto &symbols = parsing.names.module().symbols;
     auto found = symbols.find(variable.name);
@@ -137,7 +138,7 @@ void read_variable(Parsing &parsing, Variable variable, Function *function) {
 
 } // namespace
 
-// .attribute(.managed, .unified(1, 2))
+// Reads (.managed, .unified(1, 2)), which follow .attribute.
 bool read_attributes(Reader &reader) {
     bool managed = false;
     reader.expect("(");
@@ -204,7 +205,7 @@ Variable read_parameter(Reader &reader, std::string_view &name, bool &in_registe
     read_qualifiers(reader, variable);
     if (in_register && size_of(variable.type) < 4)
         reader.fail("a parameter in a register has 32 bits or more");
-    if (reader.accept_dot("ptr")) { // of what is pointed to
+    if (reader.accept_dot("ptr")) { // space and alignment of the memory that it points to
         if (at_space(reader))
             reader.take();
         if (reader.accept_dot("align"))

@@ -7,8 +7,8 @@
 
 namespace soft::ptx {
 
-// Parses the text of a module, in a version of PTX up to `newest` (95 is 9.5). On failure
-// `problems` holds at least one; no text is an exception or a crash, whatever it is.
+// Parses a PTX module of a version up to `newest` (95 is 9.5). On failure returns nothing and adds
+// at least one problem. No input, however broken, throws or crashes.
 std::optional<Tree> parse(std::string_view text, std::vector<Problem> &problems,
                           int newest = newest_version);
 

@@ -8,12 +8,11 @@
 #include <string>
 #include <vector>
 
-// The parts of the parser, each of which reads one kind of thing. They tell of problems through the
-// reader.
+// The interfaces between the parts of the parser. They report problems through the reader.
 
 namespace soft::ptx {
 
-// .branchtargets (members are Labels) or .calltargets (Functions).
+// The members of .branchtargets (Labels) or .calltargets (Functions).
 struct NameList {
     int line = 0;
     std::vector<Operand> members;
@@ -24,20 +23,20 @@ struct Parsing {
         spare = 8 * text.size() + (size_t{16} << 20);
     }
 
-    // Takes from `spare`; ends the parsing if there is not so much.
+    // Takes bytes from `spare`. Stops the parser if there are not enough.
     void spend(size_t bytes);
 
     Reader reader;
     Tree tree;
     Names names;
     std::vector<NameList> lists;
-    std::vector<int> callers; // of each of Tree::functions: the last one that was seen to call it
-    int current = -1;         // the function whose body is read
-    std::map<uint64_t, std::shared_ptr<const std::string>> files; // .file, by number
-    uint64_t source_file = 0; // .loc, of the instructions that follow; 0: not known
+    std::vector<int> callers; // for each of Tree::functions the last function seen to call it
+    int current = -1;         // index of the function whose body is being read
+    std::map<uint64_t, std::shared_ptr<const std::string>> files; // names from .file, by number
+    uint64_t source_file = 0;                                     // from the last .loc; 0: unknown
     int source_line = 0;
-    size_t spare; // bytes that may yet be taken, beyond those that tokens need anyway
-    std::vector<Register> no_registers; // of the module
+    size_t spare; // bytes that lists, initial values and file names may still use
+    std::vector<Register> no_registers; // a module has no registers
 };
 
 struct Linkage {
@@ -47,39 +46,41 @@ struct Linkage {
 // parse_variable.cpp
 Type read_type(Reader &reader);
 bool at_space(const Reader &reader);
-// After .attribute: whether it is .managed.
+// Reads the attributes after .attribute. Returns true if one is .managed.
 bool read_attributes(Reader &reader);
-// .global and its like, to the semicolon, of the module or in the body of a function.
+// Reads the variables of .global, .shared and so on, up to the semicolon, in a module or in a body.
 void read_variables(Parsing &parsing, const Linkage &linkage, Function *function);
 
-// Of a function or a prototype; puts out its name as it stands in the text, and whether it is .reg.
+// Reads a parameter of a function or a prototype. Returns its name in the text, and whether it is
+// .reg.
 Variable read_parameter(Reader &reader, std::string_view &name, bool &in_register);
 
-// parse_initial.cpp: what follows the equals sign. Sizes an array that has no size.
+// parse_initial.cpp: reads an initial value after `=`. Sets the size of an array that has none.
 void read_initial(Parsing &parsing, Variable &variable, const std::vector<size_t> &dimensions);
 
 // parse_function.cpp
-void read_function(Parsing &parsing, const Linkage &linkage); // from .func or .entry on
+void read_function(Parsing &parsing, const Linkage &linkage); // from .func or .entry
 Function read_prototype(Parsing &parsing);                    // after .callprototype
 void read_alias(Parsing &parsing);                            // after .alias
 
-// parse_remark.cpp: .loc and .file are noted, .pragma and .section are skipped; false if none is
-// there.
+// parse_remark.cpp: reads .loc and .file, and skips .pragma and .section. False if there is none of
+// them.
 bool read_remark(Parsing &parsing);
-// At the end of the text: the files that instructions come from.
+// Called at the end of the text: sets the source files of instructions.
 void name_files(Parsing &parsing);
 
-// parse_body.cpp: what stands in the braces, and closes the block of names.
+// parse_body.cpp: reads a body in braces, and closes the block of the parameters.
 void read_body(Parsing &parsing, Function &function);
 // parse_labels.cpp
 void note_call(Parsing &parsing, Function &function, int callee);
-// Gives labels and lists of labels, which may be used before they are defined,
-// their meaning, at the end of the innermost block.
+// Closes the innermost block: resolves references to labels and lists of labels, which may be used
+// before they are defined.
 void close_block(Parsing &parsing, Function &function);
 
-// parse_instruction.cpp: from the opcode to the semicolon.
+// parse_instruction.cpp: reads an instruction, from its guard to the semicolon.
 void read_instruction(Parsing &parsing, Function &function);
-// What a function hands on in registers goes through .param: at its beginning, and at each end.
+// Results and parameters that are declared as .reg are passed in .param variables: parameters are
+// loaded when the function begins, results are stored at each of its ends.
 void load_parameters(Function &function);
 void store_results(Function &function, int line);
 // parse_operand.cpp

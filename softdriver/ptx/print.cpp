@@ -4,14 +4,14 @@
 #include <cstdio>
 #include <cstring>
 
-// The functions that the driver provides to kernels: vprintf and __assertfail. Their arguments lie
+// The functions that the driver provides to kernels: vprintf and __assertfail. Their arguments are
 // in the caller's local memory.
 
 namespace soft::ptx {
 
 namespace {
 
-constexpr size_t longest_text = 4096; // of one string that a kernel prints
+constexpr size_t longest_text = 4096; // limit for each string that a kernel prints
 
 template <class T> T argument(Warp &warp, unsigned lane, uint32_t place) {
     T value;
@@ -19,7 +19,7 @@ template <class T> T argument(Warp &warp, unsigned lane, uint32_t place) {
     return value;
 }
 
-// A string in the memory of the device; false after a fault.
+// Reads a string from device memory; false after a fault.
 bool read_text(const Access &access, unsigned lane, uint64_t address, std::string &text) {
     for (; text.size() < longest_text; address++) {
         const char *byte = access.reach_or_fail(lane, address, 1);
@@ -32,7 +32,7 @@ bool read_text(const Access &access, unsigned lane, uint64_t address, std::strin
     return true;
 }
 
-// Walks through the arguments of vprintf, each aligned to its size.
+// Reads the arguments of vprintf, each aligned to its size.
 struct Arguments {
     const Access &access;
     unsigned lane;
@@ -48,7 +48,7 @@ struct Arguments {
     }
 };
 
-// `form` is one conversion, "%-8.3f"; appends what it makes of a value.
+// Formats one value; `form` is a single conversion such as "%-8.3f".
 template <class T> void append(std::string &out, const std::string &form, T value) {
     char small[64];
     int length = snprintf(small, sizeof small, form.c_str(), value);
@@ -87,7 +87,7 @@ bool append_text(std::string &out, std::string form, Arguments &arguments) {
     return true;
 }
 
-// One conversion; `form` is what precedes its letter, without the size.
+// Formats one argument. `form` has flags, width and precision, `size` the length modifier.
 bool convert(std::string &out, const std::string &form, char letter, const std::string &size,
              Arguments &arguments) {
     bool is_long = size == "l" || size == "ll" || size == "j" || size == "z" || size == "t";
@@ -129,7 +129,7 @@ bool convert(std::string &out, const std::string &form, char letter, const std::
             return false;
         append(out, form + letter, number);
         return true;
-    default: // not a conversion: as it stands
+    default: // not a conversion: copy the text
         out += form + size + letter;
         return true;
     }
@@ -161,7 +161,8 @@ bool format(std::string &out, const std::string &text, Arguments &arguments) {
     return true;
 }
 
-// rows[1], rows[2]: places of the format's address and of the arguments'; rows[0]: of the result.
+// Offsets in local memory: rows[0] of the result, rows[1] of the format's address, rows[2] of the
+// arguments' address.
 void print(Warp &warp, const Step &step) {
     Access access{warp, step, Space::Generic, Use::Read};
     for (uint32_t left = warp.active; left; left &= left - 1) {
@@ -173,14 +174,14 @@ void print(Warp &warp, const Step &step) {
             return;
         if (warp.machine.launch.print)
             warp.machine.launch.print(out);
-        int32_t count = 0; // of conversions: nobody reads it, and a GPU gives it so
+        int32_t count = 0; // the number of conversions, which a GPU returns, too
         for (size_t i = 0; i < text.size(); i++)
             count += text[i] == '%';
         memcpy(warp.local(lane) + warp.frame->local_begin + step.rows[0], &count, sizeof count);
     }
 }
 
-// rows[1]: message, file, line, function.
+// Offsets in local memory, from rows[1]: message, file, line, function.
 void assertion(Warp &warp, const Step &step) {
     Access access{warp, step, Space::Generic, Use::Read};
     unsigned lane = warp.lane_of_fault(), index[3];
@@ -205,7 +206,7 @@ void assertion(Warp &warp, const Step &step) {
 uint32_t place_of(Decoder &decoder, const Operand &argument, size_t bytes) {
     const Variable *variable = decoder.named(argument);
     if (!variable || variable->space != Space::Param || variable->bytes() < bytes)
-        decoder.refuse("its arguments are to be .param variables");
+        decoder.refuse("its arguments must be .param variables");
     return decoder.local_offset(argument.index);
 }
 
@@ -225,11 +226,11 @@ void decode_provided_call(Decoder &decoder, const Function &function, const Oper
         for (size_t i = 0; i < 4; i++)
             decoder.step.rows[i + 1] = place(i, i == 2 ? 4 : 8);
     } else if (function.name == "malloc" || function.name == "free")
-        decoder.refuse("memory that kernels allocate is not supported by the software driver");
+        decoder.refuse("allocating memory in kernels is not supported by the software driver");
     else if (decoder.decoding().is_part)
-        return decoder.emit([](Warp &, const Step &) {}); // it is never run
+        return decoder.emit([](Warp &, const Step &) {}); // this code is never run
     else
-        decoder.refuse("function '" + function.name + "' is nowhere defined");
+        decoder.refuse("function '" + function.name + "' is not defined");
     decoder.step.site = decoder.decoding().library.sites++;
     decoder.emit(function.name == "vprintf" ? print : assertion);
 }

@@ -23,7 +23,7 @@ const std::unordered_map<std::string_view, Decode> &opcodes() {
 
 namespace {
 
-constexpr size_t most_static_shared = 48 << 10; // more has to be dynamic, on every device
+constexpr size_t most_static_shared = 48 << 10; // more must be dynamic, on every device
 
 size_t aligned(size_t offset, size_t alignment) {
     alignment = std::max(alignment, size_t{1});
@@ -42,7 +42,7 @@ void number_shared(Decoding &decoding) {
         add(int(i), decoding.tree.functions[i].variables);
 }
 
-// Static shared memory of a kernel; arrays without a size begin at its end.
+// Lays out the static shared memory of a kernel; arrays without a size begin at its end.
 class SharedLayout {
   public:
     SharedLayout(const Decoding &decoding, Code &code) : decoding_(decoding), code_(code) {}
@@ -77,7 +77,7 @@ class SharedLayout {
     std::vector<unsigned> dynamic_;
 };
 
-// A guess: a register of 32 bits for each that is named, within what hardware has.
+// Estimates the number of registers from the registers that the code names, within hardware limits.
 unsigned estimate_registers(const Function &function) {
     size_t words = 8;
     for (const Register &reg : function.registers)
@@ -86,7 +86,7 @@ unsigned estimate_registers(const Function &function) {
     return std::min(unsigned(std::min(words / 2 + 8, size_t{255})), most);
 }
 
-// Where decoded functions and the module's variables come to be.
+// Creates the empty Code of each function, and the program's list of variables.
 void prepare(Decoding &decoding, Program &program) {
     const Tree &tree = decoding.tree;
     for (size_t i = 0; i < tree.functions.size(); i++) {
@@ -113,13 +113,13 @@ void prepare(Decoding &decoding, Program &program) {
                 address.target = decoding.program_variables.at(size_t(address.target));
                 if (address.target < 0)
                     decoding.problems.push_back(
-                        {variable.line, "the address in '" + variable.name +
-                                            "' is of nothing in .global or .const"});
+                        {variable.line, "the initial address in '" + variable.name +
+                                            "' does not refer to a variable in .global or .const"});
             }
     number_shared(decoding);
 }
 
-// What a kernel needs with the functions that it may call.
+// Computes the shared and constant memory of a kernel, with the functions that it may call.
 void count_memory(const Decoding &decoding, const CallGraph &graph, int index, Code &code,
                   Kernel &kernel) {
     const Tree &tree = decoding.tree;

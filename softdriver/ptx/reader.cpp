@@ -11,7 +11,8 @@ std::string quoted(std::string_view name) {
     bool whole = name.size() <= longest_quote;
     std::string text(name.substr(0, longest_quote));
     for (char &c : text)
-        c = c < ' ' || c > '~' ? '?' : c; // a message is plain text, whatever the module is
+        // Messages are printable ASCII, whatever the module contains.
+        c = c < ' ' || c > '~' ? '?' : c;
     return "'" + text + (whole ? "'" : "...'");
 }
 

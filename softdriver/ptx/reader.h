@@ -9,29 +9,29 @@
 
 namespace soft::ptx {
 
-// The tokens of a text one after another, and the problems found in it so far.
+// Reads a text token by token, and collects its problems.
 class Reader {
   public:
-    // Thrown when the text cannot be read any further: what follows a syntax error would only be
-    // misunderstood.
+    // Thrown to stop reading: after a syntax error, the rest would only be misunderstood.
     struct Stop {};
 
     Reader(std::string_view text, std::vector<Problem> &problems);
 
     const Token &now() const { return now_; }
-    const Token &after() const { return after_; } // the one after now()
+    const Token &after() const { return after_; } // the token after now()
     Token take();
 
     bool at(const char *mark) const;
     bool accept(const char *mark);
     void expect(const char *mark);
-    bool at_dot(const char *name) const; // a directive or a modifier
+    bool at_dot(const char *name) const; // whether the next token is this directive or modifier
     bool accept_dot(const char *name);
     Token expect_kind(Token::Kind kind);
     std::string_view word() { return expect_kind(Token::Kind::Word).text; }
     std::string_view dot() { return expect_kind(Token::Kind::Dot).text; }
 
-    // Something is wrong, but what follows can be read: stops only when there are too many.
+    // Reports a problem after which reading can continue. Throws Stop if there are too many
+    // problems.
     void report(int line, std::string text);
     [[noreturn]] void fail(std::string text);
     [[noreturn]] void syntax_error();

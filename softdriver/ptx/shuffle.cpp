@@ -1,18 +1,18 @@
 #include "ptx/decode_arithmetic.h"
 #include "ptx/machine.h"
 
-// shfl, vote, match, redux, elect: what lanes of a warp tell each other.
+// shfl, vote, match, redux, elect: lanes of a warp exchange values.
 
 namespace soft::ptx {
 
 namespace {
 
-// With .sync all lanes of the mask, which rows[9] holds, come first.
+// With .sync, waits for all lanes of the mask in rows[9]. False if the step must wait.
 bool assembled(Warp &warp, const Step &step) {
     return step.offset == 0 ||
            warp.meet(step, warp.row<uint32_t>(step.rows[9])[warp.lane_of_fault()]);
 }
-// The lanes that take part.
+// The lanes that participate.
 uint32_t participants(const Warp &warp, const Step &step) {
     uint32_t members = step.offset ? warp.row<uint32_t>(step.rows[9])[warp.lane_of_fault()] : ~0u;
     return warp.active & members;
@@ -25,7 +25,7 @@ void take_sync(Decoder &decoder, size_t mask_operand) {
 
 enum class Shuffle { Up, Down, Bfly, Idx };
 
-// The lane that a lane reads, and whether it is in its segment.
+// The lane from which a lane reads, and whether it is inside its segment.
 template <Shuffle mode> int source_lane(int lane, uint32_t b, uint32_t c, bool &inside) {
     int offset = int(b & 31), clamp = int(c & 31), segment = int(c >> 8 & 31);
     int highest = (lane & segment) | (clamp & ~segment), lowest = lane & segment;
@@ -37,7 +37,7 @@ template <Shuffle mode> int source_lane(int lane, uint32_t b, uint32_t c, bool &
     return inside ? from : lane;
 }
 
-// rows[0] = rows[1] of another lane; rows[4]: a predicate, whether there is one.
+// rows[0] = rows[1] of the source lane; rows[4] = whether the source is inside the segment.
 template <Shuffle mode> void shuffle(Warp &warp, const Step &step) {
     if (!assembled(warp, step))
         return;
@@ -109,7 +109,8 @@ void decode_vote(Decoder &decoder) {
     decoder.emit(handlers[mode]);
 }
 
-// rows[0]: of .any the lanes with the same value; of .all all lanes, if they have the same.
+// rows[0]: for .any the lanes with the same value; for .all all lanes if their values are equal,
+// else 0.
 template <class T, bool all> void match(Warp &warp, const Step &step) {
     if (!assembled(warp, step))
         return;
@@ -136,7 +137,7 @@ template <class T, bool all> void match(Warp &warp, const Step &step) {
 void decode_match(Decoder &decoder) {
     int mode = decoder.take_any({"any", "all"});
     if (mode < 0 || !decoder.take("sync"))
-        decoder.refuse("only match.any.sync and match.all.sync are known");
+        decoder.refuse("only match.any.sync and match.all.sync are supported");
     Type type = decoder.take_type();
     decoder.expect_operands(3);
     const Operand &results = decoder.operand(0);
@@ -196,7 +197,7 @@ void decode_redux(Decoder &decoder) {
                                                              : nullptr);
 }
 
-// One lane of those that take part: the lowest. rows[0]: its number, rows[4]: whether it is this.
+// Elects the lowest participating lane. rows[0]: its number; rows[4]: whether this lane is elected.
 void elect(Warp &warp, const Step &step) {
     if (!assembled(warp, step))
         return;

@@ -50,7 +50,7 @@ uint64_t is_explicit_cluster(const Machine &machine, const Warp &warp, unsigned 
     return cluster_nctarank(machine, warp, lane) > 1;
 }
 uint64_t zero(const Machine &, const Warp &, unsigned) { return 0; }
-// The two halves of an address that code of cooperative groups reads.
+// The halves of the workspace's address, which the code of cooperative groups reads.
 uint64_t workspace_high(const Machine &machine, const Warp &, unsigned) {
     return machine.launch.workspace >> 32;
 }

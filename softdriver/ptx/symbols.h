@@ -8,7 +8,7 @@
 
 namespace soft::ptx {
 
-// What a name stands for.
+// The meaning of a name.
 struct Symbol {
     enum class Kind : uint8_t {
         Register,
@@ -20,32 +20,32 @@ struct Symbol {
     };
 
     Kind kind = Kind::Register;
-    Operand::Scope scope = Operand::Scope::Module; // of a variable
-    int width = 1;                                 // of a vector of registers, which follow `index`
+    Operand::Scope scope = Operand::Scope::Module; // of a variable: where it is declared
+    int width = 1; // number of registers of a vector, which begin at `index`
     int index = 0;
 };
 
-// Registers that one declaration names: `%r<100>`. Only those that are used come into being.
+// Registers that one declaration names: `%r<100>`. Each is created when it is first used.
 struct RegisterRange {
     Type type = Type::None;
     int width = 1;
     uint64_t count = 0;
 };
 
-// A use of a name that may be defined later in its block, or in one around it.
+// A use of a name that may be defined later, in its block or in an outer one.
 struct Reference {
     size_t instruction, operand;
-    int part; // of the operand; -1: the operand itself
+    int part; // index of the part; -1: the operand itself
     int line;
 };
 
-// The names of a block in braces; the outermost is the module.
+// The names of a block in braces; the outermost block is the module.
 struct Block {
     std::unordered_map<std::string_view, Symbol> symbols;
     std::unordered_map<std::string_view, RegisterRange> ranges;
     std::vector<Reference> references;
 
-    // Null if neither is known.
+    // The range to which a name belongs, or null.
     const RegisterRange *range_of(std::string_view name) const;
 };
 
@@ -59,18 +59,19 @@ class Names {
     Block &innermost() { return blocks_.back(); }
     Block &module() { return blocks_.front(); }
 
-    // False if the innermost block has that name already.
+    // Adds a name to the innermost block. False if the block has it already.
     bool define(std::string_view name, Symbol symbol);
     bool define_range(std::string_view prefix, RegisterRange range);
 
-    // A name that a range has is entered into its block, as registers of the function.
+    // Finds a name in all open blocks. A name of a range is added to the range's block, and its
+    // registers to the function.
     const Symbol *find(std::string_view name, std::vector<Register> &registers);
 
   private:
     std::vector<Block> blocks_;
 };
 
-// The first of `width` new registers; those of a vector are named after it.
+// Adds `width` registers and returns the index of the first. Those of a vector are named after it.
 int add_registers(std::vector<Register> &registers, std::string_view name, Type type, int width);
 
 } // namespace soft::ptx

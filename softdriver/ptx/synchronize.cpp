@@ -3,13 +3,13 @@
 
 #include <atomic>
 
-// bar, barrier, membar, fence.
+// The instructions bar, barrier, membar and fence.
 
 namespace soft::ptx {
 
 namespace {
 
-// Step::detail: what a barrier is to do.
+// Step::detail: the operation of a barrier.
 enum class Kind : uint16_t { Wait, Arrive, Count, And, Or };
 
 // rows[1]: number, rows[2]: threads (0: all), rows[3]: predicate, rows[0]: result.
@@ -19,8 +19,7 @@ void barrier(Warp &warp, const Step &step) {
     unsigned expected = warp.row<uint32_t>(step.rows[2])[lane];
     if (number >= barriers_of_block)
         return warp.machine.fail(warp, step, lane, CUDA_ERROR_ILLEGAL_INSTRUCTION,
-                                 "there are 16 barriers, and none is number " +
-                                     std::to_string(number));
+                                 "barrier number out of range 0 to 15: " + std::to_string(number));
     Kind kind = Kind(step.detail);
     uint32_t holds = kind >= Kind::Count ? warp.predicate(step.rows[3]) : 0;
     uint32_t lanes = warp.active;
@@ -31,7 +30,7 @@ void barrier(Warp &warp, const Step &step) {
 
 void fence(Warp &, const Step &) { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
-// All lanes of the mask that still run are to come.
+// Waits for all live lanes of the mask.
 void warp_barrier(Warp &warp, const Step &step) {
     if (warp.meet(step, warp.row<uint32_t>(step.rows[1])[warp.lane_of_fault()]))
         std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -44,7 +43,7 @@ void decode_warp_barrier(Decoder &decoder) {
     decoder.emit(warp_barrier);
 }
 
-// What bar.red makes of the lanes whose predicate held; follows the barrier.
+// The result of bar.red: from the number of lanes with a true predicate, and of all lanes.
 template <Kind kind, class T> T result_of(uint32_t count, uint32_t all) {
     return kind == Kind::Count ? T(count) : kind == Kind::And ? T(count == all) : T(count != 0);
 }
@@ -61,7 +60,7 @@ template <Kind kind> void barrier_result(Warp &warp, const Step &step) {
 void decode_reduction(Decoder &decoder) {
     int which = decoder.take_any({"popc", "and", "or"});
     if (which < 0)
-        decoder.refuse("the operation is not known");
+        decoder.refuse("the operation is unknown");
     Kind kind = Kind(int(Kind::Count) + which);
     if (!decoder.take(kind == Kind::Count ? "u32" : "pred"))
         decoder.refuse_types();

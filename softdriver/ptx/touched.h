@@ -10,12 +10,12 @@
 
 namespace soft::ptx {
 
-// A set of addresses of bytes: a bit for each, in pages that are made when they are first touched.
+// A set of byte addresses: one bit for each, in pages that are allocated when first used.
 class Touched {
   public:
     static constexpr uintptr_t page_bytes = 4096;
     using Page = std::array<uint64_t, page_bytes / 64>;
-    // What a user of the set remembers, so that it finds its page again.
+    // A cache of the last page, kept by a user of the set.
     struct Place {
         uintptr_t number = ~uintptr_t{0};
         uint64_t *bits = nullptr;
@@ -30,7 +30,7 @@ class Touched {
         else
             add_long(place, address, bytes);
     }
-    std::vector<Accessed> ranges() const; // sorted, joined
+    std::vector<Accessed> ranges() const; // sorted and joined
 
   private:
     void add_long(Place &place, uintptr_t address, size_t bytes);

@@ -9,15 +9,15 @@ namespace soft::ptx {
 
 namespace {
 
-// Behind every step.
+// Greater than the address of every step.
 const Step *const nowhere = reinterpret_cast<const Step *>(~uintptr_t{0});
 
-// How often a group may jump back while others wait, before they get their turn: lanes that spin
-// until another lane of their warp has done something must let it.
+// How often a group may jump back before other groups run: its lanes may poll for a result of
+// these.
 constexpr unsigned patience = 512;
 
-// Whether a group runs before another: the deepest call first, then what is written first, so that
-// lanes meet again where their ways join.
+// Whether a group runs before another: first the deepest call, then the earliest step, so that
+// lanes meet again where their paths join.
 bool before(const Group &a, const Group &b) {
     if (a.turn != b.turn)
         return a.turn < b.turn;
@@ -97,7 +97,7 @@ void Warp::wait(const Group &group) {
     waiting_.push_back(group);
 }
 
-// Lanes at the same step go on together; those that wait there for others look again.
+// Groups at the same step become one. Lanes that wait there for others then run the step again.
 void Warp::merge() {
     using Wait = Group::Wait;
     auto joinable = [](const Group &group) {
@@ -121,7 +121,7 @@ void Warp::merge() {
         }
 }
 
-// Lanes that wait for each other need not do so at the same step.
+// Lanes that wait for each other may do so at different steps.
 void Warp::resolve_meetings() {
     for (Group &group : waiting_) {
         if (group.wait != Group::Wait::Lanes)
@@ -209,7 +209,7 @@ std::string Warp::what_it_waits_for() const {
     const Code &code = *group.frame->code;
     size_t place = size_t(group.next - code.body.data());
     bool barrier = group.wait == Group::Wait::Barrier;
-    place -= barrier; // they wait behind it
+    place -= barrier; // they wait at the step after it
     return machine.where(*this, unsigned(__builtin_ctz(group.mask))) + " at " + code.where(place) +
            " (" + code.written[place] + ")" + (barrier ? "" : " for other lanes of its warp");
 }

@@ -4,54 +4,55 @@
 
 #include <memory>
 
-// 32 threads that run together.
+// A warp: 32 threads that run together.
 
 namespace soft::ptx {
 
 struct Machine;
 struct ThreadBlock;
 
-// The registers of a function's call, for the lanes that are in it.
+// The registers of one call of a function, for the lanes that made it.
 struct Frame {
     const Code *code = nullptr;
     Frame *caller = nullptr;
-    const Step *call = nullptr; // in the caller
-    uint32_t lanes = 0;         // that are in it, or in what it called
+    const Step *call = nullptr; // the calling step
+    uint32_t lanes = 0;         // lanes in this call, or in calls from it
     unsigned depth = 0;
-    uint64_t local_begin = 0; // of its part of the local memory
+    uint64_t local_begin = 0; // where its part of local memory begins
     std::unique_ptr<char[]> memory;
-    char *rows = nullptr; // aligned
+    char *rows = nullptr; // aligned to a cache line
 };
 
-// Lanes at the same place. All but one of a warp's groups wait: for their turn, or for others.
+// Lanes at the same step. One group of a warp runs; the others wait for their turn or for other
+// lanes.
 struct Group {
     enum class Wait : uint8_t {
         None,
-        Barrier, // of the block, `number`; released by it
-        Lanes,   // until the lanes in `number` are here as well
-        Met,     // they are: the step that waited is to be run
+        Barrier, // waits for barrier `number` of the block
+        Lanes,   // waits until the lanes in the mask `number` have come
+        Met,     // they have come: the step can run
     };
     Frame *frame = nullptr;
     const Step *next = nullptr;
     uint32_t mask = 0;
     Wait wait = Wait::None;
     uint32_t number = 0;
-    uint64_t turn = 0; // those that have not had their turn for longest go first
+    uint64_t turn = 0; // groups with lower numbers run first
 };
 
 struct Warp {
-    // Of the group that runs.
+    // The state of the running group.
     const Step *next = nullptr;
-    const Step *limit = nullptr; // here, or behind, something else is to be done first
+    const Step *limit = nullptr; // from this step on, another group must be checked first
     char *rows = nullptr;
-    uint32_t active = 0; // lanes for which the step is executed
+    uint32_t active = 0; // lanes that execute the step
     uint32_t mask = 0;   // lanes of the group
     uint32_t live = 0;   // lanes of the warp that have not ended
     Frame *frame = nullptr;
 
     Machine &machine;
     ThreadBlock &block;
-    unsigned number = 0; // in its block
+    unsigned number = 0; // index in its block
 
     Warp(Machine &machine, ThreadBlock &block) : machine(machine), block(block) {}
     Warp(const Warp &) = delete;
@@ -64,23 +65,24 @@ struct Warp {
     }
 
     void start(unsigned number, uint32_t lanes);
-    // Runs about so many steps; returns how many it did. Less: it ended, waits or has yielded.
+    // Runs about this many steps and returns how many. Fewer if the warp has ended, waits, or has
+    // yielded.
     uint64_t run(uint64_t steps);
     std::string what_it_waits_for() const;
     void release(unsigned barrier);
 
-    // What steps do with the group that runs.
-    void jump(const Step *target);                 // of all its lanes
-    void split(const Step *target);                // of its active lanes
-    void send(const Step *target, uint32_t lanes); // some of its lanes
+    // Operations of steps on the running group.
+    void jump(const Step *target);                 // all lanes jump
+    void split(const Step *target);                // only the active lanes jump
+    void send(const Step *target, uint32_t lanes); // some lanes jump
     void enter(const Step &step, const Code &code, const Call &call);
     void leave();
     void exit();
     void wait_barrier(unsigned barrier);
-    // False if the step cannot be run until other lanes have come to it: nothing is to be done.
+    // Waits for the lanes in `members`. False if some have not come: then the step must do nothing.
     bool meet(const Step &step, uint32_t members);
     void interrupt() { limit = nullptr; }
-    void yield(); // ends the slice
+    void yield(); // ends the warp's slice
 
     char *local(unsigned lane) { return local_.data() + lane * local_stride_; }
     size_t local_bytes() const { return local_bytes_; }
@@ -103,15 +105,15 @@ struct Warp {
     void transfer(const Frame &from, const Frame &to, const std::vector<Transfer> &transfers);
 
     std::vector<Group> waiting_;
-    bool met_ = false; // the group was released from a meeting
+    bool met_ = false; // the lanes of this step have met
     bool yielded_ = false;
-    bool behind_ = false; // a group waits before this one's place
+    bool behind_ = false; // another group waits at an earlier step
     unsigned jumps_back_ = 0;
     uint64_t turn_ = 0, turns_ = 0;
     std::vector<char> local_;
     size_t local_bytes_ = 0, local_stride_ = 0;
-    std::vector<std::unique_ptr<Frame>> frames_; // all that were ever made
-    std::vector<std::vector<Frame *>> idle_;     // by Code::index
+    std::vector<std::unique_ptr<Frame>> frames_; // all frames ever created
+    std::vector<std::vector<Frame *>> idle_;     // unused frames, by Code::index
 };
 
 } // namespace soft::ptx

@@ -4,8 +4,8 @@
 
 namespace soft {
 
-// Lets the client name its work in the races that were found, before they are told. At the end of a
-// call, by a thread of the program; drops the lock meanwhile.
+// Asks the client for its names in the new races, then reports these races. Called at the end of a
+// driver call, by a thread of the program; releases the lock meanwhile.
 void name_races(Lock &lock);
 
 } // namespace soft

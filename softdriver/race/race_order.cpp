@@ -5,7 +5,7 @@
 namespace soft {
 namespace {
 
-// A clock that is shared until there is something new to join.
+// A copy-on-write clock: shared with others until something new is joined.
 class Joining {
   public:
     explicit Joining(RaceClockPtr start) : clock_(std::move(start)) {}
@@ -14,7 +14,7 @@ class Joining {
         if (other != clock_ && !clock_->covers(*other))
             own().join(*other);
     }
-    // Knowing an operation is knowing all that it knew.
+    // To know an operation is to know everything ordered before it.
     void join(const RaceMark &mark) {
         if (clock_->at(mark.track->slot) >= mark.tick)
             return;
@@ -49,8 +49,8 @@ bool RaceMark::after(const RaceMark &other) const {
     return before->at(other.track->slot) >= other.tick;
 }
 
-// A slot is used again when the host knows all that was in it: everything later is ordered after
-// that anyway.
+// A slot is reused when the host knows all its operations: everything later is ordered after them
+// anyway.
 RaceTrackPtr RaceOrder::new_track() {
     auto track = std::make_shared<RaceTrack>();
     for (auto &old : tracks_)
@@ -106,7 +106,7 @@ void RaceOrder::add_gate(const Context &context, const OperationPtr &gate) {
         gates_[&context].push_back(gate);
 }
 
-// Without those that the host knows: they have nothing to add any more.
+// The gates of a context. Removes those that the host knows: they no longer add anything.
 const std::vector<OperationPtr> &RaceOrder::gates_of(const Context *context) {
     static const std::vector<OperationPtr> none;
     auto found = gates_.find(context);
@@ -168,8 +168,8 @@ void RaceOrder::place(Stream &stream, const OperationPtr &operation) {
         look();
 }
 
-// Whether work that comes before a wait is still to write the word: what is there now is of an
-// earlier turn.
+// True if work ordered before a wait will still write its word: then the present value does not
+// count, as it will be overwritten first.
 bool RaceOrder::will_change(const Pending &pending, const RaceShadow &memory) const {
     Joining clock(pending.before);
     for (const OperationPtr &earlier : pending.after)
@@ -184,8 +184,8 @@ bool RaceOrder::will_change(const Pending &pending, const RaceShadow &memory) co
     return found;
 }
 
-// Whether a wait that nothing uncertain is before has its value; from then on it is ordered after
-// what wrote it.
+// Checks whether the value of a wait has come. If so, orders the wait after whatever wrote the
+// value. All predecessors of the wait must be certain.
 bool RaceOrder::has_come(Pending &pending) {
     const OperationPtr &wait = pending.operation;
     const Range &word = wait->reads.front();
@@ -219,7 +219,8 @@ void RaceOrder::look() {
         }
 }
 
-// Gives a place to all that can have one by now. Dependents come later than what they depend on.
+// Places all pending operations that can be placed now. The list is in order of submission, so one
+// pass also places their dependents.
 void RaceOrder::sweep() {
     for (auto next = pending_.begin(); next != pending_.end();) {
         Pending &pending = *next;

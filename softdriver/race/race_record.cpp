@@ -57,7 +57,7 @@ std::string RaceRecord::text(size_t index) const {
     if (entry.count > 1)
         text += " (" + std::to_string(entry.count) + " times)";
     if (lost_ && index + 1 == entries_.size())
-        text += " (and " + std::to_string(lost_) + " reports for which there was no room)";
+        text += " (and " + std::to_string(lost_) + " more races)";
     return text;
 }
 

@@ -13,26 +13,28 @@ namespace soft {
 
 enum class RaceMode { Off, Record, Print, Abort };
 
-// What makes two reports the same: who raced (functions and kernels) on which allocation.
+// Reports with the same key are counted as one: both sides and the allocation's id.
 using RaceKey = std::tuple<std::string, std::string, uint64_t>;
 
-// The races that were found. Repetitions are counted and not kept, and there is room for some
-// hundreds of different ones.
+// The list of races. Repetitions are only counted; the number of different races is limited.
 class RaceRecord {
   public:
-    // `describe` makes the text of a race that is new. It is told (printed) at once, or, where a
-    // client may have names for it, when that has been asked.
+    // Adds a race; `describe` is called if it is new. It is printed at once, or with `ask` after
+    // the client was asked for names.
     void add(const RaceKey &key, RaceMode mode, bool ask,
              const std::function<RaceText()> &describe);
-    // The oldest one that the client has not been asked about, or null; and how to name it then.
+    // The oldest race for which the client has not been asked for names, or null.
     const RaceText *first_unnamed() const;
+    // The number of that race. clear() does not make numbers repeat.
     uint64_t number_of_first() const { return cleared_ << 32 | unnamed_; }
+    // Sets the names of the race with this number, if it is still the oldest one without names.
     void name(uint64_t number, const RaceNames &names);
+
     size_t size() const { return entries_.size(); }
-    // The index-th one, with how often it was found.
+    // The text of a race, with the number of repetitions.
     std::string text(size_t index) const;
     void clear();
-    // Prints those that are still to be named: the process ends.
+    // Prints the races that have no names yet, because the process ends.
     void flush();
 
   private:
@@ -47,8 +49,8 @@ class RaceRecord {
 
     std::vector<Entry> entries_;
     std::map<RaceKey, size_t> known_;
-    uint64_t lost_ = 0;  // different ones, for which there was no room
-    size_t unnamed_ = 0; // all before this one have been told
+    uint64_t lost_ = 0;  // different races that were not kept
+    size_t unnamed_ = 0; // index of the first race that has no names yet
     uint64_t cleared_ = 0;
 };
 

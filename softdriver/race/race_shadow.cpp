@@ -7,7 +7,7 @@
 namespace soft {
 namespace {
 
-constexpr size_t max_stripes = 1024; // more are forgotten, the oldest first
+constexpr size_t max_stripes = 1024; // above this, the oldest is dropped
 
 template <class Where> void add_conflict(std::vector<RaceConflict> &found, const Where &conflict) {
     for (const RaceConflict &known : found)
@@ -16,10 +16,10 @@ template <class Where> void add_conflict(std::vector<RaceConflict> &found, const
     found.push_back(conflict);
 }
 
-// Whether two accesses to a byte need an order.
+// True if two accesses to the same byte must be ordered.
 bool conflict(RaceUse one, RaceUse other) { return one != other || one == RaceUse::Write; }
 
-// The range by which an operation touches these bytes.
+// The range of the operation that contains these bytes.
 Range range_of(const Operation &operation, const Range &where, RaceUse use) {
     for (const Range &range : ranges_of(operation, use))
         if (range.overlaps(where))
@@ -27,7 +27,8 @@ Range range_of(const Operation &operation, const Range &where, RaceUse use) {
     return where;
 }
 
-// Replaces those that the new one is ordered after: what races with them races with it, too.
+// Adds an operation and removes those ordered before it: whatever races with them also races with
+// the new one.
 void add_latest(std::vector<OperationPtr> &operations, const OperationPtr &added,
                 const RaceSettled &settled) {
     auto old = [&](const OperationPtr &earlier) {
@@ -80,7 +81,7 @@ void RaceShadow::compare_stripes(Access &access) {
     }
 }
 
-// Makes sure that no segment reaches over an address.
+// Splits the segment that contains the address, so that one begins there.
 void RaceShadow::split(uintptr_t at) {
     auto next = segments_.lower_bound(at);
     if (next == segments_.begin())
@@ -193,7 +194,7 @@ void RaceShadow::release_word(const Range &word, const RaceMark &writer) {
     clock.raise(writer.track->slot, writer.tick);
 }
 
-// Visits the copies and fills that wrote it last, or are to.
+// Visits the copies and fills that wrote the word last, or will write it.
 template <class Visit> void RaceShadow::each_writer(const Range &word, Visit visit) const {
     for (auto next = segments_.begin(); next != segments_.end() && next->first < word.end(); next++)
         if (next->second.end > word.begin && next->second.writer)
@@ -204,7 +205,7 @@ void RaceShadow::acquire_word(const Range &word, RaceClock &clock) const {
     auto released = released_.find(word.begin);
     if (released != released_.end())
         clock.join(released->second);
-    // A copy or fill may have written it, too.
+    // A copy or fill may have written the word, too.
     each_writer(word, [&](const Operation &writer) {
         if (writer.progress == Progress::Queued)
             return;

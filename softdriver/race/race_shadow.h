@@ -7,9 +7,9 @@
 
 namespace soft {
 
-// Whom the host knows to be done: whatever comes later is ordered after it.
+// True for operations that the host knows to be done: everything later is ordered after them.
 struct RaceSettled {
-    const RaceClock *known; // null: nothing is
+    const RaceClock *known; // the host's clock; null: nothing is settled
     bool operator()(const Operation &operation) const;
 };
 
@@ -21,45 +21,46 @@ inline const std::vector<Range> &ranges_of(const Operation &operation, RaceUse u
                                    : operation.updates;
 }
 
-// An earlier access that a later one is not ordered after.
+// An earlier access that races with a later one.
 struct RaceConflict {
     OperationPtr operation;
-    Range range; // all that it accessed there
+    Range range; // the whole range of that access
     RaceUse use;
 };
 
-// The accesses to one allocation that later ones can still race with: for each byte the last write
-// and the reads since then. It lives as long as the allocation, or an operation that is to be
-// checked against it.
+// The accesses to one allocation with which later ones can race: for each byte the last write, and
+// the reads and atomic updates since then. It lives as long as the allocation and all operations
+// that must be checked against it.
 class RaceShadow {
   public:
     explicit RaceShadow(const Allocation &allocation);
 
     const uintptr_t begin;
     const size_t bytes;
-    const char *const host; // where its bytes really are
+    const char *const host; // where the driver accesses its bytes
     const MemoryKind kind;
     const uint64_t id;
-    bool ignored = false; // its device is lost
+    bool ignored = false; // true after its device is lost
 
     bool holds(const Range &range) const {
         return range.begin >= begin && range.end() <= begin + bytes;
     }
     bool host_visible() const { return kind != MemoryKind::Device && kind != MemoryKind::Async; }
 
-    // Remembers an access. Returns the earlier ones that it races with.
+    // Records an access. Returns the earlier accesses with which it races.
     std::vector<RaceConflict> access(const OperationPtr &operation, const Range &range, RaceUse use,
                                      const RaceSettled &settled);
-    // All accesses that are not settled: what a free by the host races with.
+    // All accesses that are not settled: a free by the host races with them.
     std::vector<RaceConflict> unsettled(const RaceSettled &settled) const;
 
-    // Words that streams wait for and write. They are no data, but they are used.
+    // Records the use of words with which streams synchronize. They never race as data, but freeing
+    // them can.
     void use_word(const OperationPtr &operation, const RaceSettled &settled);
     bool has_word(const Range &range) const;
-    // Those who come to see the value of a word are ordered after its writer.
+    // A wait that sees the value of a word (acquire) is ordered after its writer (release).
     void release_word(const Range &word, const RaceMark &writer);
     void acquire_word(const Range &word, RaceClock &clock) const;
-    // True if something that comes before this place is still to write the word.
+    // True if an operation ordered before this place will still write the word.
     bool will_change(const Range &word, const RaceMark &place) const;
 
   private:
@@ -69,7 +70,7 @@ class RaceShadow {
         std::vector<OperationPtr> readers, updaters;
     };
     using Segments = std::map<uintptr_t, Segment>;
-    // An access in rows that lie apart.
+    // An access to rows with gaps.
     struct Stripe {
         Range range;
         OperationPtr operation;
@@ -94,8 +95,9 @@ class RaceShadow {
     Segments segments_;
     size_t sweep_at_ = 64;
     std::vector<Stripe> stripes_;
-    std::vector<OperationPtr> users_;         // of words, the latest of each stream
-    std::map<uintptr_t, RaceClock> released_; // by address of a word
+    std::vector<OperationPtr> users_; // latest users of words
+    // By the word's address: what its writers are ordered after.
+    std::map<uintptr_t, RaceClock> released_;
 };
 
 using RaceShadowPtr = std::shared_ptr<RaceShadow>;

@@ -6,16 +6,16 @@
 
 namespace soft {
 
-// One side of a race: the driver function, and the kernel if it launched one.
+// The name of one side of a race: the driver function, and the kernel if it launched one.
 std::string race_name(Function function);
 std::string race_name(const Operation &operation);
 
-// The client's names for both sides of a race and for the memory; empty where it has none.
+// The client's names for both sides of a race and for the memory; empty if it has none.
 struct RaceNames {
     std::string memory, later, earlier;
 };
 
-// A race in words, which a client's names can come into.
+// The text of a race in parts, so that the client's names can be inserted.
 struct RaceText {
     struct Side {
         std::string who;   // "cuMemsetD8Async"

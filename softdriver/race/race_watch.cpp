@@ -7,7 +7,7 @@ namespace soft {
 namespace {
 
 constexpr size_t max_watches = 512;
-constexpr size_t all_hashed = 32768; // of larger ranges, samples of this size together
+constexpr size_t all_hashed = 32768; // of larger ranges, samples of this total size are hashed
 constexpr size_t sample = 512;
 
 constexpr uint64_t odd = 0x9e3779b97f4a7c15u;
@@ -18,8 +18,8 @@ uint64_t word_at(const char *bytes) {
     return word;
 }
 
-// Four words at a step, as multiplication takes its time. A change of one word always changes the
-// result, as each step can be undone.
+// Hashes four words in parallel, because multiplications have latency. Each step is invertible, so
+// a change of a single word always changes the result.
 uint64_t hash_bytes(const char *bytes, size_t count, uint64_t seed) {
     uint64_t a = seed, b = seed + 1, c = seed + 2, d = seed + 3;
     size_t left = count;
@@ -126,15 +126,15 @@ void RaceWatches::learned(const std::function<bool(const Operation &)> &known) {
     });
 }
 
-void RaceWatches::forget(const RaceShadow &shadow) {
+void RaceWatches::remove(const RaceShadow &shadow) {
     drop([&](Watch &watch) { return watch.shadow.get() == &shadow; });
 }
 
-void RaceWatches::forget(const Range &range) {
+void RaceWatches::remove(const Range &range) {
     drop([&](Watch &watch) { return watch.range.overlaps(range); });
 }
 
-void RaceWatches::forget(const Operation &operation) {
+void RaceWatches::remove(const Operation &operation) {
     drop([&](Watch &watch) { return watch.operation.get() == &operation; });
 }
 

@@ -7,19 +7,19 @@
 namespace soft {
 namespace {
 
-// In the place of an operation: what the host did without calling any function.
+// Stands in a RaceKey for a write of the host, which is not an operation.
 constexpr const char *host_write = "the host";
 
 constexpr size_t max_deferred = 20000;
 
-// What makes an operation another one than one of the same name: that it is another line's.
+// Identifies an operation in a RaceKey: by its name and by the first number of the client's label.
 std::string key_of(const Operation &operation) {
     return race_name(operation) + " " + std::to_string(operation.label.numbers[0]);
 }
 
 bool on() { return state().settings.races != RaceMode::Off; }
 
-// Whether a client may have names for what takes part.
+// True if a client can give names to operations or memory.
 bool asks() { return state().words.describe_operation || state().words.describe_memory; }
 
 template <class Visit> void each_range(const Operation &operation, Visit visit) {
@@ -31,7 +31,7 @@ template <class Visit> void each_range(const Operation &operation, Visit visit) 
         visit(range, RaceUse::Update);
 }
 
-// Takes out one of a short list.
+// Removes an operation from a short list.
 void remove_from(std::vector<OperationPtr> &list, const OperationPtr &operation) {
     list.erase(std::remove(list.begin(), list.end(), operation), list.end());
 }
@@ -53,10 +53,11 @@ Races::Races()
 
 RaceShadowPtr Races::shadow_of(const Range &range) {
     Allocation *allocation = find_range(range.begin, range.end() - range.begin);
-    if (!allocation && just_forgotten_ && just_forgotten_->holds(range))
-        return just_forgotten_;
+    if (!allocation && just_removed_ && just_removed_->holds(range))
+        return just_removed_;
     if (!allocation) {
-        // What was freed and is not the device's is gone, and the program may have its address.
+        // Freed host memory is unmapped, and the program may reuse its address. Only device memory
+        // keeps its shadow.
         Freed::EntryPtr freed = state().freed.find(range.begin);
         bool known = freed && freed->shadow && !freed->shadow->host_visible();
         return known && freed->shadow->holds(range) ? freed->shadow : nullptr;
@@ -86,14 +87,14 @@ void Races::submitted(Stream &stream, const OperationPtr &operation) {
     bool touches = !operation->reads.empty() || !operation->writes.empty();
     if (touches && !operation->mark.certain())
         kept_.emplace(operation.get(), shadows_of(*operation));
-    just_forgotten_ = nullptr;
+    just_removed_ = nullptr;
 }
 
 void Races::passed(Stream &stream, const OperationPtr &earlier) {
     if (!on())
         return;
     auto nothing = std::make_shared<Operation>();
-    nothing->progress = Progress::Done; // it is in no queue: nobody may wait for it
+    nothing->progress = Progress::Done; // it is in no queue, so nobody must wait for it
     nothing->waits.push_back(earlier);
     order_.place(stream, nothing);
     nothing->waits.clear();
@@ -106,7 +107,7 @@ void Races::context_waits(const Context &context, const OperationPtr &earlier) {
 
 void Races::ended(const Context &context) { order_.remove_gates(context); }
 
-// It has its place in the order of things now.
+// Called when the place of an operation is certain: checks it, or defers that.
 void Races::check(const OperationPtr &operation) {
     if (operation->on_worker)
         functions_.push_back(operation);
@@ -121,7 +122,7 @@ void Races::check(const OperationPtr &operation) {
         use_words(operation, shadows);
         return;
     }
-    // A function of the host that comes before may still write what the operation uses.
+    // A host function that is ordered before the operation may still write what it uses.
     if (behind_host_function(*operation))
         unwatched_.insert(operation.get());
     else
@@ -139,7 +140,7 @@ void Races::use_words(const OperationPtr &operation, const Shadows &shadows) {
     each_range(*operation, [&](const Range &range, RaceUse) {
         if (*shadow && !(*shadow)->ignored) {
             (*shadow)->use_word(operation, settled());
-            watches_.forget(range);
+            watches_.remove(range);
         }
         shadow++;
     });
@@ -164,8 +165,8 @@ void Races::judge_range(const OperationPtr &operation, const RaceShadowPtr &shad
     }
 }
 
-// All that is known, up to the first that is not. Should very much wait for that, the oldest is
-// taken for one that uses nothing.
+// Judges deferred work in order, up to the first kernel whose ranges are unknown. If too much is
+// deferred, the first kernel counts as using nothing.
 void Races::judge_deferred() {
     while (!deferred_.empty()) {
         Deferred &first = deferred_.front();
@@ -226,7 +227,7 @@ void Races::started(const OperationPtr &operation) {
         return;
     if (operation->synchronizes && operation->condition)
         order_.arrived(*operation);
-    // The host can be told by its own function, or see the value in its memory.
+    // The host can learn of it by a host function, or by seeing the value in host memory.
     bool tells = operation->on_worker;
     if (operation->synchronizes)
         for (const Range &word : operation->writes)
@@ -265,7 +266,7 @@ void Races::dropped(const OperationPtr &operation) {
     }
     kept_.erase(operation.get());
     unwatched_.erase(operation.get());
-    watches_.forget(*operation);
+    watches_.remove(*operation);
     remove_from(functions_, operation);
     order_.abandon(*operation);
 }
@@ -298,7 +299,8 @@ void Races::freed_by_host(const Allocation &allocation) {
     if (!on())
         return;
     if (!deferred_.empty())
-        shadow_of({allocation.begin, allocation.bytes}); // what is not known may use it, too
+        // Creates the shadow: deferred kernels may use the memory, too.
+        shadow_of({allocation.begin, allocation.bytes});
     if (!allocation.shadow || allocation.shadow->ignored)
         return;
     look();
@@ -331,7 +333,7 @@ void Races::freed_by_host(const Allocation &allocation) {
 void Races::judge_free(const RaceShadow &shadow, const Deferred &free,
                        std::vector<RaceConflict> users) {
     for (const RaceConflict &user : users) {
-        // Freeing what nobody has used yet is no harm.
+        // Freeing memory that nothing has used since its allocation is harmless.
         Function function = user.operation->function;
         if (function == Function::cuMemAllocAsync || function == Function::cuMemAllocFromPoolAsync)
             continue;
@@ -341,13 +343,13 @@ void Races::judge_free(const RaceShadow &shadow, const Deferred &free,
     }
 }
 
-void Races::forgotten(const Allocation &allocation) {
+void Races::removed(const Allocation &allocation) {
     if (on() && !deferred_.empty())
         shadow_of({allocation.begin, allocation.bytes});
     if (!allocation.shadow)
         return;
-    watches_.forget(*allocation.shadow);
-    just_forgotten_ = allocation.shadow;
+    watches_.remove(*allocation.shadow);
+    just_removed_ = allocation.shadow;
 }
 
 void Races::lost(const Device &device) {

@@ -10,9 +10,9 @@
 
 namespace soft {
 
-// The race detector: it hears of all that is submitted, starts and ends, and of what the host comes
-// to know. Two accesses to a byte race if at least one writes and neither is ordered after the
-// other, whatever the schedule made of them this time. A race is in `record` as soon as it is
+// The race detector. The driver tells it of every submission, start and end, and of what the host
+// gets to know. Two accesses to a byte race if at least one writes and neither is ordered after the
+// other, even if this run happened to separate them. A race is in `record` as soon as it is
 // certain. All functions are called with the state lock held.
 class Races {
   public:
@@ -20,53 +20,54 @@ class Races {
 
     RaceRecord record;
 
-    // An operation is about to be queued in a stream.
+    // An operation is about to be queued.
     void submitted(Stream &stream, const OperationPtr &operation);
-    // A stream is ordered after an operation that is done already.
+    // The stream's later work is ordered after an operation that is done already.
     void passed(Stream &stream, const OperationPtr &earlier);
-    // All later work of a context is ordered after an operation.
+    // The context's later work is ordered after an operation.
     void context_waits(const Context &context, const OperationPtr &earlier);
-    // The context is destroyed; there may be another one in its place.
+    // The context is destroyed; another may get the same address.
     void ended(const Context &context);
     void started(const OperationPtr &operation);
     void ended(const OperationPtr &operation);
     void dropped(const OperationPtr &operation);
-    // Unforeseen work has come to use memory that the host can write, and may itself write there.
+    // A kernel has accessed host-visible memory for the first time, and may write it from now on.
     void comes_to_use(const OperationPtr &operation, const Allocation &allocation);
-    // It has ended, and this is what it used.
+    // A kernel has ended; `outcome` has the ranges that it used.
     void known(const OperationPtr &operation, Outcome &outcome);
     bool recording() const;
 
-    // What a synchronization that begins now waits for. Not what the scheduler waits for: that may
-    // be done and forgotten, and the host still not know it.
+    // The operations that a synchronization waits for if it begins now. The scheduler's targets do
+    // not suffice: they lack finished operations, which the host does not know yet.
     std::vector<OperationPtr> tails(const Stream &stream) const;
     std::vector<OperationPtr> tails(const Context &context) const;
-    // The host has been told that these are done.
+    // A call has told the host that these operations are done.
     void learn(const std::vector<OperationPtr> &operations);
-    // It has been told that all before this one is done.
+    // A call has told the host that everything ordered before this operation is done.
     void learn_before(const OperationPtr &operation);
 
-    // The host frees memory, which promises no waiting.
+    // The host frees memory. No free promises to wait, so this orders nothing.
     void freed_by_host(const Allocation &allocation);
-    void forgotten(const Allocation &allocation);
+    void removed(const Allocation &allocation);
     void lost(const Device &device);
-    // Each entry into the driver: the host may have written a value that streams wait for.
+    // Called at each driver call: the host may have written a value for which streams wait.
     void look() {
         if (order_.anybody_waits())
             order_.look();
     }
-    // Everything before is ordered before everything later.
+    // From now on everything earlier is ordered before everything later.
     void start_over();
 
   private:
-    using Shadows = std::vector<RaceShadowPtr>; // of an operation's reads, then of its writes
+    // One for each range: of reads, then of writes, then of updates.
+    using Shadows = std::vector<RaceShadowPtr>;
 
-    // Something to be judged in the order in which all was submitted: an access, or a free by the
-    // host. It waits for what is before it to be known.
+    // An access, or a free by the host, that is judged later, in order of submission, because an
+    // earlier kernel's ranges are still unknown.
     struct Deferred {
-        OperationPtr operation; // null: a free
+        OperationPtr operation; // null: a free by the host
         Shadows shadows;
-        RaceClockPtr settled; // whom the host knew to be done when it was submitted, if certain
+        RaceClockPtr settled; // the host's clock at that time; null if uncertain
         Function free = Function::Count;
         uint64_t next_operation = 0;
     };
@@ -88,11 +89,13 @@ class Races {
     RaceOrder order_;
     std::deque<Deferred> deferred_;
     RaceWatches watches_;
-    std::vector<OperationPtr> functions_; // of the host, that have not ended
-    // What has no certain place yet keeps its memory's shadows: the memory may go.
+    std::vector<OperationPtr> functions_; // host functions that have not ended
+    // The shadows of operations whose place is uncertain: their memory may be freed before they are
+    // checked.
     std::unordered_map<const Operation *, Shadows> kept_;
-    std::unordered_set<const Operation *> unwatched_; // until they start
-    RaceShadowPtr just_forgotten_;                    // its stream-ordered free comes right after
+    // Operations behind a host function: watched only once they start.
+    std::unordered_set<const Operation *> unwatched_;
+    RaceShadowPtr just_removed_; // for its stream-ordered free, which is submitted next
 };
 
 } // namespace soft

@@ -3,12 +3,13 @@
 
 #include <algorithm>
 
-// Stream capture: what is submitted is only counted and remembered with its dependencies.
+// Stream capture: operations become nodes with dependencies; nothing runs.
 
 namespace soft {
 namespace {
 
-// True if every node is before, or one of, the nodes that the origin stream ends in.
+// True if every node is a tail of the origin stream or one of its ancestors. Excused nodes count as
+// tails.
 bool joined(const Capture &capture) {
     std::set<size_t> reached;
     std::vector<size_t> todo(capture.origin->capture_tail.begin(),
@@ -30,7 +31,7 @@ void join(Stream &stream, const CapturePtr &capture) {
     }
 }
 
-// Whether a capture forbids this thread calls that might synchronize.
+// True if the capture forbids this thread calls that might synchronize.
 bool protects_itself(const Capture &capture, const ThreadState &thread) {
     bool own = capture.thread == &thread && capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
     switch (thread.capture_mode) {
@@ -67,7 +68,7 @@ bool end_capture(Capture &capture) {
     auto &captures = state().captures;
     captures.erase(std::find_if(captures.begin(), captures.end(),
                                 [&](auto &other) { return other.get() == &capture; }));
-    // The last references may go here, so nothing of the capture is used after this.
+    // This may drop the last references, so the capture must not be used after the loop.
     for (const auto &stream : streams)
         stream->capture = nullptr;
     return complete;
@@ -155,7 +156,7 @@ CUresult capture_record(Stream &stream, Event &event) {
     return CUDA_SUCCESS;
 }
 
-// A wait that involves a capture: of a captured event, or by a captured stream.
+// A wait for a captured event, or by a captured stream.
 CUresult capture_wait(Stream &stream, const Event &event) {
     if (stream.capture && !stream.capture->valid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -218,7 +219,7 @@ SOFT_STREAM_API(cuStreamBeginCapture_v2, (CUstream handle, CUstreamCaptureMode m
     return CUDA_SUCCESS;
 }
 
-// Of before there were modes.
+// The first version, without modes.
 SOFT_STREAM_API(cuStreamBeginCapture, (CUstream handle), (handle)) {
     return cuStreamBeginCapture_v2_body(call, handle, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }

@@ -3,13 +3,12 @@
 
 #include <algorithm>
 
-// The handles of captured nodes, and what a program does with them: say what the next node of a
-// stream depends on.
+// Handles of captured nodes, and cuStreamUpdateCaptureDependencies, which takes them.
 
 namespace soft {
 namespace {
 
-constexpr size_t edge_bytes = 8; // of a CUgraphEdgeData
+constexpr size_t edge_bytes = 8; // size of a CUgraphEdgeData
 constexpr int index_bits = 24;
 
 CUgraphNode node_handle(const Capture &capture, size_t index) {
@@ -48,7 +47,7 @@ CUresult update(Call &call, CUstream handle, const CUgraphNode *nodes, const CUg
         tail.insert(index);
     }
     if (!all_zero(edges, count))
-        return CUDA_ERROR_NOT_SUPPORTED; // they are for kernels
+        return CUDA_ERROR_NOT_SUPPORTED; // edges with data would connect kernels
     if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
         std::swap(tail, stream->capture_tail);
     for (size_t node : tail)

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-// What a program can ask about captures.
+// Queries about captures.
 
 namespace soft {
 namespace {
@@ -45,8 +45,8 @@ SOFT_STREAM_API(cuStreamGetCaptureInfo,
     return capture_info(call, handle, status, id);
 }
 
-// Graphs are opaque, but the handles of their nodes are real: cuStreamUpdateCaptureDependencies
-// takes them back.
+// Graphs are opaque, but the handles of their nodes are valid for
+// cuStreamUpdateCaptureDependencies.
 SOFT_STREAM_API(cuStreamGetCaptureInfo_v3,
                 (CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
                  const CUgraphNode **dependencies, const CUgraphEdgeData **edges, size_t *count),
@@ -80,7 +80,7 @@ SOFT_STREAM_API(cuStreamGetCaptureInfo_v2,
                                           count);
 }
 
-// Any number is taken, and those that are no mode forbid nothing.
+// Accepts any number. An invalid mode forbids nothing.
 SOFT_API(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode), (mode)) {
     if (!mode)
         return CUDA_ERROR_INVALID_VALUE;

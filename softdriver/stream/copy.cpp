@@ -2,12 +2,12 @@
 #include "stream/capture.h"
 #include "stream/transfer.h"
 
-// Copies of one row: cuMemcpy and its kin.
+// Copies of one row: cuMemcpy, cuMemcpyHtoD and so on.
 
 namespace soft {
 namespace {
 
-// Both ends as located, or the first error.
+// Both ends of a copy, or the first error in finding them.
 struct Ends {
     CUresult status;
     End target, source;
@@ -49,7 +49,7 @@ Ends any_to_any(CUdeviceptr target, CUdeviceptr source, size_t bytes) {
     return ends;
 }
 
-// The same, if the context that copies may.
+// Locates both ends and checks that the context has access to their pools.
 template <class Locate, class Target, class Source>
 Ends allowed(const Context &context, Locate locate, Target target, Source source, size_t bytes) {
     Ends ends = locate(target, source, bytes);

@@ -2,8 +2,8 @@
 #include "api/state.h"
 #include "stream/transfer.h"
 
-// Copies of several rows and slices: cuMemcpy2D, cuMemcpy3D and their kin. Everything is brought to
-// the form of a 3-D copy first. There are no arrays, so no handle of one is valid.
+// Copies of several rows and slices: cuMemcpy2D, cuMemcpy3D and so on. All are converted to a 3-D
+// copy first. Arrays are not supported, so no array handle is valid.
 
 namespace soft {
 namespace {
@@ -12,13 +12,13 @@ constexpr size_t max_pitch = 2147483647;
 
 using Box = CUDA_MEMCPY3D_v2;
 
-// What a box says of one of its ends.
+// The parameters of one end of a box.
 struct Corner {
     CUmemorytype type;
     const void *host;
     CUdeviceptr device;
-    size_t x, y, z;       // offsets: in bytes, rows and slices
-    size_t pitch, height; // bytes from row to row, rows from slice to slice
+    size_t x, y, z;       // offsets in bytes, rows and slices
+    size_t pitch, height; // distance of rows in bytes, distance of slices in rows
 };
 
 Corner source_of(const Box &box) {
@@ -36,7 +36,8 @@ bool linear(CUmemorytype type) {
            type == CU_MEMORYTYPE_UNIFIED;
 }
 
-// Rows may not overlap, nor may slices; where no distance is given they lie side by side.
+// Fills in missing distances, so that rows and slices are contiguous. False if rows or slices
+// overlap.
 bool complete(const Box &box, Corner &corner) {
     size_t row, rows;
     if (__builtin_add_overflow(corner.x, box.WidthInBytes, &row) ||
@@ -49,7 +50,8 @@ bool complete(const Box &box, Corner &corner) {
     return corner.pitch >= row && corner.pitch <= max_pitch && corner.height >= rows;
 }
 
-// How far it is from the base address to the first byte, and from there past the last.
+// Computes the offset of the first byte from the base address, and the bytes from the first to the
+// last. False on overflow.
 bool measure(const Box &box, const Corner &corner, size_t &offset, size_t &span) {
     size_t rows, slices, above, last;
     return !(__builtin_mul_overflow(corner.z, corner.height, &rows) ||
@@ -73,7 +75,8 @@ CUresult locate(const Box &box, Corner corner, Place &place) {
     uintptr_t base = host ? reinterpret_cast<uintptr_t>(corner.host) : corner.device;
     if (__builtin_add_overflow(base, offset, &begin))
         return CUDA_ERROR_INVALID_VALUE;
-    // An offset makes no memory of a null pointer, and leads from no allocation into another.
+    // An offset must not lead from one allocation into another, nor turn an invalid base into a
+    // valid address.
     bool device = corner.type == CU_MEMORYTYPE_DEVICE;
     const Allocation *from = find_allocation(base), *to = find_allocation(begin);
     if (!device && (from ? from != to : !to && never_host_memory(base)))
@@ -83,7 +86,7 @@ CUresult locate(const Box &box, Corner corner, Place &place) {
     return device ? locate_device(begin, span, place) : locate_any(begin, span, place);
 }
 
-// Makes the transfer; without bytes there is nothing to do.
+// Converts a box to a transfer. A box without bytes needs no further checks.
 CUresult prepare(const Box &box, Transfer &transfer) {
     transfer.width = box.WidthInBytes;
     transfer.rows = box.Height;
@@ -104,7 +107,7 @@ CUresult to_box(const CUDA_MEMCPY3D_v2 *copy, Box &box) {
     return CUDA_SUCCESS;
 }
 
-// Fields of the same name and meaning in all three structures.
+// Copies the fields that all three structures have in common.
 template <class Copy> Box common(const Copy &copy) {
     Box box = {};
     box.srcXInBytes = copy.srcXInBytes;

@@ -11,23 +11,23 @@ struct End {
     uintptr_t address = 0;
     char *host = nullptr;
     Side side = Side::Pageable;
-    PoolPtr pool;             // of stream-ordered memory
+    PoolPtr pool;             // the pool of stream-ordered memory; else null
     bool sync_memops = false; // synchronous operations on it always wait
 
     bool on_host() const { return side == Side::Pageable || side == Side::Locked; }
 };
 
-// All of the bytes must lie in one allocation that the driver knows.
+// Finds memory that the driver knows: all bytes must lie in one allocation.
 CUresult locate_device(CUdeviceptr address, size_t bytes, End &end);
-// An address that the driver does not know is the program's own, pageable memory.
+// The same, but an unknown address is pageable memory of the program.
 CUresult locate_any(uintptr_t address, size_t bytes, End &end);
-// Memory that the host can touch.
+// The same, but device memory is an error.
 CUresult locate_host(const void *pointer, size_t bytes, End &end);
 
-// Copies reach all memory of all devices, but for pools that do not admit the device that copies.
+// Copies need no peer access, but pools must admit the device that copies.
 CUresult check_pools(const Context &context, const End &target, const End &source);
-// For calls that name a context with an address: with one address space for all devices nothing
-// depends on which it is.
+// Checks the context argument of a peer copy. Its value has no other effect, because all devices
+// share one address space.
 CUresult check_named(CUcontext context);
 
 } // namespace soft

@@ -22,7 +22,7 @@ CUresult record(Event &event, Stream &stream, OperationPtr operation) {
 
 namespace {
 
-// As a node of its own, which records the event each time that the graph runs.
+// Adds a node that records the event each time the graph runs.
 CUresult record_external(Call &call, CUevent handle, CUstream stream_handle) {
     EventPtr event;
     StreamPtr stream;
@@ -101,7 +101,7 @@ SOFT_STREAM_API(cuEventRecordWithFlags, (CUevent handle, CUstream stream, unsign
     return cuEventRecord_body(call, handle, stream);
 }
 
-// An event that a call asks about, or waits for.
+// Finds an event for a query or a wait.
 static CUresult find_recorded(Call &call, CUevent handle, EventPtr &event) {
     if (!handle)
         return CUDA_ERROR_INVALID_HANDLE;

@@ -11,11 +11,11 @@ struct Capture;
 
 struct Event {
     CUevent handle = nullptr;
-    ContextPtr context;       // perhaps destroyed
-    Context *owner = nullptr; // the same
+    ContextPtr context;       // owns the Context object; the context may be destroyed
+    Context *owner = nullptr; // context.get()
     unsigned flags = 0;
     int patience = 0;
-    OperationPtr recorded; // the latest record, or null
+    OperationPtr recorded; // the operation of the latest record, or null
     std::shared_ptr<Capture> capture;
     std::set<size_t> capture_tail;
 };
@@ -23,7 +23,7 @@ struct Event {
 using EventPtr = std::shared_ptr<Event>;
 
 CUresult find_event(CUevent handle, EventPtr &event);
-// Submits an operation that the event stands for from now on.
+// Submits an operation and makes it the event's latest record.
 CUresult record(Event &event, Stream &stream, OperationPtr operation);
 
 } // namespace soft

@@ -1,8 +1,8 @@
 #include "api/call.h"
 #include "api/state.h"
 
-// Functions of the program that run as part of a stream. They run on a driver thread and may not
-// call the driver (see Callback in functions.h).
+// Host functions: functions of the program that run in a stream, on a driver thread. They must not
+// call most functions of the driver (see Callback in functions.h).
 
 namespace soft {
 namespace {

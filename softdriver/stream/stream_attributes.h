@@ -4,10 +4,10 @@
 
 namespace soft {
 
-// What can be set on a stream and changes nothing here, for want of kernels and caches.
+// Attributes of a stream that have no effect here.
 struct StreamAttributes {
     CUaccessPolicyWindow window{};
-    int policy = -1; // a CUsynchronizationPolicy, once one is set
+    int policy = -1; // a CUsynchronizationPolicy; -1 until set
     CUlaunchMemSyncDomainMap domains{0, 1};
     CUlaunchMemSyncDomain domain = CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT;
 };

@@ -1,7 +1,7 @@
 #include "api/call.h"
 #include "api/state.h"
 
-// What a program can ask about streams.
+// Queries about streams.
 
 namespace soft {
 namespace {
@@ -20,7 +20,7 @@ CUresult read_stream(Call &call, CUstream handle, Value *value, Read read) {
     return CUDA_SUCCESS;
 }
 
-// The same for what cannot be asked during a capture.
+// The same for queries that are forbidden during a capture.
 template <class Value, class Read>
 CUresult read_idle_stream(Call &call, CUstream handle, Value *value, Read read) {
     StreamPtr stream;
@@ -49,7 +49,7 @@ SOFT_STREAM_API(cuStreamGetCtx, (CUstream handle, CUcontext *context), (handle, 
     return read_stream(call, handle, context, [](Stream &stream) { return stream.owner->handle; });
 }
 
-// There are no green contexts.
+// Green contexts are not supported.
 SOFT_API(cuStreamGetGreenCtx, (CUstream handle, CUgreenCtx *green), (handle, green)) {
     return read_stream(call, handle, green, [](Stream &) { return CUgreenCtx(nullptr); });
 }

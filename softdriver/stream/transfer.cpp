@@ -8,9 +8,11 @@
 namespace soft {
 namespace {
 
-// Larger pageable sources are not snapshot: the call blocks.
+// Asynchronous copies take a copy of pageable sources up to this size at the call; larger ones make
+// the call block.
 constexpr size_t snapshot_limit = 1 << 20;
-// The same of synchronous copies.
+// Synchronous copies return once a pageable source of up to this size is staged; for larger ones
+// they wait for the copy.
 constexpr size_t staging_limit = 65536;
 
 void move_bytes(const Transfer &transfer) {
@@ -22,7 +24,7 @@ void move_bytes(const Transfer &transfer) {
                 transfer.width);
 }
 
-// The bytes of one end, in as few ranges as it takes.
+// The bytes of one end, in as few ranges as possible.
 std::vector<Range> ranges(const Transfer &transfer, const Place &place) {
     size_t rows = transfer.rows, slices = transfer.slices;
     if (slices == 1)
@@ -37,7 +39,8 @@ std::vector<Range> ranges(const Transfer &transfer, const Place &place) {
     return each;
 }
 
-// The same transfer out of a copy of its source, without gaps, that `staged` keeps alive.
+// Copies the source without gaps to memory that `staged` keeps alive. Returns the transfer from
+// there.
 Transfer stage(const Transfer &transfer, std::shared_ptr<char[]> &staged) {
     staged.reset(new char[transfer.bytes()]);
     Transfer gather = transfer;
@@ -65,10 +68,11 @@ OperationPtr copy_operation(const Transfer &transfer, bool snapshot) {
     return operation;
 }
 
-// What a call that waits promises to have waited for, so that a program may rely on it.
+// What a call that waits promises to have waited for. For the race detector, only a promise orders
+// the host after work.
 enum class Promise { Nothing, Before, All };
 
-// Waits for an operation that has been submitted; null if it was captured.
+// Waits for a submitted operation; null if it was captured.
 CUresult wait_for(Call &call, Stream &stream, const OperationPtr &operation, Promise promise) {
     if (!operation)
         return CUDA_SUCCESS;
@@ -80,15 +84,15 @@ CUresult wait_for(Call &call, Stream &stream, const OperationPtr &operation, Pro
     return context_status(stream.owner);
 }
 
-// From pageable memory: returns once the source is staged, which is after all work that the copy is
-// ordered after, and before it has arrived.
+// A copy from pageable memory: waits for all work before the copy, stages the source, and returns
+// before the copy has run.
 CUresult transfer_staged(Call &call, Stream &stream, const Transfer &transfer) {
     OperationPtr before;
     if (CUresult status = submit(stream, std::make_shared<Operation>(), &before))
         return status;
     if (CUresult status = wait_for(call, stream, before, Promise::All))
         return status;
-    if (!find_range(transfer.target.address, transfer.span(transfer.target))) // freed meanwhile
+    if (!find_range(transfer.target.address, transfer.span(transfer.target))) // freed while waiting
         return CUDA_ERROR_INVALID_VALUE;
     return submit(stream, copy_operation(transfer, true));
 }

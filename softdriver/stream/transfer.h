@@ -7,13 +7,13 @@ namespace soft {
 
 struct Call;
 
-// An end whose rows are `pitch` and whose slices are `slice` bytes apart.
+// An end of a copy; `pitch` and `slice` are the distances of rows and slices in bytes.
 struct Place : End {
     size_t pitch = 0;
     size_t slice = 0;
 };
 
-// A copy of a box of bytes. Copies of one row need no pitch, those of one slice no slice.
+// A copy of a box of bytes. `pitch` is unused for a single row, `slice` for a single slice.
 struct Transfer {
     Place target, source;
     size_t width; // bytes in a row
@@ -21,14 +21,14 @@ struct Transfer {
     size_t slices = 1;
 
     size_t bytes() const { return width * rows * slices; }
-    // From the first byte of an end past its last.
+    // The bytes from the first to the last byte of an end.
     size_t span(const Place &place) const {
         return (slices - 1) * place.slice + (rows - 1) * place.pitch + width;
     }
 };
 
-// Copies. How long a call blocks and when it reads and writes host memory depends on what its two
-// ends are; where the documentation leaves that open, the latest moment is taken.
+// Submit a copy. How long the call blocks, and when it accesses host memory, depends on both ends;
+// where the documentation allows several times, the latest is chosen.
 CUresult transfer_now(Call &call, const Transfer &transfer);
 CUresult transfer_later(Call &call, Stream &stream, const Transfer &transfer);
 

@@ -3,7 +3,7 @@
 
 #include "api/state.h"
 
-// Streams that wait for a value in memory, and that write one.
+// Stream operations that wait for a value in memory, or write one.
 
 namespace soft {
 namespace {
@@ -22,7 +22,7 @@ template <class Word> bool satisfied(Word seen, Word value, unsigned flags) {
     }
 }
 
-// In memory of the device or page-locked memory, but neither in managed nor in stream-ordered.
+// The value must be in device or page-locked memory; managed and stream-ordered memory are errors.
 template <class Word> CUresult locate(CUdeviceptr address, Word *&word) {
     const Allocation *allocation = find_range(address, sizeof(Word));
     if (!allocation || address % sizeof(Word) || allocation->kind == MemoryKind::Managed ||
@@ -42,7 +42,7 @@ CUresult make_wait(CUdeviceptr address, Word value, unsigned flags, OperationPtr
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = locate(address, word))
         return status;
-    if (flags & CU_STREAM_WAIT_VALUE_FLUSH) // see CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES
+    if (flags & CU_STREAM_WAIT_VALUE_FLUSH) // CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES is 0
         return CUDA_ERROR_NOT_SUPPORTED;
     operation = std::make_shared<Operation>();
     operation->reads.push_back({address, sizeof(Word)});
@@ -56,7 +56,7 @@ CUresult make_wait(CUdeviceptr address, Word value, unsigned flags, OperationPtr
 template <class Word>
 CUresult make_write(CUdeviceptr address, Word value, unsigned flags, OperationPtr &operation) {
     Word *word = nullptr;
-    if (flags) // to write without a barrier is of the first version
+    if (flags) // only the first version can omit the memory barrier
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = locate(address, word))
         return status;

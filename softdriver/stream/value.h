@@ -5,15 +5,15 @@
 
 namespace soft {
 
-// Makes the operation that waits for a value in memory, or writes one. Words have 32 or 64 bits.
+// Creates an operation that waits for a value in memory, or writes one. A Word has 32 or 64 bits.
 template <class Word>
 CUresult make_wait(CUdeviceptr address, Word value, unsigned flags, OperationPtr &operation);
 template <class Word>
 CUresult make_write(CUdeviceptr address, Word value, unsigned flags, OperationPtr &operation);
-// The error of running it in a stream that cannot access the memory.
+// Returns an error if the stream cannot access the memory of the operation.
 CUresult check_reach(const Stream &stream, const Operation &operation);
 
-// The first versions of these functions are for devices whose attributes say so: this is none.
+// The first versions (without _v2) need a device attribute that no device here has.
 template <class... Arguments> CUresult refuse_first_version(const Arguments &...) {
     return CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -25,8 +25,8 @@ CUresult make_item(const CUstreamBatchMemOpParams &item, OperationPtr &operation
     case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
         return item.flushRemoteWrites.flags ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
     case barrier:
-        // Operations of a stream see each other's writes anyway. The flags say which, system or
-        // GPU.
+        // A barrier has no effect: operations of a stream see each other's writes anyway. The flags
+        // choose its scope, system or GPU.
         if (item.flushRemoteWrites.flags > 1)
             return CUDA_ERROR_INVALID_VALUE;
         operation = std::make_shared<Operation>();
@@ -54,7 +54,7 @@ SOFT_STREAM_API(cuStreamBatchMemOp_v2,
             return status;
     }
     if (stream->capture && count)
-        return capture_node(*stream); // one node for all
+        return capture_node(*stream); // one node for the whole batch
     for (auto &operation : operations)
         if (CUresult status = submit(*stream, std::move(operation)))
             return status;

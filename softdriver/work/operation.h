@@ -19,50 +19,54 @@ using Clock = std::chrono::steady_clock;
 
 enum class Progress { Queued, Running, Paused, Done };
 
-// What work that is over has read and written, and the error that loses the device, if any.
+// The result of a finished piecewise operation: the ranges that it used, and the error that loses
+// the device, if any.
 struct Outcome {
     CUresult status = CUDA_SUCCESS;
     std::vector<Range> reads, writes, updates;
 };
 
-// Work that is done piece by piece, so that no other has to wait for its end.
+// Work that runs in pieces, so that other work can run in between.
 struct Piecewise {
     virtual ~Piecewise() = default;
-    // Does about so much of it, without the state lock; true if it is over.
+    // Runs about this many steps, without the state lock. Returns true when the work has finished.
     virtual bool advance(uint64_t steps) = 0;
-    // It is over.
+    // Called once after advance() returned true, unless the work was dropped; with the state lock
+    // held.
     virtual Outcome end() = 0;
 };
 
-// One piece of work in a stream. It may run when it is first in its stream, all that it waits for
-// is done, and its condition holds. The action runs outside the state lock.
+// One operation of a stream. It may run when it is first in its stream, all operations in `waits`
+// are done, and its condition holds. Its action runs without the state lock.
 struct Operation {
-    uint64_t number = 0; // order of issue, over all streams
+    uint64_t number = 0; // order of submission, over all streams
     Progress progress = Progress::Queued;
-    bool on_worker = false; // host functions run on a driver thread, never on a caller's
-    bool released = false;  // a worker may take it whatever the schedule
-    bool cancelled = false; // its present piece is the last
-    uint64_t turn = 0;      // who has the lowest runs first
+    bool on_worker = false; // a host function: runs on a driver thread, never on a caller's
+    bool released = false;  // workers may run it under every schedule
+    bool cancelled = false; // dropped while running: it ends after the current piece
+    uint64_t turn = 0;      // the ready operation with the lowest turn runs first
     std::shared_ptr<Stream> stream;
     std::vector<std::shared_ptr<Operation>> waits;
     std::vector<Range> reads, writes;
-    std::vector<Range> updates; // atomic accesses, which do not race with each other
-    bool unforeseen = false;    // all that is known at its end only
-    bool legacy_rules = true;   // whether those of the legacy stream order it
-    bool synchronizes = false;  // a value in memory that streams signal each other with, no data
-    Function function = Function::Count;       // that submitted it
-    std::shared_ptr<const std::string> kernel; // the name of the kernel that it launches
+    std::vector<Range> updates; // ranges of atomic accesses, which do not race with each other
+    bool unforeseen = false;    // true while its ranges are unknown: a kernel's, until it ends
+    bool legacy_rules = true;   // whether it is ordered with the legacy stream
+    bool synchronizes = false;  // its ranges are a value that streams synchronize with, not data
+    Function function = Function::Count; // the driver function that submitted it
+    // Name of the launched kernel; null for other operations.
+    std::shared_ptr<const std::string> kernel;
     RaceMark mark;
-    RaceLabel label; // a client's own
+    RaceLabel label; // given by the client, for reports
     std::function<bool()> condition;
     std::function<void()> action;
-    std::shared_ptr<Piecewise> pieces; // instead of an action
-    // Goes when the operation is done or dropped, with the state lock held: memory freed meanwhile.
+    std::shared_ptr<Piecewise> pieces; // if set, runs instead of `action`
+    // Objects that live until the operation is done or dropped, such as memory freed before that.
+    // Dropped with the state lock held.
     std::vector<std::shared_ptr<void>> kept;
     Clock::time_point finished;
 
     bool done() const { return progress == Progress::Done; }
-    // Records and waits of events order work, and are none themselves.
+    // True for event records and waits: they order other work and do nothing themselves.
     bool only_orders() const { return !action && !condition && !pieces; }
     bool writes_to(const Range &range) const {
         return std::any_of(writes.begin(), writes.end(),

@@ -8,9 +8,9 @@
 namespace soft {
 namespace {
 
-constexpr uint64_t longest_piece = 16384; // instructions: a millisecond or two
+constexpr uint64_t longest_piece = 16384; // instructions of warps: one or two milliseconds
 constexpr int pieces_of_a_query = 4;
-constexpr int pieces_of_patience = 32; // until what has no end may be waiting for something
+constexpr int pieces_of_patience = 32; // pieces after which a kernel may be waiting for other work
 
 bool all_done(const std::vector<OperationPtr> &targets) {
     return std::all_of(targets.begin(), targets.end(), [](auto &target) { return target->done(); });
@@ -33,7 +33,8 @@ void Scheduler::enqueue(OperationPtr operation) {
     pending_++;
     if (works)
         close_managed(stream);
-    // Behind other work there is nothing to wake for: who finishes that looks further.
+    // Behind other work no wake-up is needed: the worker that finishes that work continues with
+    // this.
     if (first && state().settings.schedule == Schedule::Eager)
         wake_worker();
 }
@@ -50,7 +51,8 @@ bool Scheduler::ready(Operation &operation) {
 }
 
 OperationPtr Scheduler::pick(Reach reach, bool for_worker) {
-    // When a worker looks is up to the machine, so it draws no numbers: runs would not replay.
+    // A worker draws no random numbers: when it runs depends on the machine, and runs would not
+    // replay.
     bool random = !for_worker && state().settings.schedule == Schedule::Random;
     OperationPtr best;
     uint64_t candidates = 0;
@@ -81,14 +83,15 @@ void Scheduler::perform(Lock &lock, const OperationPtr &operation) {
         wake_worker();
 }
 
-// Under the random schedule pieces have all lengths, most of them short.
+// How many instructions the next piece has. Random lengths under the random schedule, most of them
+// short.
 uint64_t Scheduler::piece_length() const {
     if (state().settings.schedule != Schedule::Random)
         return longest_piece;
     return 1 + state().random.below(longest_piece >> state().random.below(8));
 }
 
-// Those that are not over go behind all others.
+// Runs one piece. Work that has not finished goes behind all other work.
 void Scheduler::run_piece(Lock &lock, const OperationPtr &operation) {
     uint64_t steps = piece_length();
     lock.unlock();
@@ -121,7 +124,7 @@ void Scheduler::run(Lock &lock, const OperationPtr &operation) {
     }
     if (operation->action || operation->pieces)
         if (CUresult status = state().settings.faults.strike_operation()) {
-            lose_device(*operation->stream->owner->device, status); // and drops this, too
+            lose_device(*operation->stream->owner->device, status); // drops this operation too
             return;
         }
     operation->progress = Progress::Running;
@@ -132,7 +135,7 @@ void Scheduler::run(Lock &lock, const OperationPtr &operation) {
     }
     if (operation->action) {
         if (operation->on_worker)
-            open_managed(); // host functions may touch it if no other stream has work
+            open_managed(); // a host function may use managed memory if no other stream has work
         lock.unlock();
         operation->action();
         acquire(lock);
@@ -173,7 +176,7 @@ void Scheduler::pause(Lock &lock, long microseconds) {
     waiting_--;
 }
 
-// Marks all that must run before the target is done.
+// Marks everything that must run before the target is done.
 void Scheduler::demand(const OperationPtr &target) {
     std::vector<Operation *> todo{target.get()};
     while (!todo.empty()) {
@@ -186,7 +189,8 @@ void Scheduler::demand(const OperationPtr &target) {
         if (before >= operation->number)
             continue;
         stream.required = operation->number;
-        // In order of their numbers; a long queue may be asked about again and again.
+        // The queue is sorted by number. A binary search keeps repeated queries of a long queue
+        // cheap.
         auto queued = std::upper_bound(
             stream.queue.begin(), stream.queue.end(), before,
             [](uint64_t number, const auto &other) { return number < other->number; });
@@ -202,7 +206,8 @@ void Scheduler::finish(Lock &lock, const std::vector<OperationPtr> &targets) {
     Backoff backoff;
     int pieces = 0;
     while (!all_done(targets)) {
-        // What is stalled, or has no end, may wait for a flag that any other work will set.
+        // Work that is stalled or runs for long may wait for a flag that some other work sets, so
+        // run other work too.
         OperationPtr next = pick(Reach::Required, false);
         bool stalled = next ? pieces > pieces_of_patience && pieces % 2 : backoff.slept();
         if (stalled)
@@ -222,7 +227,8 @@ bool Scheduler::advance(Lock &lock, const std::vector<OperationPtr> &targets) {
     for (const auto &target : targets)
         demand(target);
     for (int pieces = 0; !all_done(targets);) {
-        // What has no end may wait for a flag that other work will set, or the asker.
+        // A long kernel may wait for a flag that other work, or the caller, sets: after a few
+        // pieces, run anything once and return.
         bool last = pieces == pieces_of_a_query;
         OperationPtr next = pick(last ? Reach::Everything : Reach::Required, false);
         if (!next)

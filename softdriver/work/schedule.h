@@ -8,31 +8,32 @@
 
 namespace soft {
 
-// Decides what runs when. All functions are called with the state lock held; those that take it as
-// an argument drop it while an action runs.
+// Decides what runs when. All functions are called with the state lock held; those that take a Lock
+// release it while an action runs.
 class Scheduler {
   public:
-    // Appends to the operation's stream.
+    // Appends the operation to its stream's queue.
     void enqueue(OperationPtr operation);
-    // Returns when all targets are done.
+    // Runs work until all targets are done.
     void finish(Lock &lock, const std::vector<OperationPtr> &targets);
-    // Runs what the targets require and what can run now; true if they are all done.
+    // Runs whatever the targets require and can run now. Returns true if all targets are done.
     bool advance(Lock &lock, const std::vector<OperationPtr> &targets);
-    // Answers a query: true if all targets are done. Not-ready answers use up the asker's patience;
-    // after that they force progress, so that every polling loop ends.
+    // Answers a query: true if all targets are done. Each not-ready answer decreases `patience`; at
+    // its end the query forces progress, so that every polling loop ends.
     bool poll(Lock &lock, const std::vector<OperationPtr> &targets, int &patience);
-    // The random schedule's own progress, at each entry into the driver.
+    // Under the random schedule: runs a random number of operations at each driver call.
     void step(Lock &lock);
-    // Runs everything that can run, to its end.
+    // Runs everything that can run, until nothing is ready.
     void drain(Lock &lock);
-    // Drops what has not started of the streams for which the predicate holds.
+    // Drops the operations of the chosen streams that are not running; a running kernel ends after
+    // its current piece.
     void drop(const std::function<bool(const Stream &)> &chosen);
-    // Keeps memory for the operations that have not finished and touch it.
+    // Keeps memory alive for all unfinished operations that use any of these bytes.
     void keep(const std::shared_ptr<void> &memory, uintptr_t begin, size_t bytes);
-    // Waits until nothing that has started is still running there.
+    // Waits until no operation of the chosen streams is running.
     void settle(Lock &lock, const std::function<bool(const Stream &)> &chosen);
 
-    // The schedule has changed.
+    // Wakes the workers after the settings have changed.
     void reconsider();
 
     const std::vector<Stream *> &busy() const { return busy_; }
@@ -43,7 +44,7 @@ class Scheduler {
 
     OperationPtr pick(Reach reach, bool for_worker);
     bool ready(Operation &operation);
-    // Runs it here, or hands it to a worker.
+    // Runs the operation in this thread, or hands it to a worker.
     void perform(Lock &lock, const OperationPtr &operation);
     void run(Lock &lock, const OperationPtr &operation);
     void run_piece(Lock &lock, const OperationPtr &operation);
@@ -62,10 +63,10 @@ class Scheduler {
     uint64_t conditions_ = 0; // queued operations that wait for a value in memory
     int waiting_ = 0;         // threads in progress_.wait
     int sleeping_ = 0;        // workers in work_.wait
-    int searching_ = 0;       // workers that are about to look again
+    int searching_ = 0;       // workers that are about to call pick()
     bool started_ = false;
-    bool several_ = false;                // the last pick() had a choice
-    std::atomic<uint64_t> generation_{0}; // changes when there may be something for a worker
+    bool several_ = false;                // the last pick() found more than one ready operation
+    std::atomic<uint64_t> generation_{0}; // incremented when there may be work for a worker
     Signal progress_;
     Signal work_;
 };

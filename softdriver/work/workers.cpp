@@ -4,20 +4,22 @@
 #include <pthread.h>
 #include <signal.h>
 
-// The driver's own threads. Under the eager schedule they run all work; under the others only host
-// functions, whose turn somebody else decides. They are detached and never end.
+// The driver's worker threads. Under the eager schedule they run all operations; under the other
+// schedules they run only host functions, at the times that the schedule decides. They are detached
+// and never end.
 
 namespace soft {
 namespace {
 
 constexpr int worker_count = 4;
-constexpr int spins = 500; // some microseconds: a client that issues steadily never pays a wake-up
+// Some microseconds, so that a client that submits steadily needs no wake-ups.
+constexpr int spins = 500;
 
 } // namespace
 
 void Scheduler::start_workers() {
     started_ = true;
-    // Signals are for the program's own threads.
+    // Block all signals in the workers: the program's own threads handle them.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -1,4 +1,4 @@
-"""Short names for what the example tests do most."""
+"""Short names for frequent steps of the tests of the engine."""
 
 
 def write(stream, memory, start=0, stop=8, **options):
@@ -30,7 +30,7 @@ def record(stream):
 
 
 def after(stream, *others):
-    """Let a stream wait for all that others have queued."""
+    """Make a stream wait for everything that others have queued."""
     for other in others:
         stream.wait(record(other))
 
@@ -41,9 +41,9 @@ def synchronize(*streams):
 
 
 class During:
-    """Runs something while the driver has an operation: neither refused nor accepted so far.
+    """Runs an action during the driver call of an operation, which is neither accepted nor refused.
 
-    `issue` asks for `driver_fails` between the engine's check and its answer to the driver's.
+    It is passed as `driver_fails` to `issue`, which evaluates that between check and settling.
     """
 
     def __init__(self, action, fails=False):

@@ -1,4 +1,4 @@
-"""An engine for each test, and the way to the modules beside the tests."""
+"""An engine for each test; adds the folders of the tests' modules to sys.path."""
 
 import sys
 from pathlib import Path

@@ -1,8 +1,9 @@
-/* The threads of large copies, in C alone, used as the library uses them: for the sanitizers.
+/* The threads of large copies (parallel_copy.h), used in C as the library uses them, for the
+ * sanitizers.
  *
- * "The driver" is the owner of a copy: it moves blocks to and from a device that is an array, late,
- * and without any lock. Some copies are ended before they are complete; then their arrays are
- * written at once, which is a data race if any thread is still at them.
+ * The owner of a copy plays the driver: it moves blocks to and from a "device", which is an
+ * array, late and without any lock. Some copies are ended before they are complete. Their arrays
+ * are overwritten at once, which is a data race if any thread still uses them.
  *
  *     copy_threads SEED ROUNDS */
 
@@ -35,7 +36,7 @@ typedef struct owner {
     size_t issued, finished;
 } owner;
 
-/* The next chunk goes between its block and the device. */
+/* Copies the next chunk between its block and the device. */
 static void move_chunk(owner *self) {
     par_copy *copy = &self->copy;
     size_t end = par_chunk_end(copy, self->issued);
@@ -51,7 +52,7 @@ static void open_more(owner *self) {
     par_open(copy, upto < copy->nbytes ? upto : copy->nbytes);
 }
 
-/* As cudadrv._staging does it. Gives 0 when all is copied. */
+/* Does one step, as cudadrv._staging does. Returns 0 when everything is copied. */
 static int advance(owner *self) {
     par_copy *copy = &self->copy;
     int moved = 0;

@@ -1,8 +1,8 @@
-/* The engine in C alone, used by several threads as the library uses it: for the thread sanitizer.
+/* The engine, used in C by several threads as the library uses it, for the thread sanitizer.
  *
- * "The driver" is the code between own_begin and own_settle. It uses the memory's data without any
- * lock, so that an operation which is let in beside one that conflicts with it is a data race. A
- * host view uses the data likewise, for as long as it lives.
+ * The code between own_begin and own_settle plays the driver. It uses the memory's data without
+ * any lock, so two conflicting operations that are accepted at the same time are a data race. A
+ * host view uses the data in the same way while it is alive.
  *
  *     engine_threads SEED ROUNDS */
 
@@ -15,7 +15,7 @@
 enum { THREADS = 6, STREAMS = 4, EVENTS = 4, MEMORIES = 3, BYTES = 32 };
 
 typedef struct place {
-    pthread_rwlock_t lock; /* stands for references: nobody uses a stream that is released */
+    pthread_rwlock_t lock; /* stands for references to the stream: nobody uses a released stream */
     own_stream *stream;
 } place;
 
@@ -49,7 +49,7 @@ static own_access some_bytes(uint64_t *random, uint32_t *memory) {
                         .policy = OWN_STRICT};
 }
 
-/* What the driver, or the host, does with the bytes of an access. */
+/* Uses the bytes of an access, as the driver or the host does. */
 static void use(const own_access *access, uint32_t memory) {
     int sum = 0;
     for (uint64_t i = access->start; i < access->stop; i++) {
@@ -93,7 +93,7 @@ static void host_access(uint64_t *random) {
     own_export view;
     own_conflict conflict;
     if (own_export_open(&engine, &access, 1, &view, &conflict) == OWN_OK) {
-        if (access.mode == OWN_READ) { /* two host writers are no matter of the engine's */
+        if (access.mode == OWN_READ) { /* the engine does not order two host writers */
             use(&access, memory);
         }
         own_export_close(&engine, &view);

@@ -2,13 +2,14 @@
 
     python tests/ownership/library.py --operations 1000000 --seed 1 --policy wait --schedule lazy
 
-As referee.py does for the engine alone: many short programs rather than a long one. At each step
-the outcome must be the oracle's; every byte that the host sees must be what the program made of it;
-and on the software driver nothing that was accepted may be a race, whatever the schedule.
+As in referee.py for the engine alone, there are many short programs rather than a long one. Each
+call must have the oracle's outcome. Each byte that the host sees must be what the program wrote. On
+the software driver, no accepted operation may be a data race under any schedule.
 
-CUDADRV_DRIVER=cuda runs them on a GPU: with the bytes compared, and without races, failing driver
-calls and most created contexts. Copies go in chunks of a few bytes there and here, as large ones do
-otherwise. The last programs await tokens; from then on the process has a second thread.
+CUDADRV_DRIVER=cuda runs the programs on a GPU. There, bytes are compared, but there are no reports
+of races, no failing driver calls and few created contexts. On both, copies go in chunks of a few
+bytes, as only large copies do otherwise. The last programs await tokens; from then on the process
+has a second thread.
 """
 
 import argparse
@@ -24,7 +25,7 @@ SCHEDULES = ("eager", "lazy", "random")
 
 
 def run(seed, policy="strict", awaits=False):
-    """Runs one program; gives its number of calls and the answers, or raises Disagreement.
+    """Run one program. Returns its number of calls and the answers, or raises Disagreement.
 
     From the first program with `awaits` on, the process has a second thread.
     """
@@ -32,7 +33,7 @@ def run(seed, policy="strict", awaits=False):
     steps = program.random.randint(10, LONGEST)
     try:
         program.run(steps)
-    except Exception as error:  # whatever the library raises is part of the comparison
+    except Exception as error:  # any other exception of the library is a failure, too
         lines = [f"{error}", f"program {seed!r}, policy {policy}:", *map(repr, program.log)]
         expected = isinstance(error, Disagreement)
         raise Disagreement("\n  ".join(lines)) from None if expected else error
@@ -83,7 +84,7 @@ def main():
 
 
 def choose_schedule(schedule, seed):
-    """On the software driver; a real one has its own."""
+    """Set the schedule of the software driver. Does nothing on a real one."""
     from cudadrv import driver_info, testing
 
     if driver_info().is_software:

@@ -1,4 +1,4 @@
-"""What random programs choose from, and how often they choose what cannot be used any more."""
+"""The objects that random programs choose from, and how often they choose unusable ones."""
 
 import random
 
@@ -10,12 +10,12 @@ ODD = (1, 3, 7, 13)
 NBYTES = CUTS[-1]
 SIZES = (NBYTES, NBYTES, NBYTES, 8, 24, 40)
 DTYPES = tuple(map(np.dtype, ("u1", "u2", "u4", "u8", "i4")))
-# Of other kinds, and sizes that the device cannot fill.
+# Dtypes of other kinds, and of sizes that the device cannot fill.
 MORE_DTYPES = tuple(map(np.dtype, ("f4", "f8", ">u4", "M8[s]", "c8", "u1,u2", "u2,u2", "V4")))
 
 
 def divides(buffer, dtype):
-    """Whether a buffer could be viewed as items of a dtype. Memory is aligned to more than that."""
+    """Whether a buffer could be viewed as items of a dtype. Memory is aligned enough for all."""
     return buffer.nbytes % dtype.itemsize == 0 and buffer.start % dtype.alignment == 0
 
 
@@ -24,25 +24,25 @@ def is_open(event):
 
 
 class Choices:
-    """The things that a program has, and its picks among them."""
+    """The objects of a program, and random choices among them."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
         self.streams, self.events, self.tokens = [], [], []
         self.buffers, self.views, self.loans, self.raws = [], [], [], []
         self.modules = []
-        self.several = False  # contexts
+        self.several = False  # whether there are several contexts
 
     def chance(self, probability):
         return self.random.random() < probability
 
     def pick(self, things):
-        """One of them, more often a recent one, which is more likely still to matter."""
+        """A random thing. Recent ones are more frequent, because they more often are in use."""
         at = min(self.random.randrange(len(things)), self.random.randrange(len(things)))
         return things[-1 - at]
 
     def pick_usable(self, things, usable):
-        """One of them, seldom one that cannot be used any more; None of nothing."""
+        """A random thing, seldom one that cannot be used any more; None if there are none."""
         wanted = not self.chance(0.09)
         found = [thing for thing in things if usable(thing) == wanted]
         return self.pick(found or things) if things else None
@@ -56,7 +56,7 @@ class Choices:
         return self.pick_usable(found, lambda buffer: not buffer.closed)
 
     def pick_stream(self, place=None):
-        """One of a context, seldom of another one: then it is one that works there, or None."""
+        """A stream of a context, seldom a usable one of any context; None if there is none."""
         if place is not None and self.several:
             there = [stream for stream in self.streams if stream.place is place]
             if there and not self.chance(0.03):

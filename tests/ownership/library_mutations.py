@@ -1,8 +1,8 @@
-"""Breaks the library on purpose, one way at a time, and says what the random programs notice.
+"""Breaks the library on purpose, one mutation at a time, and prints which random programs notice.
 
     python tests/ownership/library_mutations.py [name ...]
 
-Each of MUTATIONS is (name, file under pyx, old text, new text). mutations.py does the engine.
+Each of MUTATIONS is (name, file, old text, new text). mutations.py is the same for the engine.
 """
 
 import os

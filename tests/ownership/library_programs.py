@@ -1,4 +1,4 @@
-"""Random programs through the public API, for the library and the oracle side by side."""
+"""Random programs through the public API, which run on the library and on the oracle."""
 
 import asyncio
 import sys
@@ -38,7 +38,7 @@ POLICIES = {
 
 @contextmanager
 def switching_often():
-    """Threads lose the GIL after every few instructions."""
+    """Make threads lose the GIL after every few instructions."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -53,15 +53,15 @@ def the_loop():
 
 
 class Program(Choices):
-    """One random program; `run` does its steps and remembers them, to be printed if they fail."""
+    """One random program. `run` makes its steps and logs them, to be printed if one fails."""
 
     def __init__(self, seed, policy="strict", awaits=False):
         super().__init__(seed)
         self.session = FullSession(*self.contexts())
         self.several = len(self.session.places) > 1
         self.policies = POLICIES[policy]
-        # Where work in flight excludes the host, the software driver counts pending records and
-        # waits, which the library does not: a host access would be the end of the process.
+        # Where unfinished work excludes the host, the software driver counts pending records and
+        # waits as work, and the library does not: a host access would then end the process.
         excluded = any(place.domain.host_excluded for place in self.session.places)
         self.memories = [kind for kind in CLASSES if not (excluded and kind == "unified")]
         self.kinds = self.random.choice((("non_blocking",) * 3 + ("foreign",), tuple(ORDERS)))
@@ -79,7 +79,7 @@ class Program(Choices):
         self.weights = dict(self.choose_weights(awaits))
 
     def contexts(self):
-        """Mostly the first device's, and sometimes another device's or a created one as well."""
+        """The contexts of the program: that of the first device, sometimes others as well."""
         found = [cu.Device(0).context]
         if self.chance(0.25 if cu.driver_info().is_software else 0.02):  # a GPU takes long
             if cu.Device.count() > 1 and self.chance(0.7):
@@ -89,14 +89,14 @@ class Program(Choices):
         return found
 
     def copy_in_chunks(self):
-        """Blocking copies of arrays go in chunks of a few bytes, as large ones do otherwise."""
+        """Make blocking copies of arrays go in chunks of a few bytes."""
         size = self.random.choice((4, 4, 8, 12))
         _staging.plan(
             threshold=size, chunk=size, least=size, piece=4, ring=self.random.choice((2, 3))
         )
 
     def choose_weights(self, awaits):
-        """A program does some kinds of steps often and others seldom, another one the reverse."""
+        """Choose which kinds of steps are frequent in this program, and which are rare."""
         modules = self.chance(0.12)
         for step, weight in WEIGHTS.items():
             if self.several:
@@ -134,7 +134,7 @@ class Program(Choices):
             self.session.be_in(self.session.main)
 
     def at_once(self):
-        """This thread and another one make calls at the same time."""
+        """Make calls in this thread and another one at the same time."""
         if not self.workers or self.session.here is not self.session.main:
             return
         sides = [[self.one_at_once() for _ in range(self.random.randint(1, 2))] for _ in range(2)]
@@ -145,7 +145,7 @@ class Program(Choices):
             self.session.at_once(*sides, worker)
 
     def one_at_once(self):
-        """A fill or a launch that nothing but an order is in the way of, or None."""
+        """A fill or a launch that only a missing order can make fail, or None."""
         streams = [s for s in self.streams if s.model.open and s.model.thread is None]
         stream = self.pick(streams) if streams else None
         if stream is None:
@@ -161,7 +161,7 @@ class Program(Choices):
         return self.session.add_at_once(out, a, b, stream)
 
     def end_thread(self):
-        """One ends, and another one begins."""
+        """End a thread, and start another one."""
         if self.workers and self.session.here is self.session.main:
             at = self.random.randrange(len(self.workers))
             self.note("end thread", at)
@@ -174,7 +174,7 @@ class Program(Choices):
                 self.session.synchronize_token(self.tokens[-1])
 
     def leave_work(self):
-        """Work on the thread's default stream, which ends without an event to wait for."""
+        """Queue work on the thread's default stream, which ends without a last event."""
         buffer = self.pick_buffer()
         stream = self.session.open_stream("per_thread", buffer.memory.place)
         if stream not in self.streams:
@@ -216,7 +216,7 @@ class Program(Choices):
         self.session.finish(self.buffers, self.views)
 
     def end(self):
-        """Let go of everything, also after a disagreement. A created context ends with it."""
+        """Drop everything, even after a disagreement, so that a created context ends."""
         _staging.plan(**self.plan)
         while self.workers:
             self.stop(0)
@@ -261,7 +261,7 @@ class Program(Choices):
         self.note("stream", self.streams.index(stream), kind, *self.where(place))
 
     def where(self, place):
-        """For notes: in which context, where there are several."""
+        """For notes: the context, if there are several."""
         return ("in context", self.session.places.index(place)) if self.several else ()
 
     def close_stream(self):
@@ -270,7 +270,7 @@ class Program(Choices):
         self.session.close_stream(stream)
 
     def forget_stream(self):
-        """It ends with its last reference, and its work goes on."""
+        """Drop the last reference to a stream, whose work goes on."""
         stream = self.pick(self.streams)
         others = [token for token in self.tokens if token.real.stream is not stream.real]
         buffers = [*self.buffers, *(buffer for token in others for buffer in token.buffers)]
@@ -315,7 +315,7 @@ class Program(Choices):
         step(stream, thing)
 
     def on_host(self, verb):
-        """Wait for, or ask, a stream, an event or a token."""
+        """Wait for a stream, an event or a token, or ask whether it is done."""
         things, kind = self.random.choice(
             [(self.streams, "stream"), (self.events, "event"), (self.tokens, "token")]
         )
@@ -334,7 +334,7 @@ class Program(Choices):
             self.session.await_token(token, the_loop())
 
     def fail(self):
-        """A driver call fails in a step. What has not been queued has not happened."""
+        """Make a step in which a driver call fails. Work that was not queued has not happened."""
         step, functions = self.random.choice(tuple(FAILURES.items()))
         self.session.failing = self.random.choice(functions), self.random.choice((1, 2))
         self.note("fails in the next one:", *self.session.failing)
@@ -350,9 +350,9 @@ class Program(Choices):
             self.session.wait_for_event(self.pick_stream(), self.pick_event())
 
     def interrupt(self):
-        """Ctrl-C in the middle of a call that waits for a stream which does not come to its end."""
+        """Press Ctrl-C in the middle of a call that waits for a stopped stream."""
         stream = self.pick_stream()
-        first = threading.current_thread() is threading.main_thread()  # which gets all signals
+        first = threading.current_thread() is threading.main_thread()  # gets all signals
         if not self.is_usable(stream) or not first:
             return
         self.note("interrupt, while these do not go on:", self.streams.index(stream))
@@ -368,7 +368,7 @@ class Program(Choices):
             self.session.gate.open()
 
     def synchronize_record(self, stream):
-        """Of an event, or of a token that has none yet or an earlier one."""
+        """Record an event on a stopped stream, and wait for it or for a token of the stream."""
         tokens = [token for token in self.tokens if token.stream is stream.model]
         if tokens and self.chance(0.7):
             self.session.synchronize_token(self.pick(tokens))
@@ -379,15 +379,15 @@ class Program(Choices):
         self.session.synchronize_event(event)
 
     def work_and_wait(self, stream):
-        """A blocking fill or copy: what it has queued goes on."""
+        """Make a blocking fill or copy on a stopped stream. The work that it queues goes on."""
         buffer = self.pick_buffer(place=stream.place)
         if buffer is None or not is_filled(buffer):
             return
         self.note("  buffer", self.buffers.index(buffer))
         ways = [self.fill_and_wait]
         whole = self.plan["threshold"] == _staging.plan()["threshold"]
-        # A GPU might not give a stage while the stream is held, and a copy between two memories of
-        # the host blocks in the driver.
+        # On a GPU, allocating a stage may block while the stream is stopped, and a copy between two
+        # host buffers blocks in the driver.
         if whole and self.session.software and not buffer.on_host:
             ways += [self.copy_out_and_wait, self.copy_in_and_wait]
         self.random.choice(ways)(buffer, stream)
@@ -444,7 +444,7 @@ class Program(Choices):
             self.buffers.append(buffer)
 
     def allocate(self):
-        # Memory that all contexts can use is what concerns several of them.
+        # With several contexts, memory that all of them can use is more frequent.
         more = ("locked", "locked") if self.several else ("device",)
         kind, stream = self.random.choice((*self.memories, *more)), None
         if kind == "device" and self.streams and self.chance(0.6):
@@ -463,7 +463,7 @@ class Program(Choices):
         self.add(self.session.from_address(kind, size, place), kind, "from address", size)
 
     def into_raw(self):
-        """Give memory away, and sometimes look whether parts of it are in the way."""
+        """Give memory away. Sometimes parts of it are alive, so that it is refused."""
         buffer = self.pick_buffer()
         if not buffer.part and not buffer.closed:
             held = [view.buffer for view in (*self.views, *self.loans)]
@@ -498,7 +498,7 @@ class Program(Choices):
         parts = [weakref.ref(buffer.real) for buffer in self.buffers if is_other(buffer)]
         self.buffers = [buffer for buffer in self.buffers if not is_other(buffer)]
         self.tokens = [token for token in self.tokens if not any(map(is_other, token.buffers))]
-        patience = 100  # the thread that watches what is awaited may just have a token in its hand
+        patience = 100  # the thread that watches tokens may hold one for a moment
         while self.session.awaited and patience and any(part() is not None for part in parts):
             time.sleep(0.001)
             patience -= 1
@@ -508,7 +508,7 @@ class Program(Choices):
             self.add(self.session.from_raw(self.raws.pop()), "from raw")
 
     def cut(self, buffer, size=None):
-        """A part of a buffer, of a number of bytes if one is given."""
+        """A part of a buffer, of `size` bytes if that is given."""
         step = buffer.real.itemsize
         cuts = (*CUTS, *ODD) if buffer.nbytes <= NBYTES else (*CUTS, *ODD, *MORE_CUTS)
         cuts = [cut for cut in cuts if cut <= buffer.nbytes and cut % step == 0]
@@ -558,7 +558,7 @@ class Program(Choices):
             self.allocate()
 
     def forget_buffer(self):
-        """All that refers to its memory goes, which outlives the work that uses it."""
+        """Drop all references to a buffer's memory, which must outlive the work that uses it."""
         memory = self.pick(self.buffers).memory
         kept = [buffer for buffer in self.buffers if buffer.memory is not memory]
         held = [view.buffer.memory for view in (*self.views, *self.loans)]
@@ -587,7 +587,7 @@ class Program(Choices):
     # ---- operations ----
 
     def mostly_place_of(self, buffer):
-        """Where the other buffers of an operation have to be, or None: then it may be refused."""
+        """The context of the operation's other buffers; None for any: it may then be refused."""
         if buffer.on_host or not self.several or self.chance(0.03):
             return None
         return buffer.memory.place
@@ -611,7 +611,7 @@ class Program(Choices):
         self.keep(self.session.copy(target, source, stream, blocking, inward))
 
     def like(self, buffer, other):
-        """Of a buffer, as many items of the same dtype as another one has, or None."""
+        """A part of a buffer with the dtype and the number of items of another one, or None."""
         dtype = other.real.dtype
         if buffer.closed or other.closed:
             return buffer, None
@@ -653,7 +653,7 @@ class Program(Choices):
         place = next((x.memory.place for x in (out, a, b) if not x.on_host), out.memory.place)
         stream, way = self.maybe_stream(False, place), self.random.choice(WAYS_TO_LAUNCH)
         modes = ("read", "read") if self.chance(0.7) else self.random.choices(tuple(MODES), k=2)
-        modes = ["write" if mode == "shared" else mode for mode in modes]  # it is used after all
+        modes = ["write" if mode == "shared" else mode for mode in modes]  # shared ones would race
         more = []
         while self.chance(0.2):
             more.append((self.pick_buffer(place=place) or out, self.random.choice(tuple(MODES))))
@@ -701,7 +701,7 @@ class Program(Choices):
         buffer, readonly = self.pick_buffer(), self.chance(0.3)
         stream = self.maybe_stream(False, buffer.memory.place)
         if self.workers and (stream is None or stream.kind == "per_thread"):
-            return  # the block has to end in the same thread
+            return  # a block must end in the thread where it began
         told = self.buffers.index(buffer), self.at(stream, self.streams)
         self.note("lend", *told, "readonly" * readonly)
         loan = self.session.lend(buffer, stream, readonly)
@@ -723,7 +723,7 @@ class Program(Choices):
     # ---- the host ----
 
     def access(self):
-        """An item, a slice or all of it."""
+        """Read or write an item, a slice or the whole buffer by the host."""
         buffer = self.pick_buffer(on_host=True)
         if buffer is None:
             return
@@ -769,11 +769,11 @@ class Program(Choices):
                 del self.views[at]
 
 
-# How much more often where there are several contexts.
+# How much more frequent these steps are if there are several contexts.
 BETWEEN_CONTEXTS = {"synchronize_context": 6, "forget_stream": 3, "open_stream": 2}
 COPIES = ("cuMemcpyAsync", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2")
 FILLS = ("cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async", "cuMemsetD2D32Async")
-# The driver functions that fail in steps of these kinds.
+# The driver functions that may fail in each kind of step.
 FAILURES = {
     "copy": COPIES,
     "fill": FILLS,

@@ -1,11 +1,11 @@
-"""Threads that make some of a program's calls, in turns with the first one."""
+"""Threads that make some of a program's calls, one thread at a time."""
 
 import threading
 from queue import SimpleQueue
 
 
 class Worker:
-    """A thread that does what it is given, while the giver waits."""
+    """A thread that runs the functions it is given."""
 
     def __init__(self):
         self.given, self.done = SimpleQueue(), SimpleQueue()

@@ -1,4 +1,4 @@
-"""Breaks the engine on purpose, one way at a time, and says which tests notice.
+"""Breaks the engine on purpose, one mutation at a time, and prints which tests notice.
 
     python tests/ownership/mutations.py [name ...]
 

@@ -1,8 +1,8 @@
-"""What the ownership engine must answer, found in the slowest and plainest way.
+"""The oracle: what the ownership engine must answer, computed in the simplest way.
 
-Everything that a program does is a node of a graph, an edge leads to what is known to happen before
-it, and "is this ordered after that?" is a search. There are no clocks, and nothing is ever
-forgotten: each memory keeps all accesses that it ever saw.
+Everything that a program does is a node of a graph. Its edges lead to what is known to happen
+before it, and "is this ordered after that?" is a search. There are no clocks, and nothing is
+dropped: each memory keeps all accesses that it ever had.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ NOBODY = frozenset()
 
 
 class Answer(NamedTuple):
-    """What to answer, and the sites of which any one may be blamed."""
+    """An answer, and the sites of the conflicting uses. The engine may blame any of them."""
 
     answer: str
     blamed: frozenset = NOBODY
@@ -26,7 +26,7 @@ YES = Answer(OK)
 
 
 class Node:
-    """Something that happened on a stream or on the host."""
+    """Something that happens on a stream or on the host, and the nodes known to be before it."""
 
     __slots__ = ("before",)
 
@@ -44,17 +44,17 @@ class Domain:
 class Stream:
     domain: Domain
     kind: str
-    last: Node | None = None  # of its operations, records and waits
-    last_use: Node | None = None  # of these, but for passive operations
+    last: Node | None = None  # the last operation, record or wait
+    last_use: Node | None = None  # the last of these that was not a passive operation
     last_operation: Node | None = None
     last_site: int = 0
     open: bool = True
-    thread: object = None  # the only one that can use it, of a thread's default stream
+    thread: object = None  # of a thread's default stream: the only thread that can use it
 
 
 @dataclass(eq=False)
 class Event:
-    """What a record sets: a later one replaces it, and what was waited for stays as it was."""
+    """An event. A record replaces the snapshot; earlier waits keep the one they waited for."""
 
     snapshot: Node | None = None
     open: bool = True
@@ -72,7 +72,7 @@ class Access:
 
 @dataclass(eq=False)
 class View:
-    """Of the host, or of a stream to which the bytes are lent."""
+    """A view of the host, or a loan to a stream."""
 
     start: int
     stop: int
@@ -82,7 +82,7 @@ class View:
 
     @property
     def excludes(self):
-        """Whether it is in the way of all work where the host excludes that."""
+        """Whether it excludes all work in contexts where the host and work exclude each other."""
         return self.user is None and self.start < self.stop
 
 
@@ -96,7 +96,7 @@ class Memory:
 
 
 def overlap(a, b):
-    """Whether they have a byte in common; no bytes have none, wherever they are."""
+    """Whether two ranges have a byte in common. An empty range overlaps nothing."""
     return max(a.start, b.start) < min(a.stop, b.stop)
 
 
@@ -109,7 +109,7 @@ def conflict(mode, other):
 
 
 def past(*nodes):
-    """All that is known to happen before something with these predecessors."""
+    """These nodes and everything known to happen before them."""
     seen = set()
     todo = [node for node in nodes if node is not None]
     while todo:
@@ -125,7 +125,7 @@ def policies_of(policy, accesses):
 
 
 def uses_of_byte(memory, byte):
-    """Its uses, but for those that a later one stands for: who waits for that, waits for them."""
+    """The uses of a byte that must be waited for: without those that a later use comes after."""
     uses = [use for use in memory.accesses if use.start <= byte < use.stop]
     return [
         use
@@ -140,7 +140,7 @@ def uses_of_byte(memory, byte):
 class Oracle:
     def __init__(self):
         self.host = Node()
-        self.thread = None  # the one that makes the next call
+        self.thread = None  # the thread that makes the next call
         self.domains = []
         self.memories = []
 
@@ -160,26 +160,26 @@ class Oracle:
     # ---- order ----
 
     def before(self, stream, passive=False):
-        """What a stream's next work comes after. What the host knows holds for all streams.
+        """The nodes that a stream's next work is ordered after.
 
-        The default streams' rules are about what is queued, and `passive` work may not be: it comes
-        after no other stream's work by the rules, and no other stream's work after it.
+        The rules of the default streams hold only for work that the driver queues. `passive` work
+        may not be queued, so the rules order it neither before nor after work of other streams.
         """
         nodes = [self.host, stream.last]
         if passive:
             return nodes
         others = {"legacy": ("blocking",), "blocking": ("legacy",)}.get(stream.kind, ())
-        # A destroyed stream is not one of the blocking streams "that exist at that call".
+        # Closed streams do not count: the rules are about blocking streams that exist at the call.
         nodes += [x.last_use for x in stream.domain.streams if x.open and x.kind in others]
         return nodes
 
     def use(self, stream, node):
-        """The next work of a stream, which the default streams' rules count."""
+        """Add work to a stream that the rules of the default streams count."""
         stream.last = stream.last_use = node
         return node
 
     def snapshot(self, stream, record):
-        """Nodes never change: what an event holds stays as it was at that call."""
+        """The node that stands for a stream's work so far. Nodes never change."""
         if record:
             self.use(stream, Node(*self.before(stream)))
         return stream.last or Node()
@@ -191,19 +191,19 @@ class Oracle:
         self.host = Node(self.host, snapshot)
 
     def synchronize_domain(self, domain):
-        """The host waits for all streams of a context, closed ones too."""
+        """The host waits for all streams of a context, including closed ones."""
         self.host = Node(self.host, *(stream.last for stream in domain.streams))
 
     def lends_to(self, stream):
-        """Whether anything is lent to it: then it cannot be closed."""
+        """Whether anything is lent to a stream, so that it cannot be closed."""
         return any(view.user is stream for memory in self.memories for view in memory.views)
 
     def close_stream(self, stream):
-        """Orders nothing; what is unfinished stays in the memories' accesses."""
+        """Close a stream. Orders nothing, and unfinished uses stay recorded."""
         stream.open = False
 
     def judge_event(self, event):
-        """Whether it can be waited for."""
+        """Whether an event can be waited for."""
         if not event.open:
             return Answer(EVENT_CLOSED)
         return YES if event.snapshot else Answer(NOT_RECORDED)
@@ -213,22 +213,22 @@ class Oracle:
         return node in past(self.host)
 
     def judge_stream(self, stream):
-        """Whether it can be used."""
+        """Whether a stream can be used."""
         if not stream.open:
             return Answer(STREAM_CLOSED)
         return YES if stream.thread in (None, self.thread) else Answer(OTHER_THREAD)
 
     def can_be_waited_for(self, stream):
-        """Of an open stream an event can be recorded; a closed one has left one behind.
+        """Whether a stream can be waited for: an event can be recorded, or was when it was closed.
 
-        A thread's default stream leaves none, and only its thread can record one.
+        The default stream of a thread has none when it ends, and only its thread can record one.
         """
         return stream.thread is None or (stream.open and stream.thread is self.thread)
 
     # ---- operations ----
 
     def judge(self, stream, accesses, policy, passive=False):
-        """`policy` is that of all accesses, or a sequence with one for each."""
+        """The answer to an operation. `policy` is one for all accesses, or one for each."""
         if (usable := self.judge_stream(stream)) != YES:
             return usable
         known = past(*self.before(stream, passive))
@@ -259,7 +259,10 @@ class Oracle:
         )
 
     def _judge_views(self, memory, access, user):
-        """Views of others than the user, a stream or the host (None), in the way of an access."""
+        """The sites of views that conflict with an access of a user: a stream, or None: the host.
+
+        A user's own views never do.
+        """
         sites = frozenset(
             view.site
             for view in memory.views
@@ -282,10 +285,9 @@ class Oracle:
         return Answer(MUST_WAIT if policy == "wait" else BORROWED, sites) if sites else YES
 
     def judge_and_wait(self, stream, accesses, policy, passive=False):
-        """As `judge`; what must be waited for has been waited for, if the answer is yes.
+        """As `judge`, after the waits that the policy inserts. If the answer is no, none was made.
 
-        Each wait is for all work of the stream in the way. What cannot be waited for is found
-        before the first one: then none is made.
+        Each wait is for all work of the conflicting stream.
         """
         before = self.order()
         while (answer := self.judge(stream, accesses, policy, passive)).answer == MUST_WAIT:
@@ -300,12 +302,12 @@ class Oracle:
         return [stream for domain in self.domains for stream in domain.streams]
 
     def _back_to(self, before):
-        """Undo the waits that were only foreseen: the request is refused."""
+        """Undo waits, because the request is refused in the end."""
         self.restore(before)
         return Answer(BORROWED)
 
     def order(self):
-        """What is after what, for `restore`. What memories are used by is not in it."""
+        """A copy of the order of streams and host, for `restore`. It has no uses of memory."""
         return self.host, [(each, vars(each).copy()) for each in self.streams()]
 
     def restore(self, order):
@@ -314,14 +316,14 @@ class Oracle:
             vars(stream).update(fields)
 
     def _work_of(self, stream):
-        """What a wait for a stream waits for: of a closed one, the event that it left behind."""
+        """What a wait for a stream waits for: of a closed stream, its last event."""
         return self.snapshot(stream, record=stream.open)
 
     def _in_the_way(self, known, accesses, policies):
-        """The stream that is waited for first; that wait may cover others, or not.
+        """The stream that is waited for first. That wait may also cover others.
 
-        The contract leaves the order open. This is the engine's: the last access first, its first
-        byte, the oldest use of that.
+        The contract does not define the order. This is the engine's: the last access, its first
+        byte, the oldest use of that byte.
         """
         for (memory, start, stop, mode), policy in reversed(
             list(zip(accesses, policies, strict=True))
@@ -333,20 +335,20 @@ class Oracle:
         raise AssertionError("nothing is in the way")
 
     def issue(self, stream, accesses, site, passive=False):
-        """An accepted operation; gives what its token stands for."""
+        """Record an accepted operation. Returns the node that its token stands for."""
         node = Node(*self.before(stream, passive))
         return self._borrow(stream, accesses, site, node if passive else self.use(stream, node))
 
     def fail(self, stream, kept, site):
-        """The driver refused it, and these of its accesses stay borrowed as if it were queued.
+        """Record an operation that the driver refused: the accesses `kept` stay borrowed.
 
-        It has waited for nothing: it is in its stream's order, and no default stream's.
+        It is ordered within its stream, but the rules of the default streams do not order it.
         """
         if kept:
             self.issue(stream, kept, site, passive=True)
 
     def is_plain(self, memory, start, stop, mode):
-        """Whether the use would be one of few of all of the memory: then a failure is undone."""
+        """Whether the engine surely undoes a failed use: one of few, each of the whole memory."""
         whole = all(use.start == 0 and use.stop == memory.nbytes for use in memory.accesses)
         return whole and start == 0 and stop == memory.nbytes and len(memory.accesses) <= 2
 
@@ -361,7 +363,7 @@ class Oracle:
     # ---- the host ----
 
     def judge_export(self, memory, start, stop, mode, policy):
-        """The host is one user: its own views are not in its way."""
+        """The answer to a host access. The host is one user: its own views never conflict."""
         if memory.closed:
             return Answer(MEMORY_CLOSED)
         if start == stop:
@@ -379,13 +381,13 @@ class Oracle:
         return answer
 
     def _judge_loans(self, memory):
-        """A stream that memory is lent to may have work, which may exclude the host."""
+        """Refuse the host if a stream that memory is lent to may have work that excludes it."""
         lent = [v.user for m in self.memories for v in m.views if v.user and memory.managed]
         sites = frozenset(stream.last_site for stream in lent if stream.domain.host_excluded)
         return Answer(EXPORTED, sites) if sites else None
 
     def judge_export_and_wait(self, memory, start, stop, mode, policy):
-        """As `judge_export`; the host has then waited for what it must."""
+        """As `judge_export`, after the waits that the policy inserts."""
         request = (memory, start, stop, mode, policy)
         before = self.order()
         while (answer := self.judge_export(*request)).answer == MUST_WAIT:
@@ -402,7 +404,7 @@ class Oracle:
         return self._in_the_way(past(self.host), [access], ["wait"])
 
     def _unfinished_where_excluded(self):
-        """The streams with unfinished work in contexts where that excludes the host."""
+        """The streams with unfinished work, in contexts where such work excludes the host."""
         return [
             stream
             for domain in self.domains
@@ -412,7 +414,7 @@ class Oracle:
         ]
 
     def export(self, memory, start, stop, mode, site, user=None):
-        """A view of the host, or a loan to a stream."""
+        """Make a view of the host, or a loan to a stream."""
         view = View(start, stop, mode, site, user)
         memory.views.append(view)
         return view
@@ -421,7 +423,7 @@ class Oracle:
         memory.views.remove(view)
 
     def close_memory_on(self, memory, stream, policy):
-        """Closing stream-ordered memory is a write on a stream, unchecked under no policy."""
+        """Close stream-ordered memory: a write on a stream, which every policy checks."""
         bytes_ = (memory, 0, memory.nbytes)
         policy = "wait" if policy == "wait" else "strict"
         answer = self.judge_and_wait(stream, [(*bytes_, "close")], policy, passive=True).answer
@@ -444,7 +446,7 @@ class Oracle:
         return stream.last_operation is None or stream.last_operation in past(self.host)
 
     def borrowed_bytes(self, memory):
-        """The bytes of which the host does not know that no operation uses them any more."""
+        """The bytes that operations use which the host does not know to be complete."""
         known = past(self.host)
         found = set()
         for access in memory.accesses:

@@ -1,4 +1,4 @@
-"""Runs a program on the engine and on the oracle at once, and compares every answer."""
+"""Runs a program on the engine and on the oracle, and compares every answer."""
 
 from dataclasses import dataclass
 from itertools import count
@@ -13,14 +13,14 @@ class Disagreement(AssertionError):
 
 @dataclass(eq=False)
 class Both:
-    """An engine's object and the oracle's for the same thing."""
+    """The object of the engine and that of the oracle for the same thing."""
 
     real: object
     model: object
 
 
 class Pair:
-    """Each method is one step of a program: it gives the answer, and what was made, if anything."""
+    """Each method is one step of a program. It returns the answer, and the object that was made."""
 
     def __init__(self):
         self.engine = real.Engine()
@@ -74,7 +74,7 @@ class Pair:
         self.oracle.close_stream(stream.model)
 
     def issue(self, stream, accesses, policy="strict"):
-        """Gives ("ok", token) or (reason, None)."""
+        """Returns ("ok", token) or (reason, None)."""
         site = next(self.sites)
         expected = self.oracle.judge(stream.model, modelled(accesses), policy)
         answer, what = stream.real.issue(*realized(accesses), policy=policy, site=site)
@@ -84,7 +84,7 @@ class Pair:
         return "ok", Both(what, self.oracle.issue(stream.model, modelled(accesses), site))
 
     def lend(self, stream, access, policy="strict"):
-        """Gives ("ok", loan) or (reason, None). A loan ends as an export does."""
+        """Returns ("ok", loan) or (reason, None). A loan ends as an export does."""
         site = next(self.sites)
         expected = self.oracle.judge(stream.model, modelled([access]), policy)
         answer, what = stream.real.lend(*realized([access])[0], policy=policy, site=site)
@@ -95,14 +95,14 @@ class Pair:
         return "ok", Both(what, self.oracle.export(*modelled([access])[0], site, stream.model))
 
     def lends_to(self, stream):
-        """Whether anything is lent to it: the library closes no such stream."""
+        """Whether anything is lent to a stream. The library does not close such a stream."""
         return self.oracle.lends_to(stream.model)
 
     def fail(self, stream, accesses, policy="strict"):
-        """An operation that the driver refuses, if the engine does not.
+        """An operation that the driver refuses if the engine accepts it.
 
-        It leaves everything as before. Where that is too much to remember, what it borrows may stay
-        borrowed, which the engine is asked for.
+        The state must be as before. If the engine cannot undo that much, bytes of the operation may
+        stay borrowed; the oracle then takes over which ones.
         """
         site = next(self.sites)
         expected = self.oracle.judge(stream.model, modelled(accesses), policy)
@@ -154,7 +154,7 @@ class Pair:
         return answer
 
     def compare(self, streams=()):
-        """The states, as far as they can be asked for."""
+        """Compare the states, as far as both can show them."""
         for memory in self.memories:
             uses = uses_by_byte(memory)
             got = {byte for byte, held in enumerate(uses) if held}
@@ -173,7 +173,7 @@ def modelled(accesses):
 
 
 def uses_by_byte(memory):
-    """For each byte the uses that the engine still holds, whatever ranges it is cut into."""
+    """For each byte the uses that the engine keeps, independent of its ranges."""
     return [
         {use[:3] for use in memory.real.borrows(byte, byte + 1)}
         for byte in range(memory.model.nbytes)
@@ -181,6 +181,6 @@ def uses_by_byte(memory):
 
 
 def remembers(memory, start, stop):
-    """Whether the engine certainly can undo this: one range, of which few uses were ever made."""
+    """Whether the engine certainly can undo this: a single range that had few uses so far."""
     whole = start == 0 and stop == memory.model.nbytes and memory.real.ranges == 1
     return whole and len(memory.model.accesses) <= 2

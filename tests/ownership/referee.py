@@ -2,8 +2,8 @@
 
     python tests/ownership/referee.py --operations 1000000 --seed 1
 
-Many short programs rather than a long one: what goes wrong needs few streams and few steps, and the
-oracle's searches grow with a program.
+There are many short programs rather than a long one: bugs need few streams and few steps to show,
+and the searches of the oracle grow with the program.
 """
 
 import argparse
@@ -21,7 +21,7 @@ KINDS = ("non_blocking", "blocking", "legacy")
 
 
 class Program:
-    """One random program; `run` does its steps and remembers them, to be printed if they fail."""
+    """One random program. `run` makes its steps and logs them, to be printed if one fails."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -67,7 +67,7 @@ class Program:
         self.log.append(what)
 
     def pick(self, things):
-        """One of them, more often a recent one, which is more likely still to matter."""
+        """A random thing. Recent ones are more frequent, because they more often are in use."""
         at = min(self.random.randrange(len(things)), self.random.randrange(len(things)))
         return things[-1 - at]
 
@@ -89,7 +89,7 @@ class Program:
         self.note("open memory", len(self.memories) - 1, "managed" if managed else "")
 
     def close_stream(self):
-        """A legacy stream lives as long as its context."""
+        """Close a stream, but not a legacy one, which lives as long as its context."""
         stream = self.pick(self.streams)
         if stream.model.kind == "legacy" or not stream.model.open or self.pair.lends_to(stream):
             return
@@ -97,7 +97,7 @@ class Program:
         self.pair.close_stream(stream)
         if self.random.random() < 0.3:
             self.try_closed(stream)
-        self.streams.remove(stream)  # the last reference, unless the program has no other
+        self.streams.remove(stream)  # drops the last reference
         if not self.streams:
             self.streams.append(self.pair.open_stream(self.domains[0]))
 
@@ -106,7 +106,7 @@ class Program:
         assert answer == "stream_closed"
 
     def accesses(self, overlapping=True):
-        """Of one operation, as a launch has them."""
+        """The accesses of one operation: several, as a launch has."""
         count = self.random.choice((0, 1, 1, 1, 1, 1, 1, 2, 2, 3))
         found = []
         for _ in range(count):
@@ -174,7 +174,7 @@ class Program:
     def lend(self):
         stream, policy = self.pick(self.streams), self.policy()
         for access in self.accesses():
-            if access[3] not in ("read", "write"):  # nobody lends so
+            if access[3] not in ("read", "write"):  # loans have only these modes
                 continue
             self.note("lend", self.streams.index(stream), self.told([access]), policy)
             answer, view = self.pair.lend(stream, access, policy)
@@ -196,14 +196,14 @@ class Program:
 
 
 def overlap(access, other):
-    """Whether two accesses of an operation share bytes: then the books need not go back."""
+    """Whether two accesses of an operation share bytes: the engine then need not undo a failure."""
     memory, start, stop, _ = access
     memory2, start2, stop2, _ = other
     return memory is memory2 and start < stop2 and start2 < stop
 
 
 def run(seed):
-    """Runs one program; gives its number of steps and the answers, or raises Disagreement."""
+    """Run one program. Returns its number of steps and the answers, or raises Disagreement."""
     program = Program(seed)
     steps = program.random.randint(5, LONGEST)
     try:

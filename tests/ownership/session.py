@@ -1,6 +1,6 @@
-"""Runs a program on the library and on the oracle at once, and compares every outcome.
+"""Runs a program on the library and on the oracle, and compares every outcome.
 
-Here are streams, events, tokens and policies; session_buffers.py has the buffers.
+This module has streams, events, tokens and policies; session_buffers.py has the buffers.
 """
 
 import ctypes
@@ -36,9 +36,9 @@ NO_SUCH_FILL, ENDED = "no_such_fill", "ended"
 DEFAULT_STREAM, NOT_ORDERED = "default_stream", "not_stream_ordered"
 WAITED = "waited"  # accepted, after waits that a policy inserted
 FAILED = "failed"  # accepted, and then a driver call failed
-INTERRUPTED, FINISHED = "interrupted", "finished"  # of accepted calls while Ctrl-C came
+INTERRUPTED, FINISHED = "interrupted", "finished"  # outcomes of accepted calls during Ctrl-C
 
-# What is raised for a refusal: this class, no subclass of it, and this pattern in its text.
+# The exception of each refusal: exactly this class, with a text that matches this pattern.
 RAISED = {
     PARTS_LIVE: (cu.BufferBorrowedError, "parts of it are alive"),
     BORROWED: (cu.BufferBorrowedError, "cannot "),
@@ -60,7 +60,7 @@ RAISED = {
     NOT_OURS: (ValueError, "only borrows its memory"),
     LENT: (cu.OwnershipError, "are lent to it"),
 }
-# The driver calls by which work and waits reach a stream: a refusal makes none of them.
+# The driver calls that queue work and waits. A refused call makes none of them.
 QUEUEING = (
     *("cuMemcpyAsync", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2"),
     *("cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async", "cuMemsetD2D32Async"),
@@ -69,7 +69,7 @@ QUEUEING = (
 )
 WORK = [name for name in QUEUEING if name.startswith(("cuMemcpy", "cuMemset"))]
 DEFAULTS = ("legacy", "per_thread")
-# Of the oracle's kinds of streams, the one that each of the library's is.
+# The oracle's kind of each kind of stream of the library.
 ORDERS = {
     "non_blocking": "non_blocking",
     "blocking": "blocking",
@@ -81,23 +81,23 @@ ORDERS = {
 
 
 class Failed(Exception):
-    """A driver call failed, as it was to, and the library has said so."""
+    """A driver call failed as planned, and the library raised the right error."""
 
 
 @dataclass(eq=False)
 class Place:
-    """A context: the home of streams, events and memory."""
+    """A context, with its streams, events and memory."""
 
     context: cu.Context
     domain: model.Domain
-    internal: model.Stream  # blocking calls without a stream use one of the library's own
+    internal: model.Stream  # of blocking calls without a stream
     policy: str | None = None
     legacy: "Stream | None" = None
 
 
 @dataclass(eq=False)
 class Thread:
-    """What belongs to a thread: its `with` blocks, and its default streams."""
+    """The state of a thread: its `with` blocks, and its default streams."""
 
     orderings: list = field(default_factory=list)  # open blocks, with their policies
     currents: list = field(default_factory=list)  # open `with stream` blocks, with their streams
@@ -127,23 +127,23 @@ class Token:
     node: model.Node | None
     buffers: list
     stream: model.Stream | None = None
-    asked: bool = False  # then it has an event
+    asked: bool = False  # whether it has an event
 
 
 class Session:
-    """Each method is one step of a program, and gives what was made, or None if it was refused."""
+    """Each method is one step of a program. It returns what was made, or None if it was refused."""
 
-    # A created context that is garbage frees its pooled memory whenever it is collected, perhaps in
-    # the middle of a refused call.
+    # Whether a created context may be garbage: it frees its pooled memory whenever it is collected,
+    # perhaps in the middle of a refused call.
     frees_at_any_time = False
 
     def __init__(self, *contexts):
         self.software = cu.driver_info().is_software
         self.oracle = model.Oracle()
         self.places = [self.open_place(each) for each in contexts or [cu.Device(0).context]]
-        self.here = self.main = Thread()  # the one that makes the next call
+        self.here = self.main = Thread()  # `here` is the thread that makes the next call
         self.oracle.thread = self.here
-        self.ordered = True  # until something passes "unchecked" that strict would refuse
+        self.ordered = True  # False once "unchecked" let something pass that strict would refuse
         Session.frees_at_any_time |= not all(place.context.primary for place in self.places)
         self.queueing = [
             name
@@ -153,11 +153,11 @@ class Session:
         self.disagreed = False
         self.gate = None
         self.awaited = False
-        self.left_alone = []  # arrays of interrupted copies, which nobody touches any more
-        self.failing = None  # a driver function that fails in the next call, and how
-        self.interrupting = False  # then Ctrl-C comes in the middle of the next call
-        self.waited = True  # whether the last call came to its end,
-        self.queued = True  # or else whether the driver has got its work
+        self.left_alone = []  # arrays of interrupted copies, which must not change any more
+        self.failing = None  # the driver function that fails in the next call, and how
+        self.interrupting = False  # whether Ctrl-C comes in the middle of the next call
+        self.waited = True  # whether the last call was not interrupted
+        self.queued = True  # whether the driver was given the work of an interrupted call
         self.answers = Counter()
         self.sites = count(1)
 
@@ -184,7 +184,7 @@ class Session:
         raise Disagreement(text) from None
 
     def call(self, what, expected, function, *buffers):
-        """Make a call that must have this outcome; a refusal must leave all as it is."""
+        """Make a call that must have this outcome. If it is refused, nothing must have changed."""
         refused = expected not in (OK, WAITED)
         if self.failing and expected == OK:
             return self.fail(what, function, buffers)
@@ -206,10 +206,10 @@ class Session:
         return result
 
     def fail(self, what, function, buffers):
-        """Make a call in which a driver function fails, if it is called. `Failed` then.
+        """Make a call in which a driver function fails if it is called. Raises `Failed` then.
 
-        `queued` is whether the driver had taken something before. `kept` are the uses that the
-        library has nevertheless: buffer, byte and mode.
+        Its `queued` says whether the driver had accepted something before. `kept` are the uses that
+        the library records in spite of the failure: buffer, byte and mode.
         """
         name, status = self.failing
         before = {each: testing.calls(each) for each in WORK}
@@ -227,18 +227,21 @@ class Session:
         self.answers[FAILED] += 1
         taken = sum(testing.calls(each) - calls for each, calls in before.items())
         self.queued = taken > (name in WORK)
+        now = [uses_by_byte(each) for each in buffers]
         self.kept = [
             (each, byte, use.mode)
-            for each, old in zip(buffers, uses, strict=True)
-            for byte, use in uses_by_byte(each) - old
+            for each, old, new in zip(buffers, uses, now, strict=True)
+            for byte, use in new - old
         ]
+        # One of the same line and stream may be the older one, or the failed one in its place.
+        self.ambiguous = any(old & new for old, new in zip(uses, now, strict=True))
         raise Failed
 
     def interrupt(self, function, buffers):
-        """Make a call with Ctrl-C on its way; `waited` is whether it came to its end nevertheless.
+        """Make a call while Ctrl-C is pending. Sets `waited` and `queued`.
 
-        No Python runs between the signal and the call, so that the library is the first to look for
-        it, or NumPy, before anything is `queued`.
+        No Python code runs between the signal and the call. So the library is the first to check
+        for signals, or NumPy, before anything is queued.
         """
         results, before = [], self._work(buffers)
         handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored
@@ -256,13 +259,13 @@ class Session:
         return results[1] if self.waited else None
 
     def _work(self, buffers):
-        """What the driver has been given, or at least what the library says of that."""
+        """What the driver was given: its calls, or on a real driver what the library shows."""
         if self.software:
             return [testing.calls(name) for name in WORK]
         return [buffer.real.borrows for buffer in buffers]
 
     def hold(self, stream):
-        """Let a stream wait; nobody but the driver knows. `open_gate` lets it go on."""
+        """Stop a stream until `open_gate`. Neither the library nor the oracle knows."""
         self.gate = self.gate or Gate()
         self.gate.hold(stream)
 
@@ -288,7 +291,7 @@ class Session:
         return self.here.currents
 
     def be_in(self, thread):
-        """The next calls are made in a thread."""
+        """Make the next calls in a thread."""
         self.here = self.oracle.thread = thread
 
     def open_stream(self, kind, place=None):
@@ -309,7 +312,7 @@ class Session:
         return made
 
     def end_thread(self, thread):
-        """It has ended, and its default streams with it."""
+        """Note that a thread has ended, and its default streams with it."""
         for stream in thread.defaults.values():
             self.oracle.close_stream(stream.model)
 
@@ -322,15 +325,15 @@ class Session:
             self.oracle.close_stream(stream.model)
 
     def drop_stream(self, stream):
-        """The caller has let go of it: nothing refers to the library's object but this."""
+        """Drop the only reference to the library's stream: the caller must have none."""
         died = weakref.ref(stream.real)
         stream.real = None
-        patience = 1000  # the thread that watches what is awaited may just have a token in its hand
+        patience = 1000  # the thread that watches tokens may hold one for a moment
         while self.awaited and patience and died() is not None:
             time.sleep(0.001)
             patience -= 1
         self.agree("a stream to which nothing refers", died(), None)
-        # Some later call records its last event, also one that is refused.
+        # A later call records its last event, even if that call is refused.
         self.queueing = [name for name in self.queueing if name != "cuEventRecord"]
         self.oracle.close_stream(stream.model)
 
@@ -366,7 +369,7 @@ class Session:
         return Event(self.new(place, cu.Event), model.Event(), place)
 
     def record(self, stream, event=None):
-        """Record an event, a new one unless given; gives it."""
+        """Record an event, by default a new one, and return it."""
         usable = self._usable(stream)
         if event is not None and event.place is not stream.place:
             usable = OTHER_CONTEXT
@@ -409,7 +412,7 @@ class Session:
         return token.node is None or self.oracle.known(token.node)
 
     def judge_token(self, token):
-        """Whether it can be waited for. Then it has an event, unless the host knows all."""
+        """Whether a token can be waited for. It then gets an event, unless the host knows it."""
         answer = OK
         if not self.is_known(token) and not token.asked:
             stream = token.stream
@@ -419,7 +422,7 @@ class Session:
         return answer
 
     def wait_for_token(self, stream, token):
-        """What the host knows to be complete is not waited for."""
+        """Make a stream wait for a token. One that the host knows to be complete is skipped."""
         answer = self._usable(stream)
         if answer == OK:
             answer = self.judge_token(token)
@@ -485,7 +488,7 @@ class Session:
         self.currents.pop().real.__exit__(None, None, None)
 
     def current(self, stream, place):
-        """The stream of a call in a context to which this one was given, or none."""
+        """The stream of a call in a context: the argument, else the current one, or None."""
         if stream is None:
             found = [current for current in self.currents if current.place is place]
             return found[-1] if found else None
@@ -498,13 +501,13 @@ class Session:
             self.leave_stream()
 
     def end_blocks(self):
-        """No blocks of this thread any more, and no policies."""
+        """End all blocks of this thread, and reset all policies."""
         self.leave_blocks()
         for place in self.places:
             self.set_context_policy(None, place)
 
     def end_work(self):
-        """Also after a disagreement: nothing goes on, and nothing reaches the next program."""
+        """End everything, even after a disagreement, so that the next program starts clean."""
         self.end_blocks()
         for place in self.places:
             place.context.synchronize()
@@ -513,7 +516,7 @@ class Session:
 
 
 def uses_by_byte(buffer):
-    """What the library says of each byte, into whatever ranges it has cut them."""
+    """The uses that the library shows for each byte, independent of its ranges."""
     return {
         (byte, borrow._replace(start=0, stop=0))
         for borrow in buffer.real.borrows
@@ -533,7 +536,7 @@ def new_stream(kind, context):
 
 
 class Gate:
-    """Holds streams until it is opened: they wait for the host to write a flag."""
+    """Stops streams until it is opened: they wait until the host writes a flag."""
 
     def __init__(self):
         self.flag = cu.LockedBuffer(1, "u4")
@@ -543,7 +546,7 @@ class Gate:
         self.holds = 0
 
     def _work(self, buffers):
-        """What the driver has been given, or at least what the library says of that."""
+        """What the driver was given: its calls, or on a real driver what the library shows."""
         if self.software:
             return [testing.calls(name) for name in WORK]
         return [buffer.real.borrows for buffer in buffers]

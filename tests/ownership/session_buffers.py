@@ -1,7 +1,7 @@
 """The steps of a program that concern buffers, and the bytes that must be in them.
 
-Operations on the same bytes are ordered in an accepted program, and calls are made in one of the
-orders that the graph allows. So every byte is what the calls made of it one after the other.
+In an accepted program, operations on the same bytes are ordered, and the calls come in one of the
+orders that the graph allows. So each byte has the value that the calls give it one after the other.
 """
 
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ from session import (
 import cudadrv as cu
 
 CLASSES = {"device": cu.DeviceBuffer, "locked": cu.LockedBuffer, "unified": cu.UnifiedBuffer}
-UNKNOWN = -1  # of a byte that nobody has written
+UNKNOWN = -1  # the value of a byte that nobody has written
 
 
 @dataclass(eq=False)
@@ -37,7 +37,7 @@ class Memory:
     model: model.Memory
     kind: str
     place: Place
-    stream: Stream | None = None  # of stream-ordered memory
+    stream: Stream | None = None  # that stream-ordered memory was allocated on
     owned: bool = True
     bytes: Any = field(init=False)
 
@@ -66,7 +66,7 @@ class Buffer:
         return self.memory.kind != "device"
 
     def fits(self, stream):
-        """Whether it can be used on a stream of the oracle."""
+        """Whether the buffer can be used on a stream of the oracle."""
         return self.on_host or self.memory.place.domain is stream.domain
 
     def goes_to(self, place):
@@ -74,7 +74,7 @@ class Buffer:
 
     @property
     def bytes(self):
-        """What must be in it: a view, to be changed in place."""
+        """The bytes that it must have: a view, to be changed in place."""
         return self.memory.bytes[self.start : self.start + self.nbytes]
 
     def use(self, mode):
@@ -126,7 +126,7 @@ class BufferSession(Session):
         return Buffer(made, memory, 0, nbytes, part=False)
 
     def view_as(self, buffer, dtype):
-        """The same bytes as other items; they must divide into such."""
+        """The same bytes as items of another dtype, which must fit."""
         answer = MEMORY_CLOSED if buffer.closed else OK
         made = self.call("view", answer, lambda: buffer.real.view(dtype), buffer)
         if made is None:
@@ -169,10 +169,7 @@ class BufferSession(Session):
     # ---- operations ----
 
     def _judge(self, stream, uses, blocking):
-        """The answer, the oracle's stream, and whether there is anything to do.
-
-        What the policies wait for has been waited for.
-        """
+        """The answer after the waits of policies, the oracle's stream, whether there is work."""
         buffers = [buffer for buffer, _ in uses]
         place = device_side(*buffers).memory.place
         stream = self.current(stream, place)
@@ -202,7 +199,7 @@ class BufferSession(Session):
         return WAITED if answer == OK and before == MUST_WAIT else answer
 
     def _operate(self, what, stream, uses, blocking, call):
-        """An operation of the GPU: whether it was accepted, and its token."""
+        """Make an operation of the GPU. Returns whether it was accepted, and its token."""
         answer, on, something = self._judge(stream, uses, blocking)
         buffers = [buffer for buffer, _ in uses]
         try:
@@ -221,9 +218,9 @@ class BufferSession(Session):
         return True, None if blocking else Token(result, node, buffers, on)
 
     def after_failure(self, on, uses):
-        """What the driver has taken is borrowed as ever; nothing else is, or as the library says.
+        """Tell the oracle about a failed call: work that the driver accepted is borrowed.
 
-        It may leave what it cannot undo as if it were queued, but no other bytes and modes.
+        Uses of other work that the library could not undo may stay, of the same bytes and modes.
         """
         accesses = [buffer.use(mode) for buffer, mode in uses]
         if self.queued:
@@ -241,10 +238,13 @@ class BufferSession(Session):
         if all(self.oracle.is_plain(*access) for access in accesses):
             left = sorted((start, mode) for _, start, _, mode in kept)
             self.agree("bytes that are used after a failure", left, [])
+        elif self.ambiguous:
+            self.synchronize_context(next(each for each in self.places if each.domain is on.domain))
+            return
         self.oracle.fail(on, kept, next(self.sites))
 
     def copy(self, target, source, stream=None, blocking=False, inward=True):
-        """Between buffers of the same number of bytes."""
+        """Copy between buffers of the same number of bytes."""
         subject, other = (target, source) if inward else (source, target)
         method = getattr(subject.real, name_of("copy_from" if inward else "copy_to", blocking))
         options = stream_option(stream)
@@ -257,7 +257,7 @@ class BufferSession(Session):
         return token
 
     def fill(self, buffer, value, stream=None, blocking=False):
-        """All items of the buffer become one whose bytes count up from a value."""
+        """Fill a buffer with an item whose bytes count up from a value."""
         item = (np.arange(buffer.real.itemsize) + value).astype("u1")
         number = item.view(buffer.real.dtype)[0]
         if buffer.real.dtype.kind in "iu":
@@ -275,7 +275,7 @@ class BufferSession(Session):
         return token
 
     def copy_in(self, buffer, array, stream=None, blocking=False):
-        """From ordinary memory, which is free when the call returns."""
+        """Copy from an array, which the program changes after the call."""
         method = getattr(buffer.real, name_of("copy_from", blocking))
         items = array.view(buffer.real.dtype)
         done, token = self._on_either_side(buffer, "write", method, items, stream, blocking)
@@ -295,7 +295,7 @@ class BufferSession(Session):
             self.left_alone.append(array)
 
     def _on_either_side(self, buffer, mode, method, argument, stream, blocking):
-        """An operation on one buffer, which the host does if no stream is named and it can."""
+        """An operation on one buffer. Without a stream, the host makes it if it can."""
         options = stream_option(stream)
         what, call = method.__name__, partial(method, argument, **options)
         current = self.current(stream, buffer.memory.place)
@@ -304,7 +304,7 @@ class BufferSession(Session):
             return False, None
         if blocking and buffer.on_host and current is None:
             return self.host_access(what, buffer, mode, call), None
-        if blocking and not buffer.nbytes and what != "fill":  # is no work of its stream
+        if blocking and not buffer.nbytes and what != "fill":  # it is no work of the stream
             usable = OK if current is None else self._usable(current)
             answer = MEMORY_CLOSED if buffer.closed else usable
             self.call(what, answer, call, buffer)
@@ -314,7 +314,7 @@ class BufferSession(Session):
     # ---- the host ----
 
     def judge_host(self, buffer, mode):
-        """The answer for a host access. What its policy waits for has been waited for."""
+        """The answer for a host access, after the waits of its policy."""
         if buffer.closed:
             return MEMORY_CLOSED
         request = (*buffer.use(mode), self.policy_of(buffer))
@@ -325,20 +325,20 @@ class BufferSession(Session):
         return WAITED if answer == OK and before == MUST_WAIT else answer
 
     def host_access(self, what, buffer, mode, call):
-        """An access that is over when the call returns; whether it was accepted."""
+        """Make a host access that ends with the call. Returns whether it was accepted."""
         answer = self.judge_host(buffer, mode)
         self.result = self.call(what, answer, call, buffer)
         return answer in (OK, WAITED)
 
     def compare(self, what, got, expected):
-        """The bytes that the host sees with those that must be there, as far as that is known."""
+        """Compare the bytes that the host sees with those that must be there, if known."""
         if self.ordered:
             known = expected != UNKNOWN
             self.agree(f"bytes of {what}", got[known].tolist(), expected[known].tolist())
 
 
 def is_filled(buffer):
-    """Whether the device can fill such items."""
+    """Whether the device can fill items of this size."""
     size = buffer.real.itemsize
     return size in (1, 2, 4, 8) and buffer.start % min(size, 4) == 0
 
@@ -352,10 +352,7 @@ def stream_option(stream):
 
 
 def device_side(target, source=None):
-    """The buffer whose context a copy belongs to: the one that streams of fewer contexts can use.
-
-    Of two that all can use, the one that is not page-locked.
-    """
+    """The buffer whose context a copy runs in: device before managed before page-locked memory."""
     if source is None:
         return target
     managed = target.memory.kind == "unified" and source.memory.kind == "device"
@@ -363,7 +360,7 @@ def device_side(target, source=None):
 
 
 def relation(target, source=None):
-    """Whether two buffers overlap in part, which no copy may, and whether they are the same."""
+    """Whether two buffers overlap partly, which copies refuse, and whether they are the same."""
     if source is None or target.memory is not source.memory:
         return False, False
     same = target.start == source.start

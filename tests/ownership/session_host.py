@@ -1,4 +1,4 @@
-"""The steps of a program by which the host reaches a buffer, and the program's end."""
+"""The steps of a program in which the host uses a buffer, and the end of the program."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from session_threads import ThreadSession
 import cudadrv as cu
 from cudadrv import testing
 
-# The ways to a view, by whether they exclude the GPU or share with its reads.
+# The ways to make a view, by whether it excludes all GPU work or only GPU writes.
 WAYS = {
     "with read": "read",
     "with write": "write",
@@ -25,14 +25,14 @@ WAYS = {
 
 @dataclass(eq=False)
 class View:
-    """Something by which the host reaches a buffer: a `with` block's array, a memoryview."""
+    """A view of a buffer: the array of a `with` block, a memoryview."""
 
     buffer: Buffer
     model: model.View
     mode: str
     block: Any  # of `with`, else None
     array: Any
-    kept: Any = None  # refers to the block's memory, and must not when the block ends
+    kept: Any = None  # refers to the block's memory, which is an error when the block ends
 
     def let_go(self):
         self.array = self.kept = self.block = None
@@ -73,7 +73,7 @@ class FullSession(ThreadSession):
         made = self.call(way, answer, lambda: made_view(buffer.real, way), buffer)
         if answer not in (OK, WAITED):
             return None
-        if way == "asarray" and made[1].base is None:  # NumPy keeps nothing of no bytes
+        if way == "asarray" and made[1].base is None:  # for 0 bytes NumPy keeps no reference
             assert not buffer.nbytes
             return None
         export = self.oracle.export(*buffer.use(mode), next(self.sites))
@@ -88,12 +88,12 @@ class FullSession(ThreadSession):
             view.buffer.bytes[:] = values
 
     def keep_view(self, view):
-        """Let something refer to the array's memory beyond the end of its block."""
+        """Make something refer to the array's memory after the end of its block."""
         if view.block is not None and view.kept is None and len(view.array):
-            view.kept = view.array.flat  # it cannot be emptied with the array
+            view.kept = view.array.flat  # cannot be emptied with the array
 
     def close_view(self, view):
-        """Whether it is gone: what was kept of it leaves the buffer borrowed."""
+        """Close a view. Returns whether it is gone, or `kept` leaves the buffer borrowed."""
         if view.block is None:
             if isinstance(view.array, memoryview):
                 view.array.release()
@@ -110,7 +110,7 @@ class FullSession(ThreadSession):
     # ---- the rest ----
 
     def compare_borrows(self, buffer):
-        """What the library says of who uses a buffer."""
+        """Compare the uses of a buffer that the library shows."""
         if buffer.closed:
             return
         borrowed = self.oracle.borrowed_bytes(buffer.memory.model)
@@ -125,7 +125,7 @@ class FullSession(ThreadSession):
         cu.reap()
 
     def finish(self, buffers, views):
-        """Everything ends: all bytes must be as the program made them, and nothing raced."""
+        """End everything. All bytes must be as the program wrote them, without a data race."""
         for view in views:
             while not self.close_view(view):
                 pass
@@ -143,14 +143,14 @@ class FullSession(ThreadSession):
 
 
 def item_of(buffer, index):
-    """The bytes of one item, as a buffer has it while it is accessed."""
+    """The part of a buffer that is one item, as the library borrows it."""
     size = buffer.real.itemsize
     start = buffer.start + index * size
     return Buffer(buffer.real, buffer.memory, start, size, True, buffer.policy, buffer.moved)
 
 
 def made_view(buffer, way):
-    """A block, if it has one, and the array or memoryview."""
+    """Make a view: the `with` block or None, and the array or memoryview."""
     if way == "memoryview":
         return None, memoryview(buffer.view("u1"))  # not every dtype has a format
     if way == "readonly":

@@ -1,4 +1,4 @@
-"""The steps of a program that launch a kernel: several buffers, which may be the same memory."""
+"""The steps of a program that launch kernels with several buffers, which may share memory."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,11 +10,11 @@ from session_buffers import UNKNOWN, Buffer, BufferSession, Memory, stream_optio
 
 import cudadrv as cu
 
-# How a kernel is told what it does with a buffer.
+# How a program says what a kernel does with a buffer.
 MODES = {"read": cu.read, "write": lambda buffer: buffer, "shared": cu.shared}
-ARGUMENTS = 3  # of a launch that are buffers
+ARGUMENTS = 3  # how many arguments of a launch are buffers
 WAYS_TO_LAUNCH = ("plain", "plain", "prepared", "pointers")
-# One thread adds byte after byte, so that the result is clear where the buffers overlap, too.
+# One thread adds byte after byte, so that the result is defined even if the buffers overlap.
 ADD = """
 .version 6.4
 .target sm_75
@@ -43,8 +43,8 @@ LOOP:
 }
 """
 
-# As `add`, of a byte after the other: `swap` exchanges those of a buffer and a variable, `peek`
-# copies those of a constant.
+# Like `add`, byte after byte: `swap` exchanges the bytes of a buffer and a variable, `peek` copies
+# those of a constant.
 VARIABLES = """
 .version 6.4
 .target sm_75
@@ -95,7 +95,7 @@ VARIABLE_BYTES = 16
 
 @dataclass(eq=False)
 class Module:
-    """A loaded module. Its launches share its code, and borrow the variables that they touch."""
+    """A loaded module. Its launches borrow its code and the variables that they use."""
 
     real: cu.Module
     place: Place
@@ -124,7 +124,7 @@ class KernelSession(BufferSession):
         return Buffer(module.global_(name), memory, 0, VARIABLE_BYTES, part=True)
 
     def global_(self, module):
-        """A buffer over the variable that can be written. All of them are the same memory."""
+        """A buffer over the writable variable. All such buffers have the same memory."""
         answer = MEMORY_CLOSED if module.closed else OK
         made = self.call("global_", answer, lambda: module.real.global_("kept"))
         return made and Buffer(made, module.kept.memory, 0, VARIABLE_BYTES, part=True)
@@ -148,7 +148,7 @@ class KernelSession(BufferSession):
         return OK
 
     def swap(self, module, buffer, stream):
-        """Exchange the bytes of a buffer and a variable, as many as both have."""
+        """Exchange as many bytes of a buffer and a variable as both have."""
         token = self._launch_of(module, "swap", buffer, stream, (module.kept, "write"))
         if token:
             count = min(buffer.nbytes, VARIABLE_BYTES)
@@ -196,9 +196,9 @@ class KernelSession(BufferSession):
         return {}
 
     def launch(self, out, a, b, stream=None, way="plain", modes=("read", "read"), more=()):
-        """out[i] = a[i] + b[i], for as many bytes as all of them have; all of each is borrowed.
+        """out[i] = a[i] + b[i], for as many bytes as all have. The launch borrows them wholly.
 
-        `more` are buffers and modes of which the kernel, as declared, reaches some by pointers.
+        `more` are buffers and modes that are declared as reached through pointers.
         """
         count = min(out.nbytes, a.nbytes, b.nbytes)
         uses = [(out, "write"), *zip((a, b), modes, strict=True), *more]
@@ -235,7 +235,7 @@ class KernelSession(BufferSession):
             out.bytes[i] = UNKNOWN if UNKNOWN in (x, y) else (x + y) % 256
 
     def _judge_launch(self, place, stream, uses):
-        """The answer, and the oracle's stream. What the policies wait for has been waited for."""
+        """The answer after the waits of the policies, and the oracle's stream."""
         stream = self.current(stream, place)
         closed = any(buffer.closed for buffer, _ in uses[:ARGUMENTS])
         if stream is None:
@@ -246,7 +246,7 @@ class KernelSession(BufferSession):
             return OTHER_CONTEXT, None
         if closed:
             return MEMORY_CLOSED, None
-        for buffer, _ in uses:  # those that are no arguments are looked at one after the other
+        for buffer, _ in uses:  # buffers in `borrows` are checked one by one
             if buffer.closed:
                 return MEMORY_CLOSED, None
             if not buffer.fits(stream.model):

@@ -1,4 +1,4 @@
-"""The steps of a program by which buffers are in the hands of others, and come back."""
+"""The steps of a program that pass buffers to other libraries, and take them back."""
 
 import ctypes
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ import cudadrv as cu
 
 @dataclass(eq=False)
 class Loan:
-    """A block of `buffer.lend(stream)` that has begun."""
+    """An entered block of `buffer.lend(stream)`."""
 
     real: Any
     address: int
@@ -79,7 +79,7 @@ class LoanSession(KernelSession):
         return self._judge_order(stream.model, [(buffer, mode)])
 
     def use_loan(self, loan, value):
-        """What another library might queue: only the driver sees it."""
+        """Queue work as another library does: only the driver sees it."""
         if loan.mode == "write" and loan.buffer.nbytes:
             with loan.stream.place.context:
                 status = driver().cuMemsetD8Async(
@@ -92,7 +92,7 @@ class LoanSession(KernelSession):
             loan.buffer.bytes[:] = value
 
     def end_loan(self, loan):
-        """All that was queued meanwhile counts as one use, queued now."""
+        """End a loan. All work that was queued inside the block counts as one use, queued now."""
         self.call("end of lend", OK, lambda: loan.real.__exit__(None, None, None))
         self.oracle.issue(loan.stream.model, [loan.buffer.use(loan.mode)], next(self.sites))
         self.oracle.close_export(loan.buffer.memory.model, loan.model)
@@ -100,7 +100,7 @@ class LoanSession(KernelSession):
     # ---- addresses ----
 
     def into_raw(self, buffer, parts):
-        """Give the memory away; `parts`: whether parts of it are alive."""
+        """Give the memory away. `parts` says whether parts of it are alive."""
         answer = self._judge_raw(buffer, parts)
         address = self.call("into_raw", answer, buffer.real.into_raw, buffer)
         if answer != OK:
@@ -123,7 +123,7 @@ class LoanSession(KernelSession):
         return PARTS_LIVE if parts else OK
 
     def from_raw(self, raw):
-        """The buffer's books begin anew: nobody uses it."""
+        """Take memory back. The new buffer has no uses."""
         make = lambda: CLASSES[raw.kind].from_raw(raw.address, len(raw.bytes))  # noqa: E731
         buffer = self.new_buffer("from_raw", make, raw.kind, len(raw.bytes), raw.place)
         buffer.memory.bytes[:] = raw.bytes
@@ -136,7 +136,7 @@ class LoanSession(KernelSession):
         self.call("from_raw of a live buffer's memory", LIVE, call, buffer)
 
     def from_address(self, kind, nbytes, place):
-        """Use memory that another library has allocated, and frees when nobody needs it."""
+        """Use memory that another library allocates, and frees at the end."""
         owner = Owner(kind, nbytes, place.context)
         make = lambda: CLASSES[kind].from_address(  # noqa: E731
             owner.address.value, nbytes, owner=owner
@@ -145,7 +145,7 @@ class LoanSession(KernelSession):
 
 
 class Owner:
-    """Memory of another library. It ends with this object."""
+    """Memory of another library. It is freed with this object."""
 
     def __init__(self, kind, nbytes, context):
         self.kind, self.context, self.address = kind, context, ctypes.c_uint64()

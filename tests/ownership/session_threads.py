@@ -1,4 +1,4 @@
-"""Two threads at once: what they get must be what some order of their calls would give them."""
+"""Two threads at once: some order of their calls must explain the outcome of each call."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ import cudadrv as cu
 
 @dataclass(eq=False)
 class Operation:
-    """An asynchronous one, on buffers and a stream that can be used; `effect` is on their bytes."""
+    """An asynchronous operation on usable buffers and a stream; `effect` sets their bytes."""
 
     stream: Stream
     uses: list
@@ -46,10 +46,10 @@ class ThreadSession(LoanSession):
         return Operation(stream, uses, call, lambda: self.add_bytes(out, a, b, count))
 
     def can_be_at_once(self, first, second, thread):
-        """Whether the oracle can tell afterwards what has happened, whatever the order was.
+        """Whether the oracle can tell afterwards what happened, for every order of the calls.
 
-        Nothing waits, and no operation is ordered by the default streams' rules with one of the
-        other thread: that would depend on who was first.
+        No call may wait, and the rules of the default streams may not order operations of the two
+        threads, because that depends on the order.
         """
         strict = self._all_strict(first)
         self.be_in(thread)
@@ -67,7 +67,7 @@ class ThreadSession(LoanSession):
         return all(self.policy_of(buffer) == "strict" for op in operations for buffer, _ in op.uses)
 
     def at_once(self, first, second, worker):
-        """Make the calls of two threads at once, each of which makes some after each other."""
+        """Make the calls of two threads at the same time. Each thread makes its own in order."""
         orders = {}
         for order in merges(first, second):
             answers = self._answers(order)
@@ -92,7 +92,7 @@ class ThreadSession(LoanSession):
                 op.answer = self._named("a call at once with others", error)
 
     def _answers(self, order):
-        """What each operation would get. Nothing has changed then."""
+        """The answer to each operation in this order. Changes nothing."""
         before = self.oracle.order()
         lengths = [(memory, len(memory.accesses)) for memory in self.oracle.memories]
         answers = {op: self._judge_and_issue(op) for op in order}
@@ -108,7 +108,7 @@ class ThreadSession(LoanSession):
         return answer
 
     def _apply(self, orders):
-        """In one of the orders that may have been. Bytes that depend on which are not known."""
+        """Apply one of the possible orders. Bytes that depend on the order become unknown."""
         order = orders[0]
         accepted = [op for op in order if op.answer == OK]
         memories = {buffer.memory for op in accepted for buffer, _ in op.uses}
@@ -129,7 +129,7 @@ class ThreadSession(LoanSession):
 
 
 def merges(first, second):
-    """All orders of two threads' operations in which each thread's are in its own order."""
+    """All orders of two threads' operations that keep the order of each thread."""
     total = len(first) + len(second)
     for places in combinations(range(total), len(first)):
         mine, others = iter(first), iter(second)

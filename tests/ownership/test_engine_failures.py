@@ -1,4 +1,4 @@
-"""An operation that the driver refuses leaves everything as before."""
+"""An operation that the driver refuses leaves the engine's state unchanged."""
 
 import pytest
 from calls import During, after, host, read, record, synchronize, write
@@ -58,7 +58,7 @@ def test_a_failure_without_memory(streams):
 
 
 def test_what_cannot_be_undone_stays_borrowed(streams, memory):
-    """Cut into ranges with uses of their own, which nobody saved; until the stream is known."""
+    """If the memory is cut into several ranges, the uses stay until the stream is known."""
     write(streams[0], memory, 0, 4)
     fail(streams[0], (memory, 0, 8, "write"))
     assert write(streams[1], memory) == "borrowed"
@@ -67,7 +67,7 @@ def test_what_cannot_be_undone_stays_borrowed(streams, memory):
 
 
 def test_a_failure_forgets_nobody(streams, memory):
-    """Neither where it can be undone nor where it cannot."""
+    """Whether it can be undone or not, other uses stay recorded."""
     first, second, third = streams
     for start, stop in ((0, 4), (4, 8), (0, 8)):
         read(first, memory, start, stop)
@@ -100,7 +100,7 @@ def test_a_failed_blocking_operation_has_not_waited(domain, memory):
 
 
 def test_a_failure_that_stays_borrowed_does_not_stand_for_what_it_never_followed(domain, memory):
-    """The driver never let it wait for the legacy stream, so that stream's uses must remain."""
+    """In the driver it never waited for the legacy stream, so that stream's uses must stay."""
     legacy, blocking = StreamState(domain, "legacy"), StreamState(domain, "blocking")
     write(legacy, memory, 0, 4)
     write(legacy, memory, 4, 8)
@@ -111,11 +111,11 @@ def test_a_failure_that_stays_borrowed_does_not_stand_for_what_it_never_followed
     assert host(memory) == "ok"
 
 
-# ---- while the driver has the operation, other threads go on ----
+# ---- other threads run during the driver call ----
 
 
 def test_an_operation_on_its_way_is_in_no_snapshot(streams, memory):
-    """It may reach the driver after the synchronization did."""
+    """The driver may get it after it was asked to synchronize."""
     event = []
     driver = During(lambda: event.append(streams[0].snapshot()))
     assert write(streams[0], memory, driver_fails=driver) == "ok"
@@ -135,7 +135,7 @@ def test_an_operation_on_its_way_is_a_borrow(streams, memory):
 
 
 def test_a_snapshot_on_the_way_does_not_say_what_a_failed_operation_would_have(domain, memory):
-    """As when one thread asks a stream whether it is done while another's operation fails on it."""
+    """As when one thread queries a stream while another thread's operation on it fails."""
     legacy, blocking = StreamState(domain, "legacy"), StreamState(domain, "blocking")
     write(legacy, memory)
     event = []

@@ -1,4 +1,4 @@
-"""Host views: shared or exclusive, and in nobody's way but the GPU's. Closing. Managed memory."""
+"""Host views, shared and exclusive: they conflict only with GPU work. Closing. Managed memory."""
 
 import pytest
 from calls import During, after, host, read, shared, synchronize, write
@@ -127,7 +127,7 @@ def test_close_looks_at_all_ranges(streams, memory):
     assert memory.close() == "borrowed"
 
 
-# ---- managed memory where the host and the GPU cannot both be in it ----
+# ---- managed memory on devices where work excludes the host ----
 
 
 @pytest.fixture

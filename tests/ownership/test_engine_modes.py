@@ -1,4 +1,4 @@
-"""Reads share, writes exclude, `shared` is the user's affair; and what the policies make of it."""
+"""Modes: reads share, writes exclude, `shared` is not checked. And the policies."""
 
 import pytest
 from calls import after, host, reach, read, record, shared, synchronize, write
@@ -32,7 +32,7 @@ def test_the_host_waits_for_every_reader(streams, memory):
 
 
 def test_memory_is_not_freed_under_a_shared_use(streams, memory):
-    """Nothing orders `shared` uses with others, but the memory has to outlive them."""
+    """`shared` uses are not ordered with others, but the memory has to outlive them."""
     user, owner, _ = streams
     shared(user, memory)
     assert write(owner, memory) == "ok"
@@ -97,14 +97,14 @@ def test_shared_conflicts_with_nothing_but_close(streams, memory):
 
 
 def test_shared_may_be_used_under_a_host_view(streams, memory):
-    """A flag that the host sets while the kernel spins."""
+    """Such as a flag that the host sets while the kernel spins."""
     _, view = memory.export(0, 8, "write")
     assert shared(streams[0], memory) == "ok"
     view.close()
 
 
 def test_shared_does_not_hide_other_uses(streams, memory):
-    """Not even of its own stream, which it comes after."""
+    """Not even earlier uses of its own stream."""
     write(streams[0], memory)
     shared(streams[0], memory)
     assert read(streams[1], memory) == "borrowed"
@@ -156,7 +156,7 @@ def test_a_wait_is_all_that_must_wait_asks_for(streams, memory):
 
 
 def test_what_cannot_be_waited_for_is_refused_first(streams, memory):
-    """Before a wait is inserted for another of its accesses."""
+    """Before a wait is inserted for another access."""
     other = MemoryState(memory.engine, 8)
     write(streams[0], memory)
     _, view = other.export(0, 8, "write", site=7)
@@ -227,7 +227,7 @@ def test_one_operation_does_not_conflict_with_itself(streams, memory):
 @pytest.mark.parametrize("mode", ["read", "write", "shared"])
 @pytest.mark.parametrize("count", [2, 3, 8])
 def test_the_same_bytes_several_times_are_one_use(streams, memory, mode, count):
-    """As when a kernel is given one buffer for several of its arguments."""
+    """As when a kernel gets one buffer as several arguments."""
     neighbour = MemoryState(memory.engine, 8)
     assert streams[0].issue(*[(memory, 0, 8, mode)] * count)[0] == "ok"
     assert [use[2:] for use in memory.borrows()] == [(mode, 0, 8)]
@@ -255,7 +255,7 @@ def test_blame_names_the_operation_in_the_way(streams, memory):
 
 @pytest.mark.parametrize("others", [0, 1, 2])
 def test_an_operation_can_use_one_memory_in_all_ways(domain, streams, memory, others):
-    """However many other memories it uses: a range has room for two uses, and makes more."""
+    """However many other memories it uses. A range has space for two uses, and allocates more."""
     stream = streams[0]
     more = [(MemoryState(domain.engine, 8), 0, 8, "read") for _ in range(others)]
     write(stream, memory)
@@ -273,7 +273,7 @@ def test_an_operation_can_use_one_memory_in_all_ways(domain, streams, memory, ot
 
 
 def test_reach_shares_with_reach_alone(streams, memory):
-    """Perhaps a use: it is ordered with what surely is one, as a write would be."""
+    """It may be a use, so it is ordered with all certain uses, as a write is."""
     assert [reach(stream, memory) for stream in streams] == ["ok"] * 3
     assert read(streams[0], memory) == "borrowed"
     assert write(streams[0], memory) == "borrowed"

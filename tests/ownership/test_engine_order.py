@@ -1,4 +1,4 @@
-"""The clock table of the contract: what each call makes known, and to whom."""
+"""Which calls make which work known, to streams and to the host."""
 
 from calls import after, host, read, record, synchronize, write
 from private_engine import Domain, Engine, MemoryState, StreamState
@@ -94,7 +94,7 @@ def test_a_snapshot_waited_for_late_says_only_what_it_said_then(streams, memory)
 
 
 def test_the_host_does_not_forget(streams, memory):
-    """An old snapshot that is joined late takes nothing back."""
+    """Joining an old snapshot later changes nothing."""
     old = record(streams[0])
     write(streams[0], memory)
     synchronize(streams[0])
@@ -126,7 +126,7 @@ def test_operations_without_memory_count_as_work(streams):
 
 
 def test_asking_changes_nothing(streams, memory):
-    """The engine never learns by being asked, only by what the program observed."""
+    """The engine learns nothing from queries, only from what the program observed."""
     write(streams[0], memory)
     for _ in range(3):
         assert not streams[0].known
@@ -136,7 +136,7 @@ def test_asking_changes_nothing(streams, memory):
 
 
 def test_engines_are_independent():
-    """Two of them give the same slots and numbers, and know nothing of each other."""
+    """Two engines use the same slots and numbers, and know nothing of each other."""
     answers = []
     engines = [Engine(), Engine()]
     domains = [Domain(engine) for engine in engines]
@@ -201,7 +201,7 @@ def test_synchronizing_a_context_says_nothing_of_another_one():
 
 
 def test_synchronizing_a_context_covers_what_its_streams_have_waited_for():
-    """The waits themselves are work of the context, also where nothing follows them."""
+    """The waits themselves are work of the context, even if nothing follows them."""
     near, far, writer, memory = near_and_far()
     waiter = StreamState(far)
     after(waiter, writer)
@@ -211,7 +211,7 @@ def test_synchronizing_a_context_covers_what_its_streams_have_waited_for():
 
 
 def test_synchronizing_a_context_covers_what_dead_streams_have_waited_for():
-    """Whether a stream object is still alive must not change an answer."""
+    """Answers must not depend on whether a stream object is still alive."""
     for works in (False, True):
         for drop in (False, True):
             near, far, writer, memory = near_and_far()
@@ -228,7 +228,7 @@ def test_synchronizing_a_context_covers_what_dead_streams_have_waited_for():
 
 
 def test_synchronizing_a_context_covers_all_that_dead_streams_have_waited_for():
-    """One after the other, in one slot, which another stream then takes over."""
+    """Several streams use one slot in turn, and another stream then takes it over."""
     engine = Engine()
     near, far = Domain(engine), Domain(engine)
     memories = [MemoryState(engine, 8) for _ in range(20)]
@@ -248,7 +248,7 @@ def test_synchronizing_a_context_covers_all_that_dead_streams_have_waited_for():
 
 
 def test_what_a_dead_stream_has_waited_for_says_nothing_of_later_work(memory):
-    """Also where the work is in the same slot."""
+    """Even if that work is in the same slot."""
     near, far, writer, written = near_and_far()
     after(StreamState(far), writer)
     write(writer, memory := MemoryState(writer.domain.engine, 8))

@@ -1,4 +1,4 @@
-"""Borrows are by range of bytes: disjoint ranges do not conflict, and cuts leave no trace."""
+"""Borrows by range of bytes: disjoint ranges do not conflict, and cut ranges are joined again."""
 
 import pytest
 from calls import after, host, read, synchronize, write
@@ -99,7 +99,7 @@ def test_a_read_and_a_write_of_one_operation_stay_apart(streams, memory):
 
 
 def test_a_cut_keeps_all_uses_on_both_sides(streams, memory):
-    """With more uses than a range holds by itself."""
+    """With more uses than a range has space for without an allocation."""
     for stream in streams:
         read(stream, memory)
     read(streams[0], memory, 3, 5)
@@ -124,7 +124,7 @@ def test_known_uses_go_when_the_bytes_are_used_again(streams, memory):
 
 
 def test_many_ranges(streams, domain):
-    """More than are made room for at once."""
+    """More than one allocation has space for."""
     large = MemoryState(domain.engine, 10_000)
     for start in range(0, 10_000, 2):
         assert write(streams[start // 2 % 2], large, start, start + 1) == "ok"
@@ -139,7 +139,7 @@ def test_many_ranges(streams, domain):
 
 
 def test_a_million_operations_ordered_by_events_alone_need_no_more_state(streams, memory):
-    """Nobody ever synchronizes with the host."""
+    """The host never synchronizes."""
     producer, consumer, _ = streams
     item = (memory, 0, 8, "write"), (memory, 0, 8, "read")
     for _ in range(500_000):
@@ -165,7 +165,7 @@ def test_sub_ranges_for_ever_need_no_more_state(streams, memory):
 
 
 def test_parts_that_are_not_used_again_are_joined(streams, domain):
-    """What the host knows to be complete keeps no range apart for ever."""
+    """Uses that the host knows to be complete do not keep ranges apart for ever."""
     large = MemoryState(domain.engine, 1_000_000)
     most = 0
     for start in range(0, 1_000_000, 10):
@@ -178,7 +178,7 @@ def test_parts_that_are_not_used_again_are_joined(streams, domain):
 
 
 def test_joining_forgets_no_use(streams, domain):
-    """Parts that the host knows nothing of stay apart, each with its own use."""
+    """Parts with unfinished uses stay apart, each with its own use."""
     large = MemoryState(domain.engine, 1_000)
     tokens = []
     for start in range(0, 1_000, 2):

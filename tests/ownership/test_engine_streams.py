@@ -1,4 +1,4 @@
-"""The default streams' rules; streams that close with unfinished work; slots."""
+"""The rules of the default streams; streams that are closed with unfinished work; slots."""
 
 import gc
 
@@ -37,7 +37,7 @@ def test_blocking_streams_come_after_legacy_work(legacy, blocking, memory):
 def test_what_may_have_queued_nothing_tells_nothing_of_the_default_streams(
     legacy, blocking, memory
 ):
-    """The driver may have an allocation done at once, and then its stream waits for nobody."""
+    """The driver may complete an allocation at once, so that its stream waits for nothing."""
     write(legacy, memory)
     allocated = MemoryState(memory.engine, 8)
     assert blocking[0].issue((allocated, 0, 8, "write"), passive=True)[0] == "ok"
@@ -48,7 +48,7 @@ def test_what_may_have_queued_nothing_tells_nothing_of_the_default_streams(
 
 
 def test_what_may_have_queued_nothing_is_no_work_that_others_come_after(legacy, blocking, memory):
-    """On either side of the rules, and whether it is the first or comes after other work."""
+    """On both sides of the rules, as the first work and after other work."""
     for first, second in ((legacy, blocking[0]), (blocking[0], legacy), (legacy, blocking[1])):
         other = MemoryState(memory.engine, 8)
         write(first, other)
@@ -79,7 +79,7 @@ def test_blocking_streams_are_ordered_by_legacy_work_between(legacy, blocking, m
 
 
 def test_they_are_ordered_by_legacy_work_of_any_kind(legacy, blocking, domain):
-    """A record and a wait are work too, and on either side."""
+    """A record and a wait count as work, too, on both sides of the rules."""
     event = record(StreamState(domain))
     for use in (lambda: record(legacy), lambda: legacy.wait(event)):
         memory = MemoryState(domain.engine, 8)
@@ -162,7 +162,7 @@ def test_a_refused_legacy_operation_orders_nothing(legacy, blocking, streams, me
 
 
 def test_a_refused_blocking_operation_has_not_waited(legacy, blocking, streams, memory):
-    """The driver has seen nothing of it, so its stream is not after the legacy work yet."""
+    """The driver was not called, so its stream is not ordered after the legacy work."""
     other = MemoryState(memory.engine, 8)
     write(streams[0], other)
     write(legacy, memory)
@@ -173,7 +173,7 @@ def test_a_refused_blocking_operation_has_not_waited(legacy, blocking, streams, 
 
 
 def test_a_closed_blocking_stream_is_not_among_those_that_exist(legacy, blocking, memory):
-    """Its handle is destroyed; that the driver waits for its work is documented nowhere."""
+    """Its handle is destroyed, and it is not documented that the driver waits for its work."""
     write(blocking[0], memory)
     blocking[0].close()
     assert write(legacy, memory) == "borrowed"
@@ -244,7 +244,7 @@ def test_a_slot_is_used_again_without_mistaking_old_work_for_new(domain, memory)
 
 
 def test_a_new_stream_knows_nothing_of_its_slots_waits(domain, streams, memory):
-    """What the stream before it in the slot had waited for is not its own."""
+    """The waits of the stream that had the slot before are not its own."""
     first = StreamState(domain)
     write(streams[0], memory)
     after(first, streams[0])
@@ -267,7 +267,7 @@ def test_ten_thousand_streams_need_no_more_slots(domain, memory):
 
 
 def test_ten_thousand_streams_whose_work_is_known_late_need_few_slots(domain, memory):
-    """Each is closed with unfinished work, and known when the next one's is."""
+    """Each is closed with unfinished work, which becomes known together with a later stream's."""
     token = None
     for _ in range(10_000):
         stream = StreamState(domain)
@@ -291,7 +291,7 @@ def test_more_streams_than_slots(domain, memory):
 
 
 def test_the_garbage_collector_may_end_them_in_any_order():
-    """As when a failing test's traceback holds them all."""
+    """As when the traceback of a failing test refers to all of them."""
     for _ in range(20):
         stream = StreamState(Domain(Engine()))
         stream.issue()

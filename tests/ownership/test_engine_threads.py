@@ -1,6 +1,6 @@
 """Several threads, each on streams of its own.
 
-The library's issue locks are not here, so no two threads use one stream.
+These tests take no issue locks, as the library does, so no two threads use the same stream.
 """
 
 import threading
@@ -12,7 +12,7 @@ THREADS, TURNS = 6, 1_500
 
 
 def run_at_once(work):
-    """Runs it in threads that are numbered from 0, and passes on what they raise."""
+    """Run `work(number)` in threads numbered from 0, and raise what they raise."""
     failures = []
     ready = threading.Barrier(THREADS)
 
@@ -52,7 +52,7 @@ def test_each_thread_has_its_part(domain):
 
 
 def test_a_memory_that_goes_round_by_tokens(domain):
-    """Each waits for the token of the one before it; meanwhile all look at everything."""
+    """Each thread waits for the token of the one before; meanwhile all of them read the state."""
     memory = MemoryState(domain.engine, 8)
     streams = [StreamState(domain) for _ in range(THREADS)]
     tokens = [None] * THREADS

@@ -13,9 +13,9 @@ MODES = ("read", "write")
 
 
 class Small:
-    """A program's world: made anew for each one, hence not much in it.
+    """The objects of a program: few, because they are made anew for each program.
 
-    A step says whether it has changed anything.
+    Each step returns whether it changed anything.
     """
 
     def __init__(self, kinds):
@@ -69,7 +69,7 @@ LAST = [(Small.host, part, mode) for part in (0, 1) for mode in MODES]
 
 
 def run(kinds, program):
-    """Runs a program in a world of its own; gives that, and what its last step said."""
+    """Run a program with new objects. Returns these, and what its last step returned."""
     small = Small(kinds)
     for step, *arguments in program:
         said = step(small, *arguments)
@@ -77,13 +77,13 @@ def run(kinds, program):
 
 
 def run_all(kinds, length, shortened=False):
-    """Runs all programs of this length and gives their number.
+    """Run all programs of this length, and return their number.
 
-    A host access changes nothing, so it is only worth its place at the end. The ranges are alike,
-    so the first that is used may as well be the first one; and streams of one kind likewise.
+    A host access changes nothing, so it comes only as the last step. By symmetry, the range that is
+    used first is the first one, and so are streams of the same kind.
 
-    `shortened`: without those whose beginning has a step that changes nothing, such as a refused
-    operation. Shorter programs come to the same.
+    `shortened` skips programs with an earlier step that changes nothing, such as a refused
+    operation: shorter programs cover them.
     """
     steps = steps_of(range(len(kinds)))
     first = [step for step in steps if step[0] is not Small.wait and 1 not in step[2:3]]
@@ -124,7 +124,7 @@ def test_all_programs_of_four_steps_with_the_three_kinds():
 
 
 def test_the_oracle_itself_refuses_and_accepts():
-    """An oracle that always agreed would prove nothing."""
+    """An oracle that accepts everything would prove nothing."""
     oracle = Oracle()
     domain = oracle.open_domain(False)
     first, second = (oracle.open_stream(domain, "non_blocking") for _ in range(2))

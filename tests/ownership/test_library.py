@@ -13,9 +13,9 @@ from session_host import FullSession
 
 FOLDER = Path(__file__).parent
 PROGRAMS = 140  # for each policy, under each schedule
-# Misuse that needs no oracle: enough if it happens,
+# Misuse that needs no oracle: it is enough if it happens at all.
 SELDOM = {session.IS_PART, session.DEFAULT_STREAM, session.NOT_ORDERED, session.OVERLAP}
-# and if some kinds of this happen.
+# Of these refusals, only some kinds need to happen.
 RARE = {session.OTHER_CONTEXT, session.LENT, session.PARTS_LIVE, session.LIVE, session.NOT_OURS}
 RARE |= {session.NO_SUCH_FILL, session.ENDED, oracle.OTHER_THREAD}
 
@@ -25,7 +25,7 @@ def test_seeded_programs(driver, policy):
     answers = Counter()
     for seed in range(PROGRAMS):
         answers.update(library.run(f"{policy}.{seed}", policy)[1])
-    # Programs that are mostly refused, or never, would test little.
+    # Programs in which most calls, or no calls, are refused would test little.
     assert answers.keys() >= session.RAISED.keys() - RARE
     assert len(answers.keys() & RARE) > len(RARE) / 2
     shares = {answer: count / answers.total() for answer, count in answers.items()}
@@ -37,13 +37,13 @@ def test_seeded_programs(driver, policy):
 
 
 def test_programs_that_await(driver):
-    """In a process that has a thread for that from then on."""
+    """From then on, the process has a second thread, which watches tokens."""
     for seed in range(20):
         library.run(f"await.{seed}", awaits=True)
 
 
 def first_lines(programs=150, policy="strict"):
-    """What the programs find against an oracle or a model that a test has made wrong."""
+    """The disagreements of programs after a test has broken the oracle or a model."""
     for seed in range(programs):
         try:
             library.run(str(seed), policy)
@@ -83,7 +83,7 @@ def test_a_call_that_is_wrongly_refused_is_noticed(driver, monkeypatch):
 @lazily
 @pytest.mark.cuda_software
 def test_wrong_bytes_and_races_are_noticed(driver, monkeypatch):
-    """What was let pass unchecked is not in order, and is taken for it here."""
+    """Unchecked operations are not ordered, but this test treats them as ordered."""
     always = property(lambda self: True, lambda self, ordered: None)
     monkeypatch.setattr(FullSession, "ordered", always, raising=False)
     lines = list(first_lines(policy="unchecked"))

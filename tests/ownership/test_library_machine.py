@@ -43,7 +43,7 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         device = cu.Device(0)
         contexts = [device.context]
-        if cu.driver_info().is_software:  # a GPU takes long to make one
+        if cu.driver_info().is_software:  # on a GPU, creating one takes long
             contexts.append(cu.Context.create(device))
         self.session = FullSession(*contexts)
         self.all_buffers, self.all_views = [], []
@@ -52,7 +52,7 @@ class Machine(RuleBasedStateMachine):
         return self.session.places[at % len(self.session.places)]
 
     def made(self, thing, kept=None):
-        """What goes into a bundle: nothing for a refusal."""
+        """The objects for a bundle: none if the call was refused."""
         if thing is None:
             return multiple()
         if kept is not None:
@@ -172,7 +172,7 @@ class Machine(RuleBasedStateMachine):
         blocking=st.booleans(),
     )
     def copy(self, into, source, sides, stream, blocking):
-        """Whole buffers if they have the same size, else parts of the same size."""
+        """Copy whole buffers if they have the same size, else parts of the same size."""
         if into.nbytes != source.nbytes or into is source:
             size = min(8, into.nbytes, source.nbytes)
             into = self.session.part(into, 0, size) or into
@@ -240,7 +240,7 @@ class Machine(RuleBasedStateMachine):
             self.all_buffers.clear()
 
 
-@pytest.mark.cuda_allow("races")  # what passed "unchecked"
+@pytest.mark.cuda_allow("races")  # of "unchecked" operations
 def test_machine(driver):
     run_state_machine_as_test(
         Machine,

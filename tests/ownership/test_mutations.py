@@ -1,4 +1,4 @@
-"""The lists of mutations fit the sources: else breaking them would prove nothing."""
+"""Each mutation of the lists changes exactly one place of the sources."""
 
 from pathlib import Path
 

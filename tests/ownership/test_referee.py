@@ -1,6 +1,7 @@
 """Random programs on the engine and on the oracle: the same answer at each step.
 
-Hypothesis shrinks what it finds to a few steps; the seeded programs are faster, and many more.
+Hypothesis shrinks a failing program to a few steps. The seeded programs are faster, so there are
+many more of them.
 """
 
 import pytest
@@ -110,14 +111,14 @@ class Referee(RuleBasedStateMachine):
 
     @rule(target=views, memory=memories, part=parts, mode=modes, policy=policies)
     def export(self, memory, part, mode, policy):
-        if mode not in ("read", "write"):  # the host has no such thing
+        if mode not in ("read", "write"):  # the host has only these modes
             return multiple()
         answer, view = self.pair.export(memory, *part, mode, policy)
         return (memory, view) if answer == "ok" else multiple()
 
     @rule(target=views, stream=streams, memory=memories, part=parts, mode=modes, policy=policies)
     def lend(self, stream, memory, part, mode, policy):
-        if mode not in ("read", "write"):  # nobody lends so
+        if mode not in ("read", "write"):  # loans have only these modes
             return multiple()
         answer, view = self.pair.lend(stream, (memory, *part, mode), policy)
         return (memory, view) if answer == "ok" else multiple()
@@ -132,7 +133,7 @@ class Referee(RuleBasedStateMachine):
 
 
 def apart(uses):
-    """Those of the first of these that do not overlap."""
+    """The uses without those that overlap an earlier one."""
     found = []
     for memory, part, mode in uses[:8]:
         access = (memory, *part, mode)
@@ -159,7 +160,7 @@ def test_seeded_programs(batch):
         _, found = referee.run(str(seed))
         for answer, count in found.items():
             answers[answer] = answers.get(answer, 0) + count
-    # Programs that are mostly refused, or never, would test little.
+    # Programs in which most steps, or no steps, are refused would test little.
     total = sum(answers.values())
     for answer in ("ok", "borrowed", "exported", "host ok", "host borrowed"):
         assert answers[answer] / total > 0.03, answers

@@ -26,7 +26,7 @@ def build(source: Path, target: Path, sanitizer: str) -> subprocess.CompletedPro
 
 @pytest.fixture(params=["thread", "address,undefined"])
 def compiled(request, tmp_path):
-    """Compile one of the programs with a sanitizer that works here."""
+    """Compiles one of the programs with a sanitizer that works on this machine."""
     empty, target = tmp_path / "empty.c", tmp_path / "program"
     empty.write_text("int main(void) { return 0; }\n", encoding="utf-8")
     try:
@@ -47,7 +47,7 @@ def compiled(request, tmp_path):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_several_threads(compiled, name):
-    """No data race, also not between operations that the engine lets in, and empty books."""
+    """No data race, not even between operations that the engine accepts; no record is left."""
     program = compiled(name)
     for seed in SEEDS:
         done = subprocess.run(

@@ -1,10 +1,10 @@
 // fuzz SEED CALLS [THREADS] [SETTINGS]
 //
-// Calls every function that the driver implements, at random and with random arguments: right ones,
-// stale ones, wrong ones. It is compiled together with the driver, with a sanitizer, and whatever
-// that finds, a call that does not end, a status that is none, and what is left after a reset are
-// failures. A failure prints the seed and the last calls, FUZZ_TRACE=1 all calls. One thread with
-// an even seed does nearly the same again: where the system maps memory is its own business.
+// Calls every function that the driver implements in random order with random arguments: correct,
+// stale and wrong ones. It is compiled together with the driver and with a sanitizer. Failures are:
+// whatever the sanitizer finds, a call that does not end, an unknown status, and objects left after
+// a reset. A failure prints the seed and the last calls, FUZZ_TRACE=1 all calls. One thread with an
+// even seed makes nearly the same calls in each run; only the system's memory mappings can differ.
 
 #include "fuzz_code.h"
 #include "fuzz_scenes.h"
@@ -25,13 +25,13 @@ namespace fuzz {
 namespace {
 
 constexpr uint64_t longest_call = 20000; // milliseconds
-constexpr size_t segment = 400;          // calls of one selection of functions
+constexpr size_t segment = 400;          // calls before a new selection of functions
 constexpr size_t lifetime = 2500;        // calls between two resets
 
-std::string command; // that repeats this run
+std::string command; // the command that repeats this run
 std::vector<std::unique_ptr<Player>> players;
-bool trace = false;      // every call is printed
-bool quarantine = false; // memory that the driver unmaps stays where it is
+bool trace = false;      // print every call
+bool quarantine = false; // keep the mappings of memory that the driver unmaps
 
 uint64_t milliseconds() {
     timespec now;
@@ -56,7 +56,7 @@ bool starts(const char *name, const char *prefix) {
     return !std::strncmp(name, prefix, std::strlen(prefix));
 }
 
-// What the types of a function do not say.
+// The properties of a function that its types do not tell.
 Shape shape_of(const char *name) {
     Shape shape;
     shape.touches_pointers = starts(name, "cuMemcpy");
@@ -68,7 +68,7 @@ Shape shape_of(const char *name) {
     for (const char *looks_up : {"cuMemFreeHost", "cuMemHost", "cuLaunchHostFunc"})
         if (starts(name, looks_up))
             shape.own_buffers = false;
-    // Of handles: the type looks as if one was put out.
+    // These functions take arrays of handles, but their types look like those of a single result.
     shape.counted =
         std::strstr(name, "UpdateCaptureDependencies") || std::strstr(name, "Enumerate");
     return shape;
@@ -108,7 +108,7 @@ template <class... Types> CUresult call(const char *name, CUresult (*function)(T
 
 #include "fuzz_code_calls.h"
 
-// Waits for, and writes, values in memory.
+// cuStreamWaitValue and cuStreamWriteValue.
 template <class Word>
 CUresult call(const char *name, CUresult (*function)(CUstream, CUdeviceptr, Word, unsigned)) {
     using Function = CUresult(CUstream, CUdeviceptr, Word, unsigned);
@@ -169,8 +169,8 @@ constexpr size_t target_count = std::size(targets);
 
 std::atomic<uint64_t> successes[target_count];
 
-// How often a function is in a selection, in percent. What ends a context ends most of what the
-// sequence has built.
+// How often a function is in a selection, in percent. Functions that end contexts are rare, because
+// they end most of what a sequence has created.
 unsigned share_of(const char *name) {
     for (const char *ends : {"cuCtxDestroy", "cuDevicePrimaryCtxRe", "cuCtxPopCurrent",
                              "cuCtxDetach", "cuCtxSetCurrent"})
@@ -230,7 +230,7 @@ void control() {
     soft::Random &random = player->random;
     switch (random.below(5)) {
     case 0:
-        // The eager schedule, the first of them, cannot be replayed.
+        // The first setting, the eager schedule, cannot be replayed.
         cudadrvSoftConfigure(
             player->chance(4)
                 ? nullptr
@@ -276,8 +276,8 @@ void play(size_t calls) {
     }
 }
 
-// All that needs the driver to be initialised says so, whatever it is given; some functions find
-// fault with what they are given first.
+// Before cuInit, all functions that need it must return CUDA_ERROR_NOT_INITIALIZED, whatever the
+// arguments are. Some check their arguments first.
 void check_uninitialised() {
     for (const Target &target : targets) {
         if (!std::strcmp(target.name, "cuInit"))
@@ -324,8 +324,8 @@ void summarize(uint64_t began) {
 } // namespace
 } // namespace fuzz
 
-// With several threads a copy may still use memory of the program that another has just freed: an
-// error of this program, which the sanitizer is not to be asked about.
+// With several threads a copy may still use memory of the program that another thread has just
+// freed. That is an error of this program, which the sanitizer must not report.
 extern "C" int __real_munmap(void *, size_t);
 extern "C" int __wrap_munmap(void *address, size_t bytes) {
     if (fuzz::quarantine)
@@ -335,10 +335,10 @@ extern "C" int __wrap_munmap(void *address, size_t bytes) {
 
 extern "C" __attribute__((weak)) void __gcov_dump();
 extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*)());
-// Each sanitizer has its own end; this one's is a signal.
+// Sanitizers end a process in different ways; make this one use a signal.
 extern "C" const char *__ubsan_default_options() { return "abort_on_error=1:print_stacktrace=1"; }
-// Races on the program's memory are the program's: this one makes them on purpose, and it is the
-// innermost functions of copies, fills and values in memory that see them.
+// Races on the program's memory are errors of the program. This program makes them on purpose; they
+// appear in the innermost functions of copies, fills and values in memory.
 extern "C" const char *__tsan_default_suppressions() {
     return "race_top:memmove\nrace_top:memcpy\nrace_top:memset\n"
            "race_top:__fill_a1\nrace_top:fill_operation\nrace_top:softdriver/value\n";
@@ -346,7 +346,7 @@ extern "C" const char *__tsan_default_suppressions() {
 
 int main(int count, char **arguments) {
     using namespace fuzz;
-    // The same addresses in each run, where the system permits.
+    // Disable address randomization if the system permits it, for equal addresses in each run.
     int before = personality(0xffffffff);
     if (before != -1 && !(before & ADDR_NO_RANDOMIZE) &&
         personality(before | ADDR_NO_RANDOMIZE) != -1)

@@ -5,9 +5,9 @@
 #include <memory>
 #include <type_traits>
 
-// A random argument for each type that the driver's functions take. An Argument chooses its value
-// when it is made, keeps what that points to, and after a successful call remembers what was put
-// out.
+// A generator of random arguments for each parameter type of the driver's functions. An Argument
+// chooses its value when it is constructed, owns the memory to which the value points, and after a
+// successful call stores the results for later calls.
 
 namespace fuzz {
 
@@ -56,7 +56,7 @@ template <class Type> struct Argument<Type, std::enable_if_t<is_number<Type>>> :
     }
 };
 
-// CUdeviceptr
+// unsigned long long: a CUdeviceptr
 template <> struct Argument<unsigned long long> : Nothing {
     unsigned long long value =
         player->shape.touches_addresses ? touched_address(addresses) : looked_up_address();
@@ -66,7 +66,7 @@ template <class Type> struct Argument<Type, std::enable_if_t<is_handle<Type>>> :
     Type value = any_handle<Type>();
 };
 
-// Where a number is put out, or in and out.
+// A pointer to a number that the function writes, or reads and writes.
 template <class Number>
 struct Argument<Number *, std::enable_if_t<is_number<Number> && !std::is_const_v<Number> &&
                                            !std::is_same_v<Number, char>>> {
@@ -76,7 +76,7 @@ struct Argument<Number *, std::enable_if_t<is_number<Number> && !std::is_const_v
     Argument() { slot[0] = any_number<Number>(); }
     void limit() {}
     void harvest() {
-        // Not every number is an address: the driver knows.
+        // Ask the driver whether the number is an address.
         Known known;
         if constexpr (sizeof(Number) == sizeof(CUdeviceptr))
             if (value && ask(*value, known))
@@ -84,7 +84,7 @@ struct Argument<Number *, std::enable_if_t<is_number<Number> && !std::is_const_v
     }
 };
 
-// Numbers that a function reads.
+// A pointer to numbers that the function reads.
 template <class Number>
 struct Argument<const Number *,
                 std::enable_if_t<is_number<Number> && !std::is_same_v<Number, char>>> : Nothing {
@@ -96,7 +96,7 @@ struct Argument<const Number *,
     }
 };
 
-// Where a handle is put out.
+// A pointer to a handle that the function writes.
 template <class Handle>
 struct Argument<Handle *, std::enable_if_t<std::is_pointer_v<Handle> &&
                                            std::is_class_v<std::remove_pointer_t<Handle>> &&
@@ -115,7 +115,7 @@ struct Argument<Handle *, std::enable_if_t<std::is_pointer_v<Handle> &&
     }
 };
 
-// Where a pointer to something that nobody may change is put out: texts, nodes.
+// A pointer to a pointer to constant data that the function writes: texts, nodes.
 template <class Pointer>
 struct Argument<Pointer *, std::enable_if_t<std::is_pointer_v<Pointer> &&
                                             std::is_const_v<std::remove_pointer_t<Pointer>>>>
@@ -124,7 +124,7 @@ struct Argument<Pointer *, std::enable_if_t<std::is_pointer_v<Pointer> &&
     Pointer *value = player->chance(97) ? slot.get() : nullptr;
 };
 
-// Where page-locked memory, or a function, is put out.
+// A pointer to an address of page-locked memory, or of a function, that the function writes.
 template <> struct Argument<void **> {
     std::unique_ptr<void *> slot = std::make_unique<void *>();
     void **value = player->chance(97) ? slot.get() : nullptr;
@@ -176,7 +176,7 @@ template <> struct Argument<CUstreamCallback> : Nothing {
     CUstreamCallback value = any_callback();
 };
 
-// Structures by value, and pointers to one or several of them.
+// Structures by value, and pointers to structures.
 template <class Type> struct Argument<Type, std::enable_if_t<is_structure<Type>>> : Nothing {
     Type value{};
     Argument() { fill(value); }
@@ -194,13 +194,13 @@ struct Argument<Type *, std::enable_if_t<is_structure<Type> && is_complete<Type>
     }
 };
 
-// Arrays of attributes, of places for their values, and of the sizes of these.
+// Arrays of attributes, of pointers to their values, and of the sizes of the values.
 template <class Attribute> struct Attributes {
     Argument<Attribute *> kinds;
     Argument<void **> data;
     Argument<size_t *> sizes;
     Attribute chosen[array_length];
-    uint64_t places[array_length][8]; // the largest value is a structure
+    uint64_t places[array_length][8]; // room for the largest value, a structure
     void *targets[array_length];
     size_t lengths[array_length];
 
@@ -217,7 +217,7 @@ template <class Attribute> struct Attributes {
     }
 };
 
-// Whether an argument may be an array, so that another one counts its elements.
+// Whether an argument may be an array whose elements another argument counts.
 template <class Type> constexpr bool may_be_array() {
     using Element = std::remove_pointer_t<Type>;
     if constexpr (!std::is_pointer_v<Type> || std::is_same_v<Type, const char *>)
@@ -228,7 +228,7 @@ template <class Type> constexpr bool may_be_array() {
         return is_structure<Element> && is_complete<Element>::value;
 }
 
-// How an argument is shown: as a number, whatever it is.
+// An argument of any type as a number, for printing.
 template <class Type> uint64_t shown(const Type &value) {
     uint64_t bits = 0;
     std::memcpy(&bits, &value, std::min(sizeof(value), sizeof(bits)));

@@ -5,11 +5,11 @@
 #include <deque>
 #include <string>
 
-// What launches and the loading of code are given.
+// Arguments for loading and launching code.
 
 namespace fuzz {
 
-// Texts of modules, most of them right. Their kernels use their own memory, but for one.
+// PTX texts, most of them correct. The kernels use only their module's memory, except one.
 inline const char *const code_texts[] = {
     ".version 7.5\n.target sm_75\n.address_size 64\n"
     ".visible .global .u32 counter = 5;\n.visible .const .u32 table[4] = {1, 2, 3, 4};\n"
@@ -31,7 +31,7 @@ inline const char *const code_texts[] = {
     "",
 };
 
-// Binaries: heads of ELF files and of containers, with nothing behind them.
+// Binaries: headers of an ELF file and of a container, without content.
 inline const std::string code_binaries[] = {
     std::string("\x7f"
                 "ELF\x02\x01\x01",
@@ -42,7 +42,7 @@ inline const std::string code_binaries[] = {
 
 struct Code {
     const char *data;
-    size_t bytes; // with the final zero
+    size_t bytes; // including the final zero
 };
 
 inline Code any_code() {
@@ -55,7 +55,7 @@ inline Code any_code() {
     return {code_texts[chosen], std::strlen(code_texts[chosen]) + 1};
 }
 
-// Options of the compiler. The driver keeps those of a link, so they are kept here.
+// JIT options. The driver keeps those of a link, so they are never freed here.
 struct CodeOptions {
     static constexpr size_t room = 16, log_bytes = 64;
     struct Kept {
@@ -89,7 +89,7 @@ struct CodeOptions {
     }
 };
 
-// Parameters of a launch, as addresses of each or as one block.
+// Parameters of a launch, as pointers to each parameter or as one block.
 struct KernelArguments {
     uint64_t numbers[16] = {};
     void *addresses_of_numbers[16] = {};

@@ -1,4 +1,5 @@
-// Included by fuzz.cpp behind `perform`: functions whose types do not say what they need.
+// Included by fuzz.cpp after `perform`: calls of functions whose types do not tell which arguments
+// are useful.
 
 CUresult call(const char *name, CUresult (*function)(CUmodule *, const void *)) {
     Argument<CUmodule *> module;
@@ -17,7 +18,7 @@ CUresult call(const char *name,
         name, function, module, code, options.count, options.options, options.values);
 }
 
-// Libraries out of memory and out of files.
+// cuLibraryLoadData and cuLibraryLoadFromFile.
 template <class Source>
 CUresult call(const char *name,
               CUresult (*function)(CUlibrary *, const Source *, CUjit_option *, void **, unsigned,
@@ -38,7 +39,7 @@ CUresult call(const char *name,
         others.values, others.count);
 }
 
-// cuParamSetv, which reads so many bytes.
+// cuParamSetv, which reads as many bytes as its last argument says.
 CUresult call(const char *name, CUresult (*function)(CUfunction, int, void *, unsigned)) {
     player->shape = shape_of(name);
     Argument<CUfunction> kernel;

@@ -4,11 +4,11 @@
 
 #include <cstdio>
 
-// One thread that calls the driver at random, and what it did last.
+// The state of one thread that makes random calls, and its last calls.
 
 namespace fuzz {
 
-// The last calls of a thread. Written by the thread, read when something has gone wrong.
+// The last calls of a thread. The thread writes them; they are printed after a failure.
 class History {
   public:
     static constexpr size_t arguments = 9;
@@ -54,14 +54,15 @@ class History {
     uint64_t number_ = 0;
 };
 
-// What is special about the function that is called.
+// Properties of the called function that its types do not tell.
 struct Shape {
-    bool touches_pointers = false;  // reads or writes at host pointers that it does not know
-    bool touches_addresses = false; // and at device addresses that it does not know
-    bool own_buffers = true;        // wants memory of the caller for its data
-    bool keeps_memory = false;      // goes on to use the memory that it is given
-    bool counted = false;           // some argument counts the elements of an array
-    size_t limit = SIZE_MAX;        // of sizes, because of the pointers
+    bool touches_pointers = false; // accesses memory at host pointers that the driver does not know
+    // Accesses memory at device addresses that the driver does not know.
+    bool touches_addresses = false;
+    bool own_buffers = true;   // needs a buffer of the caller
+    bool keeps_memory = false; // keeps using the memory after the call
+    bool counted = false;      // an argument counts the elements of an array
+    size_t limit = SIZE_MAX;   // limit of sizes, so that they fit the pointers
 };
 
 struct Player {
@@ -74,13 +75,13 @@ struct Player {
     soft::Random random;
     const size_t thread;
     const bool alone; // no other thread calls the driver
-    const bool gated; // streams may really have to wait; the timing of that cannot be replayed
+    const bool gated; // streams may have to wait for gates, whose timing cannot be replayed
     char *const scratch;
     Gates gates;
     History history;
     Shape shape;
-    std::atomic<uint64_t> began{0};    // milliseconds; 0: in no call
-    std::array<uint64_t, 1000> seen{}; // calls by status
+    std::atomic<uint64_t> began{0};    // start of the current call in milliseconds; 0: no call
+    std::array<uint64_t, 1000> seen{}; // number of calls by status
     Pool mine;                         // addresses of page-locked memory
 
     bool chance(unsigned percent) { return random.below(100) < percent; }

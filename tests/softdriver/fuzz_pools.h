@@ -10,12 +10,12 @@
 #include <cstring>
 #include <sys/mman.h>
 
-// What a random caller of the driver remembers: handles and addresses that calls gave out, alive or
-// not, and memory of its own.
+// Handles and addresses that calls returned, alive or not, and memory of the test's own.
 
 namespace fuzz {
 
-// Values of one kind. Threads share them without ordering each other, which would hide races.
+// Values of one kind. Threads share them, but relaxed, so that sharing does not order the threads
+// and hide races.
 class Pool {
   public:
     void put(uint64_t value) {
@@ -37,25 +37,25 @@ template <class Handle> Pool &pool_of() {
     return pool;
 }
 
-// Begins of allocations of all kinds, some of them freed.
+// Start addresses of allocations of all kinds, some of them freed.
 inline Pool addresses;
 
-// A whole mapping of its own, which the driver knows nothing of.
+// Maps fresh pages, which the driver does not know.
 inline char *map_pages(size_t bytes) {
     void *pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return pages == MAP_FAILED ? nullptr : static_cast<char *>(pages);
 }
 
-// Capacity of a device, and of the memory that a caller offers as pageable memory: no range that
-// the driver accepts is longer.
+// The capacity of a device. The pageable memory of each thread is twice as large: no range that the
+// driver accepts is longer.
 constexpr size_t capacity = size_t(48) << 20;
 constexpr size_t scratch_bytes = 2 * capacity;
-// How far into its scratch memory a caller's pointers go.
+// Pointers begin in the first part of the scratch memory.
 constexpr size_t scratch_used = size_t(1) << 20;
 
-// Words that streams wait for. Somebody sets each to 1 again and again, so that every wait ends,
-// and nothing but these functions writes to them.
+// Words for which streams wait. A watcher thread sets each to 1 again and again, so that every wait
+// ends. Only these functions write to them.
 class Gates {
   public:
     static constexpr size_t count = 8, bytes = 4096;
@@ -74,11 +74,11 @@ class Gates {
     uint64_t *words_ = reinterpret_cast<uint64_t *>(map_pages(bytes));
 };
 
-// The live allocation that an address is in, as the driver knows it.
+// The live allocation that contains an address, as the driver reports it.
 struct Known {
     uintptr_t begin = 0;
     size_t bytes = 0;
-    bool host = false; // page-locked or managed: a wrong access would crash this program
+    bool host = false; // page-locked or managed memory: a wrong access would crash this program
 };
 
 inline bool ask(uintptr_t address, Known &known) {

@@ -2,11 +2,11 @@
 
 #include "fuzz_code.h"
 
-// Short sequences of right calls, which random ones would hardly ever make.
+// Short sequences of correct calls, which random calls would hardly ever produce.
 
 namespace fuzz {
 
-// A current context in which something can be done.
+// Makes a usable context current.
 inline void find_context() {
     CUcontext context = nullptr;
     unsigned long long id;
@@ -19,7 +19,7 @@ inline void find_context() {
     pool_of<CUcontext>().put(reinterpret_cast<uintptr_t>(context));
 }
 
-// Something to work with: without it most calls would only find what is destroyed.
+// Creates objects to work with: without them most calls would only find destroyed ones.
 inline void supply() {
     CUstream stream = nullptr;
     CUevent event = nullptr;
@@ -53,7 +53,7 @@ inline void supply() {
     }
 }
 
-// A capture of two streams, joined again or not, ended or not.
+// Captures two streams; sometimes joins the second, and sometimes ends the capture.
 inline void capture() {
     CUstream streams[2] = {};
     CUevent events[2] = {};

@@ -2,12 +2,12 @@
 
 #include "fuzz_values.h"
 
-// Random contents for the structures that the driver's functions take, and functions of the
-// program that the driver calls. A new structure needs an overload of fill().
+// Random contents for the structures that the driver's functions take, and host functions. A new
+// structure needs an overload of fill().
 
 namespace fuzz {
 
-// Every array that a function counts is this long or longer.
+// Every array whose elements are counted has at least this length.
 constexpr size_t array_length = 16;
 
 inline size_t any_count() { return player->random.below(player->chance(20) ? array_length : 4); }
@@ -35,7 +35,7 @@ inline void fill(CUmemPoolProps &properties) {
         properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
 }
 
-// Small, most of the time: large grids end by the limit of instructions, and that loses the device.
+// Mostly small: large grids reach the limit of instructions, and that loses the device.
 inline unsigned any_extent() {
     return player->chance(96) ? 1 + unsigned(player->random.below(3))
                               : static_cast<unsigned>(any_bits());
@@ -82,14 +82,14 @@ inline void fill(CUstreamBatchMemOpParams &operation) {
     int kind = kinds[player->random.below(std::size(kinds) + 20) % std::size(kinds)];
     operation.operation = static_cast<CUstreamBatchMemOpType>(kind);
     bool waits = kind == CU_STREAM_MEM_OP_WAIT_VALUE_32 || kind == CU_STREAM_MEM_OP_WAIT_VALUE_64;
-    // Wait and write have one layout.
+    // Wait and write operations have the same layout.
     operation.waitValue.address = waits ? wait_address() : looked_up_address();
     operation.waitValue.value64 = 1;
     operation.waitValue.flags = player->chance(70) ? 0 : static_cast<unsigned>(any_bits());
 }
 
-// Copies of rows. Where the driver touches pageable memory all stays inside the caller's own;
-// between device addresses any number goes.
+// Copies of rows. With `wild` any number is allowed, because both ends are device addresses.
+// Otherwise everything stays inside the caller's own memory, which the driver really accesses.
 struct Rows {
     bool wild;
     size_t size(size_t bound) const { return wild ? any_size() : player->random.below(bound); }
@@ -152,7 +152,7 @@ inline void fill(CUDA_MEMCPY3D_PEER &copy) {
     copy.dstContext = any_handle<CUcontext>();
 }
 
-// Host functions, some of which call the driver, which it must refuse or answer.
+// Host functions. Some call the driver, which must refuse or answer the call.
 inline std::atomic<uint64_t> host_calls{0};
 
 inline void CUDA_CB count_call(void *) { host_calls.fetch_add(1, std::memory_order_relaxed); }

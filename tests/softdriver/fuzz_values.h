@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <limits>
 
-// Random numbers, addresses and texts, most of them near something that matters.
+// Random numbers, addresses and texts, most of them near special values.
 
 namespace fuzz {
 
-// Nothing between the capacity and what no machine has: the driver would really allocate it.
+// No size between the capacity and sizes that no machine has: the driver would really allocate it.
 inline size_t any_size() {
     soft::Random &random = player->random;
     static const size_t marks[] = {
@@ -63,7 +63,7 @@ inline int any_int() {
     case 1:
         return static_cast<int>(random.below(40)) - 8;
     default:
-        return static_cast<int>(random.below(2)); // mostly the number of a device
+        return static_cast<int>(random.below(2)); // mostly a device number
     }
 }
 
@@ -86,7 +86,7 @@ inline uintptr_t never_valid() {
     return values[player->random.below(std::size(values))];
 }
 
-// For functions that look addresses up: anything goes.
+// An address for functions that only look it up: any value is allowed.
 inline uintptr_t looked_up_address() {
     soft::Random &random = player->random;
     uintptr_t begin = player->chance(30) ? player->mine.any(random) : addresses.any(random);
@@ -109,15 +109,15 @@ inline uintptr_t looked_up_address() {
     }
 }
 
-// For functions that go on using the memory: never somebody else's.
+// An address for functions that keep using the memory: never of another thread.
 inline uintptr_t kept_memory() {
     Known known;
     uintptr_t address = looked_up_address();
     return address < 65536 || (player->alone && ask(address, known)) ? address : own_memory();
 }
 
-// For functions that use memory which they do not know as it is: it must be there, for as many
-// bytes as the shape says.
+// An address for functions that access unknown memory as it is: the memory must exist, for as many
+// bytes as the shape's limit.
 inline uintptr_t touched_address(Pool &pool) {
     Player &me = *player;
     Known known;
@@ -129,7 +129,7 @@ inline uintptr_t touched_address(Pool &pool) {
         return own_memory();
     }
     size_t offset = me.chance(50) ? 0 : me.random.below(known.bytes);
-    // Another thread may free it before the driver looks.
+    // Another thread may free it before the driver looks it up.
     if (known.host && !me.alone)
         me.shape.limit = std::min(me.shape.limit, known.bytes - offset);
     return known.begin + offset;
@@ -144,7 +144,7 @@ inline const char *any_text() {
     return texts[player->random.below(std::size(texts))];
 }
 
-// A handle of one kind: alive, destroyed, special, or of another kind.
+// A handle of one type: alive, destroyed, special, or of another type.
 template <class Handle> Handle any_handle() {
     soft::Random &random = player->random;
     uintptr_t value = pool_of<Handle>().any(random);
@@ -167,7 +167,8 @@ template <class Handle> Handle any_handle() {
     return reinterpret_cast<Handle>(value);
 }
 
-// A word to wait for. It is a word of the gates, or nothing that a driver would wait for.
+// The address of a word to wait for: a word of the gates, or an address that the driver must
+// refuse.
 inline uintptr_t wait_address() {
     Player &me = *player;
     uintptr_t address = me.gates.address(me.random.below(Gates::count));

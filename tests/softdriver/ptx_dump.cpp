@@ -1,7 +1,7 @@
 // ptx_dump FILE [CAPABILITY]
 //
-// Prints what the parser makes of a PTX text, one thing a line, or the problems it finds. With a
-// capability the file is a fatbin, and the text in it for such a device is printed.
+// Prints the syntax tree of a PTX text, one item a line, or the problems in it. With a capability
+// the file must be a fatbin, and its PTX for such a device is printed.
 
 #include "ptx/fatbin.h"
 #include "ptx/parser.h"

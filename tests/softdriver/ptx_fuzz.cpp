@@ -1,10 +1,10 @@
 // ptx_fuzz SEED INPUTS FILE...
 //
-// Feeds what reads and runs code with the PTX texts of these files, changed at random, and with
-// fatbins of such texts, changed too. Kernels that can be decoded are run for a while. It is
-// compiled with a sanitizer; what that finds, an exception, a tree that refers to what is not
-// there, and an input that takes too long for its length are failures. Then texts that repeat one
-// thing are read in two lengths: the time must grow as the length does.
+// Tests the PTX parser, decoder and interpreter with random mutations of the PTX texts in these
+// files, and of fatbins with such texts. Kernels that can be decoded are run for a while. It is
+// compiled with a sanitizer. Failures are: whatever the sanitizer finds, an exception, a tree with
+// invalid references, and an input that takes too long for its length. Then texts that repeat one
+// item are read in two lengths: the time must grow linearly.
 
 #include "ptx_mutations.h"
 
@@ -25,9 +25,10 @@ using namespace soft::ptx;
 
 namespace {
 
-constexpr double seconds_per_byte = 50e-6, seconds_at_most = 0.5; // with the sanitizer
+constexpr double seconds_per_byte = 50e-6,
+                 seconds_at_most = 0.5; // limits for runs with a sanitizer
 constexpr size_t memory_bytes = 1 << 16, most_shared_bytes = 48 << 10;
-std::string input; // that is read now
+std::string input; // the current input
 size_t kernels_run = 0;
 
 [[noreturn]] void fail(const std::string &why) {
@@ -97,7 +98,7 @@ void check(const Tree &tree) {
         check(tree, function);
 }
 
-// Copies have no byte behind their end that may be read.
+// A copy without any accessible byte after its end.
 std::unique_ptr<char[]> copy_of(const std::string &text) {
     std::unique_ptr<char[]> copy(new char[text.size()]);
     std::copy(text.begin(), text.end(), copy.get());
@@ -114,7 +115,7 @@ void check(const std::vector<Problem> &problems, bool good) {
             fail("a problem that says nothing, or too much");
 }
 
-// All parameters and variables lie in one buffer, or have addresses in it.
+// Runs a kernel. All parameters and variables are in one buffer, or contain addresses in it.
 void run(const std::shared_ptr<const Program> &program, const Kernel &kernel) {
     constexpr uintptr_t base = 0x10000000;
     std::unique_ptr<char[]> memory(new char[memory_bytes]());
@@ -148,7 +149,7 @@ void run(const std::shared_ptr<const Program> &program, const Kernel &kernel) {
         fail("a kernel failed without a fault, or did not with one");
 }
 
-// Whether it is a right text; how many kernels ran is counted.
+// Whether the text can be parsed. Runs its kernels and counts them.
 bool read_text(const std::string &text) {
     auto copy = copy_of(text);
     std::vector<Problem> problems;

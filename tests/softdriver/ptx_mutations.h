@@ -8,7 +8,7 @@
 
 namespace fuzz {
 
-// Texts of one thing over and over: `item`, in which # is a number that counts up.
+// A text that repeats `item`, in which # is a running number.
 struct Growth {
     const char *before, *item, *after;
 };
@@ -53,7 +53,7 @@ inline const Growth growths[] = {
     {".entry e { mov.b32 r, ", "1?", ""},
 };
 
-// Functions of which each calls the two before it.
+// Functions, each of which calls the two before it.
 inline std::string called_twice(size_t times) {
     std::string text = std::string(head) + ".func f0 { .local .b32 x; }\n.func f1 { call f0; }\n";
     for (size_t i = 2; i < times; i++)
@@ -108,7 +108,7 @@ class Mutator {
         return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '%';
     }
 
-    // Words, and single other characters.
+    // Splits a text into words and single other characters.
     static std::vector<std::string> tokens_of(const std::string &text) {
         std::vector<std::string> tokens;
         for (size_t i = 0, end; i < text.size(); i = end) {
@@ -196,7 +196,7 @@ class Mutator {
         return result;
     }
 
-    // The first number from there on.
+    // The first number at or after a token.
     static std::string &number_in(std::vector<std::string> &tokens, size_t at) {
         while (at + 1 < tokens.size() && !std::isdigit(static_cast<unsigned char>(tokens[at][0])))
             at++;

@@ -1,6 +1,7 @@
-// Runs a kernel of a PTX text whose only parameter is the address of an array of 32-bit words:
+// Runs a kernel of a PTX text. The kernel's only parameter is the address of an array of 32-bit
+// words:
 //     ptx_run FILE KERNEL BLOCKS THREADS WORDS [SHARED [SLICE [SEED [BUDGET]]]]
-// Prints the words, or what went wrong, and what was accessed of the array.
+// Prints the words, or the error, and which bytes of the array were accessed.
 
 #include "ptx/run.h"
 
