@@ -21,17 +21,13 @@ static __thread const char *cudadrv_last_failure = "the driver";
 
 static void cudadrv_note_failure(const char *call) { cudadrv_last_failure = call; }
 
-/* Stands in the table for a function that the driver does not have: never a call through NULL. The
- * stand-ins are called with the arguments of any function, which is harmless where the caller
- * cleans up, as in every calling convention that CUDA supports on Linux. */
+/* Stands in the table for a function that the driver does not have: never a call through NULL. */
 static CUresult CUDAAPI cudadrv_not_supported(void) { return CUDA_ERROR_NOT_SUPPORTED; }
-
-/* Stands in the table before a driver is loaded, and in a forked child, where a driver call can
- * crash. */
-static CUresult CUDAAPI cudadrv_not_initialized(void) { return CUDA_ERROR_NOT_INITIALIZED; }
 
 typedef CUresult(CUDAAPI *cudadrv_stand_in)(void);
 
+/* With cudadrv_not_initialized before a driver is loaded, and in a forked child, where driver calls
+ * can crash. */
 static void cudadrv_fill_table(cudadrv_driver *table, cudadrv_stand_in stand_in) {
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
     table->call_##name = (cudadrv_pointer_##name)(void *)stand_in;
