@@ -26,7 +26,7 @@ from cudadrv._names cimport custom_operation, operation_name
 from cudadrv._operation cimport Operation as Request, borrow_all, issue as issue_request, prepare
 from cudadrv._ordering cimport policies_used, policy_in_force
 from cudadrv._refusal cimport refuse_operation
-from cudadrv._region cimport borrow as fill_access, check_region, pointer_of
+from cudadrv._region cimport Region, borrow as fill_access, check_region, pointer_of
 from cudadrv._stream cimport Stream, stream_for
 from cudadrv._token cimport Token, new_token, stand_for
 
@@ -40,7 +40,7 @@ cdef dict LABELS = {}
 @cython.final
 cdef class Use:
     """A buffer that an operation uses."""
-    cdef Buffer buffer
+    cdef Region buffer
     cdef int mode
     cdef Prepared prepared  # whose argument it is, or None
     cdef Py_ssize_t operand
@@ -129,7 +129,7 @@ cdef void *borrow_prepared(object operation, object prepared) except NULL:
         raise TypeError("this Prepared was never initialized")
     check_kernel(ready.kernel)
     for i in range(ready.packed.operand_count):
-        buffer = <Buffer>ready.packed.operands[i].region
+        buffer = <Region>ready.packed.operands[i].region
         check_region(buffer)
         _add_use(given, buffer, ready.packed.operands[i].mode, ready, i)
     given.kernels.append(ready.kernel)
@@ -141,7 +141,7 @@ cdef int _engines_mode(int mode) noexcept:
 
 
 cdef int _add_use(
-    Operation operation, Buffer buffer, int mode, Prepared prepared, Py_ssize_t operand
+    Operation operation, Region buffer, int mode, Prepared prepared, Py_ssize_t operand
 ) except -1:
     cdef Use use = Use.__new__(Use)
     use.buffer, use.mode, use.prepared, use.operand = buffer, mode, prepared, operand
@@ -210,6 +210,8 @@ cdef object issue(object operation, object stream, Call call, void *arguments):
         What the call returned.
     """
     given = _checked(operation)
+    if call is NULL:
+        raise ValueError("issue needs a function that makes the driver calls, and call is NULL")
     uses, kernels = tuple(given.uses), tuple(given.kernels)
     found = _stream_of(given, uses, kernels, stream)
     return _issue(given.name, uses, kernels, found, call, arguments)
@@ -316,7 +318,6 @@ cdef int _fill_accesses(tuple uses, list variables, tuple kernels, own_access *a
     cdef Kernel kernel
     cdef int policy
     for use in uses:
-        check_region(use.buffer)
         fill_access(use.buffer, &accesses[i], use.mode)
         i += 1
     for memory, mode in variables:
