@@ -183,8 +183,10 @@ def test_other_context(buffer, stream):
     with cu.Context.create(cu.Device(0)):
         foreign = cu.Stream()
         theirs = cu.DeviceBuffer(64, "f4")
-        for work, where in ((downstream.Work().use(buffer), foreign),
-                            (downstream.Work().use(buffer).use(theirs), stream)):
+        for work, where in (
+            (downstream.Work().use(buffer), foreign),
+            (downstream.Work().use(buffer).use(theirs), stream),
+        ):
             with pytest.raises(ValueError, match="to another context"):
                 work.issue(where)
             assert work.calls == 0
