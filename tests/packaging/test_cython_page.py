@@ -1,4 +1,4 @@
-"""The programs of docs/cython.md build against the wheel with nothing but PyPI's cuda.h, and run."""
+"""The programs of docs/cython.md run: built against the wheel, with nothing but PyPI's cuda.h."""
 
 import re
 from importlib.metadata import PackageNotFoundError, files

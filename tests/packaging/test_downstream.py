@@ -33,15 +33,17 @@ def cuda_include() -> str:
     return str(module.find_cuda_header().folder)
 
 
-def test_downstream(python, cuda_include, tmp_path):
+def test_downstream(python, cuda_include, tmp_path, pytestconfig):
     pytest.importorskip("Cython")
     project = tmp_path / "downstream"
     shutil.copytree(Path(__file__).parent / "downstream", project)
     build = ["setup.py", "build_ext", "--inplace"]
     python(project, *build, CUDA_INCLUDE=cuda_include, CFLAGS="-O0 -g0")
 
-    tests = ["-m", "pytest", "-q", "-W", "error", "-p", "pytest_cudadrv", "-p", "no:cacheprovider"]
-    assert " passed" in python(project, *tests, "--cuda-driver=software", "test_operations.py")
+    driver = f"--cuda-driver={pytestconfig.getoption('cuda_driver') or 'software'}"
+    plugins = ["-p", "pytest_cudadrv", "-p", "no:cacheprovider"]
+    found = python(project, "-m", "pytest", "-q", "-W", "error", *plugins, driver)
+    assert " passed" in found
 
     types = IMPORTED_TYPE.findall((project / "downstream.c").read_text())
     assert len(types) > 10

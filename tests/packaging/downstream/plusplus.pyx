@@ -1,7 +1,9 @@
 # distutils: language = c++
 """The same in C++."""
 
-from cudadrv cimport CUdeviceptr, CUresult, CUstream, Operation, WRITE, borrow, cuMemsetD8Async, issue
+from cudadrv cimport (
+    CUdeviceptr, CUresult, CUstream, Operation, WRITE, borrow, cuMemsetD8Async, issue,
+)
 
 
 cdef CUresult call(void *arguments, CUstream stream, bint *queued) noexcept nogil:

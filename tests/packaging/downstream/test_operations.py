@@ -113,6 +113,7 @@ def int_of(stream: cu.Stream) -> str:
     return repr(stream).split()[1].rstrip(",>")
 
 
+@pytest.mark.cuda_software
 def test_refusal_names_operation_and_lines(buffer, second, stream, other):
     downstream.copy(buffer, second, stream)
     first = here() - 1
@@ -124,7 +125,7 @@ def test_refusal_names_operation_and_lines(buffer, second, stream, other):
     assert text.startswith("cannot write DeviceBuffer 'buffer'[0:64] (float32) by downstream.copy")
     assert f"written by downstream.copy on Stream {int_of(stream)}, queued at" in text
     assert f"test_operations.py:{first},\n" in text
-    with pytest.raises(cu.BufferBorrowedError, match="written by downstream.copy on"):
+    with pytest.raises(cu.BufferBorrowedError, match=r"written by downstream\.copy on"):
         buffer.fill_async(0, other)
     stream.synchronize()
     downstream.copy(buffer, second, other).wait()
@@ -168,9 +169,9 @@ def test_closed_stream(buffer, second, stream):
 def test_closed_and_moved_buffers(buffer, second, stream):
     work = downstream.Work().use(buffer).use(second)
     second.close()
-    with pytest.raises(cu.BufferClosedError, match="'second'.* was closed at test_operations"):
+    with pytest.raises(cu.BufferClosedError, match=r"'second'.* was closed at test_operations"):
         downstream.copy(buffer, second, stream)
-    with pytest.raises(cu.BufferClosedError, match="'second'.* was closed at"):  # borrowed before
+    with pytest.raises(cu.BufferClosedError, match=r"'second'.* was closed at"):  # borrowed before
         work.issue(stream)
     taken = buffer.take()
     with pytest.raises(cu.BufferClosedError, match="was moved at"):
@@ -214,6 +215,16 @@ def test_same_buffer_twice(buffer, second, stream, other):
         downstream.copy(second, buffer, other)
     stream.synchronize()
     assert not buffer.borrowed
+
+
+def test_default_streams(buffer, other):
+    for default in (cu.Stream.legacy(), cu.Stream.per_thread()):
+        token = downstream.Work().use(buffer).issue(default)
+        with pytest.raises(
+            cu.BufferBorrowedError, match=r"by downstream\.fill on (the legacy|per-)"
+        ):
+            buffer.fill_async(0, other)
+        token.wait()
 
 
 def test_shared_is_about_lifetime(buffer, second, stream, other):
@@ -265,7 +276,7 @@ def test_objects_that_cannot_be(buffer, stream, module):
                 downstream.misuse(call, wrong, buffer)
     for call in ("borrow", "borrow_kernel", "borrow_prepared"):
         for wrong in (None, stream, operation):
-            with pytest.raises(TypeError, match="must be a (Buffer|Kernel|Prepared), not"):
+            with pytest.raises(TypeError, match=r"must be a (Buffer|Kernel|Prepared), not"):
                 downstream.misuse(call, operation, wrong)
     with pytest.raises(ValueError, match="call is NULL"):
         downstream.misuse("issue", operation, stream)
@@ -313,6 +324,7 @@ def test_in_cplusplus(stream):
 # ---- driver calls that fail ----
 
 
+@pytest.mark.cuda_software
 def test_first_call_fails_and_the_call_says_so(buffer, second, stream, other):
     work = downstream.Work(tells=True).use(buffer).use(second)
     testing.fail(FILL, UNKNOWN)
@@ -323,6 +335,7 @@ def test_first_call_fails_and_the_call_says_so(buffer, second, stream, other):
     work.issue(other).wait()
 
 
+@pytest.mark.cuda_software
 def test_first_call_fails_and_the_call_says_nothing(buffer, stream, other):
     """Then the buffers stay borrowed, as if something had been queued."""
     work = downstream.Work().use(buffer)
@@ -335,6 +348,7 @@ def test_first_call_fails_and_the_call_says_nothing(buffer, stream, other):
     work.issue(other).wait()
 
 
+@pytest.mark.cuda_software
 @pytest.mark.parametrize("tells", [False, True])
 def test_later_call_fails(buffer, second, stream, other, tells):
     work = downstream.Work(tells=tells).use(buffer).use(second)
@@ -348,17 +362,17 @@ def test_later_call_fails(buffer, second, stream, other, tells):
     work.issue(other).wait()
 
 
+@pytest.mark.cuda_software
 def test_failed_call_is_not_made_again(buffer, stream):
     """Where another context is current, the library tries again: not this."""
     work = downstream.Work(tells=True).use(buffer)
-    with cu.Context.create(cu.Device(0)) as context:
-        with context:
-            testing.fail(FILL, UNKNOWN)
-            with pytest.raises(cu.CudaError):
-                work.issue(stream)
-            assert work.calls == 1
-            assert not buffer.borrowed
-            work.issue(stream).wait()
+    with cu.Context.create(cu.Device(0)):
+        testing.fail(FILL, UNKNOWN)
+        with pytest.raises(cu.CudaError):
+            work.issue(stream)
+        assert work.calls == 1
+        assert not buffer.borrowed
+        work.issue(stream).wait()
 
 
 @pytest.mark.parametrize("status", [1, UNKNOWN, -1, -2, -3, -101, -105, 0x7FFF0000, -(2**31)])
@@ -387,6 +401,18 @@ def test_launch(buffer, module, stream, other):
     module.close()
     with pytest.raises(cu.BufferClosedError):
         downstream.bare_launch(module["count"], stream)
+
+
+def test_advice_of_a_launch_takes_no_operation_for_one(buffer, module, stream, other):
+    for _ in range(2):
+        module["scale"].launch(1, 64, buffer, 1.0, 64, stream=stream)
+        with pytest.raises(cu.BufferBorrowedError, match="If both kernels only read it"):
+            module["scale"].launch(1, 64, buffer, 1.0, 64, stream=other)
+        downstream.Work().use(buffer).issue(stream)
+        with pytest.raises(cu.BufferBorrowedError) as raised:
+            module["scale"].launch(1, 64, buffer, 1.0, 64, stream=other)
+        assert "kernel" not in str(raised.value)
+        stream.synchronize()
 
 
 def test_closed_module(module, stream):
@@ -439,6 +465,7 @@ def test_batch(batch, buffer, stream, other):
     assert (contents(buffer, stream) == np.repeat([3, 6], 32)).all()
 
 
+@pytest.mark.cuda_software
 def test_batch_is_all_or_nothing(batch, buffer, second, module, stream, other):
     pairs, _ = batch
     ready = module["scale"].prepare(1, 64, second, 3.0, 64)
@@ -455,6 +482,7 @@ def test_batch_is_all_or_nothing(batch, buffer, second, module, stream, other):
     downstream.copy_and_launch(pairs, ready, stream).wait()
 
 
+@pytest.mark.cuda_software
 @pytest.mark.parametrize(
     ("function", "nth", "stays"), [(COPY, 1, False), (COPY, 2, True), (LAUNCH, 1, True)]
 )
