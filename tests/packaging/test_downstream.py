@@ -37,6 +37,7 @@ def test_downstream(python, cuda_include, tmp_path, pytestconfig):
     pytest.importorskip("Cython")
     project = tmp_path / "downstream"
     shutil.copytree(Path(__file__).parent / "downstream", project)
+    shutil.copy(ROOT / "tests" / "kernels" / "kernels.fatbin", project)
     build = ["setup.py", "build_ext", "--inplace"]
     python(project, *build, CUDA_INCLUDE=cuda_include, CFLAGS="-O0 -g0")
 

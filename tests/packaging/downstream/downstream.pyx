@@ -100,6 +100,40 @@ cdef class Work:
         return cu.issue(self.operation, stream, fill_call, &self.arguments)
 
 
+# ---- a call that takes its time ----
+
+cdef extern from "<unistd.h>" nogil:
+    int usleep(unsigned int microseconds)
+
+
+cdef struct Pause:
+    int begun
+    int ended
+
+
+cdef cu.CUresult pause_call(void *arguments, cu.CUstream stream, bint *queued) noexcept nogil:
+    cdef Pause *given = <Pause *>arguments
+    given.begun = True
+    while not given.ended:
+        usleep(100)
+    return cu.CUDA_SUCCESS
+
+
+cdef class Paused:
+    """An operation whose call lasts until it may end."""
+    cdef Pause state
+
+    @property
+    def begun(self):
+        return bool(self.state.begun)
+
+    def end(self):
+        self.state.ended = True
+
+    def issue(self, stream):
+        return cu.issue(cu.Operation("downstream.pause"), stream, pause_call, &self.state)
+
+
 def misuse(what, first=None, second=None):
     if what == "borrow":
         return cu.borrow(first, second, cu.READ)
@@ -140,13 +174,18 @@ def scale(cu.Kernel kernel not None, cu.Buffer buffer not None, float factor, st
     return cu.issue(operation, stream, launch_call, &arguments)
 
 
-def bare_launch(kernel, stream, variable=None):
-    """A launch of a kernel without parameters; it reads the variable, if that is given."""
+def bare_launch(kernel, stream, variable=None, others=()):
+    """A launch of a kernel without parameters. It reads the variable, if that is given.
+
+    The other kernels are borrowed, and not launched.
+    """
     cdef Launch arguments
     cdef cu.Operation operation = cu.Operation("downstream.launch")
     arguments.function, arguments.block = cu.borrow_kernel(operation, kernel), 1
     if variable is not None:
         cu.borrow(operation, variable, cu.READ)
+    for other in others:
+        cu.borrow_kernel(operation, other)
     return cu.issue(operation, stream, launch_call, &arguments)
 
 

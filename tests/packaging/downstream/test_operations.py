@@ -2,6 +2,8 @@
 
 import inspect
 import threading
+import time
+from pathlib import Path
 
 import downstream
 import numpy as np
@@ -433,6 +435,38 @@ def test_launch_borrows_the_variables_of_the_kernel(module, stream, other):
     assert contents(counter, stream)[0] == 1
     downstream.bare_launch(kernel, stream, counter)  # it is wrong, but it is what was said
     assert counter.borrows[0].mode == "read"
+    stream.synchronize()
+
+
+def test_several_kernels(stream):
+    modules = [cu.Module(PTX, name=f"module {i}") for i in range(3)]
+    first, *others = [each["count"] for each in modules]
+    downstream.bare_launch(first, stream, others=others)
+    for module in modules:
+        with pytest.raises(cu.BufferBorrowedError, match=r"by downstream\.launch on"):
+            module.close()
+    stream.synchronize()
+    for module in modules:
+        module.close()
+
+
+def test_variable_that_appears_while_a_launch_waits(stream, other):
+    """Any kernel of a module without PTX text may use it: the launch borrows it after all."""
+    module = cu.Module.from_file(Path(__file__).with_name("kernels.fatbin"))
+    kernel, pause = module["nothing"], downstream.Paused()
+    first = threading.Thread(target=pause.issue, args=(stream,))
+    second = threading.Thread(target=downstream.bare_launch, args=(kernel, stream))
+    first.start()
+    while not pause.begun:
+        time.sleep(0.001)
+    second.start()
+    time.sleep(0.05)  # until it waits for the stream, with what it borrows made out
+    counter = module.global_("counter", "u4")
+    pause.end()
+    first.join()
+    second.join()
+    with pytest.raises(cu.BufferBorrowedError, match=r"may be in use by downstream\.launch on"):
+        counter.fill_async(0, other)
     stream.synchronize()
 
 
