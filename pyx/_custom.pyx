@@ -32,8 +32,8 @@ from cudadrv._token cimport Token, new_token, stand_for
 
 bind_driver(&cudadrv_table)
 
-# By the number of an operation, for errors of calls that are none of the driver's. They stay: a
-# thread keeps the address.
+# Names of operations by number, for errors of calls that are not the driver's. None is ever
+# removed: threads keep the addresses of these texts (`last_failure` in _driver.pyx).
 cdef dict LABELS = {}
 
 
@@ -174,7 +174,7 @@ cdef CUresult _run(void *arguments, CUstream stream, bint *queued) noexcept nogi
     cdef bint pushed = False
     cdef CUresult status
     cdef Py_ssize_t i
-    if run.called:  # after a failure, another context is found to be current; not in the call
+    if run.called:  # `attempt` tries again in the stream's context, where this one ran already
         return run.status
     for i in range(run.watch_count):
         if run.watches[i].changes[0] != run.watches[i].seen:

@@ -460,7 +460,7 @@ def test_variable_that_appears_while_a_launch_waits(stream, other):
     while not pause.begun:
         time.sleep(0.001)
     second.start()
-    time.sleep(0.05)  # until it waits for the stream, with what it borrows made out
+    time.sleep(0.05)  # until it waits for the stream
     counter = module.global_("counter", "u4")
     pause.end()
     first.join()
