@@ -1,7 +1,8 @@
 """Raw driver functions: `noexcept nogil`, and they return a CUresult.
 
 Call them as `with nogil: check(cuStreamCreate(...))` with `check` from `cudadrv._errors`. A module
-that calls them says `bind_driver(&cudadrv_table)` once, when it is imported.
+that calls them says `bind_driver(&cudadrv_table)` once, when it is imported: in one that does not,
+they return CUDA_ERROR_NOT_INITIALIZED.
 """
 
 
@@ -19,6 +20,7 @@ cdef extern from "cudadrv/driver.h" nogil:
         CUDA_ERROR_NOT_READY
         CUDA_ERROR_NOT_SUPPORTED
         CUDA_ERROR_CONTEXT_IS_DESTROYED
+        CUDA_ERROR_UNKNOWN
 
     ctypedef int CUdevice
     ctypedef unsigned long long CUdeviceptr
@@ -123,6 +125,7 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUstream CU_STREAM_PER_THREAD
 
     ctypedef struct cudadrv_driver:
+        void (*note_failure)(const char *call) noexcept nogil
         bint forked
         bint ending
         int (*tag_stream)(CUcontext context, CUstream stream, unsigned long long tag) noexcept nogil

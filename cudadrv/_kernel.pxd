@@ -3,7 +3,9 @@
 from libc.stdint cimport uint16_t
 
 from cudadrv._arguments cimport Limits, Packed, Room, Shape, Signature
-from cudadrv._driver cimport CUfunction, CUfunction_attribute, likely, unlikely
+from cudadrv._driver cimport (
+    CUfunction, CUfunction_attribute, CUresult, CUstream, likely, unlikely,
+)
 from cudadrv._module cimport Module, check_module
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token
@@ -57,6 +59,7 @@ cdef inline int shape_of(
 
 
 cdef int occupancy_of(Kernel kernel, Shape *shape) except -1
+cdef int find_variables(Kernel kernel) except -1
 
 
 cdef Token launch_packed(
@@ -74,3 +77,6 @@ cdef class Prepared:
     cdef Packed packed
     cdef Shape shape
     cdef object __weakref__
+
+
+cdef CUresult launch_ready(Prepared ready, CUstream stream) noexcept nogil

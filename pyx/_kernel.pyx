@@ -28,7 +28,7 @@ from cudadrv._engine cimport (
 )
 from cudadrv._memory cimport Memory
 from cudadrv._module cimport Module, variables_of
-from cudadrv._names cimport LAUNCH, launch_of
+from cudadrv._names cimport is_launch, launch_of
 from cudadrv._operation cimport REFUSED, Operation, borrow_all, issue, prepare
 from cudadrv._ordering cimport policies_used, policy_in_force
 from cudadrv._refusal cimport refuse_operation
@@ -485,6 +485,15 @@ cdef CUresult _launch_with_attributes(Launch *launch, CUstream stream) noexcept 
     return cuLaunchKernelEx(&config, launch.function, launch.pointers, NULL)
 
 
+cdef CUresult launch_ready(Prepared ready, CUstream stream) noexcept nogil:
+    """Launch it as a part of another operation, which has borrowed what it uses."""
+    cdef Launch launch
+    launch.function = ready.kernel.raw
+    launch.shape = &ready.shape
+    launch.pointers = ready.packed.pointers
+    return _launch_with_attributes(&launch, stream)
+
+
 cdef tuple borrows_of_launch(object borrows):
     """The argument `borrows` as a tuple."""
     if isinstance(borrows, Region):
@@ -507,7 +516,7 @@ cdef Token launch_packed(
     cdef int reason = VARIABLES_CHANGED
     while reason == VARIABLES_CHANGED:
         if unlikely(kernel.changes != kernel.module.changes):
-            _find_variables(kernel)
+            find_variables(kernel)
         variables, launch.seen = kernel.variables, kernel.changes
         count = packed.operand_count + len(variables) + 1
         if unlikely(count > FEW_ACCESSES):
@@ -564,8 +573,8 @@ cdef bint _is_declared(Memory memory, Packed *packed) noexcept:
     return False
 
 
-cdef int _find_variables(Kernel kernel) except -1:
-    """Add the variables of the module that any kernel may use."""
+cdef int find_variables(Kernel kernel) except -1:
+    """Add the variables of the module that any kernel may use, after its list has changed."""
     module = kernel.module
     changes = module.changes
     found = list(kernel.reached)
@@ -595,7 +604,7 @@ cdef str _advice(Operation *operation, int reason, Packed *packed):
     cdef bint by_launch
     if reason not in (REFUSED - OWN_BORROWED, REFUSED - OWN_MUST_WAIT):
         return ""
-    by_launch = conflict.epoch.operation >= LAUNCH
+    by_launch = is_launch(conflict.epoch.operation)
     if conflict.access >= packed.operand_count:
         return VARIABLE if by_launch else ""
     if packed.operands[conflict.access].bare and conflict.epoch.mode == OWN_READ:

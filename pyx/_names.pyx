@@ -5,12 +5,13 @@ from libc.stdint cimport uint16_t, uint64_t, uint8_t
 from cudadrv._engine cimport OWN_DEFAULT, OWN_ENDED, OWN_INTERNAL, OWN_PER_THREAD
 
 
-# By number; names of launches are added as kernels are made, and stay: borrows refer to them.
+# By number. Names of launches and of other projects' operations are added when they are first used,
+# and stay: borrows refer to them.
 cdef list NAMES = [
     "copy_from", "copy_to", "copy_from_async", "copy_to_async", "fill", "fill_async",
-    "its allocation", "close", "lend", "a launch",
+    "its allocation", "close", "lend", "a launch", "a custom operation",
 ]
-cdef dict LAUNCHES = {}     # number by name of the kernel
+cdef dict ADDED = {}        # numbers of the names that were added
 cdef enum:
     MOST_NAMES = 1 << 16    # that the engine's books have room for
 cdef str AFTERWARDS = "event.synchronize() on an event recorded after it"
@@ -22,10 +23,26 @@ cdef str operation_name(uint16_t operation):
 
 cdef uint16_t launch_of(str kernel):
     """The number of "launch of ...". A program with ever new kernels ends up with "a launch"."""
-    number = LAUNCHES.get(kernel, LAUNCH)
-    if number == LAUNCH and len(NAMES) < MOST_NAMES:
-        number = LAUNCHES[kernel] = len(NAMES)
-        NAMES.append(f"launch of {kernel}")
+    return _number_of(f"launch of {kernel}", LAUNCH)
+
+
+cdef bint is_launch(uint16_t operation):
+    return operation == LAUNCH or (<str>NAMES[operation]).startswith("launch of ")
+
+
+cdef uint16_t custom_operation(str name):
+    """The number of an operation of another project. Ever new names end up as CUSTOM."""
+    return _number_of(name, CUSTOM)
+
+
+cdef uint16_t _number_of(str name, uint16_t otherwise):
+    number = ADDED.get(name)
+    if number is None:
+        if len(NAMES) == MOST_NAMES:
+            return otherwise
+        number = len(NAMES)
+        NAMES.append(name)
+        ADDED[name] = number
     return number
 
 

@@ -6,12 +6,14 @@
  *
  * The table lives in the extension module cudadrv._driver. Every other module that calls the driver
  * points its own `cudadrv_table` there when it is imported (see bind_driver in
- * cudadrv/_driver.pxd). */
+ * cudadrv/_driver.pxd). In a module that does not, every wrapper returns
+ * CUDA_ERROR_NOT_INITIALIZED. */
 
 #ifndef CUDADRV_DRIVER_H
 #define CUDADRV_DRIVER_H
 
 #include <cuda.h>
+#include <stddef.h>
 
 #if CUDA_VERSION < 12000
 #error "cudadrv needs the cuda.h of CUDA 12.0 or newer"
@@ -35,7 +37,22 @@ typedef struct cudadrv_driver {
 #undef CUDADRV_FUNCTION
 } cudadrv_driver;
 
-static cudadrv_driver *cudadrv_table;
+/* Stands in a table for the functions of a driver that is not there. It is called with the
+ * arguments of any function, which is harmless where the caller cleans up, as in every calling
+ * convention that CUDA supports on Linux. */
+static CUresult CUDAAPI cudadrv_not_initialized(void) { return CUDA_ERROR_NOT_INITIALIZED; }
+
+static void cudadrv_note_nothing(const char *call) { (void)call; }
+
+static cudadrv_driver cudadrv_unbound = {
+    cudadrv_note_nothing, 0, 0, 0, NULL,
+#define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
+    (cudadrv_pointer_##name)(void (*)(void)) cudadrv_not_initialized,
+#include "driver_functions.h"
+#undef CUDADRV_FUNCTION
+};
+
+static cudadrv_driver *cudadrv_table = &cudadrv_unbound;
 
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
     static inline CUresult cudadrv_##name parameters {                                             \

@@ -26,11 +26,10 @@ static void cudadrv_note_failure(const char *call) { cudadrv_last_failure = call
  * stack: so do all calling conventions that CUDA supports on Linux. */
 static CUresult CUDAAPI cudadrv_not_supported(void) { return CUDA_ERROR_NOT_SUPPORTED; }
 
-/* In the table before a driver is loaded, and in a forked child, where a driver call can crash. */
-static CUresult CUDAAPI cudadrv_not_initialized(void) { return CUDA_ERROR_NOT_INITIALIZED; }
-
 typedef CUresult(CUDAAPI *cudadrv_stand_in)(void);
 
+/* With cudadrv_not_initialized before a driver is loaded, and in a forked child, where driver calls
+ * can crash. */
 static void cudadrv_fill_table(cudadrv_driver *table, cudadrv_stand_in stand_in) {
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
     table->call_##name = (cudadrv_pointer_##name)(void *)stand_in;

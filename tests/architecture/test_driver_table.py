@@ -1,4 +1,4 @@
-"""Every module that calls the driver has bound the call table: a call through NULL is a crash."""
+"""Every module that calls the driver has bound the call table: else its calls do nothing."""
 
 import re
 from pathlib import Path

@@ -95,12 +95,17 @@ def installed(wheel, tmp_path_factory) -> Path:
     return python
 
 
+@pytest.fixture
+def wheel_python(installed) -> Callable[..., str]:
+    """Runs Python where cudadrv is the installed wheel."""
+    return lambda cwd, *arguments, **environ: run([installed, *arguments], cwd, **environ)
+
+
 @pytest.fixture(params=["wheel", "checkout"])
 def python(request) -> Callable[..., str]:
     """Runs Python where cudadrv is the installed wheel, or this checkout (an editable install)."""
     if request.param == "wheel":
-        installed = request.getfixturevalue("installed")
-        return lambda cwd, *arguments, **environ: run([installed, *arguments], cwd, **environ)
+        return request.getfixturevalue("wheel_python")
     return lambda cwd, *arguments, **environ: run(
         [sys.executable, *arguments], cwd, PYTHONPATH=str(ROOT), **environ
     )

@@ -1,6 +1,7 @@
 """Another project's `cimport cudadrv` builds and runs, on the wheel and on a checkout."""
 
 import importlib.util
+import re
 import shutil
 from pathlib import Path
 
@@ -9,12 +10,18 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.slow
 
-CHECK = """
-import cudadrv, downstream
-assert downstream.stream_type() == (cudadrv.Stream, cudadrv.Stream)
-assert not downstream.is_stream(None)
-assert downstream.size_of_a_handle() == 8
-print(cudadrv.__file__)
+IMPORTED_TYPE = re.compile(
+    r'__Pyx_ImportType_\w+\(\w+, "(cudadrv[\w.]*)", "(\w+)",.*?(CheckSize_[A-Z][a-z]+)', re.DOTALL
+)
+# As with a version of cudadrv that has other functions.
+IMPORT = """
+from cudadrv import _custom
+functions = _custom.__pyx_capi__
+{}
+try:
+    import downstream
+except (ImportError, TypeError) as error:
+    print(type(error).__name__, error)
 """
 
 
@@ -26,9 +33,28 @@ def cuda_include() -> str:
     return str(module.find_cuda_header().folder)
 
 
-def test_cimport(python, cuda_include, tmp_path):
+def test_downstream(python, cuda_include, tmp_path, pytestconfig):
     pytest.importorskip("Cython")
     project = tmp_path / "downstream"
     shutil.copytree(Path(__file__).parent / "downstream", project)
-    python(project, "setup.py", "build_ext", "--inplace", CUDA_INCLUDE=cuda_include)
-    python(project, "-W", "error", "-c", CHECK)
+    shutil.copy(ROOT / "tests" / "kernels" / "kernels.fatbin", project)
+    build = ["setup.py", "build_ext", "--inplace"]
+    python(project, *build, CUDA_INCLUDE=cuda_include, CFLAGS="-O0 -g0")
+
+    driver = f"--cuda-driver={pytestconfig.getoption('cuda_driver') or 'software'}"
+    plugins = ["-p", "pytest_cudadrv", "-p", "no:cacheprovider"]
+    found = python(project, "-m", "pytest", "-q", "-W", "error", *plugins, driver)
+    assert " passed" in found
+
+    types = IMPORTED_TYPE.findall((project / "downstream.c").read_text())
+    assert len(types) > 10
+    assert {size for *_, size in types} == {"CheckSize_Ignore"}, types  # no layout is relied upon
+
+    def imported(change: str) -> str:
+        return python(project, "-c", IMPORT.format(change))
+
+    assert imported("functions['later'] = functions['issue']") == ""
+    found = imported("del functions['borrow']")
+    assert re.match(r"ImportError .*C function borrow", found), found
+    found = imported("functions['borrow'] = functions['issue']")
+    assert re.match(r"TypeError C function cudadrv._custom.borrow has wrong signature", found)

@@ -7,9 +7,8 @@ from setuptools import Extension, setup
 
 import cudadrv
 
-extension = Extension(
-    "downstream",
-    ["downstream.pyx"],
-    include_dirs=[cudadrv.get_include(), os.environ["CUDA_INCLUDE"]],
-)
-setup(name="downstream", ext_modules=cythonize([extension], language_level=3))
+include = [cudadrv.get_include(), os.environ["CUDA_INCLUDE"]]
+extensions = [
+    Extension(name, [f"{name}.pyx"], include_dirs=include) for name in ("downstream", "plusplus")
+]
+setup(name="downstream", ext_modules=cythonize(extensions, language_level=3))

@@ -1,0 +1,51 @@
+"""Operations of other projects, which get all of this by `cimport cudadrv`.
+
+These declarations use no type of cudadrv but of the driver, so that what was compiled with one
+version works with the next ones. Objects are checked when they are passed.
+"""
+
+from cudadrv._driver cimport CUdeviceptr, CUfunction, CUlaunchConfig, CUresult, CUstream
+
+
+cdef enum:
+    READ = 1
+    WRITE = 2
+    SHARED = 3
+
+
+# Makes the driver calls of an operation on the stream. It runs without the GIL, in the stream's
+# context, and must neither take the GIL nor use cudadrv but for the functions below. The status
+# that it returns is raised. *queued is true when it begins: after a failure, the buffers stay
+# borrowed as if all had been queued, unless it has set *queued to False.
+ctypedef CUresult (*Call)(void *arguments, CUstream stream, bint *queued) noexcept nogil
+
+
+cdef CUdeviceptr borrow(object operation, object buffer, int mode) except? 0
+cdef CUfunction borrow_kernel(object operation, object kernel) except NULL
+cdef void *borrow_prepared(object operation, object prepared) except NULL
+cdef object issue(object operation, object stream, Call call, void *arguments)
+
+
+# Driver functions for a Call.
+cdef CUresult launch_prepared(void *prepared, CUstream stream) noexcept nogil
+cdef CUresult cuMemcpyAsync(
+    CUdeviceptr target, CUdeviceptr source, size_t nbytes, CUstream stream) noexcept nogil
+cdef CUresult cuMemcpyHtoDAsync(
+    CUdeviceptr target, const void *source, size_t nbytes, CUstream stream) noexcept nogil
+cdef CUresult cuMemcpyDtoHAsync(
+    void *target, CUdeviceptr source, size_t nbytes, CUstream stream) noexcept nogil
+cdef CUresult cuMemcpyDtoDAsync(
+    CUdeviceptr target, CUdeviceptr source, size_t nbytes, CUstream stream) noexcept nogil
+cdef CUresult cuMemsetD8Async(
+    CUdeviceptr target, unsigned char value, size_t count, CUstream stream) noexcept nogil
+cdef CUresult cuMemsetD16Async(
+    CUdeviceptr target, unsigned short value, size_t count, CUstream stream) noexcept nogil
+cdef CUresult cuMemsetD32Async(
+    CUdeviceptr target, unsigned int value, size_t count, CUstream stream) noexcept nogil
+cdef CUresult cuLaunchKernel(
+    CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+    unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes,
+    CUstream stream, void **parameters, void **extra) noexcept nogil
+cdef CUresult cuLaunchKernelEx(
+    const CUlaunchConfig *config, CUfunction function, void **parameters,
+    void **extra) noexcept nogil
