@@ -24,6 +24,7 @@ __all__ = [
     "live_objects",
     "pending",
     "races",
+    "reset_device",
     "settings",
     "unsupported_calls",
 ]

@@ -425,7 +425,8 @@ cdef class Buffer(Region):
 
         Raises
         ------
-        As `copy_from`; TypeError without a stream.
+        TypeError
+            There is no stream. Other errors are those of `copy_from`.
 
         Driver functions: as `copy_from`, without waiting.
         """
