@@ -1,6 +1,7 @@
 """The site: ``make docs`` builds it, from these pages and from the docstrings."""
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import reference  # noqa: E402
 
 import cudadrv  # noqa: E402
 
+NAMED_AS_FILE = re.compile(r"\[((?:[\w-]+/)*[\w-]+\.md)\]\((?=\1)")
 STUBS = ROOT / "build" / "docs" / "stubs"
 reference.write(STUBS)
 
@@ -38,9 +40,12 @@ autodoc_default_options = {
     "member-order": "bysource",
 }
 python_maximum_signature_line_length = 80
+toc_object_entries_show_parents = "hide"
 
 html_theme = "pydata_sphinx_theme"
 html_title = "cudadrv"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {
@@ -52,12 +57,16 @@ html_theme_options = {
     "footer_start": [],
     "footer_end": [],
 }
-html_sidebars = {"index": []}
+html_sidebars = {page: [] for page in ("index", "ten-minutes", "errors")}
 
 
 def with_links(app: Sphinx, name: str, content: list[str]) -> None:
-    """What is not in docs/ is in the repository, if pyproject.toml says where that is."""
-    content[0] = links.rewritten(app.env.doc2path(name), DOCS, links.repository())
+    """What is not in docs/ is in the repository, if pyproject.toml says where that is.
+
+    Links that are called as a file get the title of the page.
+    """
+    page = links.rewritten(Path(app.env.doc2path(name)), DOCS, links.repository())
+    content[0] = NAMED_AS_FILE.sub("[](", page)
 
 
 def setup(app: Sphinx) -> None:
