@@ -24,6 +24,7 @@ reference.write(STUBS)
 project = "cudadrv"
 version = release = cudadrv.__version__
 extensions = ["myst_parser", "sphinx.ext.napoleon", "autoapi.extension"]
+smartquotes = False  # they would also change "" in docstrings
 default_role = "py:obj"  # what single backticks mean in docstrings
 myst_heading_anchors = 4  # named as on GitHub, where the pages can be read, too
 
