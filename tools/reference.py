@@ -17,6 +17,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "cudadrv"
 MODULES = ["cudadrv", "cudadrv.testing", "cudadrv.toolkit"]
 # Members that a class has from others; their standard docstrings say nothing of this class.
 STANDARD = [object, list, dict, int, Exception, tuple, type(iter([]))]
+SHOWN = {*dir(builtins), "NamedTuple", "enum.IntEnum"}  # bases, besides the package's own
 SHORTER = {"_Slice": "slice"}  # instead of its definition
 HEADER = re.compile(r"^-{3,}$")
 PAGE = re.compile(r"\bdocs/([\w-]+)\.md")
@@ -108,7 +109,7 @@ class Sources:
 
     def __init__(self) -> None:
         self.defined: dict[tuple[str, str], ast.stmt] = {}
-        self.options: dict[str, ast.ClassDef] = {}
+        self.classes: dict[str, ast.ClassDef] = {}
         aliases: dict[str, ast.expr] = {}
         for path in sorted(PACKAGE.glob("*.py*")):
             if path.suffix == ".py" and path.with_suffix(".pyi").exists():
@@ -117,11 +118,10 @@ class Sources:
             for node in ast.parse(path.read_text(encoding="utf-8")).body:
                 if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
                     self.defined[module, node.name] = node
-                    self.options[node.name] = node
-                elif (
-                    isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "TypeAlias"
-                ):
-                    aliases[ast.unparse(node.target)] = node.value
+                if isinstance(node, ast.ClassDef):
+                    self.classes[node.name] = node
+                if isinstance(node, ast.AnnAssign) and name_of(node.annotation) == "TypeAlias":
+                    aliases[name_of(node.target)] = node.value
         self.types = Types(aliases)
 
     def of(self, thing: object) -> ast.stmt:
@@ -132,16 +132,11 @@ class Sources:
         options = arguments.kwarg and arguments.kwarg.annotation
         if not options or not ast.unparse(options).startswith("Unpack["):
             return
-        definition = self.options[options.slice.id]
-        for group in [
-            *(self.options[base.id] for base in definition.bases if base.id in self.options),
-            definition,
-        ]:
-            for field in group.body:
-                arguments.kwonlyargs.append(
-                    ast.arg(field.target.id, copy.deepcopy(field.annotation))
-                )
-                arguments.kw_defaults.append(ast.Constant(...))
+        definition = self.classes[options.slice.id]
+        bases = [self.classes[base.id] for base in definition.bases if base.id in self.classes]
+        for field in [field for group in (*bases, definition) for field in group.body]:
+            arguments.kwonlyargs.append(ast.arg(field.target.id, copy.deepcopy(field.annotation)))
+            arguments.kw_defaults.append(ast.Constant(...))
         arguments.kwarg = None
 
 
@@ -164,67 +159,7 @@ def function(sources: Sources, node: ast.FunctionDef, text: str | None) -> ast.s
     return sources.types.visit(with_docstring(node, text))
 
 
-def members(sources: Sources, thing: type, node: ast.ClassDef) -> list[ast.stmt]:
-    """What a class has, and what its bases without a name in the API have."""
-    made: list[ast.stmt] = []
-    for base in thing.__bases__:
-        if (base.__module__, base.__name__) in sources.defined and base.__name__ not in names(
-            "cudadrv"
-        ):
-            made += members(sources, base, sources.of(base))
-    described = attributes(sections(inspect.getdoc(thing) or "")[1].get("Attributes", []))
-    settable = {
-        member.name
-        for member in node.body
-        if isinstance(member, ast.FunctionDef) and "setter" in map(last_name, member.decorator_list)
-    }
-    for member in node.body:
-        if isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name):
-            name = member.target.id
-            text = described.get(name)
-            if inspect.isgetsetdescriptor(inspect.getattr_static(thing, name, None)):
-                text = own_docstring(thing, name)
-                settable.add(name)
-                made.append(as_property(sources, name, member.annotation, text, True))
-            elif name[0] != "_":
-                made.append(
-                    sources.types.visit(ast.AnnAssign(member.target, member.annotation, None, 1))
-                )
-                made += [ast.Expr(ast.Constant(docstring(text)))] if text else []
-        elif isinstance(member, ast.FunctionDef):
-            name = member.name
-            if name in ("__init__", "__new__"):
-                if not any(argument.arg == "never" for argument in member.args.posonlyargs):
-                    member.name, member.returns = "__init__", None
-                    (member.args.posonlyargs or member.args.args)[0].arg = "self"
-                    made.append(function(sources, member, None))
-                continue
-            kinds = [last_name(decorator) for decorator in member.decorator_list]
-            if (
-                "setter" in kinds
-                or name == "__exit__"
-                or (name[0] == "_" and not own_docstring(thing, name))
-            ):
-                continue
-            text = own_docstring(thing, name) or described.get(name)
-            if "property" in kinds:
-                made.append(as_property(sources, name, member.returns, text, name in settable))
-            else:
-                made.append(function(sources, member, text))
-    return made
-
-
-def name_of(member: ast.stmt) -> str:
-    if isinstance(member, ast.AnnAssign):
-        return ast.unparse(member.target)
-    return member.name if isinstance(member, ast.FunctionDef) else ""
-
-
-def last_name(decorator: ast.expr) -> str:
-    return ast.unparse(decorator).rpartition(".")[2]
-
-
-def as_property(
+def property_(
     sources: Sources, name: str, annotation: ast.expr, text: str | None, settable: bool
 ) -> ast.stmt:
     if text and settable and not re.search(r"\bset\b", text):
@@ -234,20 +169,80 @@ def as_property(
     return sources.types.visit(with_docstring(made, text))
 
 
+def constructor(sources: Sources, node: ast.FunctionDef) -> list[ast.stmt]:
+    """``__init__``, also of ``__new__``; nothing for a class that users cannot make."""
+    if any(argument.arg == "never" for argument in node.args.posonlyargs):
+        return []
+    node.name, node.returns = "__init__", None
+    (node.args.posonlyargs or node.args.args)[0].arg = "self"
+    return [function(sources, node, None)]
+
+
+def field(sources: Sources, thing: type, node: ast.AnnAssign) -> list[ast.stmt]:
+    """A field with its text, if it has one; a property that the stub calls a field."""
+    name = name_of(node.target)
+    if name[0] == "_":
+        return []
+    if inspect.isgetsetdescriptor(inspect.getattr_static(thing, name, None)):
+        text = own_docstring(thing, name)
+        return [property_(sources, name, node.annotation, text, settable=True)]
+    text = attributes(sections(inspect.getdoc(thing) or "")[1].get("Attributes", [])).get(name)
+    made = sources.types.visit(ast.AnnAssign(node.target, node.annotation, None, 1))
+    return [made, ast.Expr(ast.Constant(docstring(text)))] if text else [made]
+
+
+def method(
+    sources: Sources, thing: type, node: ast.FunctionDef, settable: Collection[str]
+) -> list[ast.stmt]:
+    """A method or a property; nothing for setters and for what is not public."""
+    kinds = decorators(node)
+    text = own_docstring(thing, node.name)
+    if "setter" in kinds or node.name == "__exit__" or (node.name[0] == "_" and not text):
+        return []
+    if "property" in kinds:
+        return [property_(sources, node.name, node.returns, text, node.name in settable)]
+    return [function(sources, node, text)]
+
+
+def members(sources: Sources, thing: type, node: ast.ClassDef) -> list[ast.stmt]:
+    """What a class has, and what its bases without a name in the API have."""
+    made: list[ast.stmt] = []
+    for base in thing.__bases__:
+        if base.__module__.startswith("cudadrv.") and base.__name__ not in names("cudadrv"):
+            made += members(sources, base, sources.of(base))
+    functions = [member for member in node.body if isinstance(member, ast.FunctionDef)]
+    settable = {member.name for member in functions if "setter" in decorators(member)}
+    for member in node.body:
+        if isinstance(member, ast.AnnAssign):
+            made += field(sources, thing, member)
+        elif isinstance(member, ast.FunctionDef) and member.name in ("__init__", "__new__"):
+            made += constructor(sources, member)
+        elif isinstance(member, ast.FunctionDef):
+            made += method(sources, thing, member, settable)
+    return made
+
+
 def whole_class(sources: Sources, thing: type) -> ast.stmt:
     node = sources.of(thing)
     made = members(sources, thing, node)
-    public = {*names("cudadrv"), *dir(builtins)}
-    node.bases = [base for base in node.bases if is_shown(base, public)]
+    node.bases = [base for base in node.bases if name_of(base) in SHOWN | {*names("cudadrv")}]
     node.decorator_list, node.keywords = [], []
-    shown = {name_of(member) for member in made}
-    with_docstring(node, inspect.getdoc(thing), shown)
+    with_docstring(node, inspect.getdoc(thing), {name_of(member) for member in made})
     node.body += made
     return node
 
 
-def is_shown(base: ast.expr, public: set[str]) -> bool:
-    return ast.unparse(base) in public or ast.unparse(base) in ("NamedTuple", "enum.IntEnum")
+def name_of(node: ast.AST) -> str:
+    """What a member defines, or what a short expression says."""
+    if isinstance(node, ast.AnnAssign):
+        return ast.unparse(node.target)
+    if isinstance(node, ast.expr):
+        return ast.unparse(node)
+    return getattr(node, "name", "")
+
+
+def decorators(node: ast.FunctionDef) -> set[str]:
+    return {ast.unparse(decorator).rpartition(".")[2] for decorator in node.decorator_list}
 
 
 def stub(module: str) -> str:
