@@ -204,20 +204,37 @@ def method(
     return [function(sources, node, text)]
 
 
+def joined(functions: list[ast.FunctionDef]) -> list[ast.FunctionDef]:
+    """Overloads as one function, which takes and returns what any of them does."""
+    made: dict[str, ast.FunctionDef] = {}
+    for node in functions:
+        if "overload" not in decorators(node) or node.name not in made:
+            made[node.name if "overload" in decorators(node) else str(id(node))] = node
+            continue
+        first = made[node.name]
+        first.returns = ast.BinOp(first.returns, ast.BitOr(), node.returns)
+        for one, other in zip(first.args.posonlyargs, node.args.posonlyargs, strict=True):
+            if one.annotation and other.annotation:
+                one.annotation = ast.BinOp(one.annotation, ast.BitOr(), other.annotation)
+    for node in made.values():
+        node.decorator_list = [name for name in node.decorator_list if name_of(name) != "overload"]
+    return list(made.values())
+
+
 def members(sources: Sources, thing: type, node: ast.ClassDef) -> list[ast.stmt]:
     """What a class has, and what its bases without a name in the API have."""
     made: list[ast.stmt] = []
     for base in thing.__bases__:
         if base.__module__.startswith("cudadrv.") and base.__name__ not in names("cudadrv"):
             made += members(sources, base, sources.of(base))
-    functions = [member for member in node.body if isinstance(member, ast.FunctionDef)]
+    functions = joined([one for one in node.body if isinstance(one, ast.FunctionDef)])
     settable = {member.name for member in functions if "setter" in decorators(member)}
     for member in node.body:
         if isinstance(member, ast.AnnAssign):
             made += field(sources, thing, member)
-        elif isinstance(member, ast.FunctionDef) and member.name in ("__init__", "__new__"):
+        elif member in functions and member.name in ("__init__", "__new__"):
             made += constructor(sources, member)
-        elif isinstance(member, ast.FunctionDef):
+        elif member in functions:
             made += method(sources, thing, member, settable)
     return made
 

@@ -136,15 +136,18 @@ def test_texts_of_the_reference_keep_their_sections(reference):
 
 
 def test_the_reference_says_what_the_stubs_say(reference):
-    stub = reference.stub("cudadrv")
-    (buffer,) = [node for node in ast.parse(stub).body if getattr(node, "name", "") == "Buffer"]
-    members = {member.name: member for member in buffer.body if isinstance(member, ast.FunctionDef)}
+    found = {getattr(node, "name", ""): node for node in ast.parse(reference.stub("cudadrv")).body}
+    functions = [node for node in found["Buffer"].body if isinstance(node, ast.FunctionDef)]
+    members = {member.name: member for member in functions}
     signature = ast.unparse(members["copy_from_async"].args)
     assert signature.endswith("stream: Stream | None=None")
     assert ast.unparse(members["count"].decorator_list) == "property"  # from its nameless base
     options = ast.unparse(members["from_array"].args)
     assert "pooled: bool=..." in options
     assert "Can be set." in ast.get_docstring(members["ordering"])
+    items = [node for node in found["HostBuffer"].body if reference.name_of(node) == "__getitem__"]
+    assert [ast.unparse(node.args) for node in items] == ["self, key: slice | SupportsIndex, /"]
+    assert ast.unparse(items[0].returns) == "Self | Any"
 
 
 def test_links_of_a_page_lead_to_the_repository_or_nowhere():
