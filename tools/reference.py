@@ -10,13 +10,14 @@ import copy
 import importlib
 import inspect
 import re
+import types
 from collections.abc import Collection
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "cudadrv"
 MODULES = ["cudadrv", "cudadrv.testing", "cudadrv.toolkit"]
 # Members that a class has from others; their standard docstrings say nothing of this class.
-STANDARD = [object, list, dict, int, Exception, tuple, type(iter([]))]
+STANDARD = [object, list, dict, int, bytes, tuple, Exception, type(iter([])), types.CoroutineType]
 SHOWN = {*dir(builtins), "NamedTuple", "enum.IntEnum"}  # bases, besides the package's own
 SHORTER = {"_Slice": "slice"}  # instead of its definition
 HEADER = re.compile(r"^-{3,}$")
