@@ -167,7 +167,12 @@ def property_(
         text += "\n\nCan be set."
     made = ast.parse(f"@property\ndef {name}(self): ...").body[0]
     made.returns = annotation
-    return sources.types.visit(with_docstring(made, text))
+    return sources.types.visit(with_docstring(made, told(text)))
+
+
+def told(text: str | None) -> str | None:
+    """The text of an attribute, so that Napoleon does not take "Its priority: ..." for a type."""
+    return text and re.sub(r"\A([^\n]*?:) ", r"\1\n", text)
 
 
 def constructor(sources: Sources, node: ast.FunctionDef) -> list[ast.stmt]:
@@ -189,7 +194,7 @@ def field(sources: Sources, thing: type, node: ast.AnnAssign) -> list[ast.stmt]:
         return [property_(sources, name, node.annotation, text, settable=True)]
     text = attributes(sections(inspect.getdoc(thing) or "")[1].get("Attributes", [])).get(name)
     made = sources.types.visit(ast.AnnAssign(node.target, node.annotation, None, 1))
-    return [made, ast.Expr(ast.Constant(docstring(text)))] if text else [made]
+    return [made, ast.Expr(ast.Constant(docstring(told(text))))] if text else [made]
 
 
 def method(
