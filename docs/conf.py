@@ -26,6 +26,13 @@ version = release = cudadrv.__version__
 extensions = ["myst_parser", "sphinx.ext.napoleon", "autoapi.extension"]
 smartquotes = False  # they would also change "" in docstrings
 default_role = "py:obj"  # what single backticks mean in docstrings
+# A name in single backticks that is misspelt is an error. Parameters and Python's own are known to
+# have no page; types are what annotations say.
+nitpicky = True
+nitpick_ignore_regex = [
+    ("py:(class|exc|data)", ".*"),
+    ("py:obj", r"with|(numpy|pathlib|uuid)\.\w+|path|cooperative|cluster|shared_bytes"),
+]
 myst_heading_anchors = 4  # named as on GitHub, where the pages can be read, too
 
 napoleon_google_docstring = False
