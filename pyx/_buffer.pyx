@@ -299,8 +299,9 @@ cdef class Buffer(Region):
     def from_array(cls, array, *, stream=None, **options):
         """A new buffer with a copy of an array's items, complete on return.
 
-        ``stream`` is that of `Buffer.copy_from`, and for a DeviceBuffer also that of its allocation; the
-        other options are those of the class. Anything that ``numpy.asarray`` takes is an array.
+        ``stream`` is that of `Buffer.copy_from`, and for a DeviceBuffer also that of its
+        allocation; the other options are those of the class. Anything that ``numpy.asarray`` takes
+        is an array.
         """
         array = plain_array(array)
         buffer = _new(cls, array.size, array.dtype, stream, options)
