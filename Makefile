@@ -1,4 +1,4 @@
-# make test | external | referee | referee-library | demo | bench | lint | matrix | wheel | clean
+# make test | external | referee | referee-library | demo | bench | lint | docs | matrix | wheel | clean
 #
 # Each target sets up a virtual environment (VENV). It needs Python 3.11 or newer with its headers,
 # a C and a C++ compiler, and make, but no CUDA toolkit and no GPU. PYTHON chooses the Python, ARGS
@@ -24,7 +24,7 @@ endif
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 
-.PHONY: build test external referee referee-library demo bench lint matrix wheel clean
+.PHONY: build test external referee referee-library demo bench lint docs matrix wheel clean
 .DELETE_ON_ERROR:
 
 test: build
@@ -75,7 +75,7 @@ $(VENV)/venv.stamp:
 	$(PYTHON) -m venv --clear $(VENV)
 	@touch $@
 
-# build.stamp: what building, running and testing need. lint.stamp: the linters.
+# build.stamp: what building, running and testing need. lint.stamp: the linters. docs.stamp: Sphinx.
 define REQUIREMENTS
 import sys, tomllib
 with open("pyproject.toml", "rb") as file:
@@ -90,7 +90,8 @@ export REQUIREMENTS
 
 $(VENV)/build.stamp: EXTRA = test
 $(VENV)/lint.stamp: EXTRA = lint
-$(VENV)/build.stamp $(VENV)/lint.stamp: pyproject.toml $(VENV)/venv.stamp
+$(VENV)/docs.stamp: EXTRA = docs
+$(VENV)/build.stamp $(VENV)/lint.stamp $(VENV)/docs.stamp: pyproject.toml $(VENV)/venv.stamp
 	@$(PY) -c "$$REQUIREMENTS" $(EXTRA) > $(VENV)/$(EXTRA)-requirements.txt
 	$(PIP) install -q -r $(VENV)/$(EXTRA)-requirements.txt
 	@rm -f $(VENV)/editable.stamp
@@ -111,6 +112,10 @@ lint: build $(VENV)/lint.stamp $(PYX:pyx/%.pyx=build/lint/%.c)
 build/lint/%.c: pyx/%.pyx $(wildcard cudadrv/*.pxd) $(VENV)/build.stamp
 	@mkdir -p $(@D)
 	$(VENV)/bin/cython -3 -Wextra -Werror -I . --module-name cudadrv.$* -o $@ $<
+
+# The site: build/docs/html/index.html. A warning, such as a link that leads nowhere, is an error.
+docs: build $(VENV)/docs.stamp
+	$(PY) -m sphinx -q -E -W --keep-going -b html $(ARGS) docs build/docs/html
 
 # make test with each Python that is found and with the header of each major version of CUDA.
 PYENV = $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions

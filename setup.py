@@ -16,7 +16,11 @@ from setuptools.command.build_py import build_py
 from setuptools.errors import CompileError
 from setuptools.modified import newer_group
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # PEP 517 builds do not add it
+# PEP 517 builds do not add these.
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(1, os.path.join(sys.path[0], "tools"))
+from links import repository, rewritten
+
 from cuda_header import HeaderError, find_cuda_header
 
 GENERATED = Path("build/cython")
@@ -232,6 +236,8 @@ class BuildPackage(build_py):
 
 if __name__ == "__main__":
     setup(
+        long_description=rewritten(Path("README.md").resolve(), None, repository()),
+        long_description_content_type="text/markdown",
         ext_modules=extensions(),
         cmdclass={"build_ext": BuildExtensions, "build_py": BuildPackage},
     )

@@ -7,6 +7,7 @@ version of matplotlib. The metadata of each names the results that it shows.
 """
 
 import argparse
+import math
 import textwrap
 from pathlib import Path
 
@@ -43,10 +44,23 @@ LOOKS = {
 }
 ALLOCATIONS = ("locked memory", "device memory", "device memory on a stream")
 RATIOS = (0.0001, 0.001, 0.01, 0.1, 0.5, 1, 1.2, 1.5, 2, 3, 4, 6, 10, 20, 50, 100)
+CLOSE = 0.04  # of an axis: labels that are nearer to each other overlap
 
 
 def plain(value, _=None):
-    return f"{value:g}" if value < 1000 else f"{value:,.0f}"
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+
+
+def apart(ticks, low, high):
+    """Those of the ticks whose labels do not run into each other; powers of ten come first."""
+    chosen = []
+    for tick in sorted(ticks, key=lambda tick: (math.log10(tick) % 1 != 0, tick)):
+        near = [
+            other for other in chosen if abs(math.log(tick / other)) < CLOSE * math.log(high / low)
+        ]
+        if low <= tick <= high and not near:
+            chosen.append(tick)
+    return sorted(chosen)
 
 
 def log_axis(axis, ticks):
@@ -100,8 +114,9 @@ def spread(axes, found, software):
         axes.set_xlim(min(values) / 1.3, max(values) * 1.3)
         axes.xaxis.set_major_formatter(FuncFormatter(plain))
         return
-    log_axis(axes.xaxis, RATIOS)
-    axes.set_xlim(min(*values, 1) / 1.15, max(*values, 1) * 1.15)
+    low, high = min(*values, 1) / 1.15, max(*values, 1) * 1.15
+    log_axis(axes.xaxis, apart(RATIOS, low, high))
+    axes.set_xlim(low, high)
     axes.axvline(1, color="black", linewidth=1.2, zorder=2)
 
 
@@ -155,7 +170,7 @@ def draw_imports(part, results):
     axes = figure.subplots()
     times = [part["rows"][name]["wall ms"]["median"] for name in names]
     bars = axes.barh(names, times, color=[LOOKS[name][0] for name in names], height=0.62)
-    axes.bar_label(bars, [f"{taken:.3g}" for taken in times], padding=3)
+    axes.bar_label(bars, [plain(taken) for taken in times], padding=3)
     axes.set_xlim(0, max(times) * 1.08)
     axes.xaxis.set_major_formatter(FuncFormatter(plain))
     axes.invert_yaxis()

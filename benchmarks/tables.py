@@ -16,7 +16,10 @@ ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "benchmarks" / "results" / "h200.json"
 SOFTWARE = ROOT / "benchmarks" / "results" / "software.json"
 RESULTS = "../benchmarks/results"  # relative to the pages that show pictures
-PAGES = [ROOT / "README.md", ROOT / "docs" / "performance.md", ROOT / "docs" / "benchmarks.md"]
+PAGES = [
+    ROOT / "README.md",
+    *(ROOT / "docs" / name for name in ("index.md", "performance.md", "benchmarks.md")),
+]
 
 FLOOR = "bare call from C"
 PYTHON_FLOOR = "bare call from Python"

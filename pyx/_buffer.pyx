@@ -305,10 +305,10 @@ cdef class Buffer(Region):
     def from_array(cls, array, *, stream=None, **options):
         """Make a buffer with a copy of an array's items. Blocks until the copy is complete.
 
-        ``array`` is anything that ``numpy.asarray`` takes. ``stream`` is passed to `copy_from`, and
+        ``array`` is anything that ``numpy.asarray`` takes. ``stream`` is passed to `Buffer.copy_from`, and
         a DeviceBuffer is also allocated on it. The other options are those of the class.
 
-        Raises what the class and `copy_from` raise.
+        Raises what the class and `Buffer.copy_from` raise.
         """
         array = plain_array(array)
         buffer = _new(cls, array.size, array.dtype, stream, options)
@@ -445,7 +445,8 @@ cdef class Buffer(Region):
 
         Raises
         ------
-        As `copy_from`; TypeError without a stream.
+        TypeError
+            There is no stream. Other errors are those of `copy_from`.
 
         Driver functions: those of `copy_from` that do not wait.
         """

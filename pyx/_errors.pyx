@@ -49,6 +49,8 @@ class CudaError(RuntimeError):
         The status that the driver returned.
     call : str
         The driver function that failed, such as ``"cuMemAlloc"``.
+    detail : str
+        What cudadrv knows besides; "" if nothing.
     """
 
     def __init__(self, status, call, detail=""):

@@ -3,7 +3,8 @@
 The convention, for writers:
 
 - Each ```python block runs, one after the other, in one namespace for the file. Blocks in other
-  languages (```console, ```cython, ...) do not run.
+  languages (```console, ```cython, ...) do not run, and neither does a ```python foreign block: it
+  shows another library, which is not installed.
 - A ```text block directly after one is what it printed, then, if it ends with an exception,
   ``Class: message``. A block with no ```text after it must not raise, and may print.
 - Compared as they stand, apart from: ``...``, which stands for anything; places such as

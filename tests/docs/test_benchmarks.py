@@ -1,7 +1,9 @@
 """The benchmarks run, and what the pages say of them is what the kept results say."""
 
 import importlib
+import itertools
 import json
+import math
 import os
 import re
 import subprocess
@@ -59,6 +61,17 @@ def test_calls_are_compared_with_the_floor(module):
     assert tables.one_way(row, "loop", True).splitlines()[2] == (
         "| 4 KiB host to device, asynchronous | 200 | 250 (+52) | 1,400 (+1,198) |"
     )
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0003, 120), (0.8, 70), (0.9, 2)])
+def test_labels_of_an_axis_keep_apart(module, low, high):
+    pytest.importorskip("matplotlib")
+    draw = module("draw")
+    shown = draw.apart(draw.RATIOS, low, high)
+    steps = [math.log(b / a, high / low) for a, b in itertools.pairwise(shown)]
+    assert 1 in shown
+    assert len(steps) > 2
+    assert min(steps) >= draw.CLOSE
 
 
 def test_who_is_quicker_is_said(module):

@@ -15,7 +15,7 @@ import cudadrv
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = str(Path(cudadrv.__file__).parents[1])
 RUNNER = Path(__file__).with_name("run_blocks.py")
-PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)[^)]*\)")
 ANCHOR = re.compile(r"\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -35,14 +35,14 @@ def run_page(page: Path) -> subprocess.CompletedProcess:
     )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_blocks(page):
     done = run_page(page)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     text = page.read_text(encoding="utf-8")
     missing = [name for name in LINK.findall(text) if not (page.parent / name).exists()]
@@ -56,7 +56,7 @@ def anchors(page: Path) -> set[str]:
     return {heading.replace(" ", "-") for heading in plain}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_to_headings_lead_somewhere(page):
     found = ANCHOR.findall(page.read_text(encoding="utf-8"))
     targets = {name: anchors(page.parent / name if name else page) for name, _ in found}

@@ -52,3 +52,6 @@ def test_examples_are_numbered_and_listed():
     listed = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
     names = [str(path.relative_to(ROOT / "examples")) for path in EXAMPLES + KERNELS]
     assert [name for name in names if f"]({name})" not in listed] == []
+    page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^```{literalinclude} \.\./examples/(\S+)$", page, re.M)
+    assert shown == [example.name for example in EXAMPLES]

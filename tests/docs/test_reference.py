@@ -1,9 +1,13 @@
 """Lists in the documentation say what the sources say."""
 
+import ast
 import importlib.util
 import re
+from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
+
+import pytest
 
 import cudadrv as cu
 
@@ -65,10 +69,99 @@ def test_errors_are_explained():
 
 def test_environment_variables_are_explained():
     used = set()
-    for pattern in ("pyx/*.pyx", "cudadrv/*.py", "softdriver/**/*.cpp"):
+    for pattern in ("pyx/*.pyx", "cudadrv/*.py", "softdriver/**/*.cpp", "pytest_cudadrv.py"):
         for path in ROOT.glob(pattern):
-            used |= set(re.findall(r"\bCUDADRV_(?:DRIVER|SOFTWARE)\b", path.read_text("utf-8")))
-    assert [name for name in used if name not in text("docs/driver.md")] == []
+            used |= set(re.findall(r"(?<!_)CUDADRV_[A-Z_]+[A-Z]\b", path.read_text("utf-8")))
+    page = text("docs/api/environment.md")
+    assert {"CUDADRV_DRIVER", "CUDADRV_COPY_THREADS"} <= used
+    assert [name for name in used if f"| `{name}` |" not in page] == []
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return load(ROOT / "tools" / "reference.py")
+
+
+def test_each_public_name_has_a_place_in_the_reference(reference):
+    shown = Counter(
+        name
+        for page in (ROOT / "docs" / "api").glob("*.md")
+        for name in re.findall(r"^\.\. autoapi\w+:: (\S+)$", page.read_text("utf-8"), re.M)
+    )
+    public = [
+        f"{module}.{name}" for module in reference.MODULES for name in reference.names(module)
+    ]
+    assert shown == Counter(public)
+
+
+def test_pages_of_the_reference_are_listed():
+    index = text("docs/api/index.md")
+    pages = {path.name for path in (ROOT / "docs" / "api").glob("*.md")} - {"index.md"}
+    assert {
+        page for page in pages if f"]({page})" not in index or f"\n{page[:-3]}\n" not in index
+    } == set()
+
+
+def untold(node: ast.stmt, following: ast.stmt | None, of_class: str) -> bool:
+    """Whether the reference has no type or no text for a function or a field."""
+    if isinstance(node, ast.FunctionDef):
+        return node.name != "__init__" and not (node.returns and ast.get_docstring(node))
+    if isinstance(node, ast.AnnAssign):
+        return not isinstance(following, ast.Expr) and f"``{node.target.id}``" not in of_class
+    return False
+
+
+@pytest.mark.parametrize("module", ["cudadrv", "cudadrv.testing", "cudadrv.toolkit"])
+def test_the_reference_has_types_and_texts(reference, module):
+    found = ast.parse(reference.stub(module)).body[1:]
+    lacking = [node.name for node in found if not ast.get_docstring(node)]
+    lacking += [node.name for node in found if untold(node, None, "")]
+    for node in (node for node in found if isinstance(node, ast.ClassDef)):
+        text = ast.get_docstring(node)
+        pairs = zip(node.body, [*node.body[1:], None], strict=True)
+        members = [member for member, following in pairs if untold(member, following, text)]
+        lacking += [f"{node.name}: {ast.unparse(member)}" for member in members]
+    assert lacking == []
+
+
+def test_texts_of_the_reference_keep_their_sections(reference):
+    """A paragraph after a section is none of its items, and an attribute is not told twice."""
+    docstring = reference.docstring
+    assert docstring(
+        "One.\n\nRaises\n------\nValueError\n    Why.\n\nAfter all of docs/errors.md."
+    ) == ("One.\n\nAfter all of :doc:`/errors`.\n\nRaises\n------\nValueError\n    Why.")
+    listed = "One.\n\nAttributes\n----------\na, b : int\n    Two.\nc : str\n    Three."
+    assert docstring(listed, {"a", "b"}) == "One.\n\nAttributes\n----------\nc : str\n    Three."
+    assert docstring(listed, {"a", "b", "c"}) == "One."
+
+
+def test_the_reference_says_what_the_stubs_say(reference):
+    found = {getattr(node, "name", ""): node for node in ast.parse(reference.stub("cudadrv")).body}
+    functions = [node for node in found["Buffer"].body if isinstance(node, ast.FunctionDef)]
+    members = {member.name: member for member in functions}
+    signature = ast.unparse(members["copy_from_async"].args)
+    assert signature.endswith("stream: Stream | None=None")
+    assert ast.unparse(members["count"].decorator_list) == "property"  # from its nameless base
+    options = ast.unparse(members["from_array"].args)
+    assert "pooled: bool=..." in options
+    assert "Can be set." in ast.get_docstring(members["ordering"])
+    (priority,) = [node for node in found["Stream"].body if reference.name_of(node) == "priority"]
+    assert ast.get_docstring(priority) == "Its priority:\nlower numbers run first."  # no type
+    items = [node for node in found["HostBuffer"].body if reference.name_of(node) == "__getitem__"]
+    assert [ast.unparse(node.args) for node in items] == ["self, key: slice | SupportsIndex, /"]
+    assert ast.unparse(items[0].returns) == "Self | Any"
+
+
+def test_links_of_a_page_lead_to_the_repository_or_nowhere():
+    links = load(ROOT / "tools" / "links.py")
+    page = ROOT / "docs" / "driver.md"
+    header = "include/cudadrv/driver_functions.h"
+    assert f"](../{header})" in page.read_text(encoding="utf-8")
+    assert "[driver_functions.h]" not in links.rewritten(page, page.parent, None)
+    text = links.rewritten(page, page.parent, "https://example.org/cudadrv/")
+    assert f"[driver_functions.h](https://example.org/cudadrv/blob/HEAD/{header})" in text
+    assert "](ownership.md)" in text
+    assert "](ownership.md)" not in links.rewritten(page, None, None)
 
 
 def test_changelog_has_this_version():

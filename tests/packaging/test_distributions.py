@@ -1,5 +1,6 @@
 """What is in the sdist and in the wheel, and that the wheel works away from its sources."""
 
+import re
 import subprocess
 import tarfile
 import zipfile
@@ -84,6 +85,16 @@ def test_pytest_finds_the_plugin(installed, tmp_path):
     (tmp_path / "conftest.py").write_text("pytest_plugins = ['pytest_cudadrv']\n")
     ran = output(installed, "-I", "-m", "pytest", "-q", "--rootdir", tmp_path, tmp_path)
     assert "3 passed" in ran
+
+
+def test_readme_of_an_index_leads_nowhere_wrong(wheel):
+    """An index shows README.md, but has none of the files beside it."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        text = archive.read(name).decode()
+    assert "\nDescription-Content-Type: text/markdown\n" in text
+    assert "# cudadrv\n" in text
+    assert re.findall(r"\]\((?!https?:)[^)]*\)", text) == []
 
 
 def test_wheel_carries_its_license(shipped):
