@@ -13,6 +13,7 @@ cdef enum Operation:
     ALLOCATION
     RELEASE
     LEND
+    IMPORT
     LAUNCH
     CUSTOM
 

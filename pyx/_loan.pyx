@@ -331,7 +331,7 @@ cdef class Loan:
         if not self.shown:
             self.hold()
             self.shown = True
-        stream = None if self.stream is None else _protocol_handle(self.stream)
+        stream = None if self.stream is None else protocol_handle(self.stream)
         return {
             "shape": self.shape, "typestr": self.region.dtype.str, "descr": self.region.dtype.descr,
             "data": (pointer_of(self.region), self.readonly), "strides": self.strides,
@@ -365,7 +365,7 @@ cdef class Loan:
                 raise BufferError(f"the buffer is lent to work on no stream, and the consumer works"
                                   f" on stream {stream:#x}: lend it to that one")
         elif self.device_type != DL_CPU and stream is not None:
-            if stream == -1 or operator.index(stream) != _protocol_handle(self.stream):
+            if stream == -1 or operator.index(stream) != protocol_handle(self.stream):
                 raise BufferError(f"the buffer is lent to {self.stream!r}, and the consumer works on"
                                   f" stream {stream:#x}; make that one current there, or lend the"
                                   " buffer to the consumer's: buffer.lend(stream)")
@@ -498,7 +498,7 @@ cdef tuple dlpack_device_of(Region region):
     return _device(region, _device_type(region, None))
 
 
-cdef object _protocol_handle(Stream stream):
+cdef object protocol_handle(Stream stream):
     """As DLPack and the CUDA Array Interface spell a stream."""
     if stream.order.kind == OWN_DEFAULT:
         return 1

@@ -692,7 +692,7 @@ cdef int check_external(
     cdef int device = context.device.ordinal
     if address == 0:
         return 0
-    found = _kind_of(context, address, &device)
+    found = kind_at(context, address, &device)
     if found != <int>kind:
         words = {DEVICE: "device", LOCKED: "page-locked host", UNIFIED: "managed",
                  -1: "none of the driver's"}
@@ -704,7 +704,7 @@ cdef int check_external(
     return 0
 
 
-cdef int _kind_of(Context context, CUdeviceptr address, int *device) except -2:
+cdef int kind_at(Context context, CUdeviceptr address, int *device) except -2:
     """DEVICE, LOCKED or UNIFIED; -1 for memory that the driver does not know."""
     cdef unsigned int memory_type = 0
     cdef int managed = 0
