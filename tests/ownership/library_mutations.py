@@ -303,8 +303,8 @@ MUTATIONS = [
     (
         "what a kernel reaches by pointers is not borrowed",
         "_arguments.pyx",
-        "    for i in range(len(borrows)):\n",
-        "    for i in range(0):\n",
+        "    for i, each in enumerate(borrows):\n",
+        "    for i, each in enumerate(()):\n",
     ),
     (
         "variables stay open when their module closes",
