@@ -38,6 +38,7 @@ from cudadrv._token import Token
 
 if TYPE_CHECKING:
     from cudadrv._arguments import Access, read, shared, write
+    from cudadrv._exchange import from_cuda_array, from_dlpack
     from cudadrv._kernel import Kernel, Prepared
     from cudadrv._kernel_attributes import KernelAttributes
     from cudadrv._module import Module
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 else:  # imported on first use, because they would make `import cudadrv` take half as long again
     _LAUNCH = {
         "Access": "_arguments",
+        "from_cuda_array": "_exchange",
+        "from_dlpack": "_exchange",
         "Kernel": "_kernel",
         "KernelAttributes": "_kernel_attributes",
         "Module": "_module",
@@ -117,6 +120,8 @@ __all__ = [
     "UnifiedBuffer",
     "__version__",
     "driver_info",
+    "from_cuda_array",
+    "from_dlpack",
     "get_include",
     "live_buffers",
     "memory_report",

@@ -10,6 +10,7 @@ from cudadrv._device cimport Context, Device
 from cudadrv._driver cimport CUdeviceptr, CUfunction, likely, unlikely
 from cudadrv._engine cimport OWN_READ, OWN_WRITE
 from cudadrv._region cimport Region, check_region, is_region, pointer_of
+from cudadrv._stream cimport Stream
 
 
 cdef extern from "Python.h":
@@ -18,6 +19,7 @@ cdef extern from "Python.h":
 
 cdef class Access:
     cdef Region region
+    cdef object array       # another library's, which the launch makes a region of; else None
     cdef uint8_t mode
     cdef object __weakref__
 
@@ -87,6 +89,7 @@ cdef enum:
     FEW_ARGUMENTS = 16      # that fit on the stack,
     FEW_WORDS = 32          # with so many times 8 bytes in all
     WIDEST = 4096           # bytes of all arguments of a kernel whose parameters are not known
+    FOREIGN_ARRAYS = 1      # what `pack` returns for arguments that other libraries made
 
 
 cdef struct Operand:
@@ -111,6 +114,8 @@ cdef struct Frame:
     Operand operands[FEW_ARGUMENTS]
 
 
+cdef bint is_foreign(object value) except -1
+cdef tuple with_regions(tuple values, Stream stream)
 cdef Room room_on_heap(size_t nbytes, Py_ssize_t count, Py_ssize_t uses, Packed *packed)
 cdef int pack_unknown(Signature signature, tuple arguments, Packed *packed) except -1
 cdef int pack_borrows(tuple borrows, Packed *packed) except -1
@@ -127,7 +132,6 @@ cdef inline Room room_for(
     cdef Py_ssize_t count = len(arguments)
     cdef Py_ssize_t uses = count + len(borrows)
     cdef size_t nbytes = signature.nbytes if likely(signature.count >= 0) else WIDEST
-    packed.operand_count = 0
     if likely(frame is not NULL and uses <= FEW_ARGUMENTS and nbytes <= 8 * FEW_WORDS):
         packed.pointers = frame.pointers
         packed.operands = frame.operands
@@ -139,11 +143,16 @@ cdef inline Room room_for(
 cdef inline int pack(
     Signature signature, tuple arguments, tuple borrows, Packed *packed
 ) except -1:
-    """Check and convert the arguments. Their buffers are not asked whether they can be used."""
+    """Check and convert the arguments. Their buffers are not asked whether they can be used.
+
+    FOREIGN_ARRAYS where some are: then they have to be regions first (`with_regions`).
+    """
     cdef Py_ssize_t i
     cdef unsigned char *place
+    packed.operand_count = 0
     if unlikely(signature.count < 0):
-        pack_unknown(signature, arguments, packed)
+        if pack_unknown(signature, arguments, packed):
+            return FOREIGN_ARRAYS
     else:
         if unlikely(len(arguments) != signature.count):
             refuse_count(signature, len(arguments))
@@ -152,10 +161,10 @@ cdef inline int pack(
             packed.pointers[i] = place
             if not put_number(&signature.parameters[i], arguments[i], place) \
                     and not put_buffer(signature, i, arguments[i], packed, place):
+                if unlikely(is_foreign(arguments[i])):
+                    return FOREIGN_ARRAYS
                 put_value(signature, i, arguments[i], place)
-    if unlikely(len(borrows)):
-        pack_borrows(borrows, packed)
-    return 0
+    return pack_borrows(borrows, packed) if unlikely(len(borrows)) else 0
 
 
 cdef inline bint put_number(
@@ -213,6 +222,8 @@ cdef inline Region add_operand(object value, Py_ssize_t index, Packed *packed):
     cdef Region region
     if type(value) is Access:
         region = (<Access>value).region
+        if unlikely(region is None):
+            return None
         operand.mode = (<Access>value).mode
         operand.bare = False
     elif is_region(value):

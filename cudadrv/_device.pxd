@@ -65,9 +65,14 @@ cdef int after_wait() except -1
 cdef void report_in(Context context, CUresult status) noexcept
 
 
+ctypedef int (*loan_ender)() except -1
+cdef void end_loans_with(loan_ender function) noexcept
+cdef int attend() except -1
+
+
 cdef inline bint is_usable(Context context) noexcept:
-    """Whether `usable` would not raise. Inlined, for the fast path."""
-    return context.raw is not NULL and not context.lost and not cudadrv_table.forked
+    """Whether `usable` would do nothing. Inlined, for the fast path."""
+    return context.raw is not NULL and not context.lost and not cudadrv_table.attention
 
 
 cdef inline bint is_current(CUcontext wanted) noexcept nogil:

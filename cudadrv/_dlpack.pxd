@@ -40,6 +40,7 @@ cdef object export_capsule(
     object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
     bint versioned, uint64_t flags)
 cdef list keepers_of_ended()
+cdef void call_on_end(int *attention) noexcept
 cdef Tensor take_tensor(object capsule)
 cdef object dtype_of(dl_dtype given)
 cdef tuple shape_of_tensor(dl_tensor *tensor)

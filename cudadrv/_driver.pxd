@@ -127,6 +127,7 @@ cdef extern from "cudadrv/driver.h" nogil:
     ctypedef struct cudadrv_driver:
         void (*note_failure)(const char *call) noexcept nogil
         bint forked
+        int attention
         bint ending
         int (*tag_stream)(CUcontext context, CUstream stream, unsigned long long tag) noexcept nogil
     cudadrv_driver *cudadrv_table

@@ -63,6 +63,7 @@ cdef Memory adopt_memory(
     MemoryKind kind, Context context, CUdeviceptr address, size_t nbytes, object owner, str label)
 
 
+cdef int leave_home(Memory memory) except -1
 cdef int kind_at(Context context, CUdeviceptr address, int *device) except -2
 cdef int check_external(
     Context context, MemoryKind kind, CUdeviceptr address, str label) except -1

@@ -14,6 +14,7 @@ cdef enum Operation:
     RELEASE
     LEND
     IMPORT
+    GIVE_BACK
     LAUNCH
     CUSTOM
 

@@ -36,9 +36,6 @@ cdef int after_failure(
 cdef int note(Operation *operation, Stream stream) except? -1
 cdef int attempt(Operation *operation, Stream stream) except? -1 nogil
 cdef int ask(Operation *operation, Stream stream) except? -1
-ctypedef bint (*ender)() except -1
-cdef void end_returned_loans_with(ender function) noexcept
-cdef bint loans_were_returned() except -1
 
 
 cdef inline void borrow_all(

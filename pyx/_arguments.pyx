@@ -29,7 +29,9 @@ from cudadrv._driver cimport (
     cuFuncGetParamInfo, cudadrv_table, likely, unlikely,
 )
 from cudadrv._engine cimport OWN_READ, OWN_SHARED, OWN_WRITE
+from cudadrv._exchange cimport import_argument, is_foreign_array
 from cudadrv._region cimport Region, is_region, plain_array
+from cudadrv._stream cimport Stream
 
 from cudadrv._errors import CudaError
 from cudadrv._ptx import Parameter as Listed
@@ -59,8 +61,8 @@ cdef class Access:
 
     @property
     def buffer(self):
-        """The buffer."""
-        return self.region
+        """The buffer, or the array of another library."""
+        return self.array if self.region is None else self.region
 
     @property
     def mode(self):
@@ -68,16 +70,20 @@ cdef class Access:
         return WORDS[self.mode]
 
     def __repr__(self):
-        return f"{WORDS[self.mode]}({self.region!r})"
+        return f"{WORDS[self.mode]}({self.buffer!r})"
 
 
 cdef Access _access(object buffer, int mode):
     cdef Access access
-    if unlikely(not is_region(buffer)):
-        raise TypeError(f"{WORDS[mode]}() takes a buffer, not {type(buffer).__name__}")
     access = Access.__new__(Access)
-    access.region = buffer
     access.mode = mode
+    if likely(is_region(buffer)):
+        access.region = buffer
+    elif is_foreign_array(buffer):
+        access.array = buffer
+    else:
+        raise TypeError(f"{WORDS[mode]}() takes a buffer, or an array with DLPack or the CUDA Array"
+                        f" Interface, not {type(buffer).__name__}")
     return access
 
 
@@ -499,10 +505,36 @@ cdef Room room_on_heap(size_t nbytes, Py_ssize_t count, Py_ssize_t uses, Packed 
     return room
 
 
+cdef bint is_foreign(object value) except -1:
+    """Whether an argument is another library's array, perhaps in `read` or the like."""
+    if type(value) is Access:
+        return (<Access>value).region is None
+    return is_foreign_array(value)
+
+
+cdef tuple with_regions(tuple values, Stream stream):
+    """Arguments with buffers instead of other libraries' arrays, which are ordered before a stream.
+    """
+    cdef Access access
+    found = []
+    for value in values:
+        if type(value) is Access and (<Access>value).region is None:
+            access = Access.__new__(Access)
+            access.region = import_argument((<Access>value).array, stream)
+            access.mode = (<Access>value).mode
+            value = access
+        elif type(value) is not Access and is_foreign_array(value):
+            value = import_argument(value, stream)
+        found.append(value)
+    return tuple(found)
+
+
 cdef int pack_borrows(tuple borrows, Packed *packed) except -1:
     """For `pack`."""
     for i, each in enumerate(borrows):
         if add_operand(each, -1 - i, packed) is None:
+            if is_foreign(each):
+                return FOREIGN_ARRAYS
             raise TypeError("borrows takes buffers, or read(buffer), write(buffer) and"
                             f" shared(buffer), not {type(each).__name__}")
     return 0
@@ -518,6 +550,8 @@ cdef int pack_unknown(Signature signature, tuple arguments, Packed *packed) exce
                 and put_buffer(signature, i, each, packed, packed.values + at):
             at += ALIGNED
             continue
+        if is_foreign(each):
+            return FOREIGN_ARRAYS
         data = bytes_of_value(signature, i, each)
         nbytes = len(data)
         if at + nbytes > WIDEST - ALIGNED:

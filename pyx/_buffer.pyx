@@ -23,9 +23,9 @@ from cudadrv._engine cimport (
 from cudadrv._errors cimport close_at_end, refuse_if_forked
 from cudadrv._library cimport ensure_driver
 from cudadrv._loan cimport (
-    ON_NOTHING, ON_STREAM, dlpack_device_of, export_region, new_loan,
+    ON_NOTHING, ON_STREAM, dlpack_device_of, export_region, new_loan, wait_for_uses,
 )
-from cudadrv._memory cimport label_at
+from cudadrv._memory cimport label_at, leave_home
 from cudadrv._names cimport (
     COPY_FROM, COPY_FROM_ASYNC, COPY_TO, COPY_TO_ASYNC, FILL, FILL_ASYNC, host_wait, operation_name,
     stream_name,
@@ -648,6 +648,38 @@ cdef class Buffer(Region):
         found = required_stream(None if stream is CURRENT else stream, self, "lend")
         refuse_other_device(self, found)
         return new_loan(self, found, ON_STREAM, readonly, shape, strides, device)
+
+    def give_back(self, stream=CURRENT):
+        """End a buffer over another library's array: the stream waits for all our uses of it.
+
+        The array is let go at once, and what its owner queues on the stream from now on runs after
+        our uses: the half that DLPack and the CUDA Array Interface leave to the consumer. Does not
+        block.
+
+        Parameters
+        ----------
+        stream : Stream
+            The owner's. May be left out inside a ``with stream:`` block.
+
+        Raises
+        ------
+        ValueError
+            It is no buffer of `from_dlpack` or `from_cuda_array`, or a part of one, or parts of it
+            are alive.
+        BufferBorrowedError, BufferExportedError, BufferClosedError
+            It is in use by what the stream cannot wait for.
+
+        Driver functions: cuEventRecord, cuStreamWaitEvent.
+        """
+        self.usable()
+        self._refuse_part()
+        if self.memory.home is None or self.memory.regions > 1:
+            raise ValueError(f"{self.describe()} cannot be given back: " + (
+                "it is no other library's" if self.memory.home is None else
+                f"parts of it are alive ({self.memory.regions - 1}); drop them first"))
+        wait_for_uses(self, required_stream(
+            None if stream is CURRENT else stream, self, "give_back"))
+        leave_home(self.memory)
 
     # ---- other libraries take it themselves ----
 

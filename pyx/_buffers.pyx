@@ -25,9 +25,9 @@ from cudadrv._device cimport context_of
 from cudadrv._driver cimport (
     CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_WRITECOMBINED,
 )
-from cudadrv._operation cimport loans_were_returned, missing_waits
+from cudadrv._operation cimport missing_waits
 from cudadrv._engine cimport (
-    OWN_EXPORTED, OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_WRITE, engine, own_access, own_ask_host,
+    OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_WRITE, engine, own_access, own_ask_host,
     own_clock, own_conflict, own_export, own_export_close, own_export_open,
 )
 from cudadrv._refusal cimport refuse_host
@@ -212,8 +212,6 @@ cdef class HostBuffer(Buffer):
             answer = own_export_open(engine, &access, here(), view, &conflict)
             if answer == OWN_OK:
                 return 0
-            if answer == OWN_EXPORTED and loans_were_returned():
-                continue
             works = None
             if answer == OWN_MUST_WAIT:
                 works = missing_waits(&conflict, _still_in_the_way, &request)

@@ -387,7 +387,7 @@ cdef class Context:
 
     cdef int usable(self) except -1:
         """Raise if the context is lost, or the process is a forked child."""
-        refuse_if_forked()
+        attend()
         if self.raw is NULL:
             raise TypeError("this Context was never initialized")
         if self.lost:
@@ -484,6 +484,28 @@ cdef int _end_block(list block) except -1:
     """Overwrite the entry of a block with that of the enclosing one, if no other can be set."""
     former = block[1] if block[1] is not None else (None, None)
     block[0], block[1] = former
+    return 0
+
+
+cdef loan_ender _end_loans = NULL
+
+
+cdef void end_loans_with(loan_ender function) noexcept:
+    """For `_loan`, which is below: what ends the loans that their borrowers have given back."""
+    global _end_loans
+    _end_loans = function
+
+
+cdef int attend() except -1:
+    """End the loans that were given back, in whatever thread; raise ForkedError in a forked child.
+
+    At the beginning of every call, so that the loan ends before what the program does next.
+    """
+    refuse_if_forked()
+    if cudadrv_table.attention:
+        cudadrv_table.attention = 0
+        if _end_loans is not NULL:
+            _end_loans()
     return 0
 
 

@@ -42,6 +42,7 @@ cdef extern from "cudadrv/dlpack.h" nogil:
         const int64_t *strides, void *keeper)
     dl_tensor *dl_tensor_of(dl_export *export, bint versioned)
     dl_export *dl_take_ended()
+    int *dl_attention
     void dl_end(dl_export *export)
 
 cdef const char *PLAIN = "dltensor"
@@ -99,6 +100,12 @@ cdef void _end_unused(object capsule) noexcept:
     cdef const char *name = PLAIN if PyCapsule_IsValid(capsule, PLAIN) else VERSIONED
     if PyCapsule_IsValid(capsule, name):
         dl_end(<dl_export *>PyCapsule_GetPointer(capsule, name))
+
+
+cdef void call_on_end(int *attention) noexcept:
+    """Where to say that an export has ended."""
+    global dl_attention
+    dl_attention = attention
 
 
 cdef list keepers_of_ended():

@@ -62,6 +62,11 @@ def from_dlpack(array, stream=None):
 
     Driver functions: cuPointerGetAttribute, cuMemGetAddressRange; the exporter's own.
     """
+    return _import_dlpack(array, stream, True)
+
+
+cdef object _import_dlpack(object array, object stream, bint noted):
+    """See `from_dlpack`. `noted`: others than the stream may use the buffer, so its order counts."""
     cdef Context context
     cdef Stream found
     device, ordinal = _dlpack_device(array)
@@ -75,7 +80,7 @@ def from_dlpack(array, stream=None):
     found = _stream_of_import(stream, context)
     options = {} if device == DL_CUDA_HOST else {"stream": protocol_handle(found)}
     taken = take_tensor(_call_dlpack(array, options))
-    return _buffer_of(taken, KINDS[device], context, found if options else None, array)
+    return _buffer_of(taken, KINDS[device], context, found if options and noted else None, array)
 
 
 cdef tuple _dlpack_device(object array):
@@ -180,6 +185,11 @@ def from_cuda_array(array, stream=None):
 
     Driver functions: cuPointerGetAttribute, cuMemGetAddressRange, cuEventRecord, cuStreamWaitEvent.
     """
+    return _import_interface(array, stream, True)
+
+
+cdef object _import_interface(object array, object stream, bint noted):
+    """See `from_cuda_array`, and `_import_dlpack`."""
     cdef Region region
     cdef Stream found
     cdef int ordinal = 0
@@ -211,7 +221,7 @@ def from_cuda_array(array, stream=None):
         address if count else 0, count, dtype, owner=array, device=context.device)
     region.sizes = shape
     region.read_only = read_only
-    if count and theirs is not None:
+    if count and theirs is not None and noted:
         _note_import(region, found)
     return region
 
@@ -271,7 +281,7 @@ cdef bint is_foreign_array(object value) except -1:
 
 
 cdef Region import_argument(object array, Stream stream):
-    """The buffer over a foreign array, for a launch on a stream."""
+    """The buffer over a foreign array, for a launch on a stream, and for nothing else."""
     if hasattr(type(array), "__dlpack__"):
-        return from_dlpack(array, stream)
-    return from_cuda_array(array, stream)
+        return _import_dlpack(array, stream, False)
+    return _import_interface(array, stream, False)

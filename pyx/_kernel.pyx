@@ -7,7 +7,7 @@ cimport cython
 
 from cudadrv._arguments cimport (
     FEW_ARGUMENTS, Frame, Packed, Room, Shape, Signature, buffers_of, describe_operand, dimensions,
-    fill_shape, limits_of, new_room, new_signature, pack, room_for, threads_of,
+    fill_shape, limits_of, new_room, new_signature, pack, room_for, threads_of, with_regions,
 )
 from cudadrv._copy cimport refuse_other_device
 from cudadrv._device cimport Context, enter_context, leave_context
@@ -128,7 +128,9 @@ cdef class Kernel:
         shape_of(self, &shape, grid, block, shared_bytes, cooperative, cluster)
         more = borrows if type(borrows) is tuple else borrows_of_launch(borrows)
         room = room_for(self.signature, args, more, &frame, &packed)
-        pack(self.signature, args, more, &packed)
+        if unlikely(pack(self.signature, args, more, &packed)):
+            args, more = with_regions(args, found), with_regions(more, found)
+            pack(self.signature, args, more, &packed)
         token = launch_packed(self, &shape, &packed, found, buffers_of(&packed, OWN_READ),
                               buffers_of(&packed, OWN_WRITE))
         del room  # until here
@@ -693,7 +695,9 @@ cdef Prepared prepared(
     kernel.fill(&ready.shape, grid, block, shared_bytes, cooperative, cluster)
     ready.args, ready.borrows = args, borrows_of_launch(borrows)
     ready.room = room_for(kernel.signature, args, ready.borrows, NULL, &ready.packed)
-    pack(kernel.signature, args, ready.borrows, &ready.packed)
+    if pack(kernel.signature, args, ready.borrows, &ready.packed):
+        raise TypeError("prepare takes buffers: make one of the other library's array first, with"
+                        " cudadrv.from_dlpack(array)")
     ready.reads = buffers_of(&ready.packed, OWN_READ)
     ready.writes = buffers_of(&ready.packed, OWN_WRITE)
     ready.kernel = kernel

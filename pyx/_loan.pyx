@@ -12,10 +12,10 @@ cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int32_t
 
-from cudadrv._device cimport Context
+from cudadrv._device cimport Context, attend, end_loans_with
 from cudadrv._dlpack cimport (
     DL_CPU, DL_CUDA, DL_CUDA_HOST, DL_CUDA_MANAGED, DL_READ_ONLY, dl_device, export_capsule,
-    keepers_of_ended,
+    call_on_end, keepers_of_ended,
 )
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CUevent, CUresult, CUstream, bind_driver, cuEventRecord,
@@ -28,8 +28,8 @@ from cudadrv._engine cimport (
 )
 from cudadrv._errors cimport report_text
 from cudadrv._event cimport new_event
-from cudadrv._names cimport LEND
-from cudadrv._operation cimport Operation, end_returned_loans_with, issue, prepare
+from cudadrv._names cimport GIVE_BACK, LEND
+from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._refusal cimport refuse_host, refuse_operation
 from cudadrv._region cimport Region, borrow, pointer_of
 from cudadrv._release cimport DEVICE, LOCKED, UNIFIED, lending_stream
@@ -176,23 +176,21 @@ def _end_all_unended():
             pass
 
 
-cdef bint end_returned() except -1:
-    """End the loans that their borrowers have given back; whether there was an export of one."""
+cdef int _end_returned() except -1:
+    """End the loans that their borrowers have given back."""
     global _dropped
     cdef Lent lent
-    keepers = keepers_of_ended()
-    for keeper in keepers:
+    for keeper in keepers_of_ended():
         (<Lent>keeper).let_go()
-    found = bool(keepers)
     while _dropped is not None:
         lent = _dropped
         _dropped, lent.following = lent.following, None
         lent.let_go()
-        found = True
-    return found
+    return 0
 
 
-end_returned_loans_with(end_returned)
+end_loans_with(_end_returned)
+call_on_end(&cudadrv_table.attention)
 
 
 # ---- loans ----
@@ -228,6 +226,7 @@ cdef class Loan:
                 self.lent.close()
         if self.shown:
             self.lent.following, _dropped = _dropped, self.lent
+            cudadrv_table.attention = 1
 
     @property
     def stream(self):
@@ -375,7 +374,7 @@ cdef class Loan:
         cdef Lent lent
         if self.taken:
             raise ValueError(f"{self!r} is taken back for a block: export it after that")
-        end_returned()
+        attend()
         if self.lent is None or not self.lent.live:
             lent = Lent.__new__(Lent)
             lent.region, lent.readonly, lent.borrower = self.region, self.readonly, self.borrower
@@ -398,7 +397,7 @@ cdef class Back:
     def __enter__(self):
         """Take the buffer back."""
         cdef Lent lent = None if self.loan is None else self.loan.lent
-        end_returned()
+        attend()
         if lent is None or not lent.live or self.loan.taken:
             raise ValueError(f"{self.loan!r} is not in anybody's hands, so there is nothing to take"
                              " back")
@@ -592,3 +591,21 @@ cdef Stream _consumer_stream(Region region, handle):
         raise BufferError(f"{region.describe()} belongs to {region.memory.context!r}, and the"
                           f" consumer's stream to {(<Stream>found).context!r}")
     return found
+
+
+cdef int wait_for_uses(Region region, Stream stream) except -1:
+    """Let a stream wait for all uses of a buffer, under every policy, or raise."""
+    cdef Operation operation
+    cdef own_access access
+    cdef bint read_only = region.read_only
+    region.read_only = False  # whoever owns it may write it after this
+    borrow(region, &access, OWN_WRITE)
+    region.read_only = read_only
+    access.policy = OWN_WAIT
+    prepare(&operation, GIVE_BACK, &access, 1, _no_call, NULL)
+    operation.request.passive = True
+    reason = issue(&operation, stream)
+    if reason:
+        refuse_operation(&operation, reason, stream, (region.describe(),))
+    own_snapshot_drop(engine, &operation.request.issued)
+    return 0

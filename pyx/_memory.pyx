@@ -7,7 +7,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
 
-from cudadrv._device cimport Context, enter_context, leave_context
+from cudadrv._device cimport Context, attend, enter_context, leave_context
 from cudadrv._driver cimport (
     CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CU_MEMHOSTALLOC_WRITECOMBINED,
     CU_MEMORYTYPE_HOST, CU_MEM_ATTACH_GLOBAL, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
@@ -17,11 +17,11 @@ from cudadrv._driver cimport (
 )
 from cudadrv._errors cimport refuse_if_forked
 from cudadrv._operation cimport (
-    REFUSED, Operation, borrow_all, driver_call, issue, loans_were_returned, note, prepare,
+    REFUSED, Operation, borrow_all, driver_call, issue, note, prepare,
 )
 from cudadrv._names cimport ALLOCATION, RELEASE
 from cudadrv._engine cimport (
-    OWN_EXPORTED, OWN_MEMORY_CLOSED, OWN_NON_BLOCKING, OWN_OK, OWN_STRICT, OWN_WAIT, OWN_WRITE,
+    OWN_MEMORY_CLOSED, OWN_NON_BLOCKING, OWN_OK, OWN_STRICT, OWN_WAIT, OWN_WRITE,
     engine, own_access, own_bytes_free, own_conflict, own_memory, own_memory_clear,
     own_memory_free, own_memory_prepare, own_memory_prepare_used, own_memory_renew,
     own_snapshot_drop,
@@ -134,7 +134,7 @@ cdef class Memory:
     cdef int close(self, Stream stream, int policy) except -1:
         """Release it, or raise and change nothing. May block if it is not pooled."""
         cdef own_memory *after
-        refuse_if_forked()
+        attend()
         if stream is not None and self.kind != STREAM_ORDERED:
             raise ValueError(f"{self.label} is not stream-ordered memory: close() takes no stream")
         if self.kind == STREAM_ORDERED and self.address != 0 and not self.context.lost:
@@ -179,24 +179,24 @@ cdef int _end(Memory memory, str verb, bint close) except -1:
     """Raise if it is in use; else mark it as closed if `close`."""
     cdef own_conflict conflict
     answer = own_memory_free(engine, memory.state, close, &conflict)
-    if answer == OWN_EXPORTED and loans_were_returned():
-        answer = own_memory_free(engine, memory.state, close, &conflict)
     if answer != OWN_OK:
         refuse_close(answer, &conflict, verb, memory.label)
     return 0
 
 
 cdef int _leave_home(Memory memory) except -1:
-    """Close memory that shares its books, or raise: from then on it has books that are closed."""
+    """Close memory that shares its books, or raise."""
     cdef own_conflict conflict
-    cdef own_memory *closed = new_state(memory.nbytes)
     cdef uint64_t stop = memory.start + memory.nbytes
     answer = own_bytes_free(engine, memory.state, memory.start, stop, &conflict)
-    if answer == OWN_EXPORTED and loans_were_returned():
-        answer = own_bytes_free(engine, memory.state, memory.start, stop, &conflict)
     if answer != OWN_OK:
-        free(closed)
         refuse_close(answer, &conflict, "close", memory.label)
+    return leave_home(memory)
+
+
+cdef int leave_home(Memory memory) except -1:
+    """End memory that shares its books, whoever uses the bytes: its own books are closed ones."""
+    cdef own_memory *closed = new_state(memory.nbytes)
     closed.closed = True
     memory.state = closed
     memory.home = None

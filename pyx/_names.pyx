@@ -9,7 +9,8 @@ from cudadrv._engine cimport OWN_DEFAULT, OWN_ENDED, OWN_INTERNAL, OWN_PER_THREA
 # and stay: borrows refer to them.
 cdef list NAMES = [
     "copy_from", "copy_to", "copy_from_async", "copy_to_async", "fill", "fill_async",
-    "its allocation", "close", "lend", "its import", "a launch", "a custom operation",
+    "its allocation", "close", "lend", "its import", "give_back",
+    "a launch", "a custom operation",
 ]
 cdef dict ADDED = {}        # numbers of the names that were added
 cdef enum:

@@ -11,7 +11,7 @@ import atexit
 from cudadrv._device cimport enter_context, is_current, leave_context
 from cudadrv._driver cimport CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table, likely, unlikely
 from cudadrv._engine cimport (
-    OWN_EXPORTED, OWN_MUST_WAIT, OWN_NO_MEMORY, OWN_OK, engine, own_ask, own_begin, own_begin_alone,
+    OWN_MUST_WAIT, OWN_NO_MEMORY, OWN_OK, engine, own_ask, own_begin, own_begin_alone,
     own_clock, own_clock_drop, own_conflict, own_foresee, own_known, own_mutex_give,
     own_mutex_take, own_mutex_try, own_request, own_settle, own_settle_alone, own_snapshot_drop,
     own_undo,
@@ -32,23 +32,6 @@ def _note_the_end():
 atexit.register(_note_the_end)  # soon only this thread has a state, and daemon threads go on
 
 
-cdef ender _end_returned = NULL
-
-
-cdef void end_returned_loans_with(ender function) noexcept:
-    """For `_loan`, which is below: what ends the loans whose borrowers have given them back."""
-    global _end_returned
-    _end_returned = function
-
-
-cdef bint loans_were_returned() except -1:
-    """Whether some ended: asked before anything is refused because memory is lent or viewed.
-
-    A borrower gives memory back in any thread, without the GIL: it only leaves word of it.
-    """
-    return _end_returned is not NULL and _end_returned()
-
-
 cdef int issue_unusual(Operation *operation, Stream stream) except? -1:
     """As `issue`, of an operation that may be of any kind; `request.stream` is set."""
     cdef int reason
@@ -56,8 +39,6 @@ cdef int issue_unusual(Operation *operation, Stream stream) except? -1:
     while True:
         with nogil:
             reason = attempt(operation, stream)
-        if unlikely(reason == REFUSED - OWN_EXPORTED) and loans_were_returned():
-            continue
         if likely(reason != REFUSED - OWN_MUST_WAIT):
             # Before the events in `works` die: destroying them fails then, too, and would be named.
             if unlikely(works is not None) and reason > 0 and is_sticky(<CUresult>reason):
@@ -109,8 +90,6 @@ cdef int ask(Operation *operation, Stream stream) except? -1:
     stream.usable()
     operation.request.stream = stream.order
     answer = own_ask(engine, &operation.request, NULL)
-    if answer == OWN_EXPORTED and loans_were_returned():
-        answer = own_ask(engine, &operation.request, NULL)
     return 0 if answer in (OWN_OK, OWN_MUST_WAIT) else REFUSED - answer
 
 

@@ -72,6 +72,8 @@ typedef struct dl_export {
 } dl_export;
 
 static dl_export *dl_ended; /* exports whose consumers have ended them */
+static int dl_nowhere;
+static int *dl_attention = &dl_nowhere; /* is set then */
 
 static void dl_end(dl_export *export) {
     dl_export *first = __atomic_load_n(&dl_ended, __ATOMIC_RELAXED);
@@ -79,6 +81,7 @@ static void dl_end(dl_export *export) {
         export->next = first;
     } while (!__atomic_compare_exchange_n(&dl_ended, &first, export, 1, __ATOMIC_RELEASE,
                                           __ATOMIC_RELAXED));
+    __atomic_store_n(dl_attention, 1, __ATOMIC_RELEASE);
 }
 
 static void dl_end_managed(dl_managed *managed) {

@@ -40,7 +40,7 @@ static void cudadrv_fill_table(cudadrv_driver *table, cudadrv_stand_in stand_in)
 /* Runs in forked children. If the parent had not opened a driver, the child can open one itself. */
 static void cudadrv_enter_child(void) {
     if (cudadrv_table->loaded) {
-        cudadrv_table->forked = 1;
+        cudadrv_table->forked = cudadrv_table->attention = 1;
         cudadrv_fill_table(cudadrv_table, cudadrv_not_initialized);
     }
 }
