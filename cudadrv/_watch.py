@@ -83,7 +83,10 @@ def _warm_up(device: Device) -> None:
     if device.context in _warm:
         return
     DeviceBuffer(1, stream=Stream())
-    DeviceBuffer(1).fill(0)
+    buffer = DeviceBuffer(1)
+    buffer.fill(0)
+    with buffer.lend(None):
+        pass
     _warm.add(device.context)
 
 

@@ -413,6 +413,7 @@ cdef class Back:
         cdef Lent lent
         if not self.entered:
             raise RuntimeError("this block is not entered, or has ended already")
+        attend()
         self.entered = self.loan.taken = False
         lent = self.loan.lent
         if lent.holders:  # else the last array has died meanwhile

@@ -283,7 +283,8 @@ cdef class Stream:
         self.usable()
         if self.order.loans:
             raise OwnershipError(f"{self!r} is not closed: buffers are lent to it; end their"
-                                 " `with buffer.lend(...)` blocks first")
+                                 " `with buffer.lend(...)` blocks, and drop the arrays that other"
+                                 " libraries made of them, first")
         if not bury_stream(self.context, self.raw, self.order, self.ours, self.identity):
             self.refuse(STREAM_IS_CAPTURING)
 
