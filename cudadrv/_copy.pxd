@@ -1,10 +1,8 @@
-"""Copies between buffers, fills, and loans to other libraries."""
+"""Copies between buffers, and fills."""
 
 from libc.string cimport memcpy
 
 from cudadrv._driver cimport CUdeviceptr, CUresult, CUstream, likely, unlikely
-from cudadrv._engine cimport own_export
-from cudadrv._event cimport Event
 from cudadrv._region cimport Region, check_region
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token

@@ -305,8 +305,9 @@ cdef class Buffer(Region):
     def from_array(cls, array, *, stream=None, **options):
         """Make a buffer with a copy of an array's items. Blocks until the copy is complete.
 
-        ``array`` is anything that ``numpy.asarray`` takes. ``stream`` is passed to `Buffer.copy_from`, and
-        a DeviceBuffer is also allocated on it. The other options are those of the class.
+        ``array`` is anything that ``numpy.asarray`` takes. ``stream`` is passed to
+        `Buffer.copy_from`, and a DeviceBuffer is also allocated on it. The other options are those
+        of the class.
 
         Raises what the class and `Buffer.copy_from` raise.
         """
@@ -690,7 +691,7 @@ cdef class Buffer(Region):
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         """What ``from_dlpack`` of another library calls: a loan to the stream that it works on.
 
-        The loan lasts until that library lets go of the last array that shares the memory; meanwhile
+        The loan lasts until that library drops the last array that shares the memory. Until then
         the buffer is lent as by `lend`. Work that is not ordered before the consumer's stream is
         waited for by that stream, under every policy, since the protocol asks for it.
 
@@ -716,10 +717,10 @@ cdef class Buffer(Region):
 
     @property
     def __cuda_array_interface__(self):
-        """Not supported: its consumers keep no promise that ends. AttributeError says what to do."""
+        """Not supported: its consumers never say when they are done. See the AttributeError."""
         raise AttributeError(
-            "a buffer has no __cuda_array_interface__, because its consumers never say when they are"
-            " done: cupy.from_dlpack(buffer), or cupy.asarray(buffer.lend(stream))")
+            "a buffer has no __cuda_array_interface__, because its consumers never say when they"
+            " are done: cupy.from_dlpack(buffer), or cupy.asarray(buffer.lend(stream))")
 
     def __repr__(self):
         name = f" {self.name!r}" if self.name is not None else ""

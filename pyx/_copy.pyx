@@ -1,8 +1,7 @@
-"""Copies between buffers, fills, and loans to other libraries."""
+"""Copies between buffers, and fills."""
 
 import numpy as np
 
-cimport cython
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from libc.math cimport isinf
 from libc.stdint cimport uint16_t, uint32_t
@@ -10,25 +9,17 @@ from libc.string cimport memcpy
 
 from cudadrv._device cimport Context
 from cudadrv._driver cimport (
-    CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CUdeviceptr, CUevent, CUresult, CUstream, bind_driver,
-    cuEventRecord, cuMemcpyAsync, cuMemcpyDtoDAsync, cuMemcpyDtoHAsync, cuMemcpyHtoDAsync,
-    cuMemsetD16Async, cuMemsetD2D32Async, cuMemsetD32Async, cuMemsetD8Async, cudadrv_table, likely,
-    unlikely,
+    CUDA_SUCCESS, CUdeviceptr, CUresult, CUstream, bind_driver, cuMemcpyAsync, cuMemcpyDtoDAsync,
+    cuMemcpyDtoHAsync, cuMemcpyHtoDAsync, cuMemsetD16Async, cuMemsetD2D32Async, cuMemsetD32Async,
+    cuMemsetD8Async, cudadrv_table, likely, unlikely,
 )
-from cudadrv._engine cimport (
-    OWN_READ, OWN_WRITE, engine, own_access, own_export, own_export_close, own_snapshot_drop,
-)
-from cudadrv._errors cimport report_text
-from cudadrv._event cimport new_event
-from cudadrv._names cimport LEND
+from cudadrv._engine cimport OWN_READ, OWN_WRITE, own_access
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, check_region, plain_array, pointer_of
 from cudadrv._release cimport internal_stream
 from cudadrv._stream cimport Stream, stream_for
 from cudadrv._token cimport Token, new_token, stand_for
-
-from cudadrv._device import call_after_wait
 
 bind_driver(&cudadrv_table)
 

@@ -9,7 +9,7 @@ cimport cython
 from cpython.pycapsule cimport (
     PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New, PyCapsule_SetName,
 )
-from cpython.ref cimport PyObject, Py_DECREF, Py_INCREF
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free
 
@@ -155,7 +155,8 @@ cdef Tensor take_tensor(object capsule):
         PyCapsule_SetName(capsule, USED_PLAIN)
         taken.tensor = &(<dl_managed *>taken.managed).tensor
     elif PyCapsule_IsValid(capsule, USED_PLAIN) or PyCapsule_IsValid(capsule, USED_VERSIONED):
-        raise BufferError("this DLPack capsule was consumed already; ask its exporter for a new one")
+        raise BufferError("this DLPack capsule was consumed already; ask its exporter for a new"
+                          " one")
     else:
         raise TypeError(f"__dlpack__ must return a DLPack capsule, and returned {capsule!r}")
     return taken
@@ -168,8 +169,8 @@ cdef object dtype_of(dl_dtype given):
         try:
             import ml_dtypes
         except ImportError:
-            raise BufferError("NumPy has no bfloat16; install ml_dtypes, or view the array as 16-bit"
-                              " integers first") from None
+            raise BufferError("NumPy has no bfloat16; install ml_dtypes, or view the array as"
+                              " 16-bit integers first") from None
         return np.dtype(ml_dtypes.bfloat16)
     if kind is not None and given.lanes == 1 and given.bits % 8 == 0 and given.bits:
         try:

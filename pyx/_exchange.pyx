@@ -5,8 +5,6 @@ import operator
 
 import numpy as np
 
-from libc.stdint cimport int64_t
-
 from cudadrv._buffer cimport Buffer
 from cudadrv._device cimport Context, Device, context_of, default_context
 from cudadrv._dlpack cimport (
@@ -28,8 +26,8 @@ from cudadrv._buffers import DeviceBuffer, LockedBuffer, UnifiedBuffer
 
 cdef dict CLASSES = {DEVICE: DeviceBuffer, LOCKED: LockedBuffer, UNIFIED: UnifiedBuffer}
 cdef dict KINDS = {<int>DL_CUDA: DEVICE, <int>DL_CUDA_HOST: LOCKED, <int>DL_CUDA_MANAGED: UNIFIED}
-cdef str COPY_IT = "copy it: DeviceBuffer.from_array(array) or buffer.copy_from(array); or put it into" \
-                   " page-locked memory: LockedBuffer.from_array(array)"
+cdef str COPY_IT = "copy it: DeviceBuffer.from_array(array) or buffer.copy_from(array); or put it" \
+                   " into page-locked memory: LockedBuffer.from_array(array)"
 
 
 def from_dlpack(array, stream=None):
@@ -66,13 +64,13 @@ def from_dlpack(array, stream=None):
 
 
 cdef object _import_dlpack(object array, object stream, bint noted):
-    """See `from_dlpack`. `noted`: others than the stream may use the buffer, so its order counts."""
+    """See `from_dlpack`. With `noted`, the import counts as a write on the stream."""
     cdef Context context
     cdef Stream found
     device, ordinal = _dlpack_device(array)
     if device == DL_CPU:
-        raise BufferError(f"{_name(array)} is in ordinary memory, which asynchronous work cannot use;"
-                          f" {COPY_IT}")
+        raise BufferError(f"{_name(array)} is in ordinary memory, which asynchronous work cannot"
+                          f" use; {COPY_IT}")
     if device not in KINDS:
         raise BufferError(f"{_name(array)} is on a device that is none of CUDA's (DLPack's type"
                           f" {device})")
@@ -80,7 +78,8 @@ cdef object _import_dlpack(object array, object stream, bint noted):
     found = _stream_of_import(stream, context)
     options = {} if device == DL_CUDA_HOST else {"stream": protocol_handle(found)}
     taken = take_tensor(_call_dlpack(array, options))
-    return _buffer_of(taken, KINDS[device], context, found if options and noted else None, array)
+    return _buffer_of(taken, KINDS[device], context,
+                      found if options and noted else None, array)
 
 
 cdef tuple _dlpack_device(object array):
@@ -179,7 +178,7 @@ def from_cuda_array(array, stream=None):
     Raises
     ------
     TypeError, BufferError
-        It has no such interface, or one that breaks the protocol; it is not C-contiguous, or masked.
+        It has no such interface, or one that breaks the protocol. It is masked or not contiguous.
     ValueError
         The address is none of the driver's.
 
@@ -196,8 +195,8 @@ cdef object _import_interface(object array, object stream, bint noted):
     try:
         interface = array.__cuda_array_interface__
     except AttributeError:
-        raise TypeError(f"{_name(array)} has no __cuda_array_interface__; from_dlpack takes what has"
-                        " __dlpack__") from None
+        raise TypeError(f"{_name(array)} has no __cuda_array_interface__; from_dlpack takes what"
+                        " has __dlpack__") from None
     shape, dtype, address, read_only, theirs = _checked_interface(array, interface)
     count = 1
     for size in shape:
@@ -227,8 +226,7 @@ cdef object _import_interface(object array, object stream, bint noted):
 
 
 cdef tuple _checked_interface(object array, object interface):
-    """``(shape, dtype, address, readonly, stream)``. Raises BufferError for what breaks the protocol.
-    """
+    """``(shape, dtype, address, readonly, stream)``; BufferError for what breaks the protocol."""
     try:
         shape = []
         for size in interface["shape"]:
@@ -247,8 +245,8 @@ cdef tuple _checked_interface(object array, object interface):
         raise BufferError(f"the __cuda_array_interface__ of {_name(array)} breaks the protocol:"
                           f" {type(error).__name__}: {error}") from None
     if min(shape, default=0) < 0 or theirs == 0 or address < 0:
-        raise BufferError(f"the __cuda_array_interface__ of {_name(array)} breaks the protocol: shape"
-                          f" {shape}, address {address}, stream {theirs}")
+        raise BufferError(f"the __cuda_array_interface__ of {_name(array)} breaks the protocol:"
+                          f" shape {shape}, address {address}, stream {theirs}")
     if mask is not None:
         raise BufferError(f"{_name(array)} has a mask, which would be lost")
     if strides is not None and 0 not in shape:

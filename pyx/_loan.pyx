@@ -1,4 +1,4 @@
-"""Loan: memory in the hands of another library, for a block or for as long as that library keeps it.
+"""Loan: memory in the hands of another library, for a block or for as long as that keeps it.
 
 A loan begins with its block or its first export, and ends when the last of these has ended. What
 the borrower has queued on the stream by then counts as one use of the memory, queued there.
@@ -12,17 +12,17 @@ cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int32_t
 
-from cudadrv._device cimport Context, attend, end_loans_with
+from cudadrv._device cimport attend, end_loans_with
 from cudadrv._dlpack cimport (
-    DL_CPU, DL_CUDA, DL_CUDA_HOST, DL_CUDA_MANAGED, DL_READ_ONLY, dl_device, export_capsule,
-    call_on_end, keepers_of_ended,
+    DL_CPU, DL_CUDA, DL_CUDA_HOST, DL_CUDA_MANAGED, DL_READ_ONLY, call_on_end,
+    dl_device as device_of_dlpack, export_capsule, keepers_of_ended,
 )
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CUevent, CUresult, CUstream, bind_driver, cuEventRecord,
     cudadrv_table,
 )
 from cudadrv._engine cimport (
-    OWN_DEFAULT, OWN_OK, OWN_PER_THREAD, OWN_READ, OWN_STRICT, OWN_UNCHECKED, OWN_WAIT, OWN_WRITE,
+    OWN_DEFAULT, OWN_OK, OWN_PER_THREAD, OWN_READ, OWN_STRICT, OWN_WAIT, OWN_WRITE,
     engine, own_access, own_conflict, own_export_close, own_export_open, own_lend_open,
     own_snapshot_drop,
 )
@@ -32,7 +32,7 @@ from cudadrv._names cimport GIVE_BACK, LEND
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._refusal cimport refuse_host, refuse_operation
 from cudadrv._region cimport Region, borrow, pointer_of
-from cudadrv._release cimport DEVICE, LOCKED, UNIFIED, lending_stream
+from cudadrv._release cimport DEVICE, LOCKED, lending_stream
 from cudadrv._site cimport here
 from cudadrv._stream cimport Stream
 
@@ -78,9 +78,11 @@ cdef class Lent:
         else:
             borrow(self.region, &access, OWN_READ if self.readonly else OWN_WRITE)
             access.policy = OWN_STRICT
-            answer = own_lend_open(engine, &access, here(), self.stream.order, &self.loan, &conflict) \
-                if self.borrower == ON_NOTHING \
-                else own_export_open(engine, &access, here(), &self.loan, &conflict)
+            if self.borrower == ON_NOTHING:
+                answer = own_lend_open(
+                    engine, &access, here(), self.stream.order, &self.loan, &conflict)
+            else:
+                answer = own_export_open(engine, &access, here(), &self.loan, &conflict)
             if answer != OWN_OK:
                 refuse_host(answer, &conflict, "lend" if self.borrower == ON_NOTHING else
                             "read" if self.readonly else "export", self.region.describe())
@@ -279,7 +281,7 @@ cdef class Loan:
             lent.close()
 
     def back(self):
-        """``with loan.back():`` the buffer is ours again for a block, while others keep arrays of it.
+        """``with loan.back():`` the buffer is ours for a block, while others keep arrays of it.
 
         What the borrower has queued on the stream so far counts as one use of the buffer. Inside
         the block the buffer is used as if it were not lent, and the borrower must not use it. At
@@ -361,13 +363,13 @@ cdef class Loan:
     def _check_consumer(self, stream):
         if self.stream is None:
             if stream not in (None, -1):
-                raise BufferError(f"the buffer is lent to work on no stream, and the consumer works"
+                raise BufferError("the buffer is lent to work on no stream, and the consumer works"
                                   f" on stream {stream:#x}: lend it to that one")
         elif self.device_type != DL_CPU and stream is not None:
             if stream == -1 or operator.index(stream) != protocol_handle(self.stream):
-                raise BufferError(f"the buffer is lent to {self.stream!r}, and the consumer works on"
-                                  f" stream {stream:#x}; make that one current there, or lend the"
-                                  " buffer to the consumer's: buffer.lend(stream)")
+                raise BufferError(f"the buffer is lent to {self.stream!r}, and the consumer works"
+                                  f" on stream {stream:#x}; make that one current there, or lend"
+                                  " the buffer to the consumer's: buffer.lend(stream)")
 
     cdef Lent hold(self, bint waits=False):
         """Begin it, unless it has begun; the caller lets go of what is returned."""
@@ -463,8 +465,8 @@ cdef tuple _checked_strides(Region region, tuple shape, object strides):
         raise ValueError(f"strides has {len(strides)} numbers, and shape {len(shape)}")
     for size, step in zip(shape, strides, strict=True):
         if operator.index(step) < 0 or step % region.itemsize:
-            raise ValueError(f"strides are bytes: multiples of {region.itemsize}, not negative; they"
-                             f" are {strides}")
+            raise ValueError(f"strides are bytes: multiples of {region.itemsize}, not negative;"
+                             f" they are {strides}")
         last += (size - 1) * step
     if not empty and last + region.itemsize > region.nbytes:
         raise ValueError(f"shape {shape} with strides {strides} needs {last + region.itemsize}"
@@ -526,8 +528,9 @@ cdef object _capsule(Loan loan, object max_version, bint waits, bint copied):
     lent = loan.hold(waits)
     try:
         return export_capsule(
-            lent, <void *><size_t>pointer_of(loan.region), dl_device(device[0], device[1]),
-            loan.region.dtype, loan.shape, tuple(strides), versioned,
+            lent, <void *><size_t>pointer_of(loan.region),
+            device_of_dlpack(device[0], device[1]), loan.region.dtype, loan.shape,
+            tuple(strides), versioned,
             (DL_READ_ONLY if loan.readonly else 0) | (2 if copied else 0))
     except BaseException:
         lent.let_go()
@@ -567,7 +570,8 @@ cdef object export_region(
 
 cdef object _copied(Region region, Stream stream, handle, max_version, dl_device):
     """An export of a copy that nobody else has."""
-    cdef Region fresh = type(region)(region.count, region.dtype, device=region.memory.context.device)
+    cdef Region fresh = type(region)(
+        region.count, region.dtype, device=region.memory.context.device)
     fresh.sizes = region.sizes
     if stream is None:
         fresh.copy_from(region)
@@ -580,8 +584,8 @@ cdef object _copied(Region region, Stream stream, handle, max_version, dl_device
 
 cdef Stream _consumer_stream(Region region, handle):
     if handle == 0 or handle < -1:
-        raise BufferError(f"stream is {handle}; DLPack's word for the legacy default stream is 1, for"
-                          " the thread's own 2, and -1 for none")
+        raise BufferError(f"stream is {handle}; DLPack's word for the legacy default stream is 1,"
+                          " for the thread's own 2, and -1 for none")
     if handle == 1:
         found = Stream.legacy(device=region.memory.context.device)
     elif handle == 2:

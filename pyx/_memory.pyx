@@ -15,7 +15,6 @@ from cudadrv._driver cimport (
     CUstream, bind_driver, cuMemAlloc, cuMemAllocAsync, cuMemAllocManaged, cuMemFreeAsync,
     cuMemGetAddressRange, cuMemHostAlloc, cuPointerGetAttribute, cudadrv_table, last_failure,
 )
-from cudadrv._errors cimport refuse_if_forked
 from cudadrv._operation cimport (
     REFUSED, Operation, borrow_all, driver_call, issue, note, prepare,
 )
@@ -629,7 +628,8 @@ cdef Memory adopt_memory(
 # Two arrays of another library may overlap, and one of them may lie in a buffer of ours. What uses
 # them is noted in one place: in the books of the driver's allocation that they lie in.
 
-cdef dict _homes = {}   # books of allocations that are not ours: the Memory's address, by the first byte's
+# Books of allocations that are not ours: the address of the Memory, by that of the first byte.
+cdef dict _homes = {}
 
 
 cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):

@@ -270,7 +270,8 @@ cdef class Region:
             raise ValueError(f"{self.nbytes} bytes are no whole number of {wanted} items"
                              f" ({wanted.itemsize} bytes each)")
         if pointer_of(self) % wanted.alignment:
-            raise ValueError(f"{self.describe()} starts at byte {self.start - self.memory.start}, and {wanted} needs a"
+            start = self.start - self.memory.start
+            raise ValueError(f"{self.describe()} starts at byte {start}, and {wanted} needs a"
                              f" multiple of {wanted.alignment}")
         return self.share(self.start, self.nbytes // <size_t>items.itemsize, wanted)
 

@@ -430,7 +430,7 @@ cdef int _await_quietly(Event event) except -1:
 
 
 cdef void _finish(pending *node) noexcept:
-    """Drop everything that a piece of memory kept: its state or its home, its owner, its context."""
+    """Drop all that a piece of memory kept: its state or its home, its owner, its context."""
     if node.home is NULL:
         _forget(node.state)
     else:

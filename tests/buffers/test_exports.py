@@ -1,4 +1,4 @@
-"""Memory of ours in other libraries' hands: DLPack, the CUDA Array Interface, the buffer protocol."""
+"""Memory of ours in the hands of other libraries: DLPack, array interface, buffer protocol."""
 
 import ctypes
 import gc
@@ -115,7 +115,9 @@ def test_it_is_lent_until_the_consumer_ends_it(make, stream, other, kind, end):
     cu.Device(0).synchronize()
     consumer = Consumer(buffer.__dlpack__(stream=stream.handle))
     buffer.fill_async(1, stream)  # in order with what the consumer queues there
-    with pytest.raises(cu.BufferExportedError, match=r"it is lent to Stream \d+, at .*test_exports"):
+    with pytest.raises(
+        cu.BufferExportedError, match=r"it is lent to Stream \d+, at .*test_exports"
+    ):
         buffer.fill_async(2, other)
     with pytest.raises(cu.BufferExportedError, match="the last\n  array that another library made"):
         buffer.close()
@@ -181,7 +183,9 @@ def test_a_consumer_without_a_stream(make, stream, gate):
     stream.synchronize()
     gate.hold(stream)
     buffer.fill_async(1, stream)
-    with pytest.raises(cu.BufferBorrowedError, match=r"cannot lend .* to work on no stream:\n.*fill_async"):
+    with pytest.raises(
+        cu.BufferBorrowedError, match=r"cannot lend .* to work on no stream:\n.*fill_async"
+    ):
         buffer.__dlpack__(stream=-1)
     gate.open()
     stream.synchronize()
@@ -194,7 +198,11 @@ def test_a_consumer_without_a_stream(make, stream, gate):
 
 def test_default_streams_by_number(make):
     buffer = make("device", 8)
-    for number, stream in ((None, cu.Stream.legacy()), (1, cu.Stream.legacy()), (2, cu.Stream.per_thread())):
+    for number, stream in (
+        (None, cu.Stream.legacy()),
+        (1, cu.Stream.legacy()),
+        (2, cu.Stream.per_thread()),
+    ):
         consumer = Consumer(buffer.__dlpack__(stream=number))
         buffer.fill_async(1, stream)
         consumer.end()
@@ -205,6 +213,7 @@ def test_default_streams_by_number(make):
 
 
 # ---- NumPy ----
+
 
 @pytest.mark.parametrize("kind", ["locked", "unified"])
 def test_numpy_takes_what_the_host_can_read(make, stream, kind):
@@ -252,7 +261,7 @@ def test_dtypes_go_through(make, dtype):
 @pytest.mark.parametrize("dtype", [">i4", "M8[s]", "V3", "S4", [("a", "i2"), ("b", "i4")]])
 def test_dtypes_without_a_name(dtype):
     buffer = cu.LockedBuffer(4, dtype)
-    with pytest.raises(BufferError, match="DLPack has no name for items of dtype .*view"):
+    with pytest.raises(BufferError, match=r"DLPack has no name for items of dtype .*view"):
         np.from_dlpack(buffer)
     assert not buffer.borrowed
     buffer.close()
@@ -276,7 +285,12 @@ def test_copies_are_somebody_elses(make, stream):
 
 
 def test_other_devices_are_refused(make, stream):
-    for kind, device in (("device", CPU), ("device", (2, 7)), ("locked", (10, 0)), ("device", CUDA_HOST)):
+    for kind, device in (
+        ("device", CPU),
+        ("device", (2, 7)),
+        ("locked", (10, 0)),
+        ("device", CUDA_HOST),
+    ):
         buffer = make(kind, 8)
         with pytest.raises(BufferError, match="is no memory of DLPack's device"):
             buffer.__dlpack__(dl_device=device)
@@ -296,6 +310,7 @@ def test_a_read_only_loan_needs_a_version(make, stream):
 
 
 # ---- loans that are held ----
+
 
 def test_the_array_interface_lasts_as_long_as_the_loan(make, stream, other):
     buffer = make("device", 8, "f4")
@@ -334,7 +349,7 @@ def test_a_block_and_an_export_hold_one_loan(make, stream, other):
 
 def test_the_consumer_works_on_the_loans_stream(make, stream, other):
     loan = make("device", 8).lend(stream)
-    with pytest.raises(BufferError, match="the consumer works on stream .*make that one current"):
+    with pytest.raises(BufferError, match=r"the consumer works on stream .*make that one current"):
         loan.__dlpack__(stream=other.handle)
     with pytest.raises(BufferError, match="the consumer works on stream"):
         make("device", 8).lend(None).__dlpack__(stream=1)

@@ -95,6 +95,7 @@ class Exporter:
 
 # ---- DLPack ----
 
+
 @pytest.mark.parametrize("kind", ["device", "unified"])
 def test_dlpack_goes_round(make, stream, other, kind):
     buffer = make(kind, 12, "f4").reshape(3, 4)
@@ -267,6 +268,7 @@ def test_read_only_stays_read_only(make, stream):
 
 # ---- the CUDA Array Interface ----
 
+
 def test_array_interface(library, stream, other):
     array = Array(library, shape=(4, 4))
     buffer = cu.from_cuda_array(array, stream)
@@ -324,6 +326,7 @@ def test_what_has_no_interface(driver):
 
 
 # ---- one book for one memory ----
+
 
 def test_overlapping_arrays_share_their_records(library, stream, other):
     x = cu.from_cuda_array(Array(library, stream=None), stream)
@@ -387,6 +390,7 @@ def test_books_end_with_the_last_buffer(library, stream):
 
 # ---- giving back ----
 
+
 def test_give_back(library, stream, other, gate):
     array = Array(library, stream=None)
     died = weakref.ref(array)
@@ -424,6 +428,7 @@ def test_what_cannot_be_given_back(make, library, stream, other):
 
 # ---- arguments of kernels ----
 
+
 @pytest.fixture
 def add(driver):
     return cu.Module(PTX)["add"]
@@ -437,7 +442,9 @@ def test_arrays_are_arguments(library, add, stream, other):
     a, b = Array(library, stream=None), Array(library, 64, stream=None)
     token = add.launch(1, 16, cu.read(a), b, stream=stream)
     assert [each.address for each in (*token.reads, *token.writes)] == [x.address, y.address]
-    with pytest.raises(cu.BufferBorrowedError, match=r"argument 0 \(x, .u64\) DeviceBuffer\[0:16\]"):
+    with pytest.raises(
+        cu.BufferBorrowedError, match=r"argument 0 \(x, .u64\) DeviceBuffer\[0:16\]"
+    ):
         add.launch(1, 16, a, Array(library, 128), stream=other)
     found = np.empty(16, "u4")
     y.copy_to(found, stream=stream)
@@ -468,7 +475,7 @@ def test_an_argument_lives_as_long_as_the_work(library, add, stream, gate):
 
 
 def test_arguments_that_cannot_be(library, add, stream, make):
-    with pytest.raises(TypeError, match="prepare takes buffers: .*from_dlpack"):
+    with pytest.raises(TypeError, match=r"prepare takes buffers: .*from_dlpack"):
         add.prepare(1, 16, Array(library), make("device", 64))
     with pytest.raises(TypeError, match="the device cannot see the memory of an array"):
         add.launch(1, 16, np.zeros(4), make("device", 64), stream=stream)

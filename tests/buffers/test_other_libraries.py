@@ -106,7 +106,9 @@ def theirs(library):
 
 @pytest.fixture
 def twice(driver):
-    return cu.Module(PTX)["twice"]
+    kernel, buffer, stream = cu.Module(PTX)["twice"], cu.DeviceBuffer(4), cu.Stream()
+    kernel.launch(1, 1, buffer, stream=stream).wait()
+    return kernel
 
 
 def test_ours_in_their_hands(library, theirs, stream, other, gate):
@@ -262,5 +264,9 @@ def test_cuda_core(stream):
     buffer = cu.DeviceBuffer(16, "f4").reshape(4, 4)
     buffer.fill(2)
     view = utils.StridedMemoryView(buffer, stream_ptr=stream.handle)
-    assert (view.ptr, tuple(view.shape), view.is_device_accessible) == (buffer.address, (4, 4), True)
+    assert (view.ptr, tuple(view.shape), view.is_device_accessible) == (
+        buffer.address,
+        (4, 4),
+        True,
+    )
     del view
