@@ -55,7 +55,6 @@ cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 
-cdef object CURRENT = type("current", (), {"__repr__": lambda self: "<current stream>"})()
 cdef dict MODES = {OWN_READ: "read", OWN_WRITE: "write", OWN_SHARED: "shared", OWN_REACH: "use"}
 
 
@@ -602,7 +601,7 @@ cdef class Buffer(Region):
         return address
 
     def lend(
-        self, stream=CURRENT, *, shape=None, strides=None, bint readonly=False, device=None
+        self, stream=..., *, shape=None, strides=None, bint readonly=False, device=None
     ):
         """Hand it to a library that cudadrv cannot see: for a block, or as an array.
 
@@ -646,11 +645,11 @@ cdef class Buffer(Region):
         self.usable()
         if stream is None:
             return new_loan(self, None, ON_NOTHING, readonly, shape, strides, device)
-        found = required_stream(None if stream is CURRENT else stream, self, "lend")
+        found = required_stream(None if stream is ... else stream, self, "lend")
         refuse_other_device(self, found)
         return new_loan(self, found, ON_STREAM, readonly, shape, strides, device)
 
-    def give_back(self, stream=CURRENT):
+    def give_back(self, stream=...):
         """End a buffer over another library's array: the stream waits for all our uses of it.
 
         The array is let go at once, and what its owner queues on the stream from now on runs after
@@ -679,7 +678,7 @@ cdef class Buffer(Region):
                 "it is no other library's" if self.memory.home is None else
                 f"parts of it are alive ({self.memory.regions - 1}); drop them first"))
         wait_for_uses(self, required_stream(
-            None if stream is CURRENT else stream, self, "give_back"))
+            None if stream is ... else stream, self, "give_back"))
         leave_home(self.memory)
 
     # ---- other libraries take it themselves ----

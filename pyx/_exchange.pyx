@@ -11,7 +11,7 @@ from cudadrv._dlpack cimport (
     DL_CPU, DL_CUDA, DL_CUDA_HOST, DL_CUDA_MANAGED, Tensor, dl_tensor, dtype_of, is_contiguous,
     shape_of_tensor, take_tensor,
 )
-from cudadrv._driver cimport CUDA_SUCCESS, CUresult, CUstream
+from cudadrv._driver cimport CUDA_SUCCESS, CUresult, CUstream, bind_driver, cudadrv_table
 from cudadrv._engine cimport OWN_UNCHECKED, OWN_WRITE, engine, own_access, own_snapshot_drop
 from cudadrv._loan cimport protocol_handle
 from cudadrv._memory cimport kind_at
@@ -23,6 +23,8 @@ from cudadrv._release cimport DEVICE, LOCKED, UNIFIED
 from cudadrv._stream cimport Stream, stream_for
 
 from cudadrv._buffers import DeviceBuffer, LockedBuffer, UnifiedBuffer
+
+bind_driver(&cudadrv_table)
 
 cdef dict CLASSES = {DEVICE: DeviceBuffer, LOCKED: LockedBuffer, UNIFIED: UnifiedBuffer}
 cdef dict KINDS = {<int>DL_CUDA: DEVICE, <int>DL_CUDA_HOST: LOCKED, <int>DL_CUDA_MANAGED: UNIFIED}

@@ -353,7 +353,7 @@ cdef class Region:
     cdef str describe(self):
         """Its text in messages: ``LockedBuffer 'frames'[0:4096] (float32)``."""
         name = f" {self.name!r}" if self.name is not None else ""
-        start = self.start - self.memory.start
+        start = self.start - (self.memory.start if self.memory is not None else 0)
         first = start // self.itemsize if start % self.itemsize == 0 else None
         where = f"[{first}:{first + self.count}]" if first is not None \
             else f"[{start}:{start + self.nbytes} bytes]"

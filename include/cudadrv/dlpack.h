@@ -1,7 +1,7 @@
 /* DLPack: the structs by which libraries hand over arrays (version 1.1 and the unversioned one).
  *
- * Knows no CUDA. What is exported ends by a call of its consumer, in any thread, with or without the
- * GIL, as Python ends, or in a forked child. So that call touches no Python object: it puts the
+ * Knows no CUDA. What is exported ends by a call of its consumer, in any thread, with or without
+ * the GIL, as Python ends, or in a forked child. So that call touches no Python object: it puts the
  * export into a list that the library empties when it next looks.
  *
  * Included by cudadrv._dlpack alone. */
@@ -84,13 +84,9 @@ static void dl_end(dl_export *export) {
     __atomic_store_n(dl_attention, 1, __ATOMIC_RELEASE);
 }
 
-static void dl_end_managed(dl_managed *managed) {
-    dl_end(managed->context);
-}
+static void dl_end_managed(dl_managed *managed) { dl_end(managed->context); }
 
-static void dl_end_versioned(dl_versioned *versioned) {
-    dl_end(versioned->context);
-}
+static void dl_end_versioned(dl_versioned *versioned) { dl_end(versioned->context); }
 
 /* NULL if there is no memory. The caller fills in the tensor's data, device and dtype. */
 static dl_export *dl_new_export(int versioned, uint64_t flags, int32_t ndim, const int64_t *shape,

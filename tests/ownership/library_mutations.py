@@ -214,8 +214,8 @@ MUTATIONS = [
     (
         "memory closes while it is borrowed",
         "_memory.pyx",
-        "    if answer != OWN_OK:\n        refuse_close(",
-        "    if answer == OWN_BORROWED:\n        memory.state.closed = True\n"
+        "close, &conflict)\n    if answer != OWN_OK:\n        refuse_close(",
+        "close, &conflict)\n    if answer == OWN_BORROWED:\n        memory.state.closed = True\n"
         "    elif answer != OWN_OK:\n        refuse_close(",
     ),
     (
