@@ -1,4 +1,4 @@
-"""``await token``: one daemon thread that watches all awaited operations.
+"""``await event``, and so of tokens and streams: one daemon thread that watches all of them.
 
 Neither a callback from a driver thread, which could deadlock with the interpreter, nor a thread for
 each ``await``. The thread only watches: what the host knows changes when the coroutine goes on.
@@ -15,7 +15,7 @@ LONGEST_PAUSE_S = 1e-3
 
 
 class Watched(Protocol):
-    """What can be awaited: a Token."""
+    """What can be awaited: an Event, as it was recorded then."""
 
     def _is_complete(self) -> bool: ...
 

@@ -17,5 +17,7 @@ cdef enum Operation:
 
 cdef str operation_name(uint16_t operation)
 cdef uint16_t launch_of(str kernel)
+cdef str checked_name(object name)
+cdef int name_stream(uint64_t number, str name) except -1
 cdef str stream_name(uint64_t number, uint8_t kind)
 cdef str host_wait(uint8_t kind)

@@ -34,7 +34,7 @@ from cudadrv._region cimport Region, dtype_name, is_region, plain_array, pointer
 from cudadrv._release cimport DEVICE, STREAM_ORDERED, drain
 from cudadrv._site cimport here, place
 from cudadrv._staging cimport array_of, copy_array, drop_idle_stages, target_array
-from cudadrv._stream cimport stream_for
+from cudadrv._stream cimport known_stream, stream_for
 from cudadrv._token cimport Token
 
 from cudadrv._errors import ForkedError
@@ -302,6 +302,7 @@ cdef class Buffer(Region):
         ``stream`` is that of `copy_from`, and for a DeviceBuffer also that of its allocation; the
         other options are those of the class. Anything that ``numpy.asarray`` takes is an array.
         """
+        stream = known_stream(stream)
         array = plain_array(array)
         buffer = _new(cls, array.size, array.dtype, stream, options)
         buffer.copy_from(array, stream=stream)
@@ -310,6 +311,7 @@ cdef class Buffer(Region):
     @classmethod
     def zeros(cls, count, dtype="u1", *, stream=None, **options):
         """A new buffer whose bytes are all zero, complete on return. Options as `from_array`."""
+        stream = known_stream(stream)
         buffer = _new(cls, count, dtype, stream, options)
         buffer.view("u1").fill(0, stream=stream)
         return buffer
@@ -375,6 +377,7 @@ cdef class Buffer(Region):
         Driver functions: cuMemcpyHtoDAsync, cuMemcpyDtoHAsync, cuMemcpyDtoDAsync or cuMemcpyAsync;
         cuEventRecord and cuEventQuery; cuMemHostAlloc.
         """
+        stream = known_stream(stream)
         if isinstance(source, Buffer):
             copy_and_wait(COPY_FROM, self, source, stream)
             return
@@ -393,6 +396,7 @@ cdef class Buffer(Region):
         As `copy_from`, in the other direction. A target in ordinary memory must be writable and
         C-contiguous; one that was used before is faster than one whose pages have yet to be found.
         """
+        stream = known_stream(stream)
         if isinstance(target, Buffer):
             copy_and_wait(COPY_TO, target, self, stream)
             return
@@ -431,6 +435,7 @@ cdef class Buffer(Region):
         """
         if likely(is_region(source)):
             return copy_async(COPY_FROM_ASYNC, self, <Buffer>source, stream, "copy_from_async")
+        stream = known_stream(stream)
         self.usable()
         array = array_of(source, self)
         found = required_stream(stream, self, "copy_from_async")
@@ -471,6 +476,7 @@ cdef class Buffer(Region):
         """
         cdef Token token
         cdef unsigned char[8] item
+        stream = known_stream(stream)
         self.usable()
         set_item(item, value, self)
         found = stream_for(stream, self.memory.context)
@@ -522,6 +528,7 @@ cdef class Buffer(Region):
 
         Driver functions: cuMemFree, cuMemFreeHost or cuMemFreeAsync.
         """
+        stream = known_stream(stream)
         if self.closed:
             return
         self._refuse_part()
@@ -599,6 +606,7 @@ cdef class Buffer(Region):
 
         Driver function: cuEventRecord, where the block begins and where it ends.
         """
+        stream = known_stream(stream)
         self.usable()
         found = required_stream(stream, self, "lend")
         refuse_other_device(self, found)

@@ -4,6 +4,9 @@ from libc.stdint cimport uint16_t, uint64_t, uint8_t
 
 from cudadrv._engine cimport OWN_DEFAULT, OWN_ENDED, OWN_INTERNAL, OWN_PER_THREAD
 
+cdef extern from "Python.h":
+    str PyUnicode_FromObject(object text)
+
 
 # By number; names of launches are added as kernels are made, and stay: borrows refer to them.
 cdef list NAMES = [
@@ -11,8 +14,10 @@ cdef list NAMES = [
     "its allocation", "close", "lend", "a launch",
 ]
 cdef dict LAUNCHES = {}     # number by name of the kernel
+cdef dict STREAMS = {}      # names that users gave to streams, by number
 cdef enum:
     MOST_NAMES = 1 << 16    # that the engine's books have room for
+    MOST_STREAMS = 1 << 14  # that keep their name: messages name streams that are gone, too
 cdef str AFTERWARDS = "event.synchronize() on an event recorded after it"
 
 
@@ -29,15 +34,33 @@ cdef uint16_t launch_of(str kernel):
     return number
 
 
+cdef str checked_name(object name):
+    """A ``name=`` argument: a str of no other class, so that messages run no other code; or None."""
+    if name is None:
+        return None
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a str, not {type(name).__name__}")
+    return PyUnicode_FromObject(name)
+
+
+cdef int name_stream(uint64_t number, str name) except -1:
+    """Let messages name a stream so. With ever new ones, the oldest go by their numbers again."""
+    STREAMS[number] = name
+    while len(STREAMS) > MOST_STREAMS:
+        STREAMS.pop(next(iter(STREAMS)), None)
+    return 0
+
+
 cdef str stream_name(uint64_t number, uint8_t kind):
-    """As in ``repr(stream)``: a number that is never used again in this process."""
+    """As in ``repr(stream)``: its name, or a number that is never used again in this process."""
     if kind == OWN_DEFAULT:
         return f"the legacy default stream ({number})"
     if kind == OWN_PER_THREAD:
         return f"per-thread default Stream {number}"
     if kind == OWN_INTERNAL:
         return "a stream of the library's own"
-    return f"Stream {number} (closed)" if kind == OWN_ENDED else f"Stream {number}"
+    name = f"Stream {STREAMS[number]!r}" if number in STREAMS else f"Stream {number}"
+    return f"{name} (closed)" if kind == OWN_ENDED else name
 
 
 cdef str host_wait(uint8_t kind):

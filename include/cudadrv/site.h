@@ -39,11 +39,24 @@ typedef struct {
     site_place places[SITE_PLACES];
 } site_table;
 
+#if PY_VERSION_HEX < 0x030D0000
+/* Where a frame is, or the nearest one that called it and has begun. As PyEval_GetFrame and
+ * PyFrame_GetLasti, which would make an object for each new frame. */
+static inline site_spot site_spot_of_frame(_PyInterpreterFrame **frame) {
+    while (*frame && _PyFrame_IsIncomplete(*frame)) {
+        *frame = (*frame)->previous;
+    }
+    return *frame ? (site_spot){(*frame)->f_code,
+                                _PyInterpreterFrame_LASTI(*frame) * (int)sizeof(_Py_CODEUNIT)}
+                  : (site_spot){NULL, 0};
+}
+#endif
+
 /* Where a thread is: in its innermost Python frame, because extension code has none. The code
  * object is borrowed from the frame; NULL where there is none. */
 static inline site_spot site_spot_of(const PyThreadState *thread) {
-    site_spot spot = {NULL, 0};
 #if PY_VERSION_HEX >= 0x030D0000
+    site_spot spot = {NULL, 0};
     struct _PyInterpreterFrame *frame = thread->current_frame;
     if (frame) {
         PyObject *code = PyUnstable_InterpreterFrame_GetCode(frame);
@@ -51,18 +64,11 @@ static inline site_spot site_spot_of(const PyThreadState *thread) {
         spot.code = PyCode_Check(code) ? (PyCodeObject *)code : NULL;
         Py_DECREF(code);
     }
-#else
-    /* As PyEval_GetFrame and PyFrame_GetLasti, which would make an object for each new frame. */
-    _PyInterpreterFrame *frame = thread->cframe->current_frame;
-    while (frame && _PyFrame_IsIncomplete(frame)) {
-        frame = frame->previous;
-    }
-    if (frame) {
-        spot.code = frame->f_code;
-        spot.offset = _PyInterpreterFrame_LASTI(frame) * (int)sizeof(_Py_CODEUNIT);
-    }
-#endif
     return spot;
+#else
+    _PyInterpreterFrame *frame = thread->cframe->current_frame;
+    return site_spot_of_frame(&frame);
+#endif
 }
 
 static inline uintptr_t site_hash(site_spot spot) {
