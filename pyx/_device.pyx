@@ -87,7 +87,10 @@ cdef class Device:
     @staticmethod
     def all():
         """All devices, as a tuple; makes no context (cuDeviceGetCount, cuDeviceGet)."""
-        return tuple([Device(ordinal) for ordinal in range(Device.count())])
+        found = []
+        for ordinal in range(Device.count()):
+            found.append(Device(ordinal))
+        return tuple(found)
 
     @staticmethod
     def current():

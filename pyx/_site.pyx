@@ -57,18 +57,17 @@ def skip_file_prefixes(*prefixes):
         A prefix is empty: it would skip everything.
     """
     global _prefixes
-    checked = []
+    new = list(_prefixes)
     for prefix in prefixes:
         prefix = os.fspath(prefix)
         if not isinstance(prefix, str):
             raise TypeError(f"a prefix must be a str, not {type(prefix).__name__}")
         if not prefix:
             raise ValueError("a prefix is empty, and would skip every file")
-        checked.append(PyUnicode_FromObject(prefix))
-    new = [prefix for prefix in dict.fromkeys(checked) if prefix not in _prefixes]
-    if new:
-        _prefixes = _prefixes + tuple(new)
-        site_skip(_prefixes)
+        if prefix not in new:
+            new.append(PyUnicode_FromObject(prefix))
+    _prefixes = tuple(new)
+    site_skip(_prefixes)
 
 
 cdef uint32_t here() noexcept:

@@ -817,12 +817,12 @@ cdef object _handle_of(object thing, str argument):
     found = None if isinstance(thing, type) else getattr(thing, "__cuda_stream__", None)
     if found is None:
         handle = None if isinstance(thing, type) else getattr(thing, "cuda_stream", None)
-        if handle is None:
+        if handle is None or callable(handle):
             wanted = "an Event, Token or Stream" if argument == "work" else "a Stream"
             raise TypeError(
                 f"{argument} must be {wanted}, not {type(thing).__name__}; another library's stream"
                 " has __cuda_stream__, or is Stream.from_handle(handle, owner=...)")
-        return handle
+        return _checked_handle(handle, f"{type(thing).__name__}.cuda_stream")
     answer = found() if callable(found) else found  # a property in early versions of cuda.core
     try:
         version, handle = answer
@@ -833,7 +833,15 @@ cdef object _handle_of(object thing, str argument):
         raise ValueError(f"__cuda_stream__ of {type(thing).__name__} has version {version!r} of the"
                          " protocol, and cudadrv knows version 0; pass"
                          " Stream.from_handle(handle, owner=...)")
-    return handle
+    return _checked_handle(handle, f"__cuda_stream__ of {type(thing).__name__}")
+
+
+cdef object _checked_handle(object handle, str source):
+    try:
+        return operator.index(handle)
+    except TypeError:
+        raise TypeError(
+            f"{source} has a handle that is no int, but {type(handle).__name__}") from None
 
 
 cdef object _device_of(object thing):

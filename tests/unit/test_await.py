@@ -53,8 +53,8 @@ def test_the_host_knows_when_the_coroutine_goes_on(stream, buffer, gate):
     token = buffer.fill_async(1, stream)
 
     async def main():
-        assert not token.done
-        future = completion(token)
+        coroutine = token.__await__()
+        future = next(coroutine)
         gate.open()
         await ends(future)
         assert buffer.borrowed
@@ -135,8 +135,7 @@ def test_a_loop_that_closes_is_forgotten(stream, buffer, gate):
     loop = asyncio.new_event_loop()
 
     async def begin():
-        assert not token.done
-        return completion(token)
+        return next(token.__await__())
 
     future = loop.run_until_complete(begin())
     loop.close()
