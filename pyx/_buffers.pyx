@@ -599,8 +599,8 @@ cdef class DeviceBuffer(Buffer):
     def to_numpy(self, *, stream=None):
         """The items, copied into a new array of shape ``(count,)``; blocks.
 
-        As `copy_to`, with its rules: it runs on the given stream, else on the current one, else on
-        one of the library's own, which unfinished work that may write the items is not ordered with.
+        As `copy_to` to a new array: it runs on the given stream, else on the current one, else on
+        one of the library's own, where unfinished work that may write the items is refused.
 
         Parameters
         ----------

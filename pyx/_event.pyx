@@ -254,7 +254,7 @@ cdef class Event:
         finally:
             own_snapshot_drop(engine, &snapshot)
 
-    def synchronize(self, timeout=None):
+    def synchronize(self, *, timeout=None):
         """Block until the work before it is complete, as recorded at the time of this call.
 
         From then on the host may use what that work used. Signals such as Ctrl-C interrupt it.
@@ -282,7 +282,9 @@ cdef class Event:
 
     def __await__(self):
         """__await__($self, /)\n--\n
-        ``await event`` waits without blocking the event loop; it is `synchronize` when it resumes."""
+        ``await event`` waits without blocking the event loop.
+
+        It is `synchronize` when it resumes."""
         cdef Awaited awaited = Awaited.__new__(Awaited)
         self.refuse_unrecorded("waited for")
         awaited.event = self
@@ -448,7 +450,7 @@ cdef class Awaited:
         """Whether the driver says so, for a thread that only watches: the host learns nothing."""
         cdef CUresult status
         if self.event is None:
-            raise TypeError("this object was never initialized")
+            raise TypeError("this Awaited was never initialized")
         self.event.context.usable()
         status = self.event.ask(0)
         if status != CUDA_ERROR_NOT_READY:

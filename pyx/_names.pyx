@@ -35,7 +35,7 @@ cdef uint16_t launch_of(str kernel):
 
 
 cdef str checked_name(object name):
-    """A ``name=`` argument: a str of no other class, so that messages run no other code; or None."""
+    """A ``name=`` argument as a plain str, or None: no class of the user's may run in messages."""
     if name is None:
         return None
     if not isinstance(name, str):

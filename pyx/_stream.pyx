@@ -254,7 +254,7 @@ cdef class Stream:
         """
         return self.finish(wait=False)
 
-    def synchronize(self, timeout=None):
+    def synchronize(self, *, timeout=None):
         """Block until all work queued up to this call is complete.
 
         From then on the host may use what that work used. Signals such as Ctrl-C interrupt it.
@@ -280,8 +280,9 @@ cdef class Stream:
 
     def __await__(self):
         """__await__($self, /)\n--\n
-        ``await stream`` waits without blocking the event loop, for the work queued up to then; it
-        is `synchronize` when it resumes."""
+        ``await stream`` waits for the work queued so far without blocking the event loop.
+
+        It is `synchronize` when it resumes."""
         event = _end_of_work(self)
         if event is not None:
             yield from event.__await__()

@@ -93,7 +93,7 @@ cdef class Token:
         event = event_of(self)
         return event is None or event.done
 
-    def wait(self, timeout=None):
+    def wait(self, *, timeout=None):
         """Block until the operation is complete. Signals such as Ctrl-C interrupt it.
 
         From then on the host knows that it, and what was ordered before it, is complete.

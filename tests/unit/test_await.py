@@ -236,6 +236,7 @@ def test_exit_while_somebody_waits(script):
         asyncio.run(main())
     """)
 
+
 AWAITED = {
     "token": lambda stream, buffer: buffer.fill_async(1, stream),
     "event": lambda stream, buffer: (buffer.fill_async(1, stream), stream.record())[1],

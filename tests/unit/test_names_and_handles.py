@@ -47,7 +47,7 @@ def test_messages_use_them(gate):
         loader.synchronize(timeout=0)
     loader.close()
     assert buffer.borrows[0].stream == "Stream 'loader' (closed)"
-    with pytest.raises(ValueError, match="Stream 'loader'.* is closed"):
+    with pytest.raises(ValueError, match=r"Stream 'loader'.* is closed"):
         buffer.fill_async(3, loader)
     del loader
     gc.collect()
@@ -58,13 +58,13 @@ def test_messages_use_them(gate):
 
 def test_messages_of_events_use_them(stream):
     ready = cu.Event(name="ready")
-    with pytest.raises(cu.EventNotRecordedError, match="^Event 'ready' that is to be waited for"):
+    with pytest.raises(cu.EventNotRecordedError, match=r"^Event 'ready' that is to be waited for"):
         stream.wait(ready)
     ready.close()
     for use in (lambda: ready.done, ready.synchronize, lambda: stream.wait(ready)):
-        with pytest.raises(ValueError, match="^Event 'ready' .*is closed"):
+        with pytest.raises(ValueError, match=r"^Event 'ready' .*is closed"):
             use()
-    with pytest.raises(ValueError, match="^Event 'ready' is closed: it has no handle"):
+    with pytest.raises(ValueError, match=r"^Event 'ready' is closed: it has no handle"):
         ready.handle  # noqa: B018
 
 
