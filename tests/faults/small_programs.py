@@ -372,22 +372,13 @@ def awaiting():
         token = buffer.fill_async(2, stream)
         await asyncio.gather(token, asyncio.sleep(0))
         assert set(items_of(buffer)) == {2}
-
-    asyncio.run(main())
-
-
-@program
-def awaiting_more():
-    async def main():
-        stream = cu.Stream()
-        buffer = cu.DeviceBuffer(100)
-        buffer.fill_async(1, stream)
+        buffer.fill_async(3, stream)
         await stream
-        buffer.fill_async(2, stream)
+        buffer.fill_async(4, stream)
         await stream.record()
         async with stream.scope():
-            buffer.fill_async(3)
-        assert set(buffer.to_numpy()) == {3}
+            buffer.fill_async(5)
+        assert set(buffer.to_numpy()) == {5}
 
     asyncio.run(main())
 
