@@ -33,8 +33,7 @@ cdef class Stream:
     cdef int usable(self) except -1
     cdef int look_for_capture(self, bint pushed) noexcept nogil
     cdef int probe(self) noexcept nogil
-    cdef bint finish(self, bint wait, int64_t deadline=*) except -1
-    cdef bint idle(self, own_snapshot *snapshot, bint patiently) except -1
+    cdef bint finish(self, bint wait, int64_t deadline) except -1
     cdef int refuse(self, int reason) except -1
     cdef Event record_event(self, Event event, own_snapshot *as_of=*)
     cdef int wait_for(self, Event event) except -1

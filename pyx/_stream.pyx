@@ -252,7 +252,7 @@ cdef class Stream:
 
         Driver function: cuStreamQuery.
         """
-        return self.finish(wait=False)
+        return self.finish(False, 0)
 
     def synchronize(self, *, timeout=None):
         """Block until all work queued up to this call is complete.
@@ -274,7 +274,7 @@ cdef class Stream:
         Driver functions: cuStreamQuery, for a short time; then cuEventRecord and cuEventQuery.
         """
         cdef int64_t deadline = FOREVER if timeout is None else deadline_of(timeout)
-        if not self.finish(wait=True, deadline=deadline):
+        if not self.finish(True, deadline):
             refuse_to_wait_longer(f"the work of {self.called()}", timeout)
         after_wait()
 
@@ -473,31 +473,17 @@ cdef class Stream:
             refuse_capture(repr(self))
         return self.context.raise_failure(<CUresult>reason)
 
-    cdef bint finish(self, bint wait, int64_t deadline=FOREVER) except -1:
+    cdef bint finish(self, bint wait, int64_t deadline) except -1:
         """Whether the work up to this call is complete; the host then knows it."""
         cdef own_snapshot snapshot
         check_stream(self)
         own_snapshot_take(engine, self.order, &snapshot)
         try:
-            if self.idle(&snapshot, wait):
+            if _is_idle(self, &snapshot, wait):
                 return True
             return wait and _event_at(self, &snapshot).observe(&snapshot, deadline)
         finally:
             own_snapshot_drop(engine, &snapshot)
-
-    cdef bint idle(self, own_snapshot *snapshot, bint patiently) except -1:
-        """Whether the driver says that it is idle; the host then knows the snapshot of it."""
-        cdef int reason
-        if keeps_gil(self):
-            reason = _query(self, patiently)
-        else:
-            with nogil:
-                reason = _query(self, patiently)
-        if reason == 0:
-            own_join_host(engine, snapshot)
-        elif reason != CUDA_ERROR_NOT_READY:
-            self.refuse(reason)
-        return reason == 0
 
     cdef Event record_event(self, Event event, own_snapshot *as_of=NULL):
         """Record an event; it stands for all work so far, or for the earlier point `as_of`."""
@@ -621,6 +607,21 @@ cdef Stream stream_for(object stream, Context context):
 
 # ---- driver calls on a stream ----
 
+cdef inline bint _is_idle(Stream stream, own_snapshot *snapshot, bint patiently) except -1:
+    """Whether the driver says that it is idle; the host then knows the snapshot of it."""
+    cdef int reason
+    if keeps_gil(stream):
+        reason = _query(stream, patiently)
+    else:
+        with nogil:
+            reason = _query(stream, patiently)
+    if reason == 0:
+        own_join_host(engine, snapshot)
+    elif reason != CUDA_ERROR_NOT_READY:
+        stream.refuse(reason)
+    return reason == 0
+
+
 cdef Event _event_at(Stream stream, own_snapshot *snapshot):
     """An event, recorded now, that stands for this point of the stream."""
     return stream.record_event(new_event(stream.context, CU_EVENT_DISABLE_TIMING), snapshot)
@@ -632,7 +633,7 @@ cdef Event _end_of_work(Stream stream):
     check_stream(stream)
     own_snapshot_take(engine, stream.order, &snapshot)
     try:
-        return None if stream.idle(&snapshot, False) else _event_at(stream, &snapshot)
+        return None if _is_idle(stream, &snapshot, False) else _event_at(stream, &snapshot)
     finally:
         own_snapshot_drop(engine, &snapshot)
 

@@ -133,8 +133,8 @@ MUTATIONS = [
     (
         "a stream that is done is not taken for done",
         "_stream.pyx",
-        "if reason == 0:\n            own_join_host(engine, snapshot)",
-        "if reason == 0:\n            pass",
+        "if reason == 0:\n        own_join_host(engine, snapshot)",
+        "if reason == 0:\n        pass",
     ),
     (
         "synchronizing a stream covers nothing of others",
