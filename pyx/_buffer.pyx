@@ -649,7 +649,8 @@ cdef class Buffer(Region):
 
         Driver function: cuEventRecord, where the block begins and where it ends.
         """
-        stream = known_stream(stream)
+        if stream is not ...:
+            stream = known_stream(stream)
         self.usable()
         if stream is None:
             return new_loan(self, None, ON_NOTHING, readonly, shape, strides, device)

@@ -182,12 +182,19 @@ cdef int _end_returned() except -1:
     """End the loans that their borrowers have given back."""
     global _dropped
     cdef Lent lent
-    for keeper in keepers_of_ended():
-        (<Lent>keeper).let_go()
+    given_back = keepers_of_ended()
     while _dropped is not None:
         lent = _dropped
         _dropped, lent.following = lent.following, None
-        lent.let_go()
+        given_back.append(lent)
+    failure = None
+    for lent in given_back:  # all of them, whatever happens to one
+        try:
+            lent.let_go()
+        except BaseException as error:
+            failure = error
+    if failure is not None:
+        raise failure
     return 0
 
 
