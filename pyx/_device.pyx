@@ -73,7 +73,7 @@ cdef class Device:
 
     @property
     def ordinal(self):
-        """Its number, from 0."""
+        """The number of the device, from 0."""
         return self.ordinal
 
     @staticmethod
@@ -178,16 +178,16 @@ cdef class Device:
         return hash((Device, self.ordinal))
 
     def __repr__(self):
-        name = "" if cudadrv_table.forked else f" {self.name!r}"  # a forked child cannot ask
+        name = "" if cudadrv_table.forked else f" {self.name!r}"  # no driver calls after a fork
         return f"<Device {self.ordinal}{name}>"
 
 
 # ---- contexts ----
 
 @cython.final
-@cython.no_gc_clear  # the context of a dead cycle lives on while its memory waits to be freed
+@cython.no_gc_clear  # a context in a dead cycle still needs it until its memory is freed
 cdef class Alive:
-    # Not a WeakSet: to iterate one fails when another thread adds to it.
+    # Not a WeakSet: iterating over one fails when another thread adds to it.
 
     def __cinit__(self):
         self.references = set()
@@ -264,9 +264,9 @@ cdef class Context:
     def create(Device device not None):
         """Create a context of your own on a device, without making it current.
 
-        It is destroyed with the last object that refers to it. Synchronize it before that: if it
-        dies with unfinished work, it is left to the driver (CudaWarning), because destroying it
-        would block.
+        The context is destroyed with the last object that refers to it. Synchronize it before: a
+        context that dies with unfinished work is not destroyed, because destroying it would block.
+        A CudaWarning says so.
 
         Raises CudaError if the driver cannot create it.
         Driver function: cuCtxCreate.
@@ -291,7 +291,7 @@ cdef class Context:
     def ordering(self):
         """The policy of its buffers that have no policy of their own: see `cudadrv.ordering`.
 
-        Setting it raises ValueError for anything but a policy or None.
+        Setting it raises ValueError unless the value is a policy or None.
         """
         return self.policy
 
@@ -326,9 +326,9 @@ cdef class Context:
     def synchronize(self):
         """Block until all work of the context is complete, including that of other libraries.
 
-        Work that its streams were given before this call counts as complete from then on, so the
-        host may use what it used. Signals such as Ctrl-C interrupt the wait for work of cudadrv's
-        streams. Raises ContextLostError if the context was lost.
+        Afterwards, all work that was queued on its streams before this call counts as complete, so
+        the host may use the memory that the work used. Signals such as Ctrl-C interrupt the wait
+        for work of cudadrv's streams. Raises ContextLostError if the context was lost.
         Driver functions: cuEventRecord, cuEventQuery, cuCtxSynchronize.
         """
         cdef own_snapshot snapshot
@@ -359,7 +359,7 @@ cdef class Context:
             self.check(cuCtxPushCurrent(self.raw))
         try:
             _current.set(block)
-        except BaseException:  # without memory, Python may have set the variable before it raised
+        except BaseException:  # if memory ran out, the variable may have been set all the same
             _end_block(block)
             with nogil:
                 cuCtxPopCurrent(&popped)
@@ -369,14 +369,14 @@ cdef class Context:
     def __exit__(self, kind, exception, traceback):
         """Make the context current that was current before the block."""
         cdef CUcontext popped = NULL
-        current = get_value_no_default(_current)  # needs no memory
+        current = get_value_no_default(_current)  # allocates no memory
         if current is None or current[0] is not self:
             raise RuntimeError("`with` blocks of contexts and devices must end in reverse order")
         try:
             _current.set(current[1])
         except MemoryError:
             _end_block(current)
-        if self.lost or cudadrv_table.forked:  # leaving a block then raises nothing, like close()
+        if self.lost or cudadrv_table.forked:  # then the end of a block raises nothing, as close()
             return
         with nogil:
             self.check(cuCtxPopCurrent(&popped))
@@ -400,7 +400,7 @@ cdef class Context:
         return 0
 
     cdef int check(self, CUresult status) except -1 nogil:
-        """As `check`; a sticky error also marks the context as lost."""
+        """Raise if a driver call failed. A sticky error also marks the context as lost."""
         if status == CUDA_SUCCESS:
             return 0
         return self.raise_failure(status)
@@ -430,7 +430,7 @@ cdef Context _new_context(Device device):
 
 
 cdef void _destroy(Context context) noexcept:
-    """Destroy a created context that dies, unless that could block."""
+    """Destroy a dying context that cudadrv created, unless destroying it could block."""
     cdef CUresult status
     if own_suspects(engine, context.domain, NULL, 0):
         report_text("a context died with unfinished work, and is left to the driver; call its"
@@ -461,7 +461,7 @@ cdef void report_in(Context context, CUresult status) noexcept:
 
 
 def primary_context(Device device not None):
-    """The primary context of a device (cuDevicePrimaryCtxRetain)."""
+    """Return the primary context of a device (cuDevicePrimaryCtxRetain)."""
     cdef Context context
     global _first
     ordinal = device.ordinal
@@ -471,7 +471,7 @@ def primary_context(Device device not None):
         with nogil:
             check_status(cuDevicePrimaryCtxRetain(&context.raw, device.raw))
         reference = _all.reference_to(context)
-        # One object for each device: no other thread runs from this check to the addition.
+        # No other thread runs between this check and the addition, so a device has one object.
         if ordinal not in _primary:
             _all.add(reference)
             _primary[ordinal] = context
@@ -481,14 +481,17 @@ def primary_context(Device device not None):
 
 
 cdef int _end_block(list block) except -1:
-    """Overwrite the entry of a block with that of the enclosing one, if no other can be set."""
+    """End a block without memory: overwrite its entry with that of the enclosing block."""
     former = block[1] if block[1] is not None else (None, None)
     block[0], block[1] = former
     return 0
 
 
 cdef Context default_context():
-    """The context of the innermost ``with device`` or ``with context``, else that of device 0."""
+    """Return the context of the innermost ``with device`` or ``with context`` block.
+
+    Outside all such blocks, return the primary context of device 0.
+    """
     current = get_value_no_default(_current)
     if current is not None and (<list>current)[0] is not None:
         return (<list>current)[0]
@@ -496,7 +499,7 @@ cdef Context default_context():
 
 
 cdef Context context_of(object device):
-    """The context of a ``device=`` argument."""
+    """Return the context for a ``device=`` argument: None selects the default context."""
     if device is None:
         return default_context()
     if not isinstance(device, Device):
@@ -505,7 +508,7 @@ cdef Context context_of(object device):
 
 
 cdef list contexts():
-    """All contexts that are alive."""
+    """Return all contexts that are alive."""
     return _all.all()
 
 
@@ -519,10 +522,10 @@ def any_lost():
 
 
 def forget_contexts():
-    """Mark all contexts as lost, because the driver destroys them: `testing.reset_device`.
+    """Mark all contexts as lost. `testing.reset_device` calls this, because a reset destroys them.
 
-    Whatever belongs to one of them raises ContextLostError from now on. The next use of a device
-    retains its primary context again.
+    Objects of these contexts raise ContextLostError from now on. The next use of a device retains
+    its primary context again.
     """
     cdef Context context
     global _first
@@ -561,20 +564,20 @@ def _wait_for_known_work(Context context):
         try:
             if not stream.done:
                 stream.waitable().synchronize()
-        except ValueError:  # closed meanwhile, or the default stream of another thread
+        except ValueError:  # the stream was closed meanwhile, or is another thread's default stream
             pass
     for ghost in context.ghosts[:]:
         try:
             ghost.synchronize()
-        except EventNotRecordedError:  # the stream is just being closed
+        except EventNotRecordedError:  # another thread is closing the stream
             pass
 
 
 def unfinished_work():
-    """The last operations of each stream of all contexts that are not known to be complete.
+    """Return the last operations of each stream, in all contexts, not known to be complete.
 
-    Returns pairs: operation and stream, and the line that queued it. Internal streams, and
-    allocating and freeing memory, do not count.
+    Each is a pair: a text that names operation and stream, and the line that queued it. Internal
+    streams are not listed, and neither are allocations and frees of memory.
     """
     cdef Context context
     cdef own_suspect *found

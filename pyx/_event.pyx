@@ -53,7 +53,7 @@ cdef enum:
 
 
 cdef CUresult query_event(CUcontext context, CUevent event) noexcept nogil:
-    """Query once, without an effect on the captures of other libraries.
+    """Query an event once, without an effect on the captures of other libraries.
 
     The event's context is made current, because the driver fails while a lost context is current.
     """
@@ -92,7 +92,7 @@ cdef CUresult wait_for_event(CUcontext context, CUevent event) except *:
 
 
 cdef int64_t now_ns() noexcept nogil:
-    """The monotonic clock, in nanoseconds."""
+    """Return the time of the monotonic clock, in nanoseconds."""
     return wait_now()
 
 
@@ -130,9 +130,9 @@ cdef class Event:
     """Event(*, timing=False, blocking_sync=False, device=None)\n--\n
     A point in a stream's work.
 
-    ``stream.record(event)`` sets it to the end of the work that is queued by then. Recording it
-    again moves it; waits that were queued before keep the old point. Most programs let
-    ``stream.record()`` make it.
+    ``stream.record(event)`` sets the event to the end of the work that is queued at that time.
+    Recording it again moves the event; waits for it that were queued before keep the old point.
+    Most programs let ``stream.record()`` make their events.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ cdef class Event:
         return self.raw is NULL or self.closing
 
     def close(self):
-        """Destroy it. Work that waits for it still does. Closing twice does nothing.
+        """Destroy the event. Streams that wait for it go on waiting. Closing twice does nothing.
 
         Does not block.
 
@@ -216,9 +216,10 @@ cdef class Event:
             own_snapshot_drop(engine, &snapshot)
 
     def synchronize(self):
-        """Block until the work before it is complete, as it is recorded at this call.
+        """Block until the work before the event, as recorded when this call begins, is complete.
 
         From then on the host may use what that work used. Signals such as Ctrl-C interrupt this.
+
         Raises
         ------
         EventNotRecordedError
@@ -241,7 +242,7 @@ cdef class Event:
     def elapsed_ms(self, Event start not None):
         """Return the milliseconds from another event to this one, as the device measured them.
 
-        Both need ``timing=True`` and must be complete.
+        Both events need ``timing=True`` and must be complete.
 
         Raises
         ------
@@ -310,9 +311,10 @@ cdef class Event:
         return 0
 
     cdef bint complete(self, own_snapshot *snapshot, bint wait) except -1:
-        """Whether the driver's event is complete; then the snapshot joins the host's clock.
+        """Return whether the driver's event is complete. If so, the snapshot joins the host's clock.
 
-        `snapshot` is one of this event. False also if the event was recorded on another stream.
+        `snapshot` is a copy of the event's own. Returns False also if the event was recorded on
+        another stream meanwhile.
         """
         cdef uint64_t recorded
         cdef own_snapshot latest
@@ -322,7 +324,7 @@ cdef class Event:
             if status == CUDA_ERROR_NOT_READY:
                 return False
             self.context.check(status)
-            with nogil:  # the driver answers for the latest recording
+            with nogil:  # the driver's answer is about the latest recording: was there another?
                 own_mutex_take(&self.state.issue)
                 latest = self.state.snapshot
                 if recorded != self.state.recorded:
@@ -382,7 +384,7 @@ cdef void _end_wait(Event event) noexcept:
 
 
 cdef void _end(Event event) noexcept:
-    """Destroy the driver's event where nothing can be raised."""
+    """Destroy the driver's event in a place where nothing can be raised. A failure is a warning."""
     cdef CUresult status
     with nogil:
         status = _destroy(event)

@@ -5,15 +5,15 @@ from libc.stdint cimport uint16_t, uint64_t, uint8_t
 from cudadrv._engine cimport OWN_DEFAULT, OWN_ENDED, OWN_INTERNAL, OWN_PER_THREAD
 
 
-# By number. Names of launches and of other projects' operations are added when they are first used,
-# and stay: borrows refer to them.
+# The names of operations, by number. Names of launches and of other projects' operations are added
+# when they are first used. None is removed, because borrows refer to their numbers.
 cdef list NAMES = [
     "copy_from", "copy_to", "copy_from_async", "copy_to_async", "fill", "fill_async",
     "its allocation", "close", "lend", "a launch", "a custom operation",
 ]
 cdef dict ADDED = {}        # numbers of the names that were added
 cdef enum:
-    MOST_NAMES = 1 << 16    # that the engine's books have room for
+    MOST_NAMES = 1 << 16    # the engine keeps the number of an operation in 16 bits
 cdef str AFTERWARDS = "event.synchronize() on an event recorded after it"
 
 
@@ -22,7 +22,7 @@ cdef str operation_name(uint16_t operation):
 
 
 cdef uint16_t launch_of(str kernel):
-    """The number of "launch of ...". A program with ever new kernels ends up with "a launch"."""
+    """Return the number of "launch of KERNEL"; that of "a launch" if there are too many names."""
     return _number_of(f"launch of {kernel}", LAUNCH)
 
 
@@ -47,7 +47,7 @@ cdef uint16_t _number_of(str name, uint16_t otherwise):
 
 
 cdef str stream_name(uint64_t number, uint8_t kind):
-    """As in ``repr(stream)``: a number that is never used again in this process."""
+    """Return a stream's name, as in ``repr(stream)``. Its number is never used again."""
     if kind == OWN_DEFAULT:
         return f"the legacy default stream ({number})"
     if kind == OWN_PER_THREAD:
@@ -58,7 +58,7 @@ cdef str stream_name(uint64_t number, uint8_t kind):
 
 
 cdef str host_wait(uint8_t kind):
-    """How the host can wait for the work of a stream."""
+    """Return how the host can wait for the work of a stream of this kind, for messages."""
     if kind == OWN_INTERNAL:
         return "context.synchronize() or device.synchronize()"
     if kind == OWN_ENDED:

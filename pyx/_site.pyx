@@ -30,17 +30,17 @@ for _index, _module in enumerate((os, np)):
 
 
 cdef uint32_t here() noexcept:
-    """The line that called into cudadrv; lines of Python's own modules and NumPy are skipped."""
+    """Return the line that called cudadrv, skipping lines of the standard library and NumPy."""
     return site_of(PyThreadState_Get())
 
 
 cdef uint32_t unknown_site(site_spot spot) noexcept:
-    """The site of a line that is not in the table, or that lies in a library."""
+    """Return the site of a line that is not in the table yet, or that lies in a library."""
     return site_search(spot)
 
 
 cdef str place(uint32_t site):
-    """``file.py:41``. The path is relative if the file lies in the working directory."""
+    """Return a site as ``file.py:41``. The path is relative for files in the working directory."""
     cdef site_place *found = site_find(site)
     if found is NULL:
         return "a line that is no longer known"
@@ -48,7 +48,8 @@ cdef str place(uint32_t site):
 
 
 cdef str _short(str path):
-    """Shorten a path. Runs no Python code, because reports of data races are made in operations."""
+    """Shorten a path. Runs no Python code, because a report of a data race may hold an issue lock.
+    """
     try:
         folder = os.getcwd() + os.sep
     except OSError:  # the working directory is gone
