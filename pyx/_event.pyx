@@ -311,7 +311,7 @@ cdef class Event:
         return 0
 
     cdef bint complete(self, own_snapshot *snapshot, bint wait) except -1:
-        """Return whether the driver's event is complete. If so, the snapshot joins the host's clock.
+        """Return whether the driver's event is complete. If so, `snapshot` joins the host's clock.
 
         `snapshot` is a copy of the event's own. Returns False also if the event was recorded on
         another stream meanwhile.
