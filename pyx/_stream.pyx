@@ -55,8 +55,8 @@ cdef class Stream:
     A queue of work, which runs in order.
 
     Only events (`record`, `wait`) and the rules of the default streams order the work of different
-    streams. Inside ``with stream:`` it is the current stream of its context, for calls that are
-    given no stream.
+    streams. Inside ``with stream:`` it is the current stream of its context, which calls without a
+    ``stream`` argument use.
 
     Parameters
     ----------
@@ -68,9 +68,9 @@ cdef class Stream:
     device : Device, optional
         The device whose primary context it belongs to; default: the current context.
 
-    This may block: it closes streams that died with unfinished work, and if there are very many,
-    waits for the oldest. Raises ValueError if the device has no such priority, and CudaError if the
-    driver cannot create the stream.
+    Making a stream may block: it closes streams that died with unfinished work, and if there are
+    very many, waits for the oldest. Raises ValueError if the device has no such priority, and
+    CudaError if the driver cannot create the stream.
     Driver function: cuStreamCreateWithPriority.
     """
 
@@ -86,7 +86,7 @@ cdef class Stream:
                 raise ValueError(f"priority {wanted} is not from {greatest} (first) to {least}")
         make_room(context)
         reference = context.streams.reference_to(self)
-        # Checked after everything that can run other code, which may have initialized this one.
+        # Checked after everything that can run other code, which may have initialized this object.
         if self.order is not NULL:
             raise TypeError("this Stream exists already")
         self.priority = wanted
@@ -145,18 +145,19 @@ cdef class Stream:
 
     @staticmethod
     def from_handle(handle, owner=None):
-        """Use a stream of another library, which is never destroyed here.
+        """Return a Stream for a stream of another library. cudadrv never destroys such a stream.
 
-        The same stream is the same object, as long as that is alive. cudadrv does not see work that
-        the other library queues on it: hand memory over with an event or a synchronization.
+        Calls for one stream return the same object, as long as that is alive. cudadrv does not see
+        work that the other library queues on it: hand memory over with an event or a
+        synchronization.
 
         Parameters
         ----------
         handle : int
             The CUstream. 0 and 1 are the legacy default stream, 2 is this thread's default stream.
         owner : object, optional
-            Kept alive with the result; if there are several calls for a stream, the first owner is.
-            Not used for the default streams.
+            Kept alive with the result. If there are several calls for a stream, only the owner of
+            the first call is kept. Not used for the default streams.
 
         Raises ValueError if the stream belongs to a context that cudadrv does not know, or if the
         handle is that of a dead `Stream`; OwnershipError if the stream is capturing.
@@ -235,8 +236,9 @@ cdef class Stream:
         Parameters
         ----------
         work : Event, Token or Stream
-            An event, as it is recorded at this call: recording it again later changes nothing. The
-            operation of a token. Everything that was queued on another stream before this call.
+            An event is waited for as it is recorded at this call: recording it again later changes
+            nothing. A token stands for its operation, and a stream for everything that was queued
+            on it before this call.
 
         Raises
         ------
@@ -252,8 +254,8 @@ cdef class Stream:
         cdef Event event
         check_stream(self)
         if isinstance(work, Event):
-            # Waited for even if the host knows it to be complete: other libraries may have queued
-            # work before it that the host does not know of.
+            # The stream waits even if the host knows the event to be complete: other libraries may
+            # have queued work before the event that the host does not know of.
             event = work
             event.refuse_unrecorded("waited for")
         elif isinstance(work, Stream):
@@ -352,7 +354,8 @@ cdef class Stream:
         return 0
 
     cdef int look_for_capture(self, bint pushed) noexcept nogil:
-        """Returns 0 if it is not capturing, else a reason, after `leave_context`."""
+        """Return 0 if the stream is not capturing; else call `leave_context`, and return a reason.
+        """
         cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
         cdef CUresult status = cuStreamIsCapturing(self.raw, &capture)
         if status == CUDA_SUCCESS and capture == CU_STREAM_CAPTURE_STATUS_NONE:
@@ -361,7 +364,7 @@ cdef class Stream:
         return STREAM_IS_CAPTURING if status == CUDA_SUCCESS else status
 
     cdef int probe(self) noexcept nogil:
-        """What `enter_stream` would return now: 0, or the reason why not."""
+        """Return what `enter_stream` would return now: 0, or a reason why it fails."""
         cdef bint pushed = False
         cdef int reason
         own_mutex_take(self.order.issue)
@@ -413,7 +416,7 @@ cdef class Stream:
             own_snapshot_drop(engine, &snapshot)
 
     cdef Event record_event(self, Event event, own_snapshot *as_of=NULL):
-        """Record an event. For the engine it stands for all work so far, or for `as_of`."""
+        """Record an event. In the engine it stands for all work so far, or for `as_of` if given."""
         cdef bint noted = True
         cdef int reason
         check_stream(self)
@@ -465,7 +468,7 @@ cdef class Scope:
             self.entered -= 1
             try:
                 _blocks.leave(self.stream)
-            except Exception:  # it was entered in another thread or context
+            except Exception:  # the block was entered in another thread or context
                 pass
 
     def __enter__(self):
@@ -502,7 +505,7 @@ def find_events_of_tokens_with(function):
 
 
 cdef Stream stream_for(object stream, Context context):
-    """The stream of a call: the argument, else the context's current one, else None."""
+    """Return the stream of a call: the argument, else the context's current one, else None."""
     cdef Entry block
     if stream is not None:
         if not isinstance(stream, Stream):
@@ -519,7 +522,7 @@ cdef Stream stream_for(object stream, Context context):
 # ---- driver calls on a stream ----
 
 cdef int _query(Stream stream, bint patiently) noexcept nogil:
-    """Query the stream once, or `patiently` for PATIENCE_NS: 0, a status, or a reason."""
+    """Query the stream once, or `patiently` for PATIENCE_NS. Returns 0, a status, or a reason."""
     cdef bint pushed = False
     cdef int64_t until = 0
     cdef int reason
@@ -578,9 +581,10 @@ cdef inline int _record_or_wait(Stream stream, Event event, bint record) noexcep
 
 
 cdef int _look_at(Event event, bint record) noexcept nogil:
-    """Why an event cannot be recorded, or waited for; 0 if it can.
+    """Return the reason why an event cannot be recorded or waited for; 0 if it can.
 
-    If a stream waits for an event that was recorded in a capture, it joins the capture.
+    A wait for an event that was recorded in a capture is refused: the stream would join the
+    capture.
     """
     if event.raw is NULL or event.closing:
         return EVENT_IS_CLOSED
@@ -608,7 +612,7 @@ _per_thread = threading.local()
 cdef class ThreadEnd:
     """Closes a thread's default streams. It is a thread-local object, so it dies with the thread.
 
-    No last events are recorded, because that could block.
+    It records no last events, because recording could block.
     """
 
     cdef unsigned long thread
@@ -670,7 +674,7 @@ cdef int _make_room_for_threads(Context context) except -1:
 
 
 cdef Stream _unopened(Context context, CUstream handle):
-    """A Stream over a handle that others own. The engine does not know it yet."""
+    """Make a Stream over a handle that cudadrv does not own. The engine does not know it yet."""
     cdef Stream stream = Stream.__new__(Stream)
     context.usable()
     stream.context = context
@@ -725,7 +729,8 @@ cdef CUresult _describe(
     CUstream handle, CUstreamCaptureStatus *capture, CUcontext *context,
     unsigned long long *identity, unsigned int *flags, int *priority
 ) noexcept nogil:
-    """Look up a stream. If it is capturing, only `capture` is set: the rest would end the capture.
+    """Look up a stream. If it is capturing, only `capture` is set, because the other queries would
+    end the capture.
     """
     cdef CUresult status = cuStreamIsCapturing(handle, capture)
     if status != CUDA_SUCCESS or capture[0] != CU_STREAM_CAPTURE_STATUS_NONE:
@@ -778,19 +783,22 @@ cdef int _follow_itself(Stream stream) except -1:
 
 
 cdef Stream _known_stream(Stream wanted):
-    """The live object of a stream, or None. Drivers reuse handles, but never identities."""
+    """Return the live object of a stream, or None. Drivers reuse handles, but never identities."""
     cdef Stream stream
     for stream in wanted.context.streams.all():
         if stream.raw == wanted.raw and not stream.closed:
             if stream.ours or stream.identity == wanted.identity:
                 return stream
-            # Its owner has destroyed it: only Context.synchronize tells when its work is complete.
+            # The handle was used again, so the owner of this older stream has destroyed it. Only
+            # Context.synchronize tells when the work of the older stream is complete.
             own_stream_close(engine, stream.order)
     return None
 
 
 cdef object user_of(unsigned int slot, uint64_t seq):
-    """As `find_user`, after the orphans are closed. None also if the operation is known complete.
+    """Close the orphans, then return what `find_user` finds.
+
+    Returns None also if the operation is known to be complete.
     """
     while True:
         bury_orphans()
@@ -803,9 +811,10 @@ cdef object user_of(unsigned int slot, uint64_t seq):
 
 
 cdef object find_user(unsigned int slot, uint64_t seq):
-    """The open Stream of an operation, or the last Event of its closed stream, in any context.
+    """Return the open Stream of an operation, or the last Event of its closed stream.
 
-    None if there is neither, as for the default stream of a thread that has ended.
+    Searches all contexts. Returns None if there is neither, as for the default stream of a thread
+    that has ended.
     """
     cdef Stream stream
     cdef Event ghost

@@ -94,8 +94,8 @@ cdef class Token:
     def wait(self):
         """Block until the operation is complete. Signals such as Ctrl-C interrupt this.
 
-        From then on the host may use what the operation used, and what work used that was ordered
-        before it.
+        From then on the host may use what the operation used, and also what was used by work that
+        the operation was ordered after.
 
         Raises
         ------
@@ -104,7 +104,8 @@ cdef class Token:
         ValueError
             The stream is the default stream of another thread.
         OwnershipError
-            That thread has ended; the stream is capturing.
+            The thread of the default stream has ended; the stream is capturing.
+
         Driver functions: cuEventQuery, and cuEventRecord the first time.
         """
         event = event_of(self)
@@ -113,7 +114,7 @@ cdef class Token:
 
     def __await__(self):
         """__await__($self, /)\n--\n
-        ``await token`` waits without blocking the event loop. When it resumes, it counts as `wait`.
+        ``await token`` waits without blocking the event loop. It has the same effect as `wait`.
         """
         from cudadrv._await import completion
         if not self.done:
@@ -121,9 +122,9 @@ cdef class Token:
             self.wait()
 
     def _is_complete(self):
-        """Whether the driver says that it is complete. No clock learns it.
+        """Whether the driver says that the operation is complete. Updates no clock.
 
-        For the thread that watches tokens. `done` must have been asked for before.
+        The thread that watches tokens calls this, after `done` has recorded the token's event.
         """
         if self.stream is None:
             raise TypeError("this Token was never initialized")
@@ -143,7 +144,7 @@ cdef class Token:
 
 
 cdef Event event_of(Token token):
-    """The event of a token; None if the host knows that the operation is complete."""
+    """Return the event of a token; None if the host knows that the operation is complete."""
     if token.stream is None:
         raise TypeError("this Token was never initialized")
     token.stream.context.usable()
@@ -160,7 +161,7 @@ cdef Event event_of(Token token):
 
 
 cdef Event _new_event_of(Token token):
-    """Record an event now. For the engine it stands for this operation alone."""
+    """Record an event now. In the engine it stands for this operation alone."""
     cdef own_snapshot issued
     event = new_event(token.stream.context, CU_EVENT_DISABLE_TIMING)
     take_snapshot(token, &issued)
@@ -198,9 +199,9 @@ cdef bint _is_known(Token token) noexcept:
 
 
 cdef Event _farewell(Token token):
-    """An event with the handle of the closed stream's last one, which stands for this operation.
+    """Return an event for a token of a closed stream, with the handle of the stream's last event.
 
-    None if the host knows that the operation is complete.
+    Returns None if the host knows that the operation is complete.
     """
     cdef Event ghost
     cdef own_snapshot issued
@@ -221,7 +222,7 @@ cdef Event _farewell(Token token):
 
 
 cdef Token first_token(Stream stream, object source, object target):
-    """As `new_token`, if there is no dead token to use again."""
+    """The slow path of `new_token`: make an object, because no dead token can be used again."""
     cdef Token token = Token.__new__(Token)
     token.stream = stream
     token.source = source
@@ -230,7 +231,10 @@ cdef Token first_token(Stream stream, object source, object target):
 
 
 cdef void keep_knowledge(Token token, own_snapshot *issued) noexcept:
-    """Keep a snapshot that has a clock. If memory runs out, waiting for the token tells less."""
+    """Keep a snapshot that has a clock.
+
+    If memory runs out, waiting for the token tells the host nothing about other streams.
+    """
     cdef Knowledge knowledge
     try:
         knowledge = Knowledge.__new__(Knowledge)
