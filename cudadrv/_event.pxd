@@ -25,8 +25,8 @@ cdef class Event:
     cdef bint unusual               # closing or exposed: excluded from the fast path
     cdef int waiters                # threads that are querying the handle
     cdef bint lent                  # the handle belongs to `lender`
-    cdef Event lender               # kept alive while its handle is used here
-    cdef unsigned long long identity    # of the closed foreign stream that it stands for, or 0
+    cdef Event lender               # kept alive as long as this event uses its handle
+    cdef unsigned long long identity    # of the closed foreign stream whose ghost it is, or 0
     cdef object __weakref__
 
     cdef int refuse_unrecorded(self, str what) except -1

@@ -29,7 +29,7 @@ cdef class Memory:
     cdef CUdeviceptr address    # 0 for an empty buffer
     cdef size_t nbytes
     cdef MemoryKind kind
-    cdef Stream stream          # that stream-ordered memory was allocated on, or None
+    cdef Stream stream          # the stream that stream-ordered memory was allocated on, or None
     cdef object owner           # keeps foreign memory alive
     cdef str label              # class and name of the buffer that it was made for
     cdef Py_ssize_t regions     # live buffers over it: the whole and its parts

@@ -49,25 +49,25 @@ cdef inline int check_stream(Stream stream) except -1:
 cdef inline bint names_context(Stream stream) noexcept nogil:
     """Whether the handle alone selects the context, so that cuCtxGetCurrent can be skipped.
 
-    Only after an error is the current context checked, because the error may be about that one. No
-    other library has the handle, so none captures with it.
+    If a call fails, the current context is checked, because the error may be due to that context.
+    No other library has the handle, so the stream cannot be capturing.
     """
     return stream.ours & (not stream.exposed)
 
 
 cdef inline bint keeps_gil(Stream stream) noexcept:
-    """Whether records, waits and queries on it keep the GIL.
+    """Whether records, waits and queries on a stream keep the GIL.
 
-    To release the GIL takes as long as one of these calls, and is of no use where there is no other
-    Python thread. A call that can block until a callback has taken the GIL must release it. These
-    cannot: they need no space in the driver's queues, and succeed where the queues are full
-    (docs/benchmarks.md).
+    Releasing the GIL takes as long as one of these calls, and is useless if there is no other
+    Python thread. A call that can block until a callback has taken the GIL must release the GIL.
+    Records, waits and queries never block so: they need no space in the driver's queues, and
+    succeed even if the queues are full (docs/benchmarks.md).
     """
     return is_only_thread(PyThreadState_Get()) and names_context(stream)
 
 
 cdef inline int enter_stream(Stream stream, bint *pushed) noexcept nogil:
-    """Make its context current for a driver call. Returns 0, or the reason why that is refused.
+    """Make a stream's context current for a driver call. Returns 0, or a reason to refuse the call.
 
     The caller holds the stream's issue lock, and calls `leave_context` after 0.
     """
@@ -81,12 +81,13 @@ cdef inline int enter_stream(Stream stream, bint *pushed) noexcept nogil:
 
 
 cdef inline void tag_stream(Stream stream) noexcept:
-    """Tell the software driver which stream it is, for reports of data races."""
+    """Tell the software driver the engine's tag of a stream, for reports of data races."""
     if unlikely(cudadrv_table.tag_stream is not NULL):
         cudadrv_table.tag_stream(stream.context.raw, stream.raw, own_tag(stream.order))
 
 
-# Why a driver call on a stream was not made: below the driver's statuses, which are not negative.
+# Reasons why a driver call on a stream was not made. They are negative, unlike the statuses of the
+# driver.
 cdef enum:
     STREAM_IS_CLOSED = -2
     STREAM_IS_CAPTURING = -3
