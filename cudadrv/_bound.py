@@ -31,7 +31,7 @@ class Bound:
 
 
 def _takes_stream(found: Any) -> bool:
-    """Whether it can be called with ``stream=``."""
+    """Whether an attribute can be called with ``stream=``."""
     if not callable(found):
         return False
     method = getattr(found, "__func__", None)
