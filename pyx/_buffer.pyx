@@ -304,8 +304,9 @@ cdef class Buffer(Region):
     def from_array(cls, array, *, stream=None, **options):
         """Make a buffer with a copy of an array's items. Blocks until the copy is complete.
 
-        ``array`` is anything that ``numpy.asarray`` takes. ``stream`` is passed to `Buffer.copy_from`, and
-        a DeviceBuffer is also allocated on it. The other options are passed to the class.
+        ``array`` is anything that ``numpy.asarray`` takes. ``stream`` is passed to
+        `Buffer.copy_from`, and a DeviceBuffer is also allocated on it. The other options are passed
+        to the class.
 
         Raises what the class and `Buffer.copy_from` raise.
         """
