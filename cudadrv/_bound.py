@@ -41,7 +41,7 @@ def _takes_stream(found: Any) -> bool:
 def _names_stream(function: Any) -> bool:
     try:
         parameters = signature(function).parameters.values()
-    except (TypeError, ValueError):  # it has no signature
+    except (TypeError, ValueError):  # the function has no signature
         return False
     return any(
         parameter.kind is Parameter.VAR_KEYWORD or parameter.name == "stream"

@@ -42,7 +42,7 @@ cdef inline int refuse_other_device(Region region, Stream stream) except -1:
     return 0
 
 
-# The last fill is remembered, because programs often repeat one.
+# The last fill is remembered, because programs often repeat a fill.
 cdef object last_value          # an int or a float: immutable, so that comparing identity suffices
 cdef object last_dtype          # the dtype of `last_item`
 cdef unsigned char[8] last_item     # `last_value` as an item of `last_dtype`

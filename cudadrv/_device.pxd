@@ -40,14 +40,14 @@ cdef class Context:
     cdef CUcontext raw
     cdef own_domain *domain     # outlives the object while closed streams may have unfinished work
     cdef object policy          # None, or the name of its ordering policy
-    cdef int lost               # the status of the sticky error that lost it, or 0
-    cdef bint replaced          # it is lost because the device was reset
-    cdef Alive streams          # its live Streams
+    cdef int lost               # the status of the sticky error that lost the context, or 0
+    cdef bint replaced          # the context is lost because the device was reset
+    cdef Alive streams          # the live Streams of the context
     cdef list ghosts            # last Events of closed streams whose work may be unfinished
     cdef list stages            # page-locked Stages that no call has taken: see _staging.pyx
     cdef size_t staged          # bytes of the Stages in `stages`
-    cdef size_t stage_bytes     # bytes of all its Stages
-    cdef Kept caches            # None, or the Caches of its pools: see _pool.pyx
+    cdef size_t stage_bytes     # bytes of all Stages of the context
+    cdef Kept caches            # None, or the Caches of the context's pools: see _pool.pyx
     # Default streams and internal streams, by name or by the number of their thread. The streams
     # refer to this context; the garbage collector breaks that cycle by clearing the dict.
     cdef dict defaults

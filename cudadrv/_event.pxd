@@ -19,7 +19,7 @@ cdef class Event:
     cdef Context context   # kept alive: the driver destroys events with their context
     cdef bint timing
     cdef CUevent raw                # NULL once destroyed
-    cdef own_event state            # what the engine knows of it
+    cdef own_event state            # the engine's record of the event
     cdef bint closing               # close() was called; the last of `waiters` destroys the handle
     cdef bint exposed               # other libraries may have the handle, and capture with it
     cdef bint unusual               # closing or exposed: excluded from the fast path

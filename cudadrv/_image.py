@@ -20,7 +20,7 @@ KINDS = "PTX text, or the bytes of a cubin or a fatbin"
 
 
 class Image(NamedTuple):
-    """A checked image. ``data`` goes to the driver; ``text`` is PTX as a str, or None for others."""
+    """A checked image. ``data`` goes to the driver; ``text`` is the PTX as a str, or None."""
 
     data: bytes
     kind: str

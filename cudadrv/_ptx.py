@@ -122,7 +122,7 @@ class Text:
             return all(found)
         if space := _SPACE.match(head):
             declared = _declarators(head[space.end() :])
-            # A list and not a generator, so that all are recorded, even if one is not understood.
+            # A list and not a generator, so that all variables are recorded before `all` runs.
             found = [self._declare(space[1], each) for each in declared]
             return all(found)
         if alias := _ALIAS.fullmatch(head):

@@ -29,13 +29,13 @@ cdef class Region:
     cdef object dtype
     cdef bint moved                 # by take() or into_raw()
     cdef bint host_side             # page-locked memory: the host's side of a copy
-    cdef bint portable              # streams of every context can use it
+    cdef bint portable              # streams of every context can use the memory
     cdef MemoryKind kind            # what its class allocates, when no stream is given
     cdef Py_ssize_t itemsize
     cdef str name
     cdef object policy              # None, or the name of its ordering policy
     cdef bint part                  # made from another buffer, so programs cannot close it
-    cdef uint32_t moved_at          # the line that moved it
+    cdef uint32_t moved_at          # the line that moved the buffer
     cdef object __weakref__
 
     cdef int allocate(

@@ -18,11 +18,11 @@ cdef extern from "cudadrv/only_thread.h":
 cdef class Stream:
     cdef Context context   # kept alive: the driver destroys streams with their context
     cdef int priority      # lower numbers run first
-    cdef own_stream *order          # what the engine knows of it; NULL before it is initialized
+    cdef own_stream *order          # the engine's record of the stream; NULL before `__init__`
     cdef CUstream raw
     cdef bint ours                  # closing destroys the handle
     cdef bint exposed               # other libraries may have the handle, and may capture with it
-    cdef unsigned long thread       # the only thread that may use it (`this_thread`), or 0
+    cdef unsigned long thread       # the only thread that may use the stream, or 0 for any
     cdef unsigned long long identity    # cuStreamGetId of a foreign stream, else 0
     cdef object owner               # keeps a foreign stream alive
     cdef object __weakref__

@@ -126,8 +126,8 @@ def fail(function: str, status: int, *, nth: int = 1) -> None:
     Parameters
     ----------
     function
-        Its exported name, such as ``"cuMemAlloc_v2"``. Per-thread variants count as the same
-        function.
+        The exported name of the function, such as ``"cuMemAlloc_v2"``. Per-thread variants count as
+        the same function.
     status
         The status that the call returns: a `cudadrv.CUresult`, from 1 to 999. A sticky status (700,
         719, ...) loses the device; only `reset_device` brings it back.

@@ -59,7 +59,7 @@ cdef class Access:
 
     @property
     def buffer(self):
-        """The buffer."""
+        """The buffer that is passed."""
         return self.region
 
     @property
@@ -281,7 +281,7 @@ cdef str _shown(object value):
 
 @cython.final
 cdef class Signature:
-    """The parameters of a kernel: internal to `Kernel`."""
+    """The parameters of a kernel. Internal to `Kernel`."""
 
     def __dealloc__(self):
         free(self.parameters)

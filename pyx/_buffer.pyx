@@ -358,7 +358,7 @@ cdef class Buffer(Region):
 
     @property
     def stream_ordered(self):
-        """Whether its memory was allocated on a stream (``stream=``), and is freed on one."""
+        """Whether the memory was allocated on a stream (``stream=``), and is freed on one."""
         return self.memory is not None and self.memory.kind == STREAM_ORDERED
 
     # ---- copies and fills ----
@@ -515,20 +515,20 @@ cdef class Buffer(Region):
         return fill_region(
             FILL_ASYNC, self, item, required_stream(stream, self, "fill_async"))
 
-    # ---- who uses it ----
+    # ---- who uses the buffer ----
 
     @property
     def borrowed(self):
-        """Whether any GPU work that uses it is not known to be complete.
+        """Whether any GPU work that uses the buffer is not known to be complete.
 
-        This never asks the driver, so a loop that polls it never ends: wait with
-        `Stream.synchronize`, `Token.wait` or `Event.synchronize`.
+        The answer never comes from the driver, so a loop that only polls this property never ends:
+        wait with `Stream.synchronize`, `Token.wait` or `Event.synchronize`.
         """
         return bool(borrows_of(self))
 
     @property
     def borrows(self):
-        """The GPU uses that are not known to be complete: a tuple of `Borrow`."""
+        """The GPU uses of the buffer that are not known to be complete: a tuple of `Borrow`."""
         return borrows_of(self)
 
     def explain(self):
@@ -583,7 +583,7 @@ cdef class Buffer(Region):
         moved = self.share(self.start, self.count, self.dtype)
         moved.part = self.part
         site = here()
-        self.usable()  # another thread may have moved it; no other thread runs from here on
+        self.usable()  # another thread may have moved the buffer; from here on no other thread runs
         self.move_out(site)
         return moved
 

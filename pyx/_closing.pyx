@@ -40,8 +40,8 @@ cdef struct orphan:
     unsigned long long identity     # cuStreamGetId of a foreign stream, else 0
     PyObject *context
     PyObject *owner         # keeps a foreign stream alive until its last event is recorded
-    unsigned long thread    # the thread that is closing it, or 0
-    bint stuck              # the last attempt failed: it is capturing, or the driver refused
+    unsigned long thread    # the thread that is closing the orphan, or 0
+    bint stuck              # the last attempt failed: the stream captures, or the driver refused
     bint told               # a warning has said that the driver refused
     orphan *next
 
@@ -283,7 +283,7 @@ cdef int _forget_ghosts(Context context, Event useless) except -1:
         for ghost in before:
             if ghost is not useless and not _is_finished(ghost):
                 kept.append(ghost)
-        if context.ghosts is before:  # no other thread has replaced it
+        if context.ghosts is before:  # no other thread has replaced the list
             context.ghosts = kept
             return 0
 

@@ -183,7 +183,7 @@ cdef int _check_pair(Region target, Region source) except -1:
 # ---- fills ----
 
 cdef object _plain_dtype = None     # the last argument of _code_of
-cdef int _plain_code = 0            # what _code_of returned for it
+cdef int _plain_code = 0            # what _code_of returned for `_plain_dtype`
 
 last_value = None
 last_dtype = None
@@ -249,7 +249,7 @@ cdef bint _set_integer(unsigned char *item, object value, int code) except -1:
             return False
     elif kind != c"i" or number >> (bits - 1) not in (0, -1):
         return False
-    memcpy(item, &number, 8)  # little-endian, as all hosts of CUDA are
+    memcpy(item, &number, 8)  # all hosts of CUDA are little-endian
     return True
 
 

@@ -185,7 +185,7 @@ cdef class Device:
 # ---- contexts ----
 
 @cython.final
-@cython.no_gc_clear  # a context in a dead cycle still needs it until its memory is freed
+@cython.no_gc_clear  # a context in a dead cycle uses its Alive until the context's memory is freed
 cdef class Alive:
     # Not a WeakSet: iterating over one fails when another thread adds to it.
 
@@ -252,12 +252,12 @@ cdef class Context:
 
     @property
     def device(self):
-        """Its device."""
+        """The device of the context."""
         return self.device
 
     @property
     def primary(self):
-        """Whether it is the device's primary context, which other libraries share."""
+        """Whether this is the device's primary context, which other libraries share."""
         return self.primary
 
     @staticmethod
@@ -289,7 +289,9 @@ cdef class Context:
 
     @property
     def ordering(self):
-        """The policy of its buffers that have no policy of their own: see `cudadrv.ordering`.
+        """The policy of the context's buffers that have no policy of their own.
+
+        See `cudadrv.ordering`.
 
         Setting it raises ValueError unless the value is a policy or None.
         """
@@ -301,7 +303,7 @@ cdef class Context:
 
     @property
     def pools(self):
-        """Its memory pools: ``.device``, ``.locked``, ``.unified``."""
+        """The memory pools of the context: ``.device``, ``.locked``, ``.unified``."""
         from cudadrv._pool import pools_of
         return pools_of(self)
 
@@ -351,7 +353,7 @@ cdef class Context:
         after_wait()
 
     def __enter__(self):
-        """Make it current in this thread, and the default for new objects."""
+        """Make the context current in this thread, and the default for new objects."""
         cdef CUcontext popped = NULL
         self.usable()
         block = [self, _current.get()]

@@ -162,23 +162,23 @@ cdef class Event:
 
     @property
     def context(self):
-        """The context that it belongs to."""
+        """The context that the event belongs to."""
         return self.context
 
     @property
     def timing(self):
-        """Whether `elapsed_ms` can use it."""
+        """Whether `elapsed_ms` can use the event."""
         return self.timing
 
     @property
     def handle(self):
-        """The CUevent as an int, for other libraries. cudadrv does not see what they do with it."""
+        """The CUevent as an int, for other libraries. cudadrv does not see how they use it."""
         self.exposed = self.unusual = True
         return <size_t>self.raw
 
     @property
     def closed(self):
-        """Whether it was closed."""
+        """Whether the event was closed."""
         return self.raw is NULL or self.closing
 
     def close(self):
@@ -200,7 +200,7 @@ cdef class Event:
 
     @property
     def done(self):
-        """Whether the work before it is complete. Does not block.
+        """Whether the work before the event is complete. Does not block.
 
         If it is True, the host may use what that work used, as after `synchronize`.
 
@@ -339,7 +339,7 @@ cdef class Event:
     cdef CUresult ask(self, bint wait) except *:
         """Query the driver's event once, or wait for it. close() does not destroy it meanwhile."""
         cdef CUresult status
-        if self.closed:  # another thread may have closed it since the caller's check
+        if self.closed:  # another thread may have closed the event since the caller's check
             raise ValueError("the event is closed")
         self.waiters += 1
         try:

@@ -62,17 +62,17 @@ cdef class Kernel:
 
     @property
     def module(self):
-        """The module that it comes from."""
+        """The module that the kernel comes from."""
         return self.module
 
     @property
     def name(self):
-        """Its name in the PTX."""
+        """The kernel's name in the PTX."""
         return _signature_of(self).kernel
 
     @property
     def parameters(self):
-        """Its parameters: a tuple of `Parameter`, or None if they are not known.
+        """The kernel's parameters: a tuple of `Parameter`, or None if they are not known.
 
         Names and types come from the PTX text, and are None if the image is not PTX. Offsets and
         sizes, in bytes, come from a driver of CUDA 12.4 or newer, else from the text.
@@ -159,7 +159,7 @@ cdef class Kernel:
 
     @property
     def attributes(self):
-        """Its attributes in the driver: a `KernelAttributes` (cuFuncGetAttribute)."""
+        """The kernel's attributes in the driver: a `KernelAttributes` (cuFuncGetAttribute)."""
         self.usable()
         return KernelAttributes(
             self.attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
@@ -258,7 +258,7 @@ cdef class Kernel:
         self.set_attribute(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, value)
 
     def prefer_cache(self, str preference not None):
-        """Prefer shared memory or L1 cache in the multiprocessors that run it. A hint.
+        """Prefer shared memory or L1 cache in the multiprocessors that run the kernel. A hint.
 
         ``preference`` is ``"none"``, ``"shared"``, ``"l1"`` or ``"equal"``. Raises ValueError for
         any other value.
@@ -636,7 +636,7 @@ cdef class Prepared:
 
     @property
     def kernel(self):
-        """The kernel that it launches."""
+        """The kernel that is launched."""
         return self.kernel
 
     @property

@@ -100,7 +100,7 @@ def _choose():
         try:
             return open_driver(SYSTEM_LIBRARY)
         except OSError as reason:
-            import logging  # imported here, because most programs never need it
+            import logging  # not at the top, because most programs never need logging
             logging.getLogger("cudadrv").warning(
                 "%s; using the software driver (not a GPU)", reason)
             return _load(software_path())

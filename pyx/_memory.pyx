@@ -93,7 +93,7 @@ cdef int _write_on(
             own_memory_prepare_used(memory.after, memory.nbytes, &operation.request)
         own_snapshot_drop(engine, &operation.request.issued)
     elif name == RELEASE and reason == REFUSED - OWN_MEMORY_CLOSED:
-        return reason  # another thread closed it after the caller's check
+        return reason  # another thread closed the memory after the caller's check
     elif name == RELEASE or memory.cached or reason != CUDA_ERROR_OUT_OF_MEMORY:
         refuse_operation(&operation, reason, stream, (label,))
     return reason
@@ -130,7 +130,7 @@ cdef class Memory:
             raise ValueError(f"{self.label} is not stream-ordered memory: close() takes no stream")
         if self.kind == STREAM_ORDERED and self.address != 0 and not self.context.lost:
             return _close_on(self, stream, policy)
-        if self.state.closed:  # another thread may have closed it after the caller's check
+        if self.state.closed:  # another thread may have closed the memory after the caller's check
             return 0
         after = _state_after(self)
         try:
@@ -335,7 +335,7 @@ cdef void list_memory(Memory memory) noexcept:
 
 
 cdef void show_memory(Memory memory) noexcept:
-    """Add memory to the list as made by the user's current line, unless it is in the list."""
+    """Add memory to the list, unless it is listed. Its site is the program's current line."""
     if not _is_listed(memory):
         memory.site = here()
         list_memory(memory)

@@ -216,12 +216,12 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
 
     @property
     def context(self):
-        """The context that it is loaded into."""
+        """The context that the module is loaded into."""
         return self.context
 
     @property
     def name(self):
-        """Its name in messages."""
+        """The module's name in messages."""
         return self.name
 
     @property
@@ -231,12 +231,12 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
 
     @property
     def device(self):
-        """The device of its context."""
+        """The device of the module's context."""
         return None if self.context is None else self.context.device
 
     @property
     def closed(self):
-        """Whether it was closed."""
+        """Whether the module was closed."""
         return self.code is None or bool(self.code.state.closed)
 
     def __getitem__(self, name):
@@ -301,7 +301,7 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         return buffer
 
     def close(self):
-        """Unload it. Closing twice does nothing. May block in the driver.
+        """Unload the module. Closing twice does nothing. May block in the driver.
 
         Raises BufferBorrowedError while one of its kernels may be running or one of its variables
         is in use, and BufferExportedError while the host has a view of a variable. The module then
@@ -341,7 +341,7 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         return 0
 
     cdef str called(self):
-        """Its name in messages."""
+        """Return the module's name in messages."""
         return self.code.label
 
 

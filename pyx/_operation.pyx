@@ -208,6 +208,6 @@ cdef bint _can_be_waited_for(user) except -1:
             reason = stream.probe()
         if reason:
             stream.refuse(reason)
-    except ValueError:  # it is the default stream of another thread, or was closed meanwhile
+    except ValueError:  # the stream is another thread's default stream, or was closed meanwhile
         return False
     return True

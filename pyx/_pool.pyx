@@ -346,7 +346,7 @@ cdef class MemoryPool:
 
     @property
     def stats(self):
-        """Its statistics at this moment: a `PoolStats`."""
+        """The statistics of the pool at this moment: a `PoolStats`."""
         cache = _cache(self)
         return PoolStats(cache.used, cache.cached, cache.peak, cache.hits, cache.misses)
 

@@ -34,7 +34,7 @@ cdef str END_VIEW = "Release it: leave its `with` block, delete the array that r
 cdef int refuse_operation(
     Operation *operation, int reason, Stream stream, tuple targets, str advice=""
 ) except -1:
-    """Raise for a reason of `issue`. `targets` describes the buffer of each access.
+    """Raise the exception for a reason that `issue` returned. `targets` names each access's memory.
 
     `advice` is the end of the message of a conflict with other work.
     """

@@ -163,7 +163,7 @@ cdef class Region:
 
     @property
     def name(self):
-        """Its name in messages, or None."""
+        """The buffer's name in messages, or None."""
         return self.name
 
     @property
@@ -177,22 +177,22 @@ cdef class Region:
 
     @property
     def context(self):
-        """The context that its memory belongs to."""
+        """The context that the memory belongs to."""
         return _memory_of(self).context
 
     @property
     def device(self):
-        """The device of its context."""
+        """The device of the buffer's context."""
         return _memory_of(self).context.device
 
     @property
     def closed(self):
-        """Whether it was closed or moved."""
+        """Whether the buffer was closed or moved."""
         return self.moved or self.memory is None or bool(self.memory.state.closed)
 
     @property
     def ordering(self):
-        """Its own policy, or None: see `cudadrv.ordering`. Parts made later inherit it.
+        """The buffer's own policy, or None: see `cudadrv.ordering`. Parts made later inherit it.
 
         Setting it raises ValueError unless the value is a policy or None.
         """

@@ -183,7 +183,7 @@ cdef bint _stream_is_idle(Stream stream) except -1:
 cdef enum:
     MOST_REFUSALS = 4           # a call gives up after so many pieces that cannot be freed now
     MOST_PIECES = 4096          # with more pieces in the queue, an allocation delays the program
-    MOST_HOST_BYTES = 1 << 30   # and so it does with more bytes of page-locked and managed memory
+    MOST_HOST_BYTES = 1 << 30   # the same limit for bytes of page-locked and managed memory
 cdef double LONGEST_HOLD = 1    # the longest such delay, in seconds
 
 cdef struct pending:
@@ -287,7 +287,7 @@ cdef int _free_all(releases rest, bint may_block, bint finished) except -1:
     """Free what can be freed, and put back the rest. `finished`: no work uses it any more."""
     cdef releases kept = releases(NULL, NULL, 0, 0)
     try:
-        idle = {}       # by context: whether freeing in it cannot block
+        idle = {}       # by context: whether freeing memory of the context cannot block
         behind = set()  # contexts in which stream-ordered memory was freed
         while rest.first is not NULL and (may_block or kept.count < MOST_REFUSALS):
             _release_first(&rest, &kept, may_block, finished, idle, behind)

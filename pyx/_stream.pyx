@@ -108,17 +108,17 @@ cdef class Stream:
 
     @property
     def context(self):
-        """The context that it belongs to."""
+        """The context that the stream belongs to."""
         return self.context
 
     @property
     def priority(self):
-        """Its priority. Lower numbers run first."""
+        """The priority of the stream. Lower numbers run first."""
         return self.priority
 
     @property
     def closed(self):
-        """Whether it was closed."""
+        """Whether the stream was closed."""
         return self.order is NULL or self.order.state != OWN_OPEN
 
     @staticmethod
@@ -167,12 +167,12 @@ cdef class Stream:
 
     @property
     def device(self):
-        """The device of its context."""
+        """The device of the stream's context."""
         return None if self.context is None else self.context.device
 
     @property
     def blocking(self):
-        """Whether it is ordered with the legacy default stream."""
+        """Whether the stream is ordered with the legacy default stream."""
         return self.order is not NULL and self.order.order != OWN_NON_BLOCKING
 
     @property
@@ -191,7 +191,7 @@ cdef class Stream:
 
     @property
     def done(self):
-        """Whether all its work is complete. Does not block.
+        """Whether all work of the stream is complete. Does not block.
 
         If it is True, the host may use what that work used, as after `synchronize`. Raises
         ValueError if it is closed or another thread's default stream.
@@ -290,7 +290,7 @@ cdef class Stream:
             self.refuse(STREAM_IS_CAPTURING)
 
     def __enter__(self):
-        """Make it the current stream of its context. See `ordering` about generators."""
+        """Make this the current stream of its context. See `ordering` about generators."""
         self.usable()
         _blocks.enter(self)
         return self
@@ -338,7 +338,7 @@ cdef class Stream:
         return 0
 
     cdef str called(self):
-        """Its name in messages."""
+        """Return the stream's name in messages."""
         return stream_name(self.order.number, self.order.kind)
 
     cdef int usable(self) except -1:
@@ -442,7 +442,7 @@ cdef class Stream:
                 reason = _wait(self, event, &noted)
         if reason:
             self.refuse(reason)
-        if not noted:  # the driver waits, but the engine knows nothing of it
+        if not noted:  # the wait is queued in the driver, and the engine has no record of the wait
             raise MemoryError()
         return 0
 
