@@ -21,7 +21,7 @@ cdef struct Links:
 cdef struct Block:
     CUdeviceptr address
     size_t nbytes
-    own_memory *state   # the uses of the memory, which decide what buffer may get it
+    own_memory *state   # the record of the memory's uses, which decides who may get the block
     MemoryKind kind
     unsigned int shelf
     void *cache         # its Cache, without a reference: the context keeps the cache alive

@@ -194,7 +194,7 @@ def _before(head: str) -> int:
 
 
 def _definitions(text: str) -> Iterator[tuple[str, str | None]]:
-    """Yield each statement with None, and each function or section with its body."""
+    """Yield (head, body) of each function or section, and (statement, None) of each statement."""
     at = 0
     while stop := _STOP.search(text, at):
         head = text[at : stop.start()]

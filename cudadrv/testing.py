@@ -77,7 +77,7 @@ def configure(text: str) -> None:
     Raises
     ------
     ValueError
-        A setting is not valid. The message is the software driver's; nothing has changed.
+        A setting is not valid. The message comes from the software driver. No setting has changed.
     """
     if _library().cudadrvSoftConfigure(text.encode()):
         raise ValueError(_library().cudadrvSoftError().decode())

@@ -61,8 +61,8 @@ def compile(
 
     Blocks while the compiler runs. Does not order any work. The PTX is kept in `cache_folder`, so
     the same source with the same included files, options, architecture and compiler is compiled
-    only once for a user. Warnings of the compiler go to the logger ``cudadrv``. If the PTX comes
-    from the cache, there are none.
+    only once for a user. Warnings of the compiler go to the logger ``cudadrv``; PTX from the cache
+    causes no warnings.
 
     Parameters
     ----------

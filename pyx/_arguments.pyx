@@ -331,7 +331,7 @@ cdef Signature new_signature(str kernel, CUfunction function, Context context, o
 
 
 cdef int _fill_range(Parameter *parameter) except -1:
-    """Set the range of integers that fit. For .u32 and .b32 it is that of int and unsigned both."""
+    """Set the range of integers that fit. That of .u32 and .b32 includes negative numbers, too."""
     cdef int bits = 8 * parameter.nbytes
     parameter.least, parameter.most = 1, 0
     if parameter.kind not in (b"u", b"s", b"b") or bits > 64:
@@ -552,7 +552,7 @@ cdef int refuse_address(Signature signature, Py_ssize_t index, object value) exc
 
 
 cdef tuple several_buffers(Packed *packed, int mode, Py_ssize_t count):
-    """Return the buffers that are used in a mode as a tuple: a part of `buffers_of`."""
+    """Return, as a tuple, the buffers that are used in a mode: a part of `buffers_of`."""
     cdef Py_ssize_t i
     cdef tuple found = PyTuple_New(count)
     count = 0

@@ -87,7 +87,7 @@ cdef class HostBuffer(Buffer):
         part = self.part_of(key) if isinstance(key, slice) else self._item(key)
         if isinstance(value, Buffer):
             raise TypeError("copy between buffers with copy_from: buffer[a:b].copy_from(source)")
-        # The value is converted before the bytes are borrowed, because that can run other code.
+        # Converted before the bytes are borrowed, because the conversion can run other code.
         if isinstance(value, np.ndarray):
             value = plain_array(value)
         if not (type(value) is np.ndarray and value.dtype == part.dtype

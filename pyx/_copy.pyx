@@ -88,7 +88,7 @@ cdef inline bint _is_plain(Region target, Region source, Context context) noexce
 
 
 cdef Stream _checked(Region target, Region source, object stream, str method):
-    """Check all arguments of a copy, and return its stream. Raises for any that is not valid."""
+    """Check all arguments of a copy, and return its stream. Raises if one of them is not valid."""
     cdef Stream found
     check_region(target)
     check_region(source)

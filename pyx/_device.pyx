@@ -199,7 +199,7 @@ cdef class Alive:
         return reference
 
     cdef int add(self, object reference) except -1:
-        """Add a reference. Lets no other thread in, and runs no other code."""
+        """Add a reference. Lets no other thread run, and runs no other code."""
         self.references.add(reference)
         self.added += 1
         return 0
@@ -378,7 +378,7 @@ cdef class Context:
             _current.set(current[1])
         except MemoryError:
             _end_block(current)
-        if self.lost or cudadrv_table.forked:  # then the end of a block raises nothing, as close()
+        if self.lost or cudadrv_table.forked:  # as close(), the end of a block then raises nothing
             return
         with nogil:
             self.check(cuCtxPopCurrent(&popped))

@@ -182,7 +182,7 @@ cdef class Event:
         return self.raw is NULL or self.closing
 
     def close(self):
-        """Destroy the event. Streams that wait for it go on waiting. Closing twice does nothing.
+        """Destroy the event. Queued waits for the event stay in force. Closing twice does nothing.
 
         Does not block.
 
@@ -397,7 +397,7 @@ cdef CUresult _destroy(Event event) noexcept nogil:
     cdef CUevent handle
     cdef CUresult status
     cdef bint pushed = False
-    if cudadrv_table.forked:  # its lock may be held by a thread that does not exist in the child
+    if cudadrv_table.forked:  # a thread that does not exist in the child may hold the event's lock
         return CUDA_SUCCESS
     own_mutex_take(&event.state.issue)
     handle, event.raw = event.raw, NULL

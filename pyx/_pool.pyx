@@ -123,8 +123,8 @@ cdef class Cache:
         """Return how many bytes to allocate if no block was found.
 
         Usually `nbytes`, so that the driver can detect an access behind the buffer. If the newest
-        block of the class is too small, the program uses several sizes of the class. Then it is the
-        largest size of the class, so that the block fits all of them.
+        block of the class is too small, the program uses several sizes of the class. In that case,
+        return the largest size of the class, which fits all of them.
         """
         cdef unsigned int number = class_of(nbytes)
         cdef Block *newest = self.classes[shelf][number].newest

@@ -177,8 +177,8 @@ cdef Stage needed_stage(Context context, size_t nbytes):
 cdef Stage one_more_stage(Context context, size_t nbytes, bint within_limit):
     """Make a stage for a copy that has others already.
 
-    Returns None if memory runs out. If `within_limit`, also if the context's stages would exceed
-    MOST_IDLE.
+    Returns None if memory runs out, or if `within_limit` is true and the context's stages would
+    exceed MOST_IDLE.
     """
     cdef Stage stage
     if within_limit and context.stage_bytes + _stage_size(nbytes) > MOST_IDLE:

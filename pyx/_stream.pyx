@@ -136,10 +136,10 @@ cdef class Stream:
         """Return the default stream of this thread (CU_STREAM_PER_THREAD), a blocking stream.
 
         Each thread has its own. To use it, or a token of it, in another thread is a ValueError:
-        the driver would use that thread's own stream instead. It ends with its thread; buffers that
-        its unfinished work uses then stay borrowed until `Context.synchronize`, or until the
-        program waits for an event that the thread had recorded. The context is the primary one of
-        ``device``; default: the current context.
+        the driver would use that thread's own stream instead. The stream ends with its thread.
+        Buffers that its unfinished work uses then stay borrowed until `Context.synchronize`, or
+        until the program waits for an event that the thread had recorded. The context is the
+        primary one of ``device``; default: the current context.
         """
         return per_thread_stream(device)
 
@@ -684,7 +684,7 @@ cdef Stream _unopened(Context context, CUstream handle):
 
 
 cdef int _open(Stream stream, object reference, int order) except -1:
-    """Register the stream with the engine and its context. Lets no other thread in."""
+    """Register the stream with the engine and its context. Lets no other thread run."""
     stream.open(stream.context, order)
     tag_stream(stream)
     return stream.context.streams.add(reference)
@@ -772,7 +772,7 @@ cdef Stream _known_or_opened(Stream stream, int order):
 cdef int _follow_itself(Stream stream) except -1:
     """Order a stream after the work that earlier, closed objects of the same stream queued.
 
-    Lets no other thread in.
+    Lets no other thread run.
     """
     cdef Event ghost
     for ghost in stream.context.ghosts:

@@ -48,10 +48,10 @@ cdef class Token:
     """Token(*args, **kwargs)\n--\n
     A queued operation: asynchronous methods return it.
 
-    It does not own the borrows: the buffers stay borrowed until the operation is known to be
-    complete, even if the token is dropped. Its event is recorded when it is first needed (`done`,
-    `wait`, ``await``, ``stream.wait(token)``), after everything that was queued on the stream by
-    then: `done` may become True only when all of that is complete.
+    The token does not own the borrows: the buffers stay borrowed until the operation is known to be
+    complete, even if the token is dropped. The token's event is recorded when it is first needed
+    (`done`, `wait`, ``await``, ``stream.wait(token)``), after everything that is queued on the
+    stream at that time: `done` may become True only when all of that work is complete.
 
     Attributes
     ----------
