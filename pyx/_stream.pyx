@@ -113,7 +113,7 @@ cdef class Stream:
 
     @property
     def priority(self):
-        """The priority of the stream. Lower numbers run first."""
+        """The priority of the stream: lower numbers run first."""
         return self.priority
 
     @property
