@@ -1,4 +1,4 @@
-"""``await token``: one daemon thread that watches all awaited operations.
+"""``await event``, and so of tokens and streams: one daemon thread that watches all of them.
 
 It polls, because a callback from a driver thread could deadlock with the interpreter, and because a
 thread for each ``await`` would cost too much. The thread updates no clock: the resumed coroutine
@@ -16,7 +16,7 @@ LONGEST_PAUSE_S = 1e-3
 
 
 class Watched(Protocol):
-    """The part of a Token that the watching thread uses."""
+    """The part of an Event that the watching thread uses."""
 
     def _is_complete(self) -> bool: ...
 

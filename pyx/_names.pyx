@@ -4,6 +4,9 @@ from libc.stdint cimport uint16_t, uint64_t, uint8_t
 
 from cudadrv._engine cimport OWN_DEFAULT, OWN_ENDED, OWN_INTERNAL, OWN_PER_THREAD
 
+cdef extern from "Python.h":
+    str PyUnicode_FromObject(object text)
+
 
 # The names of operations, by number. Names of launches and of other projects' operations are added
 # when they are first used. None is removed, because borrows refer to their numbers.
@@ -12,8 +15,10 @@ cdef list NAMES = [
     "its allocation", "close", "lend", "a launch", "a custom operation",
 ]
 cdef dict ADDED = {}        # numbers of the names that were added
+cdef dict STREAMS = {}      # names that users gave to streams, by number
 cdef enum:
     MOST_NAMES = 1 << 16    # the engine keeps the number of an operation in 16 bits
+    MOST_STREAMS = 1 << 14  # names of streams that are kept, because messages name dead ones, too
 cdef str AFTERWARDS = "event.synchronize() on an event recorded after it"
 
 
@@ -46,15 +51,33 @@ cdef uint16_t _number_of(str name, uint16_t otherwise):
     return number
 
 
+cdef str checked_name(object name):
+    """Return a ``name=`` argument as a plain str, so that no subclass runs code in messages."""
+    if name is None:
+        return None
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a str, not {type(name).__name__}")
+    return PyUnicode_FromObject(name)
+
+
+cdef int name_stream(uint64_t number, str name) except -1:
+    """Let messages use this name of a stream. Forgets the oldest names beyond MOST_STREAMS."""
+    STREAMS[number] = name
+    while len(STREAMS) > MOST_STREAMS:
+        STREAMS.pop(next(iter(STREAMS)), None)
+    return 0
+
+
 cdef str stream_name(uint64_t number, uint8_t kind):
-    """Return a stream's name, as in ``repr(stream)``. Its number is never used again."""
+    """Return a stream's name or number, as in ``repr(stream)``. Numbers are never used again."""
     if kind == OWN_DEFAULT:
         return f"the legacy default stream ({number})"
     if kind == OWN_PER_THREAD:
         return f"per-thread default Stream {number}"
     if kind == OWN_INTERNAL:
         return "a stream of the library's own"
-    return f"Stream {number} (closed)" if kind == OWN_ENDED else f"Stream {number}"
+    name = f"Stream {STREAMS[number]!r}" if number in STREAMS else f"Stream {number}"
+    return f"{name} (closed)" if kind == OWN_ENDED else name
 
 
 cdef str host_wait(uint8_t kind):
