@@ -1,4 +1,4 @@
-"""``await event``, and so of tokens and streams: one daemon thread that watches all of them.
+"""Waits for ``await`` of events, tokens and streams: one daemon thread watches all of them.
 
 It polls, because a callback from a driver thread could deadlock with the interpreter, and because a
 thread for each ``await`` would cost too much. The thread updates no clock: the resumed coroutine

@@ -13,7 +13,7 @@ cdef extern from *:
     """
     #define FOREVER INT64_MAX
     """
-    int64_t FOREVER     # a deadline: when a wait ends, as of `now_ns`
+    int64_t FOREVER     # the deadline of a wait without a timeout; deadlines are times of `now_ns`
 
 
 cdef CUresult wait_for_event(
@@ -25,16 +25,16 @@ cdef void pause_after(int64_t waited) noexcept nogil
 cdef int let_others_go_on() except -1
 
 
-# What `complete` finds out about the work before an event.
+# What `Event.complete` returns.
 cdef enum:
     UNFINISHED
     COMPLETE
-    RECORDED_ELSEWHERE  # on another stream: nothing tells any more
+    RECORDED_ELSEWHERE  # recorded on another stream meanwhile: the driver no longer tells
 
 
 cdef class Event:
     cdef Context context   # kept alive: the driver destroys events with their context
-    cdef str name          # or None
+    cdef str name          # the name in messages, or None
     cdef bint timing
     cdef CUevent raw                # NULL once destroyed
     cdef own_event state            # the engine's record of the event

@@ -17,7 +17,7 @@ cdef extern from "cudadrv/only_thread.h":
 
 cdef class Stream:
     cdef Context context   # kept alive: the driver destroys streams with their context
-    cdef str name          # or None
+    cdef str name          # the name in messages, or None
     cdef int priority      # lower numbers run first
     cdef own_stream *order          # the engine's record of the stream; NULL before `__init__`
     cdef CUstream raw
@@ -101,10 +101,10 @@ cdef Stream stream_from_object(object thing, str argument)
 
 
 cdef inline object known_stream(object stream):
-    """A ``stream=`` argument as a Stream of ours, or None.
+    """Return a ``stream=`` argument as a Stream of cudadrv, or None.
 
-    Before anything else is checked: another library's stream runs code of its own, which may close
-    whatever was looked at before.
+    Called before all other checks, because another library's stream runs its own code, which may
+    close objects that were checked before.
     """
     if likely(stream is None or isinstance(stream, Stream)):
         return stream

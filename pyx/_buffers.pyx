@@ -607,10 +607,11 @@ cdef class DeviceBuffer(Buffer):
         self.allocate(count, dtype, context, found, 0, name, pooled)
 
     def to_numpy(self, *, stream=None):
-        """The items, copied into a new array of shape ``(count,)``; blocks.
+        """Copy the items into a new array of shape ``(count,)``. Blocks until the copy is complete.
 
-        As `copy_to` to a new array: it runs on the given stream, else on the current one, else on
-        one of the library's own, where unfinished work that may write the items is refused.
+        As `copy_to` with a new array. The copy runs on the given stream, else on the current
+        stream, else on an internal stream; on the internal stream, the copy is refused while
+        unfinished work may write the items.
 
         Parameters
         ----------

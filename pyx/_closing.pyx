@@ -233,7 +233,7 @@ cdef CUresult _destroy(
     cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
     cdef CUresult status
     cdef own_snapshot snapshot
-    if not ours and farewell is None:  # there is nothing to do, and it may be destroyed by now
+    if not ours and farewell is None:  # no call is needed, and the owner may have destroyed it
         return CUDA_SUCCESS
     status = cuStreamIsCapturing(handle, &capture)
     capturing[0] = status == CUDA_SUCCESS and capture != CU_STREAM_CAPTURE_STATUS_NONE

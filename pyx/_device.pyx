@@ -88,7 +88,7 @@ cdef class Device:
 
     @staticmethod
     def all():
-        """All devices, as a tuple; makes no context (cuDeviceGetCount, cuDeviceGet)."""
+        """Return all devices as a tuple. Makes no context (cuDeviceGetCount, cuDeviceGet)."""
         found = []
         for ordinal in range(Device.count()):
             found.append(Device(ordinal))
@@ -96,9 +96,9 @@ cdef class Device:
 
     @staticmethod
     def current():
-        """The device of the innermost ``with device:`` or ``with context:``, else device 0.
+        """Return the device of the innermost ``with device:`` or ``with context:``, else device 0.
 
-        It is the default of what takes ``device=``. Makes no context, and does not look at what
+        This is the default of ``device=`` arguments. Makes no context, and ignores contexts that
         other libraries have made current.
         """
         return Device(_current_ordinal())
@@ -122,7 +122,7 @@ cdef class Device:
 
     @property
     def pci_bus_id(self):
-        """Where it is on the PCI bus, such as ``"0000:65:00.0"`` (cuDeviceGetPCIBusId)."""
+        """The device's address on the PCI bus, such as ``"0000:65:00.0"`` (cuDeviceGetPCIBusId)."""
         cdef char[32] text
         with nogil:
             check_status(cuDeviceGetPCIBusId(text, sizeof(text), self.raw))
@@ -143,10 +143,10 @@ cdef class Device:
         return nbytes
 
     def memory_info(self):
-        """How much memory is free and how much there is, in bytes: ``(free, total)``.
+        """Return how much memory of the device is free, and how much it has: ``(free, total)``.
 
-        Free is what all processes have left; memory that pools keep for reuse is not free. Retains
-        the primary context on first use.
+        Both are in bytes. Memory of other processes, and memory that pools keep for reuse, is not
+        free. Retains the primary context on first use.
 
         Driver function: cuMemGetInfo.
         """

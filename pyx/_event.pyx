@@ -51,7 +51,7 @@ cdef enum:
     SPIN_NS = 100_000           # how long to poll without a pause
     SIGNALS_NS = 5_000_000      # how often to check for signals
     LONGEST_PAUSE_NS = 500_000
-    MOST_SECONDS = 1_000_000_000    # longer than anybody waits, and far from an overflow
+    MOST_SECONDS = 1_000_000_000    # longer timeouts count as no timeout, to avoid an overflow
 
 
 cdef CUresult query_event(CUcontext context, CUevent event) noexcept nogil:
@@ -83,7 +83,8 @@ cdef CUresult query_stream(CUstream stream) noexcept nogil:
 cdef CUresult wait_for_event(
     CUcontext context, CUevent event, int64_t deadline=FOREVER
 ) except *:
-    """Wait; give the last answer of cuEventQuery. Raises what a signal handler raises."""
+    """Wait for an event; return the last status of cuEventQuery. Raises what signal handlers raise.
+    """
     cdef CUresult status
     cdef int64_t start = wait_now()
     while True:
@@ -97,7 +98,7 @@ cdef CUresult wait_for_event(
 
 
 cdef int64_t deadline_of(object timeout) except -1:
-    """When a wait with this ``timeout=`` ends: seconds, or None."""
+    """Convert a ``timeout=`` in seconds to the time of `now_ns` at which the wait ends."""
     cdef double seconds
     if timeout is None:
         return FOREVER
@@ -106,7 +107,7 @@ cdef int64_t deadline_of(object timeout) except -1:
     except TypeError:
         raise TypeError(
             f"timeout must be a number of seconds, or None, not {type(timeout).__name__}") from None
-    except OverflowError:  # an int that no float can hold
+    except OverflowError:  # the timeout is an int that no float can hold
         seconds = float("inf") if timeout > 0 else -1
     if not seconds >= 0:
         raise ValueError(f"timeout is {timeout!r}, and must be a number of seconds from 0, or None")
@@ -181,7 +182,7 @@ cdef class Event:
     def __init__(self, *, bint timing=False, bint blocking_sync=False, device=None, name=None):
         cdef Context context = context_of(device)
         cdef str label = checked_name(name)
-        if self.context is not None:  # by now: the driver was asked for the device's context
+        if self.context is not None:  # checked after context_of, which lets other threads run
             raise TypeError("this Event exists already")
         self.name = label
         _create(self, context, (CU_EVENT_DEFAULT if timing else CU_EVENT_DISABLE_TIMING)
@@ -286,7 +287,7 @@ cdef class Event:
         """__await__($self, /)\n--\n
         ``await event`` waits without blocking the event loop.
 
-        It is `synchronize` when it resumes."""
+        It has the same effect as `synchronize`."""
         cdef Awaited awaited = Awaited.__new__(Awaited)
         self.refuse_unrecorded("waited for")
         awaited.event = self
@@ -294,7 +295,7 @@ cdef class Event:
         if not awaited.settled():
             from cudadrv._await import completion
             yield from completion(awaited).__await__()
-            while not awaited.settled():  # recorded again meanwhile
+            while not awaited.settled():  # the event was recorded again meanwhile
                 yield from completion(awaited).__await__()
 
     def elapsed_ms(self, Event start not None):
@@ -351,7 +352,7 @@ cdef class Event:
         return f"<Event{name}{' with timing' if self.timing else ''} {state}>"
 
     cdef str called(self):
-        """Its name in messages."""
+        """Return the event's name in messages."""
         return "the event" if self.name is None else f"Event {self.name!r}"
 
     cdef int refuse_unrecorded(self, str what) except -1:
@@ -366,7 +367,7 @@ cdef class Event:
         return 0
 
     cdef bint wait_until(self, int64_t deadline) except -1:
-        """Wait for the work before the event, as recorded now. False if the deadline comes first."""
+        """Wait for the work before the event, as recorded now. False if the deadline is earlier."""
         cdef own_snapshot snapshot
         self.refuse_unrecorded("waited for")
         own_snapshot_copy(engine, &self.state.snapshot, &snapshot)
@@ -436,7 +437,7 @@ cdef class Event:
 @cython.final
 @cython.no_gc_clear
 cdef class Awaited:
-    """What an event stood for when somebody began to await it."""
+    """An event that a coroutine awaits, with its snapshot at the beginning of the ``await``."""
 
     cdef Event event
     cdef own_snapshot snapshot
@@ -448,11 +449,11 @@ cdef class Awaited:
         own_snapshot_drop(engine, &self.snapshot)
 
     cdef bint settled(self) except -1:
-        """Whether it is complete; the host then knows that."""
+        """Return whether the event is complete. If so, join the snapshot into the host's clock."""
         return self.event.observe(&self.snapshot, 0)
 
     def _is_complete(self):
-        """Whether the driver says so, for a thread that only watches: the host learns nothing."""
+        """Whether the driver says that the event is complete. Updates no clock."""
         cdef CUresult status
         if self.event is None:
             raise TypeError("this Awaited was never initialized")

@@ -72,9 +72,9 @@ cdef class Kernel:
 
     @property
     def handle(self):
-        """The CUfunction, as an int, for other libraries. Their launches are not seen here.
+        """The CUfunction as an int, for other libraries. cudadrv does not see their launches.
 
-        It lives as long as the module. Raises ValueError if that is closed.
+        The handle is valid as long as the module. Raises ValueError if the module is closed.
         """
         check_kernel(self)
         return <size_t>self.raw

@@ -226,7 +226,7 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
 
     @property
     def handle(self):
-        """The CUmodule, as an int, for other libraries. What they do with it is not seen here."""
+        """The CUmodule as an int, for other libraries. cudadrv does not see how they use it."""
         self.usable()
         return <size_t>self.raw()
 

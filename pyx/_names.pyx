@@ -15,7 +15,7 @@ cdef list NAMES = [
     "its allocation", "close", "lend", "a launch", "a custom operation",
 ]
 cdef dict ADDED = {}        # numbers of the names that were added
-cdef dict STREAMS = {}      # names that users gave to streams, by number
+cdef dict STREAMS = {}      # names that programs gave to streams, by the streams' numbers
 cdef enum:
     MOST_NAMES = 1 << 16    # the engine keeps the number of an operation in 16 bits
     MOST_STREAMS = 1 << 14  # names of streams that are kept, because messages name dead ones, too

@@ -39,10 +39,10 @@ cdef tuple _prefixes = ()
 def skip_file_prefixes(*prefixes):
     """Let messages name the line that calls your library, rather than the library's own line.
 
-    Lines of files whose names begin with one of the prefixes are skipped from now on, wherever a
-    call is noted: in refusals, borrows, tokens, races and reports of memory. Where all lines are
-    skipped, the innermost one is named. Those of Python's own modules and of NumPy are skipped in
-    any case. Prefixes that others have given stay; there is no way back.
+    Lines of files whose names begin with one of the prefixes are skipped from now on, wherever the
+    line of a call is shown: in refusals, borrows, tokens, races and reports of memory. If all lines
+    of a call are skipped, the innermost line is shown. Lines of Python's own modules and of NumPy
+    are always skipped. Earlier prefixes stay in force, and a prefix cannot be removed.
 
     Parameters
     ----------

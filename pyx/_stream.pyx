@@ -207,18 +207,19 @@ cdef class Stream:
         Parameters
         ----------
         thing : object
-            With the method ``__cuda_stream__``, which returns ``(0, handle)``, or PyTorch's
-            attribute ``cuda_stream``. The handles 0, 1 and 2 are default streams: of the device
-            that the object names (``device_index``, ``device_id``), else of the current one.
+            An object with the method ``__cuda_stream__``, which returns ``(0, handle)``, or with
+            PyTorch's attribute ``cuda_stream``. The handles 0, 1 and 2 are default streams: those
+            of the device that the object names (``device_index``, ``device_id``), else of the
+            current device.
 
         Raises
         ------
         TypeError
-            It is no stream.
+            The object is no stream.
         ValueError
-            Its version of the protocol is not 0; it is of a context that cudadrv does not know.
+            Its version of the protocol is not 0, or cudadrv does not know the stream's context.
         OwnershipError
-            It is being captured into a graph.
+            The stream is being captured into a graph.
 
         Driver functions: as `from_handle`.
         """
@@ -262,8 +263,6 @@ cdef class Stream:
         """Block until all work queued up to this call is complete.
 
         From then on the host may use what that work used. Signals such as Ctrl-C interrupt this.
-        Raises ValueError if it is closed or another thread's default stream, and ContextLostError
-        if an error has lost the context.
 
         Parameters
         ----------
@@ -274,8 +273,11 @@ cdef class Stream:
         ------
         TimeoutError
             The work is not complete after that time.
+        ContextLostError
+            An error has lost the context.
         TypeError, ValueError
-            It is closed; the timeout is negative, or no number.
+            The stream is closed or another thread's default stream; the timeout is negative or no
+            number.
 
         Driver functions: cuStreamQuery, for a short time; then cuEventRecord and cuEventQuery.
         """
@@ -288,7 +290,7 @@ cdef class Stream:
         """__await__($self, /)\n--\n
         ``await stream`` waits for the work queued so far without blocking the event loop.
 
-        It is `synchronize` when it resumes."""
+        It has the same effect as `synchronize`."""
         event = _end_of_work(self)
         if event is not None:
             yield from event.__await__()
@@ -387,16 +389,13 @@ cdef class Stream:
         _blocks.leave(self)
 
     def scope(self):
-        """``with stream.scope():`` as ``with stream:``, and synchronize at the end.
+        """``with stream.scope():`` is ``with stream:`` with a synchronization at the end.
 
-        ``async with stream.scope():`` awaits the stream there.
-
-
-        What the block has queued on it is complete after the block, also after one that ends by an
-        exception; where waiting fails then, that exception gets a note. Returns the stream.
+        ``async with stream.scope():`` awaits the stream at the end instead.
 
         What the block queued on the stream is complete after the block, even if an exception ended
-        it; if waiting then fails, that exception gets a note. ``as`` yields the stream.
+        the block; if waiting then fails, a note is added to that exception. ``as`` yields the
+        stream.
         Driver functions: as `synchronize`.
         """
         cdef Scope scope = Scope.__new__(Scope)
@@ -486,7 +485,7 @@ cdef class Stream:
         return self.context.raise_failure(<CUresult>reason)
 
     cdef bint finish(self, bint wait, int64_t deadline) except -1:
-        """Whether the work up to this call is complete; the host then knows it."""
+        """Return whether the work up to this call is complete. If so, update the host's clock."""
         cdef own_snapshot snapshot
         check_stream(self)
         own_snapshot_take(engine, self.order, &snapshot)
@@ -830,8 +829,8 @@ cdef Stream stream_from_object(object thing, str argument):
 
 
 cdef object _handle_of(object thing, str argument):
-    """The handle of another library's stream."""
-    # What a class has is meant for its objects.
+    """Return the handle of another library's stream."""
+    # A class is no stream: its attributes are meant for its objects.
     found = None if isinstance(thing, type) else getattr(thing, "__cuda_stream__", None)
     if found is None:
         handle = None if isinstance(thing, type) else getattr(thing, "cuda_stream", None)
@@ -863,8 +862,8 @@ cdef object _checked_handle(object handle, str source):
 
 
 cdef object _device_of(object thing):
-    """The device that another library's stream names, which its handle may not; or None."""
-    for name in ("device_index", "device_id"):  # PyTorch's and CuPy's; -1 is the current one
+    """Return the device that another library's stream names, or None if it names none."""
+    for name in ("device_index", "device_id"):  # PyTorch's and CuPy's; -1 is the current device
         index = getattr(thing, name, None)
         if type(index) is int and index >= 0:
             return Device(index)
@@ -872,7 +871,7 @@ cdef object _device_of(object thing):
 
 
 def stream_from_handle(handle, owner, named_by=None):
-    """See `Stream.from_handle`; `named_by` may tell the device of a default stream."""
+    """See `Stream.from_handle`. `named_by`: an object that may name a default stream's device."""
     number = operator.index(handle)
     if not 0 <= number <= MOST_HANDLE:
         raise ValueError(f"{number} is not the handle of a stream")
@@ -935,7 +934,7 @@ cdef Context _context_of_raw(CUcontext raw, size_t stream):
     for context in contexts():
         if (<Context>context).raw == raw:
             return context
-    # Another library may have used a device first that nobody has used here.
+    # Another library may use the primary context of a device that cudadrv has not used yet.
     for device in Device.all():
         if is_primary_active(device) and context_of(device).raw == raw:
             return context_of(device)
