@@ -76,8 +76,7 @@ cdef Token copy_async(int name, Region target, Region source, object stream, str
 
 
 cdef inline bint _is_plain(Region target, Region source, Context context) noexcept:
-    """Fast path: whether the arguments of a copy are valid without further checks, and not empty.
-    """
+    """Fast path: whether a copy needs no further checks of its arguments, and copies something."""
     return target.memory is not None and source.memory is not None \
         and target.memory is not source.memory \
         and target.memory.context is context and source.memory.context is context \

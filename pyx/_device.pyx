@@ -546,7 +546,7 @@ cdef bint is_primary_active(Device device) except -1:
 
 
 cdef int _end_block(list block) except -1:
-    """End a block without memory: overwrite its entry with that of the enclosing block."""
+    """End a block without allocating: overwrite its entry with that of the enclosing block."""
     former = block[1] if block[1] is not None else (None, None)
     block[0], block[1] = former
     return 0

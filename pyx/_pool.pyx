@@ -94,7 +94,7 @@ cdef inline void _unlink(Blocks *blocks, Block *block, int which) noexcept:
 cdef class Cache:
     """The blocks of one kind of memory of a context. Internal to pools.
 
-    The context refers to it, so it does not refer to the context.
+    The context refers to the cache. The cache does not refer to the context, to avoid a cycle.
     """
 
     def __cinit__(self):
