@@ -21,7 +21,7 @@ cdef enum MemoryKind:
     LOCKED
     UNIFIED
     FOREIGN
-    CODE    # a loaded module; its handle takes the place of an address
+    CODE    # a loaded module; its `address` is the CUmodule
 
 
 cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil

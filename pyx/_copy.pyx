@@ -67,7 +67,7 @@ cdef Token copy_async(int name, Region target, Region source, object stream, str
 
 
 cdef inline bint _is_plain(Region target, Region source, Context context) noexcept:
-    """Fast path: whether a copy on a usable stream cannot be refused, and copies something."""
+    """Fast path: whether a copy needs no further checks of its arguments, and copies something."""
     return target.memory is not None and source.memory is not None \
         and target.memory is not source.memory \
         and target.memory.context is context and source.memory.context is context \
@@ -78,7 +78,7 @@ cdef inline bint _is_plain(Region target, Region source, Context context) noexce
 
 
 cdef Stream _checked(Region target, Region source, object stream, str method):
-    """Check a copy completely, and return its stream."""
+    """Check all arguments of a copy, and return its stream. Raises if one of them is not valid."""
     cdef Stream found
     stream = known_stream(stream)
     check_region(target)
@@ -103,7 +103,7 @@ cdef int copy_and_wait(int name, Region target, Region source, object stream) ex
 
 
 cdef Token nothing_to_do(int name, Stream stream, Region source, Region target):
-    """The token of an operation without bytes: it is complete, and borrows nothing."""
+    """Return the token of an operation without bytes. It is complete, and borrows nothing."""
     cdef Operation operation
     cdef Token token
     stream.usable()
@@ -118,17 +118,17 @@ cdef Token nothing_to_do(int name, Stream stream, Region source, Region target):
 
 
 cdef Region _device_side(Region target, Region source):
-    """The buffer whose context a copy runs in: device before managed before page-locked memory."""
+    """Return the buffer in whose context a copy runs: prefer device, then managed memory."""
     return source if target.host_side or (target.portable and not source.portable) else target
 
 
 cdef Stream blocking_stream(Stream stream, Region region):
-    """The stream of a blocking method: `stream`, else the internal one."""
+    """Return the stream of a blocking method: `stream`, or the internal one if that is None."""
     return internal_stream(region.memory.context) if stream is None else stream
 
 
 cdef Stream current_stream(object stream, Region region, str method):
-    """As `required_stream`, outside the fast path. Checks the buffer first."""
+    """The slow path of `required_stream`. Checks the buffer first."""
     stream = known_stream(stream)
     check_region(region)
     found = stream_for(stream, region.memory.context)
@@ -175,7 +175,7 @@ cdef int _check_pair(Region target, Region source) except -1:
 # ---- fills ----
 
 cdef object _plain_dtype = None     # the last argument of _code_of
-cdef int _plain_code = 0            # what _code_of returned for it
+cdef int _plain_code = 0            # what _code_of returned for `_plain_dtype`
 
 last_value = None
 last_dtype = None
@@ -197,13 +197,13 @@ cdef int set_new_item(unsigned char *item, object value, Region region) except -
             or type(value) is float and _set_float(item, value, code):
         memcpy(last_item, item, sizeof(last_item))
         last_value = value
-        last_dtype = dtype  # last: dropping the old one can run Python code, which may fill, too
+        last_dtype = dtype  # set last: dropping the old dtype can run Python code that also fills
         return 0
     if dtype.itemsize not in (1, 2, 4, 8):
         raise TypeError(
             f"items of dtype {dtype} have {dtype.itemsize} bytes, and the device fills items of 1,"
             " 2, 4 or 8. Copy from an array instead: copy_from(numpy.full(count, value, dtype))")
-    if pointer_of(region) % min(region.itemsize, 4):  # possible for dtypes of a smaller alignment
+    if pointer_of(region) % min(region.itemsize, 4):  # as dtypes of a smaller alignment allow
         raise ValueError(
             f"{region.describe()} starts at byte {region.start}, and the device fills items of"
             f" {region.itemsize} bytes only at multiples of {min(region.itemsize, 4)}. Copy from an"
@@ -214,14 +214,14 @@ cdef int set_new_item(unsigned char *item, object value, Region region) except -
 
 
 cdef int _code_of(object dtype) except -1:
-    """Kind and size of plain numbers: ``ord("i") << 8 | 4``; 0 for other dtypes."""
+    """Return the kind and size of a plain number as ``ord("i") << 8 | 4``; 0 for other dtypes."""
     global _plain_dtype, _plain_code
     cdef int code
     if dtype is not _plain_dtype:
         plain = dtype.kind in "iuf" and dtype.isnative and dtype.itemsize in (1, 2, 4, 8)
         code = ord(dtype.kind) << 8 | dtype.itemsize if plain else 0
         _plain_code = code
-        _plain_dtype = dtype  # last: dropping the old one can run Python code, which may fill, too
+        _plain_dtype = dtype  # set last: dropping the old dtype can run Python code that also fills
         return code
     return _plain_code
 
@@ -241,7 +241,7 @@ cdef bint _set_integer(unsigned char *item, object value, int code) except -1:
             return False
     elif kind != c"i" or number >> (bits - 1) not in (0, -1):
         return False
-    memcpy(item, &number, 8)  # little-endian, as all hosts of CUDA are
+    memcpy(item, &number, 8)  # all hosts of CUDA are little-endian
     return True
 
 
@@ -257,7 +257,7 @@ cdef bint _set_float(unsigned char *item, double number, int code) noexcept:
 
 
 cdef object _item(object value, object dtype):
-    """A 0-dimensional array that holds the value."""
+    """Return a 0-dimensional array of the dtype that holds the value, or raise if it cannot."""
     item = np.zeros((), dtype)
     if isinstance(value, np.ndarray):
         value = plain_array(value)
@@ -295,7 +295,7 @@ cdef int _set_same_kind(object item, object value) except -1:
     given = np.asarray(value)
     if given.shape:
         raise ValueError(f"fill takes one value, not an array of shape {given.shape}")
-    if item.dtype.kind in "SU" and given.dtype.kind != item.dtype.kind:  # NumPy would take its str
+    if item.dtype.kind in "SU" and given.dtype.kind != item.dtype.kind:  # else NumPy stores its str
         raise TypeError(f"{value!r} is not of the kind of an item of dtype {item.dtype}")
     _set_quietly(item, given, "same_kind")
     if item.dtype.kind in "fc" and bool(np.isinf(item)) != bool(np.isinf(given)) \
@@ -305,7 +305,8 @@ cdef int _set_same_kind(object item, object value) except -1:
 
 
 cdef int _set_quietly(object item, object value, str casting) except -1:
-    """Set an item without NumPy's warning of an overflow: the caller checks for it."""
+    """Set an item without NumPy's warning of an overflow; the caller checks for overflows itself.
+    """
     state = np.errstate(over="ignore")
     state.__enter__()
     try:
@@ -332,8 +333,8 @@ cdef CUresult _fill_call(void *arguments, CUstream stream, bint *queued) noexcep
     memcpy(&high, &fill.item[4], 4)
     if low == high:
         return cuMemsetD32Async(fill.target, low, 2 * fill.count, stream)
-    # The driver cannot fill 8 bytes: the lower halves are filled as one column of a matrix, the
-    # upper halves as another one.
+    # The driver cannot fill items of 8 bytes. So the lower halves of all items are filled as one
+    # column of a matrix, and the upper halves as another.
     status = cuMemsetD2D32Async(fill.target, 8, low, 1, fill.count, stream)
     if status == CUDA_SUCCESS:
         queued[0] = True

@@ -1,4 +1,4 @@
-"""Memory: one allocation, which a buffer and its parts share: made, listed, closed, given away."""
+"""Memory: one allocation, which a buffer and its parts share. Allocates, lists and closes it."""
 
 from collections import Counter
 from typing import NamedTuple
@@ -41,9 +41,9 @@ bind_driver(&cudadrv_table)
 
 # ---- stream-ordered memory ----
 #
-# Allocating and freeing it are writes on a stream, even if a cache provides or takes the memory and
-# the driver is not called. So users on other streams have to be ordered after the allocation, and
-# with it after what the stream had waited for by then. Only non-blocking streams use a cache: on
+# Allocating and freeing such memory are writes on a stream, even if a cache provides or takes the
+# memory without a driver call. So work on other streams has to be ordered after the allocation, and
+# thereby after the work that the stream had waited for. Only non-blocking streams use a cache: on
 # the others the driver call itself orders streams, by the rules of the default streams, so it
 # cannot be skipped.
 
@@ -96,7 +96,7 @@ cdef int _write_on(
             own_memory_prepare_used(memory.after, memory.nbytes, &operation.request)
         own_snapshot_drop(engine, &operation.request.issued)
     elif name == RELEASE and reason == REFUSED - OWN_MEMORY_CLOSED:
-        return reason  # another thread closed it after the caller's check
+        return reason  # another thread closed the memory after the caller's check
     elif name == RELEASE or memory.cached or reason != CUDA_ERROR_OUT_OF_MEMORY:
         refuse_operation(&operation, reason, stream, (label,))
     return reason
@@ -106,7 +106,7 @@ cdef int _write_on(
 
 cdef tuple KINDS = ("device", "stream-ordered", "page-locked", "managed", "foreign")
 cdef enum:
-    MOST_LINES = 20  # of a report
+    MOST_LINES = 20  # lines of a memory report
 cdef void *_newest = NULL  # head of the list of live memory
 
 
@@ -131,14 +131,14 @@ cdef class Memory:
             release_later(self.kind, self.address, self.state, self.context, self.owner)
 
     cdef int close(self, Stream stream, int policy) except -1:
-        """Release it, or raise and change nothing. May block if it is not pooled."""
+        """Release the memory, or raise and change nothing. May block if it is not pooled."""
         cdef own_memory *after
         attend()
         if stream is not None and self.kind != STREAM_ORDERED:
             raise ValueError(f"{self.label} is not stream-ordered memory: close() takes no stream")
         if self.kind == STREAM_ORDERED and self.address != 0 and not self.context.lost:
             return _close_on(self, stream, policy)
-        if self.state.closed:  # another thread may have closed it after the caller's check
+        if self.state.closed:  # another thread may have closed the memory after the caller's check
             return 0
         if self.home is not None:
             return _leave_home(self)
@@ -157,7 +157,7 @@ cdef class Memory:
         return 0
 
     cdef int give_away(self) except -1:
-        """Close it without freeing it, or raise and change nothing."""
+        """Close the memory without freeing it, or raise and change nothing."""
         self.context.usable()
         if self.kind == FOREIGN:
             raise ValueError(f"{self.label} only borrows its memory (from_address), so it cannot"
@@ -175,7 +175,7 @@ cdef class Memory:
 
 
 cdef int _end(Memory memory, str verb, bint close) except -1:
-    """Raise if it is in use; else mark it as closed if `close`."""
+    """Raise if the memory is in use; otherwise mark it as closed if `close` is true."""
     cdef own_conflict conflict
     answer = own_memory_free(engine, memory.state, close, &conflict)
     if answer != OWN_OK:
@@ -242,7 +242,7 @@ cdef int close_module(Memory code, list variables) except -1:
 
 
 cdef Memory code_memory(Context context, str label):
-    """The Memory that stands for a module's code: launches borrow it.
+    """Make the Memory that stands for a module's code, so that launches can borrow the code.
 
     The caller sets its address to the CUmodule.
     """
@@ -259,7 +259,7 @@ cdef Memory code_memory(Context context, str label):
 cdef Memory variable_memory(
     Context context, CUdeviceptr address, size_t nbytes, Memory code, str label
 ):
-    """The Memory of a module's variable. `live_buffers` lists it after `show_memory`."""
+    """Make the Memory of a module's variable. `live_buffers` lists it only after `show_memory`."""
     cdef Memory memory = Memory.__new__(Memory)
     memory.context = context
     memory.kind = FOREIGN
@@ -277,7 +277,7 @@ cdef int _close_on(Memory memory, Stream stream, int policy) except -1:
     cdef int reason
     if stream is None:
         stream = memory.stream
-        if stream.closed:  # the internal stream is ordered only after what the host knows
+        if stream.closed:  # the internal stream is ordered only after work known to be complete
             stream = internal_stream(memory.context)
     elif stream.context is not memory.context:
         raise ValueError(f"{stream!r} is not a stream of the context of {memory.label}")
@@ -310,12 +310,15 @@ cdef own_memory *new_state(size_t nbytes) except NULL:
 
 
 cdef own_memory *_state_after(Memory memory) except? NULL:
-    """A new state for its block; the old one stays with the closed memory. NULL without a block."""
+    """Make a new state for the memory's block; NULL if it has no block.
+
+    The old state stays with the closed memory.
+    """
     return NULL if memory.block is NULL else new_state(memory.block.nbytes)
 
 
 cdef void _hand_back(Memory memory, own_memory *state) noexcept:
-    """Put its block back into the cache, with a state that records who may still use it."""
+    """Put the memory's block back into its cache. `state` records who may still use the block."""
     cdef Block *block = memory.block
     memory.block = NULL
     block.state = state
@@ -323,14 +326,14 @@ cdef void _hand_back(Memory memory, own_memory *state) noexcept:
 
 
 cdef void _leave_cache(Memory memory) noexcept:
-    """Drop its block, because the memory will not go back to the cache."""
+    """Drop the memory's block, because the memory will not go back to the cache."""
     if memory.block is not NULL:
         (<Cache>memory.block.cache).forget(memory.block)
         memory.block = NULL
 
 
 cdef int _let_go(Memory memory) except -1:
-    """Remove it from the list, and drop its address and its owner."""
+    """Remove memory from the list of live memory, and drop its address and its owner."""
     _unlist(memory)
     memory.address = 0
     memory.owner = None
@@ -363,7 +366,7 @@ cdef void list_memory(Memory memory) noexcept:
 
 
 cdef void show_memory(Memory memory) noexcept:
-    """Add memory to the list as made by the user's current line, unless it is in the list."""
+    """Add memory to the list, unless it is listed. Its site is the program's current line."""
     if not _is_listed(memory):
         memory.site = here()
         list_memory(memory)
@@ -387,7 +390,7 @@ cdef void _unlist(Memory memory) noexcept:
 
 
 cdef Memory owner_of(CUdeviceptr address, size_t nbytes):
-    """The live memory that owns any of these bytes, or None. Lets no other thread in."""
+    """Return the live memory that owns any of these bytes, or None. Lets no other thread run."""
     cdef void *each = _newest
     cdef Memory memory
     cdef size_t size
@@ -402,7 +405,7 @@ cdef Memory owner_of(CUdeviceptr address, size_t nbytes):
 
 
 cdef str label_at(CUdeviceptr address):
-    """The label of the live memory that an address lies in, or None."""
+    """Return the label of the live memory that contains an address, or None."""
     cdef void *each = _newest
     cdef Memory memory
     while each is not NULL:
@@ -434,7 +437,7 @@ cdef object _live_buffer(Memory memory):
 
 
 cdef list _live_memory():
-    """All memory in the list. Lets no other thread in, because others change the list."""
+    """Return all memory in the list. Lets no other thread run, because it could change the list."""
     cdef list found = []
     cdef void *each = _newest
     while each is not NULL:
@@ -470,7 +473,7 @@ cdef Memory allocate_memory(
     MemoryKind kind, Context context, size_t nbytes, unsigned int flags, Stream stream, str label,
     bint pooled
 ):
-    """Allocate memory from a cache, else from the driver; from neither if it has no bytes."""
+    """Make the Memory of a buffer: from a cache, else from the driver, or empty for 0 bytes."""
     cdef Memory memory = Memory.__new__(Memory)
     context.usable()
     memory.context = context
@@ -496,7 +499,7 @@ cdef inline unsigned int _shelf_of(MemoryKind kind, unsigned int flags) noexcept
 
 
 cdef bint _reuse(Memory memory, unsigned int flags) except -1:
-    """Take a block from the cache if one's uses are all ordered before those of the new memory."""
+    """Take a block whose uses are all ordered before those of the new memory; False without one."""
     cdef Cache cache = cache_of(memory.context, memory.kind)
     cdef Block *block = cache.take(
         _shelf_of(memory.kind, flags), memory.nbytes,
@@ -608,7 +611,7 @@ cdef Memory adopt_memory(
         return memory
     memory.state = new_state(nbytes)
     memory.state.managed = kind == UNIFIED
-    # No other thread runs from this check to the addition: an address has one owner.
+    # No other thread runs between this check and the addition, so an address has one owner.
     other = None if kind == FOREIGN else owner_of(address, nbytes)
     if other is not None:
         raise ValueError(f"{address:#x} lies in a live {other.label}, made at"
@@ -705,7 +708,7 @@ cdef int check_external(
 
 
 cdef int kind_at(Context context, CUdeviceptr address, int *device) except -2:
-    """DEVICE, LOCKED or UNIFIED; -1 for memory that the driver does not know."""
+    """Return DEVICE, LOCKED or UNIFIED, or -1 for memory that the driver does not know."""
     cdef unsigned int memory_type = 0
     cdef int managed = 0
     cdef CUresult status

@@ -35,7 +35,7 @@ cdef str END_VIEW = "Release it: leave its `with` block, delete the array that r
 cdef int refuse_operation(
     Operation *operation, int reason, Stream stream, tuple targets, str advice=""
 ) except -1:
-    """Raise for a reason of `issue`. `targets` describes the buffer of each access.
+    """Raise the exception for a reason that `issue` returned. `targets` names each access's memory.
 
     `advice` is the end of the message of a conflict with other work.
     """
@@ -84,13 +84,13 @@ cdef int refuse_host(
 
 
 cdef str excluding_work(own_conflict *conflict):
-    """The work of a device that excludes the host from all managed memory."""
+    """Return the lines about device work that excludes the host from all managed memory."""
     return f"  {_work(conflict)} may be unfinished, and work of that device\n" \
            f"  excludes the host from all managed memory {WHERE}."
 
 
 cdef int refuse_close(int answer, own_conflict *conflict, str verb, str target) except -1:
-    """Raise for memory that somebody still uses; the verb is "close" or "give away"."""
+    """Raise for memory that is still in use; the verb is "close" or "give away"."""
     if answer == OWN_MEMORY_CLOSED:
         return refuse_closed(target)
     if answer == OWN_EXPORTED:
@@ -110,7 +110,7 @@ cdef int refuse_closed(str target, uint32_t site=0) except -1:
 
 
 cdef str _stream_wait(int kind):
-    """How a stream can wait for the work of another one, of this kind."""
+    """Return how a stream can wait for the work of another stream, which has this kind."""
     if kind == OWN_INTERNAL:
         return "a wait of the host,"
     if kind == OWN_ENDED:
@@ -123,7 +123,7 @@ cdef str _stream_wait(int kind):
 
 
 cdef str _request(Operation *operation, own_conflict *conflict, str target):
-    """What was wanted: "read ... by copy_to_async"."""
+    """Return what the refused operation was to do: "read ... by copy_to_async"."""
     mode = operation.request.accesses[conflict.access].mode
     if operation.request.operation == RELEASE:
         return f"close {target}"
@@ -132,7 +132,7 @@ cdef str _request(Operation *operation, own_conflict *conflict, str target):
 
 
 cdef str _why_unordered(int answer, own_conflict *conflict, Stream stream):
-    """A line about a reason that is easily overlooked; "" for most conflicts."""
+    """Return a line about a reason that is easily overlooked; "" for most conflicts."""
     if {stream.order.order, conflict.order} == {OWN_LEGACY, OWN_NON_BLOCKING}:
         return "  The legacy default stream is ordered with blocking streams only:" \
                " Stream(blocking=True).\n"
@@ -140,7 +140,7 @@ cdef str _why_unordered(int answer, own_conflict *conflict, Stream stream):
 
 
 cdef str _user(own_conflict *conflict):
-    """The operation in the way."""
+    """Return a line about the operation in the way."""
     mode = conflict.epoch.mode
     doing = "is being read" if mode == OWN_READ else "is being written" if mode == OWN_WRITE \
         else "may be in use" if mode == OWN_REACH else "is being used"
@@ -154,7 +154,7 @@ cdef str _work(own_conflict *conflict):
 
 
 cdef str view_line(own_conflict *conflict):
-    """The host view or the loan in the way."""
+    """Return the lines about the host view or the loan in the way."""
     where = place(conflict.site)
     if conflict.loan:
         stream = "work on no stream" if conflict.kind == OWN_INTERNAL \
@@ -168,7 +168,7 @@ cdef str view_line(own_conflict *conflict):
 
 
 cdef str view_end(own_conflict *conflict):
-    """How to end that view or loan."""
+    """Return how to end the view or the loan in the way."""
     return END_LOAN if conflict.loan else END_VIEW
 
 

@@ -39,8 +39,9 @@ bind_driver(&cudadrv_table)
 
 # ---- who may still use dead memory ----
 #
-# These answers decide only when memory is released. The engine learns nothing from them: otherwise
-# its answers to the program would depend on timing. The queries disturb no capture.
+# The answers of these functions decide only when memory is released. They change nothing in the
+# engine: otherwise its answers to the program would depend on timing. The driver calls here do not
+# affect captures of other libraries.
 
 cdef size_t ALL = <size_t>-1    # bytes, up to the end
 
@@ -107,9 +108,10 @@ cdef bint users_are_idle(own_memory *state, size_t start=0, size_t stop=ALL) exc
 
 
 cdef bint finish_everything() except -1:
-    """Wait for all work of all contexts; False if that would end a capture, or fails.
+    """Wait for all work of all contexts. Returns False if that would end a capture, or if it fails.
 
-    Only this waits for default streams of other threads and of ended ones. No clock learns it.
+    It is the only way to wait for the default streams of other threads and of ended threads.
+    Updates no clock.
     """
     cdef Context context
     cdef CUresult status
@@ -130,7 +132,7 @@ cdef bint finish_everything() except -1:
 
 
 cdef bint is_complete(Event event) noexcept:
-    """Whether an event is complete. Asks the driver; no clock learns it."""
+    """Whether an event is complete. Asks the driver; updates no clock."""
     cdef CUresult status
     with nogil:
         status = query_event(event.context.raw, event.raw)
@@ -138,7 +140,7 @@ cdef bint is_complete(Event event) noexcept:
 
 
 cdef bint is_idle(Context context) except -1:
-    """Whether all work of a context is complete. Asks the driver; no clock learns it."""
+    """Whether all work of a context is complete. Asks the driver; updates no clock."""
     cdef Stream stream
     cdef Event ghost
     cdef long nameless
@@ -157,7 +159,10 @@ cdef bint is_idle(Context context) except -1:
 
 
 cdef bint _stream_is_idle(Stream stream) except -1:
-    """Whether its work is complete. Of another thread's default stream: whether the host knows it.
+    """Whether the work of a stream is complete. Asks the driver; updates no clock.
+
+    The default stream of another thread cannot be queried: for it, whether the host knows its work
+    to be complete.
     """
     cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
     cdef bint pushed = False
@@ -180,9 +185,9 @@ cdef bint _stream_is_idle(Stream stream) except -1:
 # ---- the queue of what is to be freed ----
 
 cdef enum:
-    MOST_REFUSALS = 4           # pieces that cannot be freed now, before a call gives up
+    MOST_REFUSALS = 4           # a call gives up after so many pieces that cannot be freed now
     MOST_PIECES = 4096          # with more pieces in the queue, an allocation delays the program
-    MOST_HOST_BYTES = 1 << 30   # likewise with more bytes of page-locked and managed memory
+    MOST_HOST_BYTES = 1 << 30   # the same limit for bytes of page-locked and managed memory
 cdef double LONGEST_HOLD = 1    # the longest such delay, in seconds
 
 cdef struct pending:
@@ -200,10 +205,10 @@ cdef struct releases:
     pending *first
     pending *last
     size_t count
-    size_t host_bytes   # of page-locked and managed memory
+    size_t host_bytes   # the bytes of its page-locked and managed memory
 
 cdef releases _queue = releases(NULL, NULL, 0, 0)
-cdef size_t _leave = 1  # how many times MOST_PIECES and MOST_HOST_BYTES may be in the queue
+cdef size_t _leave = 1  # the factor by which MOST_PIECES and MOST_HOST_BYTES are raised at present
 
 
 cdef void release_later(
@@ -223,7 +228,7 @@ cdef void release_later(
         node[0] = pending(kind, address, state, <PyObject *>context, <PyObject *>owner, NULL, 0,
                           ALL, NULL)
         _append(&fresh, node)
-        _prepend(&_queue, &fresh)  # first, because new ones can often be freed at once
+        _prepend(&_queue, &fresh)  # in front, because new pieces can often be freed at once
 
 
 cdef void release_part(
@@ -267,10 +272,11 @@ cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil:
 
 
 cdef int drain(bint may_block) except -1:
-    """Free memory of the queue: all of it if it `may_block`, else what can be freed without that.
+    """Free memory of the queue: all of it if the call `may_block`, else what can be freed at once.
 
     A call that may not block gives up after a few pieces that cannot be freed now, so that its cost
-    does not depend on the length of the queue. Those move to the end: the next call tries others.
+    does not depend on the length of the queue. These pieces move to the end of the queue, so that
+    the next call tries others.
     """
     global _leave
     cdef releases left
@@ -305,10 +311,10 @@ cdef void _put_back(releases *pieces) noexcept:
 
 
 cdef int _free_all(releases rest, bint may_block, bint finished) except -1:
-    """Free what can be freed, and put back the rest. `finished`: nothing uses any of it."""
+    """Free what can be freed, and put back the rest. `finished`: no work uses it any more."""
     cdef releases kept = releases(NULL, NULL, 0, 0)
     try:
-        idle = {}       # by context: whether freeing in it cannot block
+        idle = {}       # by context: whether freeing memory of the context cannot block
         behind = set()  # contexts in which stream-ordered memory was freed
         while rest.first is not NULL and (may_block or kept.count < MOST_REFUSALS):
             _release_first(&rest, &kept, may_block, finished, idle, behind)
@@ -327,7 +333,7 @@ cdef int drain_for_more() except -1:
 
     Without a delay, a program that allocates and drops memory without ever waiting for the GPU
     could need more and more memory. The delay is short, because the GPU may be waiting for this
-    thread; after it, more may be in the queue.
+    thread. If the queue is still crowded then, its limits are raised.
     """
     global _leave
     drain(False)
@@ -425,7 +431,7 @@ cdef bint _blocks_nobody(Context context, dict idle) except -1:
 
 
 cdef int _await_quietly(Event event) except -1:
-    """Wait for an event. The host's clock learns nothing: see `_end_of`."""
+    """Wait for an event without updating the host's clock. `_end_of` says why."""
     return event.context.check(event.ask(FOREVER))
 
 
@@ -448,14 +454,18 @@ call_after_wait(_drain_idle)
 
 
 cdef Stream internal_stream(Context context):
-    """The internal stream of a context. It is ordered only after what the host knows."""
+    """Return the internal stream of a context, for blocking methods without a stream.
+
+    It is ordered only after work that the host knows to be complete.
+    """
     return _own_stream(context, "internal")
 
 
 cdef Stream _free_stream(Context context):
-    """The internal stream that frees stream-ordered memory, after waiting for its users.
+    """Return the internal stream that frees stream-ordered memory, after waiting for its users.
 
-    It is not the one of blocking copies: what those wait for must not depend on when memory dies.
+    Blocking copies use another stream, because what they wait for must not depend on when memory
+    dies.
     """
     return _own_stream(context, "freeing")
 
@@ -491,7 +501,7 @@ cdef void _forget(own_memory *state) noexcept:
 cdef CUresult free_unnoticed(
     Context context, MemoryKind kind, CUdeviceptr address, CUstream stream
 ) noexcept nogil:
-    """Free memory in its context, on the stream if it is stream-ordered. Disturbs no capture."""
+    """Free memory in its context, on the stream if it is stream-ordered. Affects no capture."""
     cdef bint pushed = False
     cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
     cdef CUresult status = enter_context(context.raw, &pushed)

@@ -146,7 +146,9 @@ def test_the_reference_says_what_the_stubs_say(reference):
     assert "pooled: bool=..." in options
     assert "Can be set." in ast.get_docstring(members["ordering"])
     (priority,) = [node for node in found["Stream"].body if reference.name_of(node) == "priority"]
-    assert ast.get_docstring(priority) == "Its priority:\nlower numbers run first."  # no type
+    assert ast.get_docstring(priority) == (
+        "The priority of the stream:\nlower numbers run first."  # no type
+    )
     items = [node for node in found["HostBuffer"].body if reference.name_of(node) == "__getitem__"]
     assert [ast.unparse(node.args) for node in items] == ["self, key: slice | SupportsIndex, /"]
     assert ast.unparse(items[0].returns) == "Self | Any"
