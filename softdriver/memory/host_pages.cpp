@@ -22,7 +22,8 @@ bool is_there(uintptr_t begin, size_t bytes) {
     return true;
 }
 
-// Reads /proc/self/maps, the only source. False if the machine does not show it.
+// Returns true if /proc/self/maps shows that part of the range is not writable. Returns false if
+// the file cannot be read.
 bool is_read_only(uintptr_t begin, size_t bytes) {
     std::unique_ptr<FILE, int (*)(FILE *)> maps(std::fopen("/proc/self/maps", "re"), std::fclose);
     uintptr_t from, to;
