@@ -11,7 +11,8 @@ struct Capture;
 
 struct Event {
     CUevent handle = nullptr;
-    ContextPtr context;       // owns the Context object; the context may be destroyed
+    // Keeps the Context object alive, even if the program has destroyed the context.
+    ContextPtr context;
     Context *owner = nullptr; // context.get()
     unsigned flags = 0;
     int patience = 0;
