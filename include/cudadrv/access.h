@@ -50,8 +50,8 @@ typedef struct own_conflict {
     own_epoch epoch; /* the conflicting operation, if there is one */
     uint32_t site;   /* call site of the conflicting view or loan, if there is one */
     uint64_t number; /* number of the stream that has the conflicting operation or loan */
-    uint8_t order;   /* own_order of the stream in `number` */
-    uint8_t kind;    /* own_kind of the stream in `number`, for messages */
+    uint8_t order;   /* own_order of the stream that has this number */
+    uint8_t kind;    /* own_kind of the stream that has this number */
     uint8_t loan;    /* the conflict is with a loan */
     /* The other user uses different memory: without concurrent managed access, work on the
      * device and host views of managed memory exclude each other. */

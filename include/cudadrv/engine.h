@@ -25,7 +25,7 @@ enum own_kind {
     OWN_PLAIN,
     OWN_DEFAULT,    /* the legacy default stream */
     OWN_PER_THREAD, /* a per-thread default stream: only one thread can use it */
-    OWN_INTERNAL,   /* the library's own; no program can use it */
+    OWN_INTERNAL,   /* a stream of the library itself; no program can use it */
     OWN_ENDED       /* closed or retired */
 };
 
@@ -38,7 +38,7 @@ typedef struct own_operation {
 struct own_stream;
 struct own_export;
 
-/* A context: a set of streams to which the default stream's rules apply. */
+/* A context. The default streams' rules apply among its streams. */
 typedef struct own_domain {
     struct own_stream *streams; /* list of the streams that are not retired */
     struct own_stream *legacy;
@@ -56,8 +56,8 @@ typedef struct own_stream {
     own_mutex *issue;
     own_domain *domain;
     own_clock *clock; /* everything that the stream has waited for */
-    uint64_t seq;     /* number of the last operation; continues the numbers of the slot */
-    uint64_t settled; /* the last operation that the driver has */
+    uint64_t seq;     /* number of the last operation; goes on from the slot's former streams */
+    uint64_t settled; /* number of the last operation that the driver has */
     uint8_t order;
     uint8_t state;
     uint8_t orphaned; /* no reference is left: the struct is freed when the stream retires */
@@ -73,7 +73,7 @@ typedef struct own_stream {
      * `passive` is `uses` + 1. */
     uint64_t before;
     uint64_t passive; /* `uses` + 1 if there were passive operations since the last use */
-    uint64_t number;  /* for messages: "Stream 3" */
+    uint64_t number;  /* messages name the stream by it, as in "Stream 3" */
     struct own_stream *next;
     own_operation recent[OWN_RECENT];
 } own_stream;
@@ -81,7 +81,7 @@ typedef struct own_stream {
 typedef struct own_event {
     own_mutex issue;
     own_snapshot snapshot;
-    uint64_t recorded; /* how often it was recorded */
+    uint64_t recorded; /* how often the event was recorded */
 } own_event;
 
 typedef struct own_slot {

@@ -37,7 +37,7 @@ typedef struct par_copy {
     char *blocks[PAR_RING];
     uint32_t ring;
     uint32_t threads; /* most threads that may work on the copy at once, including the owner */
-    uint8_t inward;   /* direction: from ordinary memory into the blocks */
+    uint8_t inward;   /* the direction is from ordinary memory into the blocks */
     /* The pool's lock guards the following members. */
     size_t opened;         /* chunks up to this offset may be copied */
     size_t taken;          /* pieces up to this offset have been taken */

@@ -19,7 +19,7 @@ enum own_mode {
     OWN_REACH /* may write: conflicts with OWN_READ and OWN_WRITE, not with other OWN_REACH */
 };
 
-/* One operation's use of a range. */
+/* The use of a range by one operation. */
 typedef struct own_epoch {
     uint64_t seq;
     uint32_t slot;

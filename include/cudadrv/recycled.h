@@ -21,7 +21,8 @@ typedef struct {
 
 typedef struct {
     uint32_t count;
-    PyObject *tokens[RECYCLED_TOKENS]; /* reference counts are 0; the fields are invalid */
+    PyObject *tokens[RECYCLED_TOKENS]; /* tokens whose reference counts are 0 and whose fields are
+                                          invalid */
 } token_store;
 
 /* Takes a token from the store, which must not be empty, and sets its fields. */

@@ -38,7 +38,7 @@ enum {
     REF_NAMES = 6
 };
 
-/* Set when cudadrv._buffers is imported. */
+/* The following variables are set when cudadrv._buffers is imported. */
 static PyTypeObject *ref_ndarray;
 static traverseproc ref_python_class; /* tp_traverse of classes written in Python */
 static PyObject *ref_containers;      /* a tuple of types that hold only references */
@@ -47,7 +47,7 @@ static PyObject *ref_capturing;
 static PyObject *ref_base; /* the string "base" */
 
 typedef struct {
-    PyObject *object; /* an array, a container or a frame; NULL: a free entry */
+    PyObject *object; /* an array, a container or a frame; NULL if the entry is free */
     Py_ssize_t found; /* number of references found, if the object is an array */
     int is_array;
 } ref_entry;
@@ -55,11 +55,11 @@ typedef struct {
 typedef struct {
     PyObject *hidden;   /* the first array over the memory */
     Py_ssize_t missing; /* references to the arrays seen so far that are not found yet */
-    ref_entry *entries; /* everything seen: a hash table whose size is a power of two */
+    ref_entry *entries; /* all objects seen: a hash table whose size is a power of two */
     size_t size, used;
     PyObject **queue; /* containers, in the order in which they were seen */
     size_t queued, room;
-    size_t searched; /* how many of the queue were searched */
+    size_t searched; /* how many containers of the queue were searched */
     size_t visits;
     int names_hidden; /* a name or container refers to the hidden array itself */
 } ref_search;
@@ -281,7 +281,7 @@ static ref_frame *ref_first_frame(void) { return PyEval_GetFrame(); }
 
 static ref_frame *ref_next_frame(ref_frame *frame) {
     ref_frame *next = PyFrame_GetBack(frame);
-    Py_XDECREF(next); /* the running function keeps the frame alive */
+    Py_XDECREF(next); /* `next` stays valid, because the running function keeps it alive */
     return next;
 }
 
@@ -366,7 +366,7 @@ static int ref_search_on(ref_search *search, size_t visits) {
  * what they reach come first: most references are there, and in a large program the outer
  * functions reach more than the limit. */
 static int ref_visit_everything(ref_search *search, PyObject *array, PyObject *traceback) {
-    int stop = ref_count(search, array); /* the caller's own reference */
+    int stop = ref_count(search, array); /* count the caller's own reference */
     /* Visit the functions that ended by an exception. */
     for (PyObject *at = traceback; at && PyTraceBack_Check(at) && !stop;
          at = (PyObject *)((PyTracebackObject *)at)->tb_next) {

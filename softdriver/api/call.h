@@ -11,9 +11,9 @@
 
 namespace soft {
 
-// What the driver keeps for each thread of the program.
+// The state that the driver keeps for each thread of the program.
 struct ThreadState {
-    std::vector<ContextPtr> contexts; // the last one is current
+    std::vector<ContextPtr> contexts; // the stack of contexts; the last one is current
     // Whatever the program has set; may be no valid mode.
     int capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
     // The function that the thread is calling, or has called last.
@@ -59,7 +59,7 @@ void forbid_forked_children();
 // lock, and every call that needs the state fails.
 bool in_forked_child();
 
-// Why the last cuInit or cudadrvSoftConfigure on this thread failed.
+// The reason why the last cuInit or cudadrvSoftConfigure of this thread failed.
 extern thread_local std::string last_error;
 
 uint64_t calls_of(Function function);

@@ -46,7 +46,7 @@ struct State {
     std::map<uintptr_t, Allocation> allocations;
     Freed freed;
     std::string kernel_fault;          // description of the last kernel error, or empty
-    uint64_t live_allocations[5] = {}; // indexed by MemoryKind
+    uint64_t live_allocations[5] = {}; // number of live allocations of each MemoryKind
     uint64_t live_bytes = 0;
     uint64_t next_id = 16;
     uint64_t next_operation = 1;

@@ -20,7 +20,7 @@ constexpr int function_count = static_cast<int>(Function::Count);
 // What must hold before the body of a function runs. If it does not hold, the call returns an
 // error.
 enum class Needs {
-    Nothing,  // none: the function works before cuInit
+    Nothing,  // no precondition: the function works before cuInit
     Init,     // cuInit has succeeded
     Current,  // there is a current context, which may have been destroyed
     Usable,   // the current context is neither destroyed nor lost to a sticky error

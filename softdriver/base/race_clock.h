@@ -51,7 +51,7 @@ struct RaceLabel {
 
 // The place of an operation in the partial order of all operations.
 struct RaceMark {
-    std::shared_ptr<const RaceTrack> track; // null: the detector ignores the operation
+    std::shared_ptr<const RaceTrack> track; // null if the detector ignores the operation
     uint64_t tick = 0;                      // the operation's number in its track
     RaceClockPtr before; // the operations ordered before this one; null until they are known
 

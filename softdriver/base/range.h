@@ -14,7 +14,7 @@ struct Range {
     size_t rows = 1;
 
     bool contiguous() const { return rows == 1 || pitch <= bytes; }
-    // The address after the last byte.
+    // Returns the address after the last byte.
     uintptr_t end() const { return begin + (rows - 1) * pitch + bytes; }
     // Returns true if both ranges contain some byte.
     bool overlaps(const Range &other) const;

@@ -37,7 +37,7 @@ CUresult module_of(const CodeLibraryPtr &library, const ContextPtr &context, Mod
 // Returns the function that stands for the kernel in a context. Loads the library into the context
 // if necessary.
 CUresult function_in(LibraryKernel &kernel, const ContextPtr &context, KernelFunctionPtr &function);
-// Destroys all libraries. No context may have any of their modules.
+// Destroys all libraries. Call it only when no context has a module of a library.
 void unload_libraries();
 // Called when a context is destroyed. Removes the modules that libraries have loaded into it.
 void leave_context(const Context &context);

@@ -36,7 +36,7 @@ std::string lines_of(const std::vector<ptx::Problem> &problems) {
     return lines;
 }
 
-// The first PTX version that supports a target.
+// A target, and the first PTX version that supports it.
 struct TargetVersion {
     int capability, version;
 };

@@ -24,10 +24,10 @@ struct Device {
     int place = 0; // index among all devices; CUDA_VISIBLE_DEVICES changes only the ordinal
     Arena arena;
     size_t used = 0; // bytes of the capacity that device memory takes
-    // The error that lost the device; destroying contexts does not clear it.
+    // The sticky error because of which the device is lost. Destroying contexts does not clear it.
     CUresult sticky = CUDA_SUCCESS;
     std::shared_ptr<Context> primary;   // stays here when it has been destroyed
-    std::shared_ptr<Pool> default_pool; // null until first requested
+    std::shared_ptr<Pool> default_pool; // null until a program first asks for it
     std::shared_ptr<Pool> pool;         // the current pool; null means the default pool
     unsigned primary_retains = 0;
     unsigned primary_flags = 0;

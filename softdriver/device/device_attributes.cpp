@@ -70,7 +70,7 @@ constexpr AttributeValue attributes[] = {
     // The names of these attributes differ between toolkits or are missing in older headers, so
     // their numbers are used.
     {113, 1},  // host memory can be registered as read-only
-    {131, -1}, // NUMA node of the device: none
+    {131, -1}, // NUMA node of the device; -1 means none
 };
 
 // Limits of arrays and textures, as devices of the architecture have them. This driver implements
@@ -167,7 +167,7 @@ SOFT_API(cuDeviceComputeCapability, (int *major, int *minor, CUdevice ordinal),
     return CUDA_SUCCESS;
 }
 
-// The predecessor of cuDeviceGetAttribute.
+// The predecessor of cuDeviceGetAttribute, which returns a few properties at once.
 SOFT_API(cuDeviceGetProperties, (CUdevprop * properties, CUdevice ordinal), (properties, ordinal)) {
     if (!properties)
         return CUDA_ERROR_INVALID_VALUE;

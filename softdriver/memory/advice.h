@@ -16,7 +16,7 @@ struct Managed;
 struct Advice {
     bool read_mostly = false;
     CUmemLocation preferred = no_location, prefetched = no_location;
-    std::set<unsigned> accessed_by; // device ordinals; CU_DEVICE_CPU sorts last
+    std::set<unsigned> accessed_by; // ordinals of devices; CU_DEVICE_CPU, the host, is the greatest
 };
 
 // The advice for each page of an allocation, stored in stretches of pages that have the same

@@ -25,7 +25,7 @@ struct Allocation {
     std::shared_ptr<Managed> managed; // the state of managed memory; null for other memory
     // A captured node has allocated it, so it belongs to the graph.
     bool captured = false;
-    bool of_module = false;           // a variable of a module: programs cannot free it
+    bool of_module = false;           // it is a variable of a module, which programs cannot free
     bool read_only = false;           // kernels cannot write it
     Function maker = Function::Count; // the driver function that allocated it
     // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: synchronous operations always wait.

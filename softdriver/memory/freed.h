@@ -19,7 +19,7 @@ class Freed {
         PoolPtr pool;
         Function maker, free;
         uint64_t id;
-        bool there; // the memory has not been released yet
+        bool there; // the memory is still there: no stream has run the free yet
         std::shared_ptr<RaceShadow> shadow;
 
         bool holds(uintptr_t address) const { return address - begin < bytes; }

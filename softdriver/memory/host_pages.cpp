@@ -10,7 +10,8 @@ namespace soft {
 namespace {
 
 bool is_there(uintptr_t begin, size_t bytes) {
-    constexpr size_t page = 4096, chunk = 4096; // pages that one mincore() call checks
+    // `chunk`: number of pages that one call of mincore() checks.
+    constexpr size_t page = 4096, chunk = 4096;
     unsigned char resident[chunk];
     uintptr_t first = begin / page * page;
     size_t pages = (begin - first + (bytes - 1)) / page + 1;

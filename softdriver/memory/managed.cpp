@@ -125,7 +125,7 @@ SOFT_API(cuMemAllocManaged, (CUdeviceptr * address, size_t bytes, unsigned flags
     return CUDA_SUCCESS;
 }
 
-// The attachment takes effect when the stream runs the operation.
+// Submits an operation that changes the attachment of the memory when it runs.
 SOFT_STREAM_API(cuStreamAttachMemAsync,
                 (CUstream handle, CUdeviceptr address, size_t bytes, unsigned flags),
                 (handle, address, bytes, flags)) {

@@ -63,7 +63,7 @@ const PoolPtr &current_pool(Device &device);
 // Called when the host has synchronized with the device. Trims the device's pools to their release
 // thresholds.
 void release_unused(const Device &device);
-// Trims all pools of a device completely.
+// Trims all pools of a device to the memory that is in use.
 void trim_pools(const Device &device);
 // Destroys all pools, and frees the memory that is still allocated from them. No work may use this
 // memory.

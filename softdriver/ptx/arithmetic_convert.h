@@ -85,9 +85,9 @@ template <class To> inline To shorten_nan(double a) {
         Bits<To>(Format<To>::infinity | rest | (is_negative(a) ? Format<To>::sign : 0)));
 }
 
-// Converts between floating-point formats. A conversion to a wider format is exact. A NaN keeps its
-// payload if one format is double, or from Bfloat to float; else it becomes the canonical NaN.
-// `ftz` applies to a float result.
+// Converts between floating-point formats. A conversion to a wider format is exact. A NaN becomes
+// the canonical NaN, except that it keeps its payload in conversions from or to double and in those
+// from Bfloat to float. `ftz` applies to a float result.
 template <class To, Rounding rounding = Rounding::Nearest, bool ftz = false, class From>
 inline To to_float(From from) {
     if constexpr (std::is_same_v<To, double>)

@@ -164,13 +164,13 @@ enum class Comparison : uint8_t {
     Lt,
     Le,
     Gt,
-    Ge, // Eq to Ge are false if an operand is a NaN
+    Ge, // the comparisons Eq to Ge are false if an operand is a NaN
     Equ,
     Neu,
     Ltu,
     Leu,
     Gtu,
-    Geu, // Equ to Geu are true if an operand is a NaN
+    Geu, // the comparisons Equ to Geu are true if an operand is a NaN
     Num,
     Nan,
 };

@@ -35,7 +35,8 @@ struct Variable {
     size_t offset = 0;    // for a parameter: offset in the function's result or parameter block
     bool visible = false, external = false, weak = false, common = false;
     bool managed = false;
-    std::vector<uint8_t> initial; // may be shorter than the variable; the rest is zero
+    // Initial bytes; if they are fewer than the variable has, the rest is zero.
+    std::vector<uint8_t> initial;
     std::vector<Address> addresses;
 
     size_t bytes() const { return count * size_of(type); }
@@ -48,18 +49,18 @@ struct Register {
 
 struct Operand {
     enum class Kind : uint8_t {
-        Register, // index in Function::registers; `negated` for !p; name is "b0" for r.b0
-        Special,  // name: "%tid.x"
+        Register, // `index` in Function::registers; `negated` for !p; `name` is "b0" for r.b0
+        Special,  // a special register with this `name`, such as "%tid.x"
         Integer,  // the value is in `bits`
         Float,    // bits of a double, or of a float with `single` (written as 0f...)
-        Variable, // address of a variable: index, `scope`, addend
-        Function, // index in Tree::functions
+        Variable, // the address of a variable (`index`, `scope`) plus `addend`
+        Function, // a function: `index` in Tree::functions
         Label,    // index of the labelled instruction in Function::body; its size for the end
         Memory,   // [parts[0] + addend]; parts[0] is a Register, a Variable, or an Integer;
                   // [a, b] has more parts (textures, tensors)
-        Vector,   // {parts...}
-        Pair,     // parts[0] | parts[1]
-        Sink,     // _
+        Vector,   // {a, b, ...}: the items are `parts`
+        Pair,     // p | q: the two destinations are `parts`
+        Sink,     // _: the result is dropped
     };
     enum class Scope : uint8_t { Module, Function };
 
@@ -77,7 +78,7 @@ struct Operand {
 
 // A line of the source from which the PTX was compiled, as .loc says.
 struct SourceLine {
-    std::shared_ptr<const std::string> file; // null: unknown
+    std::shared_ptr<const std::string> file; // null if unknown
     int line = 0;
 };
 
@@ -86,7 +87,7 @@ struct Instruction {
     SourceLine source;
     // The number that .file gives to the source file; used until all .file directives are read.
     uint64_t source_number = 0;
-    int guard = -1; // index of the predicate register; -1: no guard
+    int guard = -1; // index of the predicate register; -1 if there is no guard
     bool guard_negated = false;
     std::string opcode; // such as "ld"
     // Everything after the opcode, in order, such as "global", "v4", "f32".
@@ -118,7 +119,7 @@ struct Function {
         int variable, reg;
     };
     std::vector<InRegister> in_registers;
-    std::vector<Register> registers; // only the registers that are used
+    std::vector<Register> registers; // the registers; of a range only those that are used
     std::vector<Instruction> body;
     // The prototypes that .callprototype declares: functions without a body.
     std::vector<Function> prototypes;

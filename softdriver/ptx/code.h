@@ -47,15 +47,15 @@ struct Step {
 struct Filling {
     enum class Kind : uint8_t {
         Value,     // the number `value`
-        Variable,  // address of Program::variables[value] + addend
-        Shared,    // address of the shared variable with number `value`, + addend
-        Local,     // start of the function's local memory + value
-        Parameter, // start of the kernel's parameters + value
+        Variable,  // the address of Program::variables[value], plus `addend`
+        Shared,    // the address of the shared variable number `value`, plus `addend`
+        Local,     // the start of the function's local memory, plus `value`
+        Parameter, // the start of the kernel's parameters, plus `value`
         Special,   // the special register `special`
     };
     Kind kind = Kind::Value;
     uint8_t width = 4;
-    bool generic = false; // convert the address to the generic space
+    bool generic = false; // the row has the address in the generic space
     Row row = 0;
     uint64_t value = 0;
     int64_t addend = 0;

@@ -44,7 +44,7 @@ struct Entry {
     uint32_t name, name_bytes;
     uint64_t flags;
     uint64_t unused;
-    uint64_t text_bytes; // size after decompression
+    uint64_t text_bytes; // size of the text after decompression
 };
 static_assert(sizeof(Container) == 16 && sizeof(Entry) == 64, "as the format lays them out");
 

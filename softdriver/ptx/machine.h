@@ -10,7 +10,7 @@
 
 namespace soft::ptx {
 
-constexpr char fresh_byte = char(0xCD); // value of memory that was never written
+constexpr char fresh_byte = char(0xCD); // the byte that fills memory before it is first written
 
 struct Barrier {
     unsigned expected = 0;         // number of threads to wait for; 0 means all live threads

@@ -39,7 +39,7 @@ struct Parsing {
     // From the last .loc; 0 if unknown.
     uint64_t source_file = 0;
     int source_line = 0;
-    size_t spare; // bytes that lists, initial values and file names may still use
+    size_t spare; // bytes of memory that lists, initial values and file names may still use
     std::vector<Register> no_registers; // stays empty: for expressions outside of functions
 };
 
@@ -47,7 +47,7 @@ struct Linkage {
     bool visible = false, external = false, weak = false, common = false;
 };
 
-// parse_variable.cpp
+// The functions from read_type() to read_parameter() are in parse_variable.cpp.
 Type read_type(Reader &reader);
 bool at_space(const Reader &reader);
 // Reads the attributes that follow .attribute. Returns true if one of them is .managed.
@@ -64,7 +64,7 @@ Variable read_parameter(Reader &reader, std::string_view &name, bool &in_registe
 // sets the size.
 void read_initial(Parsing &parsing, Variable &variable, const std::vector<size_t> &dimensions);
 
-// parse_function.cpp
+// These functions are in parse_function.cpp.
 void read_function(Parsing &parsing, const Linkage &linkage); // reads from .func or .entry on
 Function read_prototype(Parsing &parsing);                    // reads what follows .callprototype
 void read_alias(Parsing &parsing);                            // reads what follows .alias
@@ -78,7 +78,7 @@ void name_files(Parsing &parsing);
 // parse_body.cpp: reads the body of a function in braces, and closes the block that has the names
 // of its parameters.
 void read_body(Parsing &parsing, Function &function);
-// parse_labels.cpp
+// parse_labels.cpp: adds a function to those that `function` calls.
 void note_call(Parsing &parsing, Function &function, int callee);
 // Closes the innermost block. Resolves the references to its labels and lists of labels, because
 // these may be used before they are defined.
@@ -91,6 +91,6 @@ void read_instruction(Parsing &parsing, Function &function);
 // at each of its ends.
 void load_parameters(Function &function);
 void store_results(Function &function, int line);
-// parse_operand.cpp
+// parse_operand.cpp: reads an operand of an instruction.
 Operand read_operand(Parsing &parsing, Function &function);
 } // namespace soft::ptx

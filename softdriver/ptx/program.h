@@ -5,7 +5,7 @@
 #include <memory>
 #include <string_view>
 
-// A module's code, as the rest of the driver sees it.
+// The code of a module, as the rest of the driver uses it.
 
 namespace soft::ptx {
 

@@ -30,7 +30,7 @@ struct Launch {
     std::vector<uint8_t> parameters;  // the parameter block
     std::vector<uintptr_t> variables; // addresses of Program::variables
     uint64_t seed = 1;                // decides the order of blocks and warps
-    uint64_t budget = ~uint64_t{0};   // limit of warp instructions
+    uint64_t budget = ~uint64_t{0};   // most warp instructions that the launch may execute
     uint64_t id = 1;                  // value of %gridid
     unsigned processors = 132;        // value of %nsmid
     // If true, Run::reads() and the like return the accessed memory.

@@ -43,7 +43,7 @@ struct Group {
 struct Warp {
     // The state of the running group.
     const Step *next = nullptr;
-    const Step *limit = nullptr; // from this step on, another group must be checked first
+    const Step *limit = nullptr; // the group stops at this step, so that another one may run first
     char *rows = nullptr;
     uint32_t active = 0; // lanes of the group that execute the current step
     uint32_t mask = 0;   // lanes of the group
@@ -52,7 +52,7 @@ struct Warp {
 
     Machine &machine;
     ThreadBlock &block;
-    unsigned number = 0; // index in its block
+    unsigned number = 0; // index of the warp in its block
 
     Warp(Machine &machine, ThreadBlock &block) : machine(machine), block(block) {}
     Warp(const Warp &) = delete;

@@ -110,8 +110,8 @@ class RaceOrder {
     std::vector<RaceTrackPtr> tracks_;
     std::unordered_map<const Context *, std::vector<OperationPtr>> gates_;
     RaceClockPtr host_ = std::make_shared<RaceClock>();
-    std::list<Pending> pending_;   // in order of submission
-    std::vector<Pending *> waits_; // the pending waits for values
+    std::list<Pending> pending_;   // pending operations, in order of submission
+    std::vector<Pending *> waits_; // those of `pending_` that are waits for values
 };
 
 } // namespace soft

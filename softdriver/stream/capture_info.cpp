@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-// Queries about captures.
+// The functions that return the state of captures.
 
 namespace soft {
 namespace {

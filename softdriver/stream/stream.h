@@ -28,7 +28,7 @@ struct Stream : std::enable_shared_from_this<Stream> {
     StreamKind kind = StreamKind::Created;
     // Keeps the Context object alive, even if the program has destroyed the context.
     ContextPtr context;
-    Context *owner = nullptr; // context.get()
+    Context *owner = nullptr; // the same context, to compare it with others
     unsigned flags = 0;
     int priority = 0;
     StreamAttributes attributes;
@@ -45,7 +45,8 @@ struct Stream : std::enable_shared_from_this<Stream> {
     std::set<size_t> capture_tail;     // captured nodes on which the stream's next node depends
     bool destroyed = false;            // the program has destroyed it, but a capture still has it
     std::shared_ptr<RaceTrack> track;  // the race detector's state, or null
-    std::shared_ptr<GridWorkspace> workspace; // null until the first cooperative launch
+    // The workspace; null until the first cooperative launch.
+    std::shared_ptr<GridWorkspace> workspace;
 
     bool blocking() const { return !(flags & CU_STREAM_NON_BLOCKING); }
     bool idle() const { return queue.empty(); }

@@ -1,7 +1,7 @@
 #include "api/call.h"
 #include "api/state.h"
 
-// Queries about streams.
+// The functions that return properties of a stream.
 
 namespace soft {
 namespace {

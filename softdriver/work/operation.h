@@ -54,14 +54,15 @@ struct Operation {
     bool legacy_rules = true;   // the rules of the legacy stream apply to it
     // Its range is not data, but a value in memory for which streams wait.
     bool synchronizes = false;
-    Function function = Function::Count; // the driver function that submitted it
+    Function function = Function::Count; // the driver function that submitted the operation
     // The name of the launched kernel; null for other operations.
     std::shared_ptr<const std::string> kernel;
     RaceMark mark;
     RaceLabel label; // identifies it in reports; given by the client
     std::function<bool()> condition;
     std::function<void()> action;
-    std::shared_ptr<Piecewise> pieces; // if set, runs instead of `action`
+    // Work in pieces, which runs instead of `action` if it is set.
+    std::shared_ptr<Piecewise> pieces;
     // Objects that must live until the operation is done or dropped, such as memory that the
     // program frees earlier. They are destroyed with the state lock held.
     std::vector<std::shared_ptr<void>> kept;
