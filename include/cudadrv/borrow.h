@@ -379,9 +379,9 @@ static inline int own_undoable_(const own_access *access, const own_snapshot *is
            last->slot == issued->slot;
 }
 
-/* Call this when the operation's first driver call has failed, so that the driver has nothing of
- * it. Restores the state before own_begin, except for bytes that were in several ranges or that
- * another thread has borrowed meanwhile: these stay borrowed, as if the operation had been
+/* Call this when the operation's first driver call has failed, so that the driver has queued
+ * nothing. Restores the state before own_begin, except for bytes that were in several ranges or
+ * that another thread has borrowed meanwhile: these stay borrowed, as if the operation had been
  * queued. */
 static inline void own_undo(own_engine *engine, own_request *request) {
     own_stream *stream = request->stream;

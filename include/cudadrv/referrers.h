@@ -40,7 +40,7 @@ enum {
 
 /* The following variables are set when cudadrv._buffers is imported. */
 static PyTypeObject *ref_ndarray;
-static traverseproc ref_python_class; /* tp_traverse of classes written in Python */
+static traverseproc ref_python_class; /* the tp_traverse that all classes written in Python have */
 static PyObject *ref_containers;      /* a tuple of types that hold only references */
 /* A tuple of attribute names: an object that has one of them may keep an address. */
 static PyObject *ref_capturing;
@@ -263,7 +263,7 @@ static int ref_visit_frame(ref_search *search, ref_frame *frame) {
     for (int i = 0; !stop && i < frame->f_code->co_nlocalsplus; i++) {
         stop = frame->localsplus[i] ? ref_visit(frame->localsplus[i], search) : 0;
     }
-    if (!stop && frame->f_locals) { /* of a module or class, or made by locals() */
+    if (!stop && frame->f_locals) { /* the dict of a module or class, or made by locals() */
         stop = ref_visit(frame->f_locals, search);
     }
     return stop;

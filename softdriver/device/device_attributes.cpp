@@ -167,7 +167,7 @@ SOFT_API(cuDeviceComputeCapability, (int *major, int *minor, CUdevice ordinal),
     return CUDA_SUCCESS;
 }
 
-// The predecessor of cuDeviceGetAttribute, which returns a few properties at once.
+// Returns a few attributes at once, as programs did before cuDeviceGetAttribute existed.
 SOFT_API(cuDeviceGetProperties, (CUdevprop * properties, CUdevice ordinal), (properties, ordinal)) {
     if (!properties)
         return CUDA_ERROR_INVALID_VALUE;

@@ -15,7 +15,7 @@ struct Managed {
 
     char *user; // the address that the program uses
     size_t bytes;
-    unsigned initial, attached;   // CU_MEM_ATTACH_* as allocated, and as it is now
+    unsigned initial, attached;   // attachments (CU_MEM_ATTACH_*) at allocation and now
     std::weak_ptr<Stream> stream; // the stream to which the memory is attached, if any
     bool closed = false;          // true while the host has no access
     AdviceMap advice;

@@ -17,7 +17,8 @@ struct Access {
     // Does not check the alignment.
     char *reach(unsigned lane, uint64_t address, size_t bytes) const {
         if (space == Space::Global ||
-            (space == Space::Generic && address < shared_window)) // the most frequent case
+            // Fast path: the most frequent case.
+            (space == Space::Generic && address < shared_window))
             return warp.machine.memory.reach(step.site, address, bytes, use);
         return reach_other(lane, address, bytes);
     }

@@ -52,7 +52,7 @@ struct Operand {
         Register, // `index` in Function::registers; `negated` for !p; `name` is "b0" for r.b0
         Special,  // a special register with this `name`, such as "%tid.x"
         Integer,  // the value is in `bits`
-        Float,    // bits of a double, or of a float with `single` (written as 0f...)
+        Float,    // `bits` is a double or, if `single`, a float (written as 0f...)
         Variable, // the address of a variable (`index`, `scope`) plus `addend`
         Function, // a function: `index` in Tree::functions
         Label,    // index of the labelled instruction in Function::body; its size for the end

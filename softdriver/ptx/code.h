@@ -21,9 +21,9 @@ using Handler = void (*)(Warp &, const Step &);
 constexpr int warp_size = 32;
 constexpr size_t most_local_bytes = 512 << 10; // limit of local memory for each thread, as on GPUs
 
-// A row: the 32 values that a register has in the lanes of a warp. The number is its offset in a
-// frame, in bytes. Constants and special registers have rows too, which are filled when the frame
-// is created, so that handlers read only rows.
+// A row holds the 32 values that a register has in the lanes of a warp. It is identified by its
+// offset in a frame, in bytes. Constants and special registers have rows too, which are filled when
+// the frame is created, so that handlers read only rows.
 using Row = uint32_t;
 
 // A decoded instruction, or a part of one.

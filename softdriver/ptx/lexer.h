@@ -10,8 +10,8 @@ struct Token {
         End,
         Word,    // a name or an opcode: "ld", "%r1", "$L__BB0_1", "_"
         Dot,     // a directive or a modifier, without its dot: "global", "L2::128B"
-        Integer, // the value is `bits`; `is_unsigned` with the suffix U
-        Float,   // `bits` of a double, or of a float with `single` (written as 0f...)
+        Integer, // the value is `bits`; `is_unsigned` if it has the suffix U
+        Float,   // `bits` is a double or, if `single`, a float (written as 0f...)
         Text,    // a string, without its quotation marks
         Mark,    // one or two characters, such as "{" or "<<"
         Bad,     // no token of PTX
