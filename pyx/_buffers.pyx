@@ -490,7 +490,7 @@ pooled=True)\n--\n
     TypeError, ValueError
         The count, dtype, device or name is not valid.
     CudaOutOfMemoryError
-        The message lists the live buffers by line.
+        The message lists the live buffers, grouped by the source line that allocated them.
 
     Driver function: cuMemHostAlloc, portable and mapped.
     """

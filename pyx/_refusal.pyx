@@ -36,7 +36,7 @@ cdef int refuse_operation(
 ) except -1:
     """Raise for a reason of `issue`. `targets` describes the buffer of each access.
 
-    `advice` is the end of the message of a conflict with other work.
+    `advice` is appended to the message if other work is in the way.
     """
     cdef own_conflict *conflict = &operation.request.conflict
     if reason > REFUSED:

@@ -42,7 +42,8 @@ cdef extern from "cudadrv/driver.h":
         CUDA_ERROR_CAPTURED_EVENT
 
 cdef enum:
-    PATIENCE_NS = 20_000    # how long a stream is queried before an event is recorded
+    # How long a waiting call queries the stream before it records an event and waits for that.
+    PATIENCE_NS = 20_000
 
 cdef Nesting _blocks = Nesting("cudadrv.stream")
 _event_of_token = None  # the hook that returns the Event of a Token, or None if it is complete
@@ -301,7 +302,8 @@ cdef class Stream:
         """``with stream.scope():`` is ``with stream:`` with a synchronization at the end.
 
         What the block queued on the stream is complete after the block, even if an exception ended
-        it; if waiting then fails, that exception gets a note. ``as`` yields the stream.
+        it. If waiting fails while an exception propagates, a note is added to that exception.
+        ``as`` yields the stream.
         Driver functions: as `synchronize`.
         """
         cdef Scope scope = Scope.__new__(Scope)
@@ -390,7 +392,10 @@ cdef class Stream:
         return self.context.raise_failure(<CUresult>reason)
 
     cdef bint finish(self, bint wait) except -1:
-        """Whether the work up to this call is complete; then it joins the host's clock."""
+        """Whether the work up to this call is complete.
+
+        If so, it joins the host's clock: from then on the host knows that it is complete.
+        """
         cdef own_snapshot snapshot
         cdef int reason
         check_stream(self)
@@ -749,7 +754,10 @@ cdef Context _context_of_raw(CUcontext raw):
 
 
 cdef Stream _known_or_opened(Stream stream, int order):
-    """The live object of the same stream; if there is none, open this one and return it."""
+    """Return the object that already stands for this stream's handle.
+
+    If there is none, open `stream` and return it.
+    """
     cdef Alive streams = stream.context.streams
     cdef Stream known
     reference = streams.reference_to(stream)
