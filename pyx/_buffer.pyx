@@ -315,7 +315,7 @@ cdef class Buffer(Region):
     def zeros(cls, count, dtype="u1", *, stream=None, **options):
         """Make a buffer whose bytes are all zero. Blocks until the fill is complete.
 
-        ``stream`` and options as `from_array`. Raises what the class and `fill` raise.
+        ``stream`` and options as `from_array`. Raises what the class and `Buffer.fill` raise.
         """
         buffer = _new(cls, count, dtype, stream, options)
         buffer.view("u1").fill(0, stream=stream)

@@ -145,8 +145,9 @@ def test_the_reference_says_what_the_stubs_say(reference):
     options = ast.unparse(members["from_array"].args)
     assert "pooled: bool=..." in options
     assert "Can be set." in ast.get_docstring(members["ordering"])
-    (priority,) = [node for node in found["Stream"].body if reference.name_of(node) == "priority"]
-    assert ast.get_docstring(priority) == "Its priority:\nlower numbers run first."  # no type
+    (stats,) = [node for node in found["MemoryPool"].body if reference.name_of(node) == "stats"]
+    text = ast.get_docstring(stats)
+    assert text.startswith("Its statistics at this moment:\na `PoolStats`.")  # no type
     items = [node for node in found["HostBuffer"].body if reference.name_of(node) == "__getitem__"]
     assert [ast.unparse(node.args) for node in items] == ["self, key: slice | SupportsIndex, /"]
     assert ast.unparse(items[0].returns) == "Self | Any"
