@@ -32,6 +32,7 @@ from cudadrv._library import DriverInfo, driver_info
 from cudadrv._memory import LiveBuffer, live_buffers, memory_report
 from cudadrv._ordering import ordering
 from cudadrv._pool import MemoryPool, MemoryPools, PoolStats
+from cudadrv._site import skip_file_prefixes
 from cudadrv._status import CUresult
 from cudadrv._stream import Stream
 from cudadrv._token import Token
@@ -124,6 +125,7 @@ __all__ = [
     "read",
     "reap",
     "shared",
+    "skip_file_prefixes",
     "write",
 ]
 

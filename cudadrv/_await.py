@@ -1,4 +1,4 @@
-"""``await token``: one daemon thread that watches all awaited operations.
+"""``await event``, and so of tokens and streams: one daemon thread that watches all of them.
 
 A callback from a driver thread could deadlock with the interpreter, and a thread for each ``await``
 would cost too much. The thread only watches: the host's clock changes when the coroutine resumes.
@@ -15,7 +15,7 @@ LONGEST_PAUSE_S = 1e-3
 
 
 class Watched(Protocol):
-    """What can be awaited: a Token."""
+    """What can be awaited: an Event, as it was recorded then."""
 
     def _is_complete(self) -> bool: ...
 

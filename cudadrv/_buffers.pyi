@@ -7,7 +7,7 @@ from typing_extensions import disjoint_base
 from cudadrv._buffer import Buffer, _Options
 from cudadrv._device import Device
 from cudadrv._region import _Slice
-from cudadrv._stream import Stream
+from cudadrv._stream import _AnyStream
 
 @disjoint_base
 class HostBuffer(Buffer):
@@ -74,7 +74,7 @@ class LockedBuffer(HostBuffer):
         cls,
         array: npt.ArrayLike,
         *,
-        stream: Stream | None = None,
+        stream: _AnyStream | None = None,
         **options: Unpack[_LockedOptions],
     ) -> Self: ...
     @classmethod
@@ -83,7 +83,7 @@ class LockedBuffer(HostBuffer):
         count: SupportsIndex,
         dtype: npt.DTypeLike = "u1",
         *,
-        stream: Stream | None = None,
+        stream: _AnyStream | None = None,
         **options: Unpack[_LockedOptions],
     ) -> Self: ...
 
@@ -106,11 +106,12 @@ class DeviceBuffer(Buffer):
         count: SupportsIndex,
         dtype: npt.DTypeLike = "u1",
         *,
-        stream: Stream | None = None,
+        stream: _AnyStream | None = None,
         device: Device | None = None,
         name: str | None = None,
         pooled: bool = True,
     ) -> None: ...
+    def to_numpy(self, *, stream: _AnyStream | None = None) -> npt.NDArray[Any]: ...
     # Both raise. As `object`, not NoReturn, they make type checkers refuse loops and conversions.
     def __iter__(self) -> object: ...
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> object: ...

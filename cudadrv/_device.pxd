@@ -58,6 +58,7 @@ cdef class Context:
     cdef int raise_failure(self, CUresult status) except -1 with gil
 
 
+cdef bint is_primary_active(Device device) except -1
 cdef Context default_context()
 cdef Context context_of(object device)
 cdef list contexts()

@@ -145,6 +145,10 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult cuDeviceTotalMem "cudadrv_cuDeviceTotalMem"(size_t *bytes, CUdevice device)
     CUresult cuDeviceGetAttribute "cudadrv_cuDeviceGetAttribute"(
         int *value, CUdevice_attribute attribute, CUdevice device)
+    CUresult cuDeviceGetPCIBusId "cudadrv_cuDeviceGetPCIBusId"(
+        char *text, int size, CUdevice device)
+    CUresult cuDevicePrimaryCtxGetState "cudadrv_cuDevicePrimaryCtxGetState"(
+        CUdevice device, unsigned int *flags, int *active)
     CUresult cuDevicePrimaryCtxRetain "cudadrv_cuDevicePrimaryCtxRetain"(
         CUcontext *context, CUdevice device)
     CUresult cuDevicePrimaryCtxRelease "cudadrv_cuDevicePrimaryCtxRelease"(CUdevice device)

@@ -9,14 +9,32 @@ from cudadrv._engine cimport own_event, own_snapshot
 
 cdef CUresult query_event(CUcontext context, CUevent event) noexcept nogil
 cdef CUresult query_stream(CUstream stream) noexcept nogil
-cdef CUresult wait_for_event(CUcontext context, CUevent event) except *
+cdef extern from *:
+    """
+    #define FOREVER INT64_MAX
+    """
+    int64_t FOREVER     # a deadline: when a wait ends, as of `now_ns`
+
+
+cdef CUresult wait_for_event(
+    CUcontext context, CUevent event, int64_t deadline=*) except *
+cdef int64_t deadline_of(object timeout) except -1
+cdef int refuse_to_wait_longer(str what, object timeout) except -1
 cdef int64_t now_ns() noexcept nogil
 cdef void pause_after(int64_t waited) noexcept nogil
 cdef int let_others_go_on() except -1
 
 
+# What `complete` finds out about the work before an event.
+cdef enum:
+    UNFINISHED
+    COMPLETE
+    RECORDED_ELSEWHERE  # on another stream: nothing tells any more
+
+
 cdef class Event:
     cdef Context context   # kept alive: the driver destroys events with their context
+    cdef str name          # or None
     cdef bint timing
     cdef CUevent raw                # NULL once destroyed
     cdef own_event state            # what the engine knows of it
@@ -29,10 +47,12 @@ cdef class Event:
     cdef unsigned long long identity    # of the closed foreign stream that it stands for, or 0
     cdef object __weakref__
 
+    cdef str called(self)
     cdef int refuse_unrecorded(self, str what) except -1
-    cdef int observe(self, own_snapshot *snapshot) except -1
-    cdef bint complete(self, own_snapshot *snapshot, bint wait) except -1
-    cdef CUresult ask(self, bint wait) except *
+    cdef bint wait_until(self, int64_t deadline) except -1
+    cdef bint observe(self, own_snapshot *snapshot, int64_t deadline=*) except -1
+    cdef int complete(self, own_snapshot *snapshot, int64_t deadline) except -1
+    cdef CUresult ask(self, int64_t deadline) except *
 
 
 cdef Event new_event(Context context, unsigned int flags)

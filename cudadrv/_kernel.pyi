@@ -7,7 +7,7 @@ from cudadrv._kernel_attributes import CACHES as CACHES
 from cudadrv._kernel_attributes import KernelAttributes
 from cudadrv._module import Module
 from cudadrv._ptx import Parameter
-from cudadrv._stream import Stream
+from cudadrv._stream import _AnyStream
 from cudadrv._token import Token
 
 _Sizes: TypeAlias = int | tuple[int] | tuple[int, int] | tuple[int, int, int]
@@ -20,13 +20,15 @@ class Kernel:
     @property
     def name(self) -> str: ...
     @property
+    def handle(self) -> int: ...
+    @property
     def parameters(self) -> tuple[Parameter, ...] | None: ...
     def launch(
         self,
         grid: _Sizes,
         block: _Sizes,
         *args: Any,
-        stream: Stream | None = None,
+        stream: _AnyStream | None = None,
         shared_bytes: int = 0,
         borrows: Iterable[Buffer | Access] = (),
         cooperative: bool = False,
@@ -65,4 +67,4 @@ class Prepared:
     def grid(self) -> tuple[int, int, int]: ...
     @property
     def block(self) -> tuple[int, int, int]: ...
-    def launch(self, stream: Stream | None = None) -> Token: ...
+    def launch(self, stream: _AnyStream | None = None) -> Token: ...

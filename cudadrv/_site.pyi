@@ -1,1 +1,3 @@
-# No names for Python.
+import os
+
+def skip_file_prefixes(*prefixes: str | os.PathLike[str]) -> None: ...

@@ -1,10 +1,10 @@
 """Stream: a queue of work of one context."""
 
 from cpython.pystate cimport PyThreadState, PyThreadState_Get
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from cudadrv._device cimport Context, enter_context, is_usable
-from cudadrv._driver cimport CUDA_SUCCESS, CUresult, CUstream, cudadrv_table, unlikely
+from cudadrv._driver cimport CUDA_SUCCESS, CUresult, CUstream, cudadrv_table, likely, unlikely
 from cudadrv._engine cimport OWN_OPEN, own_snapshot, own_stream, own_tag
 from cudadrv._event cimport Event
 
@@ -17,6 +17,7 @@ cdef extern from "cudadrv/only_thread.h":
 
 cdef class Stream:
     cdef Context context   # kept alive: the driver destroys streams with their context
+    cdef str name          # or None
     cdef int priority      # lower numbers run first
     cdef own_stream *order          # what the engine knows of it; NULL before it is initialized
     cdef CUstream raw
@@ -32,7 +33,7 @@ cdef class Stream:
     cdef int usable(self) except -1
     cdef int look_for_capture(self, bint pushed) noexcept nogil
     cdef int probe(self) noexcept nogil
-    cdef bint finish(self, bint wait) except -1
+    cdef bint finish(self, bint wait, int64_t deadline) except -1
     cdef int refuse(self, int reason) except -1
     cdef Event record_event(self, Event event, own_snapshot *as_of=*)
     cdef int wait_for(self, Event event) except -1
@@ -95,6 +96,18 @@ cdef enum:
 
 
 cdef Stream stream_for(object stream, Context context)
+cdef Stream stream_from_object(object thing, str argument)
+
+
+cdef inline object known_stream(object stream):
+    """A ``stream=`` argument as a Stream of ours, or None.
+
+    Before anything else is checked: another library's stream runs code of its own, which may close
+    whatever was looked at before.
+    """
+    if likely(stream is None or isinstance(stream, Stream)):
+        return stream
+    return stream_from_object(stream, "stream")
 
 
 cdef object user_of(unsigned int slot, uint64_t seq)

@@ -129,8 +129,8 @@ def fail(function: str, status: int, *, nth: int = 1) -> None:
         Its exported name, such as ``"cuMemAlloc_v2"``. Per-thread variants count as the same
         function.
     status
-        The status that the call returns: a `cudadrv.CUresult`, from 1 to 999. A sticky one (700, 719, ...)
-        loses the device; only `reset_device` brings it back.
+        The status that the call returns: a `cudadrv.CUresult`, from 1 to 999. A sticky one (700,
+        719, ...) loses the device; only `reset_device` brings it back.
     nth
         Which call from now on: 1 for the next one.
 

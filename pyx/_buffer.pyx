@@ -34,7 +34,7 @@ from cudadrv._region cimport Region, dtype_name, is_region, plain_array, pointer
 from cudadrv._release cimport DEVICE, STREAM_ORDERED, drain
 from cudadrv._site cimport here, place
 from cudadrv._staging cimport array_of, copy_array, drop_idle_stages, target_array
-from cudadrv._stream cimport stream_for
+from cudadrv._stream cimport known_stream, stream_for
 from cudadrv._token cimport Token
 
 from cudadrv._errors import ForkedError
@@ -301,11 +301,13 @@ cdef class Buffer(Region):
     def from_array(cls, array, *, stream=None, **options):
         """Make a buffer with a copy of an array's items. Blocks until the copy is complete.
 
-        ``array`` is anything that ``numpy.asarray`` takes. ``stream`` is passed to `Buffer.copy_from`, and
-        a DeviceBuffer is also allocated on it. The other options are those of the class.
+        ``array`` is anything that ``numpy.asarray`` takes. ``stream`` is passed to
+        `Buffer.copy_from`, and a DeviceBuffer is also allocated on it. The other options are those
+        of the class.
 
         Raises what the class and `Buffer.copy_from` raise.
         """
+        stream = known_stream(stream)
         array = plain_array(array)
         buffer = _new(cls, array.size, array.dtype, stream, options)
         buffer.copy_from(array, stream=stream)
@@ -317,6 +319,7 @@ cdef class Buffer(Region):
 
         ``stream`` and options as `from_array`. Raises what the class and `Buffer.fill` raise.
         """
+        stream = known_stream(stream)
         buffer = _new(cls, count, dtype, stream, options)
         buffer.view("u1").fill(0, stream=stream)
         return buffer
@@ -391,6 +394,7 @@ cdef class Buffer(Region):
         Driver functions: cuMemcpyHtoDAsync, cuMemcpyDtoHAsync, cuMemcpyDtoDAsync or cuMemcpyAsync;
         cuEventRecord and cuEventQuery; cuMemHostAlloc.
         """
+        stream = known_stream(stream)
         if isinstance(source, Buffer):
             copy_and_wait(COPY_FROM, self, source, stream)
             return
@@ -409,6 +413,7 @@ cdef class Buffer(Region):
         As `copy_from`, in the other direction. A target array must be writable and C-contiguous. A
         new array is slower than one that was used before, because its pages must be mapped first.
         """
+        stream = known_stream(stream)
         if isinstance(target, Buffer):
             copy_and_wait(COPY_TO, target, self, stream)
             return
@@ -448,6 +453,7 @@ cdef class Buffer(Region):
         """
         if likely(is_region(source)):
             return copy_async(COPY_FROM_ASYNC, self, <Buffer>source, stream, "copy_from_async")
+        stream = known_stream(stream)
         self.usable()
         array = array_of(source, self)
         found = required_stream(stream, self, "copy_from_async")
@@ -492,6 +498,7 @@ cdef class Buffer(Region):
         """
         cdef Token token
         cdef unsigned char[8] item
+        stream = known_stream(stream)
         self.usable()
         set_item(item, value, self)
         found = stream_for(stream, self.memory.context)
@@ -548,6 +555,7 @@ cdef class Buffer(Region):
 
         Driver functions: cuMemFree, cuMemFreeHost or cuMemFreeAsync.
         """
+        stream = known_stream(stream)
         if self.closed:
             return
         self._refuse_part()
@@ -627,6 +635,7 @@ cdef class Buffer(Region):
 
         Driver function: cuEventRecord, where the block begins and where it ends.
         """
+        stream = known_stream(stream)
         self.usable()
         found = required_stream(stream, self, "lend")
         refuse_other_device(self, found)

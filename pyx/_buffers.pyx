@@ -34,7 +34,7 @@ from cudadrv._refusal cimport refuse_host
 from cudadrv._region cimport borrow, plain_array, pointer_of
 from cudadrv._release cimport DEVICE, LOCKED, UNIFIED
 from cudadrv._site cimport here, place
-from cudadrv._stream cimport Stream
+from cudadrv._stream cimport Stream, known_stream
 
 from cudadrv._errors import BufferExportedError
 
@@ -596,14 +596,36 @@ cdef class DeviceBuffer(Buffer):
         self.kind = DEVICE
 
     def __init__(
-        self, count, dtype="u1", *, Stream stream=None, device=None, name=None, bint pooled=True
+        self, count, dtype="u1", *, stream=None, device=None, name=None, bint pooled=True
     ):
-        if stream is not None:
-            stream.usable()
-        context = stream.context if stream is not None else context_of(device)
+        cdef Stream found = known_stream(stream)
+        if found is not None:
+            found.usable()
+        context = found.context if found is not None else context_of(device)
         if device is not None and context.device != device:
-            raise ValueError(f"{stream!r} is not a stream of {device!r}")
-        self.allocate(count, dtype, context, stream, 0, name, pooled)
+            raise ValueError(f"{found!r} is not a stream of {device!r}")
+        self.allocate(count, dtype, context, found, 0, name, pooled)
+
+    def to_numpy(self, *, stream=None):
+        """The items, copied into a new array of shape ``(count,)``; blocks.
+
+        As `copy_to` to a new array: it runs on the given stream, else on the current one, else on
+        one of the library's own, where unfinished work that may write the items is refused.
+
+        Parameters
+        ----------
+        stream : Stream, optional
+            As for `copy_from`.
+
+        Raises as `copy_to`.
+
+        Driver functions: as `copy_to`.
+        """
+        stream = known_stream(stream)
+        self.usable()
+        array = np.empty(self.count, self.dtype)
+        self.copy_to(array, stream=stream)
+        return array
 
     def __setitem__(self, key, value):
         """__setitem__($self, key, value, /)\n--\n
@@ -619,4 +641,4 @@ cdef class DeviceBuffer(Buffer):
     def __array__(self, dtype=None, copy=None):
         """Raise TypeError: the host cannot read the memory of a device."""
         raise TypeError("a DeviceBuffer is no array: the host cannot read it. Copy it to one:"
-                        " buffer.copy_to(numpy.empty(buffer.count, buffer.dtype))")
+                        " buffer.to_numpy()")

@@ -228,8 +228,11 @@ cdef CUresult _destroy(
     CUstream handle, own_stream *order, bint ours, Event farewell, bint *capturing
 ) noexcept nogil:
     cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
-    cdef CUresult status = cuStreamIsCapturing(handle, &capture)
+    cdef CUresult status
     cdef own_snapshot snapshot
+    if not ours and farewell is None:  # there is nothing to do, and it may be destroyed by now
+        return CUDA_SUCCESS
+    status = cuStreamIsCapturing(handle, &capture)
     capturing[0] = status == CUDA_SUCCESS and capture != CU_STREAM_CAPTURE_STATUS_NONE
     if capturing[0]:
         return status

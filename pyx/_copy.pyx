@@ -25,7 +25,7 @@ from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, check_region, plain_array, pointer_of
 from cudadrv._release cimport internal_stream
-from cudadrv._stream cimport Stream, stream_for
+from cudadrv._stream cimport Stream, known_stream, stream_for
 from cudadrv._token cimport Token, new_token, stand_for
 
 from cudadrv._device import call_after_wait
@@ -89,6 +89,7 @@ cdef inline bint _is_plain(Region target, Region source, Context context) noexce
 cdef Stream _checked(Region target, Region source, object stream, str method):
     """Check a copy completely, and return its stream."""
     cdef Stream found
+    stream = known_stream(stream)
     check_region(target)
     check_region(source)
     found = required_stream(stream, _device_side(target, source), method)
@@ -137,6 +138,7 @@ cdef Stream blocking_stream(Stream stream, Region region):
 
 cdef Stream current_stream(object stream, Region region, str method):
     """As `required_stream`, outside the fast path. Checks the buffer first."""
+    stream = known_stream(stream)
     check_region(region)
     found = stream_for(stream, region.memory.context)
     if found is None:

@@ -27,7 +27,7 @@ from cudadrv._operation cimport Operation as Request, borrow_all, issue as issue
 from cudadrv._ordering cimport policies_used, policy_in_force
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow as fill_access, check_region, pointer_of
-from cudadrv._stream cimport Stream, stream_for
+from cudadrv._stream cimport Stream, known_stream, stream_for
 from cudadrv._token cimport Token, new_token, stand_for
 
 bind_driver(&cudadrv_table)
@@ -230,7 +230,7 @@ cdef Stream _stream_of(Operation operation, tuple uses, tuple kernels, object st
             context = use.buffer.memory.context
     if kernels:
         context = (<Kernel>kernels[0]).module.context
-    cdef Stream found = stream_for(stream, context)
+    cdef Stream found = stream_for(known_stream(stream), context)
     if found is None:
         raise TypeError(f"{operation_name(operation.name)} needs a stream: pass one, or call it"
                         " inside a `with stream:` block")
@@ -240,7 +240,7 @@ cdef Stream _stream_of(Operation operation, tuple uses, tuple kernels, object st
         refuse_other_device(use.buffer, found)
     for kernel in kernels:
         check_kernel(kernel)
-        kernel.stream_of(found)
+        kernel.other_stream(found)
     return found
 
 

@@ -12,8 +12,9 @@ from cudadrv._driver cimport (
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
     CUcontext, CUdevice_attribute, CUresult, CUuuid, bind_driver, cuCtxCreate, cuCtxDestroy,
     cuCtxGetStreamPriorityRange, cuCtxPopCurrent, cuCtxPushCurrent, cuCtxSynchronize, cuDeviceGet,
-    cuDeviceGetAttribute, cuDeviceGetCount, cuDeviceGetName, cuDeviceGetUuid,
-    cuDevicePrimaryCtxRetain, cuDeviceTotalMem, cudadrv_table, last_failure,
+    cuDeviceGetAttribute, cuDeviceGetCount, cuDeviceGetName, cuDeviceGetPCIBusId, cuDeviceGetUuid,
+    cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxRetain, cuDeviceTotalMem, cuMemGetInfo,
+    cudadrv_table, last_failure,
 )
 from cudadrv._engine cimport (
     OWN_INTERNAL, engine, own_domain_close, own_domain_lose, own_domain_open, own_domain_snapshot,
@@ -36,7 +37,7 @@ bind_driver(&cudadrv_table)
 
 @cython.final
 cdef class Device:
-    """Device(ordinal=0)\n--\n
+    """Device(ordinal=None)\n--\n
     A GPU, by its ordinal.
 
     Two objects of the same ordinal are equal. Making the first one loads the driver; no context is
@@ -45,7 +46,7 @@ cdef class Device:
     Parameters
     ----------
     ordinal : int, optional
-        From 0 to ``Device.count() - 1``.
+        From 0 to ``Device.count() - 1``; default: the current device, see `current`.
 
     Raises
     ------
@@ -59,10 +60,10 @@ cdef class Device:
     Driver functions: cuInit, cuDeviceGet.
     """
 
-    def __cinit__(self, ordinal=0):
+    def __cinit__(self, ordinal=None):
         cdef int index
         ensure_driver()
-        wanted = integer(ordinal, "ordinal")
+        wanted = _current_ordinal() if ordinal is None else integer(ordinal, "ordinal")
         count = Device.count()
         if not 0 <= wanted < count:
             raise ValueError(
@@ -85,6 +86,23 @@ cdef class Device:
             check_status(cuDeviceGetCount(&count))
         return count
 
+    @staticmethod
+    def all():
+        """All devices, as a tuple; makes no context (cuDeviceGetCount, cuDeviceGet)."""
+        found = []
+        for ordinal in range(Device.count()):
+            found.append(Device(ordinal))
+        return tuple(found)
+
+    @staticmethod
+    def current():
+        """The device of the innermost ``with device:`` or ``with context:``, else device 0.
+
+        It is the default of what takes ``device=``. Makes no context, and does not look at what
+        other libraries have made current.
+        """
+        return Device(_current_ordinal())
+
     @property
     def name(self):
         """The device's name (cuDeviceGetName)."""
@@ -103,6 +121,14 @@ cdef class Device:
         return UUID(bytes=found.bytes[:16])
 
     @property
+    def pci_bus_id(self):
+        """Where it is on the PCI bus, such as ``"0000:65:00.0"`` (cuDeviceGetPCIBusId)."""
+        cdef char[32] text
+        with nogil:
+            check_status(cuDeviceGetPCIBusId(text, sizeof(text), self.raw))
+        return text.decode()
+
+    @property
     def compute_capability(self):
         """``(major, minor)`` (cuDeviceGetAttribute)."""
         return (self.attribute_value(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
@@ -115,6 +141,28 @@ cdef class Device:
         with nogil:
             check_status(cuDeviceTotalMem(&nbytes, self.raw))
         return nbytes
+
+    def memory_info(self):
+        """How much memory is free and how much there is, in bytes: ``(free, total)``.
+
+        Free is what all processes have left; memory that pools keep for reuse is not free. Retains
+        the primary context on first use.
+
+        Driver function: cuMemGetInfo.
+        """
+        cdef Context context = primary_context(self)
+        cdef size_t available = 0
+        cdef size_t total = 0
+        cdef CUresult status
+        cdef bint pushed = False
+        context.usable()
+        with nogil:
+            status = enter_context(context.raw, &pushed)
+            if status == CUDA_SUCCESS:
+                status = cuMemGetInfo(&available, &total)
+                leave_context(pushed)
+            context.check(status)
+        return available, total
 
     def attribute(self, str name not None):
         """Look up an attribute by its name in cuda.h.
@@ -259,6 +307,12 @@ cdef class Context:
     def primary(self):
         """Whether it is the device's primary context, which other libraries share."""
         return self.primary
+
+    @property
+    def handle(self):
+        """The CUcontext, as an int, for other libraries. What they do with it is not seen here."""
+        self.usable()
+        return <size_t>self.raw
 
     @staticmethod
     def create(Device device not None):
@@ -480,6 +534,15 @@ def primary_context(Device device not None):
     return _primary[ordinal]
 
 
+cdef bint is_primary_active(Device device) except -1:
+    """Whether somebody uses the primary context of a device, here or in another library."""
+    cdef unsigned int flags = 0
+    cdef int active = 0
+    with nogil:
+        check_status(cuDevicePrimaryCtxGetState(device.raw, &flags, &active))
+    return active
+
+
 cdef int _end_block(list block) except -1:
     """Overwrite the entry of a block with that of the enclosing one, if no other can be set."""
     former = block[1] if block[1] is not None else (None, None)
@@ -487,11 +550,22 @@ cdef int _end_block(list block) except -1:
     return 0
 
 
+cdef Context _innermost_context():
+    """The context of the innermost ``with device`` or ``with context``, or None."""
+    current = get_value_no_default(_current)
+    return None if current is None else (<list>current)[0]
+
+
+cdef int _current_ordinal() except -1:
+    context = _innermost_context()
+    return 0 if context is None else context.device.ordinal
+
+
 cdef Context default_context():
     """The context of the innermost ``with device`` or ``with context``, else that of device 0."""
-    current = get_value_no_default(_current)
-    if current is not None and (<list>current)[0] is not None:
-        return (<list>current)[0]
+    context = _innermost_context()
+    if context is not None:
+        return context
     return _first if _first is not None else primary_context(Device(0))
 
 

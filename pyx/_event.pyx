@@ -16,6 +16,7 @@ from cudadrv._engine cimport (
     own_snapshot_drop,
 )
 from cudadrv._errors cimport refuse_if_forked
+from cudadrv._names cimport checked_name
 
 from cudadrv._errors import CudaError, EventNotRecordedError, OwnershipError
 
@@ -50,6 +51,7 @@ cdef enum:
     SPIN_NS = 100_000           # how long to poll without a pause
     SIGNALS_NS = 5_000_000      # how often to check for signals
     LONGEST_PAUSE_NS = 500_000
+    MOST_SECONDS = 1_000_000_000    # longer than anybody waits, and far from an overflow
 
 
 cdef CUresult query_event(CUcontext context, CUevent event) noexcept nogil:
@@ -78,17 +80,42 @@ cdef CUresult query_stream(CUstream stream) noexcept nogil:
     return status
 
 
-cdef CUresult wait_for_event(CUcontext context, CUevent event) except *:
-    """Wait for an event; return the last status of cuEventQuery. Raises what signal handlers raise.
-    """
+cdef CUresult wait_for_event(
+    CUcontext context, CUevent event, int64_t deadline=FOREVER
+) except *:
+    """Wait; give the last answer of cuEventQuery. Raises what a signal handler raises."""
     cdef CUresult status
     cdef int64_t start = wait_now()
     while True:
         with nogil:
-            status = _ask(context, event, start)
+            status = _ask(context, event, start, deadline)
         if status != CUDA_ERROR_NOT_READY:
             return status
         PyErr_CheckSignals()
+        if deadline != FOREVER and wait_now() >= deadline:
+            return status
+
+
+cdef int64_t deadline_of(object timeout) except -1:
+    """When a wait with this ``timeout=`` ends: seconds, or None."""
+    cdef double seconds
+    if timeout is None:
+        return FOREVER
+    try:
+        seconds = timeout
+    except TypeError:
+        raise TypeError(
+            f"timeout must be a number of seconds, or None, not {type(timeout).__name__}") from None
+    except OverflowError:  # an int that no float can hold
+        seconds = float("inf") if timeout > 0 else -1
+    if not seconds >= 0:
+        raise ValueError(f"timeout is {timeout!r}, and must be a number of seconds from 0, or None")
+    return wait_now() + <int64_t>(seconds * 1e9) if seconds < MOST_SECONDS else FOREVER
+
+
+cdef int refuse_to_wait_longer(str what, object timeout) except -1:
+    raise TimeoutError(f"{what} is not complete after {float(timeout):g} s. Nothing else has"
+                       " changed: what it uses stays borrowed, and one may wait again")
 
 
 cdef int64_t now_ns() noexcept nogil:
@@ -110,13 +137,15 @@ cdef int let_others_go_on() except -1:
     return 0
 
 
-cdef CUresult _ask(CUcontext context, CUevent event, int64_t start) noexcept nogil:
+cdef CUresult _ask(
+    CUcontext context, CUevent event, int64_t start, int64_t deadline
+) noexcept nogil:
     cdef int64_t entered = wait_now()
     cdef int64_t now = entered
     cdef CUresult status
     while True:
         status = query_event(context, event)
-        if status != CUDA_ERROR_NOT_READY or now - entered > SIGNALS_NS:
+        if status != CUDA_ERROR_NOT_READY or now - entered > SIGNALS_NS or now >= deadline:
             return status
         pause_after(now - start)
         now = wait_now()
@@ -127,7 +156,7 @@ cdef CUresult _ask(CUcontext context, CUevent event, int64_t start) noexcept nog
 @cython.final
 @cython.no_gc_clear
 cdef class Event:
-    """Event(*, timing=False, blocking_sync=False, device=None)\n--\n
+    """Event(*, timing=False, blocking_sync=False, device=None, name=None)\n--\n
     A point in a stream's work.
 
     ``stream.record(event)`` sets it to the end of the work that is queued by then. Recording it
@@ -142,17 +171,19 @@ cdef class Event:
         Whether other libraries that call cuEventSynchronize on the handle sleep instead of spin.
         cudadrv's own waits sleep anyway when they are long.
     device : Device, optional
-        The device whose primary context it belongs to; default: the current context.
-
-    Raises CudaError if the driver cannot create it, ContextLostError if the context is lost.
+        Whose primary context it belongs to; default: the current one.
+    name : str, optional
+        For messages.
 
     Driver function: cuEventCreate.
     """
 
-    def __init__(self, *, bint timing=False, bint blocking_sync=False, device=None):
+    def __init__(self, *, bint timing=False, bint blocking_sync=False, device=None, name=None):
         cdef Context context = context_of(device)
-        if self.context is not None:  # checked after context_of, which lets other threads in
+        cdef str label = checked_name(name)
+        if self.context is not None:  # by now: the driver was asked for the device's context
             raise TypeError("this Event exists already")
+        self.name = label
         _create(self, context, (CU_EVENT_DEFAULT if timing else CU_EVENT_DISABLE_TIMING)
                 | (CU_EVENT_BLOCKING_SYNC if blocking_sync else 0))
 
@@ -166,13 +197,23 @@ cdef class Event:
         return self.context
 
     @property
+    def name(self):
+        """The name that it was given, or None."""
+        return self.name
+
+    @property
     def timing(self):
         """Whether `elapsed_ms` can use it."""
         return self.timing
 
     @property
     def handle(self):
-        """The CUevent as an int, for other libraries. cudadrv does not see what they do with it."""
+        """The CUevent, as an int, for other libraries. What they do with it is not seen here.
+
+        Raises ValueError if it is closed.
+        """
+        if self.closed:
+            raise ValueError(f"{self.called()} is closed: it has no handle any more")
         self.exposed = self.unusual = True
         return <size_t>self.raw
 
@@ -211,32 +252,50 @@ cdef class Event:
         self.refuse_unrecorded("asked for")
         own_snapshot_copy(engine, &self.state.snapshot, &snapshot)
         try:
-            return self.complete(&snapshot, wait=False)
+            return self.complete(&snapshot, 0) == COMPLETE
         finally:
             own_snapshot_drop(engine, &snapshot)
 
-    def synchronize(self):
-        """Block until the work before it is complete, as it is recorded at this call.
+    def synchronize(self, *, timeout=None):
+        """Block until the work before it is complete, as recorded at the time of this call.
 
-        From then on the host may use what that work used. Signals such as Ctrl-C interrupt this.
+        From then on the host may use what that work used. Signals such as Ctrl-C interrupt it.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds to wait at most; 0 asks once. A wait that runs out of time changes nothing.
+
         Raises
         ------
+        TimeoutError
+            The work is not complete after that time.
         EventNotRecordedError
             It was never recorded.
         OwnershipError
             Another thread recorded it on another stream while this call waited.
-        ValueError
-            It is closed.
+        TypeError, ValueError
+            It is closed; the timeout is negative, or no number.
 
         Driver function: cuEventQuery, repeatedly.
         """
-        cdef own_snapshot snapshot
+        if not self.wait_until(deadline_of(timeout)):
+            refuse_to_wait_longer(f"the work before {self.called()}", timeout)
+
+    def __await__(self):
+        """__await__($self, /)\n--\n
+        ``await event`` waits without blocking the event loop.
+
+        It is `synchronize` when it resumes."""
+        cdef Awaited awaited = Awaited.__new__(Awaited)
         self.refuse_unrecorded("waited for")
-        own_snapshot_copy(engine, &self.state.snapshot, &snapshot)
-        try:
-            self.observe(&snapshot)
-        finally:
-            own_snapshot_drop(engine, &snapshot)
+        awaited.event = self
+        own_snapshot_copy(engine, &self.state.snapshot, &awaited.snapshot)
+        if not awaited.settled():
+            from cudadrv._await import completion
+            yield from completion(awaited).__await__()
+            while not awaited.settled():  # recorded again meanwhile
+                yield from completion(awaited).__await__()
 
     def elapsed_ms(self, Event start not None):
         """Return the milliseconds from another event to this one, as the device measured them.
@@ -285,42 +344,59 @@ cdef class Event:
         return milliseconds
 
     def __repr__(self):
+        name = "" if self.name is None else f" {self.name!r}"
         if self.closed:
-            return "<Event closed>"
+            return f"<Event{name} closed>"
         state = "recorded" if self.state.recorded else "not recorded"
-        return f"<Event{' with timing' if self.timing else ''} {state}>"
+        return f"<Event{name}{' with timing' if self.timing else ''} {state}>"
+
+    cdef str called(self):
+        """Its name in messages."""
+        return "the event" if self.name is None else f"Event {self.name!r}"
 
     cdef int refuse_unrecorded(self, str what) except -1:
         if self.context is not None and not is_usable(self.context):
             self.context.usable()
         if self.raw is NULL or self.closing:
-            raise ValueError(f"the event that is to be {what} is closed")
+            raise ValueError(f"{self.called()} that is to be {what} is closed")
         if not self.state.recorded:
             raise EventNotRecordedError(
-                f"the event that is to be {what} was never recorded, and the driver would count it "
-                "as complete. Record it first: stream.record(event)")
+                f"{self.called()} that is to be {what} was never recorded, and the driver would"
+                " count it as complete. Record it first: stream.record(event)")
         return 0
 
-    cdef int observe(self, own_snapshot *snapshot) except -1:
-        """Wait for the driver's event, and join the snapshot into the host's clock."""
-        if not self.complete(snapshot, wait=True):
-            raise OwnershipError(
-                "the event was recorded on another stream while this call waited for it, so nothing"
-                " tells any more when its earlier work is complete; use an event for each stream")
-        return 0
+    cdef bint wait_until(self, int64_t deadline) except -1:
+        """Wait for the work before it, as recorded now; False if the time is over before."""
+        cdef own_snapshot snapshot
+        self.refuse_unrecorded("waited for")
+        own_snapshot_copy(engine, &self.state.snapshot, &snapshot)
+        try:
+            return self.observe(&snapshot, deadline)
+        finally:
+            own_snapshot_drop(engine, &snapshot)
 
-    cdef bint complete(self, own_snapshot *snapshot, bint wait) except -1:
-        """Whether the driver's event is complete; then the snapshot joins the host's clock.
+    cdef bint observe(self, own_snapshot *snapshot, int64_t deadline=FOREVER) except -1:
+        """Wait until the driver's event is complete; the host then knows the snapshot.
 
-        `snapshot` is one of this event. False also if the event was recorded on another stream.
+        False if the time is over before.
         """
+        cdef int found = self.complete(snapshot, deadline)
+        if found == RECORDED_ELSEWHERE:
+            raise OwnershipError(
+                f"{self.called()} was recorded on another stream while this call waited for it, so"
+                " nothing tells any more when its earlier work is complete; use an event for each"
+                " stream")
+        return found == COMPLETE
+
+    cdef int complete(self, own_snapshot *snapshot, int64_t deadline) except -1:
+        """What the driver says; the host then knows the snapshot, which is of this event."""
         cdef uint64_t recorded
         cdef own_snapshot latest
         while True:
             recorded = self.state.recorded
-            status = self.ask(wait)
+            status = self.ask(deadline)
             if status == CUDA_ERROR_NOT_READY:
-                return False
+                return UNFINISHED
             self.context.check(status)
             with nogil:  # the driver answers for the latest recording
                 own_mutex_take(&self.state.issue)
@@ -329,26 +405,59 @@ cdef class Event:
                     recorded = 0
                 own_mutex_give(&self.state.issue)
             if latest.slot != snapshot.slot or latest.seq < snapshot.seq:
-                return False
+                return RECORDED_ELSEWHERE
             if recorded:
                 own_join_host(engine, snapshot)
-                return True
+                return COMPLETE
 
-    cdef CUresult ask(self, bint wait) except *:
-        """Query the driver's event once, or wait for it. close() does not destroy it meanwhile."""
+    cdef CUresult ask(self, int64_t deadline) except *:
+        """Query the driver's event, until it is complete or the time is over; 0: once.
+
+        It lives until the last thread that asks is back.
+        """
         cdef CUresult status
-        if self.closed:  # another thread may have closed it since the caller's check
-            raise ValueError("the event is closed")
+        if self.closed:  # by another thread, since the caller looked
+            raise ValueError(f"{self.called()} is closed")
         self.waiters += 1
         try:
-            if wait:
-                status = wait_for_event(self.context.raw, self.raw)
+            if deadline:
+                status = wait_for_event(self.context.raw, self.raw, deadline)
             else:
                 with nogil:
                     status = query_event(self.context.raw, self.raw)
         finally:
             _end_wait(self)
         return status
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Awaited:
+    """What an event stood for when somebody began to await it."""
+
+    cdef Event event
+    cdef own_snapshot snapshot
+
+    def __init__(self, *args, **kwargs):
+        raise TypeError("use await event")
+
+    def __dealloc__(self):
+        own_snapshot_drop(engine, &self.snapshot)
+
+    cdef bint settled(self) except -1:
+        """Whether it is complete; the host then knows that."""
+        return self.event.observe(&self.snapshot, 0)
+
+    def _is_complete(self):
+        """Whether the driver says so, for a thread that only watches: the host learns nothing."""
+        cdef CUresult status
+        if self.event is None:
+            raise TypeError("this Awaited was never initialized")
+        self.event.context.usable()
+        status = self.event.ask(0)
+        if status != CUDA_ERROR_NOT_READY:
+            self.event.context.check(status)
+        return status != CUDA_ERROR_NOT_READY
 
 
 cdef Event new_event(Context context, unsigned int flags):

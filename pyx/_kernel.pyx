@@ -71,6 +71,15 @@ cdef class Kernel:
         return _signature_of(self).kernel
 
     @property
+    def handle(self):
+        """The CUfunction, as an int, for other libraries. Their launches are not seen here.
+
+        It lives as long as the module. Raises ValueError if that is closed.
+        """
+        check_kernel(self)
+        return <size_t>self.raw
+
+    @property
     def parameters(self):
         """Its parameters: a tuple of `Parameter`, or None if they are not known.
 

@@ -225,6 +225,12 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         return self.name
 
     @property
+    def handle(self):
+        """The CUmodule, as an int, for other libraries. What they do with it is not seen here."""
+        self.usable()
+        return <size_t>self.raw()
+
+    @property
     def log(self):
         """The log of the driver's compiler; "" if it is empty."""
         return self.log

@@ -4,6 +4,9 @@ from libc.stdint cimport uint16_t, uint64_t, uint8_t
 
 from cudadrv._engine cimport OWN_DEFAULT, OWN_ENDED, OWN_INTERNAL, OWN_PER_THREAD
 
+cdef extern from "Python.h":
+    str PyUnicode_FromObject(object text)
+
 
 # By number. Names of launches and of other projects' operations are added when they are first used,
 # and stay: borrows refer to them.
@@ -12,8 +15,10 @@ cdef list NAMES = [
     "its allocation", "close", "lend", "a launch", "a custom operation",
 ]
 cdef dict ADDED = {}        # numbers of the names that were added
+cdef dict STREAMS = {}      # names that users gave to streams, by number
 cdef enum:
     MOST_NAMES = 1 << 16    # that the engine's books have room for
+    MOST_STREAMS = 1 << 14  # that keep their name: messages name streams that are gone, too
 cdef str AFTERWARDS = "event.synchronize() on an event recorded after it"
 
 
@@ -49,15 +54,33 @@ cdef uint16_t _number_of(str name, uint16_t otherwise):
     return number
 
 
+cdef str checked_name(object name):
+    """A ``name=`` argument as a plain str, or None: no class of the user's may run in messages."""
+    if name is None:
+        return None
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a str, not {type(name).__name__}")
+    return PyUnicode_FromObject(name)
+
+
+cdef int name_stream(uint64_t number, str name) except -1:
+    """Let messages name a stream so. With ever new ones, the oldest go by their numbers again."""
+    STREAMS[number] = name
+    while len(STREAMS) > MOST_STREAMS:
+        STREAMS.pop(next(iter(STREAMS)), None)
+    return 0
+
+
 cdef str stream_name(uint64_t number, uint8_t kind):
-    """As in ``repr(stream)``: a number that is never used again in this process."""
+    """As in ``repr(stream)``: its name, or a number that is never used again in this process."""
     if kind == OWN_DEFAULT:
         return f"the legacy default stream ({number})"
     if kind == OWN_PER_THREAD:
         return f"per-thread default Stream {number}"
     if kind == OWN_INTERNAL:
         return "a stream of the library's own"
-    return f"Stream {number} (closed)" if kind == OWN_ENDED else f"Stream {number}"
+    name = f"Stream {STREAMS[number]!r}" if number in STREAMS else f"Stream {number}"
+    return f"{name} (closed)" if kind == OWN_ENDED else name
 
 
 cdef str host_wait(uint8_t kind):

@@ -29,7 +29,7 @@ from cudadrv._engine cimport (
     own_memory_clear, own_mutex_give, own_mutex_try, own_snapshot, own_snapshot_drop,
     own_snapshot_take, own_stream_known, own_unfinished,
 )
-from cudadrv._event cimport Event, new_event, query_event, query_stream
+from cudadrv._event cimport FOREVER, Event, new_event, query_event, query_stream
 from cudadrv._stream cimport Stream, find_user, may_synchronize
 
 from cudadrv._device import call_after_wait
@@ -402,7 +402,7 @@ cdef bint _blocks_nobody(Context context, dict idle) except -1:
 
 cdef int _await_quietly(Event event) except -1:
     """Wait for an event. The host's clock learns nothing: see `_end_of`."""
-    return event.context.check(event.ask(wait=True))
+    return event.context.check(event.ask(FOREVER))
 
 
 cdef void _finish(pending *node) noexcept:

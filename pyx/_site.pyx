@@ -7,6 +7,9 @@ import numpy as np
 from libc.stdint cimport uint32_t
 
 
+cdef extern from "Python.h":
+    str PyUnicode_FromObject(object text)
+
 cdef extern from "cudadrv/site_search.h":
     ctypedef struct site_place:
         int offset
@@ -16,6 +19,7 @@ cdef extern from "cudadrv/site_search.h":
     object site_file(site_place *place)
     int site_line(site_place *place)
     void site_set_library(int index, const char *folder)
+    void site_skip(object prefixes)
 
 
 cdef int _set_library(int index, bytes folder) except -1:
@@ -27,6 +31,43 @@ sites = &site_the_table
 sites.generation = 1
 for _index, _module in enumerate((os, np)):
     _set_library(_index, os.fsencode(os.path.join(os.path.dirname(_module.__file__), "")))
+
+
+cdef tuple _prefixes = ()
+
+
+def skip_file_prefixes(*prefixes):
+    """Let messages name the line that calls your library, rather than the library's own line.
+
+    Lines of files whose names begin with one of the prefixes are skipped from now on, wherever a
+    call is noted: in refusals, borrows, tokens, races and reports of memory. Where all lines are
+    skipped, the innermost one is named. Those of Python's own modules and of NumPy are skipped in
+    any case. Prefixes that others have given stay; there is no way back.
+
+    Parameters
+    ----------
+    *prefixes : str or os.PathLike
+        As for ``skip_file_prefixes`` of `warnings.warn`: ``os.path.dirname(__file__)``.
+
+    Raises
+    ------
+    TypeError
+        A prefix is no str.
+    ValueError
+        A prefix is empty: it would skip everything.
+    """
+    global _prefixes
+    new = list(_prefixes)
+    for prefix in prefixes:
+        prefix = os.fspath(prefix)
+        if not isinstance(prefix, str):
+            raise TypeError(f"a prefix must be a str, not {type(prefix).__name__}")
+        if not prefix:
+            raise ValueError("a prefix is empty, and would skip every file")
+        if prefix not in new:
+            new.append(PyUnicode_FromObject(prefix))
+    _prefixes = tuple(new)
+    site_skip(_prefixes)
 
 
 cdef uint32_t here() noexcept:

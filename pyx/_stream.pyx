@@ -8,8 +8,8 @@ from libc.stdint cimport int64_t, uint64_t
 
 from cudadrv._closing cimport bury_orphans, bury_stream, drop_stream, is_dead, is_dying, make_room
 from cudadrv._device cimport (
-    Alive, Context, after_wait, context_of, contexts, default_context, enter_context, is_current,
-    leave_context,
+    Alive, Context, Device, after_wait, context_of, contexts, default_context, enter_context,
+    is_current, is_primary_active, leave_context,
 )
 from cudadrv._driver cimport (
     CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_NONE,
@@ -26,8 +26,11 @@ from cudadrv._engine cimport (
     own_stream_open, own_unfinished, own_unlock_both, own_wait,
 )
 from cudadrv._errors cimport check, refuse_capture
-from cudadrv._event cimport Event, let_others_go_on, new_event, now_ns, query_event, query_stream
-from cudadrv._names cimport stream_name
+from cudadrv._event cimport (
+    FOREVER, Event, deadline_of, let_others_go_on, new_event, now_ns, query_event, query_stream,
+    refuse_to_wait_longer,
+)
+from cudadrv._names cimport checked_name, name_stream, stream_name
 from cudadrv._ordering cimport Entry, Nesting, live
 
 from cudadrv._errors import OwnershipError
@@ -45,6 +48,8 @@ cdef enum:
     # How long a waiting call queries the stream before it records an event and waits for that.
     PATIENCE_NS = 20_000
 
+cdef object MOST_HANDLE = 2 ** 64 - 1
+
 cdef Nesting _blocks = Nesting("cudadrv.stream")
 _event_of_token = None  # the hook that returns the Event of a Token, or None if it is complete
 
@@ -52,7 +57,7 @@ _event_of_token = None  # the hook that returns the Event of a Token, or None if
 @cython.final
 @cython.no_gc_clear
 cdef class Stream:
-    """Stream(*, blocking=False, priority=0, device=None)\n--\n
+    """Stream(*, blocking=False, priority=0, device=None, name=None)\n--\n
     A queue of work, which runs in order.
 
     Only events (`record`, `wait`) and the rules of the default streams order the work of different
@@ -67,7 +72,11 @@ cdef class Stream:
     priority : int, optional
         Lower numbers run first; see `Context.priority_range`.
     device : Device, optional
-        The device whose primary context it belongs to; default: the current context.
+        Whose primary context it belongs to; default: the current one.
+    name : str, optional
+        For messages, which number the streams that have none.
+
+    Raises ValueError if the device has no such priority.
 
     This may block: it closes streams that died with unfinished work, and if there are very many,
     waits for the oldest. Raises ValueError if the device has no such priority, and CudaError if the
@@ -75,8 +84,9 @@ cdef class Stream:
     Driver function: cuStreamCreateWithPriority.
     """
 
-    def __init__(self, *, bint blocking=False, priority=0, device=None):
+    def __init__(self, *, bint blocking=False, priority=0, device=None, name=None):
         cdef Context context = context_of(device)
+        cdef str label = checked_name(name)
         cdef unsigned int flags = CU_STREAM_DEFAULT if blocking else CU_STREAM_NON_BLOCKING
         cdef CUresult status
         cdef bint pushed = False
@@ -92,6 +102,9 @@ cdef class Stream:
             raise TypeError("this Stream exists already")
         self.priority = wanted
         self.open(context, OWN_BLOCKING if blocking else OWN_NON_BLOCKING)
+        if label is not None:
+            name_stream(self.order.number, label)
+            self.name = label
         with nogil:
             status = enter_context(context.raw, &pushed)
             if status == CUDA_SUCCESS:
@@ -113,6 +126,11 @@ cdef class Stream:
         return self.context
 
     @property
+    def name(self):
+        """The name that it was given, or None."""
+        return self.name
+
+    @property
     def priority(self):
         """Its priority. Lower numbers run first."""
         return self.priority
@@ -121,6 +139,22 @@ cdef class Stream:
     def closed(self):
         """Whether it was closed."""
         return self.order is NULL or self.order.state != OWN_OPEN
+
+    @staticmethod
+    def current(*, device=None):
+        """The stream of the innermost ``with stream:`` block, or None outside of all.
+
+        Calls without ``stream=`` use the innermost one of the context that they are about.
+
+        Parameters
+        ----------
+        device : Device, optional
+            Leave out the blocks of other contexts than its primary one.
+        """
+        cdef Entry block = _blocks.innermost()
+        if device is not None:
+            return stream_for(None, context_of(device))
+        return None if block is None else block.thing
 
     @staticmethod
     def legacy(*, device=None):
@@ -165,6 +199,33 @@ cdef class Stream:
         """
         return stream_from_handle(handle, owner)
 
+    @staticmethod
+    def from_object(thing, /):
+        """Use a stream of another library: what ``stream=`` and `wait` do with one.
+
+        A `Stream` is returned as it is. Anything else is asked for its handle and kept alive with
+        the result, as by `from_handle` with ``owner=``.
+
+        Parameters
+        ----------
+        thing : object
+            With the method ``__cuda_stream__``, which returns ``(0, handle)``, or PyTorch's
+            attribute ``cuda_stream``. The handles 0, 1 and 2 are default streams: of the device
+            that the object names (``device_index``, ``device_id``), else of the current one.
+
+        Raises
+        ------
+        TypeError
+            It is no stream.
+        ValueError
+            Its version of the protocol is not 0; it is of a context that cudadrv does not know.
+        OwnershipError
+            It is being captured into a graph.
+
+        Driver functions: as `from_handle`.
+        """
+        return stream_from_object(thing, "thing")
+
     @property
     def device(self):
         """The device of its context."""
@@ -197,18 +258,42 @@ cdef class Stream:
         ValueError if it is closed or another thread's default stream.
         Driver function: cuStreamQuery.
         """
-        return self.finish(wait=False)
+        return self.finish(False, 0)
 
-    def synchronize(self):
-        """Block until all work queued before this call is complete.
+    def synchronize(self, *, timeout=None):
+        """Block until all work queued up to this call is complete.
 
         From then on the host may use what that work used. Signals such as Ctrl-C interrupt this.
         Raises ValueError if it is closed or another thread's default stream, and ContextLostError
         if an error has lost the context.
 
-        Driver functions: cuStreamQuery for a short time, then cuEventRecord and cuEventQuery.
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds to wait at most; 0 asks once. A wait that runs out of time changes nothing.
+
+        Raises
+        ------
+        TimeoutError
+            The work is not complete after that time.
+        TypeError, ValueError
+            It is closed; the timeout is negative, or no number.
+
+        Driver functions: cuStreamQuery, for a short time; then cuEventRecord and cuEventQuery.
         """
-        self.finish(wait=True)
+        cdef int64_t deadline = FOREVER if timeout is None else deadline_of(timeout)
+        if not self.finish(True, deadline):
+            refuse_to_wait_longer(f"the work of {self.called()}", timeout)
+        after_wait()
+
+    def __await__(self):
+        """__await__($self, /)\n--\n
+        ``await stream`` waits for the work queued so far without blocking the event loop.
+
+        It is `synchronize` when it resumes."""
+        event = _end_of_work(self)
+        if event is not None:
+            yield from event.__await__()
         after_wait()
 
     def waitable(self):
@@ -236,8 +321,9 @@ cdef class Stream:
         Parameters
         ----------
         work : Event, Token or Stream
-            An event, as it is recorded at this call: recording it again later changes nothing. The
-            operation of a token. Everything that was queued on another stream before this call.
+            An event as it is recorded now; recording it again later changes nothing here. A token's
+            operation. Another stream's work queued so far; also that of another library's stream
+            (`from_object`), with all that the library has queued there.
 
         Raises
         ------
@@ -260,7 +346,10 @@ cdef class Stream:
         elif isinstance(work, Stream):
             event = (<Stream>work).waitable()
         else:
-            event = _event_of_token(work)
+            found = _event_of_token(work)
+            if found is NotImplemented:
+                found = stream_from_object(work, "work").waitable()
+            event = found
         if event is not None:
             self.wait_for(event)
 
@@ -299,7 +388,9 @@ cdef class Stream:
         _blocks.leave(self)
 
     def scope(self):
-        """``with stream.scope():`` is ``with stream:`` with a synchronization at the end.
+        """``with stream.scope():`` as ``with stream:``, and synchronize at the end.
+
+        ``async with stream.scope():`` awaits the stream instead.
 
         What the block queued on the stream is complete after the block, even if an exception ended
         it. If waiting fails while an exception propagates, a note is added to that exception.
@@ -391,29 +482,18 @@ cdef class Stream:
             refuse_capture(repr(self))
         return self.context.raise_failure(<CUresult>reason)
 
-    cdef bint finish(self, bint wait) except -1:
+    cdef bint finish(self, bint wait, int64_t deadline) except -1:
         """Whether the work up to this call is complete.
 
         If so, it joins the host's clock: from then on the host knows that it is complete.
         """
         cdef own_snapshot snapshot
-        cdef int reason
         check_stream(self)
         own_snapshot_take(engine, self.order, &snapshot)
         try:
-            if keeps_gil(self):
-                reason = _query(self, wait)
-            else:
-                with nogil:
-                    reason = _query(self, wait)
-            if reason == 0:
-                own_join_host(engine, &snapshot)
-            elif reason != CUDA_ERROR_NOT_READY:
-                self.refuse(reason)
-            elif wait:
-                event = new_event(self.context, CU_EVENT_DISABLE_TIMING)
-                self.record_event(event, &snapshot).observe(&snapshot)
-            return wait or reason == 0
+            if _is_idle(self, &snapshot, wait):
+                return True
+            return wait and _event_at(self, &snapshot).observe(&snapshot, deadline)
         finally:
             own_snapshot_drop(engine, &snapshot)
 
@@ -496,6 +576,24 @@ cdef class Scope:
             self.entered -= 1
             _blocks.leave(self.stream)
 
+    async def __aenter__(self):
+        """Make the stream the current one of its context, in this task."""
+        return self.__enter__()
+
+    async def __aexit__(self, kind, exception, traceback):
+        """Await the work of the stream, and end the block."""
+        if not self.entered:
+            raise RuntimeError("this block is not entered, or has ended already")
+        try:
+            await self.stream
+        except Exception as error:
+            if exception is None:
+                raise
+            exception.add_note(f"cudadrv: the work of {self.stream!r} may be unfinished: {error}")
+        finally:
+            self.entered -= 1
+            _blocks.leave(self.stream)
+
     def __repr__(self):
         return f"<Scope of {self.stream!r}>"
 
@@ -510,9 +608,7 @@ cdef Stream stream_for(object stream, Context context):
     """The stream of a call: the argument, else the context's current one, else None."""
     cdef Entry block
     if stream is not None:
-        if not isinstance(stream, Stream):
-            raise TypeError(f"stream must be a Stream, not {type(stream).__name__}")
-        return stream
+        return known_stream(stream)
     block = _blocks.innermost()
     while block is not None:
         if (<Stream>block.thing).context is context:
@@ -522,6 +618,37 @@ cdef Stream stream_for(object stream, Context context):
 
 
 # ---- driver calls on a stream ----
+
+cdef inline bint _is_idle(Stream stream, own_snapshot *snapshot, bint patiently) except -1:
+    """Whether the driver says that it is idle; the host then knows the snapshot of it."""
+    cdef int reason
+    if keeps_gil(stream):
+        reason = _query(stream, patiently)
+    else:
+        with nogil:
+            reason = _query(stream, patiently)
+    if reason == 0:
+        own_join_host(engine, snapshot)
+    elif reason != CUDA_ERROR_NOT_READY:
+        stream.refuse(reason)
+    return reason == 0
+
+
+cdef Event _event_at(Stream stream, own_snapshot *snapshot):
+    """An event, recorded now, that stands for this point of the stream."""
+    return stream.record_event(new_event(stream.context, CU_EVENT_DISABLE_TIMING), snapshot)
+
+
+cdef Event _end_of_work(Stream stream):
+    """An event after the work so far; None if that is complete, which the host then knows."""
+    cdef own_snapshot snapshot
+    check_stream(stream)
+    own_snapshot_take(engine, stream.order, &snapshot)
+    try:
+        return None if _is_idle(stream, &snapshot, False) else _event_at(stream, &snapshot)
+    finally:
+        own_snapshot_drop(engine, &snapshot)
+
 
 cdef int _query(Stream stream, bint patiently) noexcept nogil:
     """Query the stream once, or `patiently` for PATIENCE_NS: 0, a status, or a reason."""
@@ -691,9 +818,67 @@ cdef int _open(Stream stream, object reference, int order) except -1:
     return stream.context.streams.add(reference)
 
 
-def stream_from_handle(handle, owner):
-    """See `Stream.from_handle`."""
-    cdef size_t number = operator.index(handle)
+cdef Stream stream_from_object(object thing, str argument):
+    """See `Stream.from_object`."""
+    if isinstance(thing, Stream):
+        return thing
+    return stream_from_handle(_handle_of(thing, argument), thing, thing)
+
+
+cdef object _handle_of(object thing, str argument):
+    """The handle of another library's stream."""
+    # What a class has is meant for its objects.
+    found = None if isinstance(thing, type) else getattr(thing, "__cuda_stream__", None)
+    if found is None:
+        handle = None if isinstance(thing, type) else getattr(thing, "cuda_stream", None)
+        if handle is None or callable(handle):
+            wanted = "an Event, Token or Stream" if argument == "work" else "a Stream"
+            raise TypeError(
+                f"{argument} must be {wanted}, not {type(thing).__name__}; another library's stream"
+                " has __cuda_stream__, or is Stream.from_handle(handle, owner=...)")
+        return _checked_handle(handle, f"{type(thing).__name__}.cuda_stream")
+    answer = found() if callable(found) else found  # a property in early versions of cuda.core
+    try:
+        version, handle = answer
+    except (TypeError, ValueError):
+        raise TypeError(f"__cuda_stream__ of {type(thing).__name__} must return (version, handle),"
+                        f" not {answer!r}") from None
+    if version != 0:
+        raise ValueError(f"__cuda_stream__ of {type(thing).__name__} has version {version!r} of the"
+                         " protocol, and cudadrv knows version 0; pass"
+                         " Stream.from_handle(handle, owner=...)")
+    return _checked_handle(handle, f"__cuda_stream__ of {type(thing).__name__}")
+
+
+cdef object _checked_handle(object handle, str source):
+    try:
+        return operator.index(handle)
+    except TypeError:
+        raise TypeError(
+            f"{source} has a handle that is no int, but {type(handle).__name__}") from None
+
+
+cdef object _device_of(object thing):
+    """The device that another library's stream names, which its handle may not; or None."""
+    for name in ("device_index", "device_id"):  # PyTorch's and CuPy's; -1 is the current one
+        index = getattr(thing, name, None)
+        if type(index) is int and index >= 0:
+            return Device(index)
+    return None
+
+
+def stream_from_handle(handle, owner, named_by=None):
+    """See `Stream.from_handle`; `named_by` may tell the device of a default stream."""
+    number = operator.index(handle)
+    if not 0 <= number <= MOST_HANDLE:
+        raise ValueError(f"{number} is not the handle of a stream")
+    if number <= 2:
+        device = None if named_by is None else _device_of(named_by)
+        return per_thread_stream(device) if number == 2 else legacy_stream(device)
+    return _stream_of_raw(number, owner)
+
+
+cdef Stream _stream_of_raw(size_t number, object owner):
     cdef CUstream raw = <CUstream>number
     cdef Context context = default_context()
     cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
@@ -702,10 +887,6 @@ def stream_from_handle(handle, owner):
     cdef int priority = 0
     cdef CUcontext found = NULL
     cdef Stream stream
-    if number <= 1:
-        return legacy_stream(None)
-    if number == 2:
-        return per_thread_stream(None)
     context.usable()
     if is_dead(raw):
         raise ValueError(f"the stream with the handle {number:#x} was a Stream that has died, and"
@@ -714,14 +895,14 @@ def stream_from_handle(handle, owner):
         check(_describe(raw, &capture, &found, &identity, &flags, &priority))
     if capture != CU_STREAM_CAPTURE_STATUS_NONE:
         refuse_capture(f"the stream with the handle {number:#x}")
-    context = _context_of_raw(found)
+    context = _context_of_raw(found, number)
     make_room(context)
     stream = _unopened(context, raw)
     stream.identity = identity
     stream.priority = priority
     stream = _known_or_opened(
         stream, OWN_NON_BLOCKING if flags & CU_STREAM_NON_BLOCKING else OWN_BLOCKING)
-    if stream.owner is None:
+    if stream.owner is None and not stream.ours:
         stream.owner = owner
     return stream
 
@@ -745,12 +926,17 @@ cdef CUresult _describe(
     return status
 
 
-cdef Context _context_of_raw(CUcontext raw):
+cdef Context _context_of_raw(CUcontext raw, size_t stream):
     for context in contexts():
         if (<Context>context).raw == raw:
             return context
-    raise ValueError("the stream is of a context that cudadrv does not know; if that is a device's"
-                     " primary context, use it first: device.context")
+    # Another library may have used a device first that nobody has used here.
+    for device in Device.all():
+        if is_primary_active(device) and context_of(device).raw == raw:
+            return context_of(device)
+    raise ValueError(f"the stream with the handle {stream:#x} is of the context {<size_t>raw:#x},"
+                     " which is no device's primary context, and is not of Context.create; cudadrv"
+                     " knows no others")
 
 
 cdef Stream _known_or_opened(Stream stream, int order):

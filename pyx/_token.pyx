@@ -2,14 +2,15 @@
 
 cimport cython
 from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
 
 from cudadrv._driver cimport (
-    CUDA_ERROR_NOT_READY, CU_EVENT_DISABLE_TIMING, bind_driver, cudadrv_table, unlikely,
+    CU_EVENT_DISABLE_TIMING, bind_driver, cudadrv_table, unlikely,
 )
 from cudadrv._engine cimport (
     engine, own_known, own_record_as, own_snapshot, own_snapshot_copy, own_snapshot_drop,
 )
-from cudadrv._event cimport Event, new_event
+from cudadrv._event cimport FOREVER, Event, deadline_of, new_event, refuse_to_wait_longer
 from cudadrv._names cimport operation_name
 from cudadrv._site cimport place
 
@@ -91,55 +92,48 @@ cdef class Token:
         event = event_of(self)
         return event is None or event.done
 
-    def wait(self):
-        """Block until the operation is complete. Signals such as Ctrl-C interrupt this.
+    def wait(self, *, timeout=None):
+        """Block until the operation is complete. Signals such as Ctrl-C interrupt it.
 
         From then on the host may use what the operation used, and what work used that was ordered
         before it.
 
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds to wait at most; 0 asks once. A wait that runs out of time changes nothing.
+
         Raises
         ------
-        ContextLostError
-            An error has lost the context.
-        ValueError
-            The stream is the default stream of another thread.
-        OwnershipError
-            That thread has ended; the stream is capturing.
+        TimeoutError
+            The operation is not complete after that time.
+        TypeError, ValueError
+            The timeout is negative, or no number.
+
         Driver functions: cuEventQuery, and cuEventRecord the first time.
         """
-        event = event_of(self)
-        if event is not None:
-            event.synchronize()
+        cdef int64_t deadline = FOREVER if timeout is None else deadline_of(timeout)
+        cdef Event event = event_of(self)
+        if event is not None and not event.wait_until(deadline):
+            refuse_to_wait_longer(f"{_called(self)}, queued at {self.site},", timeout)
 
     def __await__(self):
         """__await__($self, /)\n--\n
-        ``await token`` waits without blocking the event loop. When it resumes, it counts as `wait`.
-        """
-        from cudadrv._await import completion
-        if not self.done:
-            yield from completion(self).__await__()
-            self.wait()
-
-    def _is_complete(self):
-        """Whether the driver says that it is complete. No clock learns it.
-
-        For the thread that watches tokens. `done` must have been asked for before.
-        """
-        if self.stream is None:
-            raise TypeError("this Token was never initialized")
-        self.stream.context.usable()
-        status = (<Event?>self.asked).ask(wait=False)
-        if status == CUDA_ERROR_NOT_READY:
-            return False
-        self.stream.context.check(status)
-        return True
+        ``await token`` waits without blocking the event loop; it is `wait` when it resumes."""
+        event = event_of(self)
+        if event is not None:
+            yield from event.__await__()
 
     def __repr__(self):
         if self.stream is None:
             return "<Token, never initialized>"
         known = _is_known(self) and not self.stream.context.lost
-        return f"<Token {operation_name(self.operation)} on {self.stream.called()}, queued at" \
-               f" {self.site}{', complete' if known else ''}>"
+        return f"<Token {_called(self)}, queued at {self.site}{', complete' if known else ''}>"
+
+
+cdef str _called(Token token):
+    """The operation and its stream, in messages."""
+    return f"{operation_name(token.operation)} on {token.stream.called()}"
 
 
 cdef Event event_of(Token token):
@@ -178,9 +172,7 @@ cdef void take_snapshot(Token token, own_snapshot *issued) noexcept:
 
 
 def _event_of_work(work):
-    if not isinstance(work, Token):
-        raise TypeError(f"work must be an Event, Token or Stream, not {type(work).__name__}")
-    return event_of(<Token>work)
+    return event_of(<Token>work) if isinstance(work, Token) else NotImplemented
 
 
 find_events_of_tokens_with(_event_of_work)

@@ -28,6 +28,8 @@ CUDADRV_FUNCTION(cuDeviceGetName, 2000, (char *name, int size, CUdevice device),
 CUDADRV_FUNCTION(cuDeviceGetUuid, 11040, (CUuuid *uuid, CUdevice device), (uuid, device))
 CUDADRV_FUNCTION(cuDeviceTotalMem, 3020, (size_t *bytes, CUdevice device), (bytes, device))
 CUDADRV_FUNCTION(cuDeviceGetAttribute, 2000, (int *value, CUdevice_attribute attribute, CUdevice device), (value, attribute, device))
+CUDADRV_FUNCTION(cuDeviceGetPCIBusId, 4010, (char *text, int size, CUdevice device), (text, size, device))
+CUDADRV_FUNCTION(cuDevicePrimaryCtxGetState, 7000, (CUdevice device, unsigned int *flags, int *active), (device, flags, active))
 CUDADRV_FUNCTION(cuDevicePrimaryCtxRetain, 7000, (CUcontext *context, CUdevice device), (context, device))
 CUDADRV_FUNCTION(cuDevicePrimaryCtxRelease, 11000, (CUdevice device), (device))
 

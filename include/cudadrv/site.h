@@ -40,11 +40,24 @@ typedef struct {
     site_place places[SITE_PLACES];
 } site_table;
 
+#if PY_VERSION_HEX < 0x030D0000
+/* The spot at which a frame is, or its nearest caller that has begun. Like PyEval_GetFrame and
+ * PyFrame_GetLasti, which would create an object for each new frame. */
+static inline site_spot site_spot_of_frame(_PyInterpreterFrame **frame) {
+    while (*frame && _PyFrame_IsIncomplete(*frame)) {
+        *frame = (*frame)->previous;
+    }
+    return *frame ? (site_spot){(*frame)->f_code,
+                                _PyInterpreterFrame_LASTI(*frame) * (int)sizeof(_Py_CODEUNIT)}
+                  : (site_spot){NULL, 0};
+}
+#endif
+
 /* The spot at which a thread is: in its innermost Python frame, because extension code has none.
  * The frame owns the code object; NULL if there is no frame. */
 static inline site_spot site_spot_of(const PyThreadState *thread) {
-    site_spot spot = {NULL, 0};
 #if PY_VERSION_HEX >= 0x030D0000
+    site_spot spot = {NULL, 0};
     struct _PyInterpreterFrame *frame = thread->current_frame;
     if (frame) {
         PyObject *code = PyUnstable_InterpreterFrame_GetCode(frame);
@@ -52,19 +65,11 @@ static inline site_spot site_spot_of(const PyThreadState *thread) {
         spot.code = PyCode_Check(code) ? (PyCodeObject *)code : NULL;
         Py_DECREF(code);
     }
-#else
-    /* Like PyEval_GetFrame and PyFrame_GetLasti, which would create an object for each new
-     * frame. */
-    _PyInterpreterFrame *frame = thread->cframe->current_frame;
-    while (frame && _PyFrame_IsIncomplete(frame)) {
-        frame = frame->previous;
-    }
-    if (frame) {
-        spot.code = frame->f_code;
-        spot.offset = _PyInterpreterFrame_LASTI(frame) * (int)sizeof(_Py_CODEUNIT);
-    }
-#endif
     return spot;
+#else
+    _PyInterpreterFrame *frame = thread->cframe->current_frame;
+    return site_spot_of_frame(&frame);
+#endif
 }
 
 static inline uintptr_t site_hash(site_spot spot) {

@@ -9,6 +9,7 @@
 
 enum { SITE_LIBRARIES = 2, SITE_DEPTH = 100 };
 static char site_libraries[SITE_LIBRARIES][4096]; /* folders of libraries, with a final slash */
+static PyObject *site_prefixes; /* of files that are to be skipped, too: a tuple of str, or NULL */
 
 /* All zeros, so that this large table takes no room in the file. */
 static site_table site_the_table;
@@ -40,8 +41,21 @@ static void site_set_library(int index, const char *folder) {
     }
 }
 
+static int site_is_skipped(PyCodeObject *code) {
+    for (Py_ssize_t i = 0; site_prefixes && i < PyTuple_GET_SIZE(site_prefixes); i++) {
+        PyObject *prefix = PyTuple_GET_ITEM(site_prefixes, i);
+        if (PyUnicode_Tailmatch(code->co_filename, prefix, 0, PY_SSIZE_T_MAX, -1) == 1) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static int site_is_library(PyCodeObject *code) {
     const char *file = PyUnicode_AsUTF8(code->co_filename);
+    if (site_is_skipped(code)) {
+        return 1;
+    }
     if (!file) {
         PyErr_Clear();
         return 0;
@@ -74,27 +88,52 @@ static site_place *site_place_of(site_spot spot) {
     return place;
 }
 
-/* The site in the innermost frame of user code, for calls through a library: slow, but rare. */
-static uint32_t site_of_user(uint32_t innermost) {
+/* Files with these prefixes are skipped from now on. What was recorded stays as it is. */
+static void site_skip(PyObject *prefixes) {
+    Py_XSETREF(site_prefixes, Py_NewRef(prefixes));
+    for (uint32_t i = 0; i < SITE_PLACES; i++) {
+        site_place *place = &site_the_table.places[i];
+        if (place->code) {
+            place->library = site_is_library(place->code);
+        }
+    }
+}
+
+/* The site of a line, or 0 if it is a library's. Libraries are known by a place for all lines of a
+ * code object, at no offset that one can have. */
+static uint32_t site_if_users(site_spot spot) {
+    if (site_place_of((site_spot){spot.code, -2})->library) {
+        return 0;
+    }
+    return site_number(&site_the_table, site_place_of(spot));
+}
+
+/* The innermost line of the user's code, for calls that come through a library, or 0. */
+static uint32_t site_of_user(void) {
+    uint32_t site = 0;
+#if PY_VERSION_HEX >= 0x030D0000
     PyFrameObject *frame = PyEval_GetFrame();
-    uint32_t site = innermost;
     Py_XINCREF(frame);
-    for (int depth = 0; frame && depth < SITE_DEPTH; depth++) {
+    for (int depth = 0; frame && !site && depth < SITE_DEPTH; depth++) {
         PyCodeObject *code = PyFrame_GetCode(frame);
         PyFrameObject *back = PyFrame_GetBack(frame);
-        int library = site_is_library(code);
-        if (!library) {
-            site = site_number(&site_the_table,
-                               site_place_of((site_spot){code, PyFrame_GetLasti(frame)}));
-        }
+        site = site_if_users((site_spot){code, PyFrame_GetLasti(frame)});
         Py_DECREF(code);
         Py_DECREF(frame);
         frame = back;
-        if (!library) {
-            break;
-        }
     }
     Py_XDECREF(frame);
+#else
+    _PyInterpreterFrame *frame = PyThreadState_Get()->cframe->current_frame;
+    for (int depth = 0; !site && depth < SITE_DEPTH; depth++) {
+        site_spot spot = site_spot_of_frame(&frame);
+        if (!spot.code) {
+            break;
+        }
+        site = site_if_users(spot);
+        frame = frame->previous;
+    }
+#endif
     return site;
 }
 
@@ -103,9 +142,8 @@ static uint32_t site_search(site_spot spot) {
     if (!spot.code) {
         return 0;
     }
-    const site_place *place = site_place_of(spot);
-    uint32_t site = site_number(&site_the_table, place);
-    return place->library ? site_of_user(site) : site;
+    uint32_t site = site_place_of(spot)->library ? site_of_user() : 0;
+    return site ? site : site_number(&site_the_table, site_place_of(spot));
 }
 
 /* The table's entry for a site, or NULL if the site is no longer known. */

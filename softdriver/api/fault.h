@@ -9,7 +9,7 @@
 
 namespace soft {
 
-// Injected errors. Each counts from the moment at which it is added:
+// Injected errors, also called faults. Each counts from the moment at which it is added:
 //   FUNCTION:NTH:STATUS    the nth call of the function returns the status
 //   bytes:SIZE:STATUS      allocations return the status as soon as their sum exceeds SIZE,
 //                          until faults are cleared

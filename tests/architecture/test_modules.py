@@ -18,7 +18,6 @@ ORDER = [
 EXCEPTIONS = {
     ("_device", "_pool"): "context.pools",
     ("_stream", "_bound"): "stream.bind(thing) returns an object that knows streams",
-    ("_token", "_await"): "await token: asyncio is imported when it is first used",
     ("_module", "_kernel"): "module['name'] returns a kernel, and kernels come from nowhere else",
 }
 PACKAGE = ("_watch", "_info", "_bench", "_demo_pipeline", "_demo_mistakes", "_demo", "testing")

@@ -208,8 +208,8 @@ def test_a_device_buffer_is_no_array(make):
         (lambda: buffer[0], "copy what you need"),
         (lambda: buffer.__setitem__(0, 1), "copy_from"),
         (lambda: list(buffer), "copy_to"),
-        (lambda: np.asarray(buffer), "copy_to"),
-        (lambda: np.array(buffer), "copy_to"),
+        (lambda: np.asarray(buffer), "to_numpy"),
+        (lambda: np.array(buffer), "to_numpy"),
         (lambda: memoryview(buffer), "bytes-like"),
         (lambda: bytes(buffer), "bytes"),
     ):

@@ -42,7 +42,11 @@ def devices():
     assert device.compute_capability >= (5, 0)
     assert device.total_memory > 0
     assert device.attribute("warp_size") == 32
+    assert device in cu.Device.all()
+    assert device.memory_info()[1] > 0
+    assert device.pci_bus_id
     with device:
+        assert cu.Device.current() == device
         assert device.context.priority_range[1] == 0
         device.synchronize()
     assert cu.driver_info().version >= (12, 0)
@@ -368,8 +372,47 @@ def awaiting():
         token = buffer.fill_async(2, stream)
         await asyncio.gather(token, asyncio.sleep(0))
         assert set(items_of(buffer)) == {2}
+        buffer.fill_async(3, stream)
+        await stream
+        buffer.fill_async(4, stream)
+        await stream.record()
+        async with stream.scope():
+            buffer.fill_async(5)
+        assert set(buffer.to_numpy()) == {5}
 
     asyncio.run(main())
+
+
+@program
+def patience():
+    stream, event = cu.Stream(name="worker"), cu.Event(name="done")
+    buffer = cu.DeviceBuffer(100)
+    token = buffer.fill_async(1, stream)
+    stream.record(event)
+    for wait in (token.wait, event.synchronize, stream.synchronize):
+        with suppress(TimeoutError):
+            wait(timeout=0)
+        wait(timeout=60)
+    assert set(buffer.to_numpy(stream=stream)) == {1}
+
+
+@program
+def streams_of_others():
+    class Theirs:
+        def __init__(self, stream):
+            self.stream = stream
+
+        def __cuda_stream__(self):
+            return self.stream.__cuda_stream__()
+
+    stream, other, buffer = cu.Stream(), Theirs(cu.Stream()), cu.LockedBuffer(100)
+    buffer.fill_async(1, Theirs(stream))
+    other.stream.wait(Theirs(stream))
+    buffer.fill_async(2, other)
+    buffer.copy_to(np.empty(100, "u1"), stream=other)
+    assert cu.Stream.from_object(other) is other.stream
+    other.stream.synchronize()
+    assert set(buffer.to_numpy()) == {2}
 
 
 @program

@@ -24,7 +24,11 @@ def test_every_attribute_of_every_class():
     assert (done.returncode, done.stderr) == (0, "")
     assert not [line for line in lines if WRONG.search(line)]
     # It looks at what it should look at.
-    for use in ("_pool.MemoryPool.trim 0", "_token.Token._is_complete 0", "_copy.Loan.__enter__ 0"):
+    for use in (
+        "_pool.MemoryPool.trim 0",
+        "_event.Awaited._is_complete 0",
+        "_copy.Loan.__enter__ 0",
+    ):
         assert any(
             line.startswith(f"cudadrv.{use}: TypeError") and line.endswith("never initialized")
             for line in lines

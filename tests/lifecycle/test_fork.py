@@ -12,6 +12,10 @@ HEAD = """
     token = locked.fill_async(1, stream)
     context = stream.context
 
+    class Theirs:
+        def __cuda_stream__(self):
+            return 0, 1
+
     def end(child):
         "Nothing of the child's may have gone wrong."
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -29,6 +33,10 @@ CALLS = """
     cu.Stream.from_handle(2) | stream.synchronize() | stream.done | stream.record() | stream.handle
     stream.record(event) | stream.wait(event) | stream.wait(token) | stream.wait(stream)
     stream.close() | stream.__enter__() | cu.Event() | event.synchronize() | event.done
+    stream.synchronize(timeout=1) | event.synchronize(timeout=1) | token.wait(timeout=1)
+    cu.Device() | cu.Device.current() | cu.Device.all() | cu.Device.memory_info(stream.device)
+    cu.Device.pci_bus_id.__get__(stream.device) | cu.Stream.from_object(Theirs())
+    locked.fill_async(1, Theirs()) | stream.wait(Theirs()) | device.to_numpy() | context.handle
     event.close() | timed.elapsed_ms(timed) | token.done | token.wait() | cu.DeviceBuffer(4)
     cu.LockedBuffer(4) | cu.UnifiedBuffer(4) | locked.fill_async(1, stream) | locked.fill(1)
     device.fill(1) | device.copy_from(locked) | locked.copy_to(device) | locked[0]
@@ -48,11 +56,12 @@ ARGUMENTS = """{
     "copy_to_async": [(device, stream)], "fill_async": [(1, stream)], "split_at": [(3,)],
     "chunks": [(3,)], "view": [("u2",)], "attribute": [("warp_size",)], "from_array": [(b"abc",)],
     "zeros": [(3,)], "from_raw": [(4096, 1)], "from_address": [(4096, 1)], "from_handle": [(1,)],
-    "__getitem__": [(0,), (slice(0, 2),)], "lend": [(stream,)], "bind": [(locked,)],
+    "from_object": [(stream,)], "__getitem__": [(0,), (slice(0, 2),)], "lend": [(stream,)],
+    "bind": [(locked,)],
 }"""
 MAY_ANSWER = """
-    blocking bind closed context count device dtype handle itemsize name nbytes ordering ordinal
-    primary priority reads scope site stream stream_ordered timing writes __len__
+    blocking bind closed context count current device dtype from_object handle itemsize name nbytes
+    ordering ordinal primary priority reads scope site stream stream_ordered timing writes __len__
 """
 
 

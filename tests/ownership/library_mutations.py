@@ -133,8 +133,8 @@ MUTATIONS = [
     (
         "a stream that is done is not taken for done",
         "_stream.pyx",
-        "if reason == 0:\n                own_join_host(engine, &snapshot)",
-        "if reason == 0:\n                pass",
+        "if reason == 0:\n        own_join_host(engine, snapshot)",
+        "if reason == 0:\n        pass",
     ),
     (
         "synchronizing a stream covers nothing of others",
@@ -327,16 +327,34 @@ MUTATIONS = [
     ),
     (
         "who awaits a token learns nothing",
-        "_token.pyx",
-        "yield from completion(self).__await__()\n            self.wait()",
-        "yield from completion(self).__await__()",
+        "_event.pyx",
+        "return self.event.observe(&self.snapshot, 0)",
+        "return self._is_complete()",
+    ),
+    (
+        "who awaits a stream learns nothing of others",
+        "_stream.pyx",
+        "own_snapshot_take(engine, stream.order, &snapshot)\n",
+        "own_snapshot_take(engine, stream.order, &snapshot)\n    snapshot.clock = NULL\n",
+    ),
+    (
+        "a wait that runs out of time counts",
+        "_event.pyx",
+        "                return UNFINISHED\n",
+        "                own_join_host(engine, snapshot)\n                return UNFINISHED\n",
+    ),
+    (
+        "another library's stream is not looked at",
+        "_stream.pxd",
+        'return stream_from_object(stream, "stream")',
+        "return None",
     ),
     (
         "an interrupted wait counts",
         "_event.pyx",
-        "            self.observe(&snapshot)\n        finally:\n",
-        "            own_join_host(engine, &snapshot)\n            self.observe(&snapshot)\n"
-        "        finally:\n",
+        "            return self.observe(&snapshot, deadline)\n",
+        "            own_join_host(engine, &snapshot)\n"
+        "            return self.observe(&snapshot, deadline)\n",
     ),
     # ---- large copies, other items, failures ----
     (

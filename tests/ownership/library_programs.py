@@ -107,7 +107,7 @@ class Program(Choices):
                 weight = 0
             if step == "fail" and not self.session.software:
                 weight = 0
-            if step == "await_token" and not awaits:
+            if step == "await_something" and not awaits:
                 weight = 0
             yield step, weight * self.random.choice((0.3, 1, 1, 2))
 
@@ -314,24 +314,22 @@ class Program(Choices):
         self.note("stream", self.streams.index(stream), step.__name__, things.index(thing))
         step(stream, thing)
 
-    def on_host(self, verb):
-        """Wait for a stream, an event or a token, or ask whether it is done."""
+    def on_host(self, verb, *arguments):
+        """Wait for, await, or ask, a stream, an event or a token."""
         things, kind = self.random.choice(
             [(self.streams, "stream"), (self.events, "event"), (self.tokens, "token")]
         )
         if things:
             thing = self.pick_event() if kind == "event" else self.pick(things)
             self.note(verb, kind, things.index(thing))
-            getattr(self.session, f"{verb}_{kind}")(thing)
+            getattr(self.session, f"{verb}_{kind}")(thing, *arguments)
 
     def synchronize(self):
         self.on_host("synchronize")
 
-    def await_token(self):
-        if self.tokens and self.session.here is self.session.main:
-            token = self.pick(self.tokens)
-            self.note("await token", self.tokens.index(token))
-            self.session.await_token(token, the_loop())
+    def await_something(self):
+        if self.session.here is self.session.main:
+            self.on_host("await", the_loop())
 
     def fail(self):
         """Make a step in which a driver call fails. Work that was not queued has not happened."""
@@ -403,7 +401,7 @@ class Program(Choices):
         self.session.copy_out(buffer, stream)
 
     def ask(self):
-        self.on_host("ask")
+        self.on_host("ask" if self.chance(0.5) else "try")
 
     def synchronize_context(self):
         place = self.pick_place()
@@ -799,7 +797,7 @@ WEIGHTS = {
     "synchronize": 7,
     "ask": 6,
     "interrupt": 0.1,
-    "await_token": 1,
+    "await_something": 1,
     "fail": 1.5,
     "synchronize_context": 0.7,
     "make_event": 5,

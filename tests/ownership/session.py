@@ -110,6 +110,14 @@ class Stream:
     model: model.Stream
     kind: str
     place: Place
+    foreign: "Foreign | None" = None
+    turn: int = 0
+
+    @property
+    def given(self):
+        """What a call is given for it: every other time the object of the library that made it."""
+        self.turn += 1
+        return self.foreign if self.foreign and self.model.open and self.turn % 2 else self.real
 
 
 @dataclass(eq=False)
@@ -300,10 +308,10 @@ class Session:
             return place.legacy
         if kind == "per_thread" and place in self.here.defaults:
             return self.here.defaults[place]
-        real = self.new(place, new_stream, kind, place.context)
+        real, foreign = self.new(place, new_stream, kind, place.context)
         thread = self.here if kind == "per_thread" else None
         made = Stream(
-            real, self.oracle.open_stream(place.domain, ORDERS[kind], thread), kind, place
+            real, self.oracle.open_stream(place.domain, ORDERS[kind], thread), kind, place, foreign
         )
         if kind == "legacy":
             place.legacy = made
@@ -327,8 +335,8 @@ class Session:
     def drop_stream(self, stream):
         """Drop the only reference to the library's stream: the caller must have none."""
         died = weakref.ref(stream.real)
-        stream.real = None
-        patience = 1000  # the thread that watches tokens may hold one for a moment
+        stream.real = stream.foreign = None
+        patience = 1000  # the thread that watches what is awaited may just have a token in its hand
         while self.awaited and patience and died() is not None:
             time.sleep(0.001)
             patience -= 1
@@ -344,7 +352,8 @@ class Session:
         usable = self._usable(stream)
         if usable == OK:
             usable = self._usable(other)
-        self.call("stream.wait(stream)", usable, lambda: stream.real.wait(other.real))
+        given = other.given
+        self.call("stream.wait(stream)", usable, lambda: stream.real.wait(given))
         if usable == OK:
             self.oracle.wait(stream.model, self.oracle.snapshot(other.model, record=True))
 
@@ -354,8 +363,18 @@ class Session:
         if usable == OK and self.waited:
             self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
 
-    def ask_stream(self, stream):
-        if self.call("stream.done", self._usable(stream), lambda: stream.real.done):
+    def ask_stream(self, stream, ask=None):
+        ask = ask or (lambda: stream.real.done)
+        if self.call("stream.done", self._usable(stream), ask):
+            self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
+
+    def try_stream(self, stream):
+        self.ask_stream(stream, in_time(stream.real.synchronize))
+
+    def await_stream(self, stream, loop):
+        usable = self._usable(stream)
+        self.call("await stream", usable, self._awaiting(stream.real, loop))
+        if usable == OK:
             self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
 
     def synchronize_context(self, place):
@@ -401,9 +420,18 @@ class Session:
         if answer == OK and self.waited:
             self.oracle.synchronize(event.model.snapshot)
 
-    def ask_event(self, event):
+    def ask_event(self, event, ask=None):
         answer = self.oracle.judge_event(event.model).answer
-        if self.call("event.done", answer, lambda: event.real.done):
+        if self.call("event.done", answer, ask or (lambda: event.real.done)):
+            self.oracle.synchronize(event.model.snapshot)
+
+    def try_event(self, event):
+        self.ask_event(event, in_time(event.real.synchronize))
+
+    def await_event(self, event, loop):
+        answer = self.oracle.judge_event(event.model).answer
+        self.call("await event", answer, self._awaiting(event.real, loop))
+        if answer == OK:
             self.oracle.synchronize(event.model.snapshot)
 
     # ---- tokens ----
@@ -435,12 +463,15 @@ class Session:
         self._wait_for("token.wait()", token, token.real.wait)
 
     def await_token(self, token, loop):
+        self._wait_for("await token", token, self._awaiting(token.real, loop))
+
+    def _awaiting(self, awaited, loop):
         self.awaited = True
 
         async def waiting():
-            await token.real
+            await awaited
 
-        self._wait_for("await token", token, lambda: loop.run_until_complete(waiting()))
+        return lambda: loop.run_until_complete(waiting())
 
     def _wait_for(self, what, token, wait):
         answer = self.judge_token(token)
@@ -449,9 +480,12 @@ class Session:
         if answer == OK and self.waited and not self.is_known(token):
             self.oracle.synchronize(token.node)
 
-    def ask_token(self, token):
+    def try_token(self, token):
+        self.ask_token(token, in_time(token.real.wait))
+
+    def ask_token(self, token, ask=None):
         known, answer = self.is_known(token), self.judge_token(token)
-        done = self.call("token.done", answer, lambda: token.real.done)
+        done = self.call("token.done", answer, ask or (lambda: token.real.done))
         token.asked = token.asked or (answer == OK and not known)
         if known:
             self.agree("token.done of what the host knows", done, True)
@@ -524,15 +558,29 @@ def uses_by_byte(buffer):
     }
 
 
+def in_time(wait):
+    """A question: whether a wait of no length or of a short one comes to its end."""
+
+    def ask():
+        try:
+            wait(timeout=0)
+        except TimeoutError:
+            return False
+        return True
+
+    return ask
+
+
 def new_stream(kind, context):
+    """A stream, and the object of another library that made it, if one did."""
     if kind == "legacy":
-        return cu.Stream.legacy()
+        return cu.Stream.legacy(), None
     if kind == "per_thread":
-        return cu.Stream.per_thread()
+        return cu.Stream.per_thread(), None
     if kind.startswith("foreign"):
         owner = Foreign(context, blocking=kind == "foreign_blocking")
-        return cu.Stream.from_handle(owner.handle, owner)
-    return cu.Stream(blocking=kind == "blocking")
+        return cu.Stream.from_object(owner), owner
+    return cu.Stream(blocking=kind == "blocking", name=kind), None
 
 
 class Gate:
@@ -571,6 +619,9 @@ class Foreign:
             status = self.driver.cuStreamCreate(ctypes.byref(handle), 0 if blocking else 1)
         assert status == 0, f"cuStreamCreate: {status}"
         self.handle = handle.value
+
+    def __cuda_stream__(self):
+        return 0, self.handle
 
     def __del__(self):
         status = self.driver.cuStreamDestroy_v2(ctypes.c_void_p(self.handle))

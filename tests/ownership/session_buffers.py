@@ -86,7 +86,7 @@ class BufferSession(Session):
 
     def allocate(self, kind, nbytes, stream=None, place=None, **options):
         if stream is not None:
-            options["stream"] = stream.real
+            options["stream"] = stream.given
         place = stream.place if stream else place or self.places[0]
         usable = OK if stream is None else self._usable(stream)
         make = lambda: self.new(place, CLASSES[kind], nbytes, **options)  # noqa: E731
@@ -142,7 +142,7 @@ class BufferSession(Session):
         return Buffer(made, buffer.memory, buffer.start, buffer.nbytes, buffer.part, buffer.policy)
 
     def close(self, buffer, stream=None):
-        real = None if stream is None else stream.real
+        real = None if stream is None else stream.given
         answer = self._judge_close(buffer, stream)
         self.call("close", answer, lambda: buffer.real.close(real), buffer)
 
@@ -348,7 +348,7 @@ def name_of(method, blocking):
 
 
 def stream_option(stream):
-    return {"stream": None if stream is None else stream.real}
+    return {"stream": None if stream is None else stream.given}
 
 
 def device_side(target, source=None):

@@ -53,7 +53,7 @@ class LoanSession(KernelSession):
         stream = self.current(stream, buffer.memory.place)
         mode = "read" if readonly else "write"
         answer = self._judge_loan(buffer, stream, mode)
-        real = None if stream is None else stream.real
+        real = None if stream is None else stream.given
 
         def begin():
             loan = buffer.real.lend(real, readonly=readonly)

@@ -17,6 +17,11 @@ def devices() -> None:
     device = cu.Device()
     assert device == cu.Device(np.int64(0))
     assert_type(device.attribute("multiprocessor_count"), int)
+    assert_type(cu.Device.all(), tuple[cu.Device, ...])
+    assert_type(cu.Device.current(), cu.Device)
+    free, total = device.memory_info()
+    assert free <= total
+    assert_type(device.pci_bus_id, str)
     with device as same:
         assert_type(same, cu.Device)
     context: cu.Context = device.context
@@ -28,13 +33,31 @@ def devices() -> None:
         assert_type(other, cu.Context)
 
 
+class Theirs:
+    """A stream of another library."""
+
+    def __init__(self, stream: cu.Stream) -> None:
+        self.stream = stream
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.stream.handle
+
+
 def streams() -> None:
     stream = cu.Stream(blocking=True, priority=0, device=cu.Device(0))
     event: cu.Event = stream.record()
     assert stream.record(event) is event
-    other = cu.Stream()
+    other = cu.Stream(name="other")
     other.wait(event)
     other.wait(stream)
+    other.wait(Theirs(stream))
+    assert_type(cu.Stream.from_object(Theirs(stream)), cu.Stream)
+    assert_type(cu.Stream.current(), cu.Stream | None)
+    assert_type(cu.Event(name="ready").name, str | None)
+    other.synchronize(timeout=10)
+    cu.LockedBuffer(1).fill_async(0, Theirs(other)).wait(timeout=10.0)
+    cu.DeviceBuffer(1, stream=Theirs(other)).close(Theirs(other))
+    assert_type(cu.DeviceBuffer.zeros(1).to_numpy(stream=stream), npt.NDArray[Any])
     start, end = cu.Event(timing=True), cu.Event(timing=True, blocking_sync=True)
     stream.record(start)
     cu.DeviceBuffer(1).fill_async(0, stream)
@@ -194,8 +217,12 @@ def reports() -> None:
     cu.reap()
 
 
-async def completion(token: cu.Token) -> None:
+async def completion(token: cu.Token, event: cu.Event, stream: cu.Stream) -> None:
     await token
+    await event
+    await stream
+    async with stream.scope() as same:
+        assert_type(same, cu.Stream)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,8 @@ def policies(buffer: cu.Buffer) -> None:
 
 def streams(stream: cu.Stream, event: cu.Event) -> None:
     stream.wait(3)  # refused: arg-type
+    stream.synchronize(timeout="soon")  # refused: arg-type
+    cu.Stream.from_object(3)  # refused: arg-type
     stream.wait(None)  # refused: arg-type
     stream.record(stream)  # refused: arg-type
     event.elapsed_ms(stream.record)  # refused: arg-type
@@ -73,7 +75,8 @@ def host_access(device: cu.DeviceBuffer, host: cu.LockedBuffer) -> None:
     memoryview(device)  # refused: arg-type
     cu.LockedBuffer.from_array(device)  # refused: arg-type
     device.read()  # refused: attr-defined
-    device.to_numpy()  # refused: attr-defined
+    device.readonly()  # refused: attr-defined
+    device.to_numpy(cu.Stream())  # refused: call-arg
     host.read().sum()  # refused: attr-defined
 
 

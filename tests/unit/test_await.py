@@ -1,4 +1,4 @@
-"""``await token``."""
+"""``await`` of a token, an event, a stream; ``async with stream.scope()``."""
 
 import asyncio
 import gc
@@ -53,8 +53,8 @@ def test_the_host_knows_when_the_coroutine_goes_on(stream, buffer, gate):
     token = buffer.fill_async(1, stream)
 
     async def main():
-        assert not token.done
-        future = completion(token)
+        coroutine = token.__await__()
+        future = next(coroutine)
         gate.open()
         await ends(future)
         assert buffer.borrowed
@@ -135,8 +135,7 @@ def test_a_loop_that_closes_is_forgotten(stream, buffer, gate):
     loop = asyncio.new_event_loop()
 
     async def begin():
-        assert not token.done
-        return completion(token)
+        return next(token.__await__())
 
     future = loop.run_until_complete(begin())
     loop.close()
@@ -236,3 +235,225 @@ def test_exit_while_somebody_waits(script):
             await asyncio.sleep(0)
         asyncio.run(main())
     """)
+
+
+AWAITED = {
+    "token": lambda stream, buffer: buffer.fill_async(1, stream),
+    "event": lambda stream, buffer: (buffer.fill_async(1, stream), stream.record())[1],
+    "stream": lambda stream, buffer: (buffer.fill_async(1, stream), stream)[1],
+}
+
+
+@pytest.mark.parametrize("name", AWAITED)
+def test_everything_that_waits_can_be_awaited(stream, buffer, gate, name):
+    gate.hold(stream)
+    awaited = AWAITED[name](stream, buffer)
+
+    async def main():
+        async def wait():
+            await awaited
+            return buffer.borrowed
+
+        waiting = asyncio.create_task(wait())
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        assert buffer.borrowed
+        gate.open()
+        assert await asyncio.wait_for(waiting, 10) is False
+
+    asyncio.run(main())
+    assert buffer[0] == 1
+    with pytest.raises(StopIteration):  # now complete, and that needs no loop
+        awaited.__await__().__next__()
+
+
+@pytest.mark.parametrize("name", AWAITED)
+def test_a_wait_that_is_cancelled_changes_nothing(stream, buffer, gate, name):
+    gate.hold(stream)
+    awaited = AWAITED[name](stream, buffer)
+
+    async def main():
+        async def wait():
+            await awaited
+
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(wait(), 0.02)
+        assert buffer.borrowed
+        gate.open()
+        await awaited
+
+    asyncio.run(main())
+    assert not buffer.borrowed
+
+
+def test_await_stream_is_for_the_work_queued_so_far(stream, other, buffer, gate):
+    second = cu.LockedBuffer.zeros(16)
+    buffer.fill_async(1, stream)
+
+    async def main():
+        waiting = asyncio.create_task(wait())
+        await asyncio.sleep(0.05)
+        gate.hold(stream)
+        second.fill_async(1, stream)
+        await ends(waiting)
+
+    async def wait():
+        await stream
+
+    asyncio.run(main())
+    assert not buffer.borrowed
+    assert second.borrowed
+    gate.open()
+    stream.synchronize()
+
+
+def test_an_event_that_is_recorded_again_stands_for_what_it_stood_for(stream, buffer, gate):
+    gate.hold(stream)
+    second = cu.LockedBuffer.zeros(16)
+    buffer.fill_async(1, stream)
+    event = stream.record()
+
+    async def main():
+        waiting = asyncio.create_task(wait())
+        await asyncio.sleep(0.01)
+        second.fill_async(1, stream)
+        stream.record(event)
+        gate.open()
+        await ends(waiting)
+
+    async def wait():
+        await event
+
+    asyncio.run(main())
+    assert not buffer.borrowed
+    assert second.borrowed
+    stream.synchronize()
+
+
+def test_an_event_that_moves_to_another_stream(stream, other, buffer, gate):
+    gate.hold(stream)
+    buffer.fill_async(1, stream)
+    event = stream.record()
+
+    async def main():
+        waiting = asyncio.create_task(wait())
+        await asyncio.sleep(0.01)
+        other.record(event)
+        with pytest.raises(cu.OwnershipError, match="recorded on another stream"):
+            await ends(waiting)
+
+    async def wait():
+        await event
+
+    asyncio.run(main())
+    assert buffer.borrowed
+    gate.open()
+    stream.synchronize()
+
+
+def test_an_event_that_is_closed_meanwhile(stream, buffer, gate):
+    gate.hold(stream)
+    buffer.fill_async(1, stream)
+    event = stream.record()
+
+    async def main():
+        waiting = asyncio.create_task(wait())
+        await asyncio.sleep(0.01)
+        event.close()
+        with pytest.raises(ValueError, match="closed"):
+            await ends(waiting)
+
+    async def wait():
+        await event
+
+    asyncio.run(main())
+    assert buffer.borrowed
+    gate.open()
+    stream.synchronize()
+
+
+def test_what_cannot_be_awaited(driver):
+    closed = cu.Stream()
+    closed.close()
+    for wrong, error in [
+        (cu.Event(), cu.EventNotRecordedError),
+        (closed, ValueError),
+        (cu.Stream.__new__(cu.Stream), TypeError),
+        (cu.Event.__new__(cu.Event), ValueError),
+        (cu.Token.__new__(cu.Token), TypeError),
+    ]:
+        with pytest.raises(error):
+            wrong.__await__().__next__()
+
+
+def test_a_scope_of_a_task(stream, other, buffer, gate):
+    gate.hold(stream)
+
+    async def main():
+        async def work():
+            async with stream.scope() as inside:
+                assert inside is stream
+                assert cu.Stream.current() is stream
+                buffer.fill_async(1)
+            return buffer.borrowed, cu.Stream.current()
+
+        with other:
+            working = asyncio.create_task(work())
+            await asyncio.sleep(0.01)
+            assert not working.done()
+            assert cu.Stream.current() is other
+            gate.open()
+            assert await asyncio.wait_for(working, 10) == (False, other)
+
+    asyncio.run(main())
+
+
+def test_a_scope_whose_task_fails(stream, buffer):
+    async def main():
+        async with stream.scope():
+            buffer.fill_async(1)
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        asyncio.run(main())
+    assert not buffer.borrowed
+
+
+def test_a_scope_whose_task_is_cancelled_while_it_waits(stream, buffer, gate):
+    gate.hold(stream)
+
+    async def main():
+        async def work():
+            async with stream.scope():
+                buffer.fill_async(1)
+
+        async def inner():
+            try:
+                await work()
+            finally:
+                assert cu.Stream.current() is None
+
+        working = asyncio.create_task(inner())
+        await asyncio.sleep(0.01)
+        working.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+
+    asyncio.run(main())
+    assert buffer.borrowed
+    gate.open()
+    stream.synchronize()
+
+
+def test_a_scope_whose_waiting_fails_keeps_the_exception(driver):
+    stream = cu.Stream()
+
+    async def main():
+        async with stream.scope():
+            stream.close()
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine") as caught:
+        asyncio.run(main())
+    assert "may be unfinished" in caught.value.__notes__[0]
+    assert cu.Stream.current() is None

@@ -115,3 +115,26 @@ def test_tasks_have_their_own(stream, other):
         return await asyncio.gather(*[use(each) for each in (stream, other, stream, other)])
 
     assert asyncio.run(main()) == [True] * 4
+
+
+def test_the_current_stream(stream, other):
+    assert cu.Stream.current() is None
+    with stream:
+        assert cu.Stream.current() is stream
+        assert cu.Stream.current(device=cu.Device(0)) is stream
+        with other.scope():
+            assert cu.Stream.current() is other
+        assert cu.Stream.current() is stream
+    assert cu.Stream.current() is None
+
+
+def test_the_current_stream_of_a_device(stream):
+    with cu.Context.create(cu.Device(0)):
+        inner = cu.Stream()
+    with stream, inner:
+        assert cu.Stream.current() is inner
+        assert cu.Stream.current(device=cu.Device(0)) is stream
+    with inner:
+        assert cu.Stream.current(device=cu.Device(0)) is None
+    with pytest.raises(TypeError, match="device must be a Device"):
+        cu.Stream.current(device=0)

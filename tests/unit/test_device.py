@@ -18,7 +18,7 @@ def test_an_ordinal_that_is_not_there(ordinal):
         cu.Device(wanted)
 
 
-@pytest.mark.parametrize("ordinal", ["0", 0.0, None])
+@pytest.mark.parametrize("ordinal", ["0", 0.0])
 def test_an_ordinal_is_an_integer(ordinal):
     with pytest.raises(TypeError):
         cu.Device(ordinal)
@@ -72,3 +72,52 @@ def test_device_arguments_are_devices(make):
     assert make(device=cu.Device(0)).context is cu.Device(0).context
     with pytest.raises(TypeError, match="device must be a Device, not int"):
         make(device=0)
+
+
+def test_all_devices():
+    devices = cu.Device.all()
+    assert len(devices) == cu.Device.count()
+    assert [device.ordinal for device in devices] == list(range(len(devices)))
+
+
+def test_the_current_device():
+    assert cu.Device.current() == cu.Device() == cu.Device(0)
+    for device in cu.Device.all():
+        with device:
+            assert cu.Device.current() == cu.Device() == cu.Device(None) == device
+            with cu.Device(0).context:
+                assert cu.Device.current() == cu.Device(0)
+            assert cu.Device() == device
+    assert cu.Device() == cu.Device(0)
+
+
+def test_the_current_device_needs_no_context(script):
+    script.quiet(
+        """
+import cudadrv as cu
+from cudadrv._engine import books
+assert cu.Device.current() == cu.Device.all()[0]
+assert books()["contexts"] == 0
+"""
+    )
+
+
+def test_memory_info(unpooled):
+    device = cu.Device(0)
+    before, total = device.memory_info()
+    assert 0 < before <= total <= device.total_memory
+    kept = cu.DeviceBuffer(64 << 20, pooled=False)
+    free, same = device.memory_info()
+    assert same == total
+    assert free <= before - (32 << 20)
+    kept.close()
+
+
+def test_where_it_is():
+    found = {device.pci_bus_id for device in cu.Device.all()}
+    assert len(found) == cu.Device.count()
+    for name in found:
+        domain, bus, rest = name.split(":")
+        slot, function = rest.split(".")
+        for part in (domain, bus, slot, function):
+            int(part, 16)

@@ -1,0 +1,407 @@
+"""Streams of other libraries, wherever a stream is taken."""
+
+import ctypes
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import cudadrv as cu
+
+
+class Library:
+    """Makes streams as other libraries do, without cudadrv."""
+
+    def __init__(self):
+        self.driver = ctypes.CDLL(cu.driver_info().path)
+        self.made = []
+
+    def handle(self) -> int:
+        handle = ctypes.c_void_p()
+        with cu.Device(0):
+            assert self.driver.cuStreamCreate(ctypes.byref(handle), 1) == 0
+        self.made.append(handle.value)
+        return handle.value
+
+    def end(self) -> None:
+        cu.Device(0).synchronize()
+        gc.collect()
+        for handle in self.made:
+            assert self.driver.cuStreamDestroy_v2(ctypes.c_void_p(handle)) == 0
+
+
+@pytest.fixture
+def library(driver):
+    library = Library()
+    yield library
+    library.end()
+
+
+class Theirs:
+    """A stream with the protocol."""
+
+    def __init__(self, handle: object, version: object = 0):
+        self.answer = version, handle
+
+    def __cuda_stream__(self):
+        return self.answer
+
+
+class Torch:
+    """A stream as PyTorch's: a handle, and the index of a device."""
+
+    def __init__(self, handle: int, device_index: int = 0):
+        self.cuda_stream, self.device_index = handle, device_index
+
+
+class Property:
+    """As in early versions of cuda.core."""
+
+    def __init__(self, handle: int):
+        self.__cuda_stream__ = 0, handle
+
+
+@pytest.fixture(params=[Theirs, Torch, Property])
+def theirs(request, library):
+    return request.param(library.handle())
+
+
+def launch(buffer, stream):
+    module = cu.Module(
+        ".version 6.4\n.target sm_50\n.address_size 64\n"
+        ".visible .entry nothing(.param .u64 out) { ret; }"
+    )
+    return module["nothing"].launch(1, 1, buffer, stream=stream)
+
+
+def launch_prepared(buffer, stream):
+    module = cu.Module(
+        ".version 6.4\n.target sm_50\n.address_size 64\n"
+        ".visible .entry nothing(.param .u64 out) { ret; }"
+    )
+    return module["nothing"].prepare(1, 1, buffer).launch(stream)
+
+
+def lend(buffer, stream):
+    with buffer.lend(stream):
+        pass
+
+
+CALLS = {
+    "copy_from": lambda b, s: b.copy_from(np.zeros(16, "u1"), stream=s),
+    "copy_from buffer": lambda b, s: b.copy_from(cu.LockedBuffer.zeros(16), stream=s),
+    "copy_to": lambda b, s: b.copy_to(np.zeros(16, "u1"), stream=s),
+    "copy_to buffer": lambda b, s: b.copy_to(cu.LockedBuffer(16), stream=s),
+    "to_numpy": lambda b, s: b.to_numpy(stream=s),
+    "copy_from_async": lambda b, s: b.copy_from_async(np.zeros(16, "u1"), s),
+    "copy_from_async buffer": lambda b, s: b.copy_from_async(cu.LockedBuffer.zeros(16), s),
+    "copy_to_async": lambda b, s: b.copy_to_async(cu.LockedBuffer(16), s),
+    "fill": lambda b, s: b.fill(1, stream=s),
+    "fill_async": lambda b, s: b.fill_async(1, s),
+    "lend": lend,
+    "launch": launch,
+    "prepared": launch_prepared,
+    "close": lambda b, s: cu.DeviceBuffer(16, stream=cu.Stream.from_object(s)).close(s),
+    "allocation": lambda b, s: cu.DeviceBuffer(16, stream=s),
+    "zeros": lambda b, s: cu.DeviceBuffer.zeros(16, stream=s),
+    "from_array": lambda b, s: cu.DeviceBuffer.from_array(np.zeros(16, "u1"), stream=s),
+    "locked zeros": lambda b, s: cu.LockedBuffer.zeros(16, stream=s),
+    "wait": lambda b, s: cu.Stream().wait(s),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_every_call_takes_one(theirs, name):
+    buffer = cu.DeviceBuffer.zeros(16)
+    CALLS[name](buffer, theirs)
+    cu.Device(0).synchronize()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_every_call_says_what_is_no_stream(driver, name, unchanged):
+    buffer = cu.DeviceBuffer.zeros(16)
+    for wrong in (7, "stream", Theirs, object()):
+        with pytest.raises(TypeError, match=r"must be .*a?.*Stream.*, not "):
+            CALLS[name](buffer, wrong)
+    cu.Device(0).synchronize()
+
+
+def test_it_is_the_stream_of_its_handle(theirs, library):
+    stream = cu.Stream.from_object(theirs)
+    assert stream.handle == library.made[0]
+    assert stream is cu.Stream.from_object(theirs) is cu.Stream.from_handle(library.made[0])
+    assert cu.Stream.from_object(stream) is stream
+    token = cu.LockedBuffer.zeros(16).fill_async(1, theirs)
+    assert token.stream is stream
+
+
+def test_one_of_ours_that_another_library_wraps_is_ours(stream, other):
+    wrapped = Theirs(stream.handle)
+    assert cu.Stream.from_object(wrapped) is stream
+    buffer = cu.LockedBuffer.zeros(16)
+    buffer.fill_async(1, wrapped)
+    buffer.fill_async(2, stream)
+    with pytest.raises(cu.BufferBorrowedError):
+        buffer.fill_async(3, other)
+    other.wait(wrapped)
+    buffer.fill_async(3, other)
+    alive = weakref.ref(wrapped)
+    del wrapped
+    gc.collect()
+    assert alive() is None  # ours lives on, and keeps nothing
+
+
+def test_the_books_are_kept_while_nobody_holds_the_stream(library, other):
+    """Each call may make a Stream of its own: what they queue is one stream's work."""
+    theirs, buffer = Theirs(library.handle()), cu.LockedBuffer.zeros(16)
+    for value in range(4):
+        buffer.fill_async(value, theirs)
+        gc.collect()
+        with pytest.raises(cu.BufferBorrowedError):
+            buffer.fill_async(9, other)
+    other.wait(theirs)
+    buffer.fill_async(9, other).wait()
+    assert buffer[0] == 9
+
+
+def test_it_is_kept_alive(library, gate):
+    theirs = Theirs(library.handle())
+    alive = weakref.ref(theirs)
+    stream = cu.Stream.from_object(theirs)
+    gate.hold(stream)
+    cu.LockedBuffer.zeros(16).fill_async(1, theirs)
+    del theirs
+    gc.collect()
+    assert alive() is not None
+    gate.open()
+    stream.synchronize()
+    del stream
+    gc.collect()
+    assert alive() is None
+
+
+def test_default_streams(driver):
+    for handle in (0, 1):
+        assert cu.Stream.from_object(Theirs(handle)) is cu.Stream.legacy()
+    assert cu.Stream.from_object(Theirs(2)) is cu.Stream.per_thread()
+    assert cu.Stream.from_object(Torch(0)) is cu.Stream.legacy()
+    assert cu.Stream.from_object(Torch(0, -1)) is cu.Stream.legacy()
+    with cu.Context.create(cu.Device(0)) as context:
+        assert cu.Stream.from_object(Theirs(0)).context is context
+        assert cu.Stream.from_object(Torch(0)).context is cu.Device(0).context
+
+
+@pytest.mark.cuda_software
+def test_the_default_stream_of_another_device(script):
+    script.quiet(
+        """
+import cudadrv as cu
+class Torch:
+    def __init__(self, handle, index):
+        self.cuda_stream, self.device_index = handle, index
+zero, one = cu.Device.all()
+near, far = (cu.LockedBuffer.zeros(16, device=device) for device in (zero, one))
+stream = cu.Stream.from_object(Torch(0, 1))
+assert stream is cu.Stream.legacy(device=one)
+assert far.fill_async(1, Torch(0, 1)).stream is stream
+device_buffer = cu.DeviceBuffer(16, device=zero)
+try:
+    device_buffer.fill_async(1, Torch(0, 1))
+except ValueError as error:
+    assert "another context" in str(error), error
+else:
+    raise AssertionError
+with one:
+    assert cu.Device() == cu.Device.current() == one
+    assert cu.Stream.from_object(Torch(0, -1)) is stream
+zero.synchronize(); one.synchronize()
+""",
+        CUDADRV_SOFTWARE="devices=2",
+    )
+
+
+@pytest.mark.cuda_software
+def test_a_primary_context_that_nobody_has_used_here(script):
+    """Another library was there first."""
+    script.quiet(
+        """
+import ctypes
+import cudadrv as cu
+driver = ctypes.CDLL(cu.driver_info().path)
+cu.Device(0).context
+context, handle = ctypes.c_void_p(), ctypes.c_void_p()
+assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 1) == 0
+driver.cuCtxPushCurrent_v2(context)
+assert driver.cuStreamCreate(ctypes.byref(handle), 1) == 0
+driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+stream = cu.Stream.from_handle(handle.value)
+assert stream.device == cu.Device(1)
+assert stream.context is cu.Device(1).context
+stream.synchronize()
+""",
+        CUDADRV_SOFTWARE="devices=2",
+    )
+
+
+class Raises:
+    def __cuda_stream__(self):
+        raise ZeroDivisionError
+
+
+class RaisesAttribute:
+    @property
+    def __cuda_stream__(self):
+        raise AttributeError("something else")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "words"),
+    [
+        (Raises(), ZeroDivisionError, None),
+        (RaisesAttribute(), TypeError, "must be a Stream, not RaisesAttribute"),
+        (Theirs(5, 1), ValueError, "version 1 of the protocol, and cudadrv knows version 0"),
+        (Theirs(5, None), ValueError, "version None"),
+        (Theirs("5"), TypeError, "handle that is no int, but str"),
+        (Theirs(None), TypeError, "handle that is no int, but NoneType"),
+        (Theirs(1.0), TypeError, "handle that is no int, but float"),
+        (Theirs(-1), ValueError, "-1 is not the handle of a stream"),
+        (Theirs(2**64), ValueError, "is not the handle of a stream"),
+        (Torch("5"), TypeError, "handle that is no int, but str"),
+        (np.zeros(1), TypeError, "must be a Stream, not ndarray"),
+    ],
+)
+def test_nonsense(driver, wrong, error, words):
+    buffer = cu.LockedBuffer.zeros(16)
+    for use in (cu.Stream.from_object, lambda wrong: buffer.fill_async(1, wrong)):
+        with pytest.raises(error, match=words):
+            use(wrong)
+    assert not buffer.borrowed
+
+
+@pytest.mark.parametrize("answer", [3, None, (), (0,), (0, 1, 2), "0"])
+def test_answers_that_are_no_pair(driver, answer):
+    theirs = Theirs(0)
+    theirs.answer = answer
+    with pytest.raises(TypeError, match=r"must return \(version, handle\), not"):
+        cu.Stream.from_object(theirs)
+
+
+@pytest.mark.cuda_software
+def test_a_stream_that_its_library_has_destroyed(library):
+    handle = library.handle()
+    library.made.clear()
+    assert library.driver.cuStreamDestroy_v2(ctypes.c_void_p(handle)) == 0
+    with pytest.raises(cu.CudaError):
+        cu.LockedBuffer.zeros(16).fill_async(1, Theirs(handle))
+
+
+def test_a_stream_of_ours_that_is_closed(driver):
+    stream = cu.Stream()
+    wrapped = Theirs(stream.handle)
+    assert cu.Stream.from_object(wrapped) is stream
+    with pytest.raises(ValueError, match="is closed"):
+        close_and_fill(stream, cu.LockedBuffer.zeros(16))
+
+
+def close_and_fill(stream, buffer):
+    class Closing:
+        """Answers with a handle that ends in the same call."""
+
+        def __cuda_stream__(self):
+            return stream.__cuda_stream__()
+
+    found = cu.Stream.from_object(Closing())
+    stream.close()
+    buffer.fill_async(1, found)
+
+
+def test_an_object_that_changes_is_asked_each_time(library):
+    theirs, buffer = Theirs(library.handle()), cu.LockedBuffer.zeros(16)
+    first = buffer.fill_async(1, theirs)
+    theirs.answer = 0, library.handle()
+    with pytest.raises(cu.BufferBorrowedError):
+        buffer.fill_async(2, theirs)
+    first.wait()
+    assert buffer.fill_async(2, theirs).stream is not first.stream
+
+
+def test_it_may_be_destroyed_once_the_work_is_known_to_be_complete(library):
+    """No Stream is left to be closed: calls make one, and it is gone with the call's token."""
+    buffer = cu.LockedBuffer.zeros(16)
+    buffer.fill_async(1, Theirs(library.handle()))
+    gc.collect()
+    cu.Device(0).synchronize()
+    assert library.driver.cuStreamDestroy_v2(ctypes.c_void_p(library.made.pop())) == 0
+    cu.Stream()  # sees to streams that died
+    assert not buffer.borrowed
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if name not in ("wait", "allocation")])
+@pytest.mark.parametrize("way", ["close", "take", "into_raw"])
+def test_one_that_ends_the_buffer(stream, name, way):
+    """Its code runs before the call looks at the buffer."""
+    buffer, kept = cu.DeviceBuffer.zeros(16), []
+
+    class Hostile:
+        def __cuda_stream__(self):
+            if not buffer.closed:
+                kept.append(getattr(buffer, way)())
+            return stream.__cuda_stream__()
+
+    if name in ("close", "zeros", "from_array", "locked zeros"):  # of other buffers
+        CALLS[name](buffer, Hostile())
+    else:
+        with pytest.raises(cu.BufferClosedError):
+            CALLS[name](buffer, Hostile())
+    cu.Device(0).synchronize()
+    if way == "into_raw":
+        cu.DeviceBuffer.from_raw(kept[0], 16).close()
+
+
+def test_one_that_closes_the_waiting_stream(driver, other):
+    stream = cu.Stream()
+
+    class Hostile:
+        def __cuda_stream__(self):
+            stream.close()
+            return other.__cuda_stream__()
+
+    with pytest.raises(ValueError, match="is closed"):
+        stream.wait(Hostile())
+
+
+def test_one_that_uses_the_buffer_itself(stream, other):
+    buffer = cu.LockedBuffer.zeros(16)
+
+    class Hostile:
+        def __cuda_stream__(self):
+            buffer.fill_async(7, other)
+            return stream.__cuda_stream__()
+
+    with pytest.raises(cu.BufferBorrowedError, match=r"(?s)by fill_async on .*fill_async on"):
+        buffer.fill_async(1, Hostile())
+    other.synchronize()
+    assert buffer[0] == 7
+
+
+def test_one_that_is_being_captured(stream):
+    driver = ctypes.CDLL(cu.driver_info().path)
+    handle, graph = ctypes.c_void_p(stream.handle), ctypes.c_void_p()
+    buffer = cu.LockedBuffer.zeros(16)
+    with cu.Device(0):
+        assert driver.cuStreamBeginCapture_v2(handle, 2) == 0
+        with pytest.raises(cu.OwnershipError, match="capturing"):
+            buffer.fill_async(1, Theirs(handle.value))
+        assert driver.cuStreamEndCapture(handle, ctypes.byref(graph)) == 0
+        assert driver.cuGraphDestroy(graph) == 0
+
+
+def test_ordering_by_the_policy_wait(library, other):
+    """A foreign stream takes part as any other does."""
+    theirs, buffer = Theirs(library.handle()), cu.LockedBuffer.zeros(16)
+    buffer.fill_async(1, theirs)
+    with cu.ordering("wait"):
+        buffer.fill_async(2, other)
+        buffer.fill_async(3, theirs)
+        assert buffer[0] == 3
