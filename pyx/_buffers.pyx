@@ -607,19 +607,19 @@ cdef class DeviceBuffer(Buffer):
         self.allocate(count, dtype, context, found, 0, name, pooled)
 
     def to_numpy(self, *, stream=None):
-        """The items, copied into a new array of shape ``(count,)``; blocks.
+        """Copy the items into a new array of shape ``(count,)``, and block until they are copied.
 
-        As `copy_to` to a new array: it runs on the given stream, else on the current one, else on
-        one of the library's own, where unfinished work that may write the items is refused.
+        As `Buffer.copy_to` to a new array: it runs on the given stream, else on the current one,
+        else on an internal stream, where unfinished work that may write the items is refused.
 
         Parameters
         ----------
         stream : Stream, optional
-            As for `copy_from`.
+            As for `Buffer.copy_from`.
 
-        Raises as `copy_to`.
+        Raises as `Buffer.copy_to`.
 
-        Driver functions: as `copy_to`.
+        Driver functions: as `Buffer.copy_to`.
         """
         stream = known_stream(stream)
         self.usable()
