@@ -37,8 +37,8 @@ CALLS = {
     "wait": "letting a stream wait for an event",
     "synchronize": "synchronizing an idle stream",
     "h2d and wait": "4 KiB host to device, then waiting for it",
-    "locked memory": "allocating and freeing 1 MiB, page-locked",
-    "device memory": "allocating and freeing 1 MiB, device",
+    "locked memory": "cuMemHostAlloc and cuMemFreeHost of 1 MiB, or a pool",
+    "device memory": "cuMemAllocAsync and cuMemFreeAsync of 1 MiB, or a pool",
     "device memory on a stream": "the same, on a stream",
 }
 FEW_CALLS = ("h2d", "h2d and wait", "launch", "launch prepared", "record", "wait")
@@ -119,7 +119,7 @@ def quicker(rows):
         if best != "cudadrv" and "cudadrv" in medians:
             less = medians["cudadrv"] - medians[best]
             varies = min(spread(cells[name]["loop"]) for name in ("cudadrv", best))
-            remark = ", which is less than either varies" if less < varies else ""
+            remark = ", which is less than the spread of either figure" if less < varies else ""
             found.append(f"{CALLS[row]} ({best}, by {less:,.0f} ns{remark})")
     if not found:
         return "In no row was another binding quicker than cudadrv.\n"
@@ -219,7 +219,7 @@ def few_calls(results):
     for row in FEW_CALLS:
         figures = [f"{rows[row][name]['loop']['median']:,.0f}" for name in (FLOOR, "cudadrv")]
         lines.append([CALLS[row], *figures])
-    return grid(["nanoseconds a call, from Python", FLOOR, "cudadrv"], lines) + "\n"
+    return grid(["nanoseconds a call", FLOOR, "cudadrv, from Python"], lines) + "\n"
 
 
 def with_picture(results, name):

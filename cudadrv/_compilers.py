@@ -217,7 +217,7 @@ class Nvrtc(Compiler):
         return results[0] if len(results) == 1 else results
 
     def identity(self) -> str:
-        # nvrtcVersion has two numbers of the release; the version of the package has the third.
+        # nvrtcVersion returns only major and minor; the patch number is in the package's version.
         packages = ("nvidia-cuda-nvrtc", f"nvidia-cuda-nvrtc-cu{self.version[0]}")
         return f"{self} {[_package_version(package) for package in packages]}"
 

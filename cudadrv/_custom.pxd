@@ -1,7 +1,7 @@
 """Custom operations: what other projects get by `cimport cudadrv`.
 
-These declarations use no type of cudadrv but of the driver, so that what was compiled with one
-version works with the next ones. Objects are checked when they are passed.
+These declarations use the driver's types and none of cudadrv's, so that code compiled against one
+version also works with later ones. Objects are checked when they are passed.
 """
 
 from cudadrv._driver cimport CUdeviceptr, CUfunction, CUlaunchConfig, CUresult, CUstream

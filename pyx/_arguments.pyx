@@ -139,6 +139,7 @@ cdef extern from "Python.h":
 
 _SimpleCType = ctypes.c_int.__mro__[1]
 _CData = _SimpleCType.__mro__[1]
+# Formats of `struct` for .f16 (half precision), .f32 and .f64, by size in bytes.
 cdef dict FLOATS = {2: "<e", 4: "<f", 8: "<d"}
 
 

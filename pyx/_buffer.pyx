@@ -323,7 +323,7 @@ cdef class Buffer(Region):
     def zeros(cls, count, dtype="u1", *, stream=None, **options):
         """Make a buffer whose bytes are all zero. Blocks until the fill is complete.
 
-        ``stream`` and the options: see `from_array`. Raises what the class and `fill` raise.
+        ``stream`` and the options: see `from_array`. Raises what the class and `Buffer.fill` raise.
         """
         stream = known_stream(stream)
         buffer = _new(cls, count, dtype, stream, options)

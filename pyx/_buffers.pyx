@@ -490,7 +490,7 @@ pooled=True)\n--\n
     TypeError, ValueError
         The count, dtype, device or name is not valid.
     CudaOutOfMemoryError
-        The message lists the live buffers by line.
+        The message lists the live buffers, grouped by the source line that allocated them.
 
     Driver function: cuMemHostAlloc, portable and mapped.
     """
@@ -609,18 +609,18 @@ cdef class DeviceBuffer(Buffer):
     def to_numpy(self, *, stream=None):
         """Copy the items into a new array of shape ``(count,)``. Blocks until the copy is complete.
 
-        As `copy_to` with a new array. The copy runs on the given stream, else on the current
+        As `Buffer.copy_to` with a new array. The copy runs on the given stream, else on the current
         stream, else on an internal stream; on the internal stream, the copy is refused while
         unfinished work may write the items.
 
         Parameters
         ----------
         stream : Stream, optional
-            As for `copy_from`.
+            As for `Buffer.copy_from`.
 
-        Raises as `copy_to`.
+        Raises as `Buffer.copy_to`.
 
-        Driver functions: as `copy_to`.
+        Driver functions: as `Buffer.copy_to`.
         """
         stream = known_stream(stream)
         self.usable()

@@ -186,7 +186,9 @@ cdef CUresult _run(void *arguments, CUstream stream, bint *queued) noexcept nogi
     status = enter_context(run.context, &pushed)  # other libraries rely on the current context
     if status != CUDA_SUCCESS:
         return status
-    cudadrv_table.note_failure(run.label)  # for calls that do not note theirs
+    # cudadrv's wrappers note their own name as the failing call. For a `run.call` that does not use
+    # them, note that of the operation.
+    cudadrv_table.note_failure(run.label)
     queued[0] = True
     status = run.call(run.arguments, stream, queued)
     run.called = True

@@ -483,7 +483,7 @@ cdef Memory allocate_memory(
     memory.label = label
     memory.site = here()
     if stream is not None and stream.order.order != OWN_NON_BLOCKING:
-        pooled = False  # see above: stream-ordered memory
+        pooled = False  # on such streams the driver call itself orders, so it cannot be skipped
     if nbytes == 0 or not pooled:
         _allocate(memory, flags, nbytes)
     elif not _reuse(memory, flags):
@@ -494,7 +494,10 @@ cdef Memory allocate_memory(
 
 
 cdef inline unsigned int _shelf_of(MemoryKind kind, unsigned int flags) noexcept:
-    """The shelf that memory is reused from: stream-ordered or not, write-combined or not."""
+    """The shelf of a cache for this memory; only blocks of one shelf are interchangeable.
+
+    1 for stream-ordered and for write-combined memory, else 0.
+    """
     return kind == STREAM_ORDERED or flags & CU_MEMHOSTALLOC_WRITECOMBINED != 0
 
 
@@ -541,7 +544,11 @@ cdef int _allocate_block(Memory memory, unsigned int flags) except -1:
 
 
 cdef size_t _allocate(Memory memory, unsigned int flags, size_t size) except? 0:
-    """Release what died, then allocate from the driver; return the size of the allocation."""
+    """Free what can be freed of the queue, then allocate from the driver. Return the size.
+
+    If the driver is out of memory: release the caches, free the whole queue (which may block), and
+    try again with the exact size.
+    """
     cdef CUresult status
     drain_for_more()
     memory.state = new_state(memory.nbytes)
@@ -592,7 +599,9 @@ cdef CUresult _call(Memory memory, unsigned int flags, size_t size) except *:
 cdef Memory adopt_memory(
     MemoryKind kind, Context context, CUdeviceptr address, size_t nbytes, object owner, str label
 ):
-    """Memory that somebody else allocated. If it is to be freed here, no other Memory may own it.
+    """Memory that somebody else allocated.
+
+    Raises ValueError if cudadrv is to free it, but another Memory owns it, or owned it and died.
     """
     cdef Memory memory = Memory.__new__(Memory)
     cdef Memory other

@@ -325,7 +325,10 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         return self
 
     def __exit__(self, kind, exception, traceback):
-        """Close the module. If that fails while an exception propagates, that gets a note."""
+        """Close the module.
+
+        If closing fails while an exception propagates, a note is added to that exception.
+        """
         close_at_end(self, exception, "module")
 
     def __repr__(self):
@@ -478,8 +481,8 @@ cdef Memory _variable(Module module, str name, bint must):
 cdef bint _unlisted(Module module, Memory memory, list unlisted) except -1:
     """Record that any kernel may use a variable, even earlier launches. False if memory ran out.
 
-    A launch that is just being queued is in the engine before the uses are inherited, or sees
-    `changes` and starts again.
+    A launch that another thread is queuing right now is not missed: either the engine has recorded
+    it before the uses are inherited, or it notices that `changes` has grown and starts again.
     """
     former, module.unlisted = module.unlisted, unlisted
     module.changes += 1
@@ -501,7 +504,7 @@ cdef bint _locate(
     cdef CUresult status
     cdef CUresult answer = CUDA_SUCCESS
     cdef bint pushed = False
-    if b"\0" in encoded:  # the driver would look up the name before the NUL
+    if b"\0" in encoded:  # the driver would stop at the NUL and look up a shorter name
         return False
     with nogil:
         status = enter_context(module.context.raw, &pushed)

@@ -37,7 +37,10 @@ cdef bint is_launch(uint16_t operation):
 
 
 cdef uint16_t custom_operation(str name):
-    """The number of an operation of another project. Ever new names end up as CUSTOM."""
+    """The number of an operation of another project.
+
+    Once MOST_NAMES names exist, every new one gets the number CUSTOM.
+    """
     return _number_of(name, CUSTOM)
 
 

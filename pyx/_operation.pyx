@@ -185,7 +185,10 @@ cdef list missing_waits(own_conflict *conflict, question still_in_the_way, void 
 
 
 cdef list _events_of(list users):
-    """Events after all work of these; none if a stream among them was closed since we looked."""
+    """Return an event for each of these streams and events, which stands for all its work.
+
+    An empty list if a stream was closed meanwhile: the caller asks again.
+    """
     events = []
     try:
         for user in users:

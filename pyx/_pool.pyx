@@ -234,7 +234,8 @@ cdef void _drop(Block *block) noexcept:
 
 
 @cython.final
-@cython.no_gc_clear  # blocks of buffers that are alive point to the caches
+# Blocks of live buffers point to the caches, so the garbage collector must not clear them.
+@cython.no_gc_clear
 cdef class Caches(Kept):
     """The caches of a context, by kind of memory."""
 

@@ -37,7 +37,7 @@ cdef int refuse_operation(
 ) except -1:
     """Raise the exception for a reason that `issue` returned. `targets` names each access's memory.
 
-    `advice` is the end of the message of a conflict with other work.
+    `advice` is appended to the message if other work is in the way.
     """
     cdef own_conflict *conflict = &operation.request.conflict
     if reason > REFUSED:

@@ -297,7 +297,10 @@ cdef int drain(bint may_block) except -1:
 
 
 cdef releases _take_queue() noexcept:
-    """Empty the queue and return its pieces. Memory that dies later may have later users."""
+    """Empty the queue and return its pieces.
+
+    Memory that is queued after this call is left for the next one: its users may have begun later.
+    """
     global _queue
     cdef releases taken = _queue
     _queue = releases(NULL, NULL, 0, 0)

@@ -47,7 +47,7 @@ def skip_file_prefixes(*prefixes):
     Parameters
     ----------
     *prefixes : str or os.PathLike
-        As for ``skip_file_prefixes`` of `warnings.warn`: ``os.path.dirname(__file__)``.
+        As for ``skip_file_prefixes`` of ``warnings.warn``: ``os.path.dirname(__file__)``.
 
     Raises
     ------

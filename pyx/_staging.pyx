@@ -307,7 +307,7 @@ cdef void note_use(StageUse *use, Operation *operation, StagedCopy *copy) noexce
 
 
 cdef int refuse_early(int name, Region region, Stream stream) except -1:
-    """Raise for a copy that would be refused, before its items are copied to a stage."""
+    """Raise if the copy would be refused. Called before its items are copied to a stage."""
     cdef Operation operation
     cdef StagedCopy copy
     refuse_other_device(region, stream)
@@ -559,7 +559,7 @@ cdef uint32_t _aim(Transfer *transfer) noexcept nogil:
 
 
 cdef void _note(Transfer *transfer, uint32_t at, int reason) noexcept nogil:
-    """Note what became of the chunk's operation; 0: it was issued."""
+    """Record the outcome of the chunk's operation; `reason` 0 means that it was issued."""
     note_use(&transfer.uses[at], &transfer.operation, &transfer.copy)
     if reason == 0:
         transfer.holds = True

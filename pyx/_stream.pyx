@@ -45,7 +45,8 @@ cdef extern from "cudadrv/driver.h":
         CUDA_ERROR_CAPTURED_EVENT
 
 cdef enum:
-    PATIENCE_NS = 20_000    # how long a stream is queried before an event is recorded
+    # How long a waiting call queries the stream before it records an event and waits for that.
+    PATIENCE_NS = 20_000
 
 cdef object MOST_HANDLE = 2 ** 64 - 1
 
@@ -392,11 +393,11 @@ cdef class Stream:
     def scope(self):
         """``with stream.scope():`` is ``with stream:`` with a synchronization at the end.
 
-        ``async with stream.scope():`` awaits the stream at the end instead.
+        ``async with stream.scope():`` awaits the stream instead.
 
         What the block queued on the stream is complete after the block, even if an exception ended
-        the block; if waiting then fails, a note is added to that exception. ``as`` yields the
-        stream.
+        it. If waiting fails while an exception propagates, a note is added to that exception.
+        ``as`` yields the stream.
         Driver functions: as `synchronize`.
         """
         cdef Scope scope = Scope.__new__(Scope)
@@ -945,7 +946,10 @@ cdef Context _context_of_raw(CUcontext raw, size_t stream):
 
 
 cdef Stream _known_or_opened(Stream stream, int order):
-    """The live object of the same stream; if there is none, open this one and return it."""
+    """Return the object that already stands for this stream's handle.
+
+    If there is none, open `stream` and return it.
+    """
     cdef Alive streams = stream.context.streams
     cdef Stream known
     reference = streams.reference_to(stream)

@@ -115,9 +115,9 @@ static inline int own_reserve_(const own_request *request, const own_access *acc
     return 1;
 }
 
-/* Adds an epoch, and drops those that it covers: whatever is ordered after the new operation is
- * ordered after everything in its view. A read does not cover writes, because later reads must
- * be checked against them. */
+/* Adds the epoch of a new operation, and drops the old epochs that this operation is ordered after:
+ * whatever is ordered after the new operation is ordered after those, too. A read does not replace
+ * writes, because later reads must be checked against them. */
 static inline void own_replace_(const own_engine *engine, const own_stream *stream,
                                 const own_clock *view, own_range *range, const own_epoch *epoch) {
     own_epoch *kept = own_epochs(range);

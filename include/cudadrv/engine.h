@@ -285,8 +285,8 @@ static inline int own_stream_known(own_engine *engine, const own_stream *stream)
     return known;
 }
 
-/* The number of the domain's streams that no program can use any more but that may have
- * unfinished work. */
+/* The number of the domain's streams that are closed or dropped and whose work may be
+ * unfinished. */
 static inline uint32_t own_unfinished(own_engine *engine, const own_domain *domain) {
     uint32_t found = 0;
     own_lock(engine);

@@ -6,7 +6,8 @@
 #include "borrow.h"
 
 /* Where `host_excluded` is set, the host may use managed memory only while no work is in flight.
- * Whether there is work besides that in the clock `waited`. */
+ * Returns 1, and sets `conflict`, if a stream of such a domain has work that is neither known to
+ * be complete nor covered by `waited`. */
 static inline int own_excluded_(const own_engine *engine, const own_clock *waited,
                                 own_conflict *conflict) {
     for (const own_domain *domain = engine->domains; domain; domain = domain->next) {
@@ -26,8 +27,8 @@ static inline int own_excluded_(const own_engine *engine, const own_clock *waite
     return 0;
 }
 
-/* Where `host_excluded` is set, a stream with a loan may have work at any time. Whether there is
- * such a stream. */
+/* Where `host_excluded` is set, a stream with a loan may have work at any time. Returns 1, and sets
+ * `conflict`, if there is such a stream. */
 static inline int own_lent_where_excluded_(const own_engine *engine, own_conflict *conflict) {
     for (const own_domain *domain = engine->domains; domain; domain = domain->next) {
         const own_stream *stream = domain->host_excluded ? domain->streams : NULL;
@@ -137,7 +138,7 @@ static inline int own_bytes_known_(const own_engine *engine, own_memory *memory,
 }
 
 /* Adds the epochs of other memory, all in one mode, to memory that has none yet. Returns 0, and
- * changes nothing, if there is no memory. */
+ * changes nothing, if the list of epochs cannot be allocated. */
 static inline int own_memory_inherit(own_engine *engine, own_memory *memory,
                                      const own_memory *other, int mode) {
     own_lock(engine);

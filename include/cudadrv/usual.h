@@ -15,8 +15,9 @@ typedef struct own_request {
     uint32_t count;
     uint32_t site;
     uint16_t operation;
-    own_export *loan; /* a loan that begins with this request's only access; or NULL */
-    /* The request ends a loan. The work of the loan is queued already, so nothing is checked. */
+    /* The loan, if this request begins one (the request then has exactly one access); else NULL. */
+    own_export *loan;
+    /* The request ends a loan: its work is queued already, so nothing is checked. */
     uint8_t returns;
     /* For a passive operation the driver may queue nothing, so the default streams' rules do not
      * order it. */

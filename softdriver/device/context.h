@@ -21,7 +21,8 @@ struct Context {
     Device *device = nullptr;
     unsigned flags = 0;
     bool primary = false;
-    unsigned uses = 1; // of a created context: counted by cuCtxAttach and cuCtxDetach
+    // The reference count of a created context, which cuCtxAttach and cuCtxDetach change.
+    unsigned uses = 1;
     Limits limits;
     CUfunc_cache cache = CU_FUNC_CACHE_PREFER_NONE;
     std::vector<OperationPtr> gates; // all operations that the context submits later wait for these

@@ -89,8 +89,8 @@ SOFT_STREAM_API(cuMemFreeAsync, (CUdeviceptr address, CUstream handle), (address
         return CUDA_ERROR_INVALID_VALUE;
     if (allocation->kind == MemoryKind::Managed)
         return CUDA_ERROR_NOT_SUPPORTED;
-    // Captured frees are only for memory of the graph, and that memory cannot be freed in another
-    // way.
+    // While capturing, only memory that was allocated in a capture can be freed; and such memory
+    // only while capturing.
     if (allocation->captured != bool(stream->capture))
         return CUDA_ERROR_INVALID_VALUE;
     if (stream->capture)

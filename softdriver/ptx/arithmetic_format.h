@@ -92,9 +92,9 @@ template <bool ftz = true, class T> inline T flush(T a) {
     return ftz ? from_bits<T>(subnormal ? bits & Format<T>::sign : bits) : a;
 }
 
-// .ftz of a float result that was rounded to nearest. `exact` is the exact value, or that value
-// rounded to odd. A result is zero, too, if it became the smallest normal number only because
-// subnormal numbers have fewer bits.
+// Applies .ftz (subnormal results become zero) to a float result that was rounded to nearest.
+// `exact` is the exact value, or that value rounded to odd. The result is also zero if it became
+// the smallest normal number only because subnormal numbers have fewer bits.
 template <bool ftz> inline float flush_result(float result, double exact) {
     double size = from_bits<double>(magnitude(exact));
     uint32_t bits = to_bits(result);

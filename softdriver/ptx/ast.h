@@ -113,8 +113,8 @@ struct Function {
     // results and arguments of its calls.
     std::vector<Variable> variables;
     int results = 0, parameters = 0;
-    // Results and parameters that are declared as .reg. The body loads the register from the
-    // variable, or stores it there.
+    // Results and parameters that are declared as .reg. The body begins by loading the register of
+    // each parameter from its variable, and each return stores the registers of the results.
     struct InRegister {
         int variable, reg;
     };

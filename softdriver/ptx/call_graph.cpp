@@ -71,8 +71,8 @@ class Circles {
         }
     }
 
-    // All functions opened since `first` form one cycle. The functions that they call outside of it
-    // have totals already.
+    // All functions opened since `first` form one cycle. Callees outside the cycle already have
+    // their totals.
     void close(int first) {
         auto begin = std::find(open_.rbegin(), open_.rend(), first).base() - 1;
         std::vector<int> circle(begin, open_.end());

@@ -42,7 +42,7 @@ class Block {
         return true;
     }
 
-    // Appends earlier output again. It may overlap the appended bytes.
+    // Appends earlier output again. Source and destination may overlap.
     bool match(unsigned nibble, size_t most, std::string &out) {
         uint8_t low, high;
         size_t count;

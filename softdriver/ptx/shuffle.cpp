@@ -7,7 +7,8 @@ namespace soft::ptx {
 
 namespace {
 
-// With .sync, waits for all lanes of the mask in rows[9]. False if the step must wait.
+// Whether the step can run. With .sync (step.offset is 1) all lanes of the mask in rows[9] must
+// have arrived; until then it returns false, and the warp tries the step again.
 bool assembled(Warp &warp, const Step &step) {
     return step.offset == 0 ||
            warp.meet(step, warp.row<uint32_t>(step.rows[9])[warp.lane_of_fault()]);

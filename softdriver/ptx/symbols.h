@@ -35,11 +35,11 @@ struct RegisterRange {
 // A use of a name that may be defined later, in the same block or in an outer one.
 struct Reference {
     size_t instruction, operand;
-    int part; // index of the part; -1: the operand itself
+    int part; // the name is the operand itself (-1), or parts[part] of it: see Operand
     int line;
 };
 
-// The names of a block in braces; the outermost block is the module.
+// One scope: the names that are declared between a pair of braces. The outermost is the module.
 struct Block {
     std::unordered_map<std::string_view, Symbol> symbols;
     std::unordered_map<std::string_view, RegisterRange> ranges;

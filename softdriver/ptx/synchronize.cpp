@@ -1,9 +1,9 @@
+// Decodes and runs the instructions bar, barrier, membar and fence.
+
 #include "ptx/decode_arithmetic.h"
 #include "ptx/machine.h"
 
 #include <atomic>
-
-// The instructions bar, barrier, membar and fence.
 
 namespace soft::ptx {
 

@@ -211,7 +211,7 @@ std::string Warp::what_it_waits_for() const {
     const Code &code = *group.frame->code;
     size_t place = size_t(group.next - code.body.data());
     bool barrier = group.wait == Group::Wait::Barrier;
-    place -= barrier; // they wait at the step after it
+    place -= barrier; // lanes at a barrier stand at the step after it: report the barrier itself
     return machine.where(*this, unsigned(__builtin_ctz(group.mask))) + " at " + code.where(place) +
            " (" + code.written[place] + ")" + (barrier ? "" : " for other lanes of its warp");
 }

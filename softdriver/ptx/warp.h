@@ -108,7 +108,7 @@ struct Warp {
     std::vector<Group> waiting_;
     bool met_ = false; // the lanes for which the next step waits have come
     bool yielded_ = false;
-    bool behind_ = false; // another group waits at an earlier step
+    bool behind_ = false; // another group of lanes waits at this step, or at an earlier one
     unsigned jumps_back_ = 0;
     uint64_t turn_ = 0, turns_ = 0;
     std::vector<char> local_;

@@ -158,7 +158,7 @@ CUresult capture_record(Stream &stream, Event &event) {
     return CUDA_SUCCESS;
 }
 
-// A wait for a captured event, or by a captured stream.
+// A wait for an event that was recorded in a capture, or a wait by a capturing stream.
 CUresult capture_wait(Stream &stream, const Event &event) {
     if (stream.capture && !stream.capture->valid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;

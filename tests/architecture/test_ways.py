@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-WAYS = PAGE.partition("## Three ways through the code")[2].partition("## Words")[0]
+WAYS = PAGE.partition("## Four ways through the code")[2].partition("## Words")[0]
 NAMED = sorted(set(re.findall(r"`(\w+)`(?: of `\w+`)? in\s+`([\w/.]+)`", WAYS)))
 
 

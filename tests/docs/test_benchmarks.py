@@ -76,7 +76,7 @@ def test_labels_of_an_axis_keep_apart(module, low, high):
 
 def test_who_is_quicker_is_said(module):
     tables = module("tables")
-    for spread, remark in ((4, ""), (40, ", which is less than either varies")):
+    for spread, remark in ((4, ""), (40, ", which is less than the spread of either figure")):
         figures = {"low": 230.0, "high": 230.0 + spread}
         ahead = {
             "cudadrv": {"loop": {**figures, "median": 250.0}},
