@@ -1,7 +1,7 @@
 """The C level of cudadrv: `cimport cudadrv as cu`. See docs/cython.md.
 
-What is declared here is promised as the Python level is. All else that can be cimported from
-cudadrv is its own, and changes with any version.
+The declarations of this file are as stable as the Python level. Everything else that can be
+cimported from cudadrv is internal, and may change with any version.
 """
 
 from cudadrv._custom cimport (
@@ -15,8 +15,8 @@ from cudadrv._driver cimport (
 )
 
 
-# Opaque, so that no layout of theirs is compiled into other projects: in C they are types to be
-# checked, and their attributes are those of Python.
+# These classes are opaque, so that their layout is not compiled into other projects. C code can
+# only check the type of an object; its attributes are Python attributes.
 cdef extern from *:
     ctypedef class cudadrv.Buffer [object PyObject, check_size ignore]:
         pass

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import cudadrv as cu
 
-INTERRUPTED = 130  # what shells use for a program that Ctrl-C ended
+INTERRUPTED = 130  # the exit status that shells give to a program that Ctrl-C ended
 UNITS = {"": 0, "b": 0, "k": 10, "kib": 10, "m": 20, "mib": 20, "g": 30, "gib": 30}
 MOST_STREAMS = 64
 
 
 def size(text: str) -> int:
-    """The number of bytes of a text such as ``65536``, ``64K`` or ``64KiB``."""
+    """Convert a text such as ``65536``, ``64K`` or ``64KiB`` to a number of bytes."""
     digits = text.rstrip("BKMGIbkmgi")
     unit = text[len(digits) :].lower()
     if not (digits.isascii() and digits.isdigit() and unit in UNITS):
@@ -39,7 +39,7 @@ def stream_count(text: str) -> int:
 
 
 def folder_to_search(text: str) -> Path:
-    """A folder that LD_LIBRARY_PATH can name: it has no quoting."""
+    """Convert a text to a folder. Rejects characters that LD_LIBRARY_PATH has no quoting for."""
     if not text or ":" in text or ";" in text:
         raise argparse.ArgumentTypeError(
             f"{text!r}: LD_LIBRARY_PATH cannot name it; it needs a name without ':' and ';'"
@@ -177,13 +177,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return status
     except KeyboardInterrupt:
         if sys.stdout.isatty():
-            print()  # after the line that shows the progress
+            print()  # leaves the line that shows the progress
         complain("interrupted")
         return INTERRUPTED
     except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (cu.CudaError, OSError) as error:  # such as too little memory, or a file that fails
+    except (cu.CudaError, OSError) as error:  # such as too little memory, or an unreadable file
         complain(str(error))
         return 1
 

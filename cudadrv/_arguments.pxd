@@ -1,4 +1,4 @@
-"""Arguments: what a launch is given, as the driver takes it."""
+"""Arguments of launches, packed as the driver takes them."""
 
 from cpython.float cimport PyFloat_AS_DOUBLE
 from cpython.object cimport PyObject
@@ -10,6 +10,7 @@ from cudadrv._device cimport Context, Device
 from cudadrv._driver cimport CUdeviceptr, CUfunction, likely, unlikely
 from cudadrv._engine cimport OWN_READ, OWN_WRITE
 from cudadrv._region cimport Region, check_region, is_region, pointer_of
+from cudadrv._stream cimport Stream
 
 
 cdef extern from "Python.h":
@@ -18,6 +19,7 @@ cdef extern from "Python.h":
 
 cdef class Access:
     cdef Region region
+    cdef object array       # another library's, which the launch makes a region of; else None
     cdef uint8_t mode
     cdef object __weakref__
 
@@ -39,8 +41,8 @@ cdef struct Parameter:
     uint32_t offset
     uint32_t nbytes
     char kind           # u, s, b or f as in PTX; S: a structure; 0: not known
-    int64_t least       # the integers that fit, as far as int64_t goes; none if it is no integer
-    int64_t most
+    int64_t least       # the smallest integer that fits; larger than `most` if none does
+    int64_t most        # the largest integer that fits, but at most that of int64_t
 
 
 cdef class Signature:
@@ -48,7 +50,7 @@ cdef class Signature:
     cdef readonly tuple listed      # cudadrv._ptx.Parameter for each; None if nothing is known
     cdef Parameter *parameters
     cdef Py_ssize_t count           # -1 if nothing is known
-    cdef size_t nbytes              # of all of them
+    cdef size_t nbytes              # of all parameters together
 
     cdef str called(self, Py_ssize_t index)
 
@@ -59,7 +61,7 @@ cdef Signature new_signature(str kernel, CUfunction function, Context context, o
 cdef struct Shape:
     unsigned int grid[3]
     unsigned int block[3]
-    unsigned int cluster[3]     # zeros: none
+    unsigned int cluster[3]     # zeros: the launch has no clusters
     unsigned int shared_bytes
     bint cooperative
     bint plain                  # without cluster and not cooperative
@@ -69,7 +71,7 @@ cdef class Limits:
     cdef Device device
     cdef unsigned int grid[3]
     cdef unsigned int block[3]
-    cdef readonly int shared_bytes      # that a block can have, if its kernel asks for it
+    cdef readonly int shared_bytes      # the most of a block, if the kernel raises its own limit
     cdef readonly int multiprocessors
     cdef readonly bint cooperative
     cdef readonly bint clusters
@@ -84,33 +86,36 @@ cdef str dimensions(const unsigned int *sizes)
 
 
 cdef enum:
-    FEW_ARGUMENTS = 16      # that fit on the stack,
-    FEW_WORDS = 32          # with so many times 8 bytes in all
-    WIDEST = 4096           # bytes of all arguments of a kernel whose parameters are not known
+    FEW_ARGUMENTS = 16      # how many arguments are packed on the stack
+    FEW_WORDS = 32          # how many 8-byte words of values are packed on the stack
+    WIDEST = 4096           # the most bytes of arguments if the parameters are not known
+    FOREIGN_ARRAYS = 1      # what `pack` returns for arguments that other libraries made
 
 
 cdef struct Operand:
     # A buffer that a kernel uses.
-    PyObject *region        # whoever has the arguments keeps it alive
-    Py_ssize_t argument     # its number; from -1 downward: of `borrows`
+    PyObject *region        # not owned: the arguments of the launch keep it alive
+    Py_ssize_t argument     # index of the argument; -1 - i for item i of `borrows`
     uint8_t mode
-    bint bare               # nothing was said of the mode
+    bint bare               # passed without read(), write() or shared()
 
 
 cdef struct Packed:
-    void **pointers         # to the value of each parameter
+    void **pointers         # a pointer to the value of each parameter
     unsigned char *values
     Operand *operands
     Py_ssize_t operand_count
 
 
 cdef struct Frame:
-    # Room on the stack for few arguments.
+    # Memory on the stack for a few arguments.
     void *pointers[FEW_ARGUMENTS]
     unsigned long long values[FEW_WORDS]
     Operand operands[FEW_ARGUMENTS]
 
 
+cdef bint is_foreign(object value) except -1
+cdef tuple with_regions(tuple values, Stream stream)
 cdef Room room_on_heap(size_t nbytes, Py_ssize_t count, Py_ssize_t uses, Packed *packed)
 cdef int pack_unknown(Signature signature, tuple arguments, Packed *packed) except -1
 cdef int pack_borrows(tuple borrows, Packed *packed) except -1
@@ -123,11 +128,10 @@ cdef str describe_operand(Signature signature, Operand *operand)
 cdef inline Room room_for(
     Signature signature, tuple arguments, tuple borrows, Frame *frame, Packed *packed
 ):
-    """Where to pack: on the stack if it all fits there, else in a Room, which has to be kept."""
+    """Let `packed` refer to `frame` if everything fits there; else return a Room, to be kept."""
     cdef Py_ssize_t count = len(arguments)
     cdef Py_ssize_t uses = count + len(borrows)
     cdef size_t nbytes = signature.nbytes if likely(signature.count >= 0) else WIDEST
-    packed.operand_count = 0
     if likely(frame is not NULL and uses <= FEW_ARGUMENTS and nbytes <= 8 * FEW_WORDS):
         packed.pointers = frame.pointers
         packed.operands = frame.operands
@@ -139,11 +143,17 @@ cdef inline Room room_for(
 cdef inline int pack(
     Signature signature, tuple arguments, tuple borrows, Packed *packed
 ) except -1:
-    """Check and convert the arguments. Their buffers are not asked whether they can be used."""
+    """Check and convert the arguments. The launch checks later whether it may use their buffers.
+
+    Return FOREIGN_ARRAYS if some are arrays of other libraries: `with_regions` makes buffers of
+    them, and the arguments have to be packed again.
+    """
     cdef Py_ssize_t i
     cdef unsigned char *place
+    packed.operand_count = 0
     if unlikely(signature.count < 0):
-        pack_unknown(signature, arguments, packed)
+        if pack_unknown(signature, arguments, packed):
+            return FOREIGN_ARRAYS
     else:
         if unlikely(len(arguments) != signature.count):
             refuse_count(signature, len(arguments))
@@ -152,16 +162,16 @@ cdef inline int pack(
             packed.pointers[i] = place
             if not put_number(&signature.parameters[i], arguments[i], place) \
                     and not put_buffer(signature, i, arguments[i], packed, place):
+                if unlikely(is_foreign(arguments[i])):
+                    return FOREIGN_ARRAYS
                 put_value(signature, i, arguments[i], place)
-    if unlikely(len(borrows)):
-        pack_borrows(borrows, packed)
-    return 0
+    return pack_borrows(borrows, packed) if unlikely(len(borrows)) else 0
 
 
 cdef inline bint put_number(
     Parameter *parameter, object value, unsigned char *place
 ) except -1:
-    """Whether it is an int or a float of a parameter of that kind and fits, and is written."""
+    """Write a Python int or float that fits the parameter. Returns False for other values."""
     cdef int overflow = 0
     cdef int64_t number
     cdef double double_precision
@@ -175,7 +185,7 @@ cdef inline bint put_number(
         elif likely(parameter.nbytes == 8):
             (<int64_t *>place)[0] = number
         else:
-            memcpy(place, &number, parameter.nbytes)  # little-endian, as every host of CUDA
+            memcpy(place, &number, parameter.nbytes)  # every host of CUDA is little-endian
         return True
     if type(value) is not float or parameter.kind != b"f":
         return False
@@ -193,7 +203,7 @@ cdef inline bint put_number(
 cdef inline bint put_buffer(
     Signature signature, Py_ssize_t index, object value, Packed *packed, unsigned char *place
 ) except -1:
-    """Whether it is a buffer, and then its address is the value."""
+    """Write the address of a buffer, and add an operand for it. Returns False for other values."""
     cdef Parameter *parameter
     cdef Region region = add_operand(value, index, packed)
     if unlikely(region is None):
@@ -208,11 +218,13 @@ cdef inline bint put_buffer(
 
 
 cdef inline Region add_operand(object value, Py_ssize_t index, Packed *packed):
-    """The buffer of an argument, which the launch borrows; None if it is none."""
+    """Add the operand of an argument that is a buffer, and return the buffer; else return None."""
     cdef Operand *operand = &packed.operands[packed.operand_count]
     cdef Region region
     if type(value) is Access:
         region = (<Access>value).region
+        if unlikely(region is None):
+            return None
         operand.mode = (<Access>value).mode
         operand.bare = False
     elif is_region(value):
@@ -228,7 +240,7 @@ cdef inline Region add_operand(object value, Py_ssize_t index, Packed *packed):
 
 
 cdef inline object buffers_of(Packed *packed, int mode):
-    """The buffers that are used in a mode: None, one, or a tuple of several."""
+    """Return the buffers that are used in a mode: None, one, or a tuple of several."""
     cdef Py_ssize_t i
     cdef Py_ssize_t count = 0
     cdef PyObject *found = NULL

@@ -1,7 +1,8 @@
-"""``await event``, and so of tokens and streams: one daemon thread that watches all of them.
+"""Waits for ``await`` of events, tokens and streams: one daemon thread watches all of them.
 
-A callback from a driver thread could deadlock with the interpreter, and a thread for each ``await``
-would cost too much. The thread only watches: the host's clock changes when the coroutine resumes.
+It polls, because a callback from a driver thread could deadlock with the interpreter, and because a
+thread for each ``await`` would cost too much. The thread updates no clock: the resumed coroutine
+does.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ LONGEST_PAUSE_S = 1e-3
 
 
 class Watched(Protocol):
-    """What can be awaited: an Event, as it was recorded then."""
+    """The part of an Event that the watching thread uses."""
 
     def _is_complete(self) -> bool: ...
 
@@ -53,7 +54,7 @@ class _Watcher:
         pending: list[Await] = []
         pause = FIRST_PAUSE_S
         while True:
-            with suppress(MemoryError):  # try again, because coroutines are waiting
+            with suppress(MemoryError):  # the next turn tries again: coroutines are waiting
                 if self._take_new(pending):
                     pause = FIRST_PAUSE_S
                 # No local variable may keep an operation, and its buffers, alive during the sleep.
@@ -74,7 +75,10 @@ class _Watcher:
 
 
 def _settle(work: Watched, future: "asyncio.Future[None]") -> bool:
-    """Whether an item is settled: complete, failed or cancelled, or its loop was closed."""
+    """Check an awaited operation, and settle its future if it is complete or has failed.
+
+    Returns whether it needs no further checks: also if it was cancelled, or its loop was closed.
+    """
     failure = None
     if future.done():
         return True
@@ -89,7 +93,7 @@ def _settle(work: Watched, future: "asyncio.Future[None]") -> bool:
 
 
 def _deliver(future: "asyncio.Future[None]", failure: Exception | None) -> None:
-    if future.done():  # cancelled meanwhile
+    if future.done():  # the future was cancelled meanwhile
         return
     if failure is None:
         future.set_result(None)

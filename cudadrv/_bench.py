@@ -1,4 +1,4 @@
-"""``python -m cudadrv bench``: what single calls cost."""
+"""``python -m cudadrv bench``: measures what single calls cost."""
 
 import gc
 import statistics
@@ -84,7 +84,7 @@ def nothing() -> None:
 
 
 def show(what: str, call: Call, calls: int, prepare: Call) -> None:
-    """Time a call, and print a line."""
+    """Measure a call, and print a line with the figures."""
     figures = [timed(call, calls, prepare) for _ in range(ROUNDS + 1)][1:]  # the first warms up
     idle = min(timed(nothing, calls, nothing) for _ in range(ROUNDS))
     low, middle, high = min(figures) - idle, statistics.median(figures) - idle, max(figures) - idle
@@ -92,7 +92,7 @@ def show(what: str, call: Call, calls: int, prepare: Call) -> None:
 
 
 def timed(call: Call, calls: int, prepare: Call) -> float:
-    """Nanoseconds of one call. `prepare` runs first, untimed; it usually empties the queues."""
+    """Return the nanoseconds of one call. `prepare` runs first, and is not timed."""
     prepare()
     gc.disable()
     try:

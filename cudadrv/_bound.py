@@ -31,7 +31,7 @@ class Bound:
 
 
 def _takes_stream(found: Any) -> bool:
-    """Whether it can be called with ``stream=``."""
+    """Whether an attribute can be called with ``stream=``."""
     if not callable(found):
         return False
     method = getattr(found, "__func__", None)
@@ -41,7 +41,7 @@ def _takes_stream(found: Any) -> bool:
 def _names_stream(function: Any) -> bool:
     try:
         parameters = signature(function).parameters.values()
-    except (TypeError, ValueError):  # it has no signature
+    except (TypeError, ValueError):  # the function has no signature
         return False
     return any(
         parameter.kind is Parameter.VAR_KEYWORD or parameter.name == "stream"

@@ -14,9 +14,10 @@ from typing import (
 import numpy as np
 import numpy.typing as npt
 from _typeshed import ReadableBuffer, WriteableBuffer
+from typing_extensions import CapsuleType
 
-from cudadrv._copy import Loan
 from cudadrv._device import Device
+from cudadrv._loan import Loan
 from cudadrv._region import Region
 from cudadrv._stream import _AnyStream
 from cudadrv._token import Token
@@ -100,4 +101,24 @@ class Buffer(Region):
     ) -> None: ...
     def take(self) -> Self: ...
     def into_raw(self) -> int: ...
-    def lend(self, stream: _AnyStream | None = None, *, readonly: bool = False) -> Loan: ...
+    def lend(
+        self,
+        stream: _AnyStream | None = ...,
+        *,
+        shape: tuple[SupportsIndex, ...] | None = None,
+        strides: tuple[SupportsIndex, ...] | None = None,
+        readonly: bool = False,
+        device: Literal["cpu", "cuda"] | None = None,
+    ) -> Loan: ...
+    def give_back(self, stream: _AnyStream = ...) -> None: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> CapsuleType: ...
+    @property
+    def __cuda_array_interface__(self) -> Never: ...

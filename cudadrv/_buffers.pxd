@@ -26,7 +26,7 @@ cdef class HostView:
     cdef HostBuffer buffer
     cdef bint shared        # read-only, so that GPU work may read meanwhile
     cdef uint32_t site      # the line of the `with` statement
-    cdef object borrowed    # a Borrowed: the borrow ends when it dies
+    cdef object borrowed    # a Borrowed: the borrow ends when this object dies
     cdef object hidden      # the array over the memory: plain views of `array` refer to it
     cdef object array       # what __enter__ returned
 

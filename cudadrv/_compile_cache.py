@@ -1,4 +1,4 @@
-"""The cache of compiled PTX: files that are named by a hash of all that the PTX depends on."""
+"""The cache of compiled PTX. A hash of everything that the PTX depends on names its file."""
 
 import contextlib
 import hashlib
@@ -15,7 +15,7 @@ from cudadrv._compilers import ENCODING, Compiler, Source
 FORMAT = "2"  # part of every key; increase it when keys or files change
 MOST_BYTES = 256 << 20
 OFF = "off"
-# Also matches in comments, and around them: one include too many does no harm.
+# Also matches includes that are commented out: one file too many in the key does no harm.
 INCLUDE = re.compile(
     r"#(?:\s|/\*.*?\*/)*(?:include_next|include|import|embed)\b(?:\s|/\*.*?\*/)*"
     r"(?:\"(?P<quoted>[^\"\n]+)\"|<(?P<angled>[^>\n]+)>|(?P<other>[^\n]*))"
@@ -55,7 +55,7 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
 def cache_key(
     compiler: Compiler, source: Source, architecture: str, options: Sequence[str]
 ) -> str | None:
-    """The key of the PTX of these inputs; None if it is unknown which files the source includes."""
+    """Return the cache key of a compilation; None if it is unknown which files are included."""
     options = compiler.all_options(options)
     folders = _folders(options)
     included = _included(source, folders)
@@ -80,7 +80,7 @@ def cache_key(
 
 
 def _folders(options: Sequence[str]) -> list[Path]:
-    """The folders that are searched for included files."""
+    """Return the folders that are searched for included files."""
     found: list[str] = []
     for at, option in enumerate(options):
         if match := FOLDER_OPTION.fullmatch(option):
@@ -92,9 +92,10 @@ def _folders(options: Sequence[str]) -> list[Path]:
 
 
 def _included(source: Source, folders: Sequence[Path]) -> dict[str, str | None]:
-    """The text of each file that the source may include, by path; None if a macro names the file.
+    """Return the text of each file that the source may include, by path.
 
-    A file that is in none of the folders belongs to the compiler, or to its host compiler.
+    The text is None where a macro names the file. Files that are in none of the folders are left
+    out: they belong to the compiler or to its host compiler.
     """
     found: dict[str, str | None] = {}
     todo = [(source.text, source.path)]
@@ -117,7 +118,7 @@ def _included(source: Source, folders: Sequence[Path]) -> dict[str, str | None]:
 
 
 class Cache:
-    """A folder of PTX files. A problem with it costs a compilation, and never raises.
+    """A folder of PTX files. A problem with the folder never raises; the source is compiled again.
 
     Files are replaced atomically, so several processes may use the folder. A folder that other
     users can write is not used, because they could choose what runs on the device.
@@ -128,7 +129,7 @@ class Cache:
         self.most_bytes = most_bytes
 
     def load(self, key: str) -> str | None:
-        """The PTX of a key; None if it is missing or damaged."""
+        """Return the PTX of a key; None if the file is missing or damaged."""
         path = self._path(key)
         try:
             if not self._is_ours():
@@ -136,7 +137,7 @@ class Cache:
             digest, _, ptx = path.read_text(encoding="utf-8").partition("\n")
             if digest != _checksum(key, ptx):
                 return None
-            os.utime(path)  # the time of the last use, for _trim
+            os.utime(path)  # so that _trim knows the time of the last use
             return ptx
         except (OSError, ValueError):
             return None
@@ -157,7 +158,7 @@ class Cache:
             self._trim()
 
     def _is_ours(self) -> bool:
-        """Whether only this user and root can write the folder. If not, log why."""
+        """Return whether only this user and root can write the folder. If not, log why."""
         status = self.folder.stat()
         user, owner, mode = os.geteuid(), status.st_uid, stat.S_IMODE(status.st_mode)
         if owner not in (user, 0):
@@ -172,14 +173,14 @@ class Cache:
         return self.folder / f"{key}.ptx"
 
     def _entries(self) -> Iterator[tuple[float, int, Path]]:
-        """Last use, size and path of each file, including unfinished ones of killed processes."""
+        """Yield last use, size and path of each file, even unfinished ones of killed processes."""
         for path in (*self.folder.glob("*.ptx"), *self.folder.glob("*.new")):
             with contextlib.suppress(FileNotFoundError):
                 status = path.stat()
                 yield status.st_mtime, status.st_size, path
 
     def _trim(self) -> None:
-        """Over the limit, delete the least recently used files until half of it is left."""
+        """If the files exceed the limit, delete the least recently used ones down to half of it."""
         entries = sorted(self._entries())
         total = sum(size for _, size, _ in entries)
         if total <= self.most_bytes:

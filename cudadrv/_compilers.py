@@ -1,4 +1,4 @@
-"""The compilers of CUDA C: nvcc of a toolkit, and NVRTC from PyPI."""
+"""Finds and calls the compilers of CUDA C: nvcc of a toolkit, and NVRTC from PyPI."""
 
 import importlib
 import os
@@ -14,9 +14,9 @@ from typing import Any, ClassVar, NamedTuple
 
 DEFAULT_TOOLKIT = Path("/usr/local/cuda")
 INSTALL_NVRTC = "python -m pip install 'cudadrv[nvrtc]'"
-# Keeps comments in other encodings unchanged.
+# With surrogateescape, comments in other encodings stay unchanged.
 ENCODING: Any = {"encoding": "utf-8", "errors": "surrogateescape"}
-# nvcc runs its tools by a shell, with names in double quotes. These characters are special there.
+# nvcc runs its tools by a shell, with names in double quotes. There these characters are special.
 SHELL_IN_PATHS = frozenset('$`"')
 SHELL_IN_OPTIONS = frozenset("$`")  # a double quote is allowed: -DNAME="text"
 
@@ -56,7 +56,7 @@ class Compiled(NamedTuple):
 
 
 class Compiler(ABC):
-    """A compiler that was found.
+    """A compiler of this machine.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Compiler(ABC):
         """List the virtual architectures that it can compile for: 75 is ``compute_75``."""
 
     def all_options(self, options: Sequence[str]) -> list[str]:
-        """The options with those that are added to them, such as from the environment."""
+        """Return the options, and those that the compiler adds, such as from the environment."""
         return list(options)
 
     @abstractmethod
@@ -96,12 +96,12 @@ class Compiler(ABC):
         """Compile, or raise CompileError."""
 
     def works(self) -> bool:
-        """Whether it can compile anything. Called after it has rejected a source."""
+        """Whether the compiler can compile anything. Called after it has rejected a source."""
         return True
 
 
 class Nvcc(Compiler):
-    _working: ClassVar[set[tuple[str, str]]] = set()  # _found_by() of those that work
+    _working: ClassVar[set[tuple[str, str]]] = set()  # _found_by() of each nvcc that works
 
     def __init__(self, path: Path, origin: str) -> None:
         for each in (path, path.resolve()):
@@ -154,7 +154,7 @@ class Nvcc(Compiler):
         return True
 
     def _found_by(self) -> tuple[str, str]:
-        """What identifies this nvcc, and the PATH on which it finds a C++ compiler."""
+        """Return what identifies this nvcc, and the PATH on which it finds a C++ compiler."""
         return self.identity(), os.environ.get("PATH", "")
 
     def _run(self, source: Source, options: Sequence[str]) -> Compiled:
@@ -228,7 +228,10 @@ class Nvrtc(Compiler):
         return [*options, *(f"-I{folder}" for folder in self._headers())]
 
     def _headers(self) -> list[str]:
-        """The folder of the toolkit's headers (cuda_fp16.h), which NVRTC does not search itself."""
+        """Return the folder of the toolkit's headers (cuda_fp16.h), or an empty list without one.
+
+        NVRTC does not search this folder itself.
+        """
         try:
             pathfinder: Any = importlib.import_module("cuda.pathfinder")
             found = pathfinder.find_nvidia_header_directory("cudart")
@@ -285,7 +288,7 @@ def find_compilers(
     environ, default_toolkit, path
         Where nvcc is searched for: ``CUDA_HOME``, ``CUDA_PATH`` and ``PATH`` of the environment,
         the default toolkit, and NVIDIA's Python package in the folders of `path` (default:
-        ``sys.path``). If ``CUDA_HOME`` or ``CUDA_PATH`` is set, only there.
+        ``sys.path``). If ``CUDA_HOME`` or ``CUDA_PATH`` is set, no other place is searched.
 
     Returns
     -------
@@ -295,7 +298,7 @@ def find_compilers(
     Raises
     ------
     CompilerNotFoundError
-        None was found. The message says where each was searched for, and how to install one.
+        No compiler was found. The message says where each was searched for, and how to install one.
     ValueError
         ``wanted`` is another word.
     """

@@ -1,10 +1,8 @@
-"""Copies between buffers, fills, and loans to other libraries."""
+"""Copies between buffers, and fills."""
 
 from libc.string cimport memcpy
 
 from cudadrv._driver cimport CUdeviceptr, CUresult, CUstream, likely, unlikely
-from cudadrv._engine cimport own_export
-from cudadrv._event cimport Event
 from cudadrv._region cimport Region, check_region
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token
@@ -29,7 +27,7 @@ cdef int refuse_other_dtype(Region region, object dtype, str other) except -1
 
 
 cdef inline Stream required_stream(object stream, Region region, str method):
-    """The stream of an asynchronous method: the argument, else the current one."""
+    """Return the stream of an asynchronous method: the argument, else the current one."""
     if likely(isinstance(stream, Stream)):
         return <Stream>stream
     return current_stream(stream, region, method)
@@ -42,7 +40,7 @@ cdef inline int refuse_other_device(Region region, Stream stream) except -1:
     return 0
 
 
-# The last fill is remembered, because programs often repeat one.
+# The last fill is remembered, because programs often repeat a fill.
 cdef object last_value          # an int or a float: immutable, so that comparing identity suffices
 cdef object last_dtype          # the dtype of `last_item`
 cdef unsigned char[8] last_item     # `last_value` as an item of `last_dtype`
@@ -52,25 +50,9 @@ cdef Token fill_region(int name, Region region, const unsigned char *item, Strea
 
 
 cdef inline int set_item(unsigned char *item, object value, Region region) except -1:
-    """Convert a value to an item of the buffer, of at most 8 bytes. Raises if it cannot be."""
+    """Convert a value to an item of the buffer, of at most 8 bytes, or raise."""
     if likely(value is last_value and region.dtype is last_dtype):
         memcpy(item, last_item, sizeof(last_item))
         return 0
     check_region(region)
     return set_new_item(item, value, region)
-
-
-cdef class Loan:
-    cdef Region region
-    cdef Stream stream
-    cdef bint readonly
-    cdef Event event        # recorded where the block begins and where it ends
-    cdef int state          # FRESH, BUSY, LIVE or ENDED: see _copy.pyx
-    cdef own_export loan    # the engine's record, which refers to the stream
-
-    cdef int end(self) except -1
-    cdef int end_unrecorded(self, raised, error) except -1
-    cdef int use(self, own_export *loan, bint recorded=*) except -1
-
-
-cdef Loan new_loan(Region region, Stream stream, bint readonly)

@@ -1,4 +1,4 @@
-"""Operations of other projects, which get all of this by `cimport cudadrv`.
+"""Custom operations: what other projects get by `cimport cudadrv`.
 
 These declarations use the driver's types and none of cudadrv's, so that code compiled against one
 version also works with later ones. Objects are checked when they are passed.
@@ -14,9 +14,9 @@ cdef enum:
 
 
 # Makes the driver calls of an operation on the stream. It runs without the GIL, in the stream's
-# context, and must neither take the GIL nor use cudadrv but for the functions below. The status
-# that it returns is raised. *queued is true when it begins: after a failure, the buffers stay
-# borrowed as if all had been queued, unless it has set *queued to False.
+# context. It must not take the GIL, and of cudadrv it may use only the functions below. If it
+# returns an error status, `issue` raises that. When it begins, *queued is true: after a failure,
+# the buffers stay borrowed as if all work had been queued, unless it has set *queued to False.
 ctypedef CUresult (*Call)(void *arguments, CUstream stream, bint *queued) noexcept nogil
 
 

@@ -44,14 +44,14 @@ def run_demo(file: FileIO, name: str, streams: int, chunk: int) -> int:
 
 
 def default_file() -> Path:
-    """A file of several megabytes that is on every machine where this runs."""
+    """Return a file of several megabytes that every machine with cudadrv has."""
     folder = Path(np.__file__).parent
     found = [Path(sys.executable), *folder.glob("*core/_multiarray_umath*.so")]
     return max(found[1:] or found, key=lambda path: path.stat().st_size)
 
 
 def open_file(name: str) -> FileIO:
-    """Open a file that can be read several times. Raises BadFileError for any other."""
+    """Open a file so that it can be read several times. Raises BadFileError if that fails."""
     try:
         file = copied_input() if name in STANDARD_INPUT else open_regular(Path(name))
         if os.fstat(file.fileno()).st_size == 0:
@@ -95,7 +95,7 @@ def check_counts(counts: Counts, expected: Counts) -> None:
 
 
 def frequent(counts: Counts) -> str:
-    """The bytes that occur most often, in words."""
+    """Return a text that lists the bytes that occur most often."""
     most = np.argsort(-counts.astype("f8"), kind="stable")[:3]
     shares = [(value, counts[value] / counts.sum()) for value in most if counts[value]]
     return ", ".join(f"{value:#04x} ({share:.1%})" for value, share in shares)

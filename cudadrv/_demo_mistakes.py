@@ -42,7 +42,7 @@ class Scene:
         self.device.close()
 
     def mistakes(self) -> list[Mistake]:
-        """The title of each mistake, the code as shown, and the function that runs it."""
+        """Return the title of each mistake, the code as shown, and the function that runs it."""
         return [
             (
                 "Refilling a buffer whose copy is in flight",

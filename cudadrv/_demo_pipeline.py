@@ -73,7 +73,7 @@ class Pipeline:
         self.file = file
         self.nbytes = nbytes
         self.chunk = chunk
-        # One part of these is refilled or checked while the other parts are in flight.
+        # One part of these buffers is refilled or checked while the other parts are in flight.
         self.source = cu.LockedBuffer(chunk * streams, name="source")
         self.result = cu.LockedBuffer(chunk * streams, name="result")
         parts = zip(self.source.chunks(chunk), self.result.chunks(chunk), strict=True)
@@ -83,7 +83,7 @@ class Pipeline:
         self.seconds = {"reading": 0.0, "checking": 0.0}
 
     def sizes(self) -> list[int]:
-        """Bytes of each chunk."""
+        """Return the number of bytes of each chunk."""
         return [min(self.chunk, self.nbytes - at) for at in range(0, self.nbytes, self.chunk)]
 
     def fill(self, lane: Lane, index: int, nbytes: int) -> None:
@@ -114,10 +114,10 @@ class Pipeline:
             done += got
 
     def run_alone(self) -> tuple[list[float], Counts]:
-        """Run one stage at a time; return the seconds of each, and the counts of NumPy.
+        """Run one stage at a time; return the seconds of each stage, and the counts of NumPy.
 
         With overlap, two events around a stage would also measure how long it waits for its turn.
-        The host counts the bytes here, because that would delay the overlapped run.
+        NumPy counts the bytes in this run, because counting would delay the overlapped run.
         """
         lane = self.lanes[0]
         lane.bins.fill(0)
@@ -172,7 +172,7 @@ class Pipeline:
 
 
 class Result:
-    """An overlapped run: its seconds, those of the host's two stages, and the histogram."""
+    """An overlapped run: its seconds, the seconds of the host's two stages, and the histogram."""
 
     def __init__(self, wall: float, reading: float, checking: float, counts: Counts) -> None:
         self.wall = wall
@@ -204,7 +204,9 @@ class Progress:
 
 
 def count_bytes(array: Bytes) -> Counts:
-    """How often each value occurs. In pieces: numpy.bincount makes a copy 8 times as large."""
+    """Count how often each value occurs. Counts piece by piece, because numpy.bincount makes a copy
+    that is 8 times as large.
+    """
     counts = np.zeros(256, "u8")
     for at in range(0, array.size, PIECE):
         counts += np.bincount(array[at : at + PIECE], minlength=256).astype("u8")

@@ -19,7 +19,7 @@ cdef class Alive:
     """Weak references to live objects. Other threads may add some during an iteration."""
 
     cdef set references
-    cdef unsigned long long added   # how often `add` was called, to notice a call in between
+    cdef unsigned long long added   # how often `add` was called, so that callers notice a change
 
     cdef object reference_to(self, object thing)
     cdef int add(self, object reference) except -1
@@ -40,16 +40,16 @@ cdef class Context:
     cdef CUcontext raw
     cdef own_domain *domain     # outlives the object while closed streams may have unfinished work
     cdef object policy          # None, or the name of its ordering policy
-    cdef int lost               # the status of the sticky error that lost it, or 0
-    cdef bint replaced          # it is lost because the device was reset
-    cdef Alive streams          # its live Streams
+    cdef int lost               # the status of the sticky error that lost the context, or 0
+    cdef bint replaced          # the context is lost because the device was reset
+    cdef Alive streams          # the live Streams of the context
     cdef list ghosts            # last Events of closed streams whose work may be unfinished
     cdef list stages            # page-locked Stages that no call has taken: see _staging.pyx
     cdef size_t staged          # bytes of the Stages in `stages`
-    cdef size_t stage_bytes     # bytes of all its Stages
-    cdef Kept caches            # None, or the Caches of its pools: see _pool.pyx
-    # Default streams and internal ones, by name or by the number of their thread. They refer to
-    # this context; the garbage collector breaks that cycle by clearing the dict.
+    cdef size_t stage_bytes     # bytes of all Stages of the context
+    cdef Kept caches            # None, or the Caches of the context's pools: see _pool.pyx
+    # Default streams and internal streams, by name or by the number of their thread. The streams
+    # refer to this context; the garbage collector breaks that cycle by clearing the dict.
     cdef dict defaults
     cdef object __weakref__
 
@@ -66,9 +66,14 @@ cdef int after_wait() except -1
 cdef void report_in(Context context, CUresult status) noexcept
 
 
+ctypedef int (*loan_ender)() except -1
+cdef void end_loans_with(loan_ender function) noexcept
+cdef int attend() except -1
+
+
 cdef inline bint is_usable(Context context) noexcept:
-    """Whether `usable` would not raise. Inlined, for the fast path."""
-    return context.raw is not NULL and not context.lost and not cudadrv_table.forked
+    """Whether `usable` would do nothing. Inlined, for the fast path."""
+    return context.raw is not NULL and not context.lost and not cudadrv_table.attention
 
 
 cdef inline bint is_current(CUcontext wanted) noexcept nogil:
@@ -79,8 +84,8 @@ cdef inline bint is_current(CUcontext wanted) noexcept nogil:
 cdef inline CUresult enter_context(CUcontext wanted, bint *pushed) noexcept nogil:
     """Make a context current until `leave_context`.
 
-    In a thread that has no current context it stays current, as in the runtime API. A context that
-    another library made current comes back.
+    In a thread that had no current context, the context stays current afterwards, as in the runtime
+    API. If another library had made a context current, `leave_context` restores that one.
     """
     cdef CUcontext current = NULL
     pushed[0] = False

@@ -1,8 +1,8 @@
 """Raw driver functions: `noexcept nogil`, and they return a CUresult.
 
 Call them as `with nogil: check(cuStreamCreate(...))` with `check` from `cudadrv._errors`. A module
-that calls them says `bind_driver(&cudadrv_table)` once, when it is imported: in one that does not,
-they return CUDA_ERROR_NOT_INITIALIZED.
+that calls them must call `bind_driver(&cudadrv_table)` once, when it is imported; otherwise they
+return CUDA_ERROR_NOT_INITIALIZED.
 """
 
 
@@ -127,6 +127,7 @@ cdef extern from "cudadrv/driver.h" nogil:
     ctypedef struct cudadrv_driver:
         void (*note_failure)(const char *call) noexcept nogil
         bint forked
+        int attention
         bint ending
         int (*tag_stream)(CUcontext context, CUstream stream, unsigned long long tag) noexcept nogil
     cudadrv_driver *cudadrv_table
@@ -203,6 +204,8 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult cuMemFreeHost "cudadrv_cuMemFreeHost"(void *address)
     CUresult cuMemAllocManaged "cudadrv_cuMemAllocManaged"(
         CUdeviceptr *address, size_t nbytes, unsigned int flags)
+    CUresult cuMemGetAddressRange "cudadrv_cuMemGetAddressRange"(
+        CUdeviceptr *first, size_t *bytes, CUdeviceptr address)
     CUresult cuPointerGetAttribute "cudadrv_cuPointerGetAttribute"(
         void *value, CUpointer_attribute attribute, CUdeviceptr address)
 
@@ -267,7 +270,8 @@ cdef extern from "cudadrv/driver.h" nogil:
 
 cdef void bind_driver(cudadrv_driver **table) noexcept
 
-# How the software driver asks for the names of our work: as cudadrvSoftWords in its control.h.
+# Functions by which the software driver asks for the names of operations and buffers. It declares
+# the same struct as cudadrvSoftWords in its control.h.
 cdef struct Words:
     int (*operation)(unsigned long long tag, unsigned long long *label) noexcept nogil
     int (*describe_operation)(
@@ -280,6 +284,6 @@ cdef const char *last_failure() noexcept nogil
 cdef unsigned long this_thread() noexcept nogil
 
 
-cdef extern from *:     # Cython defines both
+cdef extern from *:     # macros that Cython defines in every module
     bint likely(bint condition) noexcept nogil
     bint unlikely(bint condition) noexcept nogil

@@ -176,6 +176,12 @@ cdef extern from "cudadrv/ownership.h" nogil:
     int own_export_open(
         own_engine *engine, const own_access *access, uint32_t site, own_export *view,
         own_conflict *conflict)
+    int own_lend_open(
+        own_engine *engine, const own_access *access, uint32_t site, own_stream *borrower,
+        own_export *view, own_conflict *conflict)
+    int own_bytes_free(
+        own_engine *engine, own_memory *memory, uint64_t start, uint64_t stop,
+        own_conflict *conflict)
     int own_ask_host(
         own_engine *engine, const own_access *access, const own_clock *waited,
         own_conflict *conflict)

@@ -20,7 +20,7 @@ cdef inline int check(CUresult status) except -1 nogil:
 
 
 cdef inline int is_ready(CUresult status) except -1 nogil:
-    """Whether a query says that the work is complete. Raises for other failures."""
+    """Return whether a query's status says that the work is complete. Raises for other failures."""
     if status == CUDA_SUCCESS:
         return 1
     if status == CUDA_ERROR_NOT_READY:

@@ -13,7 +13,7 @@ cdef extern from *:
     """
     #define FOREVER INT64_MAX
     """
-    int64_t FOREVER     # a deadline: when a wait ends, as of `now_ns`
+    int64_t FOREVER     # the deadline of a wait without a timeout; deadlines are times of `now_ns`
 
 
 cdef CUresult wait_for_event(
@@ -25,26 +25,26 @@ cdef void pause_after(int64_t waited) noexcept nogil
 cdef int let_others_go_on() except -1
 
 
-# What `complete` finds out about the work before an event.
+# What `Event.complete` returns.
 cdef enum:
     UNFINISHED
     COMPLETE
-    RECORDED_ELSEWHERE  # on another stream: nothing tells any more
+    RECORDED_ELSEWHERE  # recorded on another stream meanwhile: the driver no longer tells
 
 
 cdef class Event:
     cdef Context context   # kept alive: the driver destroys events with their context
-    cdef str name          # or None
+    cdef str name          # the name in messages, or None
     cdef bint timing
     cdef CUevent raw                # NULL once destroyed
-    cdef own_event state            # what the engine knows of it
+    cdef own_event state            # the engine's record of the event
     cdef bint closing               # close() was called; the last of `waiters` destroys the handle
     cdef bint exposed               # other libraries may have the handle, and capture with it
     cdef bint unusual               # closing or exposed: excluded from the fast path
     cdef int waiters                # threads that are querying the handle
     cdef bint lent                  # the handle belongs to `lender`
-    cdef Event lender               # kept alive while its handle is used here
-    cdef unsigned long long identity    # of the closed foreign stream that it stands for, or 0
+    cdef Event lender               # kept alive as long as this event uses its handle
+    cdef unsigned long long identity    # of the closed foreign stream whose ghost it is, or 0
     cdef object __weakref__
 
     cdef str called(self)

@@ -20,7 +20,7 @@ KINDS = "PTX text, or the bytes of a cubin or a fatbin"
 
 
 class Image(NamedTuple):
-    """``data`` is passed to the driver; ``text`` is the same as a str if it is PTX, else None."""
+    """A checked image. ``data`` goes to the driver; ``text`` is the PTX as a str, or None."""
 
     data: bytes
     kind: str
@@ -74,7 +74,7 @@ def _refuse_truncated(what: str, needed: int, data: bytes) -> None:
 
 
 def _check_cubin(data: bytes) -> None:
-    """Raise for an ELF file of another machine, or whose tables or sections exceed its end."""
+    """Raise for an ELF file of another machine, and for one that is damaged or cut off."""
     _refuse_truncated("a cubin", ELF_HEADER, data)
     (machine,) = struct.unpack_from("<H", data, 18)
     if machine != ELF_OF_CUDA:

@@ -1,4 +1,4 @@
-"""``python -m cudadrv info``: driver, devices and settings, for reports of problems."""
+"""``python -m cudadrv info``: prints driver, devices and settings, for bug reports."""
 
 import os
 import platform
@@ -26,7 +26,7 @@ ATTRIBUTES = (
 
 
 def print_info() -> int:
-    """Print everything. Returns the exit status, which is 1 if there is no usable driver."""
+    """Print the report. Returns the exit status, which is 1 if there is no usable driver."""
     print_rows(
         [
             ("cudadrv", f"{cu.__version__}, compiled with cuda.h {version(header_version())}"),

@@ -1,4 +1,4 @@
-"""Kernel: a function of a module, as users see it."""
+"""Kernel: a function of a module, and its launches."""
 
 from libc.stdint cimport uint16_t
 
@@ -16,13 +16,13 @@ cdef class Kernel:
     cdef CUfunction raw         # lives as long as the module
     cdef Signature signature
     cdef Limits limits
-    cdef uint16_t operation     # "launch of ...", for the books
+    cdef uint16_t operation     # the number of its operation name, "launch of ..."
     cdef int most_threads       # of a block
     cdef int most_shared        # dynamic shared memory of a block, in bytes
-    cdef list reached           # variables that the text says it may touch, each as (Memory, mode)
-    cdef list variables         # these, and the module's unlisted ones
-    cdef Py_ssize_t changes     # the module's, when `variables` was made
-    # What a plain launch was asked for last, and what `fill` made of it, if that is `plain`.
+    cdef list reached           # (Memory, mode) of the variables that it may use, from the PTX text
+    cdef list variables         # `reached`, and the module's unlisted variables
+    cdef Py_ssize_t changes     # the module's change counter when `variables` was made
+    # The arguments of the last plain launch, and the shape that `fill` made of them.
     cdef object last_grid
     cdef object last_block
     cdef object last_shared
@@ -39,7 +39,7 @@ cdef class Kernel:
 
 
 cdef inline int check_kernel(Kernel kernel) except -1:
-    """As `usable`, at no price for a kernel that is."""
+    """As `usable`, inlined for the fast path."""
     if unlikely(kernel.module is None):
         kernel.usable()
     return check_module(kernel.module)
@@ -49,7 +49,7 @@ cdef inline int shape_of(
     Kernel kernel, Shape *shape, object grid, object block, object shared_bytes,
     bint cooperative, object cluster
 ) except -1:
-    """As `fill`, at no price for what was asked for last: launches come in rows."""
+    """As `fill`, with a fast path: programs often repeat a launch with the same arguments."""
     if likely(grid is kernel.last_grid and block is kernel.last_block
               and shared_bytes is kernel.last_shared and cluster is None and not cooperative
               and kernel.last_shape.plain):
@@ -69,11 +69,11 @@ cdef tuple borrows_of_launch(object borrows)
 
 cdef class Prepared:
     cdef Kernel kernel
-    cdef tuple args    # keep the buffers alive
-    cdef tuple borrows
+    cdef tuple args    # keeps the buffers among the arguments alive
+    cdef tuple borrows          # keeps the other buffers alive
     cdef object reads
     cdef object writes
-    cdef Room room              # of what `packed` refers to
+    cdef Room room              # the memory that `packed` refers to
     cdef Packed packed
     cdef Shape shape
     cdef object __weakref__

@@ -1,8 +1,6 @@
 from collections.abc import Iterable
 from typing import Any, Never, TypeAlias, final
 
-from cudadrv._arguments import Access
-from cudadrv._buffer import Buffer
 from cudadrv._kernel_attributes import CACHES as CACHES
 from cudadrv._kernel_attributes import KernelAttributes
 from cudadrv._module import Module
@@ -30,7 +28,7 @@ class Kernel:
         *args: Any,
         stream: _AnyStream | None = None,
         shared_bytes: int = 0,
-        borrows: Iterable[Buffer | Access] = (),
+        borrows: Iterable[Any] = (),
         cooperative: bool = False,
         cluster: _Sizes | None = None,
     ) -> Token: ...
@@ -40,7 +38,7 @@ class Kernel:
         block: _Sizes,
         *args: Any,
         shared_bytes: int = 0,
-        borrows: Iterable[Buffer | Access] = (),
+        borrows: Iterable[Any] = (),
         cooperative: bool = False,
         cluster: _Sizes | None = None,
     ) -> Prepared: ...

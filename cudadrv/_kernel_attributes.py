@@ -17,8 +17,7 @@ class KernelAttributes(NamedTuple):
     registers
         Registers of a thread.
     ptx_version, binary_version
-        The virtual and the real architecture that it was compiled for: 10 times the major version
-        plus the minor one.
+        The virtual and the real architecture that it was compiled for, such as 75 for 7.5.
     max_dynamic_shared_bytes
         The most `shared_bytes` of a launch.
     preferred_shared_carveout

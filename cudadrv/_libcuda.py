@@ -8,7 +8,7 @@ from pathlib import Path
 from cudadrv._library import software_path
 
 NAME = "libcuda.so.1"
-BUILT_AS = b"cudadrv-libcuda.so.1"  # the SONAME that setup.py gives it
+BUILT_AS = b"cudadrv-libcuda.so.1"  # the SONAME with which setup.py builds the software driver
 MARK = b"cudadrvSoftVersion"  # a function that no other driver has
 LOAD, DYNAMIC = 1, 2  # segments of ELF files
 STRING_TABLE, SONAME = 5, 14  # entries of the dynamic section
@@ -30,7 +30,8 @@ def lay_out(folder: Path) -> Path:
         if os.path.lexists(path) and not _is_ours(path):
             raise FileExistsError(f"{path} exists and is another driver")
     folder.mkdir(parents=True, exist_ok=True)
-    unfinished = folder / f".{NAME}.{os.getpid()}"  # programs may be using the old file
+    # Written under another name and then renamed, because programs may be using the old file.
+    unfinished = folder / f".{NAME}.{os.getpid()}"
     unfinished.write_bytes(_renamed(Path(software_path()).read_bytes()))
     unfinished.chmod(0o755)
     unfinished.replace(library)
@@ -40,14 +41,17 @@ def lay_out(folder: Path) -> Path:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a file is a software driver, or a link to one that does not exist any more."""
+    """Whether a file is a software driver, or a link to one that was removed."""
     if not path.exists():
         return path.is_symlink() and path.readlink().name.startswith(("_softdriver", NAME))
     return MARK in path.read_bytes()
 
 
 def _renamed(library: bytes) -> bytes:
-    """The content of a library with its SONAME cut down to its end, which is `NAME`."""
+    """Return the content of a library with its SONAME changed from BUILT_AS to NAME.
+
+    NAME is the end of BUILT_AS, so only the offset of the SONAME in the string table changes.
+    """
     [(start, _, size)] = _segments(library, DYNAMIC)
     entries: dict[int, tuple[int, int]] = {}
     for place in range(start, start + size, 16):
@@ -64,7 +68,7 @@ def _renamed(library: bytes) -> bytes:
 
 
 def _segments(library: bytes, kind: int) -> Iterator[tuple[int, int, int]]:
-    """Place in the file, address and size of each segment of a kind."""
+    """Yield the offset in the file, the address and the size of each segment of a kind."""
     (table,) = struct.unpack_from("=Q", library, 32)
     each, count = struct.unpack_from("=HH", library, 54)
     for place in range(table, table + each * count, each):

@@ -1,3 +1,3 @@
-"""Which libcuda.so.1 is used: opened on first use."""
+"""Library: chooses a libcuda.so.1, and opens it on first use."""
 
 cdef int ensure_driver() except -1

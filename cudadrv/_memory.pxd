@@ -13,8 +13,8 @@ from cudadrv._stream cimport Stream
 cdef struct StreamOrdered:
     CUdeviceptr address
     size_t nbytes           # to be allocated or freed
-    own_memory *state       # what the engine knows of it
-    bint cached             # it comes from a cache or goes to one: the driver is not called
+    own_memory *state       # the engine's record of the memory
+    bint cached             # taken from a cache or given to one, without a driver call
     own_memory *after       # NULL, or the state of the block that goes back to its cache
 
 
@@ -24,17 +24,20 @@ cdef int free_on(StreamOrdered *memory, Stream stream, int policy, str label) ex
 
 cdef class Memory:
     cdef Context context        # kept alive: the driver frees memory with its context
-    cdef own_memory *state      # what the engine knows of it; exists until the memory is freed
-    cdef Block *block           # the block of a cache that it lies in; NULL if it is not pooled
+    cdef own_memory *state      # the engine's record of the memory; exists until that is freed
+    cdef Block *block           # the cache's block that contains the memory; NULL if not pooled
     cdef CUdeviceptr address    # 0 for an empty buffer
     cdef size_t nbytes
     cdef MemoryKind kind
-    cdef Stream stream          # that stream-ordered memory was allocated on, or None
+    cdef Memory home            # whose state this foreign memory shares, or None: see _home_of
+    cdef size_t start           # offset of the memory in its home; `address` is that of the home
+    cdef bint is_home           # whether this stands for a whole allocation of another library
+    cdef Stream stream          # the stream that stream-ordered memory was allocated on, or None
     cdef object owner           # keeps foreign memory alive
-    cdef str label              # class and name of the buffer that it was made for
-    cdef Py_ssize_t regions     # live buffers over it: the whole and its parts
-    cdef uint32_t site          # the line that made it
-    cdef uint32_t closed_at     # the line that closed it, or 0
+    cdef str label              # class and name of the buffer that was made first
+    cdef Py_ssize_t regions     # live buffers over the memory: the whole and its parts
+    cdef uint32_t site          # the line that made the buffer
+    cdef uint32_t closed_at     # the line that closed the buffer, or 0
     cdef void *newer            # its newer neighbour in the list of live memory, or NULL
     cdef void *older            # its older neighbour in that list, or NULL
 
@@ -60,5 +63,7 @@ cdef Memory adopt_memory(
     MemoryKind kind, Context context, CUdeviceptr address, size_t nbytes, object owner, str label)
 
 
+cdef int leave_home(Memory memory) except -1
+cdef int kind_at(Context context, CUdeviceptr address, int *device) except -2
 cdef int check_external(
     Context context, MemoryKind kind, CUdeviceptr address, str label) except -1

@@ -19,7 +19,7 @@ cdef class Module:
     cdef object text            # cudadrv._ptx.Text, or None if the image is no PTX
     cdef dict variables         # by name: the Memory of variables that a kernel or a buffer uses
     cdef list unlisted          # Memory of variables that `text` lacks: any kernel may use them
-    cdef Py_ssize_t changes     # how often `unlisted` changed; a launch then starts again
+    cdef Py_ssize_t changes     # how often `unlisted` changed: launches compare it and start again
     cdef object kernels         # live Kernels by name
     cdef object __weakref__
 

@@ -13,6 +13,8 @@ cdef enum Operation:
     ALLOCATION
     RELEASE
     LEND
+    IMPORT
+    GIVE_BACK
     LAUNCH
     CUSTOM
 

@@ -22,12 +22,12 @@ cdef struct Operation:
     own_request request
     driver_call call
     void *arguments
-    PyThreadState *thread   # the caller's
+    PyThreadState *thread   # the state of the calling thread
 
 
-# Reasons of `issue` below the driver's statuses and those of Stream.enter.
+# `issue` returns REFUSED minus the engine's answer if the engine refuses an operation.
 cdef enum:
-    REFUSED = -100  # minus the engine's answer
+    REFUSED = -100  # less than all statuses of the driver and all reasons of enter_stream
 
 
 cdef int issue_unusual(Operation *operation, Stream stream) except? -1
@@ -51,7 +51,10 @@ cdef inline void borrow_all(
 
 
 cdef inline bint is_alone(PyThreadState *thread) noexcept:
-    """Whether nobody else can be in the engine while the caller, whose state it is, has the GIL."""
+    """Whether no other thread can use the engine while the caller has the GIL.
+
+    `thread` is the state of the calling thread.
+    """
     return is_only_thread(thread) and not cudadrv_table.ending
 
 
@@ -73,16 +76,16 @@ cdef inline void prepare(
 
 
 cdef inline int issue(Operation *operation, Stream stream) except? -1:
-    """Check it and hand it to the driver: 0, or the reason why not.
+    """Check an operation and hand it to the driver. Returns 0, or a reason why that failed.
 
-    After 0 the caller owns `request.issued`. A reason is the driver's status, one of
-    enter_stream's, or REFUSED minus the engine's answer.
+    After 0 the caller owns `request.issued`. A reason is a status of the driver, a reason of
+    enter_stream, or REFUSED minus the engine's answer.
 
-    Here is what most operations of a program's only thread need, in one piece with what made them.
-    Nobody else is in the engine then, so nothing is locked; who comes while the GIL is let go
-    finds the stream's issue lock taken.
+    This is the fast path, inlined into the functions that make operations. It is for programs with
+    one Python thread: no other thread is in the engine, so the engine's lock is not taken. A thread
+    that starts while the GIL is released finds the stream's issue lock taken.
     """
-    cdef driver_call call = operation.call  # first: the compiler knows which one it is
+    cdef driver_call call = operation.call  # read first, while the compiler still knows its value
     cdef PyThreadState *thread = operation.thread
     cdef bint queued = False
     cdef CUresult status
@@ -104,7 +107,8 @@ cdef inline int issue(Operation *operation, Stream stream) except? -1:
     return 0
 
 
-# The engine's answer to a request if what `waited` knows had been waited for, and the conflict.
+# Returns the engine's answer to a request, as if everything in `waited` had been waited for. If
+# something is still in the way, the conflict in the request says what.
 ctypedef int (*question)(void *request, own_clock *waited) noexcept nogil
 
 cdef list missing_waits(own_conflict *conflict, question still_in_the_way, void *request)

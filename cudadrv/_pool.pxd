@@ -7,8 +7,8 @@ from cudadrv._release cimport MemoryKind
 
 
 cdef enum:
-    SHELVES = 2     # blocks of one cannot replace those of the other: see `_shelf_of`
-    CLASSES = 416   # of sizes: see class_of
+    SHELVES = 2     # kinds of blocks that cannot replace each other: see `_shelf_of` in _memory.pyx
+    CLASSES = 416   # size classes: see `class_of`
 
 
 cdef struct Links:
@@ -16,15 +16,15 @@ cdef struct Links:
     Block *older
 
 
-# One allocation of the driver. While a buffer has it, its state is the buffer's, and it is in no
-# list.
+# One allocation of the driver. While a buffer has the block, the block is in no list, and the
+# buffer's Memory owns the state.
 cdef struct Block:
     CUdeviceptr address
     size_t nbytes
-    own_memory *state   # the uses of the memory, which decide what buffer may get it
+    own_memory *state   # the record of the memory's uses, which decides who may get the block
     MemoryKind kind
     unsigned int shelf
-    void *cache         # its Cache, without a reference: the context keeps that alive
+    void *cache         # its Cache, without a reference: the context keeps the cache alive
     Links links[2]      # OF_CLASS: neighbours in its class; OF_ALL: among all blocks of the cache
 
 

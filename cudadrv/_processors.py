@@ -7,17 +7,17 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 def usable_processors() -> int:
-    """How many processors this process may use at the same time, at least 1.
+    """Return how many processors this process may use at the same time, at least 1.
 
-    This respects its affinity, the limit of its control group, and ``PYTHON_CPU_COUNT`` in Python
-    3.13 and newer.
+    The number respects the affinity of the process, the limit of its control group, and
+    ``PYTHON_CPU_COUNT`` in Python 3.13 and newer.
     """
     count = getattr(os, "process_cpu_count", lambda: len(os.sched_getaffinity(0)))() or 1
     return max(1, min(count, _quota(count)))
 
 
 def _quota(count: int) -> int:
-    """The control group's limit of processor time in whole processors; `count` if there is none."""
+    """Return the control group's limit in processors, rounded up; `count` if there is no limit."""
     try:
         if (CGROUPS / "cpu.max").exists():
             limit, period = (CGROUPS / "cpu.max").read_text(encoding="ascii").split()
@@ -25,5 +25,5 @@ def _quota(count: int) -> int:
             limit = (CGROUPS / "cpu/cpu.cfs_quota_us").read_text(encoding="ascii")
             period = (CGROUPS / "cpu/cpu.cfs_period_us").read_text(encoding="ascii")
         return -(-int(limit) // int(period)) if int(limit) > 0 else count
-    except (OSError, ValueError):  # no control groups, or "max"
+    except (OSError, ValueError):  # there are no control groups, or the limit is "max"
         return count

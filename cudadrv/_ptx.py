@@ -1,7 +1,7 @@
-"""What launches need to know of a PTX text: kernels, parameters, and the variables each may use.
+"""Reads PTX texts: finds the kernels, their parameters, and the variables that each may use.
 
-The text is not validated: the driver has accepted it. Code that is not understood is assumed to use
-everything.
+The text is not validated, because the driver has accepted it. Code that the parser does not
+understand is assumed to use all variables.
 """
 
 import re
@@ -24,7 +24,7 @@ _FUNCTION = re.compile(
 )
 _ALIAS = re.compile(rf"\.alias\s+({NAME})\s*,\s*({NAME})\s*")
 _SPACE = re.compile(r"\.(global|const)\b")
-_INNER = re.compile(r"(?<![\w$.])\.(?:global|const)\b[^;]*")  # declared in a function
+_INNER = re.compile(r"(?<![\w$.])\.(?:global|const)\b[^;]*")  # variables declared in a function
 _TYPE = re.compile(rf"(?:\s*(?:\.align\s+\d+|{_ATTRIBUTE}|\.[a-z]\w*))*\s*")
 _VARIABLE = re.compile(
     rf"\s*({NAME})\s*(?:<\s*(\d+)\s*>\s*)?(?:\[[^\]]*\]\s*)*(?:=(.*))?", re.DOTALL
@@ -35,11 +35,11 @@ _PARAMETER = re.compile(
     rf"|shared|align\s+\d+)\b)*)\s+({NAME})\s*(?:\[\s*(\d+)\s*\])?\s*"
 )
 _MENTIONED = re.compile(rf"(?<![\w$%.]){NAME}")
-_NAMED = re.compile(rf"(?<![\w$%.]){NAME}(?![\w$.])")  # not an instruction with a suffix
+_NAMED = re.compile(rf"(?<![\w$%.]){NAME}(?![\w$.])")  # matches no instructions with a suffix
 # Variables that compilers generate and no program modifies: literals, virtual tables and the like.
 _LITERAL = re.compile(r"_ZT[ISTV]|\$str|_\$_str|__unnamed_|__cudart_")
 _INDIRECT = re.compile(r"\.call(?:prototype|targets)\b")
-# The prefix of an instruction: labels, source line directives, a guard predicate.
+# What may precede an instruction: labels and source line directives.
 _LABELS = re.compile(
     rf"(?:\s*(?:{NAME}\s*:(?!:)|\.loc(?:\s+\d+){{3}}(?:\s*,\s*function_name\s+{NAME}"
     rf"(?:\s*\+\s*\d+)?\s*,\s*inlined_at(?:\s+\d+){{3}})?))*\s*"
@@ -48,7 +48,7 @@ _INSTRUCTION = re.compile(rf"(?:@\s*!?\s*{NAME}\s*)?([a-z]\w*)((?:\.\w+|::\w+)*)
 _LOCAL = re.compile(r"\.(reg|param|local|shared)\b")
 _CALL = re.compile(rf"\s*(?:\([^()]*\)\s*,\s*)?({NAME})")
 
-SLOT = "#slot"  # marks names that a function declares for the parameters of its calls
+SLOT = "#slot"  # marks the .param variables that a function declares for its calls
 
 # Instructions that compute their first operand from the others, and access no memory.
 _COMPUTING = frozenset(
@@ -80,7 +80,7 @@ class Parameter(NamedTuple):
 
 
 class _Use(NamedTuple):
-    """What one function uses: variables, with whether it may write each, and functions."""
+    """What a function uses: variables (True if it may write the variable), and functions."""
 
     variables: dict[str, bool]
     functions: set[str]
@@ -102,14 +102,14 @@ class Text:
         self.variables: set[str] = set()
         self.constants: set[str] = set()
         self._bodies: dict[str, list[tuple[str, str]]] = {}  # (parameters, body) by function
-        self._named: dict[str, set[str]] = {}  # names in the values of a variable, or of an alias
+        self._named: dict[str, set[str]] = {}  # names in the value of each variable or alias
         self._uses: dict[str, _Use] = {}
         self._understood = True
         for head, body in _definitions(_COMMENT.sub(" ", text)):
             self._understood &= self._define(head[_before(head) :], body)
 
     def _define(self, head: str, body: str | None) -> bool:
-        """Record a definition, without what precedes it. Returns whether it was understood."""
+        """Record a definition. Returns whether it was understood."""
         if function := _FUNCTION.match(head):
             kind, results, name, parameters = function.groups()
             if kind == "entry":
@@ -122,7 +122,7 @@ class Text:
             return all(found)
         if space := _SPACE.match(head):
             declared = _declarators(head[space.end() :])
-            # A list, so that each is recorded, even after one that was not understood.
+            # A list and not a generator, so that all variables are recorded before `all` runs.
             found = [self._declare(space[1], each) for each in declared]
             return all(found)
         if alias := _ALIAS.fullmatch(head):
@@ -145,7 +145,7 @@ class Text:
         return True
 
     def reached(self, kernel: str) -> dict[str, bool]:
-        """The variables that a kernel may use, by name, and whether it may write each."""
+        """Return the variables that a kernel may use, by name. True: it may write the variable."""
         reached: dict[str, bool] = {}
         if not self._understood or not self._bodies.get(kernel):
             return {name: name not in self.constants for name in self.variables}
@@ -175,7 +175,7 @@ class Text:
             known = self._bodies.keys() | self._named.keys()
             for given, body in self._bodies[function]:
                 functions |= known.intersection(_NAMED.findall(body))
-                if _INDIRECT.search(body):  # it may call any function that is not a kernel
+                if _INDIRECT.search(body):  # the function may call all functions except kernels
                     functions |= self._bodies.keys() - self.kernels.keys()
                 if touched := self.variables.intersection(_MENTIONED.findall(body)):
                     written = _written(given, body, touched)
@@ -194,7 +194,7 @@ def _before(head: str) -> int:
 
 
 def _definitions(text: str) -> Iterator[tuple[str, str | None]]:
-    """Yield each statement with None, and each function or section with its body."""
+    """Yield (head, body) of each function or section, and (statement, None) of each statement."""
     at = 0
     while stop := _STOP.search(text, at):
         head = text[at : stop.start()]
@@ -218,7 +218,7 @@ def _definitions(text: str) -> Iterator[tuple[str, str | None]]:
 
 
 def _end_of_block(text: str, at: int) -> int:
-    """The position of the brace that closes the block which begins at `at`."""
+    """Return the position of the brace that closes the block which begins at `at`."""
     depth = 1
     for brace in _BRACE.finditer(text, at):
         depth += 1 if brace[0] == "{" else -1
@@ -228,7 +228,7 @@ def _end_of_block(text: str, at: int) -> int:
 
 
 def _declarators(text: str) -> list[str]:
-    """The variables of one declaration, each with its sizes and values."""
+    """Return the variables of one declaration as texts, each with its sizes and values."""
     kind = _TYPE.match(text)
     return _separated(text, kind.end() if kind else 0)
 
@@ -251,11 +251,11 @@ def _separated(text: str, start: int) -> list[str]:
 
 
 def _written(given: str, body: str, variables: Iterable[str]) -> set[str]:
-    """Which of these variables a function may write, or pass the address of to unknown code.
+    """Return the variables that a function may write, or whose address unknown code may get.
 
     Addresses are followed from name to name, through registers and the parameters of calls. Only
-    reads through an address are harmless. An address in the function's own parameters or results is
-    passed to unknown code: its caller.
+    reads through an address are harmless. The caller counts as unknown code, so an address must not
+    get into the function's own parameters or results.
     """
     follows: dict[str, set[str]] = {}
     escapes = set(_MENTIONED.findall(given))
@@ -278,12 +278,15 @@ def _followed(name: str, follows: dict[str, set[str]]) -> set[str]:
 
 
 def _flows(body: str) -> Iterator[tuple[set[str] | None, set[str]]]:
-    """Yield for each statement: names that get values, or None for unknown code; their sources."""
+    """Yield for each statement the names that get a value, and the names that the value depends on.
+
+    The first is None if the values go to unknown code.
+    """
     scopes: list[dict[str, str]] = [{}]
     number = 0
 
     def names(text: str) -> set[str]:
-        """The names in a text. Names that a block declares are made unique."""
+        """Return the names in a text. Names that a block declares are made unique."""
         found = set()
         for name in _MENTIONED.findall(text):
             scope = next((scope for scope in reversed(scopes) if name in scope), {})
@@ -357,7 +360,7 @@ def _without_labels(text: str) -> str:
 
 
 def _parameters(text: str) -> tuple[Parameter, ...] | None:
-    """The parameters, each at the next multiple of its alignment; None if not understood."""
+    """Return the parameters, each at the next multiple of its alignment; None if not understood."""
     found: list[Parameter] = []
     offset = 0
     for declared in text.split(",") if text.strip() else ():

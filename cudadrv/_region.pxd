@@ -4,7 +4,7 @@ from libc.stdint cimport uint32_t
 
 from cudadrv._device cimport Context, is_usable
 from cudadrv._driver cimport CUdeviceptr, likely, unlikely
-from cudadrv._engine cimport OWN_STRICT, own_access
+from cudadrv._engine cimport OWN_READ, OWN_STRICT, own_access
 from cudadrv._memory cimport Memory
 from cudadrv._ordering cimport policies_used, policy_in_force
 from cudadrv._release cimport MemoryKind
@@ -29,13 +29,15 @@ cdef class Region:
     cdef object dtype
     cdef bint moved                 # by take() or into_raw()
     cdef bint host_side             # page-locked memory: the host's side of a copy
-    cdef bint portable              # streams of every context can use it
-    cdef MemoryKind kind            # that its class allocates unless it is stream-ordered
+    cdef bint portable              # streams of every context can use the memory
+    cdef MemoryKind kind            # what its class allocates, when no stream is given
     cdef Py_ssize_t itemsize
     cdef str name
     cdef object policy              # None, or the name of its ordering policy
-    cdef bint part                  # it is not the whole, so it cannot be closed
-    cdef uint32_t moved_at          # the line that moved it
+    cdef bint part                  # made from another buffer, so programs cannot close it
+    cdef bint read_only             # memory of another library that nobody here may write
+    cdef tuple sizes                # the shape, or None for (count,)
+    cdef uint32_t moved_at          # the line that moved the buffer
     cdef object __weakref__
 
     cdef int allocate(
@@ -52,15 +54,15 @@ cdef class Region:
     cdef Region share(self, size_t start, Py_ssize_t count, object dtype)
 
 
-# The classes of the last two buffers that `is_other_region` recognized: a copy between two kinds
-# asks for them in turn.
+# The classes of the last two buffers that `is_other_region` recognized. Two, because a copy between
+# two kinds of buffers asks for both in turn.
 cdef object last_class
 cdef object class_before
 cdef bint is_other_region(object given) noexcept
 
 
 cdef inline bint is_region(object given) noexcept:
-    """As isinstance(given, Region), and faster for the two classes that came last."""
+    """As isinstance(given, Region), but faster for the last two classes."""
     return type(given) is last_class or type(given) is class_before or is_other_region(given)
 
 
@@ -73,12 +75,17 @@ cdef inline int check_region(Region region) except -1:
 
 
 cdef inline CUdeviceptr pointer_of(Region region) noexcept:
-    """The address of its first byte; 0 for an empty buffer."""
+    """Return the address of a region's first byte; 0 for an empty buffer."""
     return region.memory.address + region.start if likely(region.memory.address) else 0
+
+
+cdef int refuse_writing(Region region) except -1
 
 
 cdef inline int borrow(Region region, own_access *access, int mode) except -1:
     """Fill in the access of an operation that uses the whole region."""
+    if unlikely(region.read_only and mode != OWN_READ):
+        refuse_writing(region)
     access.memory = region.memory.state
     access.start = region.start
     access.stop = region.start + region.nbytes

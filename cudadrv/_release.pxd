@@ -7,9 +7,9 @@ from cudadrv._engine cimport own_memory
 from cudadrv._stream cimport Stream
 
 
-cdef bint is_unused(own_memory *state) noexcept
-cdef list users_of(own_memory *state)
-cdef bint users_are_idle(own_memory *state) except -1
+cdef bint is_unused(own_memory *state, size_t start=*, size_t stop=*) noexcept
+cdef list users_of(own_memory *state, size_t start=*, size_t stop=*)
+cdef bint users_are_idle(own_memory *state, size_t start=*, size_t stop=*) except -1
 cdef bint finish_everything() except -1
 cdef bint is_idle(Context context) except -1
 cdef bint is_complete(Event event) noexcept
@@ -21,12 +21,15 @@ cdef enum MemoryKind:
     LOCKED
     UNIFIED
     FOREIGN
-    CODE    # a loaded module; its handle takes the place of an address
+    CODE    # a loaded module; its `address` is the CUmodule
 
 
 cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil
 cdef CUresult free_unnoticed(
     Context context, MemoryKind kind, CUdeviceptr address, CUstream stream) noexcept nogil
+cdef void release_part(
+    object home, own_memory *state, size_t start, size_t stop, Context context,
+    object owner) noexcept
 cdef void release_later(
     MemoryKind kind, CUdeviceptr address, own_memory *state, Context context,
     object owner) noexcept
@@ -34,3 +37,4 @@ cdef bint is_to_be_freed(CUdeviceptr address, size_t nbytes) noexcept
 cdef int drain(bint may_block) except -1
 cdef int drain_for_more() except -1
 cdef Stream internal_stream(Context context)
+cdef Stream lending_stream(Context context)

@@ -1,4 +1,4 @@
-"""Call sites: the user's line that made a call, kept as a number until it is printed."""
+"""Call sites: the line of the user's program that made a call, as a number until it is printed."""
 
 from cpython.pystate cimport PyThreadState, PyThreadState_Get
 from libc.stdint cimport uint32_t
@@ -22,7 +22,7 @@ cdef str place(uint32_t site)
 
 
 cdef inline uint32_t site_of(PyThreadState *thread) noexcept:
-    """As `here`, inlined, for the thread with this state."""
+    """As `here`, for the thread with this state. Inlined for the fast path."""
     cdef site_spot spot = site_spot_of(thread)
     cdef uint32_t site = site_known(sites, spot)
     return site if likely(site) else unknown_site(spot)

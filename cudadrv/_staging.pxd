@@ -17,25 +17,25 @@ cdef object array_of(object source, Region target)
 cdef object target_array(object target, Region source)
 
 
-# The arguments of an operation that copies between a buffer and a stage. It must not move, because
-# it refers to itself.
+# The arguments of an operation that copies between a buffer and a stage. The struct must not move
+# in memory, because it contains pointers to its own members.
 cdef struct StagedCopy:
     own_access access
     Copy plain
     driver_call call        # makes the driver call of `plain`
-    void *arguments         # of `call`: the address of `plain`
+    void *arguments         # the arguments of `call`: the address of `plain`
     CUdeviceptr inside      # the address where the buffer begins
-    CUevent event           # of the stage
-    bint inward             # whether it copies into the buffer
+    CUevent event           # the event of the stage
+    bint inward             # whether the copy is into the buffer
     bint queued             # the driver has accepted the copy
     bint marked             # the event was recorded after the copy
 
 
 # The last copy that uses a stage.
 cdef struct StageUse:
-    uint32_t slot           # of its stream
-    uint64_t seq            # of its operation; 0: there was no copy yet
-    bint marked             # the stage's event was recorded after it
+    uint32_t slot           # the slot of the copy's stream
+    uint64_t seq            # the copy's number in that slot; 0: there was no copy yet
+    bint marked             # the stage's event was recorded after the copy
 
 
 cdef class Stage:

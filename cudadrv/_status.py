@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class CUresult(IntEnum):
-    """A status of a driver function. One that is not listed here is ``CUDA_ERROR_<number>``."""
+    """A status of a driver function. A number without a name here is ``CUDA_ERROR_<number>``."""
 
     @classmethod
     def _missing_(cls, value: object) -> "CUresult | None":

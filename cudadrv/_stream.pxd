@@ -17,13 +17,13 @@ cdef extern from "cudadrv/only_thread.h":
 
 cdef class Stream:
     cdef Context context   # kept alive: the driver destroys streams with their context
-    cdef str name          # or None
+    cdef str name          # the name in messages, or None
     cdef int priority      # lower numbers run first
-    cdef own_stream *order          # what the engine knows of it; NULL before it is initialized
+    cdef own_stream *order          # the engine's record of the stream; NULL before `__init__`
     cdef CUstream raw
     cdef bint ours                  # closing destroys the handle
     cdef bint exposed               # other libraries may have the handle, and may capture with it
-    cdef unsigned long thread       # the only thread that may use it (`this_thread`), or 0
+    cdef unsigned long thread       # the only thread that may use the stream, or 0 for any
     cdef unsigned long long identity    # cuStreamGetId of a foreign stream, else 0
     cdef object owner               # keeps a foreign stream alive
     cdef object __weakref__
@@ -50,25 +50,25 @@ cdef inline int check_stream(Stream stream) except -1:
 cdef inline bint names_context(Stream stream) noexcept nogil:
     """Whether the handle alone selects the context, so that cuCtxGetCurrent can be skipped.
 
-    Only after an error is the current context checked, because the error may be about that one. No
-    other library has the handle, so none captures with it.
+    If a call fails, the current context is checked, because the error may be due to that context.
+    No other library has the handle, so the stream cannot be capturing.
     """
     return stream.ours & (not stream.exposed)
 
 
 cdef inline bint keeps_gil(Stream stream) noexcept:
-    """Whether records, waits and queries on it keep the GIL.
+    """Whether records, waits and queries on a stream keep the GIL.
 
-    To release the GIL takes as long as one of these calls, and is of no use where there is no other
-    Python thread. A call that can block until a callback has taken the GIL must release it. These
-    cannot: they need no space in the driver's queues, and succeed where the queues are full
-    (docs/benchmarks.md).
+    Releasing the GIL takes as long as one of these calls, and is useless if there is no other
+    Python thread. A call that can block until a callback has taken the GIL must release the GIL.
+    Records, waits and queries never block so: they need no space in the driver's queues, and
+    succeed even if the queues are full (docs/benchmarks.md).
     """
     return is_only_thread(PyThreadState_Get()) and names_context(stream)
 
 
 cdef inline int enter_stream(Stream stream, bint *pushed) noexcept nogil:
-    """Make its context current for a driver call. Returns 0, or the reason why that is refused.
+    """Make a stream's context current for a driver call. Returns 0, or a reason to refuse the call.
 
     The caller holds the stream's issue lock, and calls `leave_context` after 0.
     """
@@ -82,12 +82,13 @@ cdef inline int enter_stream(Stream stream, bint *pushed) noexcept nogil:
 
 
 cdef inline void tag_stream(Stream stream) noexcept:
-    """Tell the software driver which stream it is, for reports of data races."""
+    """Tell the software driver the engine's tag of a stream, for reports of data races."""
     if unlikely(cudadrv_table.tag_stream is not NULL):
         cudadrv_table.tag_stream(stream.context.raw, stream.raw, own_tag(stream.order))
 
 
-# Why a driver call on a stream was not made: below the driver's statuses, which are not negative.
+# Reasons why a driver call on a stream was not made. They are negative, unlike the statuses of the
+# driver.
 cdef enum:
     STREAM_IS_CLOSED = -2
     STREAM_IS_CAPTURING = -3
@@ -100,10 +101,10 @@ cdef Stream stream_from_object(object thing, str argument)
 
 
 cdef inline object known_stream(object stream):
-    """A ``stream=`` argument as a Stream of ours, or None.
+    """Return a ``stream=`` argument as a Stream of cudadrv, or None.
 
-    Before anything else is checked: another library's stream runs code of its own, which may close
-    whatever was looked at before.
+    Called before all other checks, because another library's stream runs its own code, which may
+    close objects that were checked before.
     """
     if likely(stream is None or isinstance(stream, Stream)):
         return stream

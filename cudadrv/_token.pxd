@@ -20,13 +20,14 @@ cdef class Knowledge:
 
 
 cdef class Token:
-    # It begins as token_fields in recycled.h does. C methods would add a field before these.
+    # The fields begin as in token_fields of recycled.h. The class must have no C methods, because
+    # they would add a field before these.
     cdef Stream stream
     cdef object source      # what is read: a buffer, a tuple of buffers, or None
     cdef object target      # what is written: likewise
-    cdef object asked       # None or a Knowledge; its Event once somebody has asked for one
-    cdef uint64_t seq       # of the operation
-    cdef uint32_t slot      # of the operation's stream
+    cdef object asked       # None or a Knowledge; the token's Event once that was needed
+    cdef uint64_t seq       # the operation's number in the slot
+    cdef uint32_t slot      # the slot of the operation's stream
     cdef uint32_t site_number
     cdef uint16_t operation
     cdef object __weakref__

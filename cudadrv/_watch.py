@@ -1,4 +1,4 @@
-"""What a test leaves behind: leaks, data races, a lost device. For the pytest plugin."""
+"""Finds what a test leaves behind: leaks, data races, a lost device. For the pytest plugin."""
 
 import gc
 from collections import Counter
@@ -13,7 +13,7 @@ from cudadrv._library import driver_info
 from cudadrv._memory import LiveBuffer, live_buffers
 from cudadrv._stream import Stream
 
-# The software driver's words for cudadrv's kinds of memory. It does not count foreign memory.
+# The software driver's names for cudadrv's kinds of memory. It does not count foreign memory.
 COUNTED_AS = {
     "device": "device",
     "stream-ordered": "async",
@@ -21,7 +21,7 @@ COUNTED_AS = {
     "managed": "managed",
 }
 
-# Settings of the software driver that a test may change: they are restored for the next one.
+# Settings of the software driver that are restored before each test, because tests may change them.
 RESTORED = ("memory", "races", "instructions", "kernel_faults")
 
 __all__ = ["Watch", "any_lost", "clean_device", "reset_if_lost", "settle"]
@@ -33,7 +33,7 @@ _first_settings: dict[str, str] = {}
 def clean_device(schedule: str, seed: int, *, pools: bool) -> Device:
     """Return device 0 without unfinished work, and restore the software driver's settings.
 
-    Schedule and seed are set. Raises ContextLostError if an earlier error lost a GPU's context.
+    Sets schedule and seed. Raises ContextLostError if an earlier error lost a GPU's context.
     """
     try:
         reset_if_lost()
@@ -70,7 +70,7 @@ def _clean_device(schedule: str, seed: int, pools: bool) -> Device:
 
 
 def settle(device: Device) -> None:
-    """Wait for all work of the device, and free the memory that waited for it."""
+    """Wait for all work of the device, and free the memory of dead buffers that the work used."""
     if driver_info().is_software:
         testing.configure("fault=none")
         testing.drain()
@@ -79,11 +79,14 @@ def settle(device: Device) -> None:
 
 
 def _warm_up(device: Device) -> None:
-    """Make the internal streams, which a context keeps for ever, so that they are not leaks."""
+    """Make the internal streams, which a context keeps, so that they do not count as leaks."""
     if device.context in _warm:
         return
     DeviceBuffer(1, stream=Stream())
-    DeviceBuffer(1).fill(0)
+    buffer = DeviceBuffer(1)
+    buffer.fill(0)
+    with buffer.lend(None):
+        pass
     _warm.add(device.context)
 
 
@@ -95,7 +98,7 @@ def _leave_pools_off() -> None:
 
 
 class Watch:
-    """Remembers what exists when it is made, and tells later what was added."""
+    """Remembers which objects exist when the Watch is made, and tells later what was added."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -105,24 +108,24 @@ class Watch:
         self._unfinished = set(unfinished_work())
 
     def races(self) -> list[str]:
-        """Run all work that can run, and return the software driver's reports; else none."""
+        """Run all work that can run, and return the reports of data races. Empty on a GPU."""
         if not self.software:
             return []
         testing.drain()
         return testing.races()
 
     def unfinished(self) -> list[tuple[str, str]]:
-        """The queued work that is not known to be complete: pairs of operation and line."""
+        """Return the queued work that is not known to be complete: pairs of operation and line."""
         return [work for work in dict.fromkeys(unfinished_work()) if work not in self._unfinished]
 
     def leaks(self) -> list[str]:
-        """A line for each buffer that was added, and one for each kind of other objects.
+        """Return a line for each buffer that was added, and one for each kind of other objects.
 
-        On a real driver only buffers, because it does not count its objects.
+        On a GPU only buffers are listed, because a real driver does not count its objects.
         """
         settle(self.device)
         if self._look():
-            gc.collect()  # only if there is something, because it takes longer than most tests
+            gc.collect()  # only if something was added, because it takes longer than most tests
             settle(self.device)
         return self._look()
 

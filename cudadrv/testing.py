@@ -1,8 +1,8 @@
 """Control of the software driver, for tests of programs that use cudadrv.
 
-Everything here needs the software driver (``CUDADRV_DRIVER=software``), and raises RuntimeError if
+All functions need the software driver (``CUDADRV_DRIVER=software``), and raise RuntimeError if
 another driver is loaded. The settings are those of the environment variable ``CUDADRV_SOFTWARE``.
-Under pytest, the fixtures of cudadrv's plugin do most of this: see docs/testing.md.
+Under pytest, the fixtures of cudadrv's plugin call most of these functions: see docs/testing.md.
 """
 
 import ctypes
@@ -77,7 +77,7 @@ def configure(text: str) -> None:
     Raises
     ------
     ValueError
-        A setting is not valid. The message is the software driver's; nothing has changed.
+        A setting is not valid. The message comes from the software driver. No setting has changed.
     """
     if _library().cudadrvSoftConfigure(text.encode()):
         raise ValueError(_library().cudadrvSoftError().decode())
@@ -93,8 +93,8 @@ def settings() -> dict[str, str]:
 def configured(text: str) -> Iterator[None]:
     """Change settings inside a ``with`` block.
 
-    At the end of the block, the settings that it named get their former values back. If it set a
-    fault, all faults are removed.
+    At the end of the block, the settings in ``text`` get their former values back. If ``text`` set
+    a fault, all faults are removed.
 
     Parameters
     ----------
@@ -104,8 +104,8 @@ def configured(text: str) -> Iterator[None]:
     Raises
     ------
     ValueError
-        A setting is not valid; or, at the end of the block, it cannot be changed back, such as the
-        number of devices while a context is alive.
+        A setting is not valid. At the end of the block: a setting cannot be changed back, such as
+        the number of devices while a context is alive.
     """
     former = settings()
     configure(text)
@@ -126,10 +126,10 @@ def fail(function: str, status: int, *, nth: int = 1) -> None:
     Parameters
     ----------
     function
-        Its exported name, such as ``"cuMemAlloc_v2"``. Per-thread variants count as the same
-        function.
+        The exported name of the function, such as ``"cuMemAlloc_v2"``. Per-thread variants count as
+        the same function.
     status
-        The status that the call returns: a `cudadrv.CUresult`, from 1 to 999. A sticky one (700,
+        The status that the call returns: a `cudadrv.CUresult`, from 1 to 999. A sticky status (700,
         719, ...) loses the device; only `reset_device` brings it back.
     nth
         Which call from now on: 1 for the next one.
@@ -137,23 +137,23 @@ def fail(function: str, status: int, *, nth: int = 1) -> None:
     Raises
     ------
     ValueError
-        There is no such function; the status or the number is not valid.
+        There is no such function, or ``status`` or ``nth`` is not valid.
     """
     configure(f"fault={function}:{int(nth)}:{int(status)}")
 
 
 def live_objects() -> dict[str, int]:
-    """Return the number of objects of each kind in the driver: those that were not released."""
+    """Return the number of objects of each kind that exist in the driver, by name of the kind."""
     return {kind: _library().cudadrvSoftCount(kind.encode()) for kind in KINDS}
 
 
 def calls(function: str = "") -> int:
-    """Return how often a driver function was called, by its exported name; ``""``: all of them."""
+    """Return how often a driver function, given by its exported name, was called; ``""``: any."""
     return int(_library().cudadrvSoftCalls(function.encode()))
 
 
 def unsupported_calls() -> dict[str, int]:
-    """Return the functions that were called but are not implemented, and how often, by name.
+    """Return how often each function was called that the software driver does not implement.
 
     Each such call returned ``CUDA_ERROR_NOT_SUPPORTED``.
     """
@@ -171,7 +171,8 @@ def pending() -> int:
 def drain() -> None:
     """Run all queued work that can run now. Does not wait for other work.
 
-    This does not count as a wait of the program: work that is not ordered still is a data race.
+    This call does not count as a wait of the program: work that is not ordered is still reported as
+    a data race.
     """
     _library().cudadrvSoftDrain()
 
@@ -179,7 +180,7 @@ def drain() -> None:
 def races() -> list[str]:
     """Return the data races that the driver has seen since `forget_races`: a text for each.
 
-    Each text names both operations. If the same race happens again, its text counts it.
+    Each text names both operations. If the same race happens again, its text says how often.
     """
     found = range(_library().cudadrvSoftRaces())
     texts = [_library().cudadrvSoftRaceText(index) for index in found]
@@ -191,8 +192,8 @@ def reset_device() -> None:
 
     All devices lose their contexts, and with them memory, streams, modules and unfinished work.
     cudadrv retains new primary contexts at the next use. Calls on older objects raise
-    ContextLostError; closing them raises nothing. Host arrays over page-locked or managed memory
-    stay readable, because that memory is not used again in this process.
+    ContextLostError, but closing these objects raises nothing. Host arrays over page-locked or
+    managed memory stay readable, because that memory is not used again in this process.
 
     Data races, faults and the text of `kernel_fault` are forgotten; settings stay unchanged. On a
     GPU this is not possible: a lost context is lost for the process. Other libraries in the process
@@ -204,7 +205,7 @@ def reset_device() -> None:
 
 
 def kernel_fault() -> str | None:
-    """Return what the last kernel that failed did wrong; None if none has failed.
+    """Return a text that says what the last failed kernel did wrong; None if no kernel has failed.
 
     The text names the kernel, the PTX line and the thread, and the memory that the address lies in
     or near, with whether it was freed. It is also printed to stderr, unless the setting

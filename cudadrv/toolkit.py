@@ -1,7 +1,7 @@
 """Compiles CUDA C to PTX with the compiler of this machine: nvcc, or NVRTC from PyPI.
 
 Nothing else in cudadrv needs a compiler: a module loads PTX that was compiled anywhere. Importing
-this searches for no compiler, and ``import cudadrv`` does not import it.
+``cudadrv.toolkit`` does not search for a compiler, and ``import cudadrv`` does not import it.
 """
 
 import contextlib
@@ -59,10 +59,10 @@ def compile(
 ) -> str:
     """Compile CUDA C to PTX.
 
-    Blocks while the compiler runs, and orders nothing. The PTX is kept in `cache_folder`, so the
-    same source with the same included files, options, architecture and compiler is compiled only
-    once for a user. Warnings of the compiler go to the log ``cudadrv``, but not if the PTX comes
-    from the cache.
+    Blocks while the compiler runs. Does not order any work. The PTX is kept in `cache_folder`, so
+    the same source with the same included files, options, architecture and compiler is compiled
+    only once for a user. Warnings of the compiler go to the logger ``cudadrv``; PTX from the cache
+    causes no warnings.
 
     Parameters
     ----------
@@ -72,8 +72,8 @@ def compile(
         The device to compile for; default: the current device. An architecture that the compiler
         does not know is replaced by the newest earlier one that it knows.
     arch
-        A virtual architecture instead of a device: ``"compute_75"``. Then no driver is loaded, and
-        it is not checked whether the driver can read the PTX.
+        A virtual architecture instead of a device: ``"compute_75"``. If it is given, no driver is
+        loaded, and the PTX is not checked against the driver.
     options
         Passed to the compiler unchanged: ``["-DSIZE=4", "--use_fast_math", "-Iinclude"]``. Quoted
         includes of a file are searched beside it, those of a str only in the folders of ``-I``.
@@ -81,8 +81,8 @@ def compile(
     name
         The name of a source given as a str, in messages and ``__FILE__``: any text of one line.
     compiler
-        ``"nvcc"`` or ``"nvrtc"``. Default: nvcc, else NVRTC, but a compiler that is not newer than
-        the device's driver comes first. A compiler that cannot compile even an empty source, such
+        ``"nvcc"`` or ``"nvrtc"``. Default: nvcc, else NVRTC. Compilers that are not newer than the
+        device's driver are tried first. A compiler that cannot compile even an empty source, such
         as an nvcc without a C++ compiler, is skipped; the log says so.
     cache
         Whether PTX of the cache may be used, and new PTX is kept there.
@@ -98,7 +98,7 @@ def compile(
         The compiler rejected the source or the options, or cannot compile anything. The error has
         the log and the command.
     CompilerNotFoundError
-        No compiler was found, or not the one that was asked for.
+        No compiler was found, or not the one that ``compiler`` names.
     PTXVersionError
         The device's driver is too old for the PTX of this compiler.
     TypeError
@@ -213,7 +213,7 @@ def _try_each(
 
 
 def _architecture(compiler: Compiler, device: Device) -> str:
-    """The newest architecture that the compiler knows and the device can run."""
+    """Return the newest architecture that the compiler knows and the device can run."""
     major, minor = device.compute_capability
     known = compiler.architectures()
     usable = [number for number in known if number <= 10 * major + minor]

@@ -1,7 +1,7 @@
 # cython: nonecheck=True
-"""Arguments: what a launch is given, checked against the kernel and packed as the driver takes it.
+"""Arguments of launches: checks them against the kernel, and packs them as the driver takes them.
 
-Outlives a call: `_known`, the limits of each device (the GIL guards it).
+Kept for longer than a call: `_known`, the limits of each device. The GIL guards it.
 """
 
 import ctypes
@@ -29,7 +29,9 @@ from cudadrv._driver cimport (
     cuFuncGetParamInfo, cudadrv_table, likely, unlikely,
 )
 from cudadrv._engine cimport OWN_READ, OWN_SHARED, OWN_WRITE
+from cudadrv._exchange cimport import_argument, is_foreign_array
 from cudadrv._region cimport Region, is_region, plain_array
+from cudadrv._stream cimport Stream
 
 from cudadrv._errors import CudaError
 from cudadrv._ptx import Parameter as Listed
@@ -45,7 +47,7 @@ cdef dict WORDS = {OWN_READ: "read", OWN_WRITE: "write", OWN_SHARED: "shared"}
 @cython.freelist(16)
 cdef class Access:
     """Access(*args, **kwargs)\n--\n
-    A buffer as the argument of a kernel: see `read`, `write` and `shared`.
+    A kernel argument: a buffer, and how the kernel uses it. See `read`, `write` and `shared`.
 
     Attributes
     ----------
@@ -59,50 +61,55 @@ cdef class Access:
 
     @property
     def buffer(self):
-        """The buffer."""
-        return self.region
+        """The buffer that is passed, or the array of another library."""
+        return self.array if self.region is None else self.region
 
     @property
     def mode(self):
-        """How the kernel uses it: "read", "write" or "shared"."""
+        """How the kernel uses the buffer: "read", "write" or "shared"."""
         return WORDS[self.mode]
 
     def __repr__(self):
-        return f"{WORDS[self.mode]}({self.region!r})"
+        return f"{WORDS[self.mode]}({self.buffer!r})"
 
 
 cdef Access _access(object buffer, int mode):
     cdef Access access
-    if unlikely(not is_region(buffer)):
-        raise TypeError(f"{WORDS[mode]}() takes a buffer, not {type(buffer).__name__}")
     access = Access.__new__(Access)
-    access.region = buffer
     access.mode = mode
+    if likely(is_region(buffer)):
+        access.region = buffer
+    elif is_foreign_array(buffer):
+        access.array = buffer
+    else:
+        raise TypeError(f"{WORDS[mode]}() takes a buffer, or an array with DLPack or the CUDA Array"
+                        f" Interface, not {type(buffer).__name__}")
     return access
 
 
 def read(buffer):
-    """Pass a buffer to `Kernel.launch` for reading: others may read it meanwhile.
+    """Return an argument for `Kernel.launch`: a buffer that the kernel only reads.
 
-    The kernel must not write it. Raises TypeError if it is no buffer.
+    Other work may read the buffer at the same time. The kernel must not write it. Raises TypeError
+    if the argument is no buffer.
     """
     return _access(buffer, OWN_READ)
 
 
 def write(buffer):
-    """Pass a buffer to `Kernel.launch` for reading and writing, as a bare buffer is passed.
+    """Return an argument for `Kernel.launch`: a buffer that the kernel reads and writes.
 
-    Raises TypeError if it is no buffer.
+    A bare buffer is passed in the same way. Raises TypeError if the argument is no buffer.
     """
     return _access(buffer, OWN_WRITE)
 
 
 def shared(buffer):
-    """Pass a buffer to `Kernel.launch` whose use the program itself synchronizes.
+    """Return an argument for `Kernel.launch`: a buffer whose use the program itself synchronizes.
 
-    Such as a flag that the host sets while the kernel waits for it. cudadrv does not check the
-    order of this use with others; it only keeps the memory from being closed or freed while the
-    kernel may use it. Raises TypeError if it is no buffer.
+    An example is a flag that the host sets while the kernel waits for it. cudadrv does not check
+    the order of this use with others; it only keeps the memory from being closed or freed while the
+    kernel may use it. Raises TypeError if the argument is no buffer.
     """
     return _access(buffer, OWN_SHARED)
 
@@ -111,7 +118,7 @@ def shared(buffer):
 
 @cython.final
 cdef class Room:
-    """Bytes that are freed with the object: internal to launches."""
+    """A block of host memory that is freed with this object. Internal to launches."""
 
     def __dealloc__(self):
         free(self.start)
@@ -139,7 +146,10 @@ cdef dict FLOATS = {2: "<e", 4: "<f", 8: "<d"}
 cdef int put_value(
     Signature signature, Py_ssize_t index, object value, unsigned char *place
 ) except -1:
-    """Write a value of the signature's parameter `index`, or raise TypeError or ValueError."""
+    """Convert a value to the type of parameter `index`, and write it to `place`.
+
+    Raises TypeError or ValueError if the parameter cannot have this value.
+    """
     cdef Parameter *parameter = &signature.parameters[index]
     if put_number(parameter, value, place):
         return 0
@@ -151,7 +161,7 @@ cdef int put_value(
 cdef int _put_integer(
     Signature signature, Py_ssize_t index, object value, unsigned char *place
 ) except -1:
-    """Any integer that fits, signed or not: PTX has the same type for both of C."""
+    """Write an integer that fits. PTX types such as .u32 stand for signed C integers, too."""
     cdef Parameter *parameter = &signature.parameters[index]
     cdef uint64_t large = 0
     if put_number(parameter, value, place):
@@ -169,7 +179,8 @@ cdef int _put_integer(
 cdef bytes _converted(
     Signature signature, Py_ssize_t index, object value, Parameter *parameter
 ):
-    """The bytes of what is not simply a Python number of the parameter's kind."""
+    """Return the bytes of a value that `put_number` does not accept, or raise if it does not fit.
+    """
     if isinstance(value, (np.generic, np.ndarray, _CData)):
         return bytes_of_value(signature, index, value)
     if parameter.kind == 0:
@@ -186,7 +197,7 @@ cdef bytes _converted(
 
 
 cdef bytes _float(Signature signature, Py_ssize_t index, object value, int nbytes):
-    """A number as a float; an integer only if it is exactly that."""
+    """Return the bytes of a number as a float. Raises ValueError if that would round an integer."""
     code = FLOATS.get(nbytes)
     if code is None:
         refuse_argument(signature, index, value, "pass a NumPy or ctypes value of that size")
@@ -202,7 +213,10 @@ cdef bytes _float(Signature signature, Py_ssize_t index, object value, int nbyte
 
 
 cdef bytes bytes_of_value(Signature signature, Py_ssize_t index, object value):
-    """The bytes of a NumPy scalar, a 0-dimensional array or a ctypes value, if its type fits."""
+    """Return the bytes of a NumPy scalar, a 0-dimensional array or a ctypes value.
+
+    Raises TypeError if its type does not fit the parameter.
+    """
     cdef Parameter *parameter = NULL
     if not isinstance(value, (np.generic, np.ndarray, _CData)):
         refuse_argument(signature, index, value, "nothing is known of the parameters of this kernel"
@@ -231,14 +245,14 @@ cdef bytes bytes_of_value(Signature signature, Py_ssize_t index, object value):
 
 
 cdef str _ctype_kind(object value):
-    """As NumPy's kinds."""
+    """Return the letter that NumPy would use for the kind of a ctypes value."""
     if not isinstance(value, _SimpleCType):
         return "u" if isinstance(value, ctypes._Pointer) else "V"
     return "f" if value._type_ in "fdg" else "u"
 
 
 cdef str _advice(object value, Parameter *parameter):
-    """What to pass instead of something of another type."""
+    """Return what to pass instead of a value of the wrong type, for the message."""
     if isinstance(value, np.ndarray):
         return "the device cannot see the memory of an array; copy it to a buffer and pass that:" \
                " DeviceBuffer.from_array(array)"
@@ -261,7 +275,7 @@ cdef int _refuse_range(Signature signature, Py_ssize_t index, object value) exce
 
 
 cdef str _shown(object value):
-    """A value and its type, on one short line."""
+    """Return one short line with a value and its type, for messages."""
     if isinstance(value, np.generic):
         return f"numpy.{type(value).__name__}({str(value)[:60]})"
     if isinstance(value, np.ndarray):
@@ -270,17 +284,17 @@ cdef str _shown(object value):
     return f"{text[:60]}{'...' if len(text) > 60 else ''} ({type(value).__name__})"
 
 
-# ---- the parameters of a kernel, as the driver and its PTX tell ----
+# ---- the parameters of a kernel, from the driver and from its PTX text ----
 
 @cython.final
 cdef class Signature:
-    """The parameters of a kernel: internal to `Kernel`."""
+    """The parameters of a kernel. Internal to `Kernel`."""
 
     def __dealloc__(self):
         free(self.parameters)
 
     cdef str called(self, Py_ssize_t index):
-        """A parameter in messages: ``argument 2 (y, .u64)``."""
+        """Return the name of a parameter in messages: ``argument 2 (y, .u64)``."""
         if self.count < 0:
             return f"argument {index}"
         given = self.listed[index]
@@ -290,10 +304,11 @@ cdef class Signature:
 
 
 cdef Signature new_signature(str kernel, CUfunction function, Context context, object text):
-    """What is known of a kernel whose parameters the PTX text says to be these, or None.
+    """Make the Signature of a kernel. `text`: the parameters that its PTX text declares, or None.
 
-    The driver's word counts; names and types come from the text, where both agree. Raises CudaError
-    where they do not agree on how many there are: a launch could lack arguments.
+    Offsets and sizes come from the driver, or from the text if the driver cannot list them. Names
+    and types come from the text, if its offsets and sizes are those of the driver. Raises CudaError
+    if text and driver differ in the number of parameters, because a launch could lack arguments.
     """
     cdef Signature signature = Signature.__new__(Signature)
     cdef Parameter *each
@@ -323,7 +338,7 @@ cdef Signature new_signature(str kernel, CUfunction function, Context context, o
 
 
 cdef int _fill_range(Parameter *parameter) except -1:
-    """The integers that a parameter takes: .u32 and .b32 stand for both of C, .s32 does not."""
+    """Set the range of integers that fit. That of .u32 and .b32 includes negative numbers, too."""
     cdef int bits = 8 * parameter.nbytes
     parameter.least, parameter.most = 1, 0
     if parameter.kind not in (b"u", b"s", b"b") or bits > 64:
@@ -336,7 +351,7 @@ cdef int _fill_range(Parameter *parameter) except -1:
 
 
 cdef bint _same_places(tuple listed, tuple text):
-    """Whether offsets and sizes are the same."""
+    """Whether both lists of parameters have the same offsets and sizes."""
     for one, other in zip(listed, text, strict=True):
         if (one.offset, one.nbytes) != (other.offset, other.nbytes):
             return False
@@ -344,7 +359,7 @@ cdef bint _same_places(tuple listed, tuple text):
 
 
 cdef tuple _of_driver(CUfunction function, Context context):
-    """Offsets and sizes; None if the driver does not support the question."""
+    """Return the driver's offsets and sizes of the parameters; None if it cannot list them."""
     cdef size_t offset = 0
     cdef size_t nbytes = 0
     cdef size_t index
@@ -372,11 +387,11 @@ cdef dict _known = {}   # Limits by ordinal
 
 @cython.final
 cdef class Limits:
-    """What a device allows: internal to kernels."""
+    """The limits that a device sets to launches. Internal to kernels."""
 
 
 cdef Limits limits_of(Device device):
-    """Asked once for each device."""
+    """Return the limits of a device. The driver is asked only the first time."""
     cdef Limits limits
     if device.ordinal in _known:
         return _known[device.ordinal]
@@ -400,7 +415,9 @@ cdef int fill_shape(
     Shape *shape, Limits limits, object grid, object block, object shared_bytes, bint cooperative,
     object cluster
 ) except -1:
-    """Check what is asked for against the device; what the kernel allows is left to the caller."""
+    """Fill in the shape of a launch, checked against the device. The caller checks the kernel's own
+    limits.
+    """
     cdef long long dynamic
     _fill_dimensions(shape.grid, limits.grid, limits.device, "grid", grid)
     _fill_dimensions(shape.block, limits.block, limits.device, "block", block)
@@ -432,7 +449,7 @@ cdef int fill_shape(
 cdef int _fill_dimensions(
     unsigned int *sizes, unsigned int *most, Device device, str name, object given
 ) except -1:
-    """One to three numbers; those left out are 1."""
+    """Set the sizes in x, y and z from an int or a tuple of up to three. Missing ones are 1."""
     cdef int overflow = 0
     cdef long long number
     sizes[0] = sizes[1] = sizes[2] = 1
@@ -475,7 +492,7 @@ cdef int _fill_size(
 
 
 cdef unsigned long long threads_of(Shape *shape) noexcept:
-    """Threads of a block."""
+    """Return the number of threads of a block."""
     return <unsigned long long>shape.block[0] * shape.block[1] * shape.block[2]
 
 
@@ -490,7 +507,7 @@ cdef enum:
 
 
 cdef Room room_on_heap(size_t nbytes, Py_ssize_t count, Py_ssize_t uses, Packed *packed):
-    """For `room_for`."""
+    """Let `packed` refer to memory from the heap: `room_for`, when the stack is too small."""
     cdef Room room
     nbytes += -nbytes % ALIGNED
     room = new_room(nbytes + count * sizeof(void *) + uses * sizeof(Operand))
@@ -500,17 +517,43 @@ cdef Room room_on_heap(size_t nbytes, Py_ssize_t count, Py_ssize_t uses, Packed 
     return room
 
 
+cdef bint is_foreign(object value) except -1:
+    """Whether an argument is another library's array, perhaps in `read` or the like."""
+    if type(value) is Access:
+        return (<Access>value).region is None
+    return is_foreign_array(value)
+
+
+cdef tuple with_regions(tuple values, Stream stream):
+    """Arguments with buffers instead of other libraries' arrays, which are ordered before a stream.
+    """
+    cdef Access access
+    found = []
+    for value in values:
+        if type(value) is Access and (<Access>value).region is None:
+            access = Access.__new__(Access)
+            access.region = import_argument((<Access>value).array, stream)
+            access.mode = (<Access>value).mode
+            value = access
+        elif type(value) is not Access and is_foreign_array(value):
+            value = import_argument(value, stream)
+        found.append(value)
+    return tuple(found)
+
+
 cdef int pack_borrows(tuple borrows, Packed *packed) except -1:
-    """For `pack`."""
+    """Add the buffers of the argument ``borrows`` to the operands: a part of `pack`."""
     for i, each in enumerate(borrows):
         if add_operand(each, -1 - i, packed) is None:
+            if is_foreign(each):
+                return FOREIGN_ARRAYS
             raise TypeError("borrows takes buffers, or read(buffer), write(buffer) and"
                             f" shared(buffer), not {type(each).__name__}")
     return 0
 
 
 cdef int pack_unknown(Signature signature, tuple arguments, Packed *packed) except -1:
-    """Pack values that say by themselves how large they are."""
+    """Pack arguments of a kernel whose parameters are not known: their types tell their sizes."""
     cdef size_t at = 0
     cdef size_t nbytes
     for i, each in enumerate(arguments):
@@ -519,6 +562,8 @@ cdef int pack_unknown(Signature signature, tuple arguments, Packed *packed) exce
                 and put_buffer(signature, i, each, packed, packed.values + at):
             at += ALIGNED
             continue
+        if is_foreign(each):
+            return FOREIGN_ARRAYS
         data = bytes_of_value(signature, i, each)
         nbytes = len(data)
         if at + nbytes > WIDEST - ALIGNED:
@@ -542,7 +587,7 @@ cdef int refuse_address(Signature signature, Py_ssize_t index, object value) exc
 
 
 cdef tuple several_buffers(Packed *packed, int mode, Py_ssize_t count):
-    """For `buffers_of`."""
+    """Return, as a tuple, the buffers that are used in a mode: a part of `buffers_of`."""
     cdef Py_ssize_t i
     cdef tuple found = PyTuple_New(count)
     count = 0
@@ -556,7 +601,7 @@ cdef tuple several_buffers(Packed *packed, int mode, Py_ssize_t count):
 
 
 cdef str describe_operand(Signature signature, Operand *operand):
-    """As in messages: ``argument 2 (y, .u64) DeviceBuffer 'y'[0:64] (float32)``."""
+    """Describe a buffer argument: ``argument 2 (y, .u64) DeviceBuffer 'y'[0:64] (float32)``."""
     region = <Region>operand.region
     if operand.argument < 0:
         return f"borrows[{-1 - operand.argument}] {region.describe()}"

@@ -11,8 +11,8 @@ from libc.string cimport memcpy
 
 from cudadrv._closing cimport make_room
 from cudadrv._copy cimport (
-    blocking_stream, copy_and_wait, copy_async, fill_region, new_loan, nothing_to_do,
-    refuse_other_device, required_stream, set_item,
+    blocking_stream, copy_and_wait, copy_async, fill_region, nothing_to_do, refuse_other_device,
+    required_stream, set_item,
 )
 from cudadrv._device cimport Context, context_of, contexts
 from cudadrv._driver cimport CUdeviceptr, bind_driver, cudadrv_table, likely, unlikely, words
@@ -22,7 +22,10 @@ from cudadrv._engine cimport (
 )
 from cudadrv._errors cimport close_at_end, refuse_if_forked
 from cudadrv._library cimport ensure_driver
-from cudadrv._memory cimport label_at
+from cudadrv._loan cimport (
+    ON_NOTHING, ON_STREAM, dlpack_device_of, export_region, new_loan, wait_for_uses,
+)
+from cudadrv._memory cimport label_at, leave_home
 from cudadrv._names cimport (
     COPY_FROM, COPY_FROM_ASYNC, COPY_TO, COPY_TO_ASYNC, FILL, FILL_ASYNC, host_wait, operation_name,
     stream_name,
@@ -63,8 +66,8 @@ class Borrow(NamedTuple):
     """One GPU use of a buffer that is not known to be complete.
 
     ``mode`` is "read", "write" or "shared", or "use" for a use that may read or write; ``stream``
-    is the stream's name in messages; ``operation`` is what queued the use, and ``site`` the line
-    that did; ``start`` and ``stop`` are byte offsets in the buffer.
+    is the stream's name in messages; ``operation`` names the operation that uses the buffer, and
+    ``site`` the line that queued it; ``start`` and ``stop`` are byte offsets in the buffer.
     """
 
     mode: str
@@ -76,13 +79,13 @@ class Borrow(NamedTuple):
 
 
 cdef tuple borrows_of(Region region):
-    """All GPU uses of a region that are not known to be complete, as a tuple of `Borrow`."""
+    """Return all GPU uses of a region that are not known to be complete, as a tuple of `Borrow`."""
     listed, _, _ = _look(region, 0xffffffff)
     return tuple(listed)
 
 
 cdef tuple _look(Region region, unsigned int most):
-    """The first `most` borrows; how many there are; how the host can wait for those returned."""
+    """Return the first `most` borrows, the number of all, and the ways to wait for the former."""
     cdef own_borrow *found
     cdef size_t end = region.start + region.nbytes
     cdef unsigned int count
@@ -116,7 +119,7 @@ cdef object _borrow(own_borrow *found, size_t start):
 
 
 cdef str state_of(Region region):
-    """The end of a buffer's `repr`: ", read by Stream 2", or "" if nothing uses it."""
+    """Return the end of a buffer's `repr`: ", read by Stream 2", or "" if nothing uses it."""
     try:
         borrows, count, _ = _look(region, 1)
     except ForkedError:
@@ -130,7 +133,10 @@ cdef str state_of(Region region):
 
 
 cdef str _obstacle(Region region, list ways):
-    """A line about what excludes the host besides the borrows, or ""; appends to `ways`."""
+    """Return a line about a view, a loan or other work that excludes the host, or "" if none does.
+
+    Appends the way to release the buffer from it to `ways`.
+    """
     cdef own_conflict conflict
     answer = own_obstacle(engine, region.memory.context.domain, region.memory.state, region.start,
                           region.start + region.nbytes, &conflict)
@@ -173,16 +179,16 @@ cdef str _wait(int kind):
 
 # ---- what the software driver asks, for its reports of data races ----
 #
-# `_operation` is called during a driver call. The other two are called at the end of one, by the
-# thread that made it, which may hold issue locks. So nothing here may run Python code, and the
-# garbage collector is disabled, because it could run destructors.
+# The software driver calls `_operation` during a driver call. It calls the `_describe` functions at
+# the end of one, in the calling thread, which may hold issue locks. So these functions must not run
+# Python code, and they disable the garbage collector, because it could run destructors.
 
 cdef enum:
     ASK_ANOTHER_THREAD = -1
 
 
 cdef int _operation(unsigned long long tag, unsigned long long *label) noexcept nogil:
-    """Set `label` to the operation that a stream is being given; False if there is none."""
+    """Set `label` to the operation that is being queued on a stream; False if there is none."""
     cdef own_suspect current
     if not own_current(engine, tag, &current):
         return False
@@ -224,7 +230,7 @@ cdef int _write_words(
     cdef bint collecting = PyGC_Disable()
     cdef const char *encoded
     cdef Py_ssize_t length = 0
-    PyErr_Fetch(&error, &value, &traceback)  # there is one if a destructor made the driver call
+    PyErr_Fetch(&error, &value, &traceback)  # one is pending if a destructor made the driver call
     try:
         words_found = label_at(address) if label is NULL else (
             f"{operation_name((label[0] >> 8) & 0xffff)} on"
@@ -253,16 +259,16 @@ def reap():
 
     The memory of a buffer that dies goes to a pool for new buffers, or is kept until freeing it
     cannot block. This call empties the pools, waits for the work that uses such memory, and frees
-    it. Idle page-locked memory that copies of arrays use is freed too.
+    it. It also frees the idle page-locked memory through which arrays are copied.
 
-    If the default stream of another thread used the memory, this waits for all work of all
-    contexts; while a stream is being captured, it keeps that memory instead. To free the memory of
-    one buffer at a point that you choose, ``close()`` the buffer.
+    Memory that the default stream of another thread used is freed after waiting for all work of all
+    contexts, or kept if a stream is being captured. To free the memory of one buffer at a point
+    that you choose, ``close()`` the buffer.
 
     Raises ContextLostError if the wait finds an error that a context does not survive.
 
     Driver functions: cuEventRecord, cuEventQuery, cuMemFree, cuMemFreeHost, cuMemFreeAsync;
-    cuCtxSynchronize for what the default stream of another thread used.
+    cuCtxSynchronize for memory that the default stream of another thread used.
     """
     cdef Context context
     ensure_driver()
@@ -302,8 +308,8 @@ cdef class Buffer(Region):
         """Make a buffer with a copy of an array's items. Blocks until the copy is complete.
 
         ``array`` is anything that ``numpy.asarray`` takes. ``stream`` is passed to
-        `Buffer.copy_from`, and a DeviceBuffer is also allocated on it. The other options are those
-        of the class.
+        `Buffer.copy_from`, and a DeviceBuffer is also allocated on it. The other options are passed
+        to the class.
 
         Raises what the class and `Buffer.copy_from` raise.
         """
@@ -317,7 +323,7 @@ cdef class Buffer(Region):
     def zeros(cls, count, dtype="u1", *, stream=None, **options):
         """Make a buffer whose bytes are all zero. Blocks until the fill is complete.
 
-        ``stream`` and options as `from_array`. Raises what the class and `Buffer.fill` raise.
+        ``stream`` and the options: see `from_array`. Raises what the class and `Buffer.fill` raise.
         """
         stream = known_stream(stream)
         buffer = _new(cls, count, dtype, stream, options)
@@ -326,7 +332,7 @@ cdef class Buffer(Region):
 
     @classmethod
     def from_raw(cls, address, count, dtype="u1", *, device=None, name=None):
-        """Take ownership of memory from `into_raw` or of another library, and free it in the end.
+        """Take ownership of memory, from `into_raw` or another library; the buffer will free it.
 
         ``address`` is an int, ``count`` the number of items. The memory belongs to the primary
         context of ``device``; default: the current context. Does not block.
@@ -357,7 +363,7 @@ cdef class Buffer(Region):
 
     @property
     def stream_ordered(self):
-        """Whether its memory was allocated on a stream (``stream=``), and is freed on one."""
+        """Whether the memory was allocated on a stream (``stream=``), and is freed on one."""
         return self.memory is not None and self.memory.kind == STREAM_ORDERED
 
     # ---- copies and fills ----
@@ -365,10 +371,10 @@ cdef class Buffer(Region):
     def copy_from(self, source not None, *, stream=None):
         """Copy into this buffer. Blocks until the copy is complete.
 
-        It runs on the given stream, else on the current stream, else on an internal stream that is
-        ordered only after what the host knows to be complete: then this buffer must have no
-        unfinished work. If neither is given, the host itself copies an array into a LockedBuffer or
-        UnifiedBuffer.
+        The copy runs on the given stream, else on the current stream, else on an internal stream.
+        The internal stream is ordered only after work that the host knows to be complete, so the
+        copy must not conflict with other work. If there is neither a given nor a current stream,
+        the host itself copies an array into a LockedBuffer or UnifiedBuffer.
 
         Parameters
         ----------
@@ -481,7 +487,8 @@ cdef class Buffer(Region):
         Parameters
         ----------
         value : scalar
-            A value that the dtype can hold without a change of kind: no float for integers.
+            A value that the dtype can hold without a change of kind: an integer dtype takes no
+            float.
         stream : Stream, optional
             As for `copy_from`: without one, the host itself fills a LockedBuffer or UnifiedBuffer.
 
@@ -509,27 +516,28 @@ cdef class Buffer(Region):
     def fill_async(self, value, stream=None):
         """Queue a fill. Does not wait for it. Returns a Token.
 
-        Parameters, errors and driver functions as `fill`; ``stream`` as `copy_from_async`.
+        Parameters, errors and driver functions are those of `fill`; ``stream`` is that of
+        `copy_from_async`.
         """
         cdef unsigned char[8] item
         set_item(item, value, self)
         return fill_region(
             FILL_ASYNC, self, item, required_stream(stream, self, "fill_async"))
 
-    # ---- who uses it ----
+    # ---- who uses the buffer ----
 
     @property
     def borrowed(self):
-        """Whether any GPU work that uses it is not known to be complete.
+        """Whether any GPU work that uses the buffer is not known to be complete.
 
-        This never asks the driver, so a loop that polls it never ends: wait with
-        `Stream.synchronize`, `Token.wait` or `Event.synchronize`.
+        The answer never comes from the driver, so a loop that only polls this property never ends:
+        wait with `Stream.synchronize`, `Token.wait` or `Event.synchronize`.
         """
         return bool(borrows_of(self))
 
     @property
     def borrows(self):
-        """The GPU uses that are not known to be complete: a tuple of `Borrow`."""
+        """The GPU uses of the buffer that are not known to be complete: a tuple of `Borrow`."""
         return borrows_of(self)
 
     def explain(self):
@@ -550,8 +558,8 @@ cdef class Buffer(Region):
         BufferBorrowedError, BufferExportedError
             It is in use. It stays open.
         ValueError
-            It is a part: only the whole can be closed. Or ``stream`` is given, and the memory is
-            not stream-ordered or belongs to another context.
+            The buffer is a part: only the whole can be closed. Or ``stream`` is given, and the
+            memory is not stream-ordered or belongs to another context.
 
         Driver functions: cuMemFree, cuMemFreeHost or cuMemFreeAsync.
         """
@@ -570,11 +578,12 @@ cdef class Buffer(Region):
         return self
 
     def __exit__(self, kind, exception, traceback):
-        """Close the buffer. If that fails while an exception propagates, that gets a note."""
+        """Close the buffer. If closing fails while an exception propagates, the latter gets a note.
+        """
         close_at_end(self, exception, "buffer")
 
     def take(self):
-        """Move the memory to a new object, and return that. This object cannot be used any more.
+        """Return a new buffer object that takes over the memory. This object is then unusable.
 
         Parts, host views and unfinished work stay valid. Raises BufferClosedError if it is closed
         or was moved before.
@@ -584,7 +593,7 @@ cdef class Buffer(Region):
         moved = self.share(self.start, self.count, self.dtype)
         moved.part = self.part
         site = here()
-        self.usable()  # another thread may have moved it; no other thread runs from here on
+        self.usable()  # another thread may have moved the buffer; from here on no other thread runs
         self.move_out(site)
         return moved
 
@@ -604,22 +613,33 @@ cdef class Buffer(Region):
         self.move_out(site)
         return address
 
-    def lend(self, stream=None, *, bint readonly=False):
-        """Lend the memory to another library: ``with buffer.lend(stream) as address:``.
+    def lend(
+        self, stream=..., *, shape=None, strides=None, bint readonly=False, device=None
+    ):
+        """Hand it to a library that cudadrv cannot see: for a block, or as an array.
 
-        Inside the block the library may use the memory, at the address (an int), in work that it
-        queues on the stream (``stream.handle``). cudadrv does not see that work: all of it counts
-        as one operation, queued where the block ends, and later users of the buffer have to be
-        ordered after that. Inside the block, the host and operations of other streams cannot use
-        the buffer, and the stream cannot be closed. If the end of the block cannot be recorded, the
-        buffer stays lent. Does not block.
+        ``with buffer.lend(stream) as address:``: inside the block that library may use the memory,
+        at the ``int`` that is given, in work that it queues on the stream (``stream.handle``).
+        ``cupy.asarray(buffer.lend(stream))``, ``from_dlpack(buffer.lend(stream))``: that library
+        may use it for as long as it keeps the array. What it has queued by the end counts as one
+        use, queued there: later users have to be ordered after it, as after any operation. It runs
+        after all work that the stream is ordered after. Meanwhile the stream itself may use the
+        buffer, and nobody else: operations of other streams, and the host, are refused, and the
+        stream cannot be closed. Where the end cannot be recorded, the buffer stays lent.
+        Does not block.
 
         Parameters
         ----------
-        stream : Stream, optional
-            Default: the current stream of a ``with stream:`` block; without one, a TypeError.
+        stream : Stream or None
+            May be left out inside a ``with stream:`` block. None: the work is on no stream, as
+            that of MPI; then all that conflicts has to be known to be complete.
+        shape, strides : tuple of int, optional
+            Of the array that consumers see: sizes, and steps in bytes. Default: those of the
+            buffer, in C order.
         readonly : bool, optional
-            Whether the library only reads: then others may read, too.
+            Whether the library only reads: then others may read as well.
+        device : "cuda" or "cpu", optional
+            As what DLPack shows page-locked and managed memory; default: as what it is.
 
         Returns
         -------
@@ -635,11 +655,86 @@ cdef class Buffer(Region):
 
         Driver function: cuEventRecord, where the block begins and where it ends.
         """
-        stream = known_stream(stream)
+        if stream is not ...:
+            stream = known_stream(stream)
         self.usable()
-        found = required_stream(stream, self, "lend")
+        if stream is None:
+            return new_loan(self, None, ON_NOTHING, readonly, shape, strides, device)
+        found = required_stream(None if stream is ... else stream, self, "lend")
         refuse_other_device(self, found)
-        return new_loan(self, found, readonly)
+        return new_loan(self, found, ON_STREAM, readonly, shape, strides, device)
+
+    def give_back(self, stream=...):
+        """End a buffer over another library's array: the stream waits for all our uses of it.
+
+        The array is let go at once, and what its owner queues on the stream from now on runs after
+        our uses: the half that DLPack and the CUDA Array Interface leave to the consumer. Does not
+        block.
+
+        Parameters
+        ----------
+        stream : Stream
+            The owner's. May be left out inside a ``with stream:`` block.
+
+        Raises
+        ------
+        ValueError
+            It is no buffer of `from_dlpack` or `from_cuda_array`, or a part of one, or parts of it
+            are alive.
+        BufferBorrowedError, BufferExportedError, BufferClosedError
+            It is in use by what the stream cannot wait for.
+
+        Driver functions: cuEventRecord, cuStreamWaitEvent.
+        """
+        self.usable()
+        self._refuse_part()
+        if self.memory.home is None or self.memory.regions > 1:
+            raise ValueError(f"{self.describe()} cannot be given back: " + (
+                "it is no other library's" if self.memory.home is None else
+                f"parts of it are alive ({self.memory.regions - 1}); drop them first"))
+        wait_for_uses(self, required_stream(
+            None if stream is ... else stream, self, "give_back"))
+        leave_home(self.memory)
+
+    # ---- other libraries take it themselves ----
+
+    def __dlpack_device__(self):
+        """``(device_type, device_id)`` of DLPack: device, page-locked host or managed memory."""
+        return dlpack_device_of(self)
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        """What ``from_dlpack`` of another library calls: a loan to the stream that it works on.
+
+        The loan lasts until that library drops the last array that shares the memory. Until then
+        the buffer is lent as by `lend`. Work that is not ordered before the consumer's stream is
+        waited for by that stream, under every policy, since the protocol asks for it.
+
+        Parameters
+        ----------
+        stream : int, optional
+            A CUstream; 1 or None: the legacy default stream, 2: the thread's own, -1: the consumer
+            promises nothing, so all that conflicts has to be known to be complete. Without one,
+            page-locked memory is lent to the host.
+        max_version, dl_device, copy
+            See DLPack. A copy is a new buffer.
+
+        Raises
+        ------
+        BufferError
+            A dtype, device or version that cannot be said.
+        BufferBorrowedError, BufferExportedError, BufferClosedError
+            It is in use by what the stream cannot wait for.
+
+        Driver functions: cuEventRecord, cuStreamWaitEvent.
+        """
+        return export_region(self, stream, max_version, dl_device, copy)
+
+    @property
+    def __cuda_array_interface__(self):
+        """Not supported: its consumers never say when they are done. See the AttributeError."""
+        raise AttributeError(
+            "a buffer has no __cuda_array_interface__, because its consumers never say when they"
+            " are done: cupy.from_dlpack(buffer), or cupy.asarray(buffer.lend(stream))")
 
     def __repr__(self):
         name = f" {self.name!r}" if self.name is not None else ""
@@ -653,7 +748,7 @@ cdef class Buffer(Region):
             raise ValueError(f"{self.describe()} is a part; only the whole can be closed or given"
                              " away")
 
-    # ---- overridden where the host can do it: False if it cannot ----
+    # ---- access by the host: subclasses override it; False: the host cannot use the memory ----
 
     cdef bint fill_on_host(self, bytes item) except -1:
         return False
@@ -666,14 +761,15 @@ cdef class Buffer(Region):
 
 
 cdef Buffer _bare(cls):
-    """An object of a class that is not abstract, without memory yet."""
+    """Return a new object of a class, without memory yet. Raises TypeError for an abstract class.
+    """
     if cls.__init__ is Buffer.__init__:
         raise TypeError(ABSTRACT)
     return cls.__new__(cls)
 
 
 cdef object _new(cls, count, dtype, stream, options):
-    """A new buffer; device memory is allocated on the stream, if one is given."""
+    """Make a buffer. Device memory is allocated on the stream, if one is given."""
     cdef Buffer bare = _bare(cls)
     if stream is not None and bare.kind == DEVICE:
         options = {**options, "stream": stream}

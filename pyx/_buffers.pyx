@@ -1,7 +1,7 @@
 """The three kinds of buffers, and the host's access to the bytes of two of them.
 
-Whatever lets the host reach the bytes borrows them for as long as it can be used. Each such borrow
-is an export of the memory that the engine knows (`open_view`).
+Arrays, memoryviews and other objects through which the host reaches the bytes borrow them for as
+long as they live. The engine records each such borrow as an export (`open_view`).
 """
 
 import collections
@@ -27,8 +27,8 @@ from cudadrv._driver cimport (
 )
 from cudadrv._operation cimport missing_waits
 from cudadrv._engine cimport (
-    OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_WRITE, engine, own_access, own_ask_host, own_clock,
-    own_conflict, own_export, own_export_close, own_export_open,
+    OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_WRITE, engine, own_access, own_ask_host,
+    own_clock, own_conflict, own_export, own_export_close, own_export_open,
 )
 from cudadrv._refusal cimport refuse_host
 from cudadrv._region cimport borrow, plain_array, pointer_of
@@ -87,7 +87,7 @@ cdef class HostBuffer(Buffer):
         part = self.part_of(key) if isinstance(key, slice) else self._item(key)
         if isinstance(value, Buffer):
             raise TypeError("copy between buffers with copy_from: buffer[a:b].copy_from(source)")
-        # The value is converted before the bytes are borrowed, because that can run other code.
+        # Converted before the bytes are borrowed, because the conversion can run other code.
         if isinstance(value, np.ndarray):
             value = plain_array(value)
         if not (type(value) is np.ndarray and value.dtype == part.dtype
@@ -149,7 +149,7 @@ cdef class HostBuffer(Buffer):
         return _array_over(self, False, dtype, copy)
 
     def __bytes__(self):
-        """``bytes(buffer)``: a copy, whatever the dtype."""
+        """``bytes(buffer)``: a copy of the bytes, for every dtype."""
         return bytes(memoryview(self.view("u1")))
 
     def __getbuffer__(self, Py_buffer *view, int flags):
@@ -190,7 +190,7 @@ cdef class HostBuffer(Buffer):
         return 0
 
     cdef bytes item_format(self):
-        """The dtype's format in the buffer protocol; b"" if it has none."""
+        """Return the dtype's format in the buffer protocol; b"" if it has none."""
         if self.format is None:
             try:
                 view = memoryview(np.empty(0, self.dtype))
@@ -242,7 +242,7 @@ cdef class HostBuffer(Buffer):
 
 
 cdef bint _copy(HostBuffer buffer, array, bint inward) except -1:
-    """Copy between a buffer and an array by the host. They may overlap."""
+    """Let the host copy between a buffer and an array, which may overlap."""
     cdef Py_buffer view
     cdef own_export export
     cdef void *ours = <void *><size_t>pointer_of(buffer)
@@ -278,7 +278,7 @@ cdef void _release(Py_buffer *view) noexcept:
 
 
 cdef object _array_over(HostBuffer buffer, bint shared, object dtype, object copy):
-    """The array that ``__array__`` of a buffer returns: over its memory unless it has to copy."""
+    """Return the array for ``__array__``: over the buffer's memory, or a copy if one is needed."""
     buffer.usable()
     if dtype is not None and np.dtype(dtype) != buffer.dtype:
         if copy is False:
@@ -323,7 +323,7 @@ cdef class ReadOnly:
         return _array_over(self.buffer, True, dtype, copy)
 
     def __bytes__(self):
-        """``bytes(buffer.readonly())``: a copy, whatever the dtype."""
+        """``bytes(buffer.readonly())``: a copy of the bytes, for every dtype."""
         return bytes(memoryview(ReadOnly(self.buffer.view("u1"))))
 
     def __getbuffer__(self, Py_buffer *view, int flags):
@@ -341,9 +341,9 @@ cdef class ReadOnly:
 # ---- the array of a `with` block ----
 #
 # `__enter__` returns a view of a hidden array over borrowed memory. In NumPy every plain view of
-# that view refers to the hidden array. At the end of the block, arrays that only names and
-# containers refer to are emptied (`referrers.h`). If something else refers to one of them, the
-# memory stays borrowed, because each of them keeps the `Borrowed` object alive.
+# that view refers to the hidden array. At the end of the block, each of these arrays is emptied if
+# only variables and containers refer to it (`referrers.h`). If something else refers to one of the
+# arrays, the memory stays borrowed, because each array keeps the `Borrowed` object alive.
 
 cdef extern from "Python.h":
     ctypedef int (*traverseproc)(PyObject *, void *, void *)
@@ -430,12 +430,12 @@ cdef class HostView:
 
 
 cdef int _empty(HostView view, object traceback) except -1:
-    """Empty the array of a block, and those of its views that only names and containers refer to.
+    """Empty the array of a block, and its views to which only variables and containers refer.
 
     ``array[0]`` raises IndexError from then on.
     """
     cdef list found = []
-    cdef int collects = PyGC_Disable()  # no other code may run between the search and its use
+    cdef int collects = PyGC_Disable()  # no other code may run until all found arrays are empty
     try:
         ref_find(<PyObject *>view.hidden, <PyObject *>view.array, <PyObject *>traceback, found)
         for each in found:
@@ -447,7 +447,7 @@ cdef int _empty(HostView view, object traceback) except -1:
 
 
 def host_view(HostBuffer buffer not None, bint shared):
-    """The context manager of `HostBuffer.read` (`shared`) and `HostBuffer.write`."""
+    """Return the context manager of `HostBuffer.read` (`shared`) and `HostBuffer.write`."""
     cdef HostView view = HostView.__new__(HostView)
     view.buffer = buffer
     view.shared = shared
@@ -482,8 +482,8 @@ pooled=True)\n--\n
         Whether the memory comes from the context's pool and goes back to it (docs/memory-pools.md).
         If False, it comes from the driver and goes back to the driver.
 
-    The contents are undefined at first. Allocating orders nothing; it may block if the pool has no
-    such memory, and is then slow (docs/performance.md).
+    The contents are undefined at first. Allocating does not order any work. It may block if the
+    pool has no fitting memory, and is then slow (docs/performance.md).
 
     Raises
     ------
@@ -533,8 +533,8 @@ cdef class UnifiedBuffer(HostBuffer):
         Whether the memory comes from the context's pool and goes back to it (docs/memory-pools.md).
         If False, it comes from the driver and goes back to the driver.
 
-    The contents are undefined at first. Allocating orders nothing; it may block if the pool has no
-    such memory.
+    The contents are undefined at first. Allocating does not order any work. It may block if the
+    pool has no fitting memory.
 
     Raises
     ------
@@ -568,8 +568,8 @@ cdef class DeviceBuffer(Buffer):
     dtype : dtype-like, optional
         Any NumPy dtype of a fixed size without objects; default: bytes.
     stream : Stream, optional
-        Allocates stream-ordered memory on this stream. That counts as a write on the stream, so
-        work on other streams has to be ordered after it.
+        Allocates stream-ordered memory on this stream. The allocation counts as a write on the
+        stream, so work on other streams has to be ordered after it.
     device : Device, optional
         The device in whose primary context it is allocated; default: the stream's context, else
         the current context.
@@ -580,7 +580,7 @@ cdef class DeviceBuffer(Buffer):
         If False, it comes from the driver and goes back to the driver.
 
     The contents are undefined at first. Allocating from the pool does not block; allocating from
-    the driver may. An allocation without a stream orders nothing.
+    the driver may. An allocation without a stream does not order any work.
 
     Raises
     ------
@@ -607,10 +607,11 @@ cdef class DeviceBuffer(Buffer):
         self.allocate(count, dtype, context, found, 0, name, pooled)
 
     def to_numpy(self, *, stream=None):
-        """Copy the items into a new array of shape ``(count,)``, and block until they are copied.
+        """Copy the items into a new array of shape ``(count,)``. Blocks until the copy is complete.
 
-        As `Buffer.copy_to` to a new array: it runs on the given stream, else on the current one,
-        else on an internal stream, where unfinished work that may write the items is refused.
+        As `Buffer.copy_to` with a new array. The copy runs on the given stream, else on the current
+        stream, else on an internal stream; on the internal stream, the copy is refused while
+        unfinished work may write the items.
 
         Parameters
         ----------

@@ -1,9 +1,9 @@
 """Closing: streams that are closed, or die, while their work may be unfinished.
 
-Closing a stream records a last event and destroys the handle; the work runs on. The event stands
-for it until it is known to be complete: the stream is a ghost. A destructor does not do this
-itself, because recording can block. It leaves the stream as an orphan, which the next call that may
-block closes. If the driver refuses, a later call tries again.
+Closing a stream records a last event and destroys the handle, while the work runs on. Until the
+work is known to be complete, the event stands for it: the stream is a ghost. A destructor records
+no event, because recording can block. It leaves the stream as an orphan, and the next call that may
+block closes the orphan. If the driver refuses, a later call tries again.
 """
 
 from cpython.ref cimport PyObject, Py_DECREF, Py_INCREF
@@ -31,7 +31,7 @@ bind_driver(&cudadrv_table)
 
 cdef enum:
     NO_SLOT = 0xffffffff
-    MOST_GHOSTS = 256   # how many a context keeps; with more, the oldest is waited for
+    MOST_GHOSTS = 256   # of a context; if there are more, `make_room` waits for the oldest
 
 cdef struct orphan:
     CUstream handle
@@ -40,8 +40,8 @@ cdef struct orphan:
     unsigned long long identity     # cuStreamGetId of a foreign stream, else 0
     PyObject *context
     PyObject *owner         # keeps a foreign stream alive until its last event is recorded
-    unsigned long thread    # the thread that is closing it, or 0
-    bint stuck              # the last attempt failed: it is capturing, or the driver refused
+    unsigned long thread    # the thread that is closing the orphan, or 0
+    bint stuck              # the last attempt failed: the stream captures, or the driver refused
     bint told               # a warning has said that the driver refused
     orphan *next
 
@@ -52,7 +52,7 @@ cdef void drop_stream(
     Context context, CUstream handle, own_stream *order, bint ours, unsigned long long identity,
     object owner
 ) noexcept:
-    """Destroy a stream that dies if that cannot block, else leave it to `bury_orphans`."""
+    """Destroy a dying stream if destroying it cannot block, else leave it to `bury_orphans`."""
     cdef CUresult status
     cdef bint told = False
     cdef orphan *node
@@ -70,7 +70,7 @@ cdef void drop_stream(
         told = True
     own_stream_drop(engine, order)
     node = <orphan *>malloc(sizeof(orphan))
-    if node is not NULL:  # else the handle leaks, and its work never counts as complete: sound
+    if node is not NULL:  # else the handle leaks, and its work safely never counts as complete
         Py_INCREF(context)
         Py_INCREF(owner)
         node[0] = orphan(
@@ -112,7 +112,7 @@ cdef int bury_orphans() except -1:
     while node is not NULL:
         following = node.next
         if node.thread == 0:
-            node.thread = this_thread()  # until it is 0 again, no other thread removes it
+            node.thread = this_thread()  # until this is 0 again, no other thread removes the node
             context = <Context>node.context
             done = _bury_orphan(context, node)
             following = node.next
@@ -153,7 +153,7 @@ cdef bint is_dying(unsigned int slot) noexcept:
 
 
 cdef bint is_dead(CUstream handle) noexcept:
-    """Whether a handle belongs to a dead stream of ours, and is about to be destroyed."""
+    """Whether a handle belongs to a dead stream of cudadrv's that is about to be destroyed."""
     cdef orphan *node = _orphans
     while node is not NULL:
         if node.handle == handle and node.ours:
@@ -163,7 +163,10 @@ cdef bint is_dead(CUstream handle) noexcept:
 
 
 cdef bint _bury_orphan(Context context, orphan *node) noexcept:
-    """Whether an orphan can be removed. A failure is a warning: the caller did not cause it."""
+    """Close an orphan. Returns whether it can be removed from the list of orphans.
+
+    Only warns about a failure, because the caller did not cause it.
+    """
     try:
         return context.lost or bury_stream(
             context, node.handle, node.order, node.ours, node.identity)
@@ -182,12 +185,12 @@ cdef bint bury_stream(
 ) except -1:
     """Close a stream: record a last event if its work may be unfinished, and destroy the handle.
 
-    False, and nothing is done, if another library is capturing it.
+    Returns False, and does nothing, if another library is capturing the stream.
     """
     cdef Event farewell = None
     cdef CUresult status = CUDA_ERROR_NOT_READY
     cdef bint capturing = False
-    while status == CUDA_ERROR_NOT_READY:  # work was queued that needs a last event
+    while status == CUDA_ERROR_NOT_READY:  # `_end` has found work that needs a last event
         if farewell is None and not own_stream_known(engine, order):
             farewell = new_event(context, CU_EVENT_DISABLE_TIMING)
             # The event is listed before the stream counts as closed, because from then on tokens of
@@ -206,7 +209,7 @@ cdef bint bury_stream(
 cdef CUresult _end(
     Context context, CUstream handle, own_stream *order, bint ours, Event farewell, bint *capturing
 ) noexcept nogil:
-    """Close it. CUDA_ERROR_NOT_READY if work was queued meanwhile and `farewell` is None."""
+    """Close a stream. Returns CUDA_ERROR_NOT_READY if it needs a `farewell` and that is None."""
     cdef CUresult status = CUDA_SUCCESS
     cdef bint pushed = False
     own_mutex_take(order.issue)
@@ -230,7 +233,7 @@ cdef CUresult _destroy(
     cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
     cdef CUresult status
     cdef own_snapshot snapshot
-    if not ours and farewell is None:  # there is nothing to do, and it may be destroyed by now
+    if not ours and farewell is None:  # no call is needed, and the owner may have destroyed it
         return CUDA_SUCCESS
     status = cuStreamIsCapturing(handle, &capture)
     capturing[0] = status == CUDA_SUCCESS and capture != CU_STREAM_CAPTURE_STATUS_NONE
@@ -263,7 +266,7 @@ cdef int make_room(Context context) except -1:
 
 
 cdef Event _oldest(list ghosts):
-    """The ghost that was recorded first; one that is not recorded yet does not count."""
+    """Return the ghost that was recorded first, or None if none is recorded yet."""
     cdef Event ghost
     for ghost in ghosts:
         if ghost.state.recorded:
@@ -272,7 +275,10 @@ cdef Event _oldest(list ghosts):
 
 
 cdef int _forget_ghosts(Context context, Event useless) except -1:
-    """Drop `useless` and finished ghosts. The list is replaced: other threads may iterate it."""
+    """Drop `useless` and the finished ghosts.
+
+    Replaces the list of ghosts, because other threads may be iterating over it.
+    """
     cdef Event ghost
     while True:
         before = context.ghosts
@@ -280,11 +286,11 @@ cdef int _forget_ghosts(Context context, Event useless) except -1:
         for ghost in before:
             if ghost is not useless and not _is_finished(ghost):
                 kept.append(ghost)
-        if context.ghosts is before:  # no other thread has replaced it
+        if context.ghosts is before:  # no other thread has replaced the list
             context.ghosts = kept
             return 0
 
 
 cdef bint _is_finished(Event event) noexcept:
-    """Whether the host knows that the work before a last event is complete."""
+    """Whether the host knows that the work before a stream's last event is complete."""
     return event.state.recorded and own_snapshot_known(engine, &event.state.snapshot)

@@ -1,8 +1,7 @@
-"""Copies between buffers, fills, and loans to other libraries."""
+"""Copies between buffers, and fills."""
 
 import numpy as np
 
-cimport cython
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from libc.math cimport isinf
 from libc.stdint cimport uint16_t, uint32_t
@@ -10,25 +9,17 @@ from libc.string cimport memcpy
 
 from cudadrv._device cimport Context
 from cudadrv._driver cimport (
-    CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CUdeviceptr, CUevent, CUresult, CUstream, bind_driver,
-    cuEventRecord, cuMemcpyAsync, cuMemcpyDtoDAsync, cuMemcpyDtoHAsync, cuMemcpyHtoDAsync,
-    cuMemsetD16Async, cuMemsetD2D32Async, cuMemsetD32Async, cuMemsetD8Async, cudadrv_table, likely,
-    unlikely,
+    CUDA_SUCCESS, CUdeviceptr, CUresult, CUstream, bind_driver, cuMemcpyAsync, cuMemcpyDtoDAsync,
+    cuMemcpyDtoHAsync, cuMemcpyHtoDAsync, cuMemsetD16Async, cuMemsetD2D32Async, cuMemsetD32Async,
+    cuMemsetD8Async, cudadrv_table, likely, unlikely,
 )
-from cudadrv._engine cimport (
-    OWN_READ, OWN_WRITE, engine, own_access, own_export, own_export_close, own_snapshot_drop,
-)
-from cudadrv._errors cimport report_text
-from cudadrv._event cimport new_event
-from cudadrv._names cimport LEND
+from cudadrv._engine cimport OWN_READ, OWN_WRITE, own_access
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, check_region, plain_array, pointer_of
 from cudadrv._release cimport internal_stream
 from cudadrv._stream cimport Stream, known_stream, stream_for
 from cudadrv._token cimport Token, new_token, stand_for
-
-from cudadrv._device import call_after_wait
 
 bind_driver(&cudadrv_table)
 
@@ -76,7 +67,7 @@ cdef Token copy_async(int name, Region target, Region source, object stream, str
 
 
 cdef inline bint _is_plain(Region target, Region source, Context context) noexcept:
-    """Fast path: whether a copy on a usable stream cannot be refused, and copies something."""
+    """Fast path: whether a copy needs no further checks of its arguments, and copies something."""
     return target.memory is not None and source.memory is not None \
         and target.memory is not source.memory \
         and target.memory.context is context and source.memory.context is context \
@@ -87,7 +78,7 @@ cdef inline bint _is_plain(Region target, Region source, Context context) noexce
 
 
 cdef Stream _checked(Region target, Region source, object stream, str method):
-    """Check a copy completely, and return its stream."""
+    """Check all arguments of a copy, and return its stream. Raises if one of them is not valid."""
     cdef Stream found
     stream = known_stream(stream)
     check_region(target)
@@ -112,7 +103,7 @@ cdef int copy_and_wait(int name, Region target, Region source, object stream) ex
 
 
 cdef Token nothing_to_do(int name, Stream stream, Region source, Region target):
-    """The token of an operation without bytes: it is complete, and borrows nothing."""
+    """Return the token of an operation without bytes. It is complete, and borrows nothing."""
     cdef Operation operation
     cdef Token token
     stream.usable()
@@ -127,17 +118,17 @@ cdef Token nothing_to_do(int name, Stream stream, Region source, Region target):
 
 
 cdef Region _device_side(Region target, Region source):
-    """The buffer whose context a copy runs in: device before managed before page-locked memory."""
+    """Return the buffer in whose context a copy runs: prefer device, then managed memory."""
     return source if target.host_side or (target.portable and not source.portable) else target
 
 
 cdef Stream blocking_stream(Stream stream, Region region):
-    """The stream of a blocking method: `stream`, else the internal one."""
+    """Return the stream of a blocking method: `stream`, or the internal one if that is None."""
     return internal_stream(region.memory.context) if stream is None else stream
 
 
 cdef Stream current_stream(object stream, Region region, str method):
-    """As `required_stream`, outside the fast path. Checks the buffer first."""
+    """The slow path of `required_stream`. Checks the buffer first."""
     stream = known_stream(stream)
     check_region(region)
     found = stream_for(stream, region.memory.context)
@@ -184,7 +175,7 @@ cdef int _check_pair(Region target, Region source) except -1:
 # ---- fills ----
 
 cdef object _plain_dtype = None     # the last argument of _code_of
-cdef int _plain_code = 0            # what _code_of returned for it
+cdef int _plain_code = 0            # what _code_of returned for `_plain_dtype`
 
 last_value = None
 last_dtype = None
@@ -206,13 +197,13 @@ cdef int set_new_item(unsigned char *item, object value, Region region) except -
             or type(value) is float and _set_float(item, value, code):
         memcpy(last_item, item, sizeof(last_item))
         last_value = value
-        last_dtype = dtype  # last: dropping the old one can run Python code, which may fill, too
+        last_dtype = dtype  # set last: dropping the old dtype can run Python code that also fills
         return 0
     if dtype.itemsize not in (1, 2, 4, 8):
         raise TypeError(
             f"items of dtype {dtype} have {dtype.itemsize} bytes, and the device fills items of 1,"
             " 2, 4 or 8. Copy from an array instead: copy_from(numpy.full(count, value, dtype))")
-    if pointer_of(region) % min(region.itemsize, 4):  # possible for dtypes of a smaller alignment
+    if pointer_of(region) % min(region.itemsize, 4):  # as dtypes of a smaller alignment allow
         raise ValueError(
             f"{region.describe()} starts at byte {region.start}, and the device fills items of"
             f" {region.itemsize} bytes only at multiples of {min(region.itemsize, 4)}. Copy from an"
@@ -223,14 +214,14 @@ cdef int set_new_item(unsigned char *item, object value, Region region) except -
 
 
 cdef int _code_of(object dtype) except -1:
-    """Kind and size of plain numbers: ``ord("i") << 8 | 4``; 0 for other dtypes."""
+    """Return the kind and size of a plain number as ``ord("i") << 8 | 4``; 0 for other dtypes."""
     global _plain_dtype, _plain_code
     cdef int code
     if dtype is not _plain_dtype:
         plain = dtype.kind in "iuf" and dtype.isnative and dtype.itemsize in (1, 2, 4, 8)
         code = ord(dtype.kind) << 8 | dtype.itemsize if plain else 0
         _plain_code = code
-        _plain_dtype = dtype  # last: dropping the old one can run Python code, which may fill, too
+        _plain_dtype = dtype  # set last: dropping the old dtype can run Python code that also fills
         return code
     return _plain_code
 
@@ -250,7 +241,7 @@ cdef bint _set_integer(unsigned char *item, object value, int code) except -1:
             return False
     elif kind != c"i" or number >> (bits - 1) not in (0, -1):
         return False
-    memcpy(item, &number, 8)  # little-endian, as all hosts of CUDA are
+    memcpy(item, &number, 8)  # all hosts of CUDA are little-endian
     return True
 
 
@@ -266,7 +257,7 @@ cdef bint _set_float(unsigned char *item, double number, int code) noexcept:
 
 
 cdef object _item(object value, object dtype):
-    """A 0-dimensional array that holds the value."""
+    """Return a 0-dimensional array of the dtype that holds the value, or raise if it cannot."""
     item = np.zeros((), dtype)
     if isinstance(value, np.ndarray):
         value = plain_array(value)
@@ -304,7 +295,7 @@ cdef int _set_same_kind(object item, object value) except -1:
     given = np.asarray(value)
     if given.shape:
         raise ValueError(f"fill takes one value, not an array of shape {given.shape}")
-    if item.dtype.kind in "SU" and given.dtype.kind != item.dtype.kind:  # NumPy would take its str
+    if item.dtype.kind in "SU" and given.dtype.kind != item.dtype.kind:  # else NumPy stores its str
         raise TypeError(f"{value!r} is not of the kind of an item of dtype {item.dtype}")
     _set_quietly(item, given, "same_kind")
     if item.dtype.kind in "fc" and bool(np.isinf(item)) != bool(np.isinf(given)) \
@@ -314,7 +305,8 @@ cdef int _set_same_kind(object item, object value) except -1:
 
 
 cdef int _set_quietly(object item, object value, str casting) except -1:
-    """Set an item without NumPy's warning of an overflow: the caller checks for it."""
+    """Set an item without NumPy's warning of an overflow; the caller checks for overflows itself.
+    """
     state = np.errstate(over="ignore")
     state.__enter__()
     try:
@@ -341,8 +333,8 @@ cdef CUresult _fill_call(void *arguments, CUstream stream, bint *queued) noexcep
     memcpy(&high, &fill.item[4], 4)
     if low == high:
         return cuMemsetD32Async(fill.target, low, 2 * fill.count, stream)
-    # The driver cannot fill 8 bytes: the lower halves are filled as one column of a matrix, the
-    # upper halves as another one.
+    # The driver cannot fill items of 8 bytes. So the lower halves of all items are filled as one
+    # column of a matrix, and the upper halves as another.
     status = cuMemsetD2D32Async(fill.target, 8, low, 1, fill.count, stream)
     if status == CUDA_SUCCESS:
         queued[0] = True
@@ -372,164 +364,3 @@ cdef Token fill_region(int name, Region region, const unsigned char *item, Strea
         refuse_operation(&operation, reason, stream, (region.describe(),))
     stand_for(token, &operation)
     return token
-
-
-# ---- loans: a buffer in the hands of another library ----
-
-cdef enum:
-    FRESH   # the block has not begun
-    BUSY    # a thread is beginning or ending the block, or it could not be ended
-    LIVE    # inside the block
-    ENDED   # after the block
-
-cdef list _unended = []     # loans that could not be ended: see end_later
-_is_called = False          # whether synchronizations call _end_all_unended
-
-
-cdef CUresult _record_call(void *event, CUstream stream, bint *queued) noexcept nogil:
-    """Record an event: default streams are ordered only with work that the driver was given."""
-    return cuEventRecord(<CUevent>event, stream)
-
-
-cdef CUresult _no_call(void *event, CUstream stream, bint *queued) noexcept nogil:
-    return CUDA_SUCCESS
-
-
-cdef int end_later(Loan loan) except -1:
-    """Keep a loan whose end cannot be recorded now: each synchronization tries again."""
-    global _is_called
-    _unended.append(loan)
-    if not _is_called:
-        _is_called = True
-        call_after_wait(_end_all_unended)
-    return 0
-
-
-def _end_all_unended():
-    cdef Loan loan
-    for loan in list(_unended):
-        try:
-            if not loan.stream.context.lost:
-                loan.use(NULL)
-            _unended.remove(loan)
-            loan.end()
-        except Exception:  # the next synchronization tries again
-            pass
-
-
-@cython.final
-@cython.no_gc_clear
-cdef class Loan:
-    """Loan(*args, **kwargs)\n--\n
-    A buffer that is lent inside a `with` block: see `Buffer.lend`.
-
-    Attributes
-    ----------
-    stream : Stream
-    readonly : bool
-        Whether the borrower only reads.
-    """
-
-    def __init__(self, *args, **kwargs):
-        raise TypeError("use buffer.lend(stream)")
-
-    def __dealloc__(self):
-        if self.state == LIVE and not cudadrv_table.forked:
-            own_export_close(engine, &self.loan)
-            report_text("a loan died inside its block, and what was queued there is not known: end"
-                        " the block that `with buffer.lend(stream)` begins")
-
-    @property
-    def stream(self):
-        """The stream that the borrower queues its work on."""
-        return self.stream
-
-    @property
-    def readonly(self):
-        """Whether the borrower only reads."""
-        return self.readonly
-
-    def __enter__(self):
-        """Begin the loan, and return the buffer's address."""
-        if self.region is None:
-            raise TypeError("this Loan was never initialized")
-        if self.state != FRESH:
-            raise RuntimeError("this block has been entered already; call lend() again")
-        self.state = BUSY  # before anything that lets other threads in
-        try:
-            self.region.usable()
-            self.event = new_event(self.stream.context, CU_EVENT_DISABLE_TIMING)
-            self.use(&self.loan)
-        except BaseException:
-            self.state = FRESH
-            raise
-        self.state = LIVE
-        return pointer_of(self.region)
-
-    def __exit__(self, kind, exception, traceback):
-        """End the loan: what was queued in the block counts as one use of the buffer."""
-        if self.state != LIVE:
-            raise RuntimeError("this block is not entered, or has ended already")
-        self.state = BUSY
-        try:
-            self.use(NULL)
-        except BaseException as error:
-            self.end_unrecorded(error if exception is None else exception, error)
-            if exception is None:
-                raise
-        else:
-            self.end()
-
-    def __repr__(self):
-        if self.region is None:
-            return "<Loan, never initialized>"
-        return f"<Loan of {self.region.describe()} to {self.stream!r}>"
-
-    cdef int end(self) except -1:
-        self.state = ENDED
-        own_export_close(engine, &self.loan)
-        return 0
-
-    cdef int end_unrecorded(self, raised, error) except -1:
-        """End a loan whose event could not be recorded, or keep it for `end_later`."""
-        if self.stream.context.lost:
-            return self.end()
-        try:
-            self.use(NULL, False)
-        except Exception:
-            end_later(self)
-            raised.add_note(f"cudadrv: {self.region.describe()} stays lent until a synchronization"
-                            " finds that the block's end can be recorded, which it could not be:"
-                            f" {error}")
-            return 0
-        raised.add_note(f"cudadrv: {self.region.describe()} is borrowed by all that was queued on"
-                        f" {self.stream!r}: synchronize that; the end of the block could not be"
-                        f" recorded: {error}")
-        return self.end()
-
-    cdef int use(self, own_export *loan, bint recorded=True) except -1:
-        """Issue an operation that stands for everything queued on the stream so far.
-
-        The default streams are ordered with it only if it is `recorded`.
-        """
-        cdef Operation operation
-        cdef own_access access
-        borrow(self.region, &access, OWN_READ if self.readonly else OWN_WRITE)
-        prepare(&operation, LEND, &access, 1, _record_call if recorded else _no_call,
-                self.event.raw)
-        operation.request.loan = loan
-        operation.request.returns = loan is NULL
-        operation.request.passive = not recorded
-        reason = issue(&operation, self.stream)
-        if reason:
-            refuse_operation(&operation, reason, self.stream, (self.region.describe(),))
-        own_snapshot_drop(engine, &operation.request.issued)
-        return 0
-
-
-cdef Loan new_loan(Region region, Stream stream, bint readonly):
-    cdef Loan loan = Loan.__new__(Loan)
-    loan.region = region
-    loan.stream = stream
-    loan.readonly = readonly
-    return loan

@@ -1,8 +1,9 @@
 # cython: nonecheck=True
-"""Operations of other projects, which get all of this by `cimport cudadrv`.
+"""Custom operations: what other projects get by `cimport cudadrv`.
 
-An operation is what it borrows; `issue` checks, borrows and calls as the library does for its own.
-docs/cython.md is the page for users, and cudadrv/__init__.pxd lists what is promised to them.
+An `Operation` lists what it borrows. `issue` checks it, borrows for it and makes its driver calls,
+as for cudadrv's own operations. docs/cython.md is the page for users, and cudadrv/__init__.pxd
+lists what is promised to them.
 """
 
 cimport cython
@@ -32,8 +33,8 @@ from cudadrv._token cimport Token, new_token, stand_for
 
 bind_driver(&cudadrv_table)
 
-# Names of operations by number, for errors of calls that are not the driver's. None is ever
-# removed: threads keep the addresses of these texts (`last_failure` in _driver.pyx).
+# The names of operations as C text, by number: an error shows them in place of a driver function.
+# No name is ever removed, because threads keep their addresses (`last_failure` in _driver.pyx).
 cdef dict LABELS = {}
 
 
@@ -42,7 +43,7 @@ cdef class Use:
     """A buffer that an operation uses."""
     cdef Region buffer
     cdef int mode
-    cdef Prepared prepared  # whose argument it is, or None
+    cdef Prepared prepared  # the prepared launch that has the buffer as an operand, or None
     cdef Py_ssize_t operand
 
 
@@ -50,7 +51,7 @@ cdef class Use:
 @cython.freelist(8)
 cdef class Operation:
     """Operation(name, /)\n--\n
-    What an operation borrows: for Cython, see docs/cython.md.
+    An operation of another project, written in Cython: see docs/cython.md.
 
     Messages call it by its name, such as ``"mylib.scale"``. Raises TypeError or ValueError for a
     name that is no text, or empty, or has more than a line.
@@ -75,7 +76,7 @@ cdef class Operation:
         return f"<Operation {operation_name(self.name)!r}>"
 
 
-# ---- what it borrows ----
+# ---- what an operation borrows ----
 
 cdef Operation _checked(object operation):
     if not isinstance(operation, Operation):
@@ -84,11 +85,11 @@ cdef Operation _checked(object operation):
 
 
 cdef CUdeviceptr borrow(object operation, object buffer, int mode) except? 0:
-    """Let an operation use a buffer, and return its address; 0 for one without items.
+    """Let an operation use a buffer. Returns the buffer's address, or 0 if it has no items.
 
-    `mode` is READ, WRITE or SHARED (the user synchronizes what happens in it). The borrow begins
-    with `issue`. Raises TypeError for other objects, ValueError for other modes, and what each use
-    of a closed or moved buffer raises.
+    `mode` is READ, WRITE or SHARED (the program itself orders its accesses). The borrow begins with
+    `issue`. Raises TypeError for other objects, ValueError for other modes, and what any use of a
+    closed or moved buffer raises.
     """
     given = _checked(operation)
     if not isinstance(buffer, Buffer):
@@ -101,7 +102,7 @@ cdef CUdeviceptr borrow(object operation, object buffer, int mode) except? 0:
 
 
 cdef CUfunction borrow_kernel(object operation, object kernel) except NULL:
-    """Let an operation launch a kernel, and return its handle.
+    """Let an operation launch a kernel. Returns the kernel's handle.
 
     The module of the kernel and the variables that the kernel reaches are borrowed, too. Raises
     TypeError for other objects, and what a launch raises for a closed module.
@@ -115,9 +116,11 @@ cdef CUfunction borrow_kernel(object operation, object kernel) except NULL:
 
 
 cdef void *borrow_prepared(object operation, object prepared) except NULL:
-    """Let an operation make a launch that `kernel.prepare` returned: for `launch_prepared`.
+    """Let an operation make a launch that `kernel.prepare` returned.
 
-    Its buffers are borrowed as well as what `borrow_kernel` borrows. Raises as that does.
+    Returns what `launch_prepared` takes. Borrows the buffers of the launch, and what
+    `borrow_kernel` borrows. Raises TypeError for other objects, and what a launch raises for a
+    closed module or buffer.
     """
     cdef Prepared ready
     cdef Py_ssize_t i
@@ -149,10 +152,10 @@ cdef int _add_use(
     return 0
 
 
-# ---- its call ----
+# ---- the call of an operation ----
 
 cdef struct Watch:
-    # A list of unlisted variables, and how often it had changed when they were borrowed.
+    # The change counter of a module's unlisted variables, and its value when they were borrowed.
     Py_ssize_t *changes
     Py_ssize_t seen
 
@@ -164,7 +167,7 @@ cdef struct Run:
     const char *label
     Watch *watches
     Py_ssize_t watch_count
-    bint outdated           # a variable was added since they were borrowed
+    bint outdated           # a module got another unlisted variable since they were borrowed
     bint called
     CUresult status         # what the call returned
 
@@ -174,7 +177,7 @@ cdef CUresult _run(void *arguments, CUstream stream, bint *queued) noexcept nogi
     cdef bint pushed = False
     cdef CUresult status
     cdef Py_ssize_t i
-    if run.called:  # `attempt` tries again in the stream's context, where this one ran already
+    if run.called:  # `attempt` repeats a call in the stream's context, which was current already
         return run.status
     for i in range(run.watch_count):
         if run.watches[i].changes[0] != run.watches[i].seen:
@@ -189,7 +192,7 @@ cdef CUresult _run(void *arguments, CUstream stream, bint *queued) noexcept nogi
     queued[0] = True
     status = run.call(run.arguments, stream, queued)
     run.called = True
-    # Numbers below the driver's mean something else to `issue`.
+    # `issue` uses negative numbers for reasons of its own.
     run.status = status if <int>status >= 0 else CUDA_ERROR_UNKNOWN
     leave_context(pushed)
     return run.status
@@ -198,16 +201,16 @@ cdef CUresult _run(void *arguments, CUstream stream, bint *queued) noexcept nogi
 cdef object issue(object operation, object stream, Call call, void *arguments):
     """Check an operation, borrow what it uses, make its calls, and return its `Token`.
 
-    Does not wait for the work. May be called again for the same operation. Without a stream, it
-    runs on that of the `with stream:` block. What is refused is refused before the call, and
-    nothing has changed then.
+    Does not wait for the work. May be called again for the same operation. If `stream` is None, the
+    operation runs on the stream of the `with stream:` block. A refused operation is refused before
+    `call` runs, and has changed nothing.
 
     Raises
     ------
     TypeError, ValueError
-        No stream, a closed stream, or one of another context than a buffer or a kernel.
+        There is no stream, it is closed, or a buffer or kernel belongs to another context.
     BufferBorrowedError, BufferExportedError, BufferClosedError
-        As for any operation. They name the line of Python that is running.
+        As for any operation. The message names the line of Python that is running.
     CudaError
         What the call returned.
     """
@@ -220,8 +223,7 @@ cdef object issue(object operation, object stream, Call call, void *arguments):
 
 
 cdef Stream _stream_of(Operation operation, tuple uses, tuple kernels, object stream):
-    """The stream that was given, else the current one; refused where something cannot go with it.
-    """
+    """Return the given stream, else the current one. Raises if a buffer or kernel cannot use it."""
     cdef Context context = None
     cdef Kernel kernel
     cdef Use use
@@ -277,7 +279,7 @@ cdef Token _issue(
 
 
 cdef object _buffers(tuple uses, int mode):
-    """Those that are used in a mode, as a token has them: None, one, or a tuple of several."""
+    """Return the buffers that are used in a mode, as a token keeps them: None, one, or a tuple."""
     cdef Use use
     found = []
     for use in uses:
@@ -287,7 +289,7 @@ cdef object _buffers(tuple uses, int mode):
 
 
 cdef list _variables(tuple uses, tuple kernels, Watch *watches):
-    """What the kernels reach and nobody has declared: (Memory, mode) of each."""
+    """Return (Memory, mode) of each variable that a kernel reaches and no use declares."""
     cdef Kernel kernel
     cdef Py_ssize_t i = 0
     found = []
@@ -304,7 +306,7 @@ cdef list _variables(tuple uses, tuple kernels, Watch *watches):
 
 
 cdef bint _is_declared(Memory memory, tuple uses) except -1:
-    """Whether the user has said what becomes of a variable. A kernel's argument says nothing."""
+    """Whether a use declares what happens to a variable. A prepared launch's argument does not."""
     cdef Use use
     for use in uses:
         if use.buffer.memory is memory and (
@@ -328,14 +330,14 @@ cdef int _fill_accesses(tuple uses, list variables, tuple kernels, own_access *a
             policy = policy_in_force(None, memory.context.policy)
         borrow_all(memory.state, &accesses[i], mode, policy)
         i += 1
-    for kernel in kernels:  # last, so that whatever is in the way is said of a buffer
+    for kernel in kernels:  # last, so that a refusal names a buffer rather than the module
         borrow_all(kernel.module.code.state, &accesses[i], OWN_SHARED, OWN_STRICT)
         i += 1
     return 0
 
 
 cdef tuple _described(tuple uses, list variables, tuple kernels):
-    """The other side of a refusal, for each access."""
+    """Return how a refusal names the memory of each access."""
     cdef Use use
     cdef Memory memory
     cdef Kernel kernel
@@ -355,8 +357,9 @@ cdef tuple _described(tuple uses, list variables, tuple kernels):
 
 # ---- driver functions ----
 #
-# Functions of this module, and not those of _driver.pxd: they are found by name when another
-# project's module is imported, so that it binds no table, and may be older than the table.
+# Other projects call these functions and not those of _driver.pxd. Cython finds them by name when
+# another project's module is imported. So that module needs no call table, and it still works if
+# cudadrv's table has changed since it was compiled.
 
 cdef CUresult launch_prepared(void *prepared, CUstream stream) noexcept nogil:
     return launch_ready(<Prepared>prepared, stream)

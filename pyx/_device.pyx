@@ -74,7 +74,7 @@ cdef class Device:
 
     @property
     def ordinal(self):
-        """Its number, from 0."""
+        """The number of the device, from 0."""
         return self.ordinal
 
     @staticmethod
@@ -88,7 +88,7 @@ cdef class Device:
 
     @staticmethod
     def all():
-        """All devices, as a tuple; makes no context (cuDeviceGetCount, cuDeviceGet)."""
+        """Return all devices as a tuple. Makes no context (cuDeviceGetCount, cuDeviceGet)."""
         found = []
         for ordinal in range(Device.count()):
             found.append(Device(ordinal))
@@ -96,9 +96,9 @@ cdef class Device:
 
     @staticmethod
     def current():
-        """The device of the innermost ``with device:`` or ``with context:``, else device 0.
+        """Return the device of the innermost ``with device:`` or ``with context:``, else device 0.
 
-        It is the default of what takes ``device=``. Makes no context, and does not look at what
+        This is the default of ``device=`` arguments. Makes no context, and ignores contexts that
         other libraries have made current.
         """
         return Device(_current_ordinal())
@@ -122,7 +122,7 @@ cdef class Device:
 
     @property
     def pci_bus_id(self):
-        """Where it is on the PCI bus, such as ``"0000:65:00.0"`` (cuDeviceGetPCIBusId)."""
+        """The device's address on the PCI bus, such as ``"0000:65:00.0"`` (cuDeviceGetPCIBusId)."""
         cdef char[32] text
         with nogil:
             check_status(cuDeviceGetPCIBusId(text, sizeof(text), self.raw))
@@ -143,10 +143,10 @@ cdef class Device:
         return nbytes
 
     def memory_info(self):
-        """How much memory is free and how much there is, in bytes: ``(free, total)``.
+        """Return how much memory of the device is free, and how much it has: ``(free, total)``.
 
-        Free is what all processes have left; memory that pools keep for reuse is not free. Retains
-        the primary context on first use.
+        Both are in bytes. Memory of other processes, and memory that pools keep for reuse, is not
+        free. Retains the primary context on first use.
 
         Driver function: cuMemGetInfo.
         """
@@ -226,16 +226,16 @@ cdef class Device:
         return hash((Device, self.ordinal))
 
     def __repr__(self):
-        name = "" if cudadrv_table.forked else f" {self.name!r}"  # a forked child cannot ask
+        name = "" if cudadrv_table.forked else f" {self.name!r}"  # no driver calls after a fork
         return f"<Device {self.ordinal}{name}>"
 
 
 # ---- contexts ----
 
 @cython.final
-@cython.no_gc_clear  # the context of a dead cycle lives on while its memory waits to be freed
+@cython.no_gc_clear  # a context in a dead cycle uses its Alive until the context's memory is freed
 cdef class Alive:
-    # Not a WeakSet: to iterate one fails when another thread adds to it.
+    # Not a WeakSet: iterating over one fails when another thread adds to it.
 
     def __cinit__(self):
         self.references = set()
@@ -247,7 +247,7 @@ cdef class Alive:
         return reference
 
     cdef int add(self, object reference) except -1:
-        """Add a reference. Lets no other thread in, and runs no other code."""
+        """Add a reference. Lets no other thread run, and runs no other code."""
         self.references.add(reference)
         self.added += 1
         return 0
@@ -300,17 +300,17 @@ cdef class Context:
 
     @property
     def device(self):
-        """Its device."""
+        """The device of the context."""
         return self.device
 
     @property
     def primary(self):
-        """Whether it is the device's primary context, which other libraries share."""
+        """Whether this is the device's primary context, which other libraries share."""
         return self.primary
 
     @property
     def handle(self):
-        """The CUcontext, as an int, for other libraries. What they do with it is not seen here."""
+        """The CUcontext as an int, for other libraries. cudadrv does not see how they use it."""
         self.usable()
         return <size_t>self.raw
 
@@ -318,9 +318,9 @@ cdef class Context:
     def create(Device device not None):
         """Create a context of your own on a device, without making it current.
 
-        It is destroyed with the last object that refers to it. Synchronize it before that: if it
-        dies with unfinished work, it is left to the driver (CudaWarning), because destroying it
-        would block.
+        The context is destroyed with the last object that refers to it. Synchronize it before: a
+        context that dies with unfinished work is not destroyed, because destroying it would block.
+        A CudaWarning says so.
 
         Raises CudaError if the driver cannot create it.
         Driver function: cuCtxCreate.
@@ -343,9 +343,11 @@ cdef class Context:
 
     @property
     def ordering(self):
-        """The policy of its buffers that have no policy of their own: see `cudadrv.ordering`.
+        """The policy of the context's buffers that have no policy of their own.
 
-        Setting it raises ValueError for anything but a policy or None.
+        See `cudadrv.ordering`.
+
+        Setting it raises ValueError unless the value is a policy or None.
         """
         return self.policy
 
@@ -355,7 +357,7 @@ cdef class Context:
 
     @property
     def pools(self):
-        """Its memory pools: ``.device``, ``.locked``, ``.unified``."""
+        """The memory pools of the context: ``.device``, ``.locked``, ``.unified``."""
         from cudadrv._pool import pools_of
         return pools_of(self)
 
@@ -380,9 +382,9 @@ cdef class Context:
     def synchronize(self):
         """Block until all work of the context is complete, including that of other libraries.
 
-        Work that its streams were given before this call counts as complete from then on, so the
-        host may use what it used. Signals such as Ctrl-C interrupt the wait for work of cudadrv's
-        streams. Raises ContextLostError if the context was lost.
+        Afterwards, all work that was queued on its streams before this call counts as complete, so
+        the host may use the memory that the work used. Signals such as Ctrl-C interrupt the wait
+        for work of cudadrv's streams. Raises ContextLostError if the context was lost.
         Driver functions: cuEventRecord, cuEventQuery, cuCtxSynchronize.
         """
         cdef own_snapshot snapshot
@@ -405,7 +407,7 @@ cdef class Context:
         after_wait()
 
     def __enter__(self):
-        """Make it current in this thread, and the default for new objects."""
+        """Make the context current in this thread, and the default for new objects."""
         cdef CUcontext popped = NULL
         self.usable()
         block = [self, _current.get()]
@@ -413,7 +415,7 @@ cdef class Context:
             self.check(cuCtxPushCurrent(self.raw))
         try:
             _current.set(block)
-        except BaseException:  # without memory, Python may have set the variable before it raised
+        except BaseException:  # if memory ran out, the variable may have been set all the same
             _end_block(block)
             with nogil:
                 cuCtxPopCurrent(&popped)
@@ -423,14 +425,14 @@ cdef class Context:
     def __exit__(self, kind, exception, traceback):
         """Make the context current that was current before the block."""
         cdef CUcontext popped = NULL
-        current = get_value_no_default(_current)  # needs no memory
+        current = get_value_no_default(_current)  # allocates no memory
         if current is None or current[0] is not self:
             raise RuntimeError("`with` blocks of contexts and devices must end in reverse order")
         try:
             _current.set(current[1])
         except MemoryError:
             _end_block(current)
-        if self.lost or cudadrv_table.forked:  # leaving a block then raises nothing, like close()
+        if self.lost or cudadrv_table.forked:  # as close(), the end of a block then raises nothing
             return
         with nogil:
             self.check(cuCtxPopCurrent(&popped))
@@ -441,7 +443,7 @@ cdef class Context:
 
     cdef int usable(self) except -1:
         """Raise if the context is lost, or the process is a forked child."""
-        refuse_if_forked()
+        attend()
         if self.raw is NULL:
             raise TypeError("this Context was never initialized")
         if self.lost:
@@ -454,7 +456,7 @@ cdef class Context:
         return 0
 
     cdef int check(self, CUresult status) except -1 nogil:
-        """As `check`; a sticky error also marks the context as lost."""
+        """Raise if a driver call failed. A sticky error also marks the context as lost."""
         if status == CUDA_SUCCESS:
             return 0
         return self.raise_failure(status)
@@ -484,7 +486,7 @@ cdef Context _new_context(Device device):
 
 
 cdef void _destroy(Context context) noexcept:
-    """Destroy a created context that dies, unless that could block."""
+    """Destroy a dying context that cudadrv created, unless destroying it could block."""
     cdef CUresult status
     if own_suspects(engine, context.domain, NULL, 0):
         report_text("a context died with unfinished work, and is left to the driver; call its"
@@ -515,7 +517,7 @@ cdef void report_in(Context context, CUresult status) noexcept:
 
 
 def primary_context(Device device not None):
-    """The primary context of a device (cuDevicePrimaryCtxRetain)."""
+    """Return the primary context of a device (cuDevicePrimaryCtxRetain)."""
     cdef Context context
     global _first
     ordinal = device.ordinal
@@ -525,7 +527,7 @@ def primary_context(Device device not None):
         with nogil:
             check_status(cuDevicePrimaryCtxRetain(&context.raw, device.raw))
         reference = _all.reference_to(context)
-        # One object for each device: no other thread runs from this check to the addition.
+        # No other thread runs between this check and the addition, so a device has one object.
         if ordinal not in _primary:
             _all.add(reference)
             _primary[ordinal] = context
@@ -535,7 +537,7 @@ def primary_context(Device device not None):
 
 
 cdef bint is_primary_active(Device device) except -1:
-    """Whether somebody uses the primary context of a device, here or in another library."""
+    """Whether cudadrv or another library has retained the primary context of a device."""
     cdef unsigned int flags = 0
     cdef int active = 0
     with nogil:
@@ -544,14 +546,36 @@ cdef bint is_primary_active(Device device) except -1:
 
 
 cdef int _end_block(list block) except -1:
-    """Overwrite the entry of a block with that of the enclosing one, if no other can be set."""
+    """End a block without allocating: overwrite its entry with that of the enclosing block."""
     former = block[1] if block[1] is not None else (None, None)
     block[0], block[1] = former
     return 0
 
 
+cdef loan_ender _end_loans = NULL
+
+
+cdef void end_loans_with(loan_ender function) noexcept:
+    """For `_loan`, which is below: what ends the loans that their borrowers have given back."""
+    global _end_loans
+    _end_loans = function
+
+
+cdef int attend() except -1:
+    """End the loans that were given back, in whatever thread; raise ForkedError in a forked child.
+
+    At the beginning of every call, so that the loan ends before what the program does next.
+    """
+    refuse_if_forked()
+    if cudadrv_table.attention:
+        cudadrv_table.attention = 0
+        if _end_loans is not NULL:
+            _end_loans()
+    return 0
+
+
 cdef Context _innermost_context():
-    """The context of the innermost ``with device`` or ``with context``, or None."""
+    """Return the context of the innermost ``with device`` or ``with context`` block, or None."""
     current = get_value_no_default(_current)
     return None if current is None else (<list>current)[0]
 
@@ -562,7 +586,10 @@ cdef int _current_ordinal() except -1:
 
 
 cdef Context default_context():
-    """The context of the innermost ``with device`` or ``with context``, else that of device 0."""
+    """Return the context of the innermost ``with device`` or ``with context`` block.
+
+    Outside all such blocks, return the primary context of device 0.
+    """
     context = _innermost_context()
     if context is not None:
         return context
@@ -570,7 +597,7 @@ cdef Context default_context():
 
 
 cdef Context context_of(object device):
-    """The context of a ``device=`` argument."""
+    """Return the context for a ``device=`` argument: None selects the default context."""
     if device is None:
         return default_context()
     if not isinstance(device, Device):
@@ -579,7 +606,7 @@ cdef Context context_of(object device):
 
 
 cdef list contexts():
-    """All contexts that are alive."""
+    """Return all contexts that are alive."""
     return _all.all()
 
 
@@ -593,10 +620,10 @@ def any_lost():
 
 
 def forget_contexts():
-    """Mark all contexts as lost, because the driver destroys them: `testing.reset_device`.
+    """Mark all contexts as lost. `testing.reset_device` calls this, because a reset destroys them.
 
-    Whatever belongs to one of them raises ContextLostError from now on. The next use of a device
-    retains its primary context again.
+    Objects of these contexts raise ContextLostError from now on. The next use of a device retains
+    its primary context again.
     """
     cdef Context context
     global _first
@@ -635,20 +662,20 @@ def _wait_for_known_work(Context context):
         try:
             if not stream.done:
                 stream.waitable().synchronize()
-        except ValueError:  # closed meanwhile, or the default stream of another thread
+        except ValueError:  # the stream was closed meanwhile, or is another thread's default stream
             pass
     for ghost in context.ghosts[:]:
         try:
             ghost.synchronize()
-        except EventNotRecordedError:  # the stream is just being closed
+        except EventNotRecordedError:  # another thread is closing the stream
             pass
 
 
 def unfinished_work():
-    """The last operations of each stream of all contexts that are not known to be complete.
+    """Return the last operations of each stream, in all contexts, not known to be complete.
 
-    Returns pairs: operation and stream, and the line that queued it. Internal streams, and
-    allocating and freeing memory, do not count.
+    Each is a pair: a text that names operation and stream, and the line that queued it. Internal
+    streams are not listed, and neither are allocations and frees of memory.
     """
     cdef Context context
     cdef own_suspect *found

@@ -42,7 +42,7 @@ cdef void bind_driver(cudadrv_driver **table) noexcept:
 
 
 cdef const char *last_failure() noexcept nogil:
-    """The name of the driver function that failed last in this thread."""
+    """Return the name of the driver function that failed last in this thread."""
     return cudadrv_last_failure
 
 
@@ -78,13 +78,13 @@ def is_software():
 
 
 def explanation():
-    """The software driver's own explanation of why it does not start; '' if there is none."""
+    """Return why the software driver does not start, in its own words; '' if it says nothing."""
     cdef const char *text = _explain() if _explain is not NULL else NULL
     return text.decode(errors="replace") if text is not NULL else ""
 
 
 def missing_functions():
-    """Names of the functions that cudadrv knows and the opened driver does not have."""
+    """Return the names of the functions that cudadrv knows and the opened driver lacks."""
     cdef size_t index = 0
     cdef const char *name
     names = []
@@ -96,7 +96,7 @@ def missing_functions():
 
 
 def header_version():
-    """The CUDA_VERSION of the cuda.h that cudadrv was compiled with, such as 13000."""
+    """Return the CUDA_VERSION of the cuda.h that cudadrv was compiled with, such as 13000."""
     return CUDA_VERSION
 
 
@@ -116,5 +116,5 @@ cdef extern from *:
 
 
 cdef unsigned long this_thread() noexcept nogil:
-    """A number of the calling thread."""
+    """Return the number of the calling thread. Another thread never gets the same number."""
     return number_of_this_thread()

@@ -25,10 +25,10 @@ engine = &the_engine
 
 
 def books():
-    """How many records the engine keeps, for tests.
+    """Return how many records the engine keeps, as a dict. For tests.
 
-    ``contexts``; ``streams`` that are open or may have unfinished work; ``views``: host views of
-    managed memory.
+    The keys are ``contexts``, ``streams`` (open ones, and those that may have unfinished work) and
+    ``views`` (host views of managed memory).
     """
     cdef own_books counted
     own_count(engine, &counted)

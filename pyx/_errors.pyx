@@ -13,7 +13,7 @@ from cudadrv._status import CUresult as Status
 
 bind_driver(&cudadrv_table)
 
-_is_finalizing = sys.is_finalizing  # kept: at interpreter exit, modules lose their attributes
+_is_finalizing = sys.is_finalizing  # a copy, because modules lose their attributes at exit
 
 
 class OwnershipError(RuntimeError):
@@ -50,7 +50,7 @@ class CudaError(RuntimeError):
     call : str
         The driver function that failed, such as ``"cuMemAlloc"``.
     detail : str
-        What cudadrv knows besides; "" if nothing.
+        What cudadrv adds to the driver's own text; "" if nothing.
     """
 
     def __init__(self, status, call, detail=""):
@@ -64,11 +64,15 @@ class CudaError(RuntimeError):
 
 
 class CudaOutOfMemoryError(CudaError, MemoryError):
-    """There is not enough memory. For a buffer, the message lists the live buffers by line."""
+    """There is not enough memory.
+
+    If a buffer cannot be allocated, the message lists the live buffers, grouped by the lines that
+    made them.
+    """
 
 
 class CudaNotFoundError(CudaError, LookupError):
-    """There is nothing of the name that was asked for, such as a kernel in a module."""
+    """The given name was not found, such as that of a kernel in a module."""
 
 
 class CudaImageError(CudaError):
@@ -130,7 +134,7 @@ HINTS = {
     Status.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: CAPTURING,
 }
 
-# After one of these every later call of the context fails (measured; see docs/driver.md).
+# After one of these statuses, every later call in the context fails (measured: docs/driver.md).
 STICKY = frozenset({
     Status.CUDA_ERROR_ECC_UNCORRECTABLE,
     Status.CUDA_ERROR_ILLEGAL_ADDRESS,
@@ -172,7 +176,7 @@ _known_words = {}  # texts by status: a second ContextLostError must not call th
 
 
 def _words(status):
-    """The driver's text for a status, or ""."""
+    """Return the driver's text for a status, or "" if it has none."""
     cdef const char *text = NULL
     cdef CUresult code = <CUresult><int>status
     if status not in _known_words:
@@ -194,7 +198,8 @@ cdef int refuse_if_forked() except -1:
 
 
 def integer(value, name):
-    """The value of an integer argument as an int; a TypeError that names it for anything else."""
+    """Return an integer argument as an int. Raises a TypeError with its name if it is no integer.
+    """
     try:
         return operator.index(value)
     except TypeError:
@@ -218,7 +223,7 @@ cdef int refuse_capture(str stream) except -1:
 
 
 cdef int raise_status(CUresult status) except -1 with gil:
-    """Raise the exception of a status. `last_failure` is the function that returned it."""
+    """Raise the exception for a status that the driver function `last_failure` has returned."""
     refuse_if_forked()
     call = last_failure().decode()
     raise CLASSES.get(<int>status, CudaError)(<int>status, call, HINTS.get(<int>status, ""))

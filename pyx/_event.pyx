@@ -51,11 +51,11 @@ cdef enum:
     SPIN_NS = 100_000           # how long to poll without a pause
     SIGNALS_NS = 5_000_000      # how often to check for signals
     LONGEST_PAUSE_NS = 500_000
-    MOST_SECONDS = 1_000_000_000    # longer than anybody waits, and far from an overflow
+    MOST_SECONDS = 1_000_000_000    # longer timeouts count as no timeout, to avoid an overflow
 
 
 cdef CUresult query_event(CUcontext context, CUevent event) noexcept nogil:
-    """Query once, without an effect on the captures of other libraries.
+    """Query an event once, without an effect on the captures of other libraries.
 
     The event's context is made current, because the driver fails while a lost context is current.
     """
@@ -83,7 +83,8 @@ cdef CUresult query_stream(CUstream stream) noexcept nogil:
 cdef CUresult wait_for_event(
     CUcontext context, CUevent event, int64_t deadline=FOREVER
 ) except *:
-    """Wait; give the last answer of cuEventQuery. Raises what a signal handler raises."""
+    """Wait for an event; return the last status of cuEventQuery. Raises what signal handlers raise.
+    """
     cdef CUresult status
     cdef int64_t start = wait_now()
     while True:
@@ -97,7 +98,7 @@ cdef CUresult wait_for_event(
 
 
 cdef int64_t deadline_of(object timeout) except -1:
-    """When a wait with this ``timeout=`` ends: seconds, or None."""
+    """Convert a ``timeout=`` in seconds to the time of `now_ns` at which the wait ends."""
     cdef double seconds
     if timeout is None:
         return FOREVER
@@ -106,7 +107,7 @@ cdef int64_t deadline_of(object timeout) except -1:
     except TypeError:
         raise TypeError(
             f"timeout must be a number of seconds, or None, not {type(timeout).__name__}") from None
-    except OverflowError:  # an int that no float can hold
+    except OverflowError:  # the timeout is an int that no float can hold
         seconds = float("inf") if timeout > 0 else -1
     if not seconds >= 0:
         raise ValueError(f"timeout is {timeout!r}, and must be a number of seconds from 0, or None")
@@ -119,7 +120,7 @@ cdef int refuse_to_wait_longer(str what, object timeout) except -1:
 
 
 cdef int64_t now_ns() noexcept nogil:
-    """The monotonic clock, in nanoseconds."""
+    """Return the time of the monotonic clock, in nanoseconds."""
     return wait_now()
 
 
@@ -159,9 +160,9 @@ cdef class Event:
     """Event(*, timing=False, blocking_sync=False, device=None, name=None)\n--\n
     A point in a stream's work.
 
-    ``stream.record(event)`` sets it to the end of the work that is queued by then. Recording it
-    again moves it; waits that were queued before keep the old point. Most programs let
-    ``stream.record()`` make it.
+    ``stream.record(event)`` sets the event to the end of the work that is queued at that time.
+    Recording it again moves the event; waits for it that were queued before keep the old point.
+    Most programs let ``stream.record()`` make their events.
 
     Parameters
     ----------
@@ -181,7 +182,7 @@ cdef class Event:
     def __init__(self, *, bint timing=False, bint blocking_sync=False, device=None, name=None):
         cdef Context context = context_of(device)
         cdef str label = checked_name(name)
-        if self.context is not None:  # by now: the driver was asked for the device's context
+        if self.context is not None:  # checked after context_of, which lets other threads run
             raise TypeError("this Event exists already")
         self.name = label
         _create(self, context, (CU_EVENT_DEFAULT if timing else CU_EVENT_DISABLE_TIMING)
@@ -193,24 +194,24 @@ cdef class Event:
 
     @property
     def context(self):
-        """The context that it belongs to."""
+        """The context that the event belongs to."""
         return self.context
 
     @property
     def name(self):
-        """The name that it was given, or None."""
+        """The name that the event was given, or None."""
         return self.name
 
     @property
     def timing(self):
-        """Whether `elapsed_ms` can use it."""
+        """Whether `elapsed_ms` can use the event."""
         return self.timing
 
     @property
     def handle(self):
-        """The CUevent, as an int, for other libraries. What they do with it is not seen here.
+        """The CUevent as an int, for other libraries. cudadrv does not see how they use it.
 
-        Raises ValueError if it is closed.
+        Raises ValueError if the event is closed.
         """
         if self.closed:
             raise ValueError(f"{self.called()} is closed: it has no handle any more")
@@ -219,11 +220,11 @@ cdef class Event:
 
     @property
     def closed(self):
-        """Whether it was closed."""
+        """Whether the event was closed."""
         return self.raw is NULL or self.closing
 
     def close(self):
-        """Destroy it. Work that waits for it still does. Closing twice does nothing.
+        """Destroy the event. Queued waits for the event stay in force. Closing twice does nothing.
 
         Does not block.
 
@@ -241,7 +242,7 @@ cdef class Event:
 
     @property
     def done(self):
-        """Whether the work before it is complete. Does not block.
+        """Whether the work before the event is complete. Does not block.
 
         If it is True, the host may use what that work used, as after `synchronize`.
 
@@ -257,9 +258,9 @@ cdef class Event:
             own_snapshot_drop(engine, &snapshot)
 
     def synchronize(self, *, timeout=None):
-        """Block until the work before it is complete, as recorded at the time of this call.
+        """Block until the work before the event, as recorded when this call begins, is complete.
 
-        From then on the host may use what that work used. Signals such as Ctrl-C interrupt it.
+        From then on the host may use what that work used. Signals such as Ctrl-C interrupt this.
 
         Parameters
         ----------
@@ -286,7 +287,7 @@ cdef class Event:
         """__await__($self, /)\n--\n
         ``await event`` waits without blocking the event loop.
 
-        It is `synchronize` when it resumes."""
+        It has the same effect as `synchronize`."""
         cdef Awaited awaited = Awaited.__new__(Awaited)
         self.refuse_unrecorded("waited for")
         awaited.event = self
@@ -294,13 +295,13 @@ cdef class Event:
         if not awaited.settled():
             from cudadrv._await import completion
             yield from completion(awaited).__await__()
-            while not awaited.settled():  # recorded again meanwhile
+            while not awaited.settled():  # the event was recorded again meanwhile
                 yield from completion(awaited).__await__()
 
     def elapsed_ms(self, Event start not None):
         """Return the milliseconds from another event to this one, as the device measured them.
 
-        Both need ``timing=True`` and must be complete.
+        Both events need ``timing=True`` and must be complete.
 
         Raises
         ------
@@ -351,7 +352,7 @@ cdef class Event:
         return f"<Event{name}{' with timing' if self.timing else ''} {state}>"
 
     cdef str called(self):
-        """Its name in messages."""
+        """Return the event's name in messages."""
         return "the event" if self.name is None else f"Event {self.name!r}"
 
     cdef int refuse_unrecorded(self, str what) except -1:
@@ -366,7 +367,7 @@ cdef class Event:
         return 0
 
     cdef bint wait_until(self, int64_t deadline) except -1:
-        """Wait for the work before it, as recorded now; False if the time is over before."""
+        """Wait for the work before the event, as recorded now. False if the deadline is earlier."""
         cdef own_snapshot snapshot
         self.refuse_unrecorded("waited for")
         own_snapshot_copy(engine, &self.state.snapshot, &snapshot)
@@ -376,9 +377,9 @@ cdef class Event:
             own_snapshot_drop(engine, &snapshot)
 
     cdef bint observe(self, own_snapshot *snapshot, int64_t deadline=FOREVER) except -1:
-        """Wait until the driver's event is complete; the host then knows the snapshot.
+        """Wait until the driver's event is complete, and join the snapshot into the host's clock.
 
-        False if the time is over before.
+        Returns False if the deadline comes first.
         """
         cdef int found = self.complete(snapshot, deadline)
         if found == RECORDED_ELSEWHERE:
@@ -389,7 +390,10 @@ cdef class Event:
         return found == COMPLETE
 
     cdef int complete(self, own_snapshot *snapshot, int64_t deadline) except -1:
-        """What the driver says; the host then knows the snapshot, which is of this event."""
+        """Ask the driver. If the event is complete, join the snapshot into the host's clock.
+
+        `snapshot` is a copy of the event's own. Returns COMPLETE, UNFINISHED or RECORDED_ELSEWHERE.
+        """
         cdef uint64_t recorded
         cdef own_snapshot latest
         while True:
@@ -398,7 +402,7 @@ cdef class Event:
             if status == CUDA_ERROR_NOT_READY:
                 return UNFINISHED
             self.context.check(status)
-            with nogil:  # the driver answers for the latest recording
+            with nogil:  # the driver's answer is about the latest recording: was there another?
                 own_mutex_take(&self.state.issue)
                 latest = self.state.snapshot
                 if recorded != self.state.recorded:
@@ -411,12 +415,12 @@ cdef class Event:
                 return COMPLETE
 
     cdef CUresult ask(self, int64_t deadline) except *:
-        """Query the driver's event, until it is complete or the time is over; 0: once.
+        """Query the driver's event until it is complete or the deadline comes; 0: query it once.
 
-        It lives until the last thread that asks is back.
+        If another thread calls close() meanwhile, the handle is destroyed after the last query.
         """
         cdef CUresult status
-        if self.closed:  # by another thread, since the caller looked
+        if self.closed:  # another thread may have closed the event since the caller's check
             raise ValueError(f"{self.called()} is closed")
         self.waiters += 1
         try:
@@ -433,7 +437,7 @@ cdef class Event:
 @cython.final
 @cython.no_gc_clear
 cdef class Awaited:
-    """What an event stood for when somebody began to await it."""
+    """An event that a coroutine awaits, with its snapshot at the beginning of the ``await``."""
 
     cdef Event event
     cdef own_snapshot snapshot
@@ -445,11 +449,11 @@ cdef class Awaited:
         own_snapshot_drop(engine, &self.snapshot)
 
     cdef bint settled(self) except -1:
-        """Whether it is complete; the host then knows that."""
+        """Return whether the event is complete. If so, join the snapshot into the host's clock."""
         return self.event.observe(&self.snapshot, 0)
 
     def _is_complete(self):
-        """Whether the driver says so, for a thread that only watches: the host learns nothing."""
+        """Whether the driver says that the event is complete. Updates no clock."""
         cdef CUresult status
         if self.event is None:
             raise TypeError("this Awaited was never initialized")
@@ -491,7 +495,7 @@ cdef void _end_wait(Event event) noexcept:
 
 
 cdef void _end(Event event) noexcept:
-    """Destroy the driver's event where nothing can be raised."""
+    """Destroy the driver's event in a place where nothing can be raised. A failure is a warning."""
     cdef CUresult status
     with nogil:
         status = _destroy(event)
@@ -504,7 +508,7 @@ cdef CUresult _destroy(Event event) noexcept nogil:
     cdef CUevent handle
     cdef CUresult status
     cdef bint pushed = False
-    if cudadrv_table.forked:  # its lock may be held by a thread that does not exist in the child
+    if cudadrv_table.forked:  # a thread that does not exist in the child may hold the event's lock
         return CUDA_SUCCESS
     own_mutex_take(&event.state.issue)
     handle, event.raw = event.raw, NULL

@@ -1,5 +1,5 @@
 # cython: nonecheck=True
-"""Kernel: a function of a module, its launches, and prepared ones."""
+"""Kernel: a function of a module; its launches, and launches that are prepared in advance."""
 
 import operator
 
@@ -7,7 +7,7 @@ cimport cython
 
 from cudadrv._arguments cimport (
     FEW_ARGUMENTS, Frame, Packed, Room, Shape, Signature, buffers_of, describe_operand, dimensions,
-    fill_shape, limits_of, new_room, new_signature, pack, room_for, threads_of,
+    fill_shape, limits_of, new_room, new_signature, pack, room_for, threads_of, with_regions,
 )
 from cudadrv._copy cimport refuse_other_device
 from cudadrv._device cimport Context, enter_context, leave_context
@@ -62,26 +62,26 @@ cdef class Kernel:
 
     @property
     def module(self):
-        """The module that it comes from."""
+        """The module that the kernel comes from."""
         return self.module
 
     @property
     def name(self):
-        """Its name in the PTX."""
+        """The kernel's name in the PTX."""
         return _signature_of(self).kernel
 
     @property
     def handle(self):
-        """The CUfunction, as an int, for other libraries. Their launches are not seen here.
+        """The CUfunction as an int, for other libraries. cudadrv does not see their launches.
 
-        It lives as long as the module. Raises ValueError if that is closed.
+        The handle is valid as long as the module. Raises ValueError if the module is closed.
         """
         check_kernel(self)
         return <size_t>self.raw
 
     @property
     def parameters(self):
-        """Its parameters: a tuple of `Parameter`, or None if they are not known.
+        """The kernel's parameters: a tuple of `Parameter`, or None if they are not known.
 
         Names and types come from the PTX text, and are None if the image is not PTX. Offsets and
         sizes, in bytes, come from a driver of CUDA 12.4 or newer, else from the text.
@@ -137,10 +137,12 @@ cdef class Kernel:
         shape_of(self, &shape, grid, block, shared_bytes, cooperative, cluster)
         more = borrows if type(borrows) is tuple else borrows_of_launch(borrows)
         room = room_for(self.signature, args, more, &frame, &packed)
-        pack(self.signature, args, more, &packed)
+        if unlikely(pack(self.signature, args, more, &packed)):
+            args, more = with_regions(args, found), with_regions(more, found)
+            pack(self.signature, args, more, &packed)
         token = launch_packed(self, &shape, &packed, found, buffers_of(&packed, OWN_READ),
                               buffers_of(&packed, OWN_WRITE))
-        del room  # until here
+        del room  # kept until here, because `packed` may point into it
         return token
 
     def prepare(
@@ -148,8 +150,8 @@ cdef class Kernel:
     ):
         """Check and pack a launch once, so that it can be queued often: ``ready.launch(stream)``.
 
-        Parameters and errors as `launch`. Whether its buffers may be used is checked at each
-        launch. Does not block.
+        Parameters and errors are those of `launch`. Each launch checks whether the buffers may be
+        used. Does not block.
 
         Returns
         -------
@@ -159,7 +161,7 @@ cdef class Kernel:
         """
         return prepared(self, grid, block, args, shared_bytes, borrows, cooperative, cluster)
 
-    # ---- what can be asked ----
+    # ---- queries ----
 
     @property
     def max_threads_per_block(self):
@@ -168,7 +170,7 @@ cdef class Kernel:
 
     @property
     def attributes(self):
-        """Its attributes in the driver: a `KernelAttributes` (cuFuncGetAttribute)."""
+        """The kernel's attributes in the driver: a `KernelAttributes` (cuFuncGetAttribute)."""
         self.usable()
         return KernelAttributes(
             self.attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
@@ -184,7 +186,7 @@ cdef class Kernel:
     def occupancy(self, block, shared_bytes=0):
         """Return how many blocks of this size a multiprocessor can run at the same time.
 
-        ``block`` and ``shared_bytes`` as `launch`. Raises TypeError or ValueError as `launch`.
+        ``block``, ``shared_bytes`` and errors are those of `launch`.
 
         Driver function: cuOccupancyMaxActiveBlocksPerMultiprocessor.
         """
@@ -196,7 +198,7 @@ cdef class Kernel:
     def suggest_block(self, *, shared_bytes=0, limit=0):
         """Suggest a block size: ``(threads, blocks)``, threads of a block and blocks of a grid.
 
-        A grid of at least so many of these blocks fills the device. ``shared_bytes`` is the dynamic
+        A grid of at least ``blocks`` such blocks fills the device. ``shared_bytes`` is the dynamic
         shared memory of each block in bytes; ``limit`` the most threads, 0 for the kernel's limit.
         Raises TypeError or ValueError if they are not integers, or negative.
 
@@ -223,7 +225,7 @@ cdef class Kernel:
             self.module.context.check(status)
         return block, grid
 
-    # ---- what can be set ----
+    # ---- settings ----
 
     @property
     def max_dynamic_shared_bytes(self):
@@ -267,10 +269,10 @@ cdef class Kernel:
         self.set_attribute(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, value)
 
     def prefer_cache(self, str preference not None):
-        """Prefer shared memory or L1 cache in the multiprocessors that run it. A hint.
+        """Prefer shared memory or L1 cache in the multiprocessors that run the kernel. A hint.
 
         ``preference`` is ``"none"``, ``"shared"``, ``"l1"`` or ``"equal"``. Raises ValueError for
-        another one.
+        any other value.
 
         Driver function: cuFuncSetCacheConfig.
         """
@@ -298,7 +300,7 @@ cdef class Kernel:
     # ---- for launches ----
 
     cdef int usable(self) except -1:
-        """Refuse before any driver call."""
+        """Raise if the kernel was never initialized, or its module cannot be used."""
         if self.module is None:
             raise TypeError("this Kernel was never initialized")
         return self.module.usable()
@@ -307,7 +309,8 @@ cdef class Kernel:
         self, Shape *shape, object grid, object block, object shared_bytes, bint cooperative,
         object cluster
     ) except -1:
-        """Check and note the shape of a launch."""
+        """Fill in the shape of a launch, checked against device and kernel. Remembers a plain one.
+        """
         fill_shape(shape, self.limits, grid, block, shared_bytes, cooperative, cluster)
         if threads_of(shape) > <unsigned long long>self.most_threads:
             raise ValueError(f"block is {dimensions(shape.block)}, {threads_of(shape)} threads, and"
@@ -325,7 +328,7 @@ cdef class Kernel:
         return 0
 
     cdef Stream other_stream(self, object stream):
-        """As `stream_of`, of any argument; says what is wrong with it."""
+        """The slow path of `stream_of`: accept None, too, and raise for an unusable stream."""
         cdef Context context = self.module.context
         cdef Stream found = stream_for(stream, context)
         if found is None:
@@ -362,7 +365,7 @@ cdef class Kernel:
 
 
 cdef inline Stream stream_of(Kernel kernel, object stream):
-    """The stream of a launch: the argument, else the current one."""
+    """Return the stream of a launch: the argument, else the current one."""
     if likely(isinstance(stream, Stream)):
         check_stream(<Stream>stream)
         if likely((<Stream>stream).context is kernel.module.context):
@@ -377,7 +380,7 @@ cdef Signature _signature_of(Kernel kernel):
 
 
 def kernel_of(Module module not None, str name not None):
-    """A new Kernel: for `Module`, which keeps one for each name."""
+    """Make a Kernel. Only `Module` calls this; it keeps one object for each name."""
     cdef Kernel kernel = Kernel.__new__(Kernel)
     kernel.raw = <CUfunction><size_t>function_of(module, name)
     text = module.text.kernels.get(name) if module.text is not None else None
@@ -395,7 +398,7 @@ def kernel_of(Module module not None, str name not None):
 # ---- the shape of a launch ----
 
 cdef bint _stays(object size) noexcept:
-    """Whether it means the same for ever."""
+    """Whether a size consists of ints only, so that the same object always means the same size."""
     if type(size) is tuple:
         for each in <tuple>size:
             if type(each) is not int:
@@ -405,7 +408,7 @@ cdef bint _stays(object size) noexcept:
 
 
 cdef int occupancy_of(Kernel kernel, Shape *shape) except -1:
-    """How many of its blocks a multiprocessor runs at once."""
+    """Return how many blocks of this shape a multiprocessor runs at once."""
     cdef int blocks = 0
     cdef int threads = <int>threads_of(shape)
     cdef CUresult status
@@ -434,7 +437,7 @@ cdef int _refuse_crowd(Kernel kernel, Shape *shape) except -1:
 
 cdef extern from *:
     """
-    /* In C: the type of clusterDim has no name. */
+    /* Written in C, because the type of clusterDim has no name that Cython could use. */
     static void set_cluster(CUlaunchAttribute *attribute, const unsigned int *sizes) {
         attribute->id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
         attribute->value.clusterDim.x = sizes[0];
@@ -448,16 +451,16 @@ cdef str VARIABLE = "\n  Or say what the kernel does with it: borrows=[cudadrv.s
                     " or read(variable), where\n  variable = module.global_(...)."
 cdef str BARE = "\n  A bare buffer counts as written."
 cdef enum:
-    FEW_ACCESSES = FEW_ARGUMENTS + 4    # that fit on the stack: buffers, variables, the module
-    VARIABLES_CHANGED = 0x7fff0000      # no status of the driver's
+    FEW_ACCESSES = FEW_ARGUMENTS + 4    # how many accesses are kept on the stack
+    VARIABLES_CHANGED = 0x7fff0000      # a result of `_launch_call` that no driver call returns
 
 
 cdef struct Launch:
     CUfunction function
     Shape *shape
     void **pointers
-    Py_ssize_t *changes     # of the module's unlisted variables, and
-    Py_ssize_t seen         # those that are borrowed
+    Py_ssize_t *changes     # the change counter of the module's unlisted variables
+    Py_ssize_t seen         # the value of that counter when the variables were borrowed
 
 
 cdef CUresult _launch_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
@@ -495,7 +498,7 @@ cdef CUresult _launch_with_attributes(Launch *launch, CUstream stream) noexcept 
 
 
 cdef CUresult launch_ready(Prepared ready, CUstream stream) noexcept nogil:
-    """Launch it as a part of another operation, which has borrowed what it uses."""
+    """Make a prepared launch as a part of another operation, which has borrowed its buffers."""
     cdef Launch launch
     launch.function = ready.kernel.raw
     launch.shape = &ready.shape
@@ -504,7 +507,7 @@ cdef CUresult launch_ready(Prepared ready, CUstream stream) noexcept nogil:
 
 
 cdef tuple borrows_of_launch(object borrows):
-    """The argument `borrows` as a tuple."""
+    """Return the argument `borrows` of a launch as a tuple. Raises TypeError for a bare buffer."""
     if isinstance(borrows, Region):
         raise TypeError("borrows takes an iterable of buffers: borrows=[buffer]")
     return tuple(borrows)
@@ -534,7 +537,7 @@ cdef Token launch_packed(
         count = _borrow_operands(packed, stream, accesses)
         if unlikely(variables):
             count += _borrow_variables(variables, packed, &accesses[count])
-        # Last, so that whatever is in the way is said of a buffer.
+        # The module is last, so that a refusal names a buffer rather than the module.
         borrow_all(kernel.module.code.state, &accesses[count], OWN_SHARED, OWN_STRICT)
         prepare(&operation, kernel.operation, accesses, <int>count + 1, _launch_call, &launch)
         reason = issue(&operation, stream)
@@ -559,7 +562,7 @@ cdef inline Py_ssize_t _borrow_operands(
 
 
 cdef Py_ssize_t _borrow_variables(list variables, Packed *packed, own_access *accesses) except -1:
-    """Fill in an access for each, but for those of which `borrows` says what becomes of them."""
+    """Fill in an access for each variable that `borrows` does not declare. Returns their number."""
     cdef Memory memory
     cdef Py_ssize_t count = 0
     cdef int mode, policy
@@ -583,7 +586,7 @@ cdef bint _is_declared(Memory memory, Packed *packed) noexcept:
 
 
 cdef int find_variables(Kernel kernel) except -1:
-    """Add the variables of the module that any kernel may use, after its list has changed."""
+    """Update the kernel's list of variables from its module's unlisted variables, which changed."""
     module = kernel.module
     changes = module.changes
     found = list(kernel.reached)
@@ -594,7 +597,7 @@ cdef int find_variables(Kernel kernel) except -1:
 
 
 cdef tuple _described(Kernel kernel, Packed *packed, list variables):
-    """The other side of a refusal, for each access."""
+    """Return how a refusal names the memory of each access."""
     cdef Memory memory
     cdef Py_ssize_t i
     found = []
@@ -608,7 +611,7 @@ cdef tuple _described(Kernel kernel, Packed *packed, list variables):
 
 
 cdef str _advice(Operation *operation, int reason, Packed *packed):
-    """What may help against a refusal besides order: "" for most."""
+    """Return advice for a refusal that ordering the work does not cover; "" for most refusals."""
     cdef own_conflict *conflict = &operation.request.conflict
     cdef bint by_launch
     if reason not in (REFUSED - OWN_BORROWED, REFUSED - OWN_MUST_WAIT):
@@ -644,7 +647,7 @@ cdef class Prepared:
 
     @property
     def kernel(self):
-        """The kernel that it launches."""
+        """The kernel that is launched."""
         return self.kernel
 
     @property
@@ -696,13 +699,15 @@ cdef Prepared prepared(
     Kernel kernel, grid, block, tuple args, shared_bytes, borrows, bint cooperative,
     cluster
 ):
-    """For `Kernel.prepare`."""
+    """Make what `Kernel.prepare` returns."""
     cdef Prepared ready = Prepared.__new__(Prepared)
     kernel.usable()
     kernel.fill(&ready.shape, grid, block, shared_bytes, cooperative, cluster)
     ready.args, ready.borrows = args, borrows_of_launch(borrows)
     ready.room = room_for(kernel.signature, args, ready.borrows, NULL, &ready.packed)
-    pack(kernel.signature, args, ready.borrows, &ready.packed)
+    if pack(kernel.signature, args, ready.borrows, &ready.packed):
+        raise TypeError("prepare takes buffers: make one of the other library's array first, with"
+                        " cudadrv.from_dlpack(array)")
     ready.reads = buffers_of(&ready.packed, OWN_READ)
     ready.writes = buffers_of(&ready.packed, OWN_WRITE)
     ready.kernel = kernel

@@ -39,7 +39,7 @@ class DriverInfo(NamedTuple):
 
 
 def driver_info():
-    """Return which driver is used. Loads it if that was not done before.
+    """Return which driver is used. Loads the driver if it is not loaded yet.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def _forget_lock():
     _opening = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_forget_lock)  # another thread may have held it
+os.register_at_fork(after_in_child=_forget_lock)  # at the fork another thread may have held it
 
 
 def _open():
@@ -100,7 +100,7 @@ def _choose():
         try:
             return open_driver(SYSTEM_LIBRARY)
         except OSError as reason:
-            import logging  # here, because most programs never need it
+            import logging  # not at the top, because most programs never need logging
             logging.getLogger("cudadrv").warning(
                 "%s; using the software driver (not a GPU)", reason)
             return _load(software_path())
@@ -119,7 +119,7 @@ def _choose():
 
 
 def software_path():
-    """The path of the software driver that is installed with this package."""
+    """Return the path of the software driver that is installed with this package."""
     from importlib.util import find_spec
     spec = find_spec("cudadrv._softdriver")
     if spec is None or spec.origin is None:

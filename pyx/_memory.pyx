@@ -1,32 +1,35 @@
-"""Memory: one allocation, which a buffer and its parts share: made, listed, closed, given away."""
+"""Memory: one allocation, which a buffer and its parts share. Allocates, lists and closes it."""
 
 from collections import Counter
 from typing import NamedTuple
 
 cimport cython
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
 
-from cudadrv._device cimport Context, enter_context, leave_context
+from cudadrv._device cimport Context, attend, enter_context, leave_context
 from cudadrv._driver cimport (
     CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CU_MEMHOSTALLOC_WRITECOMBINED,
     CU_MEMORYTYPE_HOST, CU_MEM_ATTACH_GLOBAL, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
     CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUdeviceptr, CUresult,
     CUstream, bind_driver, cuMemAlloc, cuMemAllocAsync, cuMemAllocManaged, cuMemFreeAsync,
-    cuMemHostAlloc, cuPointerGetAttribute, cudadrv_table, last_failure,
+    cuMemGetAddressRange, cuMemHostAlloc, cuPointerGetAttribute, cudadrv_table, last_failure,
 )
-from cudadrv._errors cimport refuse_if_forked
-from cudadrv._operation cimport REFUSED, Operation, borrow_all, driver_call, issue, note, prepare
+from cudadrv._operation cimport (
+    REFUSED, Operation, borrow_all, driver_call, issue, note, prepare,
+)
 from cudadrv._names cimport ALLOCATION, RELEASE
 from cudadrv._engine cimport (
-    OWN_MEMORY_CLOSED, OWN_NON_BLOCKING, OWN_OK, OWN_STRICT, OWN_WAIT, OWN_WRITE, engine,
-    own_access, own_conflict, own_memory, own_memory_clear, own_memory_free, own_memory_prepare,
-    own_memory_prepare_used, own_memory_renew, own_snapshot_drop,
+    OWN_MEMORY_CLOSED, OWN_NON_BLOCKING, OWN_OK, OWN_STRICT, OWN_WAIT, OWN_WRITE,
+    engine, own_access, own_bytes_free, own_conflict, own_memory, own_memory_clear,
+    own_memory_free, own_memory_prepare, own_memory_prepare_used, own_memory_renew,
+    own_snapshot_drop,
 )
 from cudadrv._pool cimport Block, Cache, cache_of, cached_bytes, is_cached, trim_caches
 from cudadrv._refusal cimport refuse_close, refuse_operation
 from cudadrv._release cimport (
     CODE, DEVICE, FOREIGN, LOCKED, STREAM_ORDERED, UNIFIED, MemoryKind, drain, drain_for_more,
-    free_memory, internal_stream, is_to_be_freed, release_later,
+    free_memory, internal_stream, is_to_be_freed, release_later, release_part,
 )
 from cudadrv._site cimport here, place
 from cudadrv._stream cimport Stream
@@ -38,9 +41,9 @@ bind_driver(&cudadrv_table)
 
 # ---- stream-ordered memory ----
 #
-# Allocating and freeing it are writes on a stream, even if a cache provides or takes the memory and
-# the driver is not called. So users on other streams have to be ordered after the allocation, and
-# with it after what the stream had waited for by then. Only non-blocking streams use a cache: on
+# Allocating and freeing such memory are writes on a stream, even if a cache provides or takes the
+# memory without a driver call. So work on other streams has to be ordered after the allocation, and
+# thereby after the work that the stream had waited for. Only non-blocking streams use a cache: on
 # the others the driver call itself orders streams, by the rules of the default streams, so it
 # cannot be skipped.
 
@@ -93,7 +96,7 @@ cdef int _write_on(
             own_memory_prepare_used(memory.after, memory.nbytes, &operation.request)
         own_snapshot_drop(engine, &operation.request.issued)
     elif name == RELEASE and reason == REFUSED - OWN_MEMORY_CLOSED:
-        return reason  # another thread closed it after the caller's check
+        return reason  # another thread closed the memory after the caller's check
     elif name == RELEASE or memory.cached or reason != CUDA_ERROR_OUT_OF_MEMORY:
         refuse_operation(&operation, reason, stream, (label,))
     return reason
@@ -103,7 +106,7 @@ cdef int _write_on(
 
 cdef tuple KINDS = ("device", "stream-ordered", "page-locked", "managed", "foreign")
 cdef enum:
-    MOST_LINES = 20  # of a report
+    MOST_LINES = 20  # lines of a memory report
 cdef void *_newest = NULL  # head of the list of live memory
 
 
@@ -117,21 +120,28 @@ cdef class Memory:
         if self.state is NULL:
             return
         _unlist(self)
-        if self.block is not NULL:
+        if self.is_home:
+            _forget_home(self)
+        if self.home is not None:
+            release_part(self.home, self.state, self.start, self.start + self.nbytes, self.context,
+                         self.owner)
+        elif self.block is not NULL:
             _hand_back(self, self.state)
         else:
             release_later(self.kind, self.address, self.state, self.context, self.owner)
 
     cdef int close(self, Stream stream, int policy) except -1:
-        """Release it, or raise and change nothing. May block if it is not pooled."""
+        """Release the memory, or raise and change nothing. May block if it is not pooled."""
         cdef own_memory *after
-        refuse_if_forked()
+        attend()
         if stream is not None and self.kind != STREAM_ORDERED:
             raise ValueError(f"{self.label} is not stream-ordered memory: close() takes no stream")
         if self.kind == STREAM_ORDERED and self.address != 0 and not self.context.lost:
             return _close_on(self, stream, policy)
-        if self.state.closed:  # another thread may have closed it after the caller's check
+        if self.state.closed:  # another thread may have closed the memory after the caller's check
             return 0
+        if self.home is not None:
+            return _leave_home(self)
         after = _state_after(self)
         try:
             _end(self, "close", True)
@@ -147,7 +157,7 @@ cdef class Memory:
         return 0
 
     cdef int give_away(self) except -1:
-        """Close it without freeing it, or raise and change nothing."""
+        """Close the memory without freeing it, or raise and change nothing."""
         self.context.usable()
         if self.kind == FOREIGN:
             raise ValueError(f"{self.label} only borrows its memory (from_address), so it cannot"
@@ -165,11 +175,32 @@ cdef class Memory:
 
 
 cdef int _end(Memory memory, str verb, bint close) except -1:
-    """Raise if it is in use; else mark it as closed if `close`."""
+    """Raise if the memory is in use; otherwise mark it as closed if `close` is true."""
     cdef own_conflict conflict
     answer = own_memory_free(engine, memory.state, close, &conflict)
     if answer != OWN_OK:
         refuse_close(answer, &conflict, verb, memory.label)
+    return 0
+
+
+cdef int _leave_home(Memory memory) except -1:
+    """Close memory that shares its books, or raise."""
+    cdef own_conflict conflict
+    cdef uint64_t stop = memory.start + memory.nbytes
+    answer = own_bytes_free(engine, memory.state, memory.start, stop, &conflict)
+    if answer != OWN_OK:
+        refuse_close(answer, &conflict, "close", memory.label)
+    return leave_home(memory)
+
+
+cdef int leave_home(Memory memory) except -1:
+    """End memory that shares its books, whoever uses the bytes: its own books are closed ones."""
+    cdef own_memory *closed = new_state(memory.nbytes)
+    closed.closed = True
+    memory.state = closed
+    memory.home = None
+    memory.closed_at = here()
+    _let_go(memory)
     return 0
 
 
@@ -211,7 +242,7 @@ cdef int close_module(Memory code, list variables) except -1:
 
 
 cdef Memory code_memory(Context context, str label):
-    """The Memory that stands for a module's code: launches borrow it.
+    """Make the Memory that stands for a module's code, so that launches can borrow the code.
 
     The caller sets its address to the CUmodule.
     """
@@ -228,7 +259,7 @@ cdef Memory code_memory(Context context, str label):
 cdef Memory variable_memory(
     Context context, CUdeviceptr address, size_t nbytes, Memory code, str label
 ):
-    """The Memory of a module's variable. `live_buffers` lists it after `show_memory`."""
+    """Make the Memory of a module's variable. `live_buffers` lists it only after `show_memory`."""
     cdef Memory memory = Memory.__new__(Memory)
     memory.context = context
     memory.kind = FOREIGN
@@ -246,7 +277,7 @@ cdef int _close_on(Memory memory, Stream stream, int policy) except -1:
     cdef int reason
     if stream is None:
         stream = memory.stream
-        if stream.closed:  # the internal stream is ordered only after what the host knows
+        if stream.closed:  # the internal stream is ordered only after work known to be complete
             stream = internal_stream(memory.context)
     elif stream.context is not memory.context:
         raise ValueError(f"{stream!r} is not a stream of the context of {memory.label}")
@@ -279,12 +310,15 @@ cdef own_memory *new_state(size_t nbytes) except NULL:
 
 
 cdef own_memory *_state_after(Memory memory) except? NULL:
-    """A new state for its block; the old one stays with the closed memory. NULL without a block."""
+    """Make a new state for the memory's block; NULL if it has no block.
+
+    The old state stays with the closed memory.
+    """
     return NULL if memory.block is NULL else new_state(memory.block.nbytes)
 
 
 cdef void _hand_back(Memory memory, own_memory *state) noexcept:
-    """Put its block back into the cache, with a state that records who may still use it."""
+    """Put the memory's block back into its cache. `state` records who may still use the block."""
     cdef Block *block = memory.block
     memory.block = NULL
     block.state = state
@@ -292,14 +326,14 @@ cdef void _hand_back(Memory memory, own_memory *state) noexcept:
 
 
 cdef void _leave_cache(Memory memory) noexcept:
-    """Drop its block, because the memory will not go back to the cache."""
+    """Drop the memory's block, because the memory will not go back to the cache."""
     if memory.block is not NULL:
         (<Cache>memory.block.cache).forget(memory.block)
         memory.block = NULL
 
 
 cdef int _let_go(Memory memory) except -1:
-    """Remove it from the list, and drop its address and its owner."""
+    """Remove memory from the list of live memory, and drop its address and its owner."""
     _unlist(memory)
     memory.address = 0
     memory.owner = None
@@ -332,7 +366,7 @@ cdef void list_memory(Memory memory) noexcept:
 
 
 cdef void show_memory(Memory memory) noexcept:
-    """Add memory to the list as made by the user's current line, unless it is in the list."""
+    """Add memory to the list, unless it is listed. Its site is the program's current line."""
     if not _is_listed(memory):
         memory.site = here()
         list_memory(memory)
@@ -356,7 +390,7 @@ cdef void _unlist(Memory memory) noexcept:
 
 
 cdef Memory owner_of(CUdeviceptr address, size_t nbytes):
-    """The live memory that owns any of these bytes, or None. Lets no other thread in."""
+    """Return the live memory that owns any of these bytes, or None. Lets no other thread run."""
     cdef void *each = _newest
     cdef Memory memory
     cdef size_t size
@@ -371,12 +405,13 @@ cdef Memory owner_of(CUdeviceptr address, size_t nbytes):
 
 
 cdef str label_at(CUdeviceptr address):
-    """The label of the live memory that an address lies in, or None."""
+    """Return the label of the live memory that contains an address, or None."""
     cdef void *each = _newest
     cdef Memory memory
     while each is not NULL:
         memory = <Memory>each
-        if memory.address <= address < memory.address + memory.nbytes:
+        if memory.address + memory.start <= address \
+                < memory.address + memory.start + memory.nbytes:
             return memory.label
         each = memory.older
     return None
@@ -402,7 +437,7 @@ cdef object _live_buffer(Memory memory):
 
 
 cdef list _live_memory():
-    """All memory in the list. Lets no other thread in, because others change the list."""
+    """Return all memory in the list. Lets no other thread run, because it could change the list."""
     cdef list found = []
     cdef void *each = _newest
     while each is not NULL:
@@ -438,7 +473,7 @@ cdef Memory allocate_memory(
     MemoryKind kind, Context context, size_t nbytes, unsigned int flags, Stream stream, str label,
     bint pooled
 ):
-    """Allocate memory from a cache, else from the driver; from neither if it has no bytes."""
+    """Make the Memory of a buffer: from a cache, else from the driver, or empty for 0 bytes."""
     cdef Memory memory = Memory.__new__(Memory)
     context.usable()
     memory.context = context
@@ -467,7 +502,7 @@ cdef inline unsigned int _shelf_of(MemoryKind kind, unsigned int flags) noexcept
 
 
 cdef bint _reuse(Memory memory, unsigned int flags) except -1:
-    """Take a block from the cache if one's uses are all ordered before those of the new memory."""
+    """Take a block whose uses are all ordered before those of the new memory; False without one."""
     cdef Cache cache = cache_of(memory.context, memory.kind)
     cdef Block *block = cache.take(
         _shelf_of(memory.kind, flags), memory.nbytes,
@@ -575,9 +610,17 @@ cdef Memory adopt_memory(
     memory.nbytes = nbytes
     memory.label = label
     memory.site = here()
+    memory.home = _home_of(context, address, nbytes) if kind == FOREIGN and nbytes else None
+    if memory.home is not None:
+        memory.state = memory.home.state
+        memory.start = address - memory.home.address
+        memory.address = memory.home.address
+        memory.owner = owner
+        list_memory(memory)
+        return memory
     memory.state = new_state(nbytes)
     memory.state.managed = kind == UNIFIED
-    # No other thread runs from this check to the addition: an address has one owner.
+    # No other thread runs between this check and the addition, so an address has one owner.
     other = None if kind == FOREIGN else owner_of(address, nbytes)
     if other is not None:
         raise ValueError(f"{address:#x} lies in a live {other.label}, made at"
@@ -592,6 +635,66 @@ cdef Memory adopt_memory(
     return memory
 
 
+# ---- books that foreign memory shares ----
+#
+# Two arrays of another library may overlap, and one of them may lie in a buffer of ours. What uses
+# them is noted in one place: in the books of the driver's allocation that they lie in.
+
+# Books of allocations that are not ours: the address of the Memory, by that of the first byte.
+cdef dict _homes = {}
+
+
+cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
+    """The memory whose books these bytes share, perhaps new; None if the driver knows no bounds."""
+    cdef Memory home
+    cdef CUdeviceptr first = 0
+    cdef size_t size = 0
+    cdef CUresult status
+    cdef bint pushed = False
+    with nogil:
+        context.check(enter_context(context.raw, &pushed))
+        status = cuMemGetAddressRange(&first, &size, address)
+        leave_context(pushed)
+    # From here on no other thread gets in: there is one home for an address.
+    if status != CUDA_SUCCESS or not first <= address or address + nbytes > first + size:
+        first, size = address, nbytes
+    elif first in _homes:
+        home = <Memory><void *><size_t>_homes[first]
+        if home.nbytes == size:
+            return home
+    home = _live_memory_around(address, nbytes)
+    if home is not None:
+        return home if home.home is None else home.home
+    if first == address and size == nbytes and status != CUDA_SUCCESS:
+        return None
+    home = Memory.__new__(Memory)
+    home.context, home.kind, home.address, home.nbytes = context, FOREIGN, first, size
+    home.label = "memory of another library"
+    home.state = new_state(size)
+    home.is_home = True
+    _homes[first] = <size_t><void *>home
+    return home
+
+
+cdef void _forget_home(Memory home) noexcept:
+    if _homes.get(home.address) == <size_t><void *>home:
+        del _homes[home.address]
+
+
+cdef Memory _live_memory_around(CUdeviceptr address, size_t nbytes):
+    """The live memory that all of these bytes lie in. Lets no other thread in."""
+    cdef void *each = _newest
+    cdef Memory memory
+    while each is not NULL:
+        memory = <Memory>each
+        if memory.kind != CODE and memory.address + memory.start <= address \
+                and address + nbytes <= memory.address + memory.start + memory.nbytes \
+                and not memory.state.closed:
+            return memory
+        each = memory.older
+    return None
+
+
 # ---- memory by address ----
 
 cdef int check_external(
@@ -601,7 +704,7 @@ cdef int check_external(
     cdef int device = context.device.ordinal
     if address == 0:
         return 0
-    found = _kind_of(context, address, &device)
+    found = kind_at(context, address, &device)
     if found != <int>kind:
         words = {DEVICE: "device", LOCKED: "page-locked host", UNIFIED: "managed",
                  -1: "none of the driver's"}
@@ -613,8 +716,8 @@ cdef int check_external(
     return 0
 
 
-cdef int _kind_of(Context context, CUdeviceptr address, int *device) except -2:
-    """DEVICE, LOCKED or UNIFIED; -1 for memory that the driver does not know."""
+cdef int kind_at(Context context, CUdeviceptr address, int *device) except -2:
+    """Return DEVICE, LOCKED or UNIFIED, or -1 for memory that the driver does not know."""
     cdef unsigned int memory_type = 0
     cdef int managed = 0
     cdef CUresult status

@@ -46,7 +46,7 @@ cdef list compiler_options(
     object max_registers, object optimization_level, object target, bint lineinfo, bint debug_info,
     bint verbose
 ):
-    """The options of the driver's compiler and their values. Raises TypeError or ValueError."""
+    """Return the options of the driver's compiler, each as (option, value), or raise."""
     options = []
     if max_registers is not None:
         number = _number("max_registers", max_registers, 1, 1 << 16)
@@ -72,7 +72,7 @@ cdef object _number(str name, object value, long least, long most):
 
 
 cdef object _target_number(object target):
-    """The CUjit_target of a compute capability: 10 times the major version plus the minor one."""
+    """Return the CUjit_target of a compute capability: 10 times the major plus the minor number."""
     try:
         major, minor = target
         number = 10 * operator.index(major) + operator.index(minor)
@@ -161,7 +161,7 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
     verbose : bool, optional
         Whether `log` is verbose.
 
-    Loading may block in the driver, and orders nothing.
+    Loading may block in the driver. It does not order any work.
 
     Attributes
     ----------
@@ -198,7 +198,7 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         kernels, variables, unlisted = WeakValueDictionary(), {}, []
         code = code_memory(context, label)
         log = load_image(code, given, options, label) if self.code is None else None
-        if self.code is not None:  # another thread, or code of an argument, may have loaded it
+        if self.code is not None:  # another thread, or code that an argument ran, has loaded it
             raise TypeError("this Module is loaded already")
         self.context, self.name, self.log, self.text = context, shown, log, text
         self.kernels, self.variables, self.unlisted = kernels, variables, unlisted
@@ -216,17 +216,17 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
 
     @property
     def context(self):
-        """The context that it is loaded into."""
+        """The context that the module is loaded into."""
         return self.context
 
     @property
     def name(self):
-        """Its name in messages."""
+        """The module's name in messages."""
         return self.name
 
     @property
     def handle(self):
-        """The CUmodule, as an int, for other libraries. What they do with it is not seen here."""
+        """The CUmodule as an int, for other libraries. cudadrv does not see how they use it."""
         self.usable()
         return <size_t>self.raw()
 
@@ -237,20 +237,20 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
 
     @property
     def device(self):
-        """The device of its context."""
+        """The device of the module's context."""
         return None if self.context is None else self.context.device
 
     @property
     def closed(self):
-        """Whether it was closed."""
+        """Whether the module was closed."""
         return self.code is None or bool(self.code.state.closed)
 
     def __getitem__(self, name):
         """__getitem__($self, name, /)\n--\n
-        The kernel of a name. C++ names are mangled unless declared ``extern "C"``.
+        Return the kernel of a name. C++ names are mangled unless declared ``extern "C"``.
 
-        Raises CudaNotFoundError if there is none; the message suggests similar names. TypeError for
-        a name that is no str, and BufferClosedError if the module is closed.
+        Raises CudaNotFoundError if there is none (the message suggests similar names), TypeError if
+        the name is no str, and BufferClosedError if the module is closed.
 
         Driver functions: cuModuleGetFunction, and those that `Kernel` names.
         """
@@ -258,7 +258,7 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         kernel = self.kernels.get(_checked_name(name))
         if kernel is None:
             from cudadrv._kernel import kernel_of
-            # setdefault: one object for each kernel, even if threads come here at the same time.
+            # setdefault, so that threads that come here at the same time get the same object.
             kernel = self.kernels.setdefault(name, kernel_of(self, name))
         return kernel
 
@@ -270,7 +270,7 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
 
     def __iter__(self):
         """__iter__($self, /)\n--\n
-        The names of its kernels.
+        Iterate over the names of the kernels.
 
         For an image that is not PTX, raises CudaError if the driver is older than CUDA 12.4.
 
@@ -281,7 +281,7 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         return iter(_names(self))
 
     def global_(self, str name not None, dtype="u1"):
-        """A buffer over a whole variable of the module, as items of a dtype. Does not block.
+        """Return a buffer over a whole variable of the module, as items of a dtype. Does not block.
 
         It is a `UnifiedBuffer` if the variable is managed, else a `DeviceBuffer`. It keeps the
         module's code loaded, and closes with the module. Launches of kernels that may use the
@@ -307,11 +307,11 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         return buffer
 
     def close(self):
-        """Unload it. Closing twice does nothing. May block in the driver.
+        """Unload the module. Closing twice does nothing. May block in the driver.
 
         Raises BufferBorrowedError while one of its kernels may be running or one of its variables
         is in use, and BufferExportedError while the host has a view of a variable. The module then
-        stays loaded. A module that dies without `close` is unloaded after its kernels.
+        stays loaded. A module that dies without `close` is unloaded once its kernels are complete.
         Driver function: cuModuleUnload.
         """
         if self.closed:
@@ -350,7 +350,7 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         return 0
 
     cdef str called(self):
-        """Its name in messages."""
+        """Return the module's name in messages."""
         return self.code.label
 
 
@@ -363,7 +363,7 @@ cdef str _checked_name(object name):
 
 
 cdef object _find(Module module, str name):
-    """The handle of a kernel as an int, or None."""
+    """Return the handle of a kernel as an int, or None if the module has no such kernel."""
     cdef bytes encoded = name.encode()
     cdef const char *c_name = encoded
     cdef CUfunction found = NULL
@@ -383,7 +383,7 @@ cdef object _find(Module module, str name):
 
 
 def function_of(Module module not None, str name not None):
-    """The CUfunction of a kernel as an int. Raises CudaNotFoundError."""
+    """Return the CUfunction of a kernel as an int. Raises CudaNotFoundError."""
     found = _find(module, name)
     if found is None:
         _refuse_name(module, name, "kernel", "cuModuleGetFunction", _known_names(module))
@@ -399,7 +399,7 @@ cdef int _refuse_name(Module module, str name, str what, str call, list known) e
 
 
 cdef list _known_names(Module module):
-    """The names of the kernels, for hints; none if the driver cannot list them."""
+    """Return the names of the kernels, for hints; an empty list if the driver cannot list them."""
     try:
         return _names(module)
     except RuntimeError:
@@ -441,7 +441,7 @@ cdef list _names(Module module):
 # ---- variables ----
 
 cdef list variables_of(Module module, str kernel):
-    """The variables that a kernel uses according to the PTX text: (Memory, mode) of each."""
+    """Return (Memory, mode) of each variable that a kernel uses according to the PTX text."""
     found = []
     if module.text is not None:
         for name, written in module.text.reached(kernel).items():
@@ -450,10 +450,10 @@ cdef list variables_of(Module module, str kernel):
 
 
 cdef Memory _variable(Module module, str name, bint must):
-    """The Memory of a variable, which all buffers over it and all launches share.
+    """Return the Memory of a variable, which all buffers over it and all launches share.
 
-    If the driver does not know the variable: CudaNotFoundError if it `must` exist, else a Memory of
-    one byte that stands for it.
+    If the driver does not know the variable, raises CudaNotFoundError if it `must` exist; otherwise
+    returns a Memory of one byte that stands for the variable.
     """
     cdef CUdeviceptr address = 0
     cdef size_t nbytes = 1
@@ -479,7 +479,7 @@ cdef Memory _variable(Module module, str name, bint must):
 
 
 cdef bint _unlisted(Module module, Memory memory, list unlisted) except -1:
-    """Let any kernel use a variable, including earlier launches. False if memory ran out.
+    """Record that any kernel may use a variable, even earlier launches. False if memory ran out.
 
     A launch that another thread is queuing right now is not missed: either the engine has recorded
     it before the uses are inherited, or it notices that `changes` has grown and starts again.

@@ -8,17 +8,18 @@ cdef extern from "Python.h":
     str PyUnicode_FromObject(object text)
 
 
-# By number. Names of launches and of other projects' operations are added when they are first used,
-# and stay: borrows refer to them.
+# The names of operations, by number. Names of launches and of other projects' operations are added
+# when they are first used. None is removed, because borrows refer to their numbers.
 cdef list NAMES = [
     "copy_from", "copy_to", "copy_from_async", "copy_to_async", "fill", "fill_async",
-    "its allocation", "close", "lend", "a launch", "a custom operation",
+    "its allocation", "close", "lend", "its import", "give_back",
+    "a launch", "a custom operation",
 ]
 cdef dict ADDED = {}        # numbers of the names that were added
-cdef dict STREAMS = {}      # names that users gave to streams, by number
+cdef dict STREAMS = {}      # names that programs gave to streams, by the streams' numbers
 cdef enum:
-    MOST_NAMES = 1 << 16    # that the engine's books have room for
-    MOST_STREAMS = 1 << 14  # that keep their name: messages name streams that are gone, too
+    MOST_NAMES = 1 << 16    # the engine keeps the number of an operation in 16 bits
+    MOST_STREAMS = 1 << 14  # names of streams that are kept, because messages name dead ones, too
 cdef str AFTERWARDS = "event.synchronize() on an event recorded after it"
 
 
@@ -27,7 +28,7 @@ cdef str operation_name(uint16_t operation):
 
 
 cdef uint16_t launch_of(str kernel):
-    """The number of "launch of ...". A program with ever new kernels ends up with "a launch"."""
+    """Return the number of "launch of KERNEL"; that of "a launch" if there are too many names."""
     return _number_of(f"launch of {kernel}", LAUNCH)
 
 
@@ -55,7 +56,7 @@ cdef uint16_t _number_of(str name, uint16_t otherwise):
 
 
 cdef str checked_name(object name):
-    """A ``name=`` argument as a plain str, or None: no class of the user's may run in messages."""
+    """Return a ``name=`` argument as a plain str, so that no subclass runs code in messages."""
     if name is None:
         return None
     if not isinstance(name, str):
@@ -64,7 +65,7 @@ cdef str checked_name(object name):
 
 
 cdef int name_stream(uint64_t number, str name) except -1:
-    """Let messages name a stream so. With ever new ones, the oldest go by their numbers again."""
+    """Let messages use this name of a stream. Forgets the oldest names beyond MOST_STREAMS."""
     STREAMS[number] = name
     while len(STREAMS) > MOST_STREAMS:
         STREAMS.pop(next(iter(STREAMS)), None)
@@ -72,7 +73,7 @@ cdef int name_stream(uint64_t number, str name) except -1:
 
 
 cdef str stream_name(uint64_t number, uint8_t kind):
-    """As in ``repr(stream)``: its name, or a number that is never used again in this process."""
+    """Return a stream's name or number, as in ``repr(stream)``. Numbers are never used again."""
     if kind == OWN_DEFAULT:
         return f"the legacy default stream ({number})"
     if kind == OWN_PER_THREAD:
@@ -84,7 +85,7 @@ cdef str stream_name(uint64_t number, uint8_t kind):
 
 
 cdef str host_wait(uint8_t kind):
-    """How the host can wait for the work of a stream."""
+    """Return how the host can wait for the work of a stream of this kind, for messages."""
     if kind == OWN_INTERNAL:
         return "context.synchronize() or device.synchronize()"
     if kind == OWN_ENDED:

@@ -29,18 +29,19 @@ def _note_the_end():
     cudadrv_table.ending = True
 
 
-atexit.register(_note_the_end)  # soon only this thread has a state, and daemon threads go on
+atexit.register(_note_the_end)  # daemon threads may outlive their Python thread states
 
 
 cdef int issue_unusual(Operation *operation, Stream stream) except? -1:
-    """As `issue`, of an operation that may be of any kind; `request.stream` is set."""
+    """The slow path of `issue`, for all operations. The caller has set `request.stream`."""
     cdef int reason
     works = None
     while True:
         with nogil:
             reason = attempt(operation, stream)
         if likely(reason != REFUSED - OWN_MUST_WAIT):
-            # Before the events in `works` die: destroying them fails then, too, and would be named.
+            # Raised before the events in `works` die: destroying them fails after a sticky error,
+            # and the message would then name that call.
             if unlikely(works is not None) and reason > 0 and is_sticky(<CUresult>reason):
                 stream.context.check(<CUresult>reason)
             return reason
@@ -54,7 +55,7 @@ cdef int issue_unusual(Operation *operation, Stream stream) except? -1:
 cdef int after_failure(
     Operation *operation, Stream stream, CUresult status, bint queued
 ) except? -1:
-    """What `issue` returns when the driver has refused what `own_begin_alone` began."""
+    """Return what `issue` returns if the driver refuses what `own_begin_alone` began."""
     cdef bint pushed = False
     cdef int reason
     with nogil:
@@ -65,7 +66,7 @@ cdef int after_failure(
 
 
 cdef int note(Operation *operation, Stream stream) except? -1:
-    """As `issue`, of an operation whose call asks nothing of the driver."""
+    """As `issue`, for an operation that makes no driver call."""
     cdef int answer = OWN_NO_MEMORY
     check_stream(stream)
     operation.request.stream = stream.order
@@ -83,9 +84,9 @@ cdef int note(Operation *operation, Stream stream) except? -1:
 
 
 cdef int ask(Operation *operation, Stream stream) except? -1:
-    """What `issue` would say of the borrows now: 0, or a reason. Makes no driver call.
+    """Return 0 if `issue` would grant the borrows now, else a reason. Makes no driver call.
 
-    For calls that have costly things to do before the driver call. 0 also where waiting helps.
+    Called before costly preparations. Returns 0 also for conflicts that the policy "wait" resolves.
     """
     stream.usable()
     operation.request.stream = stream.order
@@ -98,9 +99,9 @@ cdef int _still_in_the_way(void *request, own_clock *waited) noexcept nogil:
 
 
 cdef int attempt(Operation *operation, Stream stream) except? -1 nogil:
-    """Check it and hand it to the driver once: as `issue`, but that nothing is waited for.
+    """Check an operation and hand it to the driver, as `issue`, without waiting for conflicts.
 
-    `request.stream` is set, and the stream was usable.
+    The caller has set `request.stream`, and checked that the stream is usable.
     """
     cdef bint pushed = False
     cdef bint queued = False
@@ -130,9 +131,10 @@ cdef int attempt(Operation *operation, Stream stream) except? -1 nogil:
 cdef int _after_failure(
     Operation *operation, Stream stream, CUresult status, bint again, bint queued, bint *pushed
 ) noexcept nogil:
-    """The driver's last word on an operation that it has not taken, or only in part.
+    """Settle or undo an operation whose driver call failed; return the driver's final status.
 
-    `again`: it was tried in whatever context is current, and the status may be about that.
+    `again`: the call was made in whatever context was current, and the failure may be due to that
+    context. The call is then repeated in the stream's context.
     """
     if again and not is_current(stream.context.raw):
         status = enter_context(stream.context.raw, pushed)
@@ -140,7 +142,7 @@ cdef int _after_failure(
             status = operation.call(operation.arguments, stream.raw, &queued)
     if status == CUDA_SUCCESS or queued:
         own_settle(engine, &operation.request)
-        if status != CUDA_SUCCESS:  # half of it is queued, and there will be no token
+        if status != CUDA_SUCCESS:  # a part of the operation is queued, and it gets no token
             own_snapshot_drop(engine, &operation.request.issued)
     else:
         own_undo(engine, &operation.request)
@@ -149,14 +151,15 @@ cdef int _after_failure(
 
 # ---- what the policy "wait" inserts ----
 #
-# All that is in the way is found before anything is inserted: where one of the users cannot be
-# waited for, the request is refused, and then nothing may have changed.
+# All streams in the way are found before the first wait is inserted: if one of them cannot be
+# waited for, the request is refused, and a refused request must not have changed anything.
 
 cdef list missing_waits(own_conflict *conflict, question still_in_the_way, void *request):
-    """The events to wait for, one for each stream in the way; none if asking again is enough.
+    """Return the events to wait for, one for each stream in the way.
 
-    None if one of the streams cannot be waited for in this thread; `conflict` then tells which.
-    Raises OwnershipError if one is capturing.
+    Returns an empty list if the caller only has to ask again. Returns None if one of the streams
+    cannot be waited for in this thread; `conflict` then says which. Raises OwnershipError if one is
+    capturing.
     """
     cdef own_clock *waited = NULL
     cdef int answer = OWN_MUST_WAIT
@@ -167,7 +170,7 @@ cdef list missing_waits(own_conflict *conflict, question still_in_the_way, void 
             if _can_be_waited_for(user):
                 users.append(user)
             elif isinstance(user, Stream) and (<Stream>user).closed:
-                continue  # since we looked: then there is a last event to be found
+                continue  # closed after the search: the next search finds its last event
             elif not own_known(engine, conflict.epoch.slot, conflict.epoch.seq):
                 return None
             if not own_foresee(engine, conflict.epoch.slot, &waited):
@@ -175,8 +178,8 @@ cdef list missing_waits(own_conflict *conflict, question still_in_the_way, void 
             with nogil:
                 answer = still_in_the_way(request, waited)
     finally:
-        own_clock_drop(waited)  # nobody else has it, so without the engine's lock
-    if answer != OWN_OK:  # another thread has made it one that no waiting helps
+        own_clock_drop(waited)  # without the engine's lock, because nobody else has this clock
+    if answer != OWN_OK:  # meanwhile another thread caused a conflict that no wait resolves
         return []
     return _events_of(users)
 
@@ -196,7 +199,7 @@ cdef list _events_of(list users):
 
 
 cdef bint _can_be_waited_for(user) except -1:
-    """Whether an event can stand for the work of a stream now; that of a closed one has one."""
+    """Whether a user is the last event of a closed stream, or a stream that can record one now."""
     cdef Stream stream
     cdef int reason
     if user is None or isinstance(user, Event):
@@ -208,6 +211,6 @@ cdef bint _can_be_waited_for(user) except -1:
             reason = stream.probe()
         if reason:
             stream.refuse(reason)
-    except ValueError:  # the default stream of another thread; or closed meanwhile
+    except ValueError:  # the stream is another thread's default stream, or was closed meanwhile
         return False
     return True

@@ -9,11 +9,11 @@ from cudadrv._engine cimport OWN_STRICT, OWN_UNCHECKED, OWN_WAIT
 
 # ---- nested blocks ----
 #
-# A context variable holds what a `with` block puts in force. So it reaches the functions that the
-# block calls and the tasks that it starts, but no other thread. A generator that is suspended
-# inside a block leaves the block in force for its caller, as ``contextlib.contextmanager`` needs
-# it. Because of such generators, blocks can end in any order, and in a copy of the context in which
-# they began. Each block is in force until its own end.
+# A context variable holds the innermost `with` block. So a block is in force in the functions that
+# it calls and the tasks that it starts, and in no other thread. If a generator is suspended inside
+# a block, the block stays in force for the generator's caller: ``contextlib.contextmanager`` needs
+# this. Because of such generators, blocks can end in any order, and in a copy of the context in
+# which they began. Each block is in force until its own end.
 
 @cython.final
 cdef class Entry:
@@ -28,19 +28,19 @@ cdef class Nesting:
         self.current = ContextVar(name, default=None)
 
     cdef Entry innermost(self):
-        """The block entered last of those that are in force here, or None."""
+        """Return the block entered last of those in force in this thread or task, or None."""
         if not self.used:
             return None
         return live(self.current.get())
 
     cdef int enter(self, object thing) except -1:
-        """Begin a block of a thing."""
+        """Begin a block that puts a thing in force: a policy or a stream."""
         cdef Entry entry = Entry.__new__(Entry)
         entry.thing = thing
         entry.outer = self.innermost()
         try:
             entry.token = self.current.set(entry)
-        except BaseException:  # without memory, Python may have set the variable before it raised
+        except BaseException:  # if memory ran out, the variable may have been set all the same
             entry.ended = True
             entry.thing = None
             raise
@@ -48,7 +48,7 @@ cdef class Nesting:
         return 0
 
     cdef int leave(self, object thing) except -1:
-        """End the innermost block of a thing. Raises RuntimeError if there is none here."""
+        """End the innermost block of a thing. Raises RuntimeError if none is in force here."""
         cdef Entry inner = None
         cdef Entry entry = self.innermost()
         while entry is not None and entry.thing is not thing:
@@ -68,7 +68,7 @@ cdef class Nesting:
 
 
 cdef Entry live(Entry entry):
-    """The entry, or the first enclosing one that has not ended."""
+    """Return the entry, or the first enclosing one that has not ended, or None."""
     while entry is not None and entry.ended:
         entry = entry.outer
     return entry
@@ -106,7 +106,7 @@ cdef object policy_name(value):
 
 
 cdef int policy_in_force(object buffer_policy, object context_policy) except -1:
-    """The policy of a borrow: the innermost block's, else the buffer's, else the context's."""
+    """Return the policy of a borrow: the innermost block's, else the buffer's or the context's."""
     block = ordering_blocks.innermost()
     if block is not None:
         return POLICIES[(<ordering>block.thing).policy]
@@ -124,10 +124,11 @@ cdef class ordering:
 
     ``"strict"``, the default outside all blocks, raises `BufferBorrowedError`.
     ``"wait"`` makes the operation's stream wait for the other stream (an event wait on the GPU,
-    which stays in force); a host access waits for that stream. What cannot be waited for is still
-    refused.
-    ``"unchecked"`` lets it pass: the program is responsible for the order. Host views, closing and
-    the lifetime of memory stay protected, and later operations are still checked against this one.
+    which stays in force); a host access waits for that stream. If the work in the way cannot be
+    waited for, the operation is still refused.
+    ``"unchecked"`` lets the operation pass: the program is responsible for the order. Host views,
+    closing and the lifetime of memory stay protected, and later operations are still checked
+    against this one.
 
     The policy reaches the functions that the block calls; new threads start without it. A generator
     that yields inside the block leaves it in force for its caller until the generator ends the
@@ -135,7 +136,7 @@ cdef class ordering:
     blocks, the one entered last counts. Outside all blocks, the policy of the buffer
     (``buffer.ordering``) counts, else that of its context (``context.ordering``).
 
-    Raises TypeError or ValueError for anything but one of the three words.
+    Raises TypeError or ValueError unless the policy is one of the three words.
     """
 
     cdef str policy

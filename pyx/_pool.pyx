@@ -21,7 +21,7 @@ bind_driver(&cudadrv_table)
 #
 # A block is one allocation of the driver, and is never divided. So its address can be given away,
 # two buffers never share an allocation, and there is no fragmentation inside one. A block is at
-# most an eighth, or 511 bytes, larger than what is asked for. It keeps the record of its uses, and
+# most an eighth, or 511 bytes, larger than the buffer needs. It keeps the record of its uses, and
 # goes to a buffer only if all of them are ordered before everything that the buffer can be used
 # for. So which buffer gets which block depends on what the program has ordered, never on how far
 # the GPU is.
@@ -35,7 +35,7 @@ cdef enum:
 cdef enum:
     SMALL = 4096            # up to this many bytes, size classes are multiples of GRAIN
     GRAIN = 512
-    MOST_LOOKS = 4          # how many of a class's newest blocks are tried, then of its oldest
+    MOST_LOOKS = 4          # a search tries so many of a class's newest blocks, then of its oldest
     MOST_OF_A_CLASS = 1024  # how many blocks of a class are kept
     DEVICE_SHARE = 8        # the default limit is the device's memory divided by this
     HOST_LIMIT = 256 << 20  # the default limit of page-locked and of managed memory, in bytes
@@ -50,7 +50,8 @@ cdef extern from *:
 
 
 cdef inline unsigned int class_of(size_t nbytes) noexcept nogil:
-    """The size class: multiples of 512 bytes up to 4096, then eight for each power of two."""
+    """Return the size class: a multiple of 512 bytes up to 4096, then eight for each power of two.
+    """
     cdef unsigned int power
     if nbytes <= SMALL:
         return (nbytes - 1) // GRAIN
@@ -59,7 +60,7 @@ cdef inline unsigned int class_of(size_t nbytes) noexcept nogil:
 
 
 cdef inline size_t largest_of(unsigned int number) noexcept nogil:
-    """The largest size of a class."""
+    """Return the largest size of a class, in bytes."""
     if number < <unsigned int>(SMALL // GRAIN):
         return <size_t>GRAIN * (number + 1)
     return <size_t>(number % 8 + 9) << (number // 8 + 8)
@@ -93,7 +94,7 @@ cdef inline void _unlink(Blocks *blocks, Block *block, int which) noexcept:
 cdef class Cache:
     """The blocks of one kind of memory of a context. Internal to pools.
 
-    The context refers to it, so it does not refer to the context.
+    The context refers to the cache. The cache does not refer to the context, to avoid a cycle.
     """
 
     def __cinit__(self):
@@ -119,11 +120,11 @@ cdef class Cache:
             block = self.all.newest
 
     cdef size_t size_for(self, unsigned int shelf, size_t nbytes) noexcept:
-        """How many bytes to allocate if no block was found.
+        """Return how many bytes to allocate if no block was found.
 
-        `nbytes`, so that an access behind the buffer is an error for the driver. But the largest
-        size of the class if its newest block is too small: the program uses several sizes of that
-        class, and such a block fits all of them.
+        Usually `nbytes`, so that the driver can detect an access behind the buffer. If the newest
+        block of the class is too small, the program uses several sizes of the class. In that case,
+        return the largest size of the class, which fits all of them.
         """
         cdef unsigned int number = class_of(nbytes)
         cdef Block *newest = self.classes[shelf][number].newest
@@ -132,7 +133,9 @@ cdef class Cache:
         return nbytes
 
     cdef Block *take(self, unsigned int shelf, size_t nbytes, const own_stream *stream) noexcept:
-        """Take a block for a buffer that a stream, or the host (NULL), uses first; NULL: none fits.
+        """Take a block for a buffer that a stream, or the host (NULL), uses first.
+
+        Returns NULL if no block fits.
         """
         cdef Blocks *row = &self.classes[shelf][class_of(nbytes)]
         cdef Block *block = row.newest
@@ -157,7 +160,7 @@ cdef class Cache:
     cdef Block *add(
         self, MemoryKind kind, unsigned int shelf, CUdeviceptr address, size_t nbytes
     ) except NULL:
-        """Make the block of memory that a buffer was given by the driver."""
+        """Make the block of memory that was just allocated for a buffer."""
         cdef Block *block = <Block *>malloc(sizeof(Block))
         if block is NULL:
             raise MemoryError()
@@ -171,7 +174,7 @@ cdef class Cache:
         return block
 
     cdef void put(self, Block *block, Context context) noexcept:
-        """Put back the block of a closed or dead buffer, with its state; or release it."""
+        """Put back the block of a closed or dead buffer, with its state, or release the block."""
         cdef Blocks *row
         self.used -= block.nbytes
         if context.lost or cudadrv_table.forked or block.nbytes > self.limit:
@@ -255,7 +258,7 @@ cdef class Caches(Kept):
 
 
 cdef Cache cache_of(Context context, MemoryKind kind):
-    """The cache of a context for a kind of memory."""
+    """Return the cache of a context for a kind of memory."""
     cdef Caches caches
     if context.caches is None:
         _make_caches(context)
@@ -286,7 +289,7 @@ cdef int trim_caches() except -1:
 
 
 cdef size_t cached_bytes() noexcept:
-    """Bytes of all cached blocks of all contexts."""
+    """Return the number of bytes in all cached blocks of all contexts."""
     cdef void *each = _newest
     cdef size_t found = 0
     while each is not NULL:
@@ -296,7 +299,7 @@ cdef size_t cached_bytes() noexcept:
 
 
 cdef bint is_cached(CUdeviceptr address, size_t nbytes) noexcept:
-    """Whether any of these bytes are in a cached block. Lets no other thread in."""
+    """Whether any of these bytes are in a cached block. Lets no other thread run."""
     cdef void *each = _newest
     cdef Block *block
     while each is not NULL:
@@ -331,12 +334,12 @@ cdef class MemoryPool:
     """MemoryPool(*args, **kwargs)\n--\n
     Memory of one kind that a context keeps for new buffers: ``context.pools.device`` and others.
 
-    A buffer that is closed or dies leaves its memory here. A new buffer of about the same size gets
-    it if all uses of the old one are ordered before those of the new one: for a stream-ordered
-    buffer, if they are ordered before the next operation of its stream; for others, if the host
-    knows that they are complete. Neither blocks or calls the driver. Which memory a buffer gets
-    depends on what the program has ordered, never on how fast anything ran. See
-    docs/memory-pools.md.
+    A buffer that is closed or dies leaves its memory to the pool. A new buffer of about the same
+    size gets the memory if all its earlier uses are ordered before those of the new buffer. For a
+    stream-ordered buffer, they have to be ordered before the next operation of its stream; for
+    other buffers, the host has to know that they are complete. Neither giving nor taking memory
+    blocks or calls the driver. Which memory a buffer gets depends on what the program has ordered,
+    never on how fast anything ran. See docs/memory-pools.md.
     """
 
     def __init__(self, *args, **kwargs):
@@ -344,7 +347,7 @@ cdef class MemoryPool:
 
     @property
     def stats(self):
-        """Its statistics at this moment: a `PoolStats`."""
+        """The statistics of the pool at this moment: a `PoolStats`."""
         cache = _cache(self)
         return PoolStats(cache.used, cache.cached, cache.peak, cache.hits, cache.misses)
 
@@ -426,7 +429,7 @@ cdef class MemoryPools:
 
 
 cdef Cache _cache(MemoryPool pool):
-    """The cache of a pool. Raises TypeError for a pool that no context made."""
+    """Return the cache of a pool. Raises TypeError for a pool that no context made."""
     if pool.cache is None:
         raise TypeError("this MemoryPool was never initialized")
     return pool.cache
@@ -448,7 +451,9 @@ cdef MemoryPool _pool(Context context, MemoryKind kind, str name):
 
 
 def pools_of(Context context not None):
-    """Make the pools that `Context.pools` returns. The context does not keep them: no cycle."""
+    """Make the pools that `Context.pools` returns. The context does not keep them: that would be a
+    reference cycle.
+    """
     cdef MemoryPools pools = MemoryPools.__new__(MemoryPools)
     context.usable()
     pools.device = _pool(context, DEVICE, "device")

@@ -26,7 +26,8 @@ cdef str CANNOT_WAIT = "ordering('wait') cannot wait for it: that is the default
                        " another thread,\n  or a foreign stream that is gone." \
                        " context.synchronize() can."
 cdef str WHERE = "(concurrent_managed_access is 0)"
-cdef str END_LOAN = "Use it after that `with buffer.lend(...)` block, or on that stream"
+cdef str END_LOAN = "Use it on that stream, or once the loan has ended: its `with` block is left," \
+                    " and the last\n  array that another library made of it is gone"
 cdef str END_VIEW = "Release it: leave its `with` block, delete the array that refers to it, or" \
                     " call release() on the memoryview"
 
@@ -34,7 +35,7 @@ cdef str END_VIEW = "Release it: leave its `with` block, delete the array that r
 cdef int refuse_operation(
     Operation *operation, int reason, Stream stream, tuple targets, str advice=""
 ) except -1:
-    """Raise for a reason of `issue`. `targets` describes the buffer of each access.
+    """Raise the exception for a reason that `issue` returned. `targets` names each access's memory.
 
     `advice` is appended to the message if other work is in the way.
     """
@@ -67,10 +68,11 @@ cdef int refuse_operation(
 cdef int refuse_host(
     int answer, own_conflict *conflict, str verb, str target
 ) except -1:
-    """Raise for a host access that the engine refused; the verb is "read", "write" or "export"."""
+    """Raise for a host access that the engine refused: "read", "write", "export" or "lend"."""
     if answer == OWN_MEMORY_CLOSED:
         return refuse_closed(target)
-    wanted = f"cannot {'write' if verb == 'export' else verb} {target} from the host"
+    wanted = f"cannot {'write' if verb == 'export' else verb} {target}" \
+             f" {'to work on no stream' if verb == 'lend' else 'from the host'}"
     if answer == OWN_EXPORTED:
         raise BufferExportedError(f"{wanted}:\n{_view(conflict)}")
     why = excluding_work(conflict) if conflict.excluded \
@@ -82,13 +84,13 @@ cdef int refuse_host(
 
 
 cdef str excluding_work(own_conflict *conflict):
-    """The work of a device that excludes the host from all managed memory."""
+    """Return the lines about device work that excludes the host from all managed memory."""
     return f"  {_work(conflict)} may be unfinished, and work of that device\n" \
            f"  excludes the host from all managed memory {WHERE}."
 
 
 cdef int refuse_close(int answer, own_conflict *conflict, str verb, str target) except -1:
-    """Raise for memory that somebody still uses; the verb is "close" or "give away"."""
+    """Raise for memory that is still in use; the verb is "close" or "give away"."""
     if answer == OWN_MEMORY_CLOSED:
         return refuse_closed(target)
     if answer == OWN_EXPORTED:
@@ -108,7 +110,7 @@ cdef int refuse_closed(str target, uint32_t site=0) except -1:
 
 
 cdef str _stream_wait(int kind):
-    """How a stream can wait for the work of another one, of this kind."""
+    """Return how a stream can wait for the work of another stream, which has this kind."""
     if kind == OWN_INTERNAL:
         return "a wait of the host,"
     if kind == OWN_ENDED:
@@ -121,7 +123,7 @@ cdef str _stream_wait(int kind):
 
 
 cdef str _request(Operation *operation, own_conflict *conflict, str target):
-    """What was wanted: "read ... by copy_to_async"."""
+    """Return what the refused operation was to do: "read ... by copy_to_async"."""
     mode = operation.request.accesses[conflict.access].mode
     if operation.request.operation == RELEASE:
         return f"close {target}"
@@ -130,7 +132,7 @@ cdef str _request(Operation *operation, own_conflict *conflict, str target):
 
 
 cdef str _why_unordered(int answer, own_conflict *conflict, Stream stream):
-    """A line about a reason that is easily overlooked; "" for most conflicts."""
+    """Return a line about a reason that is easily overlooked; "" for most conflicts."""
     if {stream.order.order, conflict.order} == {OWN_LEGACY, OWN_NON_BLOCKING}:
         return "  The legacy default stream is ordered with blocking streams only:" \
                " Stream(blocking=True).\n"
@@ -138,7 +140,7 @@ cdef str _why_unordered(int answer, own_conflict *conflict, Stream stream):
 
 
 cdef str _user(own_conflict *conflict):
-    """The operation in the way."""
+    """Return a line about the operation in the way."""
     mode = conflict.epoch.mode
     doing = "is being read" if mode == OWN_READ else "is being written" if mode == OWN_WRITE \
         else "may be in use" if mode == OWN_REACH else "is being used"
@@ -152,10 +154,11 @@ cdef str _work(own_conflict *conflict):
 
 
 cdef str view_line(own_conflict *conflict):
-    """The host view or the loan in the way."""
+    """Return the lines about the host view or the loan in the way."""
     where = place(conflict.site)
     if conflict.loan:
-        stream = stream_name(conflict.number, conflict.kind)
+        stream = "work on no stream" if conflict.kind == OWN_INTERNAL \
+            else stream_name(conflict.number, conflict.kind)
         return f"  memory is lent to {stream}, at {where}, and what is queued there\n" \
                f"  excludes the host from all managed memory {WHERE}." \
             if conflict.excluded else f"  it is lent to {stream}, at {where}."
@@ -165,7 +168,7 @@ cdef str view_line(own_conflict *conflict):
 
 
 cdef str view_end(own_conflict *conflict):
-    """How to end that view or loan."""
+    """Return how to end the view or the loan in the way."""
     return END_LOAN if conflict.loan else END_VIEW
 
 

@@ -30,7 +30,8 @@ cdef class Items:
 
 
 cdef Items items_of(object dtype):
-    """The items of a dtype-like. Raises TypeError or ValueError if no buffer can have them."""
+    """Return the Items of a dtype-like. Raises TypeError or ValueError if no buffer can have them.
+    """
     global _last, _last_items
     if dtype is _last:
         return _last_items
@@ -54,7 +55,7 @@ cdef Items _items(object dtype):
 
 
 cdef str dtype_name(object dtype):
-    """A dtype as NumPy prints it; its short code at interpreter exit, when NumPy cannot print."""
+    """Return a dtype's name, or its short code at interpreter exit, when NumPy cannot name it."""
     try:
         return str(dtype)
     except ImportError:
@@ -62,7 +63,7 @@ cdef str dtype_name(object dtype):
 
 
 cdef object _checked_dtype(object dtype):
-    """The NumPy dtype of a dtype-like. Raises TypeError or ValueError if no buffer can have it."""
+    """Return the NumPy dtype of a dtype-like. Raises if no buffer can have items of it."""
     checked = np.dtype(dtype)
     if checked.hasobject or checked.kind == "T":
         raise TypeError(f"dtype {checked} holds Python objects, which no device can use; choose"
@@ -75,7 +76,7 @@ cdef object _checked_dtype(object dtype):
     return checked
 
 
-# The common dtypes, because numpy.dtype takes longer to look one up than an allocation takes.
+# Tables of the common dtypes: a lookup by numpy.dtype would take longer than an allocation.
 cdef dict _by_name = {}
 cdef dict _by_type = {}
 cdef object _last = object()    # the last name that was looked up
@@ -99,7 +100,7 @@ cdef object _ndarray = np.ndarray
 
 
 cdef object plain_array(object array):
-    """The same memory as a plain ndarray, whose methods no subclass has overridden.
+    """Return a plain ndarray over the same memory, whose methods no subclass has overridden.
 
     Raises TypeError for a masked array, because its mask would be lost silently.
     """
@@ -114,7 +115,7 @@ cdef object plain_array(object array):
 
 # ---- regions ----
 
-# The names of the classes by kind of memory: to ask a class for its name makes a new string.
+# The names of the classes by kind of memory. A class's `__name__` would be a new string each time.
 cdef tuple CLASSES = ("DeviceBuffer", "DeviceBuffer", "LockedBuffer", "UnifiedBuffer")
 
 last_class = class_before = None
@@ -161,39 +162,44 @@ cdef class Region:
         return self.dtype
 
     @property
+    def shape(self):
+        """Its shape, in C order: ``(count,)`` unless it was reshaped or imported with another."""
+        return (self.count,) if self.sizes is None else self.sizes
+
+    @property
     def name(self):
-        """Its name in messages, or None."""
+        """The buffer's name in messages, or None."""
         return self.name
 
     @property
     def address(self):
-        """The address of the first byte, as an int. cudadrv does not see what is done with it.
+        """The address of the first byte, as an int. cudadrv does not see how it is used.
 
-        It is valid on the device; for a `LockedBuffer` or `UnifiedBuffer` on the host, too.
+        It is valid on the device and, for a `LockedBuffer` or `UnifiedBuffer`, on the host.
         """
         self.usable()
         return pointer_of(self)
 
     @property
     def context(self):
-        """The context that its memory belongs to."""
+        """The context that the memory belongs to."""
         return _memory_of(self).context
 
     @property
     def device(self):
-        """The device of its context."""
+        """The device of the buffer's context."""
         return _memory_of(self).context.device
 
     @property
     def closed(self):
-        """Whether it was closed or moved."""
+        """Whether the buffer was closed or moved."""
         return self.moved or self.memory is None or bool(self.memory.state.closed)
 
     @property
     def ordering(self):
-        """Its own policy, or None: see `cudadrv.ordering`. Parts made later inherit it.
+        """The buffer's own policy, or None: see `cudadrv.ordering`. Parts made later inherit it.
 
-        Setting it raises ValueError for anything but a policy or None.
+        Setting it raises ValueError unless the value is a policy or None.
         """
         return self.policy
 
@@ -207,7 +213,7 @@ cdef class Region:
         """__getitem__($self, key, /)\n--\n
         ``buffer[a:b]``: a part, which shares the memory and borrows only its own bytes.
 
-        Raises ValueError for a step other than 1, and TypeError for anything but a slice."""
+        Raises ValueError for a step other than 1, and TypeError for a key that is no slice."""
         if not isinstance(key, slice):
             raise TypeError(
                 f"{type(self).__name__} has no access to single items from the host; copy what you"
@@ -215,7 +221,7 @@ cdef class Region:
         return self.part_of(key)
 
     def split_at(self, index):
-        """Split into two disjoint parts: the items before an index, and those from it on.
+        """Split into two disjoint parts: the items before an index, and the items from it on.
 
         Two streams can use the two parts at once. Raises ValueError if the index is not within the
         buffer.
@@ -238,6 +244,21 @@ cdef class Region:
             parts.append(self[at:at + size])
         return parts
 
+    def reshape(self, *shape):
+        """The same items with another shape, in C order; one size may be -1.
+
+        Only what leaves the library has a shape: exports, loans, `to_numpy` and the arrays of host
+        views. Raises ValueError if the number of items differs.
+        """
+        cdef Region region
+        self.usable()
+        sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        found = _checked_shape(self, sizes)
+        region = self.share(self.start, self.count, self.dtype)
+        region.part = self.part
+        region.sizes = found
+        return region
+
     def view(self, dtype):
         """Return a part with the same bytes as items of another dtype.
 
@@ -250,12 +271,13 @@ cdef class Region:
             raise ValueError(f"{self.nbytes} bytes are no whole number of {wanted} items"
                              f" ({wanted.itemsize} bytes each)")
         if pointer_of(self) % wanted.alignment:
-            raise ValueError(f"{self.describe()} starts at byte {self.start}, and {wanted} needs a"
+            start = self.start - self.memory.start
+            raise ValueError(f"{self.describe()} starts at byte {start}, and {wanted} needs a"
                              f" multiple of {wanted.alignment}")
         return self.share(self.start, self.nbytes // <size_t>items.itemsize, wanted)
 
     cdef Region part_of(self, slice key):
-        """The part that a slice names."""
+        """Return the part that a slice names."""
         self.usable()
         start, stop, step = key.indices(self.count)
         if step != 1:
@@ -279,7 +301,7 @@ cdef class Region:
         self, object address, object count, object dtype, Context context, object name,
         object owner, bint ours
     ) except -1:
-        """Initialize as a buffer over memory that exists, and is freed in the end if `ours`."""
+        """Initialize as a buffer over existing memory, which is freed with the buffer if `ours`."""
         cdef Items items = items_of(dtype)
         cdef Py_ssize_t number = _checked_count(count, items)
         label = _checked_label(self, name)
@@ -287,11 +309,12 @@ cdef class Region:
         check_external(context, self.kind, first, label)
         memory = adopt_memory(self.kind if ours else FOREIGN, context, first,
                               <size_t>number * <size_t>items.itemsize, owner, label)
-        memory.state.managed = self.kind == UNIFIED
+        if memory.home is None:
+            memory.state.managed = self.kind == UNIFIED
         return _fill_in(self, memory, number, items.dtype, items.itemsize, name)
 
     cdef int stand_for(self, Memory memory, object dtype, str name) except -1:
-        """Initialize as a part that covers all of a memory, so that it cannot be closed itself."""
+        """Initialize as a part that covers a whole Memory: programs cannot close a part."""
         cdef Items items = items_of(dtype)
         dtype = items.dtype
         if memory.nbytes % items.itemsize or memory.address % dtype.alignment:
@@ -305,8 +328,8 @@ cdef class Region:
     cdef int usable(self) except -1:
         """Raise if the buffer is closed or moved, the context lost, or the process forked.
 
-        Page-locked memory can be used although its context is lost: the host can still read it, and
-        streams of the context check themselves.
+        Page-locked memory can be used after its context is lost, because the host can still read
+        it. Operations on streams of the lost context are refused by the check of the stream.
         """
         _memory_of(self)
         if self.host_side and self.memory.context.lost:
@@ -322,32 +345,39 @@ cdef class Region:
         return 0
 
     cdef int move_out(self, uint32_t site) except -1:
-        """Mark this object as moved at a site: another one has the memory now."""
+        """Mark this object as moved at a site: another object has the memory now."""
         self.moved_at = site
         self.moved = True
         self.memory.regions -= 1
         return 0
 
     cdef str describe(self):
-        """Its text in messages: ``LockedBuffer 'frames'[0:4096] (float32)``."""
+        """Return its text in messages: ``LockedBuffer 'frames'[0:4096] (float32)``."""
         name = f" {self.name!r}" if self.name is not None else ""
-        first = self.start // self.itemsize if self.start % self.itemsize == 0 else None
+        start = self.start - (self.memory.start if self.memory is not None else 0)
+        first = start // self.itemsize if start % self.itemsize == 0 else None
         where = f"[{first}:{first + self.count}]" if first is not None \
-            else f"[{self.start}:{self.start + self.nbytes} bytes]"
+            else f"[{start}:{start + self.nbytes} bytes]"
         return f"{type(self).__name__}{name}{where} ({dtype_name(self.dtype)})"
 
     cdef Region share(self, size_t start, Py_ssize_t count, object dtype):
-        """A part: another buffer of the same class over bytes of the same memory."""
+        """Return a part: another buffer of the same class over bytes of the same memory."""
         cdef Region region = type(self).__new__(type(self))
         _fill_in(region, self.memory, count, dtype, dtype.itemsize, self.name)
         region.start = start
         region.policy = self.policy
         region.part = True
+        region.read_only = self.read_only
         return region
 
 
+cdef int refuse_writing(Region region) except -1:
+    raise BufferError(f"{region.describe()} is memory of another library that says it is read-only;"
+                      " a kernel that only reads it: cudadrv.read(buffer)")
+
+
 cdef Memory _memory_of(Region region):
-    """Its memory. Raises TypeError where ``__init__`` never ran."""
+    """Return the memory of a region. Raises TypeError if its ``__init__`` never ran."""
     if region.memory is None:
         raise TypeError(f"this {type(region).__name__} was never initialized")
     return region.memory
@@ -360,6 +390,7 @@ cdef int _fill_in(
         raise TypeError(f"{region.describe()} is initialized already")
     memory.regions += 1
     region.memory = memory
+    region.start = memory.start
     region.count = count
     region.dtype = dtype
     region.itemsize = itemsize
@@ -368,8 +399,32 @@ cdef int _fill_in(
     return 0
 
 
+cdef tuple _checked_shape(Region region, object shape):
+    """A shape of all items, with the size that is -1 found."""
+    sizes = []
+    items = 1
+    missing = None
+    for size in shape:
+        size = integer(size, "a size")
+        if size == -1 and missing is None:
+            missing = len(sizes)
+        elif size < 0:
+            raise ValueError(f"shape is {tuple(shape)}: sizes are not negative, but for one -1")
+        else:
+            items *= size
+        sizes.append(size)
+    if missing is not None and items and region.count % items == 0:
+        sizes[missing] = region.count // items
+        items = region.count
+    if missing is not None and -1 in sizes or items != region.count:
+        raise ValueError(f"{region.describe()} has {region.count} items, which shape"
+                         f" {tuple(shape)} has not")
+    return tuple(sizes)
+
+
 cdef Py_ssize_t _checked_count(object count, Items items) except -1:
-    """A count as a number. Raises TypeError or ValueError if there cannot be so many items."""
+    """Return a count as a number. Raises TypeError or ValueError if there cannot be so many items.
+    """
     cdef int overflow = 0
     cdef long long number
     if type(count) is not int:
@@ -384,7 +439,7 @@ cdef Py_ssize_t _checked_count(object count, Items items) except -1:
 
 
 cdef CUdeviceptr _checked_address(object address, Py_ssize_t count, object dtype) except? 0:
-    """An address as a number; 0 for no items. Raises if such items cannot be there."""
+    """Return an address as a number, or 0 if there are no items. Raises if none can be there."""
     number = integer(address, "address")
     if count == 0:
         return 0
@@ -394,7 +449,7 @@ cdef CUdeviceptr _checked_address(object address, Py_ssize_t count, object dtype
 
 
 cdef str _checked_label(Region region, object name):
-    """Class and name of a buffer, for messages. Raises TypeError if the name is no str."""
+    """Return class and name of a buffer, for messages. Raises TypeError if the name is no str."""
     cdef str label = <str>CLASSES[<Py_ssize_t>region.kind]
     if name is None:
         return label

@@ -39,27 +39,32 @@ bind_driver(&cudadrv_table)
 
 # ---- who may still use dead memory ----
 #
-# These answers decide only when memory is released. The engine learns nothing from them: otherwise
-# its answers to the program would depend on timing. The queries disturb no capture.
+# The answers of these functions decide only when memory is released. They change nothing in the
+# engine: otherwise its answers to the program would depend on timing. The driver calls here do not
+# affect captures of other libraries.
 
-cdef bint is_unused(own_memory *state) noexcept:
-    """Whether the host knows that no work uses the memory."""
-    return state is NULL or own_borrows(engine, state, 0, state.nbytes, NULL, 0) == 0
+cdef size_t ALL = <size_t>-1    # bytes, up to the end
 
 
-cdef dict _last_uses(own_memory *state):
-    """The last operation of each slot that may use the memory: seq by slot. {} without a state."""
+cdef bint is_unused(own_memory *state, size_t start=0, size_t stop=ALL) noexcept:
+    """Whether the host knows that no work uses the memory, or the bytes of it."""
+    return state is NULL or own_borrows(engine, state, start, min(stop, state.nbytes), NULL, 0) == 0
+
+
+cdef dict _last_uses(own_memory *state, size_t start, size_t stop):
+    """The last operation of each slot that may use the bytes; none without a state."""
     cdef unsigned int i
     cdef unsigned int count
     cdef own_borrow *borrows
-    if is_unused(state):
+    if is_unused(state, start, stop):
         return {}
-    count = own_borrows(engine, state, 0, state.nbytes, NULL, 0)
+    stop = min(stop, state.nbytes)
+    count = own_borrows(engine, state, start, stop, NULL, 0)
     borrows = <own_borrow *>malloc((count + 1) * sizeof(own_borrow))
     if borrows is NULL:
         raise MemoryError()
     # There may be fewer by now: another thread may have observed that some are complete.
-    count = min(count, own_borrows(engine, state, 0, state.nbytes, borrows, count))
+    count = min(count, own_borrows(engine, state, start, stop, borrows, count))
     uses = {}
     for i in range(count):
         slot = borrows[i].epoch.slot
@@ -68,13 +73,13 @@ cdef dict _last_uses(own_memory *state):
     return uses
 
 
-cdef list users_of(own_memory *state):
+cdef list users_of(own_memory *state, size_t start=0, size_t stop=ALL):
     """The Events to wait for before the memory is freed; None for one that cannot be waited for."""
     works = []
-    for slot, seq in _last_uses(state).items():
+    for slot, seq in _last_uses(state, start, stop).items():
         user = find_user(slot, seq)
         works.append(_end_of(user) if isinstance(user, Stream) else user)
-    return works if not is_unused(state) else []
+    return works if not is_unused(state, start, stop) else []
 
 
 cdef Event _end_of(Stream stream):
@@ -92,9 +97,9 @@ cdef Event _end_of(Stream stream):
         own_snapshot_drop(engine, &now)
 
 
-cdef bint users_are_idle(own_memory *state) except -1:
+cdef bint users_are_idle(own_memory *state, size_t start=0, size_t stop=ALL) except -1:
     """Whether all work that may use the memory is complete. Asks the driver; no clock learns it."""
-    for slot, seq in _last_uses(state).items():
+    for slot, seq in _last_uses(state, start, stop).items():
         user = find_user(slot, seq)
         if user is None or not (
                 _stream_is_idle(user) if isinstance(user, Stream) else is_complete(user)):
@@ -103,9 +108,10 @@ cdef bint users_are_idle(own_memory *state) except -1:
 
 
 cdef bint finish_everything() except -1:
-    """Wait for all work of all contexts; False if that would end a capture, or fails.
+    """Wait for all work of all contexts. Returns False if that would end a capture, or if it fails.
 
-    Only this waits for default streams of other threads and of ended ones. No clock learns it.
+    It is the only way to wait for the default streams of other threads and of ended threads.
+    Updates no clock.
     """
     cdef Context context
     cdef CUresult status
@@ -126,7 +132,7 @@ cdef bint finish_everything() except -1:
 
 
 cdef bint is_complete(Event event) noexcept:
-    """Whether an event is complete. Asks the driver; no clock learns it."""
+    """Whether an event is complete. Asks the driver; updates no clock."""
     cdef CUresult status
     with nogil:
         status = query_event(event.context.raw, event.raw)
@@ -134,7 +140,7 @@ cdef bint is_complete(Event event) noexcept:
 
 
 cdef bint is_idle(Context context) except -1:
-    """Whether all work of a context is complete. Asks the driver; no clock learns it."""
+    """Whether all work of a context is complete. Asks the driver; updates no clock."""
     cdef Stream stream
     cdef Event ghost
     cdef long nameless
@@ -153,7 +159,10 @@ cdef bint is_idle(Context context) except -1:
 
 
 cdef bint _stream_is_idle(Stream stream) except -1:
-    """Whether its work is complete. Of another thread's default stream: whether the host knows it.
+    """Whether the work of a stream is complete. Asks the driver; updates no clock.
+
+    The default stream of another thread cannot be queried: for it, whether the host knows its work
+    to be complete.
     """
     cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
     cdef bint pushed = False
@@ -176,9 +185,9 @@ cdef bint _stream_is_idle(Stream stream) except -1:
 # ---- the queue of what is to be freed ----
 
 cdef enum:
-    MOST_REFUSALS = 4           # pieces that cannot be freed now, before a call gives up
+    MOST_REFUSALS = 4           # a call gives up after so many pieces that cannot be freed now
     MOST_PIECES = 4096          # with more pieces in the queue, an allocation delays the program
-    MOST_HOST_BYTES = 1 << 30   # likewise with more bytes of page-locked and managed memory
+    MOST_HOST_BYTES = 1 << 30   # the same limit for bytes of page-locked and managed memory
 cdef double LONGEST_HOLD = 1    # the longest such delay, in seconds
 
 cdef struct pending:
@@ -187,16 +196,19 @@ cdef struct pending:
     own_memory *state
     PyObject *context
     PyObject *owner     # what keeps foreign memory alive, else None
+    PyObject *home      # keeps the state, if that is shared; else NULL
+    size_t start        # the bytes that are released
+    size_t stop
     pending *next
 
 cdef struct releases:
     pending *first
     pending *last
     size_t count
-    size_t host_bytes   # of page-locked and managed memory
+    size_t host_bytes   # the bytes of its page-locked and managed memory
 
 cdef releases _queue = releases(NULL, NULL, 0, 0)
-cdef size_t _leave = 1  # how many times MOST_PIECES and MOST_HOST_BYTES may be in the queue
+cdef size_t _leave = 1  # the factor by which MOST_PIECES and MOST_HOST_BYTES are raised at present
 
 
 cdef void release_later(
@@ -213,9 +225,29 @@ cdef void release_later(
     if node is not NULL:  # else the memory leaks
         Py_INCREF(context)
         Py_INCREF(owner)
-        node[0] = pending(kind, address, state, <PyObject *>context, <PyObject *>owner, NULL)
+        node[0] = pending(kind, address, state, <PyObject *>context, <PyObject *>owner, NULL, 0,
+                          ALL, NULL)
         _append(&fresh, node)
-        _prepend(&_queue, &fresh)  # first, because new ones can often be freed at once
+        _prepend(&_queue, &fresh)  # in front, because new pieces can often be freed at once
+
+
+cdef void release_part(
+    object home, own_memory *state, size_t start, size_t stop, Context context, object owner
+) noexcept:
+    """As release_later, of foreign memory whose state is that of `home`."""
+    cdef releases fresh = releases(NULL, NULL, 0, 0)
+    cdef pending *node
+    if context.lost or cudadrv_table.forked or owner is None or is_unused(state, start, stop):
+        return
+    node = <pending *>malloc(sizeof(pending))
+    if node is not NULL:  # else it leaks: nothing better can be done here
+        Py_INCREF(context)
+        Py_INCREF(owner)
+        Py_INCREF(home)
+        node[0] = pending(FOREIGN, 1, state, <PyObject *>context, <PyObject *>owner,
+                          <PyObject *>home, start, stop, NULL)
+        _append(&fresh, node)
+        _prepend(&_queue, &fresh)
 
 
 cdef bint is_to_be_freed(CUdeviceptr address, size_t nbytes) noexcept:
@@ -240,10 +272,11 @@ cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil:
 
 
 cdef int drain(bint may_block) except -1:
-    """Free memory of the queue: all of it if it `may_block`, else what can be freed without that.
+    """Free memory of the queue: all of it if the call `may_block`, else what can be freed at once.
 
     A call that may not block gives up after a few pieces that cannot be freed now, so that its cost
-    does not depend on the length of the queue. Those move to the end: the next call tries others.
+    does not depend on the length of the queue. These pieces move to the end of the queue, so that
+    the next call tries others.
     """
     global _leave
     cdef releases left
@@ -281,10 +314,10 @@ cdef void _put_back(releases *pieces) noexcept:
 
 
 cdef int _free_all(releases rest, bint may_block, bint finished) except -1:
-    """Free what can be freed, and put back the rest. `finished`: nothing uses any of it."""
+    """Free what can be freed, and put back the rest. `finished`: no work uses it any more."""
     cdef releases kept = releases(NULL, NULL, 0, 0)
     try:
-        idle = {}       # by context: whether freeing in it cannot block
+        idle = {}       # by context: whether freeing memory of the context cannot block
         behind = set()  # contexts in which stream-ordered memory was freed
         while rest.first is not NULL and (may_block or kept.count < MOST_REFUSALS):
             _release_first(&rest, &kept, may_block, finished, idle, behind)
@@ -303,7 +336,7 @@ cdef int drain_for_more() except -1:
 
     Without a delay, a program that allocates and drops memory without ever waiting for the GPU
     could need more and more memory. The delay is short, because the GPU may be waiting for this
-    thread; after it, more may be in the queue.
+    thread. If the queue is still crowded then, its limits are raised.
     """
     global _leave
     drain(False)
@@ -382,13 +415,13 @@ cdef bint _release(
     if node.kind == STREAM_ORDERED:
         return _free_behind(node, context, [] if finished else users_of(node.state))
     if may_block:
-        works = [] if finished else users_of(node.state)
+        works = [] if finished else users_of(node.state, node.start, node.stop)
         if None in works:
             return False
         for work in works:
             _await_quietly(work)
     elif (node.kind != FOREIGN and not _blocks_nobody(context, idle)) \
-            or not users_are_idle(node.state):
+            or not users_are_idle(node.state, node.start, node.stop):
         return False
     return node.kind == FOREIGN or _free_idle(node, context)
 
@@ -401,13 +434,16 @@ cdef bint _blocks_nobody(Context context, dict idle) except -1:
 
 
 cdef int _await_quietly(Event event) except -1:
-    """Wait for an event. The host's clock learns nothing: see `_end_of`."""
+    """Wait for an event without updating the host's clock. `_end_of` says why."""
     return event.context.check(event.ask(FOREVER))
 
 
 cdef void _finish(pending *node) noexcept:
-    """Drop everything that a piece of memory kept: its state, its owner, its context."""
-    _forget(node.state)
+    """Drop all that a piece of memory kept: its state or its home, its owner, its context."""
+    if node.home is NULL:
+        _forget(node.state)
+    else:
+        Py_DECREF(<object>node.home)
     Py_DECREF(<object>node.owner)
     Py_DECREF(<object>node.context)
     free(node)
@@ -421,16 +457,25 @@ call_after_wait(_drain_idle)
 
 
 cdef Stream internal_stream(Context context):
-    """The internal stream of a context. It is ordered only after what the host knows."""
+    """Return the internal stream of a context, for blocking methods without a stream.
+
+    It is ordered only after work that the host knows to be complete.
+    """
     return _own_stream(context, "internal")
 
 
 cdef Stream _free_stream(Context context):
-    """The internal stream that frees stream-ordered memory, after waiting for its users.
+    """Return the internal stream that frees stream-ordered memory, after waiting for its users.
 
-    It is not the one of blocking copies: what those wait for must not depend on when memory dies.
+    Blocking copies use another stream, because what they wait for must not depend on when memory
+    dies.
     """
     return _own_stream(context, "freeing")
+
+
+cdef Stream lending_stream(Context context):
+    """What stands in the books for work on no stream: it never has an operation."""
+    return _own_stream(context, "lending")
 
 
 cdef Stream _own_stream(Context context, str name):
@@ -459,7 +504,7 @@ cdef void _forget(own_memory *state) noexcept:
 cdef CUresult free_unnoticed(
     Context context, MemoryKind kind, CUdeviceptr address, CUstream stream
 ) noexcept nogil:
-    """Free memory in its context, on the stream if it is stream-ordered. Disturbs no capture."""
+    """Free memory in its context, on the stream if it is stream-ordered. Affects no capture."""
     cdef bint pushed = False
     cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
     cdef CUresult status = enter_context(context.raw, &pushed)

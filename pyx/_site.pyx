@@ -39,10 +39,10 @@ cdef tuple _prefixes = ()
 def skip_file_prefixes(*prefixes):
     """Let messages name the line that calls your library, rather than the library's own line.
 
-    Lines of files whose names begin with one of the prefixes are skipped from now on, wherever a
-    call is noted: in refusals, borrows, tokens, races and reports of memory. Where all lines are
-    skipped, the innermost one is named. Those of Python's own modules and of NumPy are skipped in
-    any case. Prefixes that others have given stay; there is no way back.
+    Lines of files whose names begin with one of the prefixes are skipped from now on, wherever the
+    line of a call is shown: in refusals, borrows, tokens, races and reports of memory. If all lines
+    of a call are skipped, the innermost line is shown. Lines of Python's own modules and of NumPy
+    are always skipped. Earlier prefixes stay in force, and a prefix cannot be removed.
 
     Parameters
     ----------
@@ -71,17 +71,17 @@ def skip_file_prefixes(*prefixes):
 
 
 cdef uint32_t here() noexcept:
-    """The line that called into cudadrv; lines of Python's own modules and NumPy are skipped."""
+    """Return the line that called cudadrv, skipping lines of the standard library and NumPy."""
     return site_of(PyThreadState_Get())
 
 
 cdef uint32_t unknown_site(site_spot spot) noexcept:
-    """The site of a line that is not in the table, or that lies in a library."""
+    """Return the site of a line that is not in the table yet, or that lies in a library."""
     return site_search(spot)
 
 
 cdef str place(uint32_t site):
-    """``file.py:41``. The path is relative if the file lies in the working directory."""
+    """Return a site as ``file.py:41``. The path is relative for files in the working directory."""
     cdef site_place *found = site_find(site)
     if found is NULL:
         return "a line that is no longer known"
@@ -89,7 +89,8 @@ cdef str place(uint32_t site):
 
 
 cdef str _short(str path):
-    """Shorten a path. Runs no Python code, because reports of data races are made in operations."""
+    """Shorten a path. Runs no Python code, because a report of a data race may hold an issue lock.
+    """
     try:
         folder = os.getcwd() + os.sep
     except OSError:  # the working directory is gone

@@ -39,14 +39,14 @@ bind_driver(&cudadrv_table)
 # ---- arrays and bytes of the caller ----
 
 cdef object array_of(object source, Region target):
-    """A C-contiguous array of the source's items. Raises if they do not fit the target."""
+    """Return a C-contiguous array of the source's items. Raises if they do not fit the target."""
     array = _as_array(source)
     _check(array, target)
     return np.ascontiguousarray(array)
 
 
 cdef object target_array(object target, Region source):
-    """The target as an array to copy to. Raises if it does not fit or cannot be written."""
+    """Return the target as an array to copy to. Raises if it does not fit or cannot be written."""
     array = _as_array(target)
     _check(array, source)
     if not array.flags.writeable:
@@ -69,7 +69,7 @@ cdef object _as_array(object ordinary):
 
 
 cdef int _check(object array, Region region) except -1:
-    # Messages are made only for an error: NumPy takes longer to name a dtype than a small copy.
+    # Messages are made only for an error: NumPy takes longer to name a dtype than for a small copy.
     if array.dtype is not region.dtype and array.dtype != region.dtype:
         refuse_other_dtype(
             region, array.dtype, f"the array of shape {array.shape} ({array.dtype})")
@@ -82,14 +82,14 @@ cdef int _check(object array, Region region) except -1:
 
 # ---- stages ----
 #
-# The driver is never given the address of ordinary memory: when it accesses that depends on sizes
-# and platforms, and after an interrupted copy nothing may access it any more.
+# The driver never gets the address of ordinary memory. When it would access that memory depends on
+# sizes and platforms, and after an interrupted copy nothing may access the memory any more.
 
 cdef enum:
     SMALLEST = 1 << 16          # bytes of the smallest stage; up to STEP, sizes are powers of two
     STEP = 1 << 20              # larger sizes are multiples of this
     MOST_IDLE = 64 << 20        # bytes of stages that a context keeps
-    MOST_BUSY = 4               # stages in use, after which a search gives up
+    MOST_BUSY = 4               # a search gives up after it has found so many stages in use
 
 
 @cython.final
@@ -106,7 +106,7 @@ cdef class Stage:
             release_later(LOCKED, <CUdeviceptr><size_t>self.data, NULL, self.context, None)
 
     cdef bint is_free(self) except -1:
-        """Whether no copy uses it. Asks the driver; no clock learns the answer."""
+        """Whether no copy uses the stage. Asks the driver; updates no clock."""
         if self.last.seq == 0 or own_known(engine, self.last.slot, self.last.seq):
             return True
         return self.last.marked and is_complete(self.event)
@@ -158,13 +158,13 @@ cdef Stage idle_stage(Context context, size_t nbytes):
 
 
 cdef Stage take_stage(Context context, size_t nbytes):
-    """A free stage: one from the list if a short search finds one, else a new one."""
+    """Return a free stage: one from the list if a short search finds one, else a new one."""
     cdef Stage stage = idle_stage(context, nbytes)
     return needed_stage(context, nbytes) if stage is None else stage
 
 
 cdef Stage needed_stage(Context context, size_t nbytes):
-    """A new stage. If memory runs out, pools are trimmed and dead memory is released for it."""
+    """Make a stage. If memory runs out, trim the pools, release dead memory and try again."""
     cdef Stage stage = _new_stage(context, nbytes)
     if not _allocate(stage):
         trim_caches()
@@ -175,7 +175,10 @@ cdef Stage needed_stage(Context context, size_t nbytes):
 
 
 cdef Stage one_more_stage(Context context, size_t nbytes, bint within_limit):
-    """A new stage for a copy that has others; None if there is no memory, or the limit is reached.
+    """Make a stage for a copy that has others already.
+
+    Returns None if memory runs out, or if `within_limit` is true and the context's stages would
+    exceed MOST_IDLE.
     """
     cdef Stage stage
     if within_limit and context.stage_bytes + _stage_size(nbytes) > MOST_IDLE:
@@ -185,7 +188,7 @@ cdef Stage one_more_stage(Context context, size_t nbytes, bint within_limit):
 
 
 cdef size_t _stage_size(size_t nbytes) noexcept:
-    """The size of a stage for so many bytes."""
+    """Return the size of a stage for so many bytes."""
     cdef size_t size = SMALLEST
     while size < nbytes and size < STEP:
         size *= 2
@@ -193,7 +196,7 @@ cdef size_t _stage_size(size_t nbytes) noexcept:
 
 
 cdef Stage _new_stage(Context context, size_t nbytes):
-    """A stage that has no memory yet."""
+    """Make a stage that has no memory yet."""
     cdef Stage stage = Stage.__new__(Stage)
     stage.context = context
     stage.event = new_event(context, CU_EVENT_DISABLE_TIMING)
@@ -268,7 +271,7 @@ cdef int prepare_staged(
 ) except -1:
     """Prepare an operation that borrows the whole buffer, as each chunk of a copy does.
 
-    So the first chunk is refused if any of them would be. If another thread queues work between two
+    So if any chunk would be refused, the first one is. If another thread queues work between two
     chunks, the next chunk is ordered after that work, or refused.
     """
     cdef bint inward = name != COPY_TO
@@ -286,7 +289,7 @@ cdef int prepare_staged(
 cdef void aim(
     StagedCopy *copy, char *data, CUevent event, size_t offset, size_t nbytes
 ) noexcept nogil:
-    """Set which bytes of the buffer the next operation copies, and the stage's data and event."""
+    """Set which bytes of the buffer the next operation copies, and which stage it uses."""
     cdef CUdeviceptr inside = copy.inside + offset
     cdef CUdeviceptr outside = <CUdeviceptr><size_t>data
     copy.plain.nbytes = nbytes
@@ -386,7 +389,7 @@ cdef bint is_worth_chunks(size_t nbytes) noexcept nogil:
 
 
 cdef size_t _threads() except 0:
-    """How many threads a copy uses: CUDADRV_COPY_THREADS, else one for each core, at most 8."""
+    """Return how many threads copy: CUDADRV_COPY_THREADS, else one for each core, at most 8."""
     if _plan.threads == 0:
         from cudadrv._processors import usable_processors
         wanted = os.environ.get("CUDADRV_COPY_THREADS")
@@ -415,8 +418,9 @@ def plan(**changes):
 cdef list _take_ring(Context context, size_t chunk, size_t nbytes):
     """Take the stages of a copy: free ones from the list, and new ones if their cost is worth it.
 
-    At least one new stage is, so that repeated copies get a whole ring in time. The second stage
-    ignores the limit, because a copy with a single stage makes no progress while that is busy.
+    Each copy may add one new stage, so that repeated copies get a whole ring in time. The second
+    stage of a copy ignores the limit, because a copy with a single stage cannot go on while that
+    stage is busy.
     """
     cdef size_t ring = min(_plan.ring, <size_t>PAR_RING)
     cdef size_t share = min(ring, max(<size_t>2, ring // _running))
@@ -532,7 +536,7 @@ cdef size_t _chunk_end(Transfer *transfer, size_t start) noexcept nogil:
 
 
 cdef bint _may_issue(Transfer *transfer) noexcept nogil:
-    """Whether the stage of the next chunk is full, or empty for a copy out of the buffer."""
+    """Whether the stage of the next chunk is full, or, for a copy out of the buffer, empty."""
     cdef size_t copied
     if transfer.issued == transfer.memory.nbytes:
         return False
@@ -622,7 +626,9 @@ cdef extern from "cudadrv/streaming_copy.h" nogil:
 
 
 cdef void _fill(Stage stage, const char *ordinary, size_t nbytes) noexcept nogil:
-    """Fill a stage: of few bytes, most are still in a cache when the device asks for them."""
+    """Fill a stage. Many bytes bypass the processor's caches. Few bytes do not, because most of
+    them are still in a cache when the device reads them.
+    """
     if is_worth_chunks(nbytes):
         streaming_copy(stage.data, ordinary, nbytes)
     else:

@@ -61,8 +61,8 @@ cdef class Stream:
     A queue of work, which runs in order.
 
     Only events (`record`, `wait`) and the rules of the default streams order the work of different
-    streams. Inside ``with stream:`` it is the current stream of its context, for calls that are
-    given no stream.
+    streams. Inside ``with stream:`` it is the current stream of its context, which calls without a
+    ``stream`` argument use.
 
     Parameters
     ----------
@@ -72,15 +72,13 @@ cdef class Stream:
     priority : int, optional
         Lower numbers run first; see `Context.priority_range`.
     device : Device, optional
-        Whose primary context it belongs to; default: the current one.
+        The device whose primary context it belongs to; default: the current context.
     name : str, optional
-        For messages, which number the streams that have none.
+        Shown in messages. A stream without a name is shown by its number.
 
-    Raises ValueError if the device has no such priority.
-
-    This may block: it closes streams that died with unfinished work, and if there are very many,
-    waits for the oldest. Raises ValueError if the device has no such priority, and CudaError if the
-    driver cannot create the stream.
+    Making a stream may block: it closes streams that died with unfinished work, and if there are
+    very many, waits for the oldest. Raises ValueError if the device has no such priority, and
+    CudaError if the driver cannot create the stream.
     Driver function: cuStreamCreateWithPriority.
     """
 
@@ -97,7 +95,7 @@ cdef class Stream:
                 raise ValueError(f"priority {wanted} is not from {greatest} (first) to {least}")
         make_room(context)
         reference = context.streams.reference_to(self)
-        # Checked after everything that can run other code, which may have initialized this one.
+        # Checked after everything that can run other code, which may have initialized this object.
         if self.order is not NULL:
             raise TypeError("this Stream exists already")
         self.priority = wanted
@@ -122,34 +120,34 @@ cdef class Stream:
 
     @property
     def context(self):
-        """The context that it belongs to."""
+        """The context that the stream belongs to."""
         return self.context
 
     @property
     def name(self):
-        """The name that it was given, or None."""
+        """The name that the stream was given, or None."""
         return self.name
 
     @property
     def priority(self):
-        """Its priority. Lower numbers run first."""
+        """The priority of the stream: lower numbers run first."""
         return self.priority
 
     @property
     def closed(self):
-        """Whether it was closed."""
+        """Whether the stream was closed."""
         return self.order is NULL or self.order.state != OWN_OPEN
 
     @staticmethod
     def current(*, device=None):
-        """The stream of the innermost ``with stream:`` block, or None outside of all.
+        """Return the stream of the innermost ``with stream:`` block, or None outside all blocks.
 
-        Calls without ``stream=`` use the innermost one of the context that they are about.
+        Calls without ``stream=`` use the innermost block of the context that they work in.
 
         Parameters
         ----------
         device : Device, optional
-            Leave out the blocks of other contexts than its primary one.
+            Only blocks of this device's primary context count; default: all blocks.
         """
         cdef Entry block = _blocks.innermost()
         if device is not None:
@@ -171,27 +169,28 @@ cdef class Stream:
         """Return the default stream of this thread (CU_STREAM_PER_THREAD), a blocking stream.
 
         Each thread has its own. To use it, or a token of it, in another thread is a ValueError:
-        the driver would use that thread's own stream instead. It ends with its thread; buffers that
-        its unfinished work uses then stay borrowed until `Context.synchronize`, or until the
-        program waits for an event that the thread had recorded. The context is the primary one of
-        ``device``; default: the current context.
+        the driver would use that thread's own stream instead. The stream ends with its thread.
+        Buffers that its unfinished work uses then stay borrowed until `Context.synchronize`, or
+        until the program waits for an event that the thread had recorded. The context is the
+        primary one of ``device``; default: the current context.
         """
         return per_thread_stream(device)
 
     @staticmethod
     def from_handle(handle, owner=None):
-        """Use a stream of another library, which is never destroyed here.
+        """Return a Stream for a stream of another library. cudadrv never destroys such a stream.
 
-        The same stream is the same object, as long as that is alive. cudadrv does not see work that
-        the other library queues on it: hand memory over with an event or a synchronization.
+        Calls for one stream return the same object, as long as that is alive. cudadrv does not see
+        work that the other library queues on it: hand memory over with an event or a
+        synchronization.
 
         Parameters
         ----------
         handle : int
             The CUstream. 0 and 1 are the legacy default stream, 2 is this thread's default stream.
         owner : object, optional
-            Kept alive with the result; if there are several calls for a stream, the first owner is.
-            Not used for the default streams.
+            Kept alive with the result. If there are several calls for a stream, only the owner of
+            the first call is kept. Not used for the default streams.
 
         Raises ValueError if the stream belongs to a context that cudadrv does not know, or if the
         handle is that of a dead `Stream`; OwnershipError if the stream is capturing.
@@ -201,26 +200,27 @@ cdef class Stream:
 
     @staticmethod
     def from_object(thing, /):
-        """Use a stream of another library: what ``stream=`` and `wait` do with one.
+        """Return a Stream for a stream of another library, as ``stream=`` and `wait` make it.
 
-        A `Stream` is returned as it is. Anything else is asked for its handle and kept alive with
-        the result, as by `from_handle` with ``owner=``.
+        A `Stream` is returned unchanged. Any other object is asked for its handle, and is kept
+        alive with the result, like the ``owner`` of `from_handle`.
 
         Parameters
         ----------
         thing : object
-            With the method ``__cuda_stream__``, which returns ``(0, handle)``, or PyTorch's
-            attribute ``cuda_stream``. The handles 0, 1 and 2 are default streams: of the device
-            that the object names (``device_index``, ``device_id``), else of the current one.
+            An object with the method ``__cuda_stream__``, which returns ``(0, handle)``, or with
+            PyTorch's attribute ``cuda_stream``. The handles 0, 1 and 2 are default streams: those
+            of the device that the object names (``device_index``, ``device_id``), else of the
+            current device.
 
         Raises
         ------
         TypeError
-            It is no stream.
+            The object is no stream.
         ValueError
-            Its version of the protocol is not 0; it is of a context that cudadrv does not know.
+            Its version of the protocol is not 0, or cudadrv does not know the stream's context.
         OwnershipError
-            It is being captured into a graph.
+            The stream is being captured into a graph.
 
         Driver functions: as `from_handle`.
         """
@@ -228,12 +228,12 @@ cdef class Stream:
 
     @property
     def device(self):
-        """The device of its context."""
+        """The device of the stream's context."""
         return None if self.context is None else self.context.device
 
     @property
     def blocking(self):
-        """Whether it is ordered with the legacy default stream."""
+        """Whether the stream is ordered with the legacy default stream."""
         return self.order is not NULL and self.order.order != OWN_NON_BLOCKING
 
     @property
@@ -252,7 +252,7 @@ cdef class Stream:
 
     @property
     def done(self):
-        """Whether all its work is complete. Does not block.
+        """Whether all work of the stream is complete. Does not block.
 
         If it is True, the host may use what that work used, as after `synchronize`. Raises
         ValueError if it is closed or another thread's default stream.
@@ -264,8 +264,6 @@ cdef class Stream:
         """Block until all work queued up to this call is complete.
 
         From then on the host may use what that work used. Signals such as Ctrl-C interrupt this.
-        Raises ValueError if it is closed or another thread's default stream, and ContextLostError
-        if an error has lost the context.
 
         Parameters
         ----------
@@ -276,8 +274,11 @@ cdef class Stream:
         ------
         TimeoutError
             The work is not complete after that time.
+        ContextLostError
+            An error has lost the context.
         TypeError, ValueError
-            It is closed; the timeout is negative, or no number.
+            The stream is closed or another thread's default stream; the timeout is negative or no
+            number.
 
         Driver functions: cuStreamQuery, for a short time; then cuEventRecord and cuEventQuery.
         """
@@ -290,7 +291,7 @@ cdef class Stream:
         """__await__($self, /)\n--\n
         ``await stream`` waits for the work queued so far without blocking the event loop.
 
-        It is `synchronize` when it resumes."""
+        It has the same effect as `synchronize`."""
         event = _end_of_work(self)
         if event is not None:
             yield from event.__await__()
@@ -321,9 +322,10 @@ cdef class Stream:
         Parameters
         ----------
         work : Event, Token or Stream
-            An event as it is recorded now; recording it again later changes nothing here. A token's
-            operation. Another stream's work queued so far; also that of another library's stream
-            (`from_object`), with all that the library has queued there.
+            An event is waited for as it is recorded at this call: recording it again later changes
+            nothing. A token stands for its operation, and a stream for everything that was queued
+            on it before this call. A stream of another library (`from_object`) can be given, too;
+            the wait includes what that library has queued.
 
         Raises
         ------
@@ -339,8 +341,8 @@ cdef class Stream:
         cdef Event event
         check_stream(self)
         if isinstance(work, Event):
-            # Waited for even if the host knows it to be complete: other libraries may have queued
-            # work before it that the host does not know of.
+            # The stream waits even if the host knows the event to be complete: other libraries may
+            # have queued work before the event that the host does not know of.
             event = work
             event.refuse_unrecorded("waited for")
         elif isinstance(work, Stream):
@@ -373,12 +375,13 @@ cdef class Stream:
         self.usable()
         if self.order.loans:
             raise OwnershipError(f"{self!r} is not closed: buffers are lent to it; end their"
-                                 " `with buffer.lend(...)` blocks first")
+                                 " `with buffer.lend(...)` blocks, and drop the arrays that other"
+                                 " libraries made of them, first")
         if not bury_stream(self.context, self.raw, self.order, self.ours, self.identity):
             self.refuse(STREAM_IS_CAPTURING)
 
     def __enter__(self):
-        """Make it the current stream of its context. See `ordering` about generators."""
+        """Make this the current stream of its context. See `ordering` about generators."""
         self.usable()
         _blocks.enter(self)
         return self
@@ -388,13 +391,13 @@ cdef class Stream:
         _blocks.leave(self)
 
     def scope(self):
-        """``with stream.scope():`` as ``with stream:``, and synchronize at the end.
+        """``with stream.scope():`` is ``with stream:`` with a synchronization at the end.
 
-        ``async with stream.scope():`` awaits the stream instead.
+        ``async with stream.scope():`` awaits the stream at the end instead.
 
         What the block queued on the stream is complete after the block, even if an exception ended
-        it. If waiting fails while an exception propagates, a note is added to that exception.
-        ``as`` yields the stream.
+        the block; if waiting then fails, a note is added to that exception. ``as`` yields the
+        stream.
         Driver functions: as `synchronize`.
         """
         cdef Scope scope = Scope.__new__(Scope)
@@ -429,7 +432,7 @@ cdef class Stream:
         return 0
 
     cdef str called(self):
-        """Its name in messages."""
+        """Return the stream's name in messages."""
         return stream_name(self.order.number, self.order.kind)
 
     cdef int usable(self) except -1:
@@ -445,7 +448,8 @@ cdef class Stream:
         return 0
 
     cdef int look_for_capture(self, bint pushed) noexcept nogil:
-        """Returns 0 if it is not capturing, else a reason, after `leave_context`."""
+        """Return 0 if the stream is not capturing; else call `leave_context`, and return a reason.
+        """
         cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
         cdef CUresult status = cuStreamIsCapturing(self.raw, &capture)
         if status == CUDA_SUCCESS and capture == CU_STREAM_CAPTURE_STATUS_NONE:
@@ -454,7 +458,7 @@ cdef class Stream:
         return STREAM_IS_CAPTURING if status == CUDA_SUCCESS else status
 
     cdef int probe(self) noexcept nogil:
-        """What `enter_stream` would return now: 0, or the reason why not."""
+        """Return what `enter_stream` would return now: 0, or a reason why it fails."""
         cdef bint pushed = False
         cdef int reason
         own_mutex_take(self.order.issue)
@@ -483,10 +487,7 @@ cdef class Stream:
         return self.context.raise_failure(<CUresult>reason)
 
     cdef bint finish(self, bint wait, int64_t deadline) except -1:
-        """Whether the work up to this call is complete.
-
-        If so, it joins the host's clock: from then on the host knows that it is complete.
-        """
+        """Return whether the work up to this call is complete. If so, update the host's clock."""
         cdef own_snapshot snapshot
         check_stream(self)
         own_snapshot_take(engine, self.order, &snapshot)
@@ -498,7 +499,7 @@ cdef class Stream:
             own_snapshot_drop(engine, &snapshot)
 
     cdef Event record_event(self, Event event, own_snapshot *as_of=NULL):
-        """Record an event. For the engine it stands for all work so far, or for `as_of`."""
+        """Record an event. In the engine it stands for all work so far, or for `as_of` if given."""
         cdef bint noted = True
         cdef int reason
         check_stream(self)
@@ -524,7 +525,7 @@ cdef class Stream:
                 reason = _wait(self, event, &noted)
         if reason:
             self.refuse(reason)
-        if not noted:  # the driver waits, but the engine knows nothing of it
+        if not noted:  # the wait is queued in the driver, and the engine has no record of the wait
             raise MemoryError()
         return 0
 
@@ -550,7 +551,7 @@ cdef class Scope:
             self.entered -= 1
             try:
                 _blocks.leave(self.stream)
-            except Exception:  # it was entered in another thread or context
+            except Exception:  # the block was entered in another thread or context
                 pass
 
     def __enter__(self):
@@ -605,7 +606,7 @@ def find_events_of_tokens_with(function):
 
 
 cdef Stream stream_for(object stream, Context context):
-    """The stream of a call: the argument, else the context's current one, else None."""
+    """Return the stream of a call: the argument, else the context's current one, else None."""
     cdef Entry block
     if stream is not None:
         return known_stream(stream)
@@ -620,7 +621,7 @@ cdef Stream stream_for(object stream, Context context):
 # ---- driver calls on a stream ----
 
 cdef inline bint _is_idle(Stream stream, own_snapshot *snapshot, bint patiently) except -1:
-    """Whether the driver says that it is idle; the host then knows the snapshot of it."""
+    """Return whether the stream is idle. If so, join the snapshot into the host's clock."""
     cdef int reason
     if keeps_gil(stream):
         reason = _query(stream, patiently)
@@ -635,12 +636,15 @@ cdef inline bint _is_idle(Stream stream, own_snapshot *snapshot, bint patiently)
 
 
 cdef Event _event_at(Stream stream, own_snapshot *snapshot):
-    """An event, recorded now, that stands for this point of the stream."""
+    """Record a new event now. In the engine it stands for the snapshot of the stream."""
     return stream.record_event(new_event(stream.context, CU_EVENT_DISABLE_TIMING), snapshot)
 
 
 cdef Event _end_of_work(Stream stream):
-    """An event after the work so far; None if that is complete, which the host then knows."""
+    """Return an event after the work so far, or None if that work is complete.
+
+    If it is complete, the host's clock takes it in.
+    """
     cdef own_snapshot snapshot
     check_stream(stream)
     own_snapshot_take(engine, stream.order, &snapshot)
@@ -651,7 +655,7 @@ cdef Event _end_of_work(Stream stream):
 
 
 cdef int _query(Stream stream, bint patiently) noexcept nogil:
-    """Query the stream once, or `patiently` for PATIENCE_NS: 0, a status, or a reason."""
+    """Query the stream once, or `patiently` for PATIENCE_NS. Returns 0, a status, or a reason."""
     cdef bint pushed = False
     cdef int64_t until = 0
     cdef int reason
@@ -710,9 +714,10 @@ cdef inline int _record_or_wait(Stream stream, Event event, bint record) noexcep
 
 
 cdef int _look_at(Event event, bint record) noexcept nogil:
-    """Why an event cannot be recorded, or waited for; 0 if it can.
+    """Return the reason why an event cannot be recorded or waited for; 0 if it can.
 
-    If a stream waits for an event that was recorded in a capture, it joins the capture.
+    A wait for an event that was recorded in a capture is refused: the stream would join the
+    capture.
     """
     if event.raw is NULL or event.closing:
         return EVENT_IS_CLOSED
@@ -740,7 +745,7 @@ _per_thread = threading.local()
 cdef class ThreadEnd:
     """Closes a thread's default streams. It is a thread-local object, so it dies with the thread.
 
-    No last events are recorded, because that could block.
+    It records no last events, because recording could block.
     """
 
     cdef unsigned long thread
@@ -802,7 +807,7 @@ cdef int _make_room_for_threads(Context context) except -1:
 
 
 cdef Stream _unopened(Context context, CUstream handle):
-    """A Stream over a handle that others own. The engine does not know it yet."""
+    """Make a Stream over a handle that cudadrv does not own. The engine does not know it yet."""
     cdef Stream stream = Stream.__new__(Stream)
     context.usable()
     stream.context = context
@@ -812,7 +817,7 @@ cdef Stream _unopened(Context context, CUstream handle):
 
 
 cdef int _open(Stream stream, object reference, int order) except -1:
-    """Register the stream with the engine and its context. Lets no other thread in."""
+    """Register the stream with the engine and its context. Lets no other thread run."""
     stream.open(stream.context, order)
     tag_stream(stream)
     return stream.context.streams.add(reference)
@@ -826,8 +831,8 @@ cdef Stream stream_from_object(object thing, str argument):
 
 
 cdef object _handle_of(object thing, str argument):
-    """The handle of another library's stream."""
-    # What a class has is meant for its objects.
+    """Return the handle of another library's stream."""
+    # A class is no stream: its attributes are meant for its objects.
     found = None if isinstance(thing, type) else getattr(thing, "__cuda_stream__", None)
     if found is None:
         handle = None if isinstance(thing, type) else getattr(thing, "cuda_stream", None)
@@ -859,8 +864,8 @@ cdef object _checked_handle(object handle, str source):
 
 
 cdef object _device_of(object thing):
-    """The device that another library's stream names, which its handle may not; or None."""
-    for name in ("device_index", "device_id"):  # PyTorch's and CuPy's; -1 is the current one
+    """Return the device that another library's stream names, or None if it names none."""
+    for name in ("device_index", "device_id"):  # PyTorch's and CuPy's; -1 is the current device
         index = getattr(thing, name, None)
         if type(index) is int and index >= 0:
             return Device(index)
@@ -868,7 +873,7 @@ cdef object _device_of(object thing):
 
 
 def stream_from_handle(handle, owner, named_by=None):
-    """See `Stream.from_handle`; `named_by` may tell the device of a default stream."""
+    """See `Stream.from_handle`. `named_by`: an object that may name a default stream's device."""
     number = operator.index(handle)
     if not 0 <= number <= MOST_HANDLE:
         raise ValueError(f"{number} is not the handle of a stream")
@@ -911,7 +916,8 @@ cdef CUresult _describe(
     CUstream handle, CUstreamCaptureStatus *capture, CUcontext *context,
     unsigned long long *identity, unsigned int *flags, int *priority
 ) noexcept nogil:
-    """Look up a stream. If it is capturing, only `capture` is set: the rest would end the capture.
+    """Look up a stream. If it is capturing, only `capture` is set, because the other queries would
+    end the capture.
     """
     cdef CUresult status = cuStreamIsCapturing(handle, capture)
     if status != CUDA_SUCCESS or capture[0] != CU_STREAM_CAPTURE_STATUS_NONE:
@@ -930,7 +936,7 @@ cdef Context _context_of_raw(CUcontext raw, size_t stream):
     for context in contexts():
         if (<Context>context).raw == raw:
             return context
-    # Another library may have used a device first that nobody has used here.
+    # Another library may use the primary context of a device that cudadrv has not used yet.
     for device in Device.all():
         if is_primary_active(device) and context_of(device).raw == raw:
             return context_of(device)
@@ -961,7 +967,7 @@ cdef Stream _known_or_opened(Stream stream, int order):
 cdef int _follow_itself(Stream stream) except -1:
     """Order a stream after the work that earlier, closed objects of the same stream queued.
 
-    Lets no other thread in.
+    Lets no other thread run.
     """
     cdef Event ghost
     for ghost in stream.context.ghosts:
@@ -972,19 +978,22 @@ cdef int _follow_itself(Stream stream) except -1:
 
 
 cdef Stream _known_stream(Stream wanted):
-    """The live object of a stream, or None. Drivers reuse handles, but never identities."""
+    """Return the live object of a stream, or None. Drivers reuse handles, but never identities."""
     cdef Stream stream
     for stream in wanted.context.streams.all():
         if stream.raw == wanted.raw and not stream.closed:
             if stream.ours or stream.identity == wanted.identity:
                 return stream
-            # Its owner has destroyed it: only Context.synchronize tells when its work is complete.
+            # The handle was used again, so the owner of this older stream has destroyed it. Only
+            # Context.synchronize tells when the work of the older stream is complete.
             own_stream_close(engine, stream.order)
     return None
 
 
 cdef object user_of(unsigned int slot, uint64_t seq):
-    """As `find_user`, after the orphans are closed. None also if the operation is known complete.
+    """Close the orphans, then return what `find_user` finds.
+
+    Returns None also if the operation is known to be complete.
     """
     while True:
         bury_orphans()
@@ -997,9 +1006,10 @@ cdef object user_of(unsigned int slot, uint64_t seq):
 
 
 cdef object find_user(unsigned int slot, uint64_t seq):
-    """The open Stream of an operation, or the last Event of its closed stream, in any context.
+    """Return the open Stream of an operation, or the last Event of its closed stream.
 
-    None if there is neither, as for the default stream of a thread that has ended.
+    Searches all contexts. Returns None if there is neither, as for the default stream of a thread
+    that has ended.
     """
     cdef Stream stream
     cdef Event ghost

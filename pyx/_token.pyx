@@ -49,10 +49,10 @@ cdef class Token:
     """Token(*args, **kwargs)\n--\n
     A queued operation: asynchronous methods return it.
 
-    It does not own the borrows: the buffers stay borrowed until the operation is known to be
-    complete, even if the token is dropped. Its event is recorded when it is first needed (`done`,
-    `wait`, ``await``, ``stream.wait(token)``), after everything that was queued on the stream by
-    then: `done` may become True only when all of that is complete.
+    The token does not own the borrows: the buffers stay borrowed until the operation is known to be
+    complete, even if the token is dropped. The token's event is recorded when it is first needed
+    (`done`, `wait`, ``await``, ``stream.wait(token)``), after everything that is queued on the
+    stream at that time: `done` may become True only when all of that work is complete.
 
     Attributes
     ----------
@@ -95,8 +95,8 @@ cdef class Token:
     def wait(self, *, timeout=None):
         """Block until the operation is complete. Signals such as Ctrl-C interrupt it.
 
-        From then on the host may use what the operation used, and what work used that was ordered
-        before it.
+        From then on the host may use what the operation used, and also what was used by work that
+        the operation was ordered after.
 
         Parameters
         ----------
@@ -107,8 +107,13 @@ cdef class Token:
         ------
         TimeoutError
             The operation is not complete after that time.
+        ContextLostError
+            An error has lost the context.
         TypeError, ValueError
-            The timeout is negative, or no number.
+            The timeout is negative or no number, or the stream is the default stream of another
+            thread.
+        OwnershipError
+            The thread of the default stream has ended; the stream is capturing.
 
         Driver functions: cuEventQuery, and cuEventRecord the first time.
         """
@@ -119,7 +124,7 @@ cdef class Token:
 
     def __await__(self):
         """__await__($self, /)\n--\n
-        ``await token`` waits without blocking the event loop; it is `wait` when it resumes."""
+        ``await token`` waits without blocking the event loop. It has the same effect as `wait`."""
         event = event_of(self)
         if event is not None:
             yield from event.__await__()
@@ -132,12 +137,12 @@ cdef class Token:
 
 
 cdef str _called(Token token):
-    """The operation and its stream, in messages."""
+    """Return the names of the operation and its stream, for messages."""
     return f"{operation_name(token.operation)} on {token.stream.called()}"
 
 
 cdef Event event_of(Token token):
-    """The event of a token; None if the host knows that the operation is complete."""
+    """Return the event of a token; None if the host knows that the operation is complete."""
     if token.stream is None:
         raise TypeError("this Token was never initialized")
     token.stream.context.usable()
@@ -154,7 +159,7 @@ cdef Event event_of(Token token):
 
 
 cdef Event _new_event_of(Token token):
-    """Record an event now. For the engine it stands for this operation alone."""
+    """Record an event now. In the engine it stands for this operation alone."""
     cdef own_snapshot issued
     event = new_event(token.stream.context, CU_EVENT_DISABLE_TIMING)
     take_snapshot(token, &issued)
@@ -190,9 +195,9 @@ cdef bint _is_known(Token token) noexcept:
 
 
 cdef Event _farewell(Token token):
-    """An event with the handle of the closed stream's last one, which stands for this operation.
+    """Return an event for a token of a closed stream, with the handle of the stream's last event.
 
-    None if the host knows that the operation is complete.
+    Returns None if the host knows that the operation is complete.
     """
     cdef Event ghost
     cdef own_snapshot issued
@@ -213,7 +218,7 @@ cdef Event _farewell(Token token):
 
 
 cdef Token first_token(Stream stream, object source, object target):
-    """As `new_token`, if there is no dead token to use again."""
+    """The slow path of `new_token`: make an object, because no dead token can be used again."""
     cdef Token token = Token.__new__(Token)
     token.stream = stream
     token.source = source
@@ -222,7 +227,10 @@ cdef Token first_token(Stream stream, object source, object target):
 
 
 cdef void keep_knowledge(Token token, own_snapshot *issued) noexcept:
-    """Keep a snapshot that has a clock. If memory runs out, waiting for the token tells less."""
+    """Keep a snapshot that has a clock.
+
+    If memory runs out, waiting for the token tells the host nothing about other streams.
+    """
     cdef Knowledge knowledge
     try:
         knowledge = Knowledge.__new__(Knowledge)

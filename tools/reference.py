@@ -123,6 +123,8 @@ class Sources:
                     self.classes[node.name] = node
                 if isinstance(node, ast.AnnAssign) and name_of(node.annotation) == "TypeAlias":
                     aliases[name_of(node.target)] = node.value
+        # The guide says which objects of other libraries are streams, too.
+        aliases["_AnyStream"] = ast.Name("Stream")
         self.types = Types(aliases)
 
     def of(self, thing: object) -> ast.stmt:

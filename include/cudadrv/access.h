@@ -1,4 +1,5 @@
-/* Accesses, and what can conflict with them; host views and loans of memory. */
+/* Accesses of operations, host views and loans of memory, and the check of an access against
+ * views and loans. */
 
 #ifndef CUDADRV_ACCESS_H
 #define CUDADRV_ACCESS_H
@@ -12,7 +13,7 @@ enum own_answer {
     OWN_OK,
     OWN_BORROWED,  /* an operation that is not ordered before this one uses the bytes */
     OWN_EXPORTED,  /* a host view of the bytes is alive */
-    OWN_MUST_WAIT, /* as OWN_BORROWED, and the policy says to wait for the stream */
+    OWN_MUST_WAIT, /* like OWN_BORROWED, but the policy is OWN_WAIT */
     OWN_MEMORY_CLOSED,
     OWN_STREAM_CLOSED,
     OWN_NO_MEMORY
@@ -24,7 +25,7 @@ typedef struct own_export {
     own_memory *memory;
     struct own_export *next;
     struct own_export *next_managed;
-    /* Of a loan: the only stream that may use the bytes; NULL for a host view. */
+    /* The stream of a loan, which alone may use the bytes; NULL for a host view. */
     own_stream *borrower;
     uint64_t start, stop;
     uint32_t site;
@@ -38,25 +39,27 @@ typedef struct own_access {
     uint8_t mode;
     uint8_t policy;
     uint8_t closes; /* the operation closes the memory: every later request is refused */
-    uint8_t undo;   /* `saved` has the former epochs of the memory's only range */
+    uint8_t undo;   /* `saved` has the former epochs of the bytes, which were one range */
     uint8_t undo_count;
     own_epoch saved[OWN_FEW];
 } own_access;
 
-/* Why a request was refused: the other user of the bytes. */
+/* The other user of the bytes, because of which a request was refused. */
 typedef struct own_conflict {
     uint32_t access; /* index of the access that was refused */
     own_epoch epoch; /* the conflicting operation, if there is one */
     uint32_t site;   /* call site of the conflicting view or loan, if there is one */
-    uint64_t number; /* number of the stream of that operation or loan */
-    uint8_t order;   /* own_order of the stream in `number` */
-    uint8_t kind;    /* own_kind of the stream in `number`, for messages */
+    uint64_t number; /* number of the stream that has the conflicting operation or loan */
+    uint8_t order;   /* own_order of the stream that has this number */
+    uint8_t kind;    /* own_kind of the stream that has this number */
     uint8_t loan;    /* the conflict is with a loan */
-    /* The conflict is with use of other memory, which excludes all managed memory. */
+    /* The other user uses different memory: without concurrent managed access, work on the
+     * device and host views of managed memory exclude each other. */
     uint8_t excluded;
 } own_conflict;
 
-/* Whether the view excludes all device work where there is no concurrent managed access. */
+/* Returns whether the host uses managed memory through the view. Such a view excludes all device
+ * work where there is no concurrent managed access. */
 static inline int own_excludes_(const own_export *view) {
     return view->memory->managed && view->start < view->stop && !view->borrower;
 }
@@ -109,13 +112,13 @@ static inline void own_blame_export_(own_conflict *conflict, const own_export *v
     conflict->kind = borrower ? own_kind_of_(borrower) : OWN_ENDED;
 }
 
-/* OWN_EXPORTED if a view or a loan conflicts with an access of a stream, or of the host (NULL). The
- * host is one user: its own views never block it, and a stream's loans never block that stream,
- * except when closing. */
+/* Returns OWN_EXPORTED if a view or a loan conflicts with the access, else OWN_OK. `stream` is
+ * NULL for the host. The host is one user: its own views never block it, and a stream's loans
+ * never block that stream, except when closing. */
 static inline int own_check_exports_(const own_stream *stream, const own_access *access,
                                      own_conflict *conflict) {
     if (!stream && !access->closes && !access->memory->loans) {
-        return OWN_OK; /* fast path: without loans only the host's own views can be there */
+        return OWN_OK; /* fast path: without loans, all views are the host's own */
     }
     for (const own_export *view = access->memory->exports; view; view = view->next) {
         if ((view->borrower != stream || access->closes) && view->start < view->stop &&

@@ -1,4 +1,4 @@
-/* Borrowing: may this operation, or the host, use these bytes now? */
+/* Checks and records operations: they borrow the bytes that they use. */
 
 #ifndef CUDADRV_BORROW_H
 #define CUDADRV_BORROW_H
@@ -21,13 +21,15 @@ static inline void own_blame_(const own_engine *engine, own_conflict *conflict,
     conflict->kind = own_kind_of_(stream);
 }
 
-/* Whether `other` conflicts with an access of mode OWN_READ or OWN_REACH. */
+/* Returns whether a use of mode `other` conflicts with an access of `mode`, which is OWN_READ or
+ * OWN_REACH. */
 static inline int own_excludes_read_(uint8_t mode, uint8_t other) {
     return other == OWN_WRITE || (other == OWN_REACH && mode == OWN_READ) ||
            (other == OWN_READ && mode == OWN_REACH);
 }
 
-/* OWN_OK if no conflicting operation on the bytes is unordered. `stream` is NULL for the host. */
+/* Returns OWN_OK if every conflicting operation on the bytes is ordered before the access; else
+ * OWN_MUST_WAIT or OWN_BORROWED, as the policy says. `stream` is NULL for the host. */
 static inline int own_check_epochs_(const own_engine *engine, const own_stream *stream,
                                     const own_clock *view, const own_access *access,
                                     own_conflict *conflict) {
@@ -50,8 +52,8 @@ static inline int own_check_epochs_(const own_engine *engine, const own_stream *
     return OWN_OK;
 }
 
-/* Checks all accesses. A conflict that waiting cannot solve takes precedence over OWN_MUST_WAIT:
- * a refusal must come before the caller waits for anything. */
+/* Checks all accesses. A conflict that waiting cannot solve takes precedence over OWN_MUST_WAIT,
+ * so that a request is refused before the caller waits for anything. */
 static inline int own_check_(const own_engine *engine, own_request *request,
                              const own_clock *view) {
     int answer = OWN_OK;
@@ -84,7 +86,8 @@ static inline int own_check_(const own_engine *engine, own_request *request,
     return answer;
 }
 
-/* The number of epochs that the operation may add to a range of the memory: one for each mode. */
+/* Returns how many epochs the operation may add to a range of the memory: one for each of its
+ * accesses to the memory, but at most one for each mode. */
 static inline uint32_t own_uses_(const own_request *request, const own_memory *memory) {
     const own_access *access = request->accesses, *end = access + request->count;
     uint32_t uses = 0;
@@ -155,8 +158,8 @@ static inline void own_commit_(const own_engine *engine, const own_request *requ
     }
 }
 
-/* Joins ranges that the operation has made equal. Call it after all accesses of the operation
- * are committed: they may overlap, and each needs the cuts at its ends. */
+/* Joins ranges that the operation has made equal. Call it when all accesses of the operation are
+ * committed: accesses may overlap, and own_commit_ needs the cuts at the ends of each. */
 static inline void own_join_ranges_(const own_access *access) {
     own_memory *memory = access->memory;
     if (memory->count > 1 && access->start < access->stop) {
@@ -187,7 +190,7 @@ static inline void own_sweep_(const own_engine *engine, own_memory *memory) {
     memory->crowded = 2 * memory->count + OWN_CROWDED;
 }
 
-/* Checks a request and allocates the room that its epochs need. */
+/* Checks a request, and allocates memory for its epochs if it is allowed. Returns an own_answer. */
 static inline int own_prepare_(own_engine *engine, own_request *request, const own_clock *view) {
     int answer = own_check_(engine, request, view);
     for (uint32_t i = 0; answer == OWN_OK && i < request->count; i++) {
@@ -209,8 +212,8 @@ static inline void own_commit_all_(own_engine *engine, own_request *request) {
     }
 }
 
-/* What the stream of the request knows when the operation begins. The caller owns the clock.
- * Returns 0 if there is no memory. */
+/* Sets *view to the clock of everything that the request's stream knows to be ordered before the
+ * operation. The caller owns a reference to the clock. Returns 0 if malloc fails. */
 static inline int own_view_of_(const own_request *request, own_clock **view) {
     if (request->passive) {
         *view = own_clock_share(request->stream->clock);
@@ -219,8 +222,8 @@ static inline int own_view_of_(const own_request *request, own_clock **view) {
     return own_view_(request->stream, view);
 }
 
-/* Makes the operation the next one of its stream; `view` is what the stream knows when it
- * begins. */
+/* Makes the operation the next one of its stream. `view` is the clock that own_view_of_
+ * returned. */
 static inline void own_number_(own_request *request, own_clock *view) {
     own_stream *stream = request->stream;
     own_operation *recent = &stream->recent[++stream->seq % OWN_RECENT];
@@ -229,7 +232,8 @@ static inline void own_number_(own_request *request, own_clock *view) {
     *recent = (own_operation){stream->seq, request->site, request->operation};
 }
 
-/* own_begin on the fast path. Returns 0, and changes nothing, if the request cannot take it. */
+/* Does own_begin on the fast path. Returns 0, and changes nothing, if the request cannot take
+ * the fast path. */
 static inline int own_begin_usual_(own_engine *engine, own_request *request) {
     if (__builtin_expect(!own_all_usual_(engine, request), 0)) {
         return 0;
@@ -258,7 +262,7 @@ static __attribute__((noinline)) int own_begin_unusual_(own_engine *engine, own_
 }
 
 /* Checks an operation and, if it is allowed, borrows its bytes. The caller holds the stream's
- * issue lock until own_settle or own_undo. Any answer but OWN_OK means that nothing has changed. */
+ * issue lock until own_settle or own_undo. Unless OWN_OK is returned, nothing has changed. */
 static inline int own_begin(own_engine *engine, own_request *request) {
     int answer = OWN_OK;
     own_lock(engine);
@@ -269,9 +273,9 @@ static inline int own_begin(own_engine *engine, own_request *request) {
     return answer;
 }
 
-/* Takes the issue lock and does own_begin, on the fast path, for a caller who knows that no
- * other thread can be in the engine. Returns 0, and takes and changes nothing, if the request
- * cannot take the fast path. */
+/* Takes the issue lock and does own_begin, if the fast path is possible. The caller knows that
+ * no other thread can be in the engine. Returns 1; or 0 if the lock is taken or the fast path is
+ * not possible, and then changes nothing. */
 static inline int own_begin_alone(own_engine *engine, own_request *request) {
     if (!own_mutex_try_alone(request->stream->issue)) {
         return 0;
@@ -283,8 +287,8 @@ static inline int own_begin_alone(own_engine *engine, own_request *request) {
     return 1;
 }
 
-/* What own_begin would answer, and the conflict, if the stream had waited for everything in the
- * clock `waited`. Changes nothing. */
+/* Returns what own_begin would return if the stream had waited for everything in the clock
+ * `waited`, and sets the request's conflict. Borrows nothing. */
 static inline int own_ask(own_engine *engine, own_request *request, own_clock *waited) {
     own_clock *view;
     int answer = OWN_NO_MEMORY;
@@ -304,8 +308,9 @@ static inline int own_ask(own_engine *engine, own_request *request, own_clock *w
     return answer;
 }
 
-/* Drops the epochs that the operation covers by the default streams' rules. Call it only when
- * the driver has the operation: before that the stream has not waited for them. */
+/* Drops the epochs of operations that the default streams' rules order before this one. Call it
+ * only when the driver has the operation: earlier, the stream has not waited for those
+ * operations. */
 static inline void own_supersede_(const own_engine *engine, const own_request *request,
                                   const own_access *access) {
     own_memory *memory = access->memory;
@@ -336,9 +341,9 @@ static __attribute__((noinline)) void own_supersede_all_(const own_engine *engin
     }
 }
 
-/* own_settle after own_begin_alone, for a caller who still knows that no other thread is in the
- * engine: on the fast path the stream has learned nothing new, and the rules of the default
- * streams do not concern it. */
+/* Does own_settle after own_begin_alone, if still no other thread can be in the engine. On the
+ * fast path the stream's clock has not changed, and the default streams' rules do not concern
+ * the stream, so less is to be done. */
 static inline void own_settle_alone(own_engine *engine, own_request *request) {
     request->stream->settled = request->issued.seq;
     own_over_if_lost_(engine, request->stream);
@@ -362,7 +367,8 @@ static inline void own_settle(own_engine *engine, own_request *request) {
     own_unlock(engine);
 }
 
-/* Whether the bytes are still one range with the epochs that own_commit_ left. */
+/* Returns whether own_undo can restore the former epochs of the bytes: whether the bytes are
+ * still one range, in which the operation has the last epoch. */
 static inline int own_undoable_(const own_access *access, const own_snapshot *issued) {
     own_memory *memory = access->memory;
     uint32_t i = own_range_find(memory, access->start);
@@ -373,9 +379,10 @@ static inline int own_undoable_(const own_access *access, const own_snapshot *is
            last->slot == issued->slot;
 }
 
-/* Call this when the driver has refused the operation at its first call: restores the state of
- * before. But bytes in several ranges, or borrowed by another thread meanwhile, stay borrowed as
- * if the operation had been queued. */
+/* Call this when the operation's first driver call has failed, so that the driver has queued
+ * nothing. Restores the state before own_begin, except for bytes that were in several ranges or
+ * that another thread has borrowed meanwhile: these stay borrowed, as if the operation had been
+ * queued. */
 static inline void own_undo(own_engine *engine, own_request *request) {
     own_stream *stream = request->stream;
     int all = 1;

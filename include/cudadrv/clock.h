@@ -1,8 +1,8 @@
-/* Vector clocks: for every slot, the number of its last operation that is known to be complete,
- * or ordered before.
+/* Vector clocks. A clock has a number for every slot: operations of the slot up to this number
+ * are complete or ordered before the next operation of the stream that owns the clock.
  *
- * Clocks are immutable, so that recording an event can share one. NULL is a clock that knows
- * nothing. The lock that guards the engine guards the reference counts. */
+ * Clocks are immutable, so an event that is recorded shares the clock of its stream instead of
+ * copying it. NULL is a clock that knows nothing. The engine's lock guards the reference counts. */
 
 #ifndef CUDADRV_CLOCK_H
 #define CUDADRV_CLOCK_H
@@ -13,12 +13,12 @@
 
 typedef struct own_clock {
     uint64_t references;
-    uint32_t size; /* all slots from here on are 0 */
+    uint32_t size; /* slots from this one on have the number 0 */
     uint64_t seq[];
 } own_clock;
 
-/* What an event, a token or a synchronization stands for: a stream's work up to operation `seq`,
- * and all that the stream knew then. */
+/* What an event, a token or a synchronization stands for: the work of a stream up to operation
+ * `seq`, and everything in the clock that the stream had then. */
 typedef struct own_snapshot {
     own_clock *clock;
     uint64_t seq;
@@ -57,7 +57,8 @@ static inline int own_clock_knows(const own_clock *clock, const own_snapshot *ne
     return 1;
 }
 
-/* Joins a clock and a snapshot. The caller owns the result. Returns 0 if there is no memory. */
+/* Sets *joined to a clock that knows everything in the clock and in the snapshot. The caller
+ * owns a reference to it. Returns 0 if malloc fails. */
 static inline int own_clock_join(own_clock *clock, const own_snapshot *news, own_clock **joined) {
     if (own_clock_knows(clock, news)) {
         *joined = own_clock_share(clock);

@@ -28,6 +28,7 @@ typedef struct cudadrv_driver {
     void (*note_failure)(const char *call); /* remembers the call for this thread's next check() */
     int loaded;                             /* a driver was opened: forked children cannot use it */
     int forked;                             /* this process is a fork of the one that loaded it */
+    int attention; /* the next call has something to do first: it is forked, or loans have ended */
     int ending; /* Python is ending: threads that it does not know any more may be in the engine */
     /* The software driver's function, else NULL. With this number the driver asks `words` of
      * cudadrv._driver for the names of the stream's work in its reports. */
@@ -45,7 +46,7 @@ static CUresult CUDAAPI cudadrv_not_initialized(void) { return CUDA_ERROR_NOT_IN
 static void cudadrv_note_nothing(const char *call) { (void)call; }
 
 static cudadrv_driver cudadrv_unbound = {
-    cudadrv_note_nothing, 0, 0, 0, NULL,
+    cudadrv_note_nothing, 0, 0, 0, 0, NULL,
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
     (cudadrv_pointer_##name)(void (*)(void)) cudadrv_not_initialized,
 #include "driver_functions.h"

@@ -73,6 +73,7 @@ CUDADRV_FUNCTION(cuMemFreeAsync, 11020, (CUdeviceptr address, CUstream stream), 
 CUDADRV_FUNCTION(cuMemHostAlloc, 2020, (void **address, size_t bytes, unsigned int flags), (address, bytes, flags))
 CUDADRV_FUNCTION(cuMemFreeHost, 2000, (void *address), (address))
 CUDADRV_FUNCTION(cuMemAllocManaged, 6000, (CUdeviceptr *address, size_t bytes, unsigned int flags), (address, bytes, flags))
+CUDADRV_FUNCTION(cuMemGetAddressRange, 3020, (CUdeviceptr *first, size_t *bytes, CUdeviceptr address), (first, bytes, address))
 CUDADRV_FUNCTION(cuPointerGetAttribute, 4000, (void *value, CUpointer_attribute attribute, CUdeviceptr address), (value, attribute, address))
 
 /* copies */

@@ -1,4 +1,4 @@
-/* Opens a libcuda.so.1 and fills the call table. Included by cudadrv._driver alone. */
+/* Fills the call table from an opened libcuda.so.1. Only cudadrv._driver includes this file. */
 
 #ifndef CUDADRV_DRIVER_LOADER_H
 #define CUDADRV_DRIVER_LOADER_H
@@ -21,15 +21,15 @@ static __thread const char *cudadrv_last_failure = "the driver";
 
 static void cudadrv_note_failure(const char *call) { cudadrv_last_failure = call; }
 
-/* In the table for functions that the driver does not have, so that no call goes through NULL.
- * It is called with the arguments of any function, which is safe where the caller cleans up the
- * stack: so do all calling conventions that CUDA supports on Linux. */
+/* Stands in the table for each function that the driver does not have, so that no call goes
+ * through NULL. It is called with arguments that it does not declare. That is safe where the
+ * caller cleans up the stack, as in all calling conventions that CUDA supports on Linux. */
 static CUresult CUDAAPI cudadrv_not_supported(void) { return CUDA_ERROR_NOT_SUPPORTED; }
 
 typedef CUresult(CUDAAPI *cudadrv_stand_in)(void);
 
-/* With cudadrv_not_initialized before a driver is loaded, and in a forked child, where driver calls
- * can crash. */
+/* Makes every entry of the table `stand_in`. This is cudadrv_not_initialized before a driver is
+ * loaded, and in a forked child, where driver calls can crash. */
 static void cudadrv_fill_table(cudadrv_driver *table, cudadrv_stand_in stand_in) {
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
     table->call_##name = (cudadrv_pointer_##name)(void *)stand_in;
@@ -40,7 +40,7 @@ static void cudadrv_fill_table(cudadrv_driver *table, cudadrv_stand_in stand_in)
 /* Runs in forked children. If the parent had not opened a driver, the child can open one itself. */
 static void cudadrv_enter_child(void) {
     if (cudadrv_table->loaded) {
-        cudadrv_table->forked = 1;
+        cudadrv_table->forked = cudadrv_table->attention = 1;
         cudadrv_fill_table(cudadrv_table, cudadrv_not_initialized);
     }
 }
@@ -59,8 +59,8 @@ static void *cudadrv_find(cudadrv_get_address get_address, const char *name, int
     return status == CUDA_SUCCESS && address ? address : (void *)cudadrv_not_supported;
 }
 
-/* Fills the table from an opened library. Returns 0 if the library has no cuGetProcAddress of
- * CUDA 12. */
+/* Fills the table from an opened library. Returns 1, or 0 if the library does not have the
+ * cuGetProcAddress of CUDA 12. */
 static int cudadrv_load_table(cudadrv_driver *table, void *library) {
     cudadrv_get_address get_address = (cudadrv_get_address)dlsym(library, "cuGetProcAddress_v2");
     if (!get_address) {
@@ -72,8 +72,8 @@ static int cudadrv_load_table(cudadrv_driver *table, void *library) {
     table->call_##name = (cudadrv_pointer_##name)cudadrv_find(get_address, #name, abi);
 #include "driver_functions.h"
 #undef CUDADRV_FUNCTION
-    /* The stub library of a toolkit has no functions to find; its cuInit returns an error that
-     * says so. */
+    /* The cuGetProcAddress of a toolkit's stub library finds no functions. Take the library's
+     * cuInit, which returns an error that names the stub. */
     void *init = dlsym(library, "cuInit");
     if ((void *)table->call_cuInit == (void *)cudadrv_not_supported && init) {
         table->call_cuInit = (cudadrv_pointer_cuInit)init;
@@ -81,8 +81,8 @@ static int cudadrv_load_table(cudadrv_driver *table, void *library) {
     return 1;
 }
 
-/* The name of the next function, at or after *index, that the loaded driver does not have; or
- * NULL. */
+/* Returns the name of the next function, at or after *index, that the loaded driver does not
+ * have; NULL if there is none. */
 static const char *cudadrv_next_missing(const cudadrv_driver *table, size_t *index) {
     static const struct {
         const char *name;
@@ -103,7 +103,7 @@ static const char *cudadrv_next_missing(const cudadrv_driver *table, size_t *ind
     return NULL;
 }
 
-/* The path that the dynamic linker chose, or NULL. */
+/* Returns the path from which the dynamic linker loaded the library; NULL if it is not known. */
 static const char *cudadrv_library_path(void *library) {
     struct link_map *map = NULL;
     return dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map ? map->l_name : NULL;

@@ -19,12 +19,13 @@ enum own_order { OWN_NON_BLOCKING, OWN_BLOCKING, OWN_LEGACY };
 enum own_state { OWN_OPEN, OWN_CLOSED, OWN_RETIRED }; /* closed streams may have unfinished work */
 enum { OWN_RECENT = 32 };
 
-/* The kind of a stream, for messages: what it is called, and how a program can wait for it. */
+/* The kind of a stream. Messages use it to name the stream, and to say how a program can wait
+ * for it. */
 enum own_kind {
     OWN_PLAIN,
     OWN_DEFAULT,    /* the legacy default stream */
-    OWN_PER_THREAD, /* only its own thread can use it */
-    OWN_INTERNAL,   /* the library's own; no program can use it */
+    OWN_PER_THREAD, /* a per-thread default stream: only one thread can use it */
+    OWN_INTERNAL,   /* a stream of the library itself; no program can use it */
     OWN_ENDED       /* closed or retired */
 };
 
@@ -37,15 +38,15 @@ typedef struct own_operation {
 struct own_stream;
 struct own_export;
 
-/* A context: a set of streams to which the default stream's rules apply. */
+/* A context. The default streams' rules apply among its streams. */
 typedef struct own_domain {
     struct own_stream *streams; /* list of the streams that are not retired */
     struct own_stream *legacy;
     own_mutex blocking_issue; /* the issue lock of the legacy and of all blocking streams */
-    /* What retired streams had waited for; waiting for the context includes that. */
+    /* Everything that retired streams had waited for: a wait for the context includes it. */
     own_clock *inherited;
     struct own_domain *next;
-    uint8_t host_excluded; /* no host access to managed memory while any work is in flight */
+    uint8_t host_excluded; /* the host cannot access managed memory while any work is in flight */
     uint8_t lost;          /* the context is lost: nothing runs in it any more */
 } own_domain;
 
@@ -54,23 +55,25 @@ typedef struct own_stream {
     uint32_t slot;
     own_mutex *issue;
     own_domain *domain;
-    own_clock *clock; /* what it has waited for */
-    uint64_t seq;     /* number of the last operation; continues the numbers of the slot */
-    uint64_t settled; /* the last operation that the driver has */
+    own_clock *clock; /* everything that the stream has waited for */
+    uint64_t seq;     /* number of the last operation; goes on from the slot's former streams */
+    uint64_t settled; /* number of the last operation that the driver has */
     uint8_t order;
     uint8_t state;
-    uint8_t orphaned; /* no reference is left: freed when it retires */
-    /* Closed for programs, but kept open until its last event can be recorded. */
+    uint8_t orphaned; /* no reference is left: the struct is freed when the stream retires */
+    /* No reference is left to the stream, which stays open until it can be closed without
+     * blocking. */
     uint8_t dropped;
     uint8_t kind;   /* an own_kind; valid while the stream is open */
     uint32_t loans; /* number of loans of memory to this stream */
-    /* Ordered after the legacy stream's work up to this value of its `uses`. */
+    /* The value that `uses` of the legacy stream had when this stream was last ordered after it. */
     uint64_t legacy_seen;
-    uint64_t uses; /* number of operations, records and waits, without passive operations */
-    /* If `passive` is `uses` + 1: `settled` before the passive operations since the last use. */
+    uint64_t uses; /* number of operations that are not passive, records and waits */
+    /* The value of `settled` before the passive operations since the last use; valid if
+     * `passive` is `uses` + 1. */
     uint64_t before;
     uint64_t passive; /* `uses` + 1 if there were passive operations since the last use */
-    uint64_t number;  /* for messages: "Stream 3" */
+    uint64_t number;  /* messages name the stream by it, as in "Stream 3" */
     struct own_stream *next;
     own_operation recent[OWN_RECENT];
 } own_stream;
@@ -78,12 +81,12 @@ typedef struct own_stream {
 typedef struct own_event {
     own_mutex issue;
     own_snapshot snapshot;
-    uint64_t recorded; /* how often it was recorded */
+    uint64_t recorded; /* how often the event was recorded */
 } own_event;
 
 typedef struct own_slot {
     own_stream *stream;
-    uint64_t seq;  /* the last operation of the slot's former streams */
+    uint64_t seq;  /* number of the last operation of the slot's former streams */
     uint64_t done; /* the host's clock: operations up to this one are known to be complete */
 } own_slot;
 
@@ -102,7 +105,7 @@ static inline void own_engine_prepare(own_engine *engine) { memset(engine, 0, si
 static inline void own_lock(own_engine *engine) { own_mutex_take(&engine->lock); }
 static inline void own_unlock(own_engine *engine) { own_mutex_give(&engine->lock); }
 
-/* Both locks, in the order of their addresses; they may be the same one. */
+/* Takes both locks, in the order of their addresses. They may be the same lock. */
 static inline void own_lock_both(own_mutex *a, own_mutex *b) {
     own_mutex *first = a < b ? a : b, *second = a < b ? b : a;
     own_mutex_take(first);
@@ -133,7 +136,7 @@ static inline int own_known_(const own_engine *engine, uint32_t slot, uint64_t s
     return engine->slots[slot].done >= seq;
 }
 
-/* Whether the host knows that everything in a clock is complete. */
+/* Returns whether the host knows that everything in a clock is complete. */
 static inline int own_clock_known_(const own_engine *engine, const own_clock *clock) {
     for (uint32_t i = 0; clock && i < clock->size; i++) {
         if (!own_known_(engine, i, clock->seq[i])) {
@@ -143,8 +146,9 @@ static inline int own_clock_known_(const own_engine *engine, const own_clock *cl
     return 1;
 }
 
-/* Keeps what a retiring stream has waited for in its domain: a wait is not an operation, so it
- * may be unfinished. Without memory it is not kept; then less is known than could be. */
+/* Joins the clock of a retiring stream into `inherited` of its domain. The stream's waits are
+ * not operations, so they may be unfinished although all its operations are complete. If malloc
+ * fails, nothing is joined, and a wait for the context tells the host less. */
 static inline void own_bequeath_(const own_engine *engine, const own_stream *stream) {
     const own_snapshot waited = {stream->clock, 0, 0};
     own_clock *joined;
@@ -155,7 +159,7 @@ static inline void own_bequeath_(const own_engine *engine, const own_stream *str
     }
 }
 
-/* Retires a closed stream whose work is known to be complete: frees its slot. */
+/* Retires a closed stream whose work is known to be complete: another stream can take its slot. */
 static inline void own_retire_(own_engine *engine, own_stream *stream) {
     own_slot *slot = &engine->slots[stream->slot];
     own_stream **link = &stream->domain->streams;
@@ -183,9 +187,9 @@ static inline void own_retire_finished_(own_engine *engine) {
     }
 }
 
-/* Called when the context has ended and no reference to its streams is left. Returns 1 if the
- * domain can be freed; 0 if it must stay, because closed streams have work that is not known to
- * be complete. */
+/* Call this when the context has ended and no reference to its streams is left. Returns 1 if the
+ * domain can be freed. Returns 0 if the domain must stay, because closed streams have work that
+ * is not known to be complete. */
 static inline int own_domain_close(own_engine *engine, own_domain *domain) {
     own_lock(engine);
     own_retire_finished_(engine);
@@ -221,7 +225,7 @@ static inline int own_free_slot_(own_engine *engine, uint32_t *index) {
     return 1;
 }
 
-/* Opens a stream. NULL if there is no memory. */
+/* Opens a stream. Returns NULL if malloc fails. */
 static inline own_stream *own_stream_open(own_engine *engine, own_domain *domain, int order) {
     own_stream *stream = calloc(1, sizeof *stream);
     if (!stream) {
@@ -253,8 +257,8 @@ static inline uint8_t own_kind_of_(const own_stream *stream) {
     return stream && stream->state == OWN_OPEN && !stream->dropped ? stream->kind : OWN_ENDED;
 }
 
-/* Nothing of a lost context runs any more, so everything that its driver has taken counts as
- * complete. */
+/* If the context of the stream is lost, marks everything that the driver has of the stream as
+ * complete: nothing of a lost context runs any more. */
 static inline void own_over_if_lost_(own_engine *engine, const own_stream *stream) {
     own_slot *slot = &engine->slots[stream->slot];
     if (stream->domain->lost && stream->state != OWN_RETIRED && slot->done < stream->settled) {
@@ -273,7 +277,7 @@ static inline void own_domain_lose(own_engine *engine, own_domain *domain) {
     own_unlock(engine);
 }
 
-/* Whether the host knows that all of the stream's work is complete. */
+/* Returns whether the host knows that all of the stream's work is complete. */
 static inline int own_stream_known(own_engine *engine, const own_stream *stream) {
     own_lock(engine);
     int known = stream->state == OWN_RETIRED || own_known_(engine, stream->slot, stream->seq);
@@ -294,8 +298,8 @@ static inline uint32_t own_unfinished(own_engine *engine, const own_domain *doma
     return found;
 }
 
-/* Closes a stream: it takes no more operations. The engine keeps its unfinished ones until the
- * host knows that they are complete. */
+/* Closes a stream, so that it takes no more operations. The engine keeps the stream's unfinished
+ * operations until the host knows that they are complete. */
 static inline void own_stream_close(own_engine *engine, own_stream *stream) {
     own_lock(engine);
     if (stream->state != OWN_OPEN) {
@@ -312,16 +316,17 @@ static inline void own_stream_close(own_engine *engine, own_stream *stream) {
     own_unlock(engine);
 }
 
-/* The last reference to an open stream is gone. The stream will be closed when that cannot
- * block. That moment depends on timing, so from now on the default streams' rules ignore the
- * stream. */
+/* Call this when the last reference to an open stream is gone. The stream is closed later, when
+ * that cannot block. The moment depends on timing; therefore the default streams' rules ignore
+ * the stream from now on. */
 static inline void own_stream_drop(own_engine *engine, own_stream *stream) {
     own_lock(engine);
     stream->dropped = 1;
     own_unlock(engine);
 }
 
-/* The last reference to a closed stream is gone. */
+/* Call this when the last reference to a closed stream is gone. The struct is freed now or, if
+ * work may be unfinished, when the stream retires. */
 static inline void own_stream_release(own_engine *engine, own_stream *stream) {
     own_lock(engine);
     if (stream->state == OWN_RETIRED) {

@@ -94,18 +94,40 @@ static inline int own_export_open(own_engine *engine, const own_access *access, 
     return answer;
 }
 
+/* Lends bytes for work that is on no stream: `borrower` stands for it and has no operations. Only
+ * what the host knows to be complete is ordered before such work, and every view is in its way. */
+static inline int own_lend_open(own_engine *engine, const own_access *access, uint32_t site,
+                                own_stream *borrower, own_export *view, own_conflict *conflict) {
+    static const own_stream nobody;
+    own_lock(engine);
+    *conflict = (own_conflict){0};
+    int answer = access->memory->closed ? OWN_MEMORY_CLOSED : OWN_OK;
+    if (answer == OWN_OK && access->start < access->stop) {
+        answer = own_check_exports_(&nobody, access, conflict);
+        if (answer == OWN_OK) {
+            answer = own_check_host_(engine, NULL, access, conflict);
+        }
+    }
+    if (answer == OWN_OK) {
+        own_export_link_(engine, access, site, borrower, view);
+    }
+    own_unlock(engine);
+    return answer;
+}
+
 static inline void own_export_close(own_engine *engine, own_export *view) {
     own_lock(engine);
     own_export_unlink_(engine, view);
     own_unlock(engine);
 }
 
-/* Whether the host knows that no unfinished operation uses the memory. */
-static inline int own_memory_known_(const own_engine *engine, own_memory *memory,
-                                    own_conflict *conflict) {
-    for (uint32_t i = 0; i < memory->count; i++) {
-        const own_epoch *epochs = own_epochs(&memory->ranges[i]);
-        for (uint32_t k = 0; k < memory->ranges[i].count; k++) {
+/* Whether the host knows that no unfinished operation uses these bytes. */
+static inline int own_bytes_known_(const own_engine *engine, own_memory *memory, uint64_t start,
+                                   uint64_t stop, own_conflict *conflict) {
+    own_range *last, *range = own_ranges_of(memory, start, stop, &last);
+    for (; range < last; range++) {
+        const own_epoch *epochs = own_epochs(range);
+        for (uint32_t k = 0; k < range->count; k++) {
             if (!own_known_(engine, epochs[k].slot, epochs[k].seq)) {
                 own_blame_(engine, conflict, &epochs[k]);
                 return 0;
@@ -129,6 +151,31 @@ static inline int own_memory_inherit(own_engine *engine, own_memory *memory,
     }
     own_unlock(engine);
     return ok;
+}
+
+static inline int own_memory_known_(const own_engine *engine, own_memory *memory,
+                                    own_conflict *conflict) {
+    return memory->nbytes == 0 || own_bytes_known_(engine, memory, 0, memory->nbytes, conflict);
+}
+
+/* As own_memory_free without `close`, of some bytes: those of a buffer that shares the books of its
+ * memory with others. */
+static inline int own_bytes_free(own_engine *engine, own_memory *memory, uint64_t start,
+                                 uint64_t stop, own_conflict *conflict) {
+    int answer = OWN_OK;
+    *conflict = (own_conflict){0};
+    own_lock(engine);
+    for (const own_export *view = memory->exports; view && answer == OWN_OK; view = view->next) {
+        if (view->start < stop && start < view->stop) {
+            own_blame_export_(conflict, view);
+            answer = OWN_EXPORTED;
+        }
+    }
+    if (answer == OWN_OK && !own_bytes_known_(engine, memory, start, stop, conflict)) {
+        answer = OWN_BORROWED;
+    }
+    own_unlock(engine);
+    return answer;
 }
 
 /* OWN_OK if nobody uses the memory: no view is alive, and no device use may be unfinished. With

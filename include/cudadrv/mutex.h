@@ -35,15 +35,15 @@ static __attribute__((noinline)) void own_mutex_wake_(own_mutex *mutex) {
     syscall(SYS_futex, &mutex->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-/* Takes it if it is free. */
+/* Takes the mutex if it is free. Returns whether it was taken. */
 static inline int own_mutex_try(own_mutex *mutex) {
     int free = OWN_FREE;
     return __atomic_compare_exchange_n(&mutex->state, &free, OWN_TAKEN, 0, __ATOMIC_ACQUIRE,
                                        __ATOMIC_RELAXED);
 }
 
-/* own_mutex_try for a caller who knows that no other thread can take it meanwhile: without an
- * atomic instruction, which would wait for all earlier stores. */
+/* Does own_mutex_try for a caller who knows that no other thread can take the mutex meanwhile.
+ * Uses no atomic instruction, because that would wait for all earlier stores. */
 static inline int own_mutex_try_alone(own_mutex *mutex) {
     int free = mutex->state == OWN_FREE;
     mutex->state = free ? OWN_TAKEN : mutex->state;

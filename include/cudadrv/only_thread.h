@@ -1,4 +1,4 @@
-/* Whether another thread could take the GIL if it were released. */
+/* Finds out whether the process may have a second Python thread. */
 
 #ifndef CUDADRV_ONLY_THREAD_H
 #define CUDADRV_ONLY_THREAD_H
@@ -6,8 +6,9 @@
 #include <Python.h>
 #include <stdint.h>
 
-/* Whether the caller, which has the GIL and this state, is the interpreter's only thread. Native
- * threads that never ran Python do not count, although they may take the GIL at any time. */
+/* Returns whether the caller is the interpreter's only thread. The caller has the GIL, and `own`
+ * is its state. Native threads that never ran Python do not count, although they may take the
+ * GIL at any time. */
 static inline int is_only_thread(const PyThreadState *own) {
     return !((uintptr_t)own->prev | (uintptr_t)own->next);
 }

@@ -24,7 +24,7 @@ static inline int own_join_(own_stream *stream, const own_snapshot *news) {
     own_clock *joined;
     own_snapshot others = *news;
     if (others.slot == stream->slot) {
-        others.seq = 0; /* its own work is ordered without a clock */
+        others.seq = 0; /* a stream's own work is ordered without a clock */
     }
     if (!own_clock_join(stream->clock, &others, &joined)) {
         return 0;
@@ -34,16 +34,17 @@ static inline int own_join_(own_stream *stream, const own_snapshot *news) {
     return 1;
 }
 
-/* The last of the stream's operations that the driver has and that the default streams' rules
- * order before the work of others: up to its last use. Passive operations after that may be
- * complete at once. */
+/* Returns the number of the last operation of the stream that the default streams' rules order
+ * before work of other streams. Passive operations after the stream's last use are not ordered,
+ * because the driver may have queued nothing for them. */
 static inline uint64_t own_settled_by_rules_(const own_stream *stream) {
     return stream->passive == stream->uses + 1 ? stream->before : stream->settled;
 }
 
-/* The stream's clock, joined with what the default streams' rules order before its next
- * operation. The caller owns it and installs it only when the driver has that operation: until
- * then the stream has not waited. Returns 0 if there is no memory. */
+/* Sets *view to the stream's clock, joined with the work that the default streams' rules order
+ * before the stream's next operation. The caller owns a reference to *view, and installs it only
+ * when the driver has that operation: until then the stream has not waited. Returns 0 if malloc
+ * fails. */
 static inline int own_view_(const own_stream *stream, own_clock **view) {
     const own_stream *legacy = stream->domain->legacy;
     own_clock *clock = own_clock_share(stream->clock);
@@ -72,7 +73,7 @@ static inline int own_view_(const own_stream *stream, own_clock **view) {
 }
 
 /* Joins into *clock what waiting for all work of a slot would establish. Returns 0, and changes
- * nothing, if there is no memory. */
+ * nothing, if malloc fails. */
 static inline int own_foresee(own_engine *engine, uint32_t slot, own_clock **clock) {
     own_clock *view = NULL, *joined;
     own_lock(engine);
@@ -96,15 +97,15 @@ static inline int own_foresee(own_engine *engine, uint32_t slot, own_clock **clo
     return ok;
 }
 
-/* Installs the view with which an operation was checked, when the driver has the operation.
- * Takes over the reference. */
+/* Makes `view` the stream's clock. Call it when the driver has the operation that was checked
+ * with this view. Takes over the caller's reference. */
 static inline void own_learn_(own_stream *stream, own_clock *view) {
     own_clock_drop(stream->clock);
     stream->clock = view;
 }
 
-/* Counts a use of the stream for the default streams' rules: it is ordered after the legacy
- * stream's work. */
+/* Counts a use of the stream for the default streams' rules, which order the use after the
+ * legacy stream's work. */
 static inline void own_count_use_(own_stream *stream) {
     const own_stream *legacy = stream->domain->legacy;
     stream->uses++;
@@ -113,8 +114,8 @@ static inline void own_count_use_(own_stream *stream) {
     }
 }
 
-/* Counts a passive operation that the driver has, before it is `settled`. The default streams'
- * rules do not order it. */
+/* Notes that the driver has a passive operation, which the default streams' rules do not order.
+ * Call it before `settled` includes the operation. */
 static inline void own_count_passive_(own_stream *stream) {
     if (stream->passive != stream->uses + 1) {
         stream->passive = stream->uses + 1;
@@ -122,7 +123,7 @@ static inline void own_count_passive_(own_stream *stream) {
     }
 }
 
-/* Counts a record or a wait, which needs no check. Returns 0 if there is no memory. */
+/* Counts a record of an event, or a wait, as a use of the stream. Returns 0 if malloc fails. */
 static inline int own_use_unchecked_(own_stream *stream) {
     own_clock *view;
     int ok = own_view_(stream, &view);
@@ -141,8 +142,8 @@ static inline void own_snapshot_take(own_engine *engine, const own_stream *strea
     own_unlock(engine);
 }
 
-/* Called when the driver has recorded the event on the stream. Both issue locks are held.
- * Returns 0 if there is no memory; then the event keeps its former snapshot. */
+/* Call this when the driver has recorded the event on the stream. The caller holds the issue
+ * locks of both. Returns 0 if malloc fails; the event then keeps its former snapshot. */
 static inline int own_record(own_engine *engine, own_stream *stream, own_event *event) {
     own_lock(engine);
     int ok = own_use_unchecked_(stream);
@@ -155,7 +156,7 @@ static inline int own_record(own_engine *engine, own_stream *stream, own_event *
     return ok;
 }
 
-/* Like own_record, but for an earlier snapshot of the stream. */
+/* Like own_record, but the event stands for an earlier snapshot of the stream. */
 static inline void own_record_as(own_engine *engine, const own_snapshot *as_of, own_event *event) {
     own_lock(engine);
     own_clock_drop(event->snapshot.clock);
@@ -173,8 +174,8 @@ static inline void own_snapshot_copy(own_engine *engine, const own_snapshot *fro
     own_unlock(engine);
 }
 
-/* Orders the stream's later work after a snapshot. Returns 0, and changes nothing, if there is
- * no memory: then nobody relies on the order. */
+/* Orders the stream's later work after a snapshot. Returns 0 if malloc fails; the engine then
+ * does not know of this order, and refuses work that relies on it. */
 static inline int own_join(own_engine *engine, own_stream *stream, const own_snapshot *news) {
     own_lock(engine);
     int ok = own_join_(stream, news);
@@ -182,9 +183,10 @@ static inline int own_join(own_engine *engine, own_stream *stream, const own_sna
     return ok;
 }
 
-/* Called when the driver has made the stream wait for a snapshot. The issue lock is held. Even a
- * wait for complete work counts as a use for the default streams' rules. Returns 0 if there is
- * no memory: then less is known than could be. */
+/* Call this when the driver has made the stream wait for a snapshot. The caller holds the
+ * stream's issue lock. Even a wait for complete work counts as a use for the default streams'
+ * rules. Returns 0 if malloc fails; the engine then does not know of this order, and refuses
+ * work that relies on it. */
 static inline int own_wait(own_engine *engine, own_stream *stream, const own_snapshot *news) {
     own_lock(engine);
     int ok = own_use_unchecked_(stream) && own_join_(stream, news);
@@ -192,7 +194,7 @@ static inline int own_wait(own_engine *engine, own_stream *stream, const own_sna
     return ok;
 }
 
-/* Called when the host has seen that everything in the snapshot is complete. */
+/* Call this when the host has seen that everything in the snapshot is complete. */
 static inline void own_join_host(own_engine *engine, const own_snapshot *news) {
     own_lock(engine);
     for (uint32_t i = 0; news->clock && i < news->clock->size; i++) {
@@ -206,7 +208,7 @@ static inline void own_join_host(own_engine *engine, const own_snapshot *news) {
     own_unlock(engine);
 }
 
-/* Whether the host knows that operation `seq` of the slot is complete. */
+/* Returns whether the host knows that operation `seq` of the slot is complete. */
 static inline int own_known(own_engine *engine, uint32_t slot, uint64_t seq) {
     own_lock(engine);
     int known = own_known_(engine, slot, seq);
@@ -214,7 +216,7 @@ static inline int own_known(own_engine *engine, uint32_t slot, uint64_t seq) {
     return known;
 }
 
-/* Whether the host knows that everything in the snapshot is complete. */
+/* Returns whether the host knows that everything in the snapshot is complete. */
 static inline int own_snapshot_known(own_engine *engine, const own_snapshot *snapshot) {
     own_lock(engine);
     int known = own_known_(engine, snapshot->slot, snapshot->seq) &&

@@ -1,16 +1,16 @@
-/* Copies between ordinary memory and a ring of blocks, by several threads.
+/* Copies between ordinary memory and a ring of page-locked blocks, by several threads.
  *
  * Uses neither CUDA nor Python. A copy is divided into chunks; chunk i uses block i % ring. One
- * thread owns the copy: it opens chunks whose blocks may be used (par_open), and asks up to
- * where chunks are complete (par_copied). Open chunks are divided into pieces. The threads of a
- * pool take pieces from all copies in turn, and the owner takes some when it has nothing else to
- * do.
+ * thread owns the copy. It opens a chunk (par_open) when the chunk's block is free, and asks up
+ * to which offset all chunks are complete (par_copied). Open chunks are divided into pieces. The
+ * threads of a pool take pieces from all copies in turn, and the owner takes some when it has
+ * nothing else to do.
  *
- * The pool's threads are created when they are first needed, and sleep when nothing is open. A
- * forked child has none and creates its own. At exit they stop before the memory that they use
- * can disappear.
+ * The pool's threads are created when they are first needed, and sleep while no chunk is open. A
+ * forked child does not inherit them and creates its own. At exit the threads stop, because the
+ * memory that they use may disappear.
  *
- * Included only by cudadrv._staging. */
+ * Only cudadrv._staging includes this file. */
 
 #ifndef CUDADRV_PARALLEL_COPY_H
 #define CUDADRV_PARALLEL_COPY_H
@@ -36,26 +36,26 @@ typedef struct par_copy {
     size_t piece;
     char *blocks[PAR_RING];
     uint32_t ring;
-    uint32_t threads; /* limit of threads that work on it at the same time, including the owner */
-    uint8_t inward;   /* direction: from ordinary memory into the blocks */
+    uint32_t threads; /* most threads that may work on the copy at once, including the owner */
+    uint8_t inward;   /* the direction is from ordinary memory into the blocks */
     /* The pool's lock guards the following members. */
-    size_t opened;         /* chunks up to here may be copied */
-    size_t taken;          /* pieces up to here have been taken */
-    size_t copied;         /* all chunks up to here are complete */
+    size_t opened;         /* chunks up to this offset may be copied */
+    size_t taken;          /* pieces up to this offset have been taken */
+    size_t copied;         /* all chunks up to this offset are complete */
     size_t left[PAR_RING]; /* for each block: bytes of its chunk that are not copied yet */
-    uint32_t busy;         /* threads that are copying a piece of it */
+    uint32_t busy;         /* number of threads that are copying a piece */
     struct par_copy *following;
 } par_copy;
 
 typedef struct par_pool {
     pthread_mutex_t lock;
     pthread_cond_t work; /* signalled when chunks are opened */
-    pthread_cond_t rest; /* signalled when no thread is copying a piece of some copy */
+    pthread_cond_t rest; /* signalled when the last busy thread of a copy has finished its piece */
     par_copy *first, *last;
     uint32_t threads;
     uint32_t sleeping;
     uint32_t busy;
-    uint8_t stopped; /* set at exit: no piece is taken any more */
+    uint8_t stopped; /* set at exit: threads take no more pieces */
 } par_pool;
 
 typedef struct par_piece {
@@ -159,7 +159,7 @@ static void *par_thread(void *unused) {
         while (copy && !par_has_piece(copy)) {
             copy = copy->following;
         }
-        if (copy) { /* move it to the end, so that the next piece is another copy's */
+        if (copy) { /* move the copy to the end, so that the next piece comes from another copy */
             par_remove(copy);
             par_append(copy);
             par_work(copy);
@@ -175,8 +175,8 @@ static void *par_thread(void *unused) {
 /* Runs in a forked child, which has the memory but none of the threads. */
 static void par_forget_threads(void) { par_the_pool = (par_pool)PAR_NEW_POOL; }
 
-/* Runs at exit, because the memory that the threads use may disappear soon. Waits for a limited
- * time only. */
+/* Runs at exit, because the memory that the threads use may disappear soon. Waits until no
+ * thread copies, but at most PAR_EXIT_SECONDS. */
 static void par_stop(void) {
     struct timespec limit;
     clock_gettime(CLOCK_REALTIME, &limit);
@@ -194,8 +194,8 @@ static void par_prepare_process(void) {
     atexit(par_stop);
 }
 
-/* Creates threads until there are `count`, if the system allows it. They block all signals,
- * which are for other threads. */
+/* Creates threads until there are `count`, or the system refuses. The new threads block all
+ * signals, so that other threads handle them. */
 static void par_have_threads(uint32_t count) {
     pthread_attr_t attributes;
     sigset_t all, before;
@@ -242,7 +242,7 @@ static void par_open(par_copy *copy, size_t upto) {
     pthread_mutex_unlock(&par_the_pool.lock);
 }
 
-/* Copies a piece. Returns 0 if there is none to take. */
+/* Copies one piece in the calling thread. Returns 0 if there is no piece to take. */
 static int par_help(par_copy *copy) {
     pthread_mutex_lock(&par_the_pool.lock);
     int found = par_has_piece(copy);
@@ -253,7 +253,7 @@ static int par_help(par_copy *copy) {
     return found;
 }
 
-/* The offset up to which all chunks are complete. */
+/* Returns the offset up to which all chunks are complete. */
 static size_t par_copied(const par_copy *copy) {
     pthread_mutex_lock(&par_the_pool.lock);
     size_t copied = copy->copied;

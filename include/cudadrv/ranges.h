@@ -1,4 +1,4 @@
-/* Which operations use which bytes of an allocation.
+/* Records which operations use which bytes of an allocation.
  *
  * An allocation is divided into ranges. Each range has the epochs of the operations that may
  * still use it: at most one for each stream and mode. Ranges are cut where an access begins or
@@ -12,14 +12,14 @@
 #include <string.h>
 
 enum own_mode {
-    OWN_READ,  /* allows other reads */
-    OWN_WRITE, /* excludes everything but OWN_SHARED */
-    /* Ordered by the user: excludes nothing, but the memory must outlive the operation. */
+    OWN_READ,  /* conflicts with OWN_WRITE and OWN_REACH */
+    OWN_WRITE, /* conflicts with everything except OWN_SHARED */
+    /* The user orders the operation: it conflicts with nothing, but the memory must outlive it. */
     OWN_SHARED,
-    OWN_REACH /* may write: excludes reads and writes, but not other OWN_REACH */
+    OWN_REACH /* may write: conflicts with OWN_READ and OWN_WRITE, not with other OWN_REACH */
 };
 
-/* One operation's use of a range. */
+/* The use of a range by one operation. */
 typedef struct own_epoch {
     uint64_t seq;
     uint32_t slot;
@@ -29,8 +29,8 @@ typedef struct own_epoch {
 } own_epoch;
 
 enum {
-    OWN_FEW = 2,     /* epochs in a range without an allocation: a write and a read */
-    OWN_CROWDED = 64 /* number of ranges from which on it is worthwhile to join some */
+    OWN_FEW = 2,     /* number of epochs that a range holds without malloc: a write and a read */
+    OWN_CROWDED = 64 /* number of ranges at which own_sweep_ first runs */
 };
 
 typedef struct own_range {
@@ -40,7 +40,7 @@ typedef struct own_range {
         own_epoch few[OWN_FEW];
         own_epoch *many;
     };
-    uint64_t start; /* the range ends where the next one starts */
+    uint64_t start; /* the range ends where the next one starts, or with the memory */
 } own_range;
 
 struct own_export;
@@ -54,7 +54,7 @@ typedef struct own_memory {
     uint32_t count;
     uint8_t closed;
     uint8_t managed; /* the rules for managed memory apply */
-    own_range one;   /* the single range of memory without cuts */
+    own_range one;   /* the only range, if the memory has no cuts */
     uint32_t capacity;
     uint32_t crowded; /* number of ranges at which own_sweep_ runs */
     uint32_t loans;   /* how many of the exports are loans */
@@ -88,7 +88,7 @@ static inline void own_memory_clear(own_memory *memory) {
     }
 }
 
-/* The index of the range that contains the byte at `at`. */
+/* Returns the index of the range that contains the byte at `at`. */
 static inline uint32_t own_range_find(const own_memory *memory, uint64_t at) {
     uint32_t low = 0, high = memory->count;
     while (high - low > 1) {
@@ -102,8 +102,8 @@ static inline uint32_t own_range_find(const own_memory *memory, uint64_t at) {
     return low;
 }
 
-/* The first range that contains some of these bytes (there must be at least one), and the end of
- * such ranges. */
+/* Returns the first range that has bytes between `start` and `stop`, and sets *end to the range
+ * after the last one. `start` must be less than `stop`. */
 static inline own_range *own_ranges_of(const own_memory *memory, uint64_t start, uint64_t stop,
                                        own_range **end) {
     if (memory->count == 1) { /* the most frequent case */
@@ -114,7 +114,7 @@ static inline own_range *own_ranges_of(const own_memory *memory, uint64_t start,
     return memory->ranges + own_range_find(memory, start);
 }
 
-/* Allocates room for more epochs. Returns 0 if there is no memory. */
+/* Makes room for `more` epochs. Returns 0 if malloc fails. */
 static inline int own_range_reserve(own_range *range, uint32_t more) {
     uint32_t capacity = range->capacity ? range->capacity : OWN_FEW;
     if (range->count + more <= capacity) {
@@ -176,8 +176,8 @@ static inline int own_range_cut_inside_(own_memory *memory, uint64_t at) {
     return 1;
 }
 
-/* Cuts the range that contains `at`, so that one starts there. Checks give the same results
- * before and after. Returns 0 if there is no memory. */
+/* Cuts the range that contains the byte at `at`, so that a range starts at `at`. No check gives
+ * another result because of a cut. Returns 0 if malloc fails. */
 static inline int own_range_cut(own_memory *memory, uint64_t at) {
     return at == 0 || at >= memory->nbytes || own_range_cut_inside_(memory, at);
 }
@@ -195,8 +195,8 @@ static inline int own_range_same(own_range *a, own_range *b) {
     return 1;
 }
 
-/* Joins equal neighbours among the ranges from `first` to `end`, the one before, and the one
- * after. */
+/* Joins neighbouring ranges that have equal epochs: those from `first` to `end`, the range
+ * before `first`, and the range at `end`. */
 static inline void own_ranges_join(own_memory *memory, own_range *first, own_range *end) {
     own_range *all = memory->ranges + memory->count;
     own_range *kept = first > memory->ranges ? first - 1 : first;

@@ -1,9 +1,9 @@
 /* Recycled tokens.
  *
  * Every operation creates a token, and most tokens are dropped at once. Creating and
- * deallocating an object costs Python several calls and a dozen stores, more than everything
- * else that a token needs. So when a token that nobody has queried is deallocated, it is stored
- * as it is, and used again for a later operation. */
+ * deallocating a Python object costs several calls and a dozen stores, more than everything else
+ * that a token needs. So a token that nobody has queried is stored instead of deallocated, and
+ * used again for a later operation. */
 
 #ifndef CUDADRV_RECYCLED_H
 #define CUDADRV_RECYCLED_H
@@ -16,12 +16,13 @@ enum { RECYCLED_TOKENS = 64 };
 /* The first fields of a Token, as declared in _token.pxd. */
 typedef struct {
     PyObject_HEAD PyObject *stream, *source, *target;
-    PyObject *asked; /* None: nobody has queried it, and its stream had waited for nothing */
+    PyObject *asked; /* None: never queried, and its stream had waited for nothing */
 } token_fields;
 
 typedef struct {
     uint32_t count;
-    PyObject *tokens[RECYCLED_TOKENS]; /* reference counts are 0; the fields are invalid */
+    PyObject *tokens[RECYCLED_TOKENS]; /* tokens whose reference counts are 0 and whose fields are
+                                          invalid */
 } token_store;
 
 /* Takes a token from the store, which must not be empty, and sets its fields. */
@@ -36,9 +37,9 @@ static inline PyObject *token_anew(token_store *store, PyObject *stream, PyObjec
     return token;
 }
 
-/* Puts a token without references into the store. Returns 0 if it must be deallocated normally.
- * The objects that it kept are dropped last, because that can run any code, even code that
- * creates tokens. */
+/* Puts a token without references into the store. Returns 0 if the token must be deallocated
+ * normally. The token's own references are dropped last, because dropping them can run any code,
+ * even code that creates tokens. */
 static inline int token_put_aside(token_store *store, PyObject *token) {
     token_fields *fields = (token_fields *)token;
     PyObject *stream = fields->stream, *source = fields->source, *target = fields->target;

@@ -1,18 +1,18 @@
-/* Finds out who refers to an array: Python names and containers, or something that may hold a
+/* Finds out what refers to an array: Python names and containers, or something that may hold a
  * pointer.
  *
  * In NumPy every plain view refers to the first array over the memory. A search starts at that
  * array. It counts the references to the array and to its plain views that come from places
- * which hold nothing but references: variables of this thread's running functions, and
- * everything that they reach through plain containers and attributes. All other references
- * belong to something else (a memoryview, a tensor, a masked array, a call that is running in
- * another thread), which may have kept the address.
+ * which hold nothing but references: the variables of this thread's running functions, and
+ * everything that can be reached from these variables through plain containers and attributes.
+ * All other references belong to something else (a memoryview, a tensor, a masked array, a call
+ * that is running in another thread), which may have kept the address.
  *
- * A place that is not searched only makes the answer more cautious. An error would be to count a
- * reference twice, or to count one of an object that keeps an address as well.
+ * A place that is not searched only makes the answer more cautious. It would be an error to
+ * count a reference twice, or to count a reference of an object that also keeps an address.
  *
- * Included only by cudadrv._buffers. The caller holds the GIL and has disabled the garbage
- * collector; nothing here runs Python code. */
+ * Only cudadrv._buffers includes this file. The caller holds the GIL and has disabled the
+ * garbage collector; nothing in this file runs Python code. */
 
 #ifndef CUDADRV_REFERRERS_H
 #define CUDADRV_REFERRERS_H
@@ -38,33 +38,34 @@ enum {
     REF_NAMES = 6
 };
 
-/* Set when cudadrv._buffers is imported. */
+/* The following variables are set when cudadrv._buffers is imported. */
 static PyTypeObject *ref_ndarray;
-static traverseproc ref_python_class; /* tp_traverse of classes written in Python */
+static traverseproc ref_python_class; /* the tp_traverse that all classes written in Python have */
 static PyObject *ref_containers;      /* a tuple of types that hold only references */
-/* A tuple of attribute names: an object with one may keep an address. */
+/* A tuple of attribute names: an object that has one of them may keep an address. */
 static PyObject *ref_capturing;
 static PyObject *ref_base; /* the string "base" */
 
 typedef struct {
-    PyObject *object; /* an array, a container or a frame; NULL: a free entry */
-    Py_ssize_t found; /* references found, if it is an array */
+    PyObject *object; /* an array, a container or a frame; NULL if the entry is free */
+    Py_ssize_t found; /* number of references found, if the object is an array */
     int is_array;
 } ref_entry;
 
 typedef struct {
     PyObject *hidden;   /* the first array over the memory */
-    Py_ssize_t missing; /* references not found yet, to all arrays seen so far */
-    ref_entry *entries; /* everything seen: a hash table whose size is a power of two */
+    Py_ssize_t missing; /* references to the arrays seen so far that are not found yet */
+    ref_entry *entries; /* all objects seen: a hash table whose size is a power of two */
     size_t size, used;
-    PyObject **queue; /* containers seen, in this order */
+    PyObject **queue; /* containers, in the order in which they were seen */
     size_t queued, room;
-    size_t searched; /* how many of the queue were searched */
+    size_t searched; /* how many containers of the queue were searched */
     size_t visits;
     int names_hidden; /* a name or container refers to the hidden array itself */
 } ref_search;
 
-/* The entry of an object, or the free entry where it belongs. The table must have a free entry. */
+/* Returns the entry of an object or, if it has none, the free entry where it belongs. The table
+ * must have a free entry. */
 static ref_entry *ref_place_of(const ref_search *search, const PyObject *object) {
     size_t place = ((size_t)object >> 4) * 0x9E3779B97F4A7C15u >> 20;
     for (;; place++) {
@@ -92,8 +93,8 @@ static int ref_grow(ref_search *search) {
     return 0;
 }
 
-/* The entry of an object, added if it is new; NULL if there is no memory. Adding another object
- * may move it. */
+/* Returns the entry of an object, and adds it if it is new. Returns NULL if malloc fails. The
+ * pointer is invalid after another object has been added. */
 static ref_entry *ref_entry_of(ref_search *search, PyObject *object) {
     ref_entry *entry = search->size ? ref_place_of(search, object) : NULL;
     if (entry && entry->object) {
@@ -108,7 +109,7 @@ static ref_entry *ref_entry_of(ref_search *search, PyObject *object) {
     return entry;
 }
 
-/* Adds an object. 1 if it is new, 0 if it was seen before, -1 if there is no memory. */
+/* Adds an object. Returns 1 if it is new, 0 if it was seen before, -1 if malloc fails. */
 static int ref_is_new(ref_search *search, void *object) {
     size_t before = search->used;
     return ref_entry_of(search, object) ? search->used != before : -1;
@@ -126,7 +127,8 @@ static int ref_is_ours(const ref_search *search, PyObject *object) {
     return base == search->hidden;
 }
 
-/* Counts one found reference to one of the arrays. REF_STOP if all are found. */
+/* Counts one found reference to one of the arrays. Returns REF_STOP if all references are found,
+ * -1 if malloc fails, else 0. */
 static int ref_count(ref_search *search, PyObject *array) {
     ref_entry *entry = ref_entry_of(search, array);
     if (!entry) {
@@ -135,8 +137,8 @@ static int ref_count(ref_search *search, PyObject *array) {
     if (!entry->is_array) {
         entry->is_array = 1;
         if (array != search->hidden) {
-            /* Its references must be found too. Its own reference to the hidden array is found
-             * now. */
+            /* The references to this view must be found, too. The view's own reference to the
+             * hidden array is found now. */
             search->missing += Py_REFCNT(array) - 1;
             ref_entry_of(search, search->hidden)->found++;
         }
@@ -155,7 +157,7 @@ static int ref_has_capturing_type(PyTypeObject *type) {
     return 0;
 }
 
-/* Whether an object holds only references, all of which its tp_traverse visits. */
+/* Returns whether an object holds only references, all of which its tp_traverse visits. */
 static int ref_is_container(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     if (!type->tp_traverse || !PyObject_IS_GC(object)) {
@@ -200,7 +202,7 @@ static int ref_visit(PyObject *object, void *argument) {
         return ref_count(search, object);
     }
 #if PY_VERSION_HEX < 0x030D0000
-    if (PyFunction_Check(object)) { /* not its globals, which would lead everywhere */
+    if (PyFunction_Check(object)) { /* skip its globals, which lead everywhere */
         PyObject *closure = PyFunction_GET_CLOSURE(object);
         return closure ? ref_queue(search, closure) : 0;
     }
@@ -215,7 +217,7 @@ static int ref_visit(PyObject *object, void *argument) {
 
 static int ref_sees_ours(PyObject *object, void *search) { return ref_is_ours(search, object); }
 
-/* Whether a dict has one of the names in ref_capturing; NULL has none. */
+/* Returns whether a dict has one of the names in ref_capturing. `dict` may be NULL. */
 static int ref_has_capturing_key(PyObject *dict) {
     for (Py_ssize_t i = 0; dict && i < REF_NAMES; i++) {
         if (PyDict_GetItemWithError(dict, PyTuple_GET_ITEM(ref_capturing, i))) {
@@ -228,12 +230,13 @@ static int ref_has_capturing_key(PyObject *dict) {
 static int ref_visit_all(ref_search *search, PyObject *container) {
     traverseproc traverse = Py_TYPE(container)->tp_traverse;
     int is_dict = PyDict_Check(container), has_attributes = traverse == ref_python_class;
-    /* Check the names only if there is an array: the check creates a dict of attributes. */
+    /* Check the names only if the container refers to one of the arrays: the check creates a
+     * dict of attributes. */
     if ((is_dict || has_attributes) && traverse(container, ref_sees_ours, search)) {
         PyObject *dict = has_attributes ? PyObject_GenericGetDict(container, NULL) : NULL;
         int captures = ref_has_capturing_key(dict) || (is_dict && ref_has_capturing_key(container));
         Py_XDECREF(dict);
-        PyErr_Clear(); /* the error of an object without a dict */
+        PyErr_Clear(); /* PyObject_GenericGetDict fails if there is no dict */
         if (captures) {
             return 0;
         }
@@ -260,7 +263,7 @@ static int ref_visit_frame(ref_search *search, ref_frame *frame) {
     for (int i = 0; !stop && i < frame->f_code->co_nlocalsplus; i++) {
         stop = frame->localsplus[i] ? ref_visit(frame->localsplus[i], search) : 0;
     }
-    if (!stop && frame->f_locals) { /* of a module or class, or created by locals() */
+    if (!stop && frame->f_locals) { /* the dict of a module or class, or made by locals() */
         stop = ref_visit(frame->f_locals, search);
     }
     return stop;
@@ -278,7 +281,7 @@ static ref_frame *ref_first_frame(void) { return PyEval_GetFrame(); }
 
 static ref_frame *ref_next_frame(ref_frame *frame) {
     ref_frame *next = PyFrame_GetBack(frame);
-    Py_XDECREF(next); /* the running function keeps the frame alive */
+    Py_XDECREF(next); /* `next` stays valid, because the running function keeps it alive */
     return next;
 }
 
@@ -298,8 +301,8 @@ static int ref_visit_variable(ref_search *search, PyObject *value) {
     return ref_visit(value, search);
 }
 
-/* Visits the variables of the function itself. Variables of enclosing functions count in their
- * frames, because a cell that several frames share holds one reference. */
+/* Visits the function's own variables. Variables of enclosing functions are counted in the
+ * frames of those functions, because a cell that several frames share holds one reference. */
 static int ref_visit_variables(ref_search *search, PyObject *variables, PyCodeObject *code) {
     PyObject *free_names = PyCode_GetFreevars(code);
     PyObject *own = PyDict_New();
@@ -349,7 +352,7 @@ static int ref_visit_globals(ref_search *search, ref_frame *frame) {
 
 #endif
 
-/* Searches queued containers, up to `visits` further references. */
+/* Searches queued containers until about `visits` further references are visited. */
 static int ref_search_on(ref_search *search, size_t visits) {
     size_t end = search->visits + visits;
     int stop = 0;
@@ -359,11 +362,12 @@ static int ref_search_on(ref_search *search, size_t visits) {
     return stop;
 }
 
-/* Visits everything. The inner functions and what they reach come first: most references are
- * there, and in a large program the outer functions reach more than the limit. */
+/* Visits the variables of all running functions, and then their globals. Inner functions and
+ * what they reach come first: most references are there, and in a large program the outer
+ * functions reach more than the limit. */
 static int ref_visit_everything(ref_search *search, PyObject *array, PyObject *traceback) {
-    int stop = ref_count(search, array); /* the caller's own reference */
-    /* Functions that ended by an exception. */
+    int stop = ref_count(search, array); /* count the caller's own reference */
+    /* Visit the functions that ended by an exception. */
     for (PyObject *at = traceback; at && PyTraceBack_Check(at) && !stop;
          at = (PyObject *)((PyTracebackObject *)at)->tb_next) {
         stop = ref_visit_frame(search, ref_frame_of(((PyTracebackObject *)at)->tb_frame));

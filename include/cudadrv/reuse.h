@@ -1,13 +1,13 @@
-/* Reuse: when memory without an owner can be given to a new one. */
+/* Reuse: checks whether memory without an owner can be given to a new owner. */
 
 #ifndef CUDADRV_REUSE_H
 #define CUDADRV_REUSE_H
 
 #include "borrow.h"
 
-/* Whether all uses of memory without an owner are ordered before the next operation of a stream
- * or, with `stream` NULL, are known to the host to be complete. Uses that the user orders count
- * too, because the new owner does not know them. Returns 0 if there is no memory for the check. */
+/* Returns whether all uses of memory without an owner are ordered before the next operation of
+ * `stream` or, if that is NULL, are known to the host to be complete. OWN_SHARED uses count too,
+ * because the new owner does not know of them. Returns 0 if malloc fails. */
 static inline int own_memory_reusable(own_engine *engine, const own_stream *stream,
                                       own_memory *memory) {
     own_clock *view = NULL;
@@ -30,13 +30,13 @@ static inline int own_memory_reusable(own_engine *engine, const own_stream *stre
     return reusable;
 }
 
-/* Resets the state of memory for its next owner: no uses. */
+/* Resets the state of memory for its next owner: it has no uses. */
 static inline void own_memory_renew(own_memory *memory, uint64_t nbytes) {
     own_memory_clear(memory);
     own_memory_prepare(memory, nbytes);
 }
 
-/* own_memory_prepare for memory whose last use was this write of all of it. */
+/* Like own_memory_prepare, for memory of which all bytes were last used by the request `write`. */
 static inline void own_memory_prepare_used(own_memory *memory, uint64_t nbytes,
                                            const own_request *write) {
     own_memory_prepare(memory, nbytes);

@@ -1,11 +1,12 @@
-/* Call sites: which line of the user's program made a call, for the price of one lookup.
+/* Call sites: which line of the user's program made a call, found with one lookup.
  *
  * A site is a number for a pair (code object, instruction offset). The line is computed only
- * when it is printed. No frame is ever kept. The table is bounded: when it is full it is
- * cleared, and sites from before that have no known line any more.
+ * when it is printed. No frame is ever kept. The table is bounded: it is cleared when it is
+ * full, and the lines of older sites are unknown from then on.
  *
- * This file has what every operation does, so that it is inlined. The search for new lines, and
- * the lookup of a site, are in site_search.h. The GIL guards the table. */
+ * The functions that every operation calls are in this file, so that they are inlined. The
+ * search for new lines, and the lookup of a site, are in site_search.h. The GIL guards the
+ * table. */
 
 #ifndef CUDADRV_SITE_H
 #define CUDADRV_SITE_H
@@ -29,11 +30,11 @@ typedef struct {
 typedef struct {
     PyCodeObject *code; /* a strong reference, so that its address is not reused for other code */
     int offset;
-    int library; /* library code, not the user's: Python's own modules and NumPy */
+    int library; /* the code is not the user's: Python's own modules and NumPy */
 } site_place;
 
 typedef struct {
-    uint32_t generation; /* the upper half of site numbers, from 1: site 0 means "no site" */
+    uint32_t generation; /* the upper half of site numbers; not 0, because site 0 means "no site" */
     uint32_t count;
     /* A hash table: each entry is at its hash, or in the first free place after it. Free places
      * have no code object. */
@@ -88,7 +89,8 @@ static inline uint32_t site_number(const site_table *table, const site_place *pl
     return table->generation << 16 | (uint32_t)(place - table->places);
 }
 
-/* The site of a spot of user code that is in the table at its hash; else 0. */
+/* Returns the site of a spot if it is user code and the table has it exactly at its hash; else
+ * 0, and site_search must look for it. */
 static inline uint32_t site_known(site_table *table, site_spot spot) {
     const site_place *place = site_at(table, site_hash(spot));
     return __builtin_expect(site_is(place, spot) && spot.code && !place->library, 1)

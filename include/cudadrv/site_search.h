@@ -1,6 +1,7 @@
-/* The table of call sites: new lines, lines of libraries, and the lookup of a site.
+/* The table of call sites: the search for new lines and for lines of libraries, and the lookup
+ * of a site.
  *
- * Included only by cudadrv._site. */
+ * Only cudadrv._site includes this file. */
 
 #ifndef CUDADRV_SITE_SEARCH_H
 #define CUDADRV_SITE_SEARCH_H
@@ -11,14 +12,14 @@ enum { SITE_LIBRARIES = 2, SITE_DEPTH = 100 };
 static char site_libraries[SITE_LIBRARIES][4096]; /* folders of libraries, with a final slash */
 static PyObject *site_prefixes; /* of files that are to be skipped, too: a tuple of str, or NULL */
 
-/* All zeros, so that this large table takes no room in the file. */
+/* Has no initializer, so that this large table takes no room in the compiled file. */
 static site_table site_the_table;
 
 /* Clears the table. The table is consistent again before a code object is dropped, because that
  * can run Python code, which may use the table. */
 static void site_start_anew(void) {
     uint32_t count = 0;
-    /* Without this memory they are never freed. */
+    /* If malloc fails, the code objects are never freed. */
     PyCodeObject **old = malloc(site_the_table.count * sizeof *old);
     for (uint32_t i = 0; old && i < SITE_PLACES; i++) {
         if (site_the_table.places[i].code) {
@@ -137,7 +138,7 @@ static uint32_t site_of_user(void) {
     return site;
 }
 
-/* The site of a spot for which site_known returned 0. */
+/* Returns the site of a spot for which site_known returned 0. */
 static uint32_t site_search(site_spot spot) {
     if (!spot.code) {
         return 0;
@@ -146,7 +147,7 @@ static uint32_t site_search(site_spot spot) {
     return site ? site : site_number(&site_the_table, site_place_of(spot));
 }
 
-/* The table's entry for a site, or NULL if the site is no longer known. */
+/* Returns the table's entry for a site, or NULL if the site is no longer known. */
 static site_place *site_find(uint32_t site) {
     site_place *place = site_at(&site_the_table, site & 0xffff);
     return site >> 16 == site_the_table.generation && place->code ? place : NULL;

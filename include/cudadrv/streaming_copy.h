@@ -1,6 +1,4 @@
-/* Copying into page-locked memory that the device reads next.
- *
- * Uses neither CUDA nor Python. */
+/* Copies into page-locked memory that the device reads next. Uses neither CUDA nor Python. */
 
 #ifndef CUDADRV_STREAMING_COPY_H
 #define CUDADRV_STREAMING_COPY_H
@@ -12,8 +10,9 @@
 #include <emmintrin.h>
 #endif
 
-/* Like memcpy, with stores that bypass the caches if the processor has them: the lines of the
- * target are not read before they are written, and the device does not fetch them from a cache. */
+/* Like memcpy, with stores that bypass the caches if the processor has such stores. Cache lines
+ * of the target are then not read before they are written, and the device need not fetch the
+ * bytes from a cache. */
 static inline void streaming_copy(char *target, const char *source, size_t nbytes) {
 #ifdef __SSE2__
     enum { LINE = 64 };

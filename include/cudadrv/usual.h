@@ -1,8 +1,8 @@
 /* Fast path: an operation that cannot conflict.
  *
  * Most operations use all of some memory that only their own stream used last. Such an operation
- * cannot conflict and needs no allocation; checking and recording it takes a dozen comparisons. All
- * others take the long path, in borrow.h. */
+ * cannot conflict and needs no allocation; checking and recording it takes a dozen comparisons.
+ * All other operations take the long path, in borrow.h. */
 
 #ifndef CUDADRV_USUAL_H
 #define CUDADRV_USUAL_H
@@ -17,18 +17,18 @@ typedef struct own_request {
     uint16_t operation;
     /* The loan, if this request begins one (the request then has exactly one access); else NULL. */
     own_export *loan;
-    /* The request ends a loan: its work is queued already, so nothing is checked. */
+    /* The request ends a loan. The work of the loan is queued already, so nothing is checked. */
     uint8_t returns;
     /* For a passive operation the driver may queue nothing, so the default streams' rules do not
      * order it. */
     uint8_t passive;
     own_snapshot issued;     /* the operation's snapshot, for a token; the caller drops it */
-    own_operation forgotten; /* the entry that it replaced in the stream's `recent` */
+    own_operation forgotten; /* the entry of `recent` that the operation replaced */
     own_conflict conflict;
 } own_request;
 
-/* Whether an access can take the fast path: it uses all of its memory, which has one range, is
- * open, has no host view, and was used last by this stream. */
+/* Returns whether an access can take the fast path: it uses all of its memory, which has one
+ * range, is open, has no host view, and was used last by this stream. */
 static inline int own_usual_(const own_engine *engine, const own_stream *stream,
                              const own_access *access) {
     const own_memory *memory = access->memory;
@@ -52,7 +52,7 @@ static inline int own_usual_(const own_engine *engine, const own_stream *stream,
     return left < OWN_FEW;
 }
 
-/* Whether two accesses of a request use the same memory. */
+/* Returns whether two accesses of a request use the same memory. */
 static inline int own_some_twice_(own_engine *engine, const own_request *request) {
     const own_access *access = request->accesses, *end = access + request->count;
     engine->requests++;
@@ -62,8 +62,8 @@ static inline int own_some_twice_(own_engine *engine, const own_request *request
     return access < end;
 }
 
-/* Whether the request can take the fast path: each of its accesses can, each uses different
- * memory, and the default streams' rules do not order the stream. */
+/* Returns whether the request can take the fast path: each of its accesses can, each uses
+ * different memory, and the default streams' rules do not order the stream. */
 static inline int own_all_usual_(own_engine *engine, const own_request *request) {
     const own_stream *stream = request->stream;
     const own_access *access = request->accesses, *end = access + request->count;
@@ -84,7 +84,8 @@ static inline int own_all_usual_(own_engine *engine, const own_request *request)
     return 1;
 }
 
-/* Drops the epochs of a mode and those known to be complete. Returns how many are left. */
+/* Drops the epochs that have the given mode or are known to be complete. Returns how many are
+ * left. */
 static inline uint32_t own_keep_others_(const own_engine *engine, own_range *range, uint8_t mode) {
     uint32_t kept = 0;
     for (uint32_t k = 0; k < range->count; k++) {
@@ -96,7 +97,7 @@ static inline uint32_t own_keep_others_(const own_engine *engine, own_range *ran
     return kept;
 }
 
-/* own_commit_ on the fast path. */
+/* Does own_commit_ on the fast path. */
 static inline void own_commit_usual_(const own_engine *engine, const own_request *request,
                                      own_access *access) {
     own_range *range = access->memory->ranges;

@@ -11,7 +11,7 @@ thread_local bool in_callback = false;
 
 namespace {
 
-// True once cuInit succeeded; after a fork() the child has no workers.
+// True when cuInit has succeeded. A child that is forked after that has no workers.
 std::atomic<bool> started{false};
 std::atomic<bool> forked{false};
 std::atomic<uint64_t> call_counts[function_count];
@@ -20,7 +20,8 @@ std::atomic<uint64_t> call_total{0};
 thread_local ThreadState *current_thread = nullptr;
 pthread_key_t thread_key;
 
-// After its thread has ended, nobody can end the capture of a per-thread stream.
+// Called when a thread ends. Abandons captures that began in its per-thread streams, because nobody
+// can end them any more.
 void abandon_captures(const ThreadState &thread) {
     auto &captures = state().captures;
     for (size_t i = captures.size(); i-- > 0;) {
@@ -33,7 +34,8 @@ void abandon_captures(const ThreadState &thread) {
     }
 }
 
-// Runs when a thread ends. Drops its per-thread streams; each lives on until its work is done.
+// Runs when a thread ends. Drops the thread's per-thread streams; each lives until its work is
+// done.
 void destroy_thread(void *pointer) {
     auto *thread = static_cast<ThreadState *>(pointer);
     if (forked)
@@ -52,7 +54,7 @@ void destroy_thread(void *pointer) {
     pthread_atfork(nullptr, nullptr, [] { forked = started.load(); });
 }
 
-// True if the caller is a host function and this function must not be called from one.
+// Returns true if the caller is a host function and host functions must not call this function.
 bool refuses_callback(const FunctionInfo &function) {
     return in_callback && function.callback == Callback::Refused;
 }
@@ -86,8 +88,8 @@ Call::Call(Function function, bool per_thread) : per_thread(per_thread), functio
 }
 
 CUresult Call::enter(Function number) {
-    // A forked child has no workers, and the state's mutex may be locked forever. Only functions
-    // that need neither work there.
+    // In a forked child there are no workers, and the state's mutex may be locked forever. So only
+    // functions that need neither work in it.
     if (forked.load(std::memory_order_relaxed))
         return function_.needs == Needs::Nothing ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
     call_counts[static_cast<int>(number)].fetch_add(1, std::memory_order_relaxed);

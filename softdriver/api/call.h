@@ -11,16 +11,18 @@
 
 namespace soft {
 
-// What the driver keeps for each thread of the program.
+// The state that the driver keeps for each thread of the program.
 struct ThreadState {
-    std::vector<ContextPtr> contexts;                 // the last one is current
-    int capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL; // unchecked: whatever the program has set
-    Function function = Function::Count;              // the thread's current call, or its last one
+    std::vector<ContextPtr> contexts; // the stack of contexts; the last one is current
+    // Whatever the program has set; may be no valid mode.
+    int capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    // The function that the thread is calling, or has called last.
+    Function function = Function::Count;
 };
 
 ThreadState &thread_state();
 
-// True on a driver thread while it runs a host function.
+// True in a driver thread while it runs a host function.
 extern thread_local bool in_callback;
 
 // One call of an exported function. The constructor counts the call, applies injected faults,
@@ -30,9 +32,9 @@ class Call {
   public:
     Call(Function function, bool per_thread);
 
-    CUresult refused = CUDA_SUCCESS; // if set, the body is skipped
+    CUresult refused = CUDA_SUCCESS; // if not CUDA_SUCCESS, the call returns it and skips the body
     Lock lock;
-    const bool per_thread; // whether stream 0 means the per-thread stream
+    const bool per_thread; // stream 0 means the per-thread stream
     ThreadState *thread = nullptr;
     ContextPtr context; // the current context; may be null or destroyed
 
@@ -47,17 +49,17 @@ class Call {
     const FunctionInfo &function_;
 };
 
-// CUDA_SUCCESS if the context can be used; otherwise the error: no context, destroyed, or lost to a
-// sticky error.
+// Returns CUDA_SUCCESS if the context can be used. Returns an error if it is null, destroyed, or
+// lost to a sticky error.
 CUresult context_status(const Context *context);
 
-// Called by cuInit: from now on, children that the process forks cannot use the driver.
+// Called by cuInit. From then on, children that the process forks cannot use the driver.
 void forbid_forked_children();
-// True in a child forked after cuInit. No call takes the state lock there, and every call that
-// needs the state fails.
+// Returns true in a child that was forked after cuInit. In such a child no call takes the state
+// lock, and every call that needs the state fails.
 bool in_forked_child();
 
-// Why the last cuInit or cudadrvSoftConfigure on this thread failed.
+// The reason why the last cuInit or cudadrvSoftConfigure of this thread failed.
 extern thread_local std::string last_error;
 
 uint64_t calls_of(Function function);
@@ -80,7 +82,8 @@ CUresult enter(Function function, bool per_thread, Body body, Arguments... argum
 
 #define SOFT_UNPACK(...) __VA_ARGS__
 
-// Defines an exported function; the body that follows also has `Call &call`.
+// Defines an exported function. The body follows the macro and can use the parameters and `Call
+// &call`.
 #define SOFT_API(symbol, parameters, arguments)                                                    \
     static CUresult symbol##_body(Call &call, SOFT_UNPACK parameters);                             \
     SOFT_EXPORT CUresult CUDAAPI symbol parameters {                                               \
@@ -88,7 +91,7 @@ CUresult enter(Function function, bool per_thread, Body body, Arguments... argum
     }                                                                                              \
     static CUresult symbol##_body([[maybe_unused]] Call &call, SOFT_UNPACK parameters)
 
-// The same for a function without parameters.
+// Like SOFT_API, for a function without parameters.
 #define SOFT_API_BARE(symbol)                                                                      \
     static CUresult symbol##_body(Call &call);                                                     \
     SOFT_EXPORT CUresult CUDAAPI symbol(void) {                                                    \
@@ -96,8 +99,8 @@ CUresult enter(Function function, bool per_thread, Body body, Arguments... argum
     }                                                                                              \
     static CUresult symbol##_body([[maybe_unused]] Call &call)
 
-// The same, with a second symbol (suffix _ptsz or _ptds) for which stream 0 means the per-thread
-// stream.
+// Like SOFT_API, but also defines a second symbol (suffix _ptsz or _ptds), for which stream 0 means
+// the per-thread stream.
 #define SOFT_API_TWICE(symbol, suffix, parameters, arguments)                                      \
     static CUresult symbol##_body(Call &call, SOFT_UNPACK parameters);                             \
     SOFT_EXPORT CUresult CUDAAPI symbol##suffix parameters {                                       \

@@ -19,12 +19,12 @@ SOFT_EXPORT int cudadrvSoftForgetRaces(void);
 SOFT_EXPORT const char *cudadrvSoftFaultText(void);
 SOFT_EXPORT const char *cudadrvSoftVersion(void);
 
-// How a client names its own work in reports of data races.
+// Functions of a client that name its own work and memory in reports of data races.
 typedef struct cudadrvSoftWords {
-    // Returns nonzero if the calling thread is just submitting one of the client's operations to
-    // the stream with this tag, and sets `label` to two numbers that identify the operation. Called
-    // with the driver's lock held: it must not call the driver, and must not wait for a thread that
-    // might.
+    // Sets `label` to two numbers that identify the operation, and returns nonzero, if the calling
+    // thread is submitting one of the client's operations to the stream with this tag; else returns
+    // 0. Called with the driver's lock held: it must not call the driver, and must not wait for a
+    // thread that might.
     int (*operation)(unsigned long long tag, unsigned long long label[2]);
     // Describe an operation by its label, and the memory at an address. They return the length of
     // the text, at most `size`; 0 if there is no description; a negative number if another thread

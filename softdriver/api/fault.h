@@ -17,12 +17,13 @@ namespace soft {
 //                          the call that submitted the operation succeeded
 class Faults {
   public:
-    // Adds the fault that a text describes; "none" clears all faults. Returns an error text, empty
-    // on success.
+    // Adds the fault that a text describes, or clears all faults if the text is "none". Returns an
+    // error text, which is empty on success.
     std::string add(const std::string &text);
     void clear() { faults_.clear(); }
 
-    // The status of a fault that strikes now, or CUDA_SUCCESS.
+    // Count a call, an allocation or an operation. Return the status of a fault that strikes now,
+    // or CUDA_SUCCESS.
     CUresult strike_call(Function function);
     CUresult strike_allocation(size_t bytes);
     CUresult strike_operation();
@@ -32,7 +33,7 @@ class Faults {
     struct Fault {
         What what;
         Function function;
-        uint64_t left; // calls, operations or bytes until the fault strikes
+        uint64_t left; // number of calls, operations or bytes until the fault strikes
         CUresult status;
     };
 
@@ -41,7 +42,7 @@ class Faults {
     std::vector<Fault> faults_;
 };
 
-// True for errors after which a device runs nothing any more.
+// Returns true for errors after which a device runs nothing any more.
 bool is_sticky(CUresult status);
 
 } // namespace soft

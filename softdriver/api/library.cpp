@@ -6,8 +6,8 @@
 namespace soft {
 namespace {
 
-// The worker threads never end, so their code must stay mapped: dlclose() must not unload the
-// library.
+// Prevents dlclose() from unloading the library: the worker threads never end, so their code must
+// stay mapped.
 void stay_loaded() {
     Dl_info self;
     if (dladdr(reinterpret_cast<void *>(&stay_loaded), &self) && self.dli_fname)

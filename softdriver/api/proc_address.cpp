@@ -7,7 +7,7 @@
 namespace soft {
 namespace {
 
-// The first CUDA version that has this variant of the function.
+// Returns the first CUDA version that has this variant of the function.
 unsigned first_version(const FunctionInfo &function, bool per_thread) {
     constexpr int per_thread_streams = 7000;
     bool variant = per_thread && function.per_thread != function.plain;
@@ -43,7 +43,7 @@ SOFT_API(cuGetProcAddress_v2,
         CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
     if (!address || (flags & ~known) || version > state().settings.driver)
         return CUDA_ERROR_INVALID_VALUE;
-    *address = nullptr; // a negative version, converted to unsigned, is no limit
+    *address = nullptr; // a negative version means no limit, because it is converted to unsigned
     bool per_thread = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
     CUdriverProcAddressQueryResult found = look_up(name ? name : "", version, per_thread, address);
     if (result)
@@ -51,7 +51,8 @@ SOFT_API(cuGetProcAddress_v2,
     return CUDA_SUCCESS;
 }
 
-// The first ABI of this function has no result parameter, so a missing symbol is an error.
+// The first version of the function has no result parameter, so it returns an error for a missing
+// symbol.
 SOFT_API(cuGetProcAddress, (const char *name, void **address, int version, cuuint64_t flags),
          (name, address, version, flags)) {
     CUresult status = cuGetProcAddress_v2_body(call, name, address, version, flags, nullptr);

@@ -1,6 +1,6 @@
 #include "api/call.h"
 
-// There is no profiler to start or stop.
+// These functions do nothing, because there is no profiler to start or stop.
 
 namespace soft {
 

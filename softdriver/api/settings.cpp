@@ -7,12 +7,12 @@ namespace {
 
 constexpr int max_devices = 16;
 
-// Indexed by the values of Schedule, RaceMode and FreeWaits.
+// The texts of settings, indexed by the values of Schedule, RaceMode and FreeWaits.
 constexpr const char *schedule_names[] = {"eager", "lazy", "random"};
 constexpr const char *race_modes[] = {"off", "record", "print", "abort"};
 constexpr const char *free_waits_names[] = {"schedule", "always", "never"};
 
-// The versions that cuDriverGetVersion can report: for each major version, the newest minor one.
+// The major versions that cuDriverGetVersion can report, each with its newest minor version.
 constexpr struct {
     int major, newest_minor;
 } driver_versions[] = {{12, 9}, {13, 5}};

@@ -11,30 +11,30 @@ namespace soft {
 
 enum class Schedule { Eager, Lazy, Random };
 
-// Whether cuMemFree waits for the device. Chosen: always, but under the random schedule the seed
-// decides.
+// Says whether cuMemFree of device memory waits for the device. With Chosen it waits always, but
+// under the random schedule the random generator decides.
 enum class FreeWaits { Chosen, Always, Never };
 
 struct Settings {
     Schedule schedule = Schedule::Eager;
     uint64_t seed = 1;
-    int driver = 13000; // what cuDriverGetVersion says
+    int driver = 13000; // what cuDriverGetVersion returns
     FreeWaits free_waits = FreeWaits::Chosen;
     int devices = 1;
     size_t memory = size_t(1) << 30;
     bool concurrent_managed = true;
     RaceMode races = RaceMode::Record;
-    // Warp instructions that one launch may execute; 0: no limit.
+    // The number of warp instructions that one launch may execute; 0 means no limit.
     uint64_t instructions = 4000000000;
     bool print_kernel_faults = true;
     Faults faults;
 };
 
-// Applies "name=value,name=value" to settings. Returns an error text, empty on success; after an
-// error the settings are unchanged.
+// Applies "name=value,name=value" to settings. Returns an error text, which is empty on success.
+// After an error the settings are unchanged.
 std::string apply_settings(const char *text, Settings &settings);
 
-// The settings in the same format, without the faults.
+// Returns the settings in the format of apply_settings(), without the faults.
 std::string settings_text(const Settings &settings);
 
 } // namespace soft

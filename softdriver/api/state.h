@@ -18,8 +18,8 @@
 
 namespace soft {
 
-// The whole state of the driver, guarded by one mutex. It is never destroyed: workers, and
-// destructors of the program that run late, may still use it while the process exits.
+// The whole state of the driver, guarded by one mutex. It is never destroyed, because workers and
+// late destructors of the program may still use it while the process exits.
 struct State {
     State();
 
@@ -29,7 +29,8 @@ struct State {
     bool initialised = false;
     Random random;
     std::vector<std::unique_ptr<Device>> devices;
-    // Devices that a new setting has removed; destroyed contexts still point to them.
+    // Devices that a new setting has removed. They are kept because destroyed contexts still point
+    // to them.
     std::vector<std::unique_ptr<Device>> retired;
     HandleTable<Context> contexts{0x5c0000001000};
     HandleTable<Stream> streams{0x5c1000001000};
@@ -44,8 +45,8 @@ struct State {
     std::vector<CapturePtr> captures; // captures in progress
     std::map<uintptr_t, Allocation> allocations;
     Freed freed;
-    std::string kernel_fault; // description of the last kernel error; empty if there was none
-    uint64_t live_allocations[5] = {}; // indexed by MemoryKind
+    std::string kernel_fault;          // description of the last kernel error, or empty
+    uint64_t live_allocations[5] = {}; // number of live allocations of each MemoryKind
     uint64_t live_bytes = 0;
     uint64_t next_id = 16;
     uint64_t next_operation = 1;
@@ -54,11 +55,12 @@ struct State {
     cudadrvSoftWords words = {};
 
     uint64_t new_id() { return next_id++; }
-    // The generator that handle tables use to reuse values; null unless the schedule is random.
+    // Returns the generator with which handle tables reuse values, or null unless the schedule is
+    // random.
     Random *reuse() { return settings.schedule == Schedule::Random ? &random : nullptr; }
     void create_devices();
-    // Restarts the random generator from the seed, and makes later choices independent of earlier
-    // calls.
+    // Starts the random generator again from the seed, so that later random choices do not depend
+    // on earlier calls.
     void start_choosing();
 };
 

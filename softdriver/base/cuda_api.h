@@ -1,11 +1,12 @@
 #pragma once
 
-// cuda.h with every ABI version declared and without its renaming macros. Each function is defined
-// here under exactly its exported name, and the compiler checks it against its prototype.
+// Includes cuda.h so that it declares every ABI version of each function and renames none. The
+// driver defines each function under exactly its exported name, and the compiler checks the
+// definition against the prototype.
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 
-// Declarations that older supported headers lack. Only their binary interface matters.
+// Declarations that the oldest supported cuda.h lacks. They only need the right binary interface.
 #if CUDA_VERSION < 12030
 struct CUgraphEdgeData;
 #endif

@@ -4,7 +4,7 @@
 
 namespace soft {
 
-// The per-thread symbol of a function, by variant.
+// SOFT_SECOND_<variant>(symbol) is the symbol for which stream 0 is the per-thread stream.
 #define SOFT_SECOND_Plain(symbol) symbol
 #define SOFT_SECOND_PerThreadStream(symbol) symbol##_ptsz
 #define SOFT_SECOND_PerThreadDefault(symbol) symbol##_ptds

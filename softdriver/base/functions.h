@@ -7,7 +7,7 @@
 
 namespace soft {
 
-// One value for each implemented function: the lines of functions.def.
+// One value for each implemented function, which is a line of functions.def.
 enum class Function {
 #define SOFT_FUNCTION(base, version, symbol, variant, needs, callback) symbol,
 #include "base/functions.def"
@@ -17,14 +17,15 @@ enum class Function {
 
 constexpr int function_count = static_cast<int>(Function::Count);
 
-// Preconditions of a function's body.
+// What must hold before the body of a function runs. If it does not hold, the call returns an
+// error.
 enum class Needs {
-    Nothing,  // none: the function works before cuInit
+    Nothing,  // no precondition: the function works before cuInit
     Init,     // cuInit has succeeded
-    Current,  // there is a current context; it may be destroyed
+    Current,  // there is a current context, which may have been destroyed
     Usable,   // the current context is neither destroyed nor lost to a sticky error
     Optional, // like Usable if there is a current context; without one, like Init
-    Later,    // the body checks its arguments first, then calls require()
+    Later,    // the body checks its arguments first, then calls Call::require()
 };
 
 enum class Callback { Refused, Allowed };
@@ -35,8 +36,8 @@ struct FunctionInfo {
     const char *symbol;
     Needs needs;
     Callback callback;
-    void *plain;      // symbol for which stream 0 is the legacy stream
-    void *per_thread; // symbol for which stream 0 is the per-thread stream; may equal `plain`
+    void *plain;      // address of the symbol for which stream 0 is the legacy stream
+    void *per_thread; // the same for the per-thread stream; may equal `plain`
 };
 
 extern const FunctionInfo function_table[function_count];
@@ -45,7 +46,7 @@ inline const FunctionInfo &info(Function function) {
     return function_table[static_cast<int>(function)];
 }
 
-// Finds a function by its exported name; Function::Count if there is none.
+// Finds a function by its exported name. Returns Function::Count if there is none.
 Function find_function(const char *symbol);
 
 } // namespace soft

@@ -9,9 +9,10 @@
 
 namespace soft {
 
-// Handles are keys of a table, never addresses: using a stale handle is an error, not a crash. Real
-// drivers reuse handle values, which careless programs do not expect: with `reuse` given, an erased
-// value is handed out again half of the time.
+// A table of objects by handle. Handles are keys, never addresses, so using a stale handle is an
+// error and not a crash. Real drivers reuse handle values, and careless programs do not expect
+// that: if insert() is given a generator as `reuse`, it returns an erased handle again half of the
+// time.
 template <class Object> class HandleTable {
   public:
     explicit HandleTable(uintptr_t base) : next_(base) {}
@@ -39,7 +40,7 @@ template <class Object> class HandleTable {
             freed_.push_back(handle);
     }
 
-    // New handles no longer depend on what was erased before.
+    // Forgets the erased handles, so that new handles do not depend on what was erased before.
     void clear_freed() { freed_.clear(); }
 
     size_t size() const { return objects_.size(); }
@@ -51,7 +52,7 @@ template <class Object> class HandleTable {
     static constexpr size_t max_freed = 64;
 
     uintptr_t next_;
-    // Ordered, so that a seed replays iterations.
+    // An ordered map, so that runs with the same seed iterate in the same order.
     std::map<uintptr_t, std::shared_ptr<Object>> objects_;
     std::vector<uintptr_t> freed_;
 };

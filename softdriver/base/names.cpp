@@ -3,10 +3,11 @@
 #include <atomic>
 #include <cstring>
 
-// Every name of the driver API is exported, because clients look up hundreds of them and some do
-// not load if one is missing. The definitions here are weak: a real definition elsewhere replaces
-// them. This file must not include cuda.h, which declares the same names with parameters; in the C
-// calling conventions it is safe to ignore the arguments.
+// Exports every name of the driver API, because clients look up hundreds of them, and some do not
+// load if one is missing. The definitions in this file are weak, so the definition of an
+// implemented function replaces the one in this file. The file must not include cuda.h, which
+// declares the same names with parameters; in the C calling conventions it is safe to ignore the
+// arguments.
 
 namespace soft {
 namespace {
@@ -35,7 +36,7 @@ int count_call(Name name) {
     return not_supported;
 }
 
-// True if `name` is the symbol or one of its per-thread variants.
+// Returns true if `name` is the symbol or one of its per-thread variants.
 bool is_variant(const char *name, const char *symbol) {
     size_t length = std::strlen(symbol);
     if (std::strncmp(name, symbol, length) != 0)

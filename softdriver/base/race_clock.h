@@ -8,7 +8,8 @@
 
 namespace soft {
 
-// A vector clock: for each track's slot, the last operation that is known to be ordered before.
+// A vector clock of the race detector. It belongs to an operation or to the host, and has a number
+// for the slot of each track: operations of the track up to this number are ordered before.
 class RaceClock {
   public:
     uint64_t at(size_t slot) const { return slot < ticks_.size() ? ticks_[slot] : 0; }
@@ -36,7 +37,7 @@ class RaceClock {
     std::vector<uint64_t> ticks_;
 };
 
-// Immutable, so operations with equal clocks share one.
+// The clock is immutable, so operations with equal clocks share one.
 using RaceClockPtr = std::shared_ptr<const RaceClock>;
 
 struct RaceTrack;
@@ -48,11 +49,11 @@ struct RaceLabel {
     bool known() const { return numbers[0] || numbers[1]; }
 };
 
-// The position of an operation in the order of all operations.
+// The place of an operation in the partial order of all operations.
 struct RaceMark {
-    std::shared_ptr<const RaceTrack> track; // null: the detector ignores the operation
-    uint64_t tick = 0;                      // its number in its track
-    RaceClockPtr before; // operations ordered before it; null until they are known
+    std::shared_ptr<const RaceTrack> track; // null if the detector ignores the operation
+    uint64_t tick = 0;                      // the operation's number in its track
+    RaceClockPtr before; // the operations ordered before this one; null until they are known
 
     bool certain() const { return before != nullptr; }
     bool after(const RaceMark &other) const;

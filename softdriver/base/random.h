@@ -4,7 +4,7 @@
 
 namespace soft {
 
-// splitmix64: small, seedable, and the same sequence on every machine.
+// The random generator splitmix64. A seed results in the same sequence on every machine.
 class Random {
   public:
     explicit Random(uint64_t seed = 1) : state_(seed) {}
@@ -15,7 +15,7 @@ class Random {
         z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
         return z ^ (z >> 31);
     }
-    // A number from 0 to bound - 1.
+    // Returns a number from 0 to bound - 1.
     uint64_t below(uint64_t bound) { return next() % bound; }
 
   private:

@@ -12,16 +12,16 @@ Signed floor_divide(Signed value, Signed by) {
     return quotient * by > value ? quotient - 1 : quotient;
 }
 
-// Whether rows overlap contiguous bytes. Only the first row that ends after `begin` has to be
-// checked.
+// Returns whether one of the rows overlaps the contiguous bytes from `begin` to `end`. It only has
+// to check the first row that ends after `begin`.
 bool row_touches(const Range &rows, uintptr_t begin, uintptr_t end) {
     Signed ahead = Signed(begin) - Signed(rows.begin + rows.bytes);
     Signed row = std::max<Signed>(0, floor_divide(ahead, Signed(rows.pitch)) + 1);
     return row < Signed(rows.rows) && rows.begin + size_t(row) * rows.pitch < end;
 }
 
-// Whether two ranges of equal pitch overlap: looks for a difference of row numbers at which two
-// rows share a byte.
+// Returns whether two ranges of equal pitch overlap. Whether row i of `a` and row j of `b` overlap
+// depends only on i - j, so it looks for a difference at which they do.
 bool rows_touch(const Range &a, const Range &b) {
     auto pitch = Signed(a.pitch), shift = Signed(b.begin) - Signed(a.begin);
     Signed least = floor_divide(-Signed(b.bytes) - shift, pitch) + 1;

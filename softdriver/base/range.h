@@ -5,7 +5,8 @@
 
 namespace soft {
 
-// Bytes that an operation touches: rows of `bytes` bytes, `pitch` apart.
+// Bytes that an operation uses: `rows` rows of `bytes` bytes each, whose beginnings are `pitch`
+// bytes apart.
 struct Range {
     uintptr_t begin;
     size_t bytes;
@@ -13,12 +14,12 @@ struct Range {
     size_t rows = 1;
 
     bool contiguous() const { return rows == 1 || pitch <= bytes; }
-    // The address after the last byte.
+    // Returns the address after the last byte.
     uintptr_t end() const { return begin + (rows - 1) * pitch + bytes; }
-    // True if they share a byte.
+    // Returns true if both ranges contain some byte.
     bool overlaps(const Range &other) const;
-    // True only if all bytes of the other range are in this one. Exact for contiguous ranges; rows
-    // cover only rows of the same begin and pitch.
+    // Returns true if all bytes of the other range are in this one. May return false although they
+    // are: a range of several rows is only compared with ranges of the same begin and pitch.
     bool covers(const Range &other) const;
 };
 

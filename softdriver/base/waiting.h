@@ -14,8 +14,8 @@ inline void relax() {
 #endif
 }
 
-// Takes the state lock. It is held for less than a microsecond, so spinning first avoids most of
-// the sleeps.
+// Takes the state lock. Threads hold it for less than a microsecond, so spinning first usually
+// avoids a sleep.
 inline void acquire(Lock &lock) {
     for (int i = 0; i < 200; i++) {
         if (lock.try_lock())
@@ -57,8 +57,8 @@ class Signal {
     pthread_cond_t condition_;
 };
 
-// Growing pauses, in microseconds, for polling a condition that nobody signals, such as a flag in
-// host memory.
+// Returns growing pauses, in microseconds. They are used to poll a condition that nobody signals,
+// such as a flag in host memory.
 class Backoff {
   public:
     long next() {

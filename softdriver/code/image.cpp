@@ -20,7 +20,8 @@ bool begins_within(const void *data, size_t bytes, const char *magic) {
     return bytes >= std::strlen(magic) && begins(data, magic);
 }
 
-// PTX begins with .version, after white space and comments.
+// Returns true if the text begins with .version, which in PTX only white space and comments may
+// precede.
 bool is_ptx(const char *text) {
     for (;;) {
         text += std::strspn(text, " \t\r\n\v\f");
@@ -33,7 +34,8 @@ bool is_ptx(const char *text) {
     }
 }
 
-// Whether the machine number in the header of an ELF file is that of NVIDIA GPUs.
+// Returns whether an ELF file contains code for NVIDIA GPUs, as the machine number in its header
+// says.
 bool for_a_gpu(const void *data) {
     constexpr size_t place = 18;
     constexpr uint16_t gpu = 190;

@@ -36,7 +36,7 @@ std::string lines_of(const std::vector<ptx::Problem> &problems) {
     return lines;
 }
 
-// The first PTX version that supports a target.
+// A target, and the first PTX version that supports it.
 struct TargetVersion {
     int capability, version;
 };
@@ -47,8 +47,9 @@ constexpr TargetVersion target_versions[] = {
     {90, 78}, {100, 86}, {101, 86}, {103, 88}, {110, 90}, {120, 87}, {121, 88},
 };
 
-constexpr int oldest_target = 30; // older targets are refused as an option
-// The bits above are flags: architecture-specific, as in sm_90a, or family-specific.
+constexpr int oldest_target = 30; // an option with an older target is refused
+// The bits of a target that are its compute capability. The upper bits say whether the target is
+// architecture-specific, as in sm_90a, or family-specific.
 constexpr int target_capability = 0xffff;
 
 const TargetVersion *find_target(int capability) {
@@ -58,7 +59,8 @@ const TargetVersion *find_target(int capability) {
     return nullptr;
 }
 
-// Checks the limits of the device: its target, constant memory and the size of parameters.
+// Adds a problem for each limit that the program exceeds: its target, constant memory, and the size
+// of parameters.
 void check_limits(const ptx::Program &program, std::vector<ptx::Problem> &problems) {
     constexpr size_t constant_limit = 65536;
     // The first PTX version that allows 32764 bytes of parameters.
@@ -83,7 +85,8 @@ void check_limits(const ptx::Program &program, std::vector<ptx::Problem> &proble
                  " bytes of parameters, and the limit is " + std::to_string(limit));
 }
 
-// PTX is ASCII, in comments too.
+// Adds a problem if the text has a letter that is not ASCII. PTX allows only ASCII, even in
+// comments.
 void check_letters(const std::string &text, std::vector<ptx::Problem> &problems) {
     int line = 1;
     for (char letter : text) {
@@ -102,7 +105,8 @@ CUresult status_of(const std::vector<ptx::Problem> &problems) {
     return CUDA_ERROR_INVALID_PTX;
 }
 
-// The newest PTX version of a CUDA version: each CUDA version has a new one, except 12.6.
+// Returns the newest PTX version that a CUDA version supports. Each CUDA version has a new one,
+// except 12.6.
 int newest_ptx(int cuda) {
     int version = (cuda / 1000 - 4) * 10 + cuda % 1000 / 10;
     return cuda >= 12060 && cuda < 13000 ? version - 1 : version;
@@ -220,8 +224,8 @@ CUresult check_parts(Call &call, const Image &image, JitOptions &options) {
     return problems.empty() ? CUDA_SUCCESS : status_of(problems);
 }
 
-// Lowers the number of registers of each kernel. The numbers are estimates, and fewer registers do
-// not slow a kernel down here.
+// Returns the program with the number of registers of each kernel limited to `most`. This changes
+// only what programs can query, because the numbers are estimates.
 static ProgramPtr limit_registers(const ProgramPtr &program, unsigned most) {
     if (!most)
         return program;

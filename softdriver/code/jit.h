@@ -14,23 +14,23 @@ class JitOptions {
   public:
     // Reads the options. Returns an error if one is unknown or has a bad value.
     CUresult read(unsigned count, CUjit_option *options, void **values);
-    // True if there are options that are allowed only for a link as a whole, not for one of its
-    // inputs.
+    // Returns true if there are options that are allowed only for a link as a whole, not for one of
+    // its inputs.
     bool for_all() const { return info_.size || error_.size || target_ >= 0; }
-    // Appends lines to the error log and adds to the compile time. Then updates everything that the
-    // program asked for: the logs (the info log is empty), their lengths, and the time.
+    // Appends lines to the error log and adds to the compile time. Then updates everything for
+    // which the program has asked: the logs (the info log is empty), their lengths, and the time.
     void tell(const std::string &errors, Clock::duration took = {});
-    // The limit of registers per thread; 0 if there is none.
+    // Returns the limit of registers per thread, or 0 if there is none.
     unsigned max_registers() const { return max_registers_; }
-    // The error for code of this capability if the program asked for another target, or
-    // CUDA_SUCCESS.
+    // Returns CUDA_SUCCESS unless the program has asked for a target other than the device. Which
+    // error it returns depends on the capability of the code.
     CUresult check_target(int capability) const;
 
   private:
     struct Log {
         char *buffer = nullptr;
         size_t room = 0, used = 0;
-        void **size = nullptr; // the program stores the buffer size here and finds the used size
+        void **size = nullptr; // the program stores the buffer's size, the driver the used size
     };
 
     static void write(Log &log, const std::string &text);
@@ -43,9 +43,11 @@ class JitOptions {
     unsigned max_registers_ = 0;
 };
 
-// Checks that each text of an image compiles as a part of a program. Errors go to the options' log.
+// Returns an error unless each text of an image compiles as a part of a program. The log of the
+// options says what is wrong.
 CUresult check_parts(Call &call, const Image &image, JitOptions &options);
-// Compiles an image; releases the state lock meanwhile. Errors go to the options' log.
+// Compiles an image, and releases the state lock meanwhile. If it fails, the log of the options
+// says why.
 CUresult compile(Call &call, const Image &image, JitOptions &options, ProgramPtr &program);
 
 } // namespace soft

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-// Attributes of kernels.
+// Reads and sets the attributes of kernels.
 
 namespace soft {
 namespace {

@@ -3,11 +3,11 @@
 #include "code/launch.h"
 #include "device/device_attributes.h"
 
-// cuFunc*: kernels of modules.
+// The functions cuFunc*, for kernels of modules.
 
 namespace soft {
 
-// Returns the offset and size of a parameter in the parameter block.
+// Stores the offset and size of a parameter in the parameter block.
 CUresult read_parameter(const ptx::Kernel &kernel, size_t index, size_t *offset, size_t *bytes) {
     if (!offset || index >= kernel.parameters.size())
         return CUDA_ERROR_INVALID_VALUE;
@@ -41,7 +41,7 @@ SOFT_API(cuFuncSetAttribute, (CUfunction handle, CUfunction_attribute attribute,
     return write_function_attribute(*function->kernel, function->settings, attribute, value);
 }
 
-// Cache and shared memory settings are hints. They have no effect here.
+// cuFuncSetCacheConfig and cuFuncSetSharedMemConfig only check their arguments, which are hints.
 SOFT_API(cuFuncSetCacheConfig, (CUfunction handle, CUfunc_cache config), (handle, config)) {
     KernelFunctionPtr function;
     if (CUresult status = resolve_function(handle, function))
@@ -68,7 +68,7 @@ SOFT_API(cuFuncGetModule, (CUmodule * module, CUfunction handle), (module, handl
     return CUDA_SUCCESS;
 }
 
-// The string is valid as long as the module is loaded.
+// Stores the kernel's name. The string is valid as long as the module is loaded.
 SOFT_API(cuFuncGetName, (const char **name, CUfunction handle), (name, handle)) {
     KernelFunctionPtr function;
     if (!name || !handle)

@@ -4,8 +4,8 @@
 
 #include <cstdio>
 
-// Runs kernels in pieces. Which memory a kernel uses is not known before: each allocation is looked
-// up at the first access.
+// Runs kernels in pieces. It is not known beforehand which memory a kernel uses, so each allocation
+// is looked up when the kernel first accesses it.
 
 namespace soft {
 
@@ -47,8 +47,9 @@ bool KernelRun::find(uintptr_t address, ptx::Segment &segment) {
     return true;
 }
 
-// Adds an allocation to the operation's writes: from now on the kernel may write any of its bytes,
-// and the memory is kept alive until the kernel ends.
+// Called when the kernel first accesses an allocation. If the host can access the memory too, adds
+// all of it to the operation's writes: the kernel counts as writing it, and a free keeps the memory
+// until the kernel ends.
 void KernelRun::come_to_use(const ptx::Segment &segment) {
     OperationPtr self = operation.lock();
     const Allocation *allocation = find_allocation(segment.begin);
@@ -58,7 +59,8 @@ void KernelRun::come_to_use(const ptx::Segment &segment) {
     state().races.comes_to_use(self, *allocation);
 }
 
-// Memory that a stream will free later can still be used by work that runs before the free.
+// Looks up memory that a stream will free, but has not freed yet: work that runs before the free
+// can still use it.
 bool KernelRun::look_up_freed(uintptr_t address, ptx::Segment &segment) const {
     Freed::EntryPtr freed = state().freed.find(address);
     const Context &context = *function_->owner;
@@ -82,8 +84,8 @@ bool KernelRun::look_up(uintptr_t address, ptx::Segment &segment) const {
     return true;
 }
 
-// Splits accesses so that each range lies in one allocation. Equal pieces at equal distances become
-// one range of rows.
+// Converts accesses to ranges, each of which lies in one allocation. Pieces of equal size at equal
+// distances become one range with several rows.
 std::vector<Range> KernelRun::ranges(const std::vector<ptx::Accessed> &accessed) const {
     std::vector<Range> found;
     auto add = [&](uintptr_t begin, size_t bytes) {

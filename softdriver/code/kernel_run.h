@@ -12,13 +12,13 @@ namespace soft {
 // A launch of a kernel as work of a stream.
 class KernelRun : public Piecewise {
   public:
-    // The workspace is null unless the launch is cooperative.
+    // `workspace` is null unless the launch is cooperative.
     KernelRun(KernelFunctionPtr function, ptx::Launch launch,
               std::shared_ptr<GridWorkspace> workspace);
 
     bool advance(uint64_t steps) override;
     Outcome end() override;
-    // The operation whose work this is.
+    // The operation to which this run belongs.
     std::weak_ptr<Operation> operation;
 
   private:
@@ -32,8 +32,9 @@ class KernelRun : public Piecewise {
     KernelFunctionPtr function_;
     ptx::Launch launch_;
     std::shared_ptr<GridWorkspace> workspace_;
-    std::unique_ptr<ptx::Run> run_;    // null before the first piece runs
-    std::map<uintptr_t, size_t> used_; // accessed allocations: begin and size
+    std::unique_ptr<ptx::Run> run_; // null until the first piece runs
+    // Begin and size of each allocation that the kernel has accessed.
+    std::map<uintptr_t, size_t> used_;
     bool failed_ = false;
 };
 

@@ -42,8 +42,8 @@ void complete_cluster(const KernelFunction &function, LaunchRequest &request) {
         request.cluster[i] = cluster_size(*function.kernel, function.settings, i);
 }
 
-// Checks that clusters divide the grid. Clusters larger than the portable size must be allowed by
-// an attribute.
+// Returns an error unless the shape of clusters divides the grid. Clusters larger than the portable
+// size must also be allowed by an attribute of the kernel.
 CUresult check_clusters(const KernelFunction &function, const LaunchRequest &request) {
     const unsigned (&required)[3] = function.kernel->required_cluster;
     const unsigned (&cluster)[3] = request.cluster;
@@ -57,8 +57,8 @@ CUresult check_clusters(const KernelFunction &function, const LaunchRequest &req
     return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
 }
 
-// All blocks of a cooperative launch must be resident at the same time, as they may wait for each
-// other.
+// Returns an error if the blocks of a cooperative launch cannot all be resident at the same time,
+// because they may wait for each other.
 CUresult check_cooperation(const KernelFunction &function, const LaunchRequest &request) {
     if (!request.cooperative)
         return CUDA_SUCCESS;
@@ -68,7 +68,8 @@ CUresult check_cooperation(const KernelFunction &function, const LaunchRequest &
     return fits ? CUDA_SUCCESS : CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 }
 
-// Copies the parameter block out of `extra`: pairs of a key and a value, until the end mark.
+// Copies the parameter block out of `extra`, which is a list of keys and values that ends with
+// CU_LAUNCH_PARAM_END.
 CUresult take_buffer(const ptx::Kernel &kernel, void **extra, std::vector<uint8_t> &block) {
     const void *buffer = nullptr;
     size_t bytes = 0;
@@ -123,8 +124,8 @@ ptx::Launch describe(const KernelFunction &function, const LaunchRequest &reques
     launch.record = driver.settings.races != RaceMode::Off;
     if (driver.settings.instructions)
         launch.budget = driver.settings.instructions;
-    // Draw the seed now: when a worker starts the kernel depends on the machine, so a seed drawn
-    // then would not replay.
+    // Draw the seed now, not when the kernel starts: that moment depends on the machine, so the run
+    // could not be replayed.
     bool random = driver.settings.schedule == Schedule::Random;
     launch.seed = random ? driver.random.next() : driver.settings.seed;
     return launch;
@@ -136,7 +137,7 @@ std::shared_ptr<GridWorkspace> workspace_of(Stream &stream) {
     return stream.workspace;
 }
 
-// Checks a launch. Returns an error, or CUDA_SUCCESS and the operation that runs it.
+// Checks a launch. Returns an error, or sets `operation` to the operation that runs the kernel.
 CUresult prepare(const KernelFunctionPtr &function, Stream &stream, LaunchRequest request,
                  OperationPtr &operation) {
     if (stream.owner != function->owner)

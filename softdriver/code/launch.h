@@ -9,7 +9,7 @@ struct Call;
 // The arguments of a launch.
 struct LaunchRequest {
     unsigned grid[3] = {}, block[3] = {};
-    unsigned cluster[3] = {}; // all zero: not set
+    unsigned cluster[3] = {}; // all zero if not set
     bool preferred_cluster = false;
     size_t shared = 0;
     bool cooperative = false;
@@ -21,11 +21,12 @@ CUresult launch(Call &call, CUfunction function, const LaunchRequest &request, C
 CUresult read_config(const CUlaunchConfig &config, LaunchRequest &request);
 CUresult read_parameter(const ptx::Kernel &kernel, size_t index, size_t *offset, size_t *bytes);
 bool valid_cache(CUfunc_cache config);
-// True if the kernel can be launched with blocks of this shape.
+// Returns true if the kernel can be launched with blocks of this shape.
 bool valid_block(const ptx::Kernel &kernel, const unsigned (&block)[3]);
 // Finds the function of a handle.
 CUresult resolve_function(CUfunction handle, KernelFunctionPtr &function);
-// The same for a handle that may also be a library kernel: then finds its function in this context.
+// Like resolve_function(), but the handle may also be that of a library's kernel. In this case
+// finds the function that stands for the kernel in this context.
 CUresult resolve_kernel(CUfunction handle, const ContextPtr &context, KernelFunctionPtr &function);
 
 } // namespace soft

@@ -5,12 +5,12 @@
 
 #include <cstring>
 
-// The launch functions: each converts its arguments to a LaunchRequest.
+// The launch functions. Each converts its arguments to a LaunchRequest and calls launch().
 
 namespace soft {
 namespace {
 
-// CUlaunchAttributeID; older headers lack some of them.
+// Values of CUlaunchAttributeID. Older headers lack some of them.
 enum LaunchAttribute {
     ignore = 0,
     access_policy_window = 1,
@@ -29,7 +29,8 @@ enum LaunchAttribute {
     nvlink_scheduling = 16,
 };
 
-// The values of both event attributes begin with the event's handle.
+// Returns whether an event attribute names an event. The values of both event attributes begin with
+// the event's handle.
 bool has_event(const CUlaunchAttribute &attribute) {
     uintptr_t event;
     std::memcpy(&event, &attribute.value, sizeof event);

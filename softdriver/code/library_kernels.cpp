@@ -3,7 +3,7 @@
 #include "code/code_library.h"
 #include "code/launch.h"
 
-// cuKernel*: kernels of libraries.
+// The functions cuKernel*, for kernels of libraries.
 
 namespace soft {
 
@@ -92,8 +92,8 @@ SOFT_API(cuKernelSetAttribute,
         return CUDA_ERROR_INVALID_HANDLE;
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    // Also set it on the functions that exist already. A later cuFuncSetAttribute can override it
-    // there.
+    // Also set the attribute of the functions that already stand for the kernel in contexts. A
+    // later cuFuncSetAttribute can override it for one of them.
     for (const auto &loaded : kernel->library->modules)
         if (loaded.first->device == device && loaded.second->functions[kernel->index])
             write_function_attribute(kernel->kernel(),

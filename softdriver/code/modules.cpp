@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
-// cuModule*: loading, unloading and lookups by name.
+// The functions cuModule*: loading, unloading and lookups by name.
 
 namespace soft {
 namespace {
@@ -20,7 +20,8 @@ template <class Item> int find_named(const std::vector<Item> &items, const std::
     return -1;
 }
 
-// A variable without a size gets one byte, so that its address is unique.
+// Returns the size of a variable. A variable without a size gets one byte, so that its address is
+// unique.
 size_t bytes_of(const ptx::Variable &variable) { return std::max<size_t>(1, variable.bytes()); }
 
 CUresult allocate_variable(const Context &context, const ptx::Variable &variable,
@@ -41,7 +42,7 @@ CUresult allocate_variable(const Context &context, const ptx::Variable &variable
     return CUDA_SUCCESS;
 }
 
-// Stores the addresses that variables contain initially.
+// Stores addresses into the variables whose initial values contain addresses.
 void store_addresses(const Module &module) {
     const auto &variables = module.program->variables;
     for (size_t i = 0; i < variables.size(); i++)
@@ -116,7 +117,7 @@ void unload_module(Lock &lock, const ModulePtr &module) {
     ContextPtr context = find_context(module->owner->handle);
     finish_context(lock, *context);
     if (find_module(module->handle) != module)
-        return; // another thread has unloaded it meanwhile
+        return; // another thread has unloaded the module meanwhile
     free_variables(*module);
     erase_module(*module);
 }
@@ -190,7 +191,7 @@ SOFT_API(cuModuleUnload, (CUmodule handle), (handle)) {
     return CUDA_SUCCESS;
 }
 
-// All code is loaded eagerly: loading costs nothing here.
+// Reports eager loading, because this driver always loads all code at once.
 SOFT_API(cuModuleGetLoadingMode, (CUmoduleLoadingMode * mode), (mode)) {
     if (!mode)
         return CUDA_ERROR_INVALID_VALUE;

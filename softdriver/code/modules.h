@@ -14,11 +14,11 @@ using ProgramPtr = std::shared_ptr<const ptx::Program>;
 
 // Attributes that a program has set on a kernel.
 struct KernelSettings {
-    int dynamic_shared = -1; // bytes; -1: the limit that needs no opt-in
+    int dynamic_shared = -1; // bytes; -1 means the limit that needs no opt-in
     int carveout = -1;
     int large_clusters = 0;
     int cluster_policy = 0;
-    int cluster[3] = {}; // cluster shape, used if the kernel's code does not require one
+    int cluster[3] = {}; // the shape of clusters, unless the kernel's code requires one
 };
 
 // Code loaded into a context, with memory for its variables.
@@ -26,18 +26,19 @@ struct Module {
     CUmodule handle = nullptr;
     Context *owner = nullptr;
     ProgramPtr program;
-    std::vector<uintptr_t> variables;  // addresses, in the program's order
-    std::vector<CUfunction> functions; // by index of the kernel; null until first requested
+    std::vector<uintptr_t> variables;  // addresses, in the order of Program::variables
+    std::vector<CUfunction> functions; // handles by index of the kernel; null until first requested
     bool of_library = false;
 };
 
 using ModulePtr = std::shared_ptr<Module>;
 
-// Launch settings that cuLaunch, cuLaunchGrid and cuLaunchGridAsync take from the function.
+// Settings of a function for cuLaunch, cuLaunchGrid and cuLaunchGridAsync, which have no parameters
+// for them.
 struct OldLaunch {
-    unsigned block[3] = {}; // all zero: not set
+    unsigned block[3] = {}; // all zero if not set
     unsigned shared = 0;
-    unsigned bytes = 0; // size of the parameters
+    unsigned bytes = 0; // size of the parameters in bytes
     std::vector<uint8_t> parameters;
 };
 
@@ -47,34 +48,35 @@ struct KernelFunction {
     ModulePtr module;
     const ptx::Kernel *kernel = nullptr;
     KernelSettings settings;
-    // Null: nothing set since the last launch by cuLaunchKernel.
+    // Null if the program has set nothing since the last launch by cuLaunchKernel.
     std::unique_ptr<OldLaunch> old_launch;
 };
 
 using KernelFunctionPtr = std::shared_ptr<KernelFunction>;
 
 ModulePtr find_module(CUmodule handle);
-// Loads a program into a context: allocates and initialises its variables.
+// Loads a program into a context. Allocates and initialises the program's variables.
 CUresult load_module(const ContextPtr &context, const ProgramPtr &program, ModulePtr &module);
 // Waits for all work of the module's context, then unloads the module.
 void unload_module(Lock &lock, const ModulePtr &module);
-// Removes the module's handles, but does not free its variables.
+// Removes the handles of the module and of its functions, but does not free its variables.
 void erase_module(const Module &module);
-// Find a kernel or variable by name; return its index, or -1.
+// Return the index of the kernel or variable with this name, or -1.
 int find_kernel(const ptx::Program &program, const std::string &name);
 int find_variable(const ptx::Program &program, const std::string &name);
-// The function of a kernel; the same object for every call.
+// Returns the function of a kernel: the same object at every call.
 KernelFunctionPtr function_of(const ModulePtr &module, int kernel);
-// Bytes of constant memory that the program's variables use.
+// Returns how many bytes of constant memory the program's variables use.
 size_t constant_bytes(const ptx::Program &program);
-// Bytes of static shared memory of a block.
+// Returns how many bytes of static shared memory a block has.
 size_t static_shared(const ptx::Kernel &kernel);
 
-// Bytes of dynamic shared memory that a launch may use.
+// Returns how many bytes of dynamic shared memory a launch may use.
 size_t dynamic_shared_limit(const ptx::Kernel &kernel, const KernelSettings &settings);
-// Threads that a block may have.
+// Returns how many threads a block may have.
 unsigned thread_limit(const ptx::Kernel &kernel);
-// Blocks of a cluster in one dimension, as the kernel requires or the program has set; 0: not set.
+// Returns how many blocks a cluster has in one dimension, as the kernel requires or the program has
+// set; 0 if neither.
 int cluster_size(const ptx::Kernel &kernel, const KernelSettings &settings, int dimension);
 CUresult read_function_attribute(const ptx::Program &program, const ptx::Kernel &kernel,
                                  const KernelSettings &settings, int attribute, int *value);

@@ -4,11 +4,11 @@
 
 namespace soft {
 
-constexpr unsigned portable_cluster = 8, largest_cluster = 16; // in blocks
+constexpr unsigned portable_cluster = 8, largest_cluster = 16; // sizes of clusters, in blocks
 
-// How many blocks of this many threads fit into a multiprocessor at the same time.
+// Returns how many blocks of `threads` threads fit into a multiprocessor at the same time.
 int resident_blocks(const ptx::Kernel &kernel, unsigned threads, size_t dynamic_shared);
-// The number of multiprocessors of the context's device.
+// Returns the number of multiprocessors of the context's device.
 int multiprocessors(const Context &context);
 
 } // namespace soft

@@ -2,14 +2,15 @@
 #include "api/state.h"
 #include "code/launch.h"
 
-// The launch functions of CUDA before version 4. A function object keeps the block shape, the
-// shared memory size and the parameters until cuLaunchKernel launches it.
+// The launch functions of CUDA before version 4. A program first sets the block shape, the shared
+// memory size and the parameters of the function, which keeps them until it is launched by
+// cuLaunchKernel.
 
 namespace soft {
 namespace {
 
 constexpr size_t most_parameters = 32764;
-constexpr uint8_t not_set = 0xC0; // fills parameter bytes that the program has not set
+constexpr uint8_t not_set = 0xC0; // value of parameter bytes that the program has not set
 
 OldLaunch &settings_of(KernelFunction &function) {
     if (!function.old_launch)
@@ -29,7 +30,8 @@ CUresult set_parameter(CUfunction handle, int offset, const void *value, size_t 
     return CUDA_SUCCESS;
 }
 
-// The block shape: set by the program, or required by the kernel, or a single thread.
+// Sets `block` to the shape that the program has set; else to the one that the kernel requires;
+// else to a single thread.
 void choose_block(const KernelFunction &function, const OldLaunch &old, unsigned (&block)[3]) {
     const unsigned (&required)[3] = function.kernel->required_threads;
     for (int i = 0; i < 3; i++)

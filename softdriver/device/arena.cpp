@@ -12,14 +12,14 @@ namespace {
 constexpr size_t alignment = 512;
 constexpr size_t page = 4096;
 constexpr size_t least_reservation = size_t(4) << 30;
-// Allocations of this size and more share pattern pages.
+// Allocations of this size and more map the pages of pattern_file(); smaller ones are filled.
 constexpr size_t pattern_bytes = size_t(4) << 20;
 constexpr int access = PROT_READ | PROT_WRITE;
 
 size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
-// A file filled with the pattern. Mapping it copy-on-write creates fresh memory that costs nothing
-// until it is written. -1 if the file cannot be created.
+// Returns a file that is filled with `fresh_memory`, or -1 if it cannot be created. Mapping it
+// copy-on-write creates fresh memory that costs nothing until it is written.
 int pattern_file() {
     static const int file = [] {
         int created = memfd_create("cudadrv-fresh", MFD_CLOEXEC);
@@ -31,7 +31,8 @@ int pattern_file() {
     return file;
 }
 
-// Excludes the memory from forked children, which cannot use the driver, and from core dumps.
+// Excludes the memory from core dumps, and from forked children, because they cannot use the
+// driver.
 void keep_private(char *alias, size_t bytes) {
     madvise(alias, bytes, MADV_DONTFORK);
     madvise(alias, bytes, MADV_DONTDUMP);
@@ -46,8 +47,8 @@ char *map(size_t bytes, int protection) {
 } // namespace
 
 bool Arena::reserve(size_t capacity) {
-    // The more address space, the later addresses are reused. Try less if an address-space limit
-    // does not allow much.
+    // With more address space, addresses are reused later. Try less if a limit of the process does
+    // not allow so much.
     for (size_t times : {64, 16, 4, 2}) {
         size_t bytes = round_up(std::max(capacity * times, least_reservation), page);
         char *device = map(bytes, PROT_NONE);
@@ -124,7 +125,7 @@ void Arena::fill(uintptr_t address, size_t bytes) {
 
 void Arena::release(uintptr_t address) { taken_.erase(address); }
 
-// Replaces the pages by fresh ones, except those shared with a live neighbour.
+// Returns the memory of the pages to the system, except of pages that a live neighbour uses too.
 void Arena::discard(uintptr_t address, size_t bytes) {
     uintptr_t begin, end;
     own_pages(address, bytes, begin, end);

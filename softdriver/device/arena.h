@@ -12,16 +12,17 @@ namespace soft {
 // pointer stays invalid for as long as possible.
 class Arena {
   public:
-    // Reserves address space for a device of this capacity; false if there is none.
+    // Reserves address space for a device of this capacity. Returns false if the system has none
+    // left.
     bool reserve(size_t capacity);
     bool reserved() const { return begin_ != 0; }
     bool contains(uintptr_t address) const {
         return address >= begin_ && address - begin_ < bytes_;
     }
 
-    // Returns 0 if there is no gap. The memory is filled with `fresh_memory`.
+    // Allocates memory and fills it with the byte `fresh_memory`. Returns 0 if no address is free.
     uintptr_t allocate(size_t bytes);
-    // Marks the addresses as free; discard() returns their memory to the system.
+    // Marks the addresses as free, but keeps their memory, which discard() returns to the system.
     void release(uintptr_t address);
     void discard(uintptr_t address, size_t bytes);
 
@@ -30,14 +31,14 @@ class Arena {
   private:
     uintptr_t find_gap(size_t bytes);
     void fill(uintptr_t address, size_t bytes);
-    // The pages that contain bytes of this range only.
+    // Finds the pages that contain bytes of this range but not of a neighbouring allocation.
     void own_pages(uintptr_t address, size_t bytes, uintptr_t &begin, uintptr_t &end) const;
 
     uintptr_t begin_ = 0;
     size_t bytes_ = 0;
     char *alias_ = nullptr;
     uintptr_t cursor_ = 0;
-    std::map<uintptr_t, size_t> taken_; // sizes by address, rounded up
+    std::map<uintptr_t, size_t> taken_; // rounded size of each allocation, by address
 };
 
 constexpr unsigned char fresh_memory = 0xCD;

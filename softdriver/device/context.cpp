@@ -40,7 +40,8 @@ template <class Object> void erase_owned(HandleTable<Object> &table, const Conte
         table.erase(handle);
 }
 
-// Ends the captures that began in the context, and invalidates others that have streams of it.
+// Ends the captures that began in the context, and invalidates all other captures that its streams
+// are in.
 void end_captures(const Context &context) {
     auto &captures = state().captures;
     for (size_t i = captures.size(); i-- > 0;) {
@@ -67,11 +68,11 @@ void destroy_context(Lock &lock, const ContextPtr &context) {
     State &driver = state();
     finish_context(lock, *context);
     if (!context->alive)
-        return; // another thread has destroyed it meanwhile
+        return; // another thread has destroyed the context meanwhile
     context->alive = false;
     driver.races.learn(driver.races.tails(*context));
     driver.races.ended(*context);
-    context->peers.clear(); // other contexts' `peers` need no update: its id is never reused
+    context->peers.clear(); // other contexts keep its id in `peers`, because ids are never reused
     end_captures(*context);
     erase_owned(driver.streams, context.get());
     erase_owned(driver.events, context.get());
@@ -91,7 +92,7 @@ void lose_device(Device &device, CUresult status) {
     device.sticky = status;
     state().races.lost(device);
     state().scheduler.drop([&](const Stream &stream) { return stream.owner->device == &device; });
-    open_managed(); // no work is left that could use managed memory
+    open_managed(); // the context's work no longer uses managed memory
 }
 
 SOFT_API(cuCtxCreate_v2, (CUcontext * context, unsigned flags, CUdevice ordinal),
@@ -144,7 +145,7 @@ SOFT_API(cuCtxDestroy_v2, (CUcontext handle), (handle)) {
 
 SOFT_API(cuCtxDestroy, (CUcontext handle), (handle)) { return cuCtxDestroy_v2_body(call, handle); }
 
-// cuCtxAttach and cuCtxDetach count uses. cuCtxDestroy ignores the count.
+// cuCtxAttach and cuCtxDetach change `uses` of a context. cuCtxDestroy ignores this count.
 SOFT_API(cuCtxAttach, (CUcontext * handle, unsigned flags), (handle, flags)) {
     if (!handle || flags)
         return CUDA_ERROR_INVALID_VALUE;
@@ -219,7 +220,7 @@ SOFT_API(cuCtxGetDevice, (CUdevice * device), (device)) {
     return CUDA_SUCCESS;
 }
 
-// Finds the context of a handle; null means the current one.
+// Finds the context of a handle. A null handle means the current context.
 static ContextPtr named_or_current(Call &call, CUcontext handle) {
     return handle ? find_context(handle) : call.context;
 }

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 
-// cuCtxRecordEvent, which records all work of a context, and cuCtxWaitEvent.
+// cuCtxRecordEvent, which records an event after all work of a context, and cuCtxWaitEvent, which
+// makes a context wait for an event.
 
 namespace soft {
 namespace {
@@ -34,7 +35,7 @@ SOFT_API(cuCtxRecordEvent, (CUcontext handle, CUevent event_handle), (handle, ev
     auto operation = std::make_shared<Operation>();
     operation->waits = context_targets(*context);
     for (const OperationPtr &tail : state().races.tails(*context))
-        operation->waits.push_back(tail); // finished ones too: the race detector needs them
+        operation->waits.push_back(tail); // even if it is done, because the race detector needs it
     return record(*event, *stream, std::move(operation));
 }
 

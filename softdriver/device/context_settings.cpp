@@ -2,12 +2,12 @@
 #include "api/state.h"
 #include "device/device_attributes.h"
 
-// Settings of a context: flags, and preferences without effect here.
+// Settings of a context: flags, and preferences that have no effect in this driver.
 
 namespace soft {
 
 bool valid_context_flags(unsigned flags) {
-    constexpr unsigned known = 0xFF; // CU_CTX_FLAGS_MASK; smaller in older headers
+    constexpr unsigned known = 0xFF; // the CU_CTX_FLAGS_MASK of new headers
     unsigned scheduling = flags & CU_CTX_SCHED_MASK;
     bool single = (scheduling & (scheduling - 1)) == 0;
     return !(flags & ~known) && single;
@@ -16,7 +16,7 @@ bool valid_context_flags(unsigned flags) {
 SOFT_API(cuCtxSetFlags, (unsigned flags), (flags)) {
     if (!valid_context_flags(flags))
         return CUDA_ERROR_INVALID_VALUE;
-    // CU_CTX_MAP_HOST cannot change after the context was created.
+    // A program cannot change CU_CTX_MAP_HOST after it has created the context.
     flags &= ~unsigned(CU_CTX_MAP_HOST);
     call.context->flags = flags | (call.context->flags & CU_CTX_MAP_HOST);
     if (call.context->primary)
@@ -38,7 +38,7 @@ SOFT_API(cuCtxSetCacheConfig, (CUfunc_cache config), (config)) {
     return CUDA_SUCCESS;
 }
 
-// This architecture has only one bank size of shared memory, whatever a program sets.
+// Devices of this architecture have one bank size of shared memory, which a program cannot change.
 SOFT_API(cuCtxGetSharedMemConfig, (CUsharedconfig * config), (config)) {
     if (!config)
         return CUDA_ERROR_INVALID_VALUE;
@@ -52,7 +52,7 @@ SOFT_API(cuCtxSetSharedMemConfig, (CUsharedconfig config), (config)) {
     return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// There is no cache to reset.
+// Does nothing: this driver has no L2 cache.
 SOFT_API_BARE(cuCtxResetPersistingL2Cache) { return CUDA_SUCCESS; }
 
 // A context always has all multiprocessors of its device.

@@ -21,19 +21,19 @@ struct Device {
     }
 
     const int ordinal;
-    int place = 0; // index in the machine; CUDA_VISIBLE_DEVICES can reorder ordinals
+    int place = 0; // index among all devices; CUDA_VISIBLE_DEVICES changes only the ordinal
     Arena arena;
-    size_t used = 0; // bytes of capacity taken by device memory
-    // The error that lost the device; destroying contexts does not clear it.
+    size_t used = 0; // bytes of the capacity that device memory takes
+    // The sticky error because of which the device is lost. Destroying contexts does not clear it.
     CUresult sticky = CUDA_SUCCESS;
-    std::shared_ptr<Context> primary;   // once created it stays, alive or destroyed
-    std::shared_ptr<Pool> default_pool; // null until first requested
-    std::shared_ptr<Pool> pool;         // the current pool; null: the default pool
+    std::shared_ptr<Context> primary;   // stays here when it has been destroyed
+    std::shared_ptr<Pool> default_pool; // null until a program first asks for it
+    std::shared_ptr<Pool> pool;         // the current pool; null means the default pool
     unsigned primary_retains = 0;
     unsigned primary_flags = 0;
 };
 
-// The device with this ordinal, or null.
+// Returns the device with this ordinal, or null.
 Device *find_device(CUdevice ordinal);
 int pci_bus(const Device &device);
 

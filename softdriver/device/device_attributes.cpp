@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-// Device attributes.
+// The functions that return attributes of a device.
 
 namespace soft {
 
@@ -67,12 +67,14 @@ constexpr AttributeValue attributes[] = {
     {CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 1},
     {CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 1},
     {CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT, memory_sync_domains},
-    // Numbers, because these names differ between toolkits or are missing in older headers.
-    {113, 1},  // read-only registration of host memory is supported
-    {131, -1}, // NUMA node of the device: none
+    // The names of these attributes differ between toolkits or are missing in older headers, so
+    // their numbers are used.
+    {113, 1},  // host memory can be registered as read-only
+    {131, -1}, // NUMA node of the device; -1 means none
 };
 
-// Arrays and textures are not implemented; these limits are those of the architecture.
+// Limits of arrays and textures, as devices of the architecture have them. This driver implements
+// neither.
 constexpr AttributeValue texture_limits[] = {
     {CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH, 131072},
     {CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH, 131072},
@@ -165,7 +167,7 @@ SOFT_API(cuDeviceComputeCapability, (int *major, int *minor, CUdevice ordinal),
     return CUDA_SUCCESS;
 }
 
-// The predecessor of cuDeviceGetAttribute.
+// Returns a few attributes at once, as programs did before cuDeviceGetAttribute existed.
 SOFT_API(cuDeviceGetProperties, (CUdevprop * properties, CUdevice ordinal), (properties, ordinal)) {
     if (!properties)
         return CUDA_ERROR_INVALID_VALUE;
@@ -199,7 +201,7 @@ SOFT_API(cuDeviceGetTexture1DLinearMaxWidth,
     return CUDA_SUCCESS;
 }
 
-// Contexts with a part of a device are not supported.
+// Returns 0: a context cannot be created for a part of a device.
 SOFT_API(cuDeviceGetExecAffinitySupport,
          (int *supported, [[maybe_unused]] CUexecAffinityType type, CUdevice ordinal),
          (supported, type, ordinal)) {
@@ -211,7 +213,8 @@ SOFT_API(cuDeviceGetExecAffinitySupport,
     return CUDA_SUCCESS;
 }
 
-// No operation is atomic, as CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED reports.
+// Returns 0 for all operations: none is atomic between device and host, as
+// CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED reports.
 SOFT_API(cuDeviceGetHostAtomicCapabilities,
          (unsigned *capabilities, const CUatomicOperation *operations, unsigned count,
           CUdevice ordinal),

@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <iterator>
 
-// The limits of a context. They are stored and reported, but kernels do not depend on them.
+// cuCtxSetLimit and cuCtxGetLimit. The driver stores and reports the limits of a context, but they
+// have no effect on kernels.
 
 namespace soft {
 namespace {
 
-// How cuCtxSetLimit treats a value: it is clamped to the bounds, then rounded up to the unit.
+// Says how cuCtxSetLimit treats a value of a limit. It raises a value to `least`, lowers or refuses
+// a value above `greatest`, and then rounds it up to a multiple of `unit`.
 struct LimitInfo {
     enum Excess { Refused, Lowered }; // what happens to a value above `greatest`
     enum Kind { Settable, Fixed, Absent };
@@ -29,7 +31,8 @@ constexpr LimitInfo fixed(size_t value) {
 }
 constexpr LimitInfo absent{LimitInfo::Absent, 0, 1, 0, 0, LimitInfo::Refused};
 
-// Indexed by CUlimit; older headers lack the newer names.
+// The limits, indexed by CUlimit. The names are in comments because older headers lack some of
+// them.
 constexpr LimitInfo limits[] = {
     // CU_LIMIT_STACK_SIZE
     {LimitInfo::Settable, 1024, 16, 0, 512 << 10, LimitInfo::Refused},
@@ -54,14 +57,14 @@ static_assert(limit_count == std::size(decltype(Limits::values){}), "the same li
 
 bool is_limit(int number) { return number >= 0 && number < limit_count; }
 
-// The greatest value that the device allows.
+// Returns the greatest value that the device allows for a limit.
 size_t greatest_of(int number, const Device &device) {
     size_t memory = state().settings.memory;
     auto read = [&](CUdevice_attribute attribute) {
         return size_t(read_attribute(device, attribute));
     };
     switch (number) {
-    case CU_LIMIT_STACK_SIZE: // each resident thread has a stack
+    case CU_LIMIT_STACK_SIZE: // every resident thread must have a stack
         memory /= read(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) *
                   read(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
         return std::min(memory, limits[number].greatest);

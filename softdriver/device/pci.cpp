@@ -3,7 +3,8 @@
 
 #include <cstdio>
 
-// The PCI addresses of the devices: domain 0, one bus for each device, device 0, function 0.
+// The PCI addresses of the devices. Each device has a bus of its own; domain, device and function
+// are 0.
 
 namespace soft {
 
@@ -20,7 +21,8 @@ SOFT_API(cuDeviceGetPCIBusId, (char *text, int size, CUdevice ordinal), (text, s
     return length < size ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// Accepts domain:bus:device.function, domain:bus:device and bus:device.function, in hexadecimal.
+// Finds a device by its PCI address. The text may be domain:bus:device.function, domain:bus:device
+// or bus:device.function, in hexadecimal.
 SOFT_API(cuDeviceGetByPCIBusId, (CUdevice * result, const char *text), (result, text)) {
     if (!result || !text)
         return CUDA_ERROR_INVALID_VALUE;

@@ -8,7 +8,7 @@
 namespace soft {
 namespace {
 
-// CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED; older headers lack it.
+// CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED, a name that older headers lack.
 constexpr int partial_native_atomics = 5;
 
 CUresult peer_row(CUdeviceptr target, CUcontext target_context, CUdeviceptr source,

@@ -1,7 +1,7 @@
 #include "api/call.h"
 #include "api/state.h"
 
-// Primary contexts: one for each device, shared by everyone who retains it.
+// Primary contexts. Each device has one, which all parts of a program share that retain it.
 
 namespace soft {
 
@@ -42,13 +42,13 @@ SOFT_API(cuDevicePrimaryCtxRelease_v2, (CUdevice ordinal), (ordinal)) {
     ContextPtr primary = device->primary;
     if (primary->alive)
         finish_context(call.lock, *primary);
-    // Another thread may have retained it meanwhile.
+    // Another thread may have retained the context meanwhile.
     if (primary->alive && !device->primary_retains)
         destroy_context(call.lock, primary);
     return CUDA_SUCCESS;
 }
 
-// Destroys the context even if it is retained; its users still have to release it.
+// Destroys the primary context even if it is retained. Whoever retained it still has to release it.
 SOFT_API(cuDevicePrimaryCtxReset_v2, (CUdevice ordinal), (ordinal)) {
     Device *device = find_device(ordinal);
     if (!device)
@@ -80,7 +80,7 @@ SOFT_API(cuDevicePrimaryCtxSetFlags_v2, (CUdevice ordinal, unsigned flags), (ord
     return CUDA_SUCCESS;
 }
 
-// The first versions behave like _v2.
+// The first versions of these functions (without _v2) behave like the second ones.
 SOFT_API(cuDevicePrimaryCtxRelease, (CUdevice ordinal), (ordinal)) {
     return cuDevicePrimaryCtxRelease_v2_body(call, ordinal);
 }

@@ -10,7 +10,7 @@
 namespace soft {
 namespace {
 
-// The UUID as text: GPU-8-4-4-4-12 hexadecimal digits.
+// Returns the UUID as text: "GPU-" and groups of 8, 4, 4, 4 and 12 hexadecimal digits.
 std::string uuid_text(int place) {
     CUuuid uuid = uuid_of(place);
     std::string text = "GPU-";
@@ -23,8 +23,8 @@ std::string uuid_text(int place) {
     return text;
 }
 
-// The device that a number, or the beginning of a UUID, identifies; -1 if there is none, or more
-// than one.
+// Returns the index of the device that a number, or the beginning of a UUID, identifies. Returns -1
+// if it identifies no device or several.
 int named_device(const std::string &name, int devices) {
     char *end = nullptr;
     long number = std::strtol(name.c_str(), &end, 10);
@@ -50,7 +50,7 @@ CUuuid uuid_of(int place) {
     return uuid;
 }
 
-// The list ends before the first invalid or repeated entry.
+// Ignores the first invalid or repeated entry and all entries after it, as real drivers do.
 std::vector<int> visible_devices(int devices) {
     std::vector<int> visible;
     const char *text = std::getenv("CUDA_VISIBLE_DEVICES");

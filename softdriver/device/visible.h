@@ -6,7 +6,8 @@
 
 namespace soft {
 
-// The machine's devices that the program sees, in order, as CUDA_VISIBLE_DEVICES sets it.
+// Returns the indices of the devices that CUDA_VISIBLE_DEVICES lets the program see, in the order
+// in which it names them.
 std::vector<int> visible_devices(int devices);
 CUuuid uuid_of(int place);
 

@@ -1,8 +1,8 @@
 #include "api/call.h"
 #include "api/state.h"
 
-// cuMemAdvise and cuMemPrefetchAsync: no memory moves, but programs can read back what they have
-// set.
+// cuMemAdvise and cuMemPrefetchAsync. They move no memory, but programs can read back what they
+// have set.
 
 namespace soft {
 
@@ -45,8 +45,8 @@ CUmemLocation location_of(CUdevice device) {
     return make_location(device == CU_DEVICE_CPU ? location_host : location_device, device);
 }
 
-// Returns an error if managed memory cannot be sent to this location. Also sets the id of the
-// host's location; there is one NUMA node.
+// Returns an error if managed memory cannot be at this location. If the location is the host, sets
+// its id to CU_DEVICE_CPU.
 CUresult check_place(CUmemLocation &location) {
     switch (static_cast<int>(location.type)) {
     case location_device:
@@ -68,8 +68,8 @@ CUresult check_place(CUmemLocation &location) {
 CUresult prefer(const Pages &pages, CUmemLocation location) {
     if (CUresult status = check_place(location))
         return status;
-    // NUMA nodes matter only to devices that share page tables with the host, so this advice is
-    // ignored.
+    // Ignore the advice for a NUMA node. It matters only to devices that share page tables with the
+    // host, and no software device does.
     if (is_node(location))
         return CUDA_SUCCESS;
     pages.managed->advice.change(pages.begin, pages.end,
@@ -168,7 +168,7 @@ SOFT_API(cuMemAdvise_v2,
     if (CUresult status = refuse_unsafe(*call.thread))
         return status;
     int kind = static_cast<int>(location.type);
-    // Checked even for advice that ignores the location.
+    // Check the location even if this kind of advice ignores it.
     if (kind < location_device || kind > location_numa_current)
         return CUDA_ERROR_INVALID_VALUE;
     return advise(address, bytes, advice, location);

@@ -6,7 +6,7 @@
 namespace soft {
 namespace {
 
-// The location that all pages have, or no_location if they differ.
+// Returns the location that all pages have in this field, or no_location if they differ.
 CUmemLocation common(const Pages &pages, CUmemLocation Advice::*field) {
     bool first = true;
     CUmemLocation found = no_location;
@@ -50,7 +50,7 @@ void list_accessors(const Pages &pages, int *list, size_t length) {
         list[i] = processor == all.end() ? int(CU_DEVICE_INVALID) : int(*processor++);
 }
 
-// CUmem_range_attribute; older headers lack the last four.
+// Values of CUmem_range_attribute. Older headers lack the last four.
 enum RangeAttribute { read_mostly = 1, preferred, accessed_by, prefetched };
 enum { preferred_type = 5, preferred_id, prefetched_type, prefetched_id };
 

@@ -140,8 +140,8 @@ CUresult allocate_host(const Context &context, size_t bytes, unsigned flags, All
     return CUDA_SUCCESS;
 }
 
-// Without concurrent access the host's mapping is sometimes protected, so the driver needs a second
-// one.
+// Without concurrent managed access the driver sometimes protects the mapping that the host uses,
+// so it needs a second mapping for itself.
 CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
                           Allocation *&result) {
     if (CUresult status = state().settings.faults.strike_allocation(bytes))
@@ -201,8 +201,8 @@ void release_memory(const Remains &remains) {
         break;
     case MemoryKind::Host:
     case MemoryKind::Managed: {
-        // Streams of other contexts and devices may still use the memory: unmap it after their
-        // work.
+        // Streams of other contexts and devices may still use the memory. Unmap it only when their
+        // work is done.
         size_t bytes = remains.bytes;
         auto user = reinterpret_cast<char *>(remains.begin);
         if (user != remains.host)
@@ -233,14 +233,15 @@ void free_context_memory(const Context &context) {
     for (auto &entry : state().allocations) {
         if (entry.second.owner != &context)
             continue;
-        // Pools belong to their device, and so does their memory.
+        // Memory of a pool outlives the context, because the pool belongs to the device.
         if (entry.second.pool)
             entry.second.owner = nullptr;
         else
             owned.push_back(&entry.second);
     }
     for (Allocation *allocation : owned) {
-        state().races.freed_by_host(*allocation); // a race if another context still uses it
+        // Reports a race if another context still uses the memory.
+        state().races.freed_by_host(*allocation);
         free_allocation(*allocation);
     }
 }

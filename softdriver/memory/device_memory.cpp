@@ -46,7 +46,7 @@ SOFT_API(cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes), (address, bytes))
     return status;
 }
 
-// Rows are aligned as textures need it. Only the returned pitch depends on that.
+// The pitch is aligned as textures need it. That is the only difference from cuMemAlloc.
 SOFT_API(cuMemAllocPitch_v2,
          (CUdeviceptr * address, size_t *pitch, size_t width, size_t height, unsigned element),
          (address, pitch, width, height, element)) {
@@ -64,9 +64,9 @@ SOFT_API(cuMemAllocPitch_v2,
     return cuMemAlloc_v2_body(call, address, bytes);
 }
 
-// Whether cuMemFree waits for the device. It never does for stream-ordered memory, and always for
-// managed memory. For device memory real drivers wait but do not promise it: the setting or the
-// random schedule decides.
+// Returns whether cuMemFree waits for the device. It never waits for stream-ordered memory and
+// always for managed memory. For device memory, real drivers wait but do not promise to, so the
+// setting `free_waits` or the random schedule decides.
 static bool free_waits(const Allocation &allocation) {
     if (allocation.kind != MemoryKind::Device)
         return allocation.kind != MemoryKind::Async;
@@ -96,7 +96,7 @@ SOFT_API(cuMemFree_v2, (CUdeviceptr address), (address)) {
         state().scheduler.finish(call.lock, device_targets(*device));
         if (device->sticky)
             return device->sticky;
-        allocation = find_start(address); // another thread may have freed it meanwhile
+        allocation = find_start(address); // another thread may have freed the memory meanwhile
         if (!allocation)
             return CUDA_ERROR_INVALID_VALUE;
     }

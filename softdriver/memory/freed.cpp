@@ -9,7 +9,7 @@
 namespace soft {
 namespace {
 
-constexpr size_t room = 1024; // entries kept of memory that has been released
+constexpr size_t room = 1024; // number of entries that are kept after their memory was released
 
 std::string name_of(Function function) {
     return function == Function::Count ? "the driver" : info(function).symbol;

@@ -6,8 +6,9 @@
 
 namespace soft {
 
-// Memory that was freed. Entries that a stream has not released yet can still be used by earlier
-// work of streams. The most recent other entries are kept to describe stale addresses.
+// A list of memory that programs have freed. As long as a stream has not run the free of an entry,
+// earlier work of streams may still use the memory. Of all other entries only the most recent ones
+// are kept, to describe stale addresses.
 class Freed {
   public:
     struct Entry {
@@ -18,7 +19,7 @@ class Freed {
         PoolPtr pool;
         Function maker, free;
         uint64_t id;
-        bool there; // the memory has not been released yet
+        bool there; // the memory is still there: no stream has run the free yet
         std::shared_ptr<RaceShadow> shadow;
 
         bool holds(uintptr_t address) const { return address - begin < bytes; }
@@ -28,7 +29,7 @@ class Freed {
     void add(const Allocation &allocation, Function free, bool there);
     // Marks the memory as released.
     void mark_released(uintptr_t begin);
-    // The most recently freed memory that contains the address, or null.
+    // Returns the most recently freed memory that contains the address, or null.
     EntryPtr find(uintptr_t address) const;
     void clear() { entries_.clear(); }
 
@@ -36,7 +37,8 @@ class Freed {
     std::deque<EntryPtr> entries_;
 };
 
-// Describes where an address lies relative to live and freed memory. The text continues a sentence.
+// Describes where an address lies relative to live and freed memory: "16 bytes beyond the end of
+// ...".
 std::string describe_address(uintptr_t address);
 
 } // namespace soft

@@ -9,7 +9,8 @@ namespace {
 
 constexpr unsigned alloc_flags =
     CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-// CU_MEMHOSTREGISTER_IOMEMORY is not supported: there is no such memory.
+// The flags that are supported. CU_MEMHOSTREGISTER_IOMEMORY is not, because there is no memory of
+// I/O devices.
 constexpr unsigned register_flags =
     CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
 
@@ -18,14 +19,14 @@ Allocation *find_locked(void *address) {
     return allocation && allocation->page_locked() ? allocation : nullptr;
 }
 
-// The page-locked allocation of this kind that begins at the address, or null.
+// Returns the page-locked allocation of this kind that begins at the address, or null.
 Allocation *find_start(void *address, MemoryKind kind) {
     Allocation *allocation = find_locked(address);
     bool starts = allocation && allocation->kind == kind && allocation->host == address;
     return starts ? allocation : nullptr;
 }
 
-// Returns an error if the driver knows any of these bytes already.
+// Returns an error if one of these bytes is already in an allocation that the driver knows.
 CUresult refuse_known(uintptr_t begin, size_t bytes) {
     const Allocation *first = find_allocation(begin);
     auto next = state().allocations.lower_bound(first ? first->begin : begin);
@@ -40,7 +41,8 @@ CUresult refuse_known(uintptr_t begin, size_t bytes) {
     return status;
 }
 
-// Waits for the whole device, then frees: so do all frees of memory that the host can access.
+// Waits for the whole device, then frees the memory. Every free of memory that the host can access
+// waits in this way.
 CUresult remove(Call &call, void *address, MemoryKind kind, CUresult unknown) {
     if (CUresult status = refuse_unsafe(*call.thread))
         return status;
@@ -110,7 +112,7 @@ SOFT_API(cuMemHostRegister, (void *address, size_t bytes, unsigned flags),
 }
 
 SOFT_API(cuMemHostUnregister, (void *address), (address)) {
-    // An address inside known memory that does not begin a registration is a different error.
+    // If no registration begins at the address, the error says whether the driver knows the memory.
     bool known = !address || find_allocation(reinterpret_cast<uintptr_t>(address));
     return remove(call, address, MemoryKind::Registered,
                   known ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);

@@ -10,7 +10,8 @@ namespace soft {
 namespace {
 
 bool is_there(uintptr_t begin, size_t bytes) {
-    constexpr size_t page = 4096, chunk = 4096; // pages that one mincore() call checks
+    // `chunk`: number of pages that one call of mincore() checks.
+    constexpr size_t page = 4096, chunk = 4096;
     unsigned char resident[chunk];
     uintptr_t first = begin / page * page;
     size_t pages = (begin - first + (bytes - 1)) / page + 1;
@@ -22,7 +23,8 @@ bool is_there(uintptr_t begin, size_t bytes) {
     return true;
 }
 
-// Reads /proc/self/maps, the only source. False if the machine does not show it.
+// Returns true if /proc/self/maps shows that part of the range is not writable. Returns false if
+// the file cannot be read.
 bool is_read_only(uintptr_t begin, size_t bytes) {
     std::unique_ptr<FILE, int (*)(FILE *)> maps(std::fopen("/proc/self/maps", "re"), std::fclose);
     uintptr_t from, to;

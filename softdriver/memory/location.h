@@ -4,13 +4,13 @@
 
 namespace soft {
 
-// CUmemLocationType; older headers lack all but location_device.
+// Values of CUmemLocationType. Older headers have only location_device.
 constexpr int location_none = 0;
 constexpr int location_device = 1;
 constexpr int location_host = 2;
 constexpr int location_numa = 3;
 constexpr int location_numa_current = 4;
-// The CUmemAllocationType of managed memory; older headers lack it.
+// The CUmemAllocationType of managed memory, which older headers lack.
 constexpr int allocation_managed = 2;
 
 inline CUmemLocation make_location(int kind, int id) {

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// Managed memory: which streams may use it, and when the host may.
+// Managed memory: which streams may use it, and when the host may access it.
 
 namespace soft {
 namespace {
@@ -23,15 +23,14 @@ void set_closed(Managed &managed, bool closed) {
     mprotect(managed.user, managed.bytes, closed ? PROT_NONE : access_of_host);
 }
 
-// True while a host function runs: it is not work of a device, although the operations behind it
-// are.
+// Returns true while the stream runs a host function. A host function is not work of a device.
 bool runs_host_function(const Stream &stream) {
     const Operation &first = *stream.queue.front();
     return first.on_worker && first.progress == Progress::Running;
 }
 
-// Work of a lost device may still be running here, but nobody can wait for it, so it does not
-// count.
+// Returns true if the stream has unfinished work. Work of a lost device does not count: it may
+// still be running, but nobody can wait for it.
 bool has_work(const Stream &stream) {
     return !stream.owner->device->sticky && !runs_host_function(stream) &&
            std::any_of(stream.queue.begin(), stream.queue.end(),
@@ -56,7 +55,7 @@ template <class Visit> void for_each_managed(Visit visit) {
 bool Managed::visible(const Stream &other) {
     StreamPtr single = stream.lock();
     if (attached == CU_MEM_ATTACH_SINGLE && !single)
-        attached = initial; // the stream was destroyed
+        attached = initial; // the stream to which it was attached is destroyed
     if (attached == CU_MEM_ATTACH_SINGLE)
         return single.get() == &other;
     return attached == CU_MEM_ATTACH_GLOBAL;
@@ -100,7 +99,8 @@ char *map_twice(size_t bytes, char *&alias) {
                 munmap(mapped, bytes);
         return nullptr;
     }
-    // The mappings are shared: a forked child would write to the parent's pages.
+    // Keep the mappings out of forked children, which would write to the parent's pages because the
+    // mappings are shared.
     for (void *mapped : {user, hidden})
         madvise(mapped, bytes, MADV_DONTFORK);
     alias = static_cast<char *>(hidden);
@@ -125,7 +125,7 @@ SOFT_API(cuMemAllocManaged, (CUdeviceptr * address, size_t bytes, unsigned flags
     return CUDA_SUCCESS;
 }
 
-// The attachment takes effect when the stream runs the operation.
+// Submits an operation that changes the attachment of the memory when it runs.
 SOFT_STREAM_API(cuStreamAttachMemAsync,
                 (CUstream handle, CUdeviceptr address, size_t bytes, unsigned flags),
                 (handle, address, bytes, flags)) {

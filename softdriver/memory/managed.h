@@ -15,28 +15,31 @@ struct Managed {
 
     char *user; // the address that the program uses
     size_t bytes;
-    unsigned initial, attached;   // CU_MEM_ATTACH_*, at the allocation and now
-    std::weak_ptr<Stream> stream; // the stream, if attached to a single one
+    unsigned initial, attached;   // attachments (CU_MEM_ATTACH_*) at allocation and now
+    std::weak_ptr<Stream> stream; // the stream to which the memory is attached, if any
     bool closed = false;          // true while the host has no access
     AdviceMap advice;
 
-    // True if work of this stream may use the memory.
+    // Returns true if work of this stream may use the memory.
     bool visible(const Stream &stream);
 };
 
-// Without concurrent managed access, the host has no access to managed memory while the device
-// works: from the submission of work until a synchronization or query has reported that all of it
-// is done. With concurrent access these functions do nothing.
+// These functions do nothing unless the setting concurrent_managed is 0. Then the host has no
+// access to managed memory from the submission of work that may use it until a synchronization or
+// query has reported that all this work is done.
 
-// Called after work was submitted to the stream: takes away the host's access.
+// Called after work was submitted to the stream. Takes away the host's access to the memory that
+// the stream may use.
 void close_managed(const Stream &stream);
-// Called for new or newly attached memory.
+// Called for new or newly attached memory. Takes away the host's access if a stream that may use
+// the memory has work.
 void close_managed_if_busy(Managed &managed);
-// Called when the host has seen that work is done: returns access to all memory that is not in use.
-// A running host function does not count as use.
+// Called when the host has seen that work is done. Restores the host's access to all memory that no
+// unfinished work may use. A running host function does not count as work.
 void open_managed();
 
-// Maps memory at two addresses: one for the program, and `alias` for the driver. Null on failure.
+// Maps memory at two addresses. Returns the one for the program and sets `alias` to the one for the
+// driver; returns null on failure.
 char *map_twice(size_t bytes, char *&alias);
 
 } // namespace soft

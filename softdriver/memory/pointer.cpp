@@ -1,7 +1,7 @@
 #include "api/call.h"
 #include "api/state.h"
 
-// Questions about addresses: pointer attributes and address ranges.
+// Queries about addresses: pointer attributes and address ranges.
 
 namespace soft {
 namespace {
@@ -11,10 +11,10 @@ template <class Value> CUresult put(void *data, Value value) {
     return CUDA_SUCCESS;
 }
 
-// CUpointer_attribute values that older headers lack.
+// Values of CUpointer_attribute that older headers lack.
 enum { mapping_size = 18, mapping_base = 19, memory_block_id = 20, is_decompress_capable = 21 };
 
-// How devices may access the memory.
+// Returns how devices may access the memory, as a value of CU_POINTER_ATTRIBUTE_ACCESS_FLAGS.
 int access_flags(const Allocation &allocation) {
     bool read_only = allocation.kind == MemoryKind::Registered &&
                      (allocation.flags & CU_MEMHOSTREGISTER_READ_ONLY);
@@ -22,7 +22,8 @@ int access_flags(const Allocation &allocation) {
                      : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
 }
 
-// The address that kernels of the context use.
+// Stores the address that kernels of the context use for this address, or 0 and an error if they
+// cannot access the memory.
 CUresult device_pointer(const Context *context, const Allocation &allocation, uintptr_t address,
                         void *data) {
     put<CUdeviceptr>(data, 0);
@@ -78,7 +79,7 @@ CUresult read_attribute(const Context *context, const Allocation &allocation,
     }
 }
 
-// The size of an attribute's value; 0 if the attribute is unknown.
+// Returns the size of an attribute's value, or 0 if the attribute is unknown.
 size_t attribute_size(CUpointer_attribute attribute) {
     switch (static_cast<int>(attribute)) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -108,8 +109,9 @@ size_t attribute_size(CUpointer_attribute attribute) {
     }
 }
 
-// The value of an attribute that does not apply. An unknown address counts as host memory of the
-// program; its range is unknown, so the range attributes stay unwritten.
+// Stores the value that an attribute has where it does not apply. An address that the driver does
+// not know counts as host memory of the program. The attributes of its range stay unwritten,
+// because the range is unknown.
 void put_default(CUpointer_attribute attribute, bool known, uintptr_t address, void *data) {
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
@@ -136,8 +138,8 @@ SOFT_API(cuPointerGetAttribute, (void *data, CUpointer_attribute attribute, CUde
     return read_attribute(call.context.get(), *allocation, attribute, address, data);
 }
 
-// Unlike cuPointerGetAttribute it accepts every address: an attribute that does not apply has a
-// default value.
+// Unlike cuPointerGetAttribute, cuPointerGetAttributes accepts every address, and stores a default
+// value for an attribute that does not apply.
 SOFT_API(cuPointerGetAttributes,
          (unsigned count, CUpointer_attribute *attributes, void **data, CUdeviceptr address),
          (count, attributes, data, address)) {

@@ -9,13 +9,14 @@
 namespace soft {
 namespace {
 
-constexpr size_t chunk = size_t(32) << 20; // pools reserve memory in chunks, if there is room
+// Pools reserve multiples of this size, if the device has room.
+constexpr size_t chunk = size_t(32) << 20;
 constexpr size_t address_space = size_t(1) << 47;
-constexpr int shareable = 1 | 8; // handle types that exist on Linux: file descriptor and fabric
+constexpr int shareable = 1 | 8; // the handle types of Linux: file descriptor and fabric
 
 size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
-// CUmemPoolProps as in the newest toolkit; in older ones the last fields are reserved.
+// CUmemPoolProps as in the newest toolkit. In older toolkits the last fields are reserved.
 struct Properties {
     int allocation_type;
     int handle_types;
@@ -182,7 +183,7 @@ SOFT_API(cuMemPoolCreate, (CUmemoryPool * handle, const CUmemPoolProps *given), 
         return CUDA_ERROR_INVALID_VALUE;
     if (properties.handle_types & ~shareable)
         return CUDA_ERROR_INVALID_VALUE;
-    if (properties.handle_types) // sharing with other processes is not supported
+    if (properties.handle_types) // pools cannot be shared with other processes
         return CUDA_ERROR_NOT_SUPPORTED;
     if (properties.max_bytes > address_space)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -16,7 +16,8 @@ CUresult set_flag(bool &flag, const void *value) {
     return CUDA_SUCCESS;
 }
 
-// A high-water mark can only be set to 0, which resets it to the current value.
+// Sets a high-water mark. The only value that a program may set is 0, which resets the mark to the
+// current value.
 CUresult reset_high(size_t &high, size_t current, const void *value) {
     if (*static_cast<const cuuint64_t *>(value))
         return CUDA_ERROR_INVALID_VALUE;
@@ -24,12 +25,13 @@ CUresult reset_high(size_t &high, size_t current, const void *value) {
     return CUDA_SUCCESS;
 }
 
-// The device of a location, or null.
+// Returns the device of a location, or null.
 Device *named_device(const CUmemLocation &location) {
     return location.type == CU_MEM_LOCATION_TYPE_DEVICE ? find_device(location.id) : nullptr;
 }
 
-// Finds the device of a location; only device memory has pools.
+// Finds the device of a location, for functions about its pools. Returns an error for any other
+// location, because only devices have pools.
 CUresult locate_pools(const CUmemLocation *location, CUmemAllocationType type, Device *&device) {
     if (!location)
         return CUDA_ERROR_INVALID_VALUE;
@@ -101,7 +103,8 @@ SOFT_API(cuMemPoolGetAttribute, (CUmemoryPool handle, CUmemPool_attribute attrib
 
 namespace {
 
-// Checks one change of access. A pool's own device always keeps its access.
+// Returns an error if one change of access is invalid. The pool's own device cannot lose its
+// access.
 CUresult check_access(const Pool &pool, const CUmemAccessDesc &access) {
     constexpr int read_only = 1;
     int flags = static_cast<int>(access.flags);
@@ -117,7 +120,7 @@ CUresult check_access(const Pool &pool, const CUmemAccessDesc &access) {
 
 } // namespace
 
-// Checks all changes first, then applies them: an error changes nothing.
+// Checks all changes before it applies any, so that an error changes nothing.
 SOFT_API(cuMemPoolSetAccess, (CUmemoryPool handle, const CUmemAccessDesc *map, size_t count),
          (handle, map, count)) {
     PoolPtr pool = find_pool(handle);
@@ -149,7 +152,7 @@ SOFT_API(cuMemPoolGetAccess,
     return CUDA_SUCCESS;
 }
 
-// Returns the default or the current pool of a device.
+// Returns a pool of a device. `pool_of` is default_pool or current_pool.
 static CUresult read_pool(CUmemoryPool *handle, CUmemLocation *location, CUmemAllocationType type,
                           const PoolPtr &(*pool_of)(Device &)) {
     Device *device = nullptr;

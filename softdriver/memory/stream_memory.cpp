@@ -6,7 +6,8 @@
 namespace soft {
 namespace {
 
-// Takes the memory from the pool; during a capture it belongs to the graph instead.
+// Takes the memory from the pool; if the stream is being captured, allocates memory that belongs to
+// the graph.
 CUresult reserve(const Stream &stream, const PoolPtr &pool, size_t bytes, Operation &operation,
                  Allocation *&allocation) {
     if (stream.capture)
@@ -35,7 +36,7 @@ CUresult allocate(const Call &call, Stream &stream, const PoolPtr &pool, CUdevic
         return CUDA_SUCCESS;
     Allocation *allocation = nullptr;
     auto operation = std::make_shared<Operation>();
-    // Real drivers may finish it at once, before earlier work of the legacy stream.
+    // Real drivers may run the allocation at once, before earlier work of the legacy stream.
     operation->legacy_rules = false;
     if (CUresult status = reserve(stream, pool, bytes, *operation, allocation))
         return status;
@@ -73,8 +74,8 @@ SOFT_STREAM_API(cuMemAllocFromPoolAsync,
     return allocate(call, *stream, pool, address, bytes);
 }
 
-// The address is invalid for every later call. The memory is released when the stream runs the
-// operation.
+// The address is invalid for every later call, but the memory is released only when the stream runs
+// the operation.
 SOFT_STREAM_API(cuMemFreeAsync, (CUdeviceptr address, CUstream handle), (address, handle)) {
     StreamPtr stream;
     if (CUresult status = resolve_stream(call, handle, stream))

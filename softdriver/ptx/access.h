@@ -2,27 +2,28 @@
 
 #include "ptx/machine.h"
 
-// Memory accesses of lanes, in every state space.
+// The memory accesses of lanes, in all state spaces.
 
 namespace soft::ptx {
 
-// One access of a warp: the instruction, the state space and the kind of use.
+// One access of a warp: the step that makes it, the state space and the kind of use.
 struct Access {
     Warp &warp;
     const Step &step;
     Space space;
     Use use;
 
-    // The host address of these bytes for a lane; null if the access is not allowed. Does not check
-    // the alignment.
+    // Returns the host address of these bytes for a lane, or null if the access is not allowed.
+    // Does not check the alignment.
     char *reach(unsigned lane, uint64_t address, size_t bytes) const {
         if (space == Space::Global ||
-            (space == Space::Generic && address < shared_window)) // the most frequent case
+            // Fast path: the most frequent case.
+            (space == Space::Generic && address < shared_window))
             return warp.machine.memory.reach(step.site, address, bytes, use);
         return reach_other(lane, address, bytes);
     }
-    // The same with a check of the alignment. On failure it ends the launch with an error and
-    // returns null.
+    // Like reach(), but also checks the alignment. If the access is not allowed, ends the launch
+    // with an error and returns null.
     char *reach_or_fail(unsigned lane, uint64_t address, size_t bytes) const {
         char *found = address & (bytes - 1) ? nullptr : reach(lane, address, bytes);
         if (!found)
@@ -35,7 +36,8 @@ struct Access {
     void fail(unsigned lane, uint64_t address, size_t bytes) const;
 };
 
-// The state space of a generic address. `address` becomes the address in that space.
+// Returns the state space of a generic address, and converts `address` to the address in this
+// space.
 Space narrow_generic(uint64_t &address);
 
 } // namespace soft::ptx

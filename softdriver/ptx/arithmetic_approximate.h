@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-// .approx and .full operations of one lane. PTX fixes only the bounds of their errors. These
-// results are more accurate than a GPU's, and differ from them in the last bits.
+// The .approx and .full operations of one lane. PTX only limits their errors. The results of this
+// driver are more accurate than those of a GPU, and may differ from them in the last bits.
 
 namespace soft::ptx::floating {
 
@@ -58,8 +58,8 @@ inline double rsqrt_approx_ftz(double a) {
 template <bool ftz = false> inline float div_full(float a, float b) {
     return div<float, Rounding::Nearest, ftz>(a, b);
 }
-// As PTX defines it, a divisor beyond 2^126 acts as infinity: the result is 0, or NaN for an
-// infinite dividend.
+// Divides. PTX defines that a divisor beyond 2^126 counts as infinity: the result is 0, or NaN if
+// the dividend is infinite.
 template <bool ftz = false> inline float div_approx(float a, float b) {
     a = flush<ftz>(a), b = flush<ftz>(b);
     float size = from_bits<float>(magnitude(b));

@@ -2,11 +2,12 @@
 
 #include "ptx/arithmetic_integer.h"
 
-// Bit operations of one lane: shifts, lookup tables, bit fields, counts, permutations of bytes.
+// The bit operations of one lane: shifts, lookup tables, bit fields, counts, permutations of bytes.
 
 namespace soft::ptx::integer {
 
-// A shift amount beyond the width counts as the width. T must be unsigned for shl, shr.b and shr.u.
+// Shifts. An amount beyond the width counts as the width. T must be unsigned for shl, shr.b and
+// shr.u.
 template <class T> inline T shl(T a, uint32_t amount) {
     return amount < bits_of<T> ? T(Wrapping<T>(a) << (amount & (bits_of<T> - 1))) : T(0);
 }
@@ -16,7 +17,7 @@ template <class T> inline T shr(T a, uint32_t amount) {
     return amount < bits_of<T> ? T(a >> (amount & (bits_of<T> - 1))) : T(0);
 }
 
-// Funnel shifts of the 64-bit value b:a.
+// Funnel shifts: they shift the 64-bit value whose upper half is b and whose lower half is a.
 inline uint32_t funnel_amount(uint32_t c, bool wrap) { return wrap ? c & 31 : c < 32 ? c : 32; }
 inline uint32_t shf_l(uint32_t a, uint32_t b, uint32_t c, bool wrap) {
     uint64_t both = uint64_t(b) << 32 | a;
@@ -39,7 +40,7 @@ inline uint32_t lop3(uint32_t a, uint32_t b, uint32_t c, uint32_t table) {
 
 template <class T> inline T low_mask(uint32_t length) { return T(shl(T(1), length) - 1); }
 
-// Only the lowest bytes of position and length are used.
+// Extracts a bit field. Only the lowest bytes of position and length are used.
 template <class T> inline T bfe(T a, uint32_t position, uint32_t length) {
     using U = Unsigned<T>;
     position &= 0xff, length &= 0xff;
@@ -67,19 +68,20 @@ template <class U> inline U brev(U a) {
     return U(__builtin_bswap64(x) >> (64 - bits_of<U>));
 }
 
-// The highest set bit, or all ones if there is none. For signed numbers: the highest bit that
-// differs from the sign.
+// Returns the position of the highest set bit or, for a signed number, of the highest bit that
+// differs from the sign. Returns all ones if there is no such bit.
 template <class T> inline uint32_t bfind(T a) {
     using U = Unsigned<T>;
     return bits_of<T> - 1 - clz(U(a < 0 ? ~a : a));
 }
-// The left shift that moves the bit found by bfind() to the top.
+// Returns the amount of a left shift that moves the bit found by bfind() to the highest position.
 template <class T> inline uint32_t bfind_shiftamt(T a) {
     uint32_t found = bfind(a);
     return found == ~0u ? found : bits_of<T> - 1 - found;
 }
 
-// The position of the offset-th set bit of the mask, counted from base; all ones if there is none.
+// Returns the position of the offset-th set bit of the mask, counted from base. Returns all ones if
+// there is no such bit.
 inline uint32_t fns(uint32_t mask, uint32_t base, int32_t offset) {
     int64_t left = offset < 0 ? -int64_t(offset) : offset;
     if (offset == 0)
@@ -90,8 +92,9 @@ inline uint32_t fns(uint32_t mask, uint32_t base, int32_t offset) {
     return ~0u;
 }
 
-// Each of the selector's four digits selects a byte of b:a. Bit 3 of a digit selects copies of the
-// byte's sign instead.
+// Permutes bytes. Each of the selector's four hexadecimal digits selects a byte of the 64-bit value
+// with the halves b and a. If bit 3 of a digit is set, the result has copies of the byte's sign
+// instead.
 inline uint32_t prmt(uint32_t a, uint32_t b, uint32_t selector) {
     uint64_t both = uint64_t(b) << 32 | a;
     uint32_t result = 0;
@@ -104,7 +107,7 @@ inline uint32_t prmt(uint32_t a, uint32_t b, uint32_t selector) {
     return result;
 }
 enum class Permutation : uint8_t { Index, F4e, B4e, Rc8, Ecl, Ecr, Rc16 };
-// The selector for a mode of prmt and operand c.
+// Returns the selector that a mode of prmt and the operand c stand for.
 inline uint32_t prmt_selector(Permutation mode, uint32_t c) {
     static constexpr uint16_t table[7][4] = {
         {},
@@ -118,13 +121,13 @@ inline uint32_t prmt_selector(Permutation mode, uint32_t c) {
     return mode == Permutation::Index ? c : table[int(mode)][c & 3];
 }
 
-// Extends the lowest `width` bits of a as a T: int32_t or uint32_t.
+// Extends the lowest `width` bits of a: with the sign if T is int32_t, with zeros if T is uint32_t.
 template <class T> inline uint32_t szext(uint32_t a, uint32_t width, bool wrap) {
     uint32_t kept = wrap || width < 32 ? low_mask<uint32_t>(width & 31) : ~0u;
     uint32_t sign = a & (kept ^ kept >> 1);
     return (a & kept) | (std::is_signed_v<T> && sign ? ~kept : 0);
 }
-// A mask of `width` ones, from bit `start` upwards.
+// Returns a mask of `width` ones, from bit `start` upwards.
 inline uint32_t bmsk(uint32_t start, uint32_t width, bool wrap) {
     if (wrap)
         start &= 31, width &= 31;

@@ -3,12 +3,14 @@
 #include "ptx/arithmetic_format.h"
 #include "ptx/arithmetic_integer.h"
 
-// cvt of one lane. The decoder applies .ftz with `flush` to a float source and a float result, and
-// .sat and .relu to a floating-point result (arithmetic_format.h).
+// The conversions (cvt) of one lane. The decoder adds steps for .ftz of a float source or result,
+// and for .sat and .relu of a floating-point result. The functions for these are in
+// arithmetic_format.h.
 
 namespace soft::ptx::floating {
 
-// Integer to integer: truncates or extends; .sat selects the nearest representable value.
+// Converts an integer to another integer type: truncates or extends it, or with .sat selects the
+// nearest representable value.
 template <class To, class From, bool sat = false> inline To to_integer_of(From a) {
     if constexpr (sat) {
         constexpr To low = integer::lowest<To>, high = integer::highest<To>;
@@ -20,8 +22,8 @@ template <class To, class From, bool sat = false> inline To to_integer_of(From a
         return To(a);
 }
 
-// Rounds to an integral value of the same type. A sum with 2^23 (2^52 for double) has no fraction
-// bits.
+// Rounds to an integral value of the same type. Adding 2^23 (2^52 for double) removes the fraction
+// bits, because a number of this size has none.
 template <Rounding rounding, class T> inline T native_integral(T a) {
     constexpr T shift = std::is_same_v<T, double> ? T(0x1p52) : T(0x1p23);
     T size = from_bits<T>(magnitude(a));
@@ -34,7 +36,7 @@ template <Rounding rounding, class T> inline T native_integral(T a) {
     }
     return size < shift ? from_bits<T>(to_bits(nearest) | sign) : a;
 }
-// Rounding by .rni, .rzi, .rmi or .rpi.
+// Rounds to an integral value, by .rni, .rzi, .rmi or .rpi.
 template <class T, Rounding rounding> inline T to_integral(T a) {
     auto rounded = settle(native_integral<rounding>(widen(a)), widen(a));
     if constexpr (sizeof(T) == 2)
@@ -43,8 +45,9 @@ template <class T, Rounding rounding> inline T to_integral(T a) {
         return rounded;
 }
 
-// A number out of range becomes the nearest representable one. A NaN becomes 0, but if doubles or
-// 64-bit integers are involved, a number in which only the highest bit is set.
+// Converts to an integer. A number out of range becomes the nearest representable one. A NaN
+// becomes 0; if doubles or 64-bit integers are involved, it becomes a number in which only the
+// highest bit is set.
 template <class To, Rounding rounding, class From> inline To to_integer(From from) {
     auto a = native_integral<rounding>(widen(from));
     using Native = decltype(a);
@@ -60,7 +63,7 @@ template <class To, Rounding rounding, class From> inline To to_integer(From fro
                       : inside;
 }
 
-// Rounding by .rn, .rz, .rm or .rp.
+// Converts an integer to floating point, with rounding by .rn, .rz, .rm or .rp.
 template <class To, Rounding rounding = Rounding::Nearest, class From>
 inline To from_integer(From a) {
     constexpr bool native = std::is_same_v<To, float> || std::is_same_v<To, double>;
@@ -72,8 +75,8 @@ inline To from_integer(From a) {
     }
 }
 
-// Converts a NaN of a double to a narrower format: keeps the sign and the part of the payload that
-// fits.
+// Converts a double that is a NaN to a narrower format. Keeps the sign and the part of the payload
+// that fits.
 template <class To> inline To shorten_nan(double a) {
     constexpr int lost = Format<double>::mantissa - Format<To>::mantissa;
     Bits<To> payload = Bits<To>((to_bits(a) | Format<double>::quiet) >> lost);
@@ -82,9 +85,9 @@ template <class To> inline To shorten_nan(double a) {
         Bits<To>(Format<To>::infinity | rest | (is_negative(a) ? Format<To>::sign : 0)));
 }
 
-// Converts between formats; to a wider one exactly. To and from double a NaN keeps its payload, and
-// a Bfloat becomes the upper half of a float; all other NaNs become the canonical one. `ftz`
-// applies to a float result.
+// Converts between floating-point formats. A conversion to a wider format is exact. A NaN becomes
+// the canonical NaN, except that it keeps its payload in conversions from or to double and in those
+// from Bfloat to float. `ftz` applies to a float result.
 template <class To, Rounding rounding = Rounding::Nearest, bool ftz = false, class From>
 inline To to_float(From from) {
     if constexpr (std::is_same_v<To, double>)
@@ -97,7 +100,7 @@ inline To to_float(From from) {
         return narrow<To>(double(widen(from)), rounding, ftz);
 }
 
-// cvt.rna.tf32.f32: keeps ten fraction bits; ties round away from zero.
+// cvt.rna.tf32.f32. Keeps ten fraction bits and rounds to nearest, ties away from zero.
 inline uint32_t to_tf32(float a) {
     uint32_t bits = to_bits(a);
     return (is_finite(a) ? bits + 0x1000 : bits) & ~0x1fffu;

@@ -2,8 +2,8 @@
 
 #include "ptx/arithmetic_format.h"
 
-// Arithmetic of doubles with other roundings than to nearest. It is computed in integers and
-// rounded once, because compilers assume that the processor's rounding mode never changes. It is
+// Arithmetic of doubles with roundings other than to nearest. The functions compute in integers and
+// round once, because compilers assume that the processor's rounding mode never changes. They are
 // slow.
 
 namespace soft::ptx::floating {

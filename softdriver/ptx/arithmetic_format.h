@@ -4,12 +4,12 @@
 #include <cstring>
 #include <type_traits>
 
-// The floating-point formats of PTX: NaNs, subnormal numbers, and the one rounding function for
-// every operation that has no C++ operator.
+// The floating-point formats of PTX: NaNs, subnormal numbers, and the rounding function of all
+// operations that have no C++ operator.
 
 namespace soft::ptx::floating {
 
-// .f16 and .bf16 as in registers. C++17 has no types for them.
+// Values of type .f16 and .bf16, as registers hold them. C++17 has no types for these formats.
 struct Half {
     uint16_t bits;
 };
@@ -17,8 +17,8 @@ struct Bfloat {
     uint16_t bits;
 };
 
-// .rn, .rz, .rm, .rp, and .rna (to nearest, ties away from zero). For rounding to integers: .rni,
-// .rzi, .rmi, .rpi.
+// The rounding modifiers .rn, .rz, .rm, .rp and .rna (to nearest, ties away from zero). The first
+// four also stand for .rni, .rzi, .rmi and .rpi, which round to integers.
 enum class Rounding : uint8_t { Nearest, Zero, Down, Up, NearestAway };
 
 // `normal` is the smallest normal number. `nan` is the canonical NaN, which operations without a
@@ -68,8 +68,9 @@ template <class T> inline bool is_finite(T a) { return magnitude(a) < Format<T>:
 template <class T> inline bool is_negative(T a) { return (to_bits(a) & Format<T>::sign) != 0; }
 template <class T> inline T nan_of() { return from_bits<T>(Format<T>::nan); }
 
-// settle() decides which NaN a result is; nothing else does. Doubles keep the sign and payload of
-// the first NaN among the operands given here. All other formats have one canonical NaN.
+// settle() returns the result of an operation, but with the right NaN if it is a NaN. A double
+// keeps the sign and payload of the first NaN among the operands that are passed. All other formats
+// have one canonical NaN. No other function chooses a NaN.
 inline double quiet(double a) { return from_bits<double>(to_bits(a) | Format<double>::quiet); }
 inline double settle(double result, double a) {
     return result == result ? result : a != a ? quiet(a) : nan_of<double>();
@@ -84,7 +85,7 @@ template <class T, class... Operands> inline T settle(T result, Operands...) {
     return is_nan(result) ? nan_of<T>() : result;
 }
 
-// .ftz: a subnormal number becomes zero and keeps its sign.
+// Applies .ftz: a subnormal number becomes zero and keeps its sign.
 template <bool ftz = true, class T> inline T flush(T a) {
     Bits<T> bits = to_bits(a);
     bool subnormal = (bits & Format<T>::infinity) == 0;
@@ -100,21 +101,21 @@ template <bool ftz> inline float flush_result(float result, double exact) {
     return ftz ? from_bits<float>(size < 0x1.ffffffp-127 ? bits & 1u << 31 : bits) : result;
 }
 
-// .sat: clamps to 0 and 1; a NaN becomes 0.
+// Applies .sat: limits a number to the range from 0 to 1; a NaN becomes 0.
 template <class T> inline T saturate(T a) {
     Bits<T> bits = to_bits(a);
     bool below = is_negative(a) || is_nan(a);
     return from_bits<T>(below ? Bits<T>(0) : bits > Format<T>::one ? Format<T>::one : bits);
 }
-// .relu: negative numbers and -0 become +0; a NaN stays.
+// Applies .relu: negative numbers and -0 become +0; a NaN stays a NaN.
 template <class T> inline T relu(T a) {
     return from_bits<T>(is_negative(a) && !is_nan(a) ? Bits<T>(0) : to_bits(a));
 }
 
 inline float widen(Bfloat a) { return from_bits<float>(uint32_t(a.bits) << 16); }
 inline float widen(Half a) {
-    // Moved to the fields of a float, every finite half, subnormal or not, is too small by a factor
-    // of 2^112.
+    // Move exponent and fraction to their places in a float. For every finite half, even a
+    // subnormal one, the result is too small by a factor of 2^112.
     uint32_t moved = uint32_t(a.bits & 0x7fff) << 13;
     uint32_t scaled = to_bits(from_bits<float>(moved) * 0x1p112f);
     scaled = moved < 0x7c00u << 13 ? scaled : moved | 0xffu << 23;
@@ -131,9 +132,9 @@ inline bool rounds_up(uint64_t kept, uint64_t rest, uint64_t half, bool negative
 }
 
 // Rounds significand * 2^exponent to format T. The lowest bit of the significand may be a sticky
-// bit, which is set if any lower bit of the exact number is set. In this case the significand must
-// have more than two bits beyond those that T keeps. With `ftz` the result is zero for a number
-// that is subnormal when rounded with unlimited exponents, as on a GPU.
+// bit, which is set if any lower bit of the exact number is set. Then the significand must have
+// more than two bits beyond those that T keeps. With `ftz` the result is zero if the number is
+// subnormal after rounding as if exponents were unlimited, as on a GPU.
 template <class T>
 inline T round_to(bool negative, int exponent, uint64_t significand, Rounding rounding,
                   bool ftz = false) {
@@ -145,7 +146,7 @@ inline T round_to(bool negative, int exponent, uint64_t significand, Rounding ro
     significand <<= lead;
     int biased = exponent - lead + 63 + F::bias;
     int drop = 63 - F::mantissa + (biased < 1 && !ftz ? 1 - biased : 0);
-    if (drop > 62) { // far below the smallest number: keep a sticky bit
+    if (drop > 62) { // far below the smallest number: replace the lowest bits by a sticky bit
         int more = drop - 62 < 63 ? drop - 62 : 63;
         bool lost = (significand & ((uint64_t(1) << more) - 1)) != 0;
         significand = significand >> more | lost;

@@ -5,8 +5,8 @@
 #include <limits>
 #include <type_traits>
 
-// Integer operations of one lane: add to rem, and the carry chains. Each works for all widths that
-// PTX has. None traps, branches on data, or has undefined results.
+// The integer operations of one lane: add, sub, mul, div, rem and so on, and those with a carry.
+// Each works for all widths that PTX has. None traps, branches on data, or has undefined behaviour.
 
 namespace soft::ptx::integer {
 
@@ -41,7 +41,7 @@ template <> struct Integer<16, false> {
 template <> struct Integer<16, true> {
     using Type = __int128;
 };
-// The type of twice the width and the same signedness.
+// The integer type that has twice the width and the same signedness.
 template <class T> using Wide = typename Integer<2 * sizeof(T), std::is_signed_v<T>>::Type;
 
 template <class T> constexpr T lowest = std::numeric_limits<T>::min();
@@ -53,7 +53,8 @@ template <class T> inline T mul_lo(T a, T b) { return T(Wrapping<T>(a) * Wrappin
 template <class T> inline Wide<T> mul_wide(T a, T b) { return Wide<T>(Wide<T>(a) * Wide<T>(b)); }
 template <class T> inline T mul_hi(T a, T b) { return T(mul_wide(a, b) >> bits_of<T>); }
 
-// .sat, which PTX has for s32: a result out of range becomes the nearest representable number.
+// add and sub with .sat, which PTX has for s32: a result out of range becomes the nearest
+// representable number.
 inline int32_t add_sat(int32_t a, int32_t b) {
     uint32_t ua = uint32_t(a), ub = uint32_t(b), sum = ua + ub;
     bool over = int32_t((sum ^ ua) & (sum ^ ub)) < 0;
@@ -70,7 +71,7 @@ template <class T> inline T mad_hi(T a, T b, T c) { return add(mul_hi(a, b), c);
 template <class T> inline Wide<T> mad_wide(T a, T b, Wide<T> c) { return add(mul_wide(a, b), c); }
 inline int32_t mad_hi_sat(int32_t a, int32_t b, int32_t c) { return add_sat(mul_hi(a, b), c); }
 
-// Only the lower 24 bits of the operands are used.
+// mul24 and mad24 use only the lower 24 bits of the operands.
 inline uint32_t low24(uint32_t a) { return a & 0xffffff; }
 inline int32_t low24(int32_t a) { return int32_t(uint32_t(a) << 8) >> 8; }
 template <class T> inline T mul24_lo(T a, T b) { return mul_lo(low24(a), low24(b)); }
@@ -81,9 +82,9 @@ inline int32_t mad24_hi_sat(int32_t a, int32_t b, int32_t c) { return add_sat(mu
 
 template <class T> inline T sad(T a, T b, T c) { return add(c, a < b ? sub(b, a) : sub(a, b)); }
 
-// PTX does not define division by zero: on GPUs the quotient and the remainder are all ones. The
-// divisors 0 and -1, which can trap in C++, are replaced by 1. For -1 the result is then negated,
-// so that the lowest number divided by -1 is itself, as on a GPU.
+// Divides as a GPU does. PTX does not define division by zero; on GPUs the quotient and the
+// remainder are all ones. The divisors 0 and -1, which can trap in C++, are replaced by 1. For -1
+// the result is then negated, so that the lowest number divided by -1 is itself.
 template <class T> inline T div(T a, T b) {
     bool trap = std::is_signed_v<T> && b == T(-1);
     T quotient = T(a / (trap || b == 0 ? T(1) : b));
@@ -101,14 +102,14 @@ template <class T> inline T relu(T a) { return a < 0 ? T(0) : a; }
 template <class T> inline T neg(T a) { return sub(T(0), a); }
 template <class T> inline T abs(T a) { return a < 0 ? neg(a) : a; }
 
-// add.u16x2 and so on: the operation on each half.
+// Applies an operation to each half of its operands, as add.u16x2 does.
 template <class T, T operation(T, T)> inline uint32_t halves(uint32_t a, uint32_t b) {
     uint32_t low = uint16_t(operation(T(a), T(b)));
     return low | uint32_t(uint16_t(operation(T(a >> 16), T(b >> 16)))) << 16;
 }
 
-// Instructions that read or write the carry. `carry` is the carry in, then the carry out; for
-// subtractions the borrow.
+// Additions and subtractions with a carry. They read the carry from `carry` and write the new carry
+// to it; for subtractions it is the borrow.
 template <class T> inline T add_carry(T a, T b, bool &carry) {
     using U = Unsigned<T>;
     U sum = U(U(a) + U(b)), all = U(sum + U(carry));
@@ -128,13 +129,15 @@ template <class T> inline T mad_hi_carry(T a, T b, T c, bool &carry) {
     return add_carry(mul_hi(a, b), c, carry);
 }
 
-// Sum of products of bytes. The bytes of each operand are signed or unsigned.
+// Adds the products of the bytes of a and b to c. A and B say whether the bytes of a and of b are
+// signed.
 template <class A, class B> inline uint32_t dp4a(uint32_t a, uint32_t b, uint32_t c) {
     for (int i = 0; i < 32; i += 8)
         c += uint32_t(int32_t(A(a >> i)) * int32_t(B(b >> i)));
     return c;
 }
-// A has 16 bits, B has 8. `high` selects the bytes in the upper half of b.
+// Adds the products of the halves of a and two bytes of b to c. `high` selects the bytes in the
+// upper half of b. A is an integer of 16 bits, B one of 8.
 template <class A, class B> inline uint32_t dp2a(uint32_t a, uint32_t b, uint32_t c, bool high) {
     b = high ? b >> 16 : b;
     c += uint32_t(int32_t(A(a)) * int32_t(B(b)));

@@ -6,21 +6,23 @@
 #include <string>
 #include <vector>
 
-// The syntax tree of a PTX module, with all names resolved. The parser creates it (parser.h), and
-// the decoder turns it into code.
+// The syntax tree of a PTX module, in which all names are resolved. The parser (parser.h) creates
+// it, and the decoder (decoder.h) turns it into code.
 
 namespace soft::ptx {
 
-// A variable in memory: of a module or a function, or a parameter.
+// A variable in memory. It belongs to a module or a function, or is a parameter.
 struct Variable {
     // A place in the initial bytes that will hold the address of a variable or function.
     struct Address {
         size_t offset = 0;
         size_t width = 8;
-        bool generic = false; // generic(name); otherwise the address in the variable's own space
+        // For generic(name): the generic address, not that in the variable's space.
+        bool generic = false;
         bool function = false;
-        unsigned shift = 0; // lowest bit of the stored part of the address: 8 for 0xFF00(name)
-        int target = 0;     // index in Tree::variables or Tree::functions
+        // Lowest bit of the part of the address that is stored: 8 for 0xFF00(name).
+        unsigned shift = 0;
+        int target = 0; // index in Tree::variables or Tree::functions
         int64_t addend = 0;
     };
 
@@ -28,12 +30,13 @@ struct Variable {
     int line = 0;
     Space space = Space::Global;
     Type type = Type::None;
-    size_t count = 1;     // number of items; 0 for an array without a size (extern shared)
-    size_t alignment = 1; // in bytes
-    size_t offset = 0;    // of a parameter: offset in the function's result or parameter block
+    size_t count = 1;     // number of items; 0 for an extern shared array without a size
+    size_t alignment = 1; // alignment in bytes
+    size_t offset = 0;    // for a parameter: offset in the function's result or parameter block
     bool visible = false, external = false, weak = false, common = false;
     bool managed = false;
-    std::vector<uint8_t> initial; // may be shorter than the variable; the rest is zero
+    // Initial bytes; if they are fewer than the variable has, the rest is zero.
+    std::vector<uint8_t> initial;
     std::vector<Address> addresses;
 
     size_t bytes() const { return count * size_of(type); }
@@ -46,23 +49,24 @@ struct Register {
 
 struct Operand {
     enum class Kind : uint8_t {
-        Register, // index in Function::registers; `negated` for !p; name is "b0" for r.b0
-        Special,  // name: "%tid.x"
+        Register, // `index` in Function::registers; `negated` for !p; `name` is "b0" for r.b0
+        Special,  // a special register with this `name`, such as "%tid.x"
         Integer,  // the value is in `bits`
-        Float,    // bits of a double, or of a float with `single` (written as 0f...)
-        Variable, // address of a variable: index, `scope`, addend
-        Function, // index in Tree::functions
+        Float,    // `bits` is a double or, if `single`, a float (written as 0f...)
+        Variable, // the address of a variable (`index`, `scope`) plus `addend`
+        Function, // a function: `index` in Tree::functions
         Label,    // index of the labelled instruction in Function::body; its size for the end
         Memory,   // [parts[0] + addend]; parts[0] is a Register, a Variable, or an Integer;
                   // [a, b] has more parts (textures, tensors)
-        Vector,   // {parts...}
-        Pair,     // parts[0] | parts[1]
-        Sink,     // _
+        Vector,   // {a, b, ...}: the items are `parts`
+        Pair,     // p | q: the two destinations are `parts`
+        Sink,     // _: the result is dropped
     };
     enum class Scope : uint8_t { Module, Function };
 
     Kind kind = Kind::Sink;
-    Scope scope = Scope::Module; // of a Variable: in Tree::variables or Function::variables
+    // For a Variable: index is in Tree::variables or Function::variables.
+    Scope scope = Scope::Module;
     bool negated = false;
     bool single = false;
     int index = 0;
@@ -72,25 +76,26 @@ struct Operand {
     std::vector<Operand> parts;
 };
 
-// A line of the source from which the PTX was compiled: .loc.
+// A line of the source from which the PTX was compiled, as .loc says.
 struct SourceLine {
-    std::shared_ptr<const std::string> file; // null: unknown
+    std::shared_ptr<const std::string> file; // null if unknown
     int line = 0;
 };
 
 struct Instruction {
     int line = 0;
     SourceLine source;
-    uint64_t source_number = 0; // number in .file; used until all .file directives are read
-    int guard = -1;             // index of the predicate register; -1: no guard
+    // The number that .file gives to the source file; used until all .file directives are read.
+    uint64_t source_number = 0;
+    int guard = -1; // index of the predicate register; -1 if there is no guard
     bool guard_negated = false;
-    std::string opcode; // "ld"
-    // "global", "v4", "f32": everything after the opcode, in order.
+    std::string opcode; // such as "ld"
+    // Everything after the opcode, in order, such as "global", "v4", "f32".
     std::vector<std::string> modifiers;
-    // The operands as written. A call has: the results (one Vector, may be empty), the callee, the
-    // arguments (one Vector, may be empty). An indirect call also has either a Vector of the
-    // Functions that it may call, or the prototype (an Integer: index in Function::prototypes).
-    // brx.idx has an index and a Vector of Labels.
+    // The operands as written. A call has three operands: its results (a Vector, which may be
+    // empty), the callee, and the arguments (a Vector, which may be empty). An indirect call has a
+    // fourth: a Vector of the Functions that it may call, or the prototype (an Integer, which is an
+    // index in Function::prototypes). brx.idx has an index and a Vector of Labels.
     std::vector<Operand> operands;
 };
 
@@ -98,13 +103,14 @@ struct Function {
     std::string name;
     int line = 0;
     bool entry = false;
-    bool defined = false; // true if it has a body
-    // Index of the function of which this is an alias, or -1; operands never refer to an alias.
+    bool defined = false; // true if the function has a body
+    // If this function is an alias, the index of the function for which it stands; else -1.
+    // Operands never refer to an alias.
     int alias = -1;
     bool visible = false, external = false, weak = false, noreturn = false;
-    // The variables that the function declares, in this order: results, parameters, then others:
-    // .local, .shared and so on, and the .param variables that hold results and arguments of its
-    // calls.
+    // The variables that the function declares. Its results come first, then its parameters, then
+    // all others: variables in .local, .shared and so on, and the .param variables that hold
+    // results and arguments of its calls.
     std::vector<Variable> variables;
     int results = 0, parameters = 0;
     // Results and parameters that are declared as .reg. The body begins by loading the register of
@@ -113,30 +119,32 @@ struct Function {
         int variable, reg;
     };
     std::vector<InRegister> in_registers;
-    std::vector<Register> registers; // only the registers that are used
+    std::vector<Register> registers; // the registers; of a range only those that are used
     std::vector<Instruction> body;
-    std::vector<Function> prototypes; // .callprototype: functions without a body
-    std::vector<int> calls;           // called functions: indices in Tree::functions, each once
-    // Performance directives; 0: not given.
+    // The prototypes that .callprototype declares: functions without a body.
+    std::vector<Function> prototypes;
+    // Indices in Tree::functions of the functions that it calls, each once.
+    std::vector<int> calls;
+    // Values of performance directives such as .maxntid; 0 if a directive is missing.
     unsigned max_threads[3] = {}, required_threads[3] = {};
     unsigned max_registers = 0, min_blocks = 0;
     unsigned required_cluster[3] = {}, max_cluster = 0;
 };
 
-constexpr int newest_version = 95; // newest supported PTX version: 9.5
+constexpr int newest_version = 95; // the newest supported PTX version, 9.5
 
 struct Tree {
-    int version = 0;         // 83 is 8.3
-    std::string target;      // "sm_75"
-    int capability = 0;      // 75
-    std::string source_name; // from .file 1, for messages; may be empty
+    int version = 0;         // 83 for version 8.3
+    std::string target;      // such as "sm_75"
+    int capability = 0;      // 75 for sm_75
+    std::string source_name; // from .file 1, for messages; empty if there is none
     std::vector<Variable> variables;
     std::vector<Function> functions;
 };
 
-// Why a PTX text is refused.
+// A reason why a PTX text is refused.
 struct Problem {
-    int line = 0; // 0: no particular line
+    int line = 0; // 0 if it concerns no particular line
     std::string text;
     bool version = false; // the text needs a newer PTX version than is supported
     bool target = false;  // the text needs a newer or another device

@@ -14,7 +14,7 @@ namespace {
 using floating::Bfloat;
 using floating::Half;
 
-// An unsigned integer of the same size, for comparing and exchanging bits.
+// The unsigned integer type of the same size, for comparing and exchanging bits.
 template <class T>
 using Cell = std::conditional_t<sizeof(T) == 2, uint16_t,
                                 std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
@@ -44,7 +44,8 @@ T replace(char *place, bool private_to_block, uint64_t &changes, B... b) {
     return as<T>(before);
 }
 
-// rows[0]: the old value; rows[1], rows[2]: operands; rows[9]: addresses.
+// The handler of atom and red. rows[0] is for the old values, rows[1] and rows[2] have the
+// operands, rows[9] the addresses.
 template <class T, class A, auto operation, int sources> void update(Warp &warp, const Step &step) {
     Access access{warp, step, Space(step.detail), Use::Atomic};
     const A *addresses = warp.row<A>(step.rows[9]);
@@ -79,7 +80,8 @@ template <class T> uint32_t add_halves(uint32_t a, uint32_t b) {
     uint32_t low = add_half(T{uint16_t(a)}, T{uint16_t(b)}).bits;
     return low | uint32_t(add_half(T{uint16_t(a >> 16)}, T{uint16_t(b >> 16)}).bits) << 16;
 }
-// PTX updates the halves of a pair separately; here they are updated together.
+// Selects a handler by the width of addresses. The halves of a pair are updated together, although
+// PTX allows updating them separately.
 template <class T, auto operation, int sources = 1> Handler with_address(size_t address) {
     return address == 4 ? update<T, uint32_t, operation, sources>
                         : update<T, uint64_t, operation, sources>;
@@ -122,14 +124,14 @@ template <bool greatest> Handler extreme(Type type, size_t address) {
     });
 }
 
-// Selects a handler for B32 or B64.
+// Selects the handler for B32 or B64.
 template <class Choose> Handler of_bits(Type type, Choose choose) {
     return type == Type::B32   ? choose(uint32_t())
            : type == Type::B64 ? choose(uint64_t())
                                : nullptr;
 }
 
-// In the order of the names in decode_atomic().
+// The operations, in the order of the names in decode_atomic().
 enum class Operation { Add, Min, Max, And, Or, Xor, Inc, Dec, Exch, Cas };
 
 Handler handler_of(Operation operation, Type type, size_t address) {
@@ -180,7 +182,7 @@ template <bool reduces> void decode_atomic(Decoder &decoder) {
     if (operation < 0 || (reduces && operation >= int(Operation::Exch)))
         decoder.refuse("the operation is unknown");
     size_t sources = operation == int(Operation::Cas) ? 2 : 1, next = reduces ? 0 : 1;
-    // An optional cache policy follows.
+    // An optional cache policy may follow the operands.
     decoder.expect_operands(next + 1 + sources, next + 2 + sources);
     decoder.step.rows[0] =
         reduces ? decoder.temporary(size_of(type)) : decoder.destination(decoder.operand(0), type);

@@ -6,8 +6,8 @@ namespace soft::ptx {
 
 namespace {
 
-// The threads with which a warp counts at a barrier: if all of its live lanes have arrived, all 32,
-// because hardware counts warps.
+// Returns how many threads a barrier counts for a warp. If all live lanes have arrived, these are
+// 32 even if lanes have ended, because hardware counts whole warps.
 unsigned threads_of(uint32_t arrived, uint32_t live) {
     return (live & ~arrived) == 0 ? unsigned(warp_size) : unsigned(__builtin_popcount(arrived));
 }

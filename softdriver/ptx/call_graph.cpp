@@ -18,8 +18,8 @@ void make_set(std::vector<int> &numbers) {
     numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
 }
 
-// Tarjan's algorithm for cycles of calls. It is not recursive, because modules may nest calls
-// deeply.
+// Tarjan's algorithm, which finds cycles of calls. It is not recursive, because modules may nest
+// calls deeply.
 class Circles {
   public:
     Circles(const Tree &tree, const std::vector<size_t> &own)
@@ -34,8 +34,8 @@ class Circles {
 
   private:
     struct Place {
-        size_t number = 0; // order of the first visit, from 1; 0: not visited
-        size_t lowest = 0; // lowest number of an open function that it can reach
+        size_t number = 0; // counts visited functions from 1; 0 if not visited yet
+        size_t lowest = 0; // lowest number of an open function that this one can reach
         size_t next_call = 0;
         bool open = false;
     };

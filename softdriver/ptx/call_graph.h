@@ -12,13 +12,13 @@ class CallGraph {
   public:
     explicit CallGraph(const Tree &tree);
 
-    // All functions that a function may call, itself first. A call through a pointer may call every
-    // function.
+    // Returns all functions that a function may call, directly or not, and the function itself
+    // first. A call through a pointer may call every function.
     std::vector<int> reachable(int from) const;
-    // The module's variables that these functions use, sorted, each once.
+    // Returns the module's variables that these functions use, sorted, each once.
     std::vector<int> variables(const std::vector<int> &functions) const;
-    // For each function the largest sum of `own` along a chain of calls that begins with it. A
-    // cycle counts once, with all of its functions.
+    // Returns for each function the largest sum of `own` over a chain of calls that begins with the
+    // function. All functions of a cycle count once.
     std::vector<size_t> deepest(const std::vector<size_t> &own) const;
 
   private:

@@ -19,46 +19,51 @@ struct Step;
 using Handler = void (*)(Warp &, const Step &);
 
 constexpr int warp_size = 32;
-constexpr size_t most_local_bytes = 512 << 10; // limit for each thread, as on GPUs
+constexpr size_t most_local_bytes = 512 << 10; // limit of local memory for each thread, as on GPUs
 
-// The offset of a register's 32 values in a frame, in bytes. Constants and special registers are
-// rows too, filled when the frame is created, so that handlers only see rows.
+// A row holds the 32 values that a register has in the lanes of a warp. It is identified by its
+// offset in a frame, in bytes. Constants and special registers have rows too, which are filled when
+// the frame is created, so that handlers read only rows.
 using Row = uint32_t;
 
 // A decoded instruction, or a part of one.
 struct Step {
     Handler run = nullptr;
-    Handler guarded = nullptr; // with a guard: the handler for the lanes in which it holds
+    // If there is a guard: the handler to run for the lanes in which it holds.
+    Handler guarded = nullptr;
     Row guard = 0;
     bool guard_negated = false;
-    bool is_branch = false; // until the end of decoding, `place` is an index of instructions
-    uint16_t detail = 0;    // defined by the handler: a mode, a count, a barrier number
+    // `place` is a branch target: during decoding the index of an instruction.
+    bool is_branch = false;
+    uint16_t detail = 0; // meaning depends on the handler: a mode, a count, a barrier number
     Row rows[10] = {};
-    int64_t offset = 0; // added to addresses
-    uint32_t place = 0; // index: of a branch target in Code::body, or in Code::calls and so on
-    uint32_t site = 0;  // number of a memory access, unique in the program
+    int64_t offset = 0; // the number that is added to addresses
+    // Index of a branch target in Code::body, of a call in Code::calls, and so on.
+    uint32_t place = 0;
+    uint32_t site = 0; // number of the memory access, unique in the program
 };
 
-// The initial value of a row.
+// The initial value of a row of a frame.
 struct Filling {
     enum class Kind : uint8_t {
         Value,     // the number `value`
-        Variable,  // address of Program::variables[value] + addend
-        Shared,    // address of the shared variable with number `value`, + addend
-        Local,     // start of the function's local memory + value
-        Parameter, // start of the kernel's parameters + value
+        Variable,  // the address of Program::variables[value], plus `addend`
+        Shared,    // the address of the shared variable number `value`, plus `addend`
+        Local,     // the start of the function's local memory, plus `value`
+        Parameter, // the start of the kernel's parameters, plus `value`
         Special,   // the special register `special`
     };
     Kind kind = Kind::Value;
     uint8_t width = 4;
-    bool generic = false; // convert the address to the generic space
+    bool generic = false; // the row has the address in the generic space
     Row row = 0;
     uint64_t value = 0;
     int64_t addend = 0;
     const Special *special = nullptr;
 };
 
-// A copy between parameters of a caller and a callee, which are in local memory or in rows.
+// A copy of an argument or a result between a caller and a callee. Each end is in local memory or
+// in a row.
 struct Transfer {
     bool from_row = false, to_row = false;
     uint32_t from = 0, to = 0, bytes = 0;
@@ -66,12 +71,12 @@ struct Transfer {
 
 struct Code;
 
-// Offset in local memory and size of each result or parameter of a function.
+// The offset in local memory and the size of each result or parameter of a function.
 using Places = std::vector<std::pair<uint32_t, uint32_t>>;
 
 struct Call {
-    const Code *callee = nullptr; // null: indirect call
-    Row pointer = 0;              // row of the function pointers of an indirect call
+    const Code *callee = nullptr; // null for an indirect call
+    Row pointer = 0;              // for an indirect call: the row of the function pointers
     std::vector<Transfer> arguments, results;
 };
 
@@ -82,10 +87,11 @@ struct Code {
     std::vector<int> lines;           // PTX line of each step
     std::vector<SourceLine> sources;  // source line of each step
     std::vector<std::string> written; // opcode with its modifiers, for each step
-    std::vector<Filling> constants;   // rows filled once for each launch
-    std::vector<Filling> fresh;       // rows filled at each call
+    std::vector<Filling> constants;   // rows that are filled once for each frame
+    std::vector<Filling> fresh;       // rows that are filled at each call
     size_t frame_bytes = 0;
-    size_t local_bytes = 0; // for its variables and parameters, without called functions
+    // Local memory for its variables and parameters, without that of called functions.
+    size_t local_bytes = 0;
     std::vector<Call> calls;
     std::vector<std::vector<uint32_t>> branch_tables;
     Places results, parameters;
@@ -94,13 +100,14 @@ struct Code {
     std::unordered_map<uint64_t, size_t> shared_offsets;
     const struct Library *library = nullptr;
 
-    // The source position of a step as text: "PTX line 24", or "scale.cu:12 (PTX line 24)".
+    // Returns the source position of a step as text, such as "PTX line 24" or "scale.cu:12 (PTX
+    // line 24)".
     std::string where(size_t step) const;
 };
 
 // The decoded functions of a module.
 struct Library {
-    // Indexed like Tree::functions; null for a declaration.
+    // The functions, indexed like Tree::functions. The entry of a declaration is null.
     std::vector<std::unique_ptr<Code>> codes;
     uint32_t sites = 0;
 };

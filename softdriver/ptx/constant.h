@@ -9,16 +9,17 @@ struct Constant {
     enum class Kind : uint8_t { Signed, Unsigned, Double, Single };
 
     Kind kind = Kind::Signed;
-    uint64_t bits = 0; // a Single's are those of a float, a Double's those of a double
+    // The bits of a float for Single, of a double for Double, else of the integer.
+    uint64_t bits = 0;
 
     bool is_float() const { return kind == Kind::Double || kind == Kind::Single; }
 };
 
 bool starts_constant(const Reader &reader);
 Constant read_constant(Reader &reader);
-// The same, but the value must be an integer.
+// Reads a constant expression whose value must be an integer.
 uint64_t read_integer(Reader &reader);
-// The value converted to the bits of this type.
+// Returns the bits of the value after a conversion to this type.
 uint64_t converted(const Constant &value, Type type);
 
 } // namespace soft::ptx

@@ -13,7 +13,7 @@ void branch(Warp &warp, const Step &step) {
     warp.split(warp.frame->code->body.data() + step.place);
 }
 
-// The lanes whose value equals that of the first lane.
+// Returns the lanes whose value equals that of the first lane.
 template <class T> uint32_t with_same(const T *values, uint32_t lanes) {
     T first = values[__builtin_ctz(lanes)];
     uint32_t same = 0;
@@ -54,7 +54,8 @@ void call_function(Warp &warp, const Step &step) {
     warp.enter(step, *call.callee, call);
 }
 
-// Lanes with the same pointer make the call together; the others repeat the instruction.
+// Calls the function to which the pointer of the first lane points, in all lanes with the same
+// pointer. The other lanes repeat the instruction.
 void call_indirect(Warp &warp, const Step &step) {
     const Call &call = warp.frame->code->calls[step.place];
     const uint64_t *pointers = warp.row<uint64_t>(call.pointer);
@@ -110,7 +111,8 @@ template <Handler handler> void simple(Decoder &decoder) {
     decoder.emit(handler);
 }
 
-// The copies of arguments or results between a caller's and a callee's local memory or rows.
+// Returns the copies of all arguments, or of all results, between a caller's and a callee's local
+// memory or rows.
 std::vector<Transfer> transfers(Decoder &decoder, const Operand *list,
                                 const std::vector<std::pair<uint32_t, uint32_t>> &callees,
                                 bool results) {

@@ -2,7 +2,7 @@
 
 #include "ptx/decode_arithmetic.h"
 
-// Instructions of approximate floating-point arithmetic.
+// The instructions of approximate floating-point arithmetic.
 
 namespace soft::ptx {
 

@@ -3,15 +3,15 @@
 #include "ptx/families.h"
 #include "ptx/lanes.h"
 
-// Shared by the decoders of arithmetic instructions.
+// What the decoders of arithmetic instructions share.
 
 namespace soft::ptx {
 
-// Flags in Step::detail of instructions with a carry.
+// Flags in Step::detail of instructions that read or write the carry.
 constexpr unsigned reads_carry = 1, writes_carry = 2;
 
-// Calls `choose` with a zero of the C++ type for an integer type; bits count as unsigned. Null for
-// other types.
+// Returns choose(0), where the type of 0 is the C++ type for an integer type; bit types count as
+// unsigned. Returns null for other types.
 template <class Choose> Handler by_integer(Type type, Choose choose) {
     switch (type) {
     case Type::B16:
@@ -34,7 +34,7 @@ template <class Choose> Handler by_integer(Type type, Choose choose) {
     }
 }
 
-// Decodes a destination and `sources` sources, all of one type.
+// Decodes an instruction that has a destination and `sources` sources, all of one type.
 inline void decode_same(Decoder &decoder, Type type, size_t sources, Handler handler) {
     decoder.expect_operands(sources + 1);
     if (!handler)
@@ -45,12 +45,12 @@ inline void decode_same(Decoder &decoder, Type type, size_t sources, Handler han
     decoder.emit(handler);
 }
 
-// Decoders of the floating-point variants of opcodes that integers have, too.
+// Decode the floating-point variants of opcodes that also have integer variants.
 void decode_float_add(Decoder &decoder, Type type);
 void decode_float_sub(Decoder &decoder, Type type);
 void decode_float_mul(Decoder &decoder, Type type);
 void decode_float_fma(Decoder &decoder, Type type);
-void decode_float_div(Decoder &decoder, Type type, int mode); // 0: full, 1: approx
+void decode_float_div(Decoder &decoder, Type type, int mode); // `mode`: 0 for .full, 1 for .approx
 void decode_float_min(Decoder &decoder, Type type);
 void decode_float_max(Decoder &decoder, Type type);
 void decode_float_abs(Decoder &decoder, Type type);

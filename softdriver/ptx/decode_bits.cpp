@@ -2,7 +2,7 @@
 
 #include "ptx/decode_arithmetic.h"
 
-// Bit instructions.
+// The instructions on bits: logic, shifts, bit fields, counts, permutations of bytes.
 
 namespace soft::ptx {
 
@@ -127,7 +127,7 @@ void decode_bfi(Decoder &decoder) {
                                      : nullptr);
 }
 
-// Decodes an instruction with a 32-bit result and one source.
+// Decodes an instruction that has a 32-bit result and one source.
 void decode_counted(Decoder &decoder, Type type, Handler handler) {
     decoder.expect_operands(2);
     decoder.step.rows[0] = decoder.destination(decoder.operand(0), Type::U32);

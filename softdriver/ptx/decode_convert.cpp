@@ -11,7 +11,7 @@ namespace {
 
 using namespace floating;
 
-// The register type of a T: 8-bit numbers are held in 16 bits.
+// The type that a T has in a register: registers hold 8-bit numbers in 16 bits.
 template <class T>
 using Held = std::conditional_t<sizeof(T) == 1,
                                 std::conditional_t<std::is_signed_v<T>, int16_t, uint16_t>, T>;
@@ -57,7 +57,7 @@ template <class Choose> Handler by_float(Type type, Choose choose) {
     }
 }
 
-// Calls `choose` with the rounding as a compile-time constant.
+// Returns choose(rounding), where the rounding is a compile-time constant.
 template <class Choose> Handler by_rounding(Rounding rounding, Choose choose) {
     switch (rounding) {
     case Rounding::Nearest:
@@ -123,7 +123,7 @@ Handler relu_of(Type type) {
                     [](auto zero) -> Handler { return lanes<floating::relu<decltype(zero)>>; });
 }
 
-// Converts a row to another width.
+// Returns the handler that converts a row to another width.
 Handler resize(size_t from, size_t to, bool sign) {
     auto pick = [&](auto source) -> Handler {
         using S = decltype(source);
@@ -152,7 +152,7 @@ void emit_aside(Decoder &decoder, Handler handler, Row to, Row from, bool before
     decoder.emit(handler);
 }
 
-// .ftz of a source also turns every NaN into the canonical one.
+// Applies .ftz to a source, which also turns every NaN into the canonical one.
 float flushed_source(float a) { return settle(flush<true>(a)); }
 
 void emit_conversion(Decoder &decoder, const Conversion &wanted) {
@@ -183,7 +183,7 @@ void emit_conversion(Decoder &decoder, const Conversion &wanted) {
                    result, false);
 }
 
-// cvt.rn.f16x2.f32 d, a, b: a becomes the upper half.
+// cvt.rn.f16x2.f32 d, a, b: the converted a becomes the upper half of d.
 template <class T, Rounding rounding, bool with_relu> uint32_t pack_pair(float a, float b) {
     T high = to_float<T, rounding>(a), low = to_float<T, rounding>(b);
     if (with_relu)
@@ -215,8 +215,8 @@ void take_rounding(Decoder &decoder, Conversion &wanted) {
     wanted.rounding = Rounding(of_float >= 0 ? of_float : of_integer >= 0 ? of_integer : 0);
 }
 
-// A rounding modifier is required if the result may be inexact. Conversions to integers have their
-// own ones.
+// Refuses a conversion without a rounding modifier if its result may be inexact. Conversions to
+// integers have rounding modifiers of their own.
 void check_rounding(Decoder &decoder, const Conversion &wanted) {
     bool from_float = is_float(wanted.from), into_float = is_float(wanted.to);
     if (!from_float && !into_float) {
@@ -231,7 +231,7 @@ void check_rounding(Decoder &decoder, const Conversion &wanted) {
         decoder.refuse(".rn, .rz, .rm or .rp is missing");
 }
 
-// cvt.rna.tf32.f32: the result has type B32.
+// Decodes cvt.rna.tf32.f32, whose result has type B32.
 void decode_tf32(Decoder &decoder) {
     decoder.expect_operands(2);
     if (decoder.take_type() != Type::F32)

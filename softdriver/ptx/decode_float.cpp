@@ -2,7 +2,7 @@
 
 #include "ptx/decode_arithmetic.h"
 
-// Instructions of exactly defined floating-point arithmetic.
+// The instructions of floating-point arithmetic for which PTX defines the exact result.
 
 namespace soft::ptx {
 
@@ -49,7 +49,7 @@ template <class T, T (*operation)(T, T, T)> struct Halves<T, operation> {
 };
 template <class T, auto operation> const Handler halves_of = widest<Halves<T, operation>::both>();
 
-// Selects a handler by rounding. Operation::of<T, rounding, ftz> is the function for one lane.
+// Selects the handler for a rounding. Operation::of<T, rounding, ftz> is the function for one lane.
 template <class Operation, class T, bool ftz> Handler by_rounding(Rounding rounding) {
     switch (rounding) {
     case Rounding::Nearest:
@@ -65,7 +65,7 @@ template <class Operation, class T, bool ftz> Handler by_rounding(Rounding round
     }
 }
 
-// The handler for f32 or f64: all roundings, and .ftz for f32.
+// Selects the handler for f32 or f64. It supports all roundings, and .ftz for f32.
 template <class Operation> Handler of_numbers(Type type, const Manner &manner) {
     if (type == Type::F32)
         return manner.ftz ? by_rounding<Operation, float, true>(manner.rounding)
@@ -74,7 +74,7 @@ template <class Operation> Handler of_numbers(Type type, const Manner &manner) {
                                             : nullptr;
 }
 
-// The handler for the 16-bit formats and their pairs, which only round to nearest.
+// Selects the handler for a 16-bit format or a pair of such numbers. These only round to nearest.
 template <class Operation> Handler of_halves(Type type, const Manner &manner) {
     constexpr Rounding nearest = Rounding::Nearest;
     if (manner.rounding != nearest)
@@ -124,7 +124,7 @@ Handler relu_of(Type type) {
     }
 }
 
-// Emits the operation, then steps for .sat and .relu.
+// Emits a step for the operation, then steps for .sat and .relu.
 void emit_float(Decoder &decoder, Type type, size_t sources, const Manner &manner,
                 Handler handler) {
     decode_same(decoder, type, sources, handler);
@@ -195,7 +195,7 @@ struct Neg {
     template <class T, Rounding, bool ftz> static T of(T a) { return floating::neg<T, ftz>(a); }
 };
 
-// The handler of an operation that needs no rounding.
+// Selects the handler of an operation that needs no rounding.
 template <class Operation> Handler unrounded(Type type, const Manner &manner) {
     constexpr Rounding nearest = Rounding::Nearest;
     if (type == Type::F32)
@@ -260,7 +260,8 @@ void decode_float_neg(Decoder &decoder, Type type) {
     decode_same(decoder, type, 1, unrounded<Neg>(type, manner));
 }
 
-// The rounded variants of operations that have approximate ones too (decode_approximate.cpp).
+// Decode the exactly rounded variants of operations. The approximate variants are in
+// decode_approximate.cpp.
 void decode_rounded_div(Decoder &decoder, Type type) {
     Manner manner = take_manner(decoder);
     emit_float(decoder, type, 2, manner, of_numbers<Div>(type, manner));

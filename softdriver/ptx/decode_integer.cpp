@@ -1,7 +1,7 @@
 #include "ptx/arithmetic_bits.h"
 #include "ptx/decode_arithmetic.h"
 
-// Instructions of integer arithmetic.
+// The instructions of integer arithmetic.
 
 namespace soft::ptx {
 
@@ -38,7 +38,7 @@ void with_carry_3(Warp &warp, const Step &step) {
         warp.set_predicate(step.rows[9], after);
 }
 
-// Selects a handler for 32 or 64 bits.
+// Selects the handler for a type of 32 or 64 bits.
 template <class Choose> Handler by_long(Type type, Choose choose) {
     return size_of(type) == 4   ? choose(uint32_t())
            : size_of(type) == 8 ? choose(uint64_t())
@@ -59,7 +59,7 @@ void decode_carry_sum(Decoder &decoder, Type type, bool reads, bool writes) {
                 }));
 }
 
-// Decodes add, min and max of u16x2 and s16x2. False if the instruction has neither type.
+// Decodes add, min and max of u16x2 and s16x2. Returns false if the instruction has neither type.
 template <uint16_t of_unsigned(uint16_t, uint16_t), int16_t of_signed(int16_t, int16_t)>
 bool decode_halves(Decoder &decoder) {
     int sign = decoder.take_any({"u16x2", "s16x2"});

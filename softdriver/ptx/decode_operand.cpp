@@ -7,13 +7,14 @@
 #include <algorithm>
 #include <cstring>
 
-// Decodes operands: each becomes a row of the frame.
+// Decodes operands. Each becomes a row of the frame.
 
 namespace soft::ptx {
 
 namespace {
 
-// Bytes of a register in its row, for each lane: 8-bit registers take 2. 0 for predicates.
+// Returns how many bytes a register has in its row for each lane: 2 for 8-bit registers, 0 for
+// predicates.
 size_t row_width(Type type) {
     size_t width = size_of(type);
     return width == 1 ? 2 : width;
@@ -36,8 +37,8 @@ void Decoder::lay_out_registers() {
         rows_.push_back(temporary(row_width(reg.type)));
 }
 
-// Parameters and variables of a function are in local memory. A kernel's parameters are in memory
-// of their own.
+// Gives each variable and parameter an offset: in local memory or, for the parameters of a kernel,
+// in the memory of its parameters.
 void Decoder::lay_out_variables() {
     size_t end = 0;
     int number = 0;
@@ -59,7 +60,8 @@ void Decoder::lay_out_variables() {
                std::to_string(most_local_bytes));
 }
 
-// A predicate is a mask of four bytes; other rows begin at cache lines.
+// Adds a row to the frame. A row of predicates (width 0) is a mask of four bytes; all other rows
+// begin at cache lines.
 Row Decoder::temporary(size_t width) {
     size_t begin = aligned(code_.frame_bytes, width ? 64 : 4);
     code_.frame_bytes = begin + (width ? width * warp_size : 4);

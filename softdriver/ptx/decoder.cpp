@@ -12,7 +12,7 @@ struct Refused {
     std::string why;
 };
 
-// Runs a step in the lanes in which its guard holds.
+// Runs a step only in the lanes in which its guard holds.
 void guarded(Warp &warp, const Step &step) {
     uint32_t holds = warp.predicate(step.guard);
     warp.active = warp.mask & (step.guard_negated ? ~holds : holds);

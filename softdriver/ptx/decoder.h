@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-// Decodes the instructions of a syntax tree to steps.
+// Decodes the instructions of a syntax tree (ast.h) to steps (code.h).
 
 namespace soft::ptx {
 
@@ -17,16 +17,16 @@ struct Decoding {
     const Tree &tree;
     std::vector<Problem> &problems;
     Library &library;
-    bool is_part; // only a part of a program: other parts may define its functions
-    // For each of Tree::variables its index in Program::variables.
+    bool is_part; // the module is a part of a program; other parts may define its functions
+    // The index in Program::variables of each of Tree::variables.
     std::vector<int> program_variables;
-    // Numbers of shared variables, by function (-1: of the module) and index.
+    // The numbers of shared variables, by function (-1 for variables of the module) and index.
     std::map<std::pair<int, int>, unsigned> shared;
 };
 
 class Decoder;
 using Decode = void (*)(Decoder &);
-// The decoders by opcode.
+// Returns the decoders by opcode.
 const std::unordered_map<std::string_view, Decode> &opcodes();
 
 // Decodes one function. The decoders of opcodes use it to read the current instruction and to emit
@@ -45,10 +45,11 @@ class Decoder {
     [[noreturn]] void refuse(const std::string &why) const;
     [[noreturn]] void refuse_types() const { refuse("not supported with this type"); }
 
-    // Modifiers. Each must be taken by the decoder that knows it; a modifier that is left is an
-    // error.
+    // Functions that take modifiers of the instruction. The decoder must take each modifier; one
+    // that it leaves is an error.
     bool take(std::string_view modifier);
-    // Index of the one taken, or -1.
+    // Takes one of these modifiers and returns its index in the list; -1 if the instruction has
+    // none of them.
     int take_any(std::initializer_list<std::string_view> modifiers);
     Type take_type(); // takes the next type
     bool next_is_type() const;
@@ -60,25 +61,26 @@ class Decoder {
     void expect_operands(size_t count) const { expect_operands(count, count); }
     const Operand &operand(size_t n) const { return instruction_->operands.at(n); }
 
-    // The rows of operands. Registers must have exactly the width of the type.
+    // Return the row of an operand. A register must have exactly the width of the type.
     Row source(const Operand &operand, Type type);
     Row destination(const Operand &operand, Type type);
-    // The same for registers that may be wider than the type; `width` is set to theirs.
+    // Like source() and destination(), but a register may be wider than the type. `width` is set to
+    // the width of the register.
     Row wide_source(const Operand &operand, Type type, size_t &width);
     Row wide_destination(const Operand &operand, Type type, size_t &width);
-    Row predicate(const Operand &operand); // accepts !p, too
+    Row predicate(const Operand &operand); // also accepts a negated predicate, !p
     Row constant(size_t width, uint64_t bits);
-    uint64_t integer(const Operand &operand) const; // the value of an integer constant
+    uint64_t integer(const Operand &operand) const; // returns the value of an integer constant
     bool is_register(const Operand &operand) const {
         return operand.kind == Operand::Kind::Register;
     }
-    Type type_of(const Operand &operand) const; // type of a register
+    Type type_of(const Operand &operand) const; // returns the type of a register
     Row temporary(size_t width);
-    Row carry(); // row of the carry flag CC.CF
-    // Decodes an address [a+b]: sets step.rows[9], step.offset and step.site. Returns the width of
-    // the address in bytes.
+    Row carry(); // returns the row of the carry flag CC.CF
+    // Decodes an address [a+b]. Sets step.rows[9], step.offset and step.site, and returns the width
+    // of the address in bytes.
     size_t address(const Operand &operand);
-    // The variable that an operand names, or null.
+    // Returns the variable that an operand names, or null.
     const Variable *named(const Operand &operand) const;
     bool is_kernel_parameter(const Operand &variable) const {
         return function_.entry && variable.scope == Operand::Scope::Function &&
@@ -106,7 +108,7 @@ class Decoder {
     const Function &function_;
     Code &code_;
     const Instruction *instruction_ = nullptr;
-    std::vector<bool> taken_; // which modifiers of the instruction were taken
+    std::vector<bool> taken_; // which modifiers of the instruction have been taken
     std::vector<Row> rows_;   // the row of each register
     std::vector<uint32_t> local_offsets_;
     std::vector<uint32_t> begins_; // index of the first step of each instruction
@@ -114,7 +116,8 @@ class Decoder {
     Row carry_ = ~Row{0};
 };
 
-// Calls `choose` with a zero of an unsigned type of this width; null for other widths.
+// Returns choose(0), where the type of 0 is the unsigned type of this width in bytes. Returns null
+// for other widths.
 template <class Choose> Handler by_width(size_t width, Choose choose) {
     switch (width) {
     case 1:
@@ -130,12 +133,14 @@ template <class Choose> Handler by_width(size_t width, Choose choose) {
     }
 }
 
-// The places of a function's results and parameters: the first of its local variables.
+// Sets the places of a function's results and parameters, which come first among its local
+// variables.
 void places_of(const Function &function, Places &results, Places &parameters);
 
 bool is_float(Type type);
 bool is_signed(Type type);
 bool is_bits(Type type);
-std::string written(const Instruction &instruction); // opcode with modifiers, as in the text
+// Returns the opcode with its modifiers, as in the text.
+std::string written(const Instruction &instruction);
 
 } // namespace soft::ptx

@@ -56,7 +56,8 @@ Frame *Warp::make_frame(const Code &code, Frame *caller, const Step *call, uint3
 void Warp::make_room(size_t bytes) {
     if (bytes <= local_bytes_)
         return;
-    // An odd number of cache lines, so that lanes do not share cache sets.
+    // Give each lane an odd number of cache lines, so that equal offsets of different lanes are in
+    // different cache sets.
     size_t stride = ((bytes + 63) / 64 | 1) * 64;
     std::vector<char> wider(stride * warp_size, fresh_byte);
     for (size_t lane = 0; lane < warp_size && local_bytes_; lane++)
@@ -106,7 +107,8 @@ void Warp::fill(const Frame &at, const std::vector<Filling> &fillings) {
     }
 }
 
-// Fills the rows that change from call to call. Their values are equal in all lanes.
+// Fills the rows whose values change from call to call. In each of them the values of all lanes are
+// equal.
 void Warp::refill(const Frame &at) {
     for (const Filling &filling : at.code->fresh) {
         uint64_t value = value_of(filling, at, 0);

@@ -10,11 +10,11 @@ struct Token {
         End,
         Word,    // a name or an opcode: "ld", "%r1", "$L__BB0_1", "_"
         Dot,     // a directive or a modifier, without its dot: "global", "L2::128B"
-        Integer, // `bits`; `is_unsigned` with the suffix U
-        Float,   // `bits` of a double, or of a float if `single` (written as 0f...)
+        Integer, // the value is `bits`; `is_unsigned` if it has the suffix U
+        Float,   // `bits` is a double or, if `single`, a float (written as 0f...)
         Text,    // a string, without its quotation marks
-        Mark,    // one or two characters: "{", "<<"
-        Bad,     // not a token of the language
+        Mark,    // one or two characters, such as "{" or "<<"
+        Bad,     // no token of PTX
     };
 
     Kind kind = Kind::End;
@@ -25,8 +25,7 @@ struct Token {
     std::string_view text;
 };
 
-// Splits a text into tokens, which refer to the text. Skips comments. The text ends at the first
-// NUL.
+// Splits a text into tokens, which point into the text. Skips comments, and stops at the first NUL.
 class Lexer {
   public:
     explicit Lexer(std::string_view text);

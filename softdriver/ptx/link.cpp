@@ -39,7 +39,8 @@ template <class Item> class Merge {
     }
 
     int place(size_t tree, int index) const { return places_[tree].at(index); }
-    // True if the tree's item itself is in the merged list, not one of another tree in its place.
+    // Returns true if the item of this tree is in the merged list. It is not if an item of another
+    // tree took its place.
     bool owns(size_t tree, size_t index, const std::vector<Item> &from) const {
         return defines(from[index]) && owner_[places_[tree][index]] == tree;
     }
@@ -64,11 +65,11 @@ template <class Item> class Merge {
 
     std::vector<Problem> &problems_;
     std::map<std::string, int> names_;
-    std::vector<std::vector<int>> places_; // indices in `items`, by tree and index
-    std::vector<size_t> owner_;            // the tree of each definition
+    std::vector<std::vector<int>> places_; // index in `items` of each item, by tree and index
+    std::vector<size_t> owner_;            // the tree from which each definition in `items` is
 };
 
-// Converts the indices of one tree to those of the merged tree.
+// Converts the indices of variables and functions in one tree to those in the merged tree.
 class Renumber {
   public:
     Renumber(const Merge<Variable> &variables, const Merge<Function> &functions, size_t tree)

@@ -12,18 +12,19 @@ namespace soft::ptx {
 
 namespace {
 
-// Bits of Step::detail of an access.
+// Masks, flags and a shift for Step::detail of an access.
 constexpr unsigned space_bits = 0xf, ordered_bit = 0x10, signal_bit = 0x20, count_shift = 8;
 Space space_of(const Step &step) { return Space(step.detail & space_bits); }
 
-// Volatile and ordered accesses are signals between threads, not data.
+// Returns the kind of use of an access. Volatile and ordered accesses are signals between threads,
+// not data.
 Use use_of(const Step &step, Use plain, Use signal) {
     return step.detail & signal_bit ? signal : plain;
 }
 
 enum class Pattern { Scattered, Contiguous, Uniform };
 
-// How the addresses of a full warp are arranged, if each lane accesses `bytes` bytes.
+// Returns how the addresses of a full warp are arranged, where each lane accesses `bytes` bytes.
 template <class A> SOFT_INLINE Pattern find_pattern(const A *addresses, size_t bytes) {
     A apart = 0, differ = 0, first = addresses[0];
     for (int lane = 0; lane < warp_size; lane++) {
@@ -55,7 +56,8 @@ void acquire(const Step &step) {
         std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-// T: type in memory. R: type of the register. A: type of the address. n: items of the vector.
+// The handler of ld. T is the type in memory, R the type of the register, A the type of the
+// address, and n the number of items of the vector.
 template <class T, class R, class A, int n> void load(Warp &warp, const Step &step) {
     constexpr size_t bytes = n * sizeof(T);
     Access access{warp, step, space_of(step), use_of(step, Use::Read, Use::Signal)};
@@ -156,7 +158,8 @@ template <class T, class R, class A, bool is_load> Handler by_count(size_t count
     }
 }
 
-// A load extends the value to the register, with the signedness of T.
+// Selects the handler by the width of the register. A load extends the value to this width, with
+// the signedness of T.
 template <class T, bool is_load> Handler by_registers(size_t width, size_t address, size_t count) {
     using R16 = std::conditional_t<std::is_signed_v<T>, int16_t, uint16_t>;
     using R32 = std::conditional_t<std::is_signed_v<T>, int32_t, uint32_t>;
@@ -191,8 +194,8 @@ template <bool is_load> Handler by_type(Type type, size_t width, size_t address,
     }
 }
 
-// Takes modifiers for caching and ordering. All accesses are executed in order, so most have no
-// effect.
+// Takes the modifiers for caching and ordering. Most of them have no effect, because all accesses
+// are executed in order.
 unsigned take_hints(Decoder &decoder) {
     unsigned bits = 0;
     if (decoder.take_any({"acquire", "release"}) >= 0)
@@ -221,7 +224,8 @@ Space take_space(Decoder &decoder) {
     return Space::Generic;
 }
 
-// Parameters of functions and of calls are in local memory; those of kernels are not.
+// Returns the state space in which an address in .param really is: that of parameters for the
+// parameters of a kernel, local memory for those of other functions and of calls.
 Space real_space(Decoder &decoder, Space space, const Operand &address) {
     if (space != Space::Param)
         return space;
@@ -241,7 +245,7 @@ template <bool is_load> void access_memory(Decoder &decoder) {
         if (decoder.take(name))
             count = items;
     Type type = decoder.take_type();
-    decoder.expect_operands(2, 3); // an optional cache policy is third
+    decoder.expect_operands(2, 3); // the third operand is an optional cache policy
     const Operand &value = decoder.operand(is_load ? 0 : 1);
     const Operand &place = decoder.operand(is_load ? 1 : 0);
     size_t address = decoder.address(place);

@@ -21,7 +21,8 @@ class Block {
         return true;
     }
 
-    // A length: four bits of the token; if they are 15, the following bytes are added.
+    // Reads a length. It begins with four bits of the token. If these are 15, bytes follow that are
+    // added to it; the first byte less than 255 is the last.
     bool length(unsigned nibble, size_t &value) {
         value = nibble;
         uint8_t more = nibble == 15 ? 255 : 0;
@@ -71,7 +72,7 @@ std::optional<std::string> decompress_lz4(std::string_view bytes, size_t most) {
     while (block.byte(token)) {
         if (!block.length(token >> 4, count) || !block.literals(count, most, out))
             return std::nullopt;
-        if (block.done()) // the last literals have no match
+        if (block.done()) // no match follows the last literals
             return out;
         if (!block.match(token & 15, most, out))
             return std::nullopt;

@@ -6,7 +6,8 @@
 
 namespace soft::ptx {
 
-// Decompresses one LZ4 block. Nothing if it is corrupt or longer than `most` bytes.
+// Decompresses one LZ4 block. Returns nothing if the block is corrupt or its text is longer than
+// `most` bytes.
 std::optional<std::string> decompress_lz4(std::string_view block, size_t most);
 
 } // namespace soft::ptx

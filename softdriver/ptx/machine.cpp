@@ -7,7 +7,8 @@ namespace soft::ptx {
 
 namespace {
 
-// How many steps a block runs before the next block: fewer if it only waits for others.
+// How many steps a block runs before the next block has its turn. It runs fewer if it seems to wait
+// for others.
 constexpr uint64_t block_slice = 1 << 15, spinning_slice = 512;
 
 std::string triple(const unsigned index[3]) {
@@ -30,7 +31,7 @@ Machine::Machine(Launch what)
     while (std::gcd(step_, blocks) != 1);
 }
 
-// Makes the next block resident. False if all blocks have started.
+// Makes the next block resident. Returns false if all blocks have started.
 bool Machine::admit() {
     if (started_ == blocks)
         return false;
@@ -80,8 +81,8 @@ void Machine::recycle() {
     idle_turns_ = 0;
 }
 
-// Ends the slice of a block. If all resident blocks seem to wait, they may wait for one that has
-// not started, so admits another.
+// Ends the slice of a block. If all resident blocks seem to wait, admits another block, because
+// they may wait for a block that has not started.
 void Machine::end_slice() {
     bool spins = progress == progress_before_;
     resident_[turn_]->spins = spins;
@@ -125,7 +126,7 @@ void Machine::fail(Warp &warp, const Step &step, unsigned lane, CUresult status,
     fault = {status, text, address};
 }
 
-// The functions of run.h.
+// The functions that run.h declares.
 
 Run::Run(Launch launch) : machine_(std::make_unique<Machine>(std::move(launch))) {}
 Run::~Run() = default;

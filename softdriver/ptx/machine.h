@@ -10,13 +10,15 @@
 
 namespace soft::ptx {
 
-constexpr char fresh_byte = char(0xCD); // value of memory that was never written
+constexpr char fresh_byte = char(0xCD); // the byte that fills memory before it is first written
 
 struct Barrier {
-    unsigned expected = 0;         // number of threads to wait for; 0: all live threads
-    std::vector<uint32_t> arrived; // masks of lanes, by warp
-    unsigned trues = 0, count = 0; // of a reduction: lanes with a true predicate, and all lanes
-    unsigned last_trues = 0, last_count = 0; // `trues` and `count` of the last completed use
+    unsigned expected = 0;         // number of threads to wait for; 0 means all live threads
+    std::vector<uint32_t> arrived; // for each warp: mask of the lanes that have arrived
+    // For a reduction: number of lanes with a true predicate, and of all lanes.
+    unsigned trues = 0, count = 0;
+    // `trues` and `count` when the barrier was last completed.
+    unsigned last_trues = 0, last_count = 0;
     bool used = false;
 };
 
@@ -27,19 +29,19 @@ struct ThreadBlock {
     uint64_t number = 0;
     unsigned index[3] = {};
     unsigned live = 0;  // threads that have not ended
-    bool spins = false; // true after a slice without progress
+    bool spins = false; // true if its last slice made no progress
     std::vector<char> shared;
     std::vector<std::unique_ptr<Warp>> warps;
     Barrier barriers[barriers_of_block];
 
     explicit ThreadBlock(Machine &machine);
     void start(uint64_t number);
-    // Runs about this many steps. Returns how many were run.
+    // Runs about `steps` steps. Returns how many it has run.
     uint64_t run(uint64_t steps);
     bool done() const { return live == 0; }
 
-    // Lanes arrive at a barrier for `expected` threads; 0 for all. `holds` are the lanes whose
-    // predicate is true.
+    // Lets lanes arrive at a barrier for `expected` threads, or for all threads if this is 0.
+    // `holds` has the lanes whose predicate is true.
     void arrive(unsigned barrier, unsigned expected, const Warp &warp, uint32_t lanes,
                 uint32_t holds);
     void threads_ended(unsigned threads);
@@ -52,14 +54,14 @@ struct ThreadBlock {
     size_t turn_ = 0;             // index in order_ of the current warp
     uint64_t slice_left_ = 0;     // steps left for the current warp
     uint64_t progress_before_ = 0;
-    std::vector<bool> spins_; // by index in order_: no progress in the last slice
+    std::vector<bool> spins_; // by index in order_: true if the warp's last slice made no progress
 };
 
 struct Machine {
     explicit Machine(Launch launch);
     Run::State advance(uint64_t steps);
 
-    // Ends the launch with an error in this step and lane.
+    // Ends the launch with an error at this step in this lane.
     void fail(Warp &warp, const Step &step, unsigned lane, CUresult status, const std::string &what,
               uintptr_t address = 0);
     // Ends the launch with an error that belongs to no step.
@@ -67,8 +69,8 @@ struct Machine {
     std::string where(const Warp &warp, unsigned lane) const;
     bool failed() const { return fault.status != CUDA_SUCCESS; }
     void thread_index(const Warp &warp, unsigned lane, unsigned index[3]) const;
-    // The value of the clock registers: the number of steps. Each read adds some, so that polling
-    // loops advance.
+    // Returns the value of the clock registers: the number of steps so far, and a few more for each
+    // earlier read, so that time passes in polling loops.
     uint64_t cycles() const { return executed + (looked += 16); }
     mutable uint64_t looked = 0;
 
@@ -79,11 +81,11 @@ struct Machine {
     Random random;
     Fault fault;
     uint64_t executed = 0;
-    unsigned threads = 0; // threads of a block
-    uint64_t blocks = 0;  // blocks of the grid
+    unsigned threads = 0; // number of threads of a block
+    uint64_t blocks = 0;  // number of blocks of the grid
     size_t shared_bytes = 0;
-    // Counts events for which others may wait: writes, changes by atomics, completed barriers. A
-    // block or warp that causes none for a slice is assumed to wait for others.
+    // Counts events for which threads may wait: writes, changes by atomics, completed barriers. A
+    // block or warp that causes no such event in its slice is assumed to wait for other threads.
     uint64_t progress = 0;
 
   private:
@@ -92,12 +94,13 @@ struct Machine {
     void recycle();
 
     std::vector<std::unique_ptr<ThreadBlock>> resident_, idle_;
-    size_t most_resident_ = 0; // as many as a GPU would have at the same time
+    size_t most_resident_ = 0; // as many blocks as a GPU would have at the same time
     size_t turn_ = 0;
     uint64_t slice_left_ = 0;
     uint64_t progress_before_ = 0; // value of `progress` at the beginning of the slice
     size_t idle_turns_ = 0;        // consecutive slices without progress
-    // Blocks start in a pseudo-random order: first_ + n * step_.
+    // Blocks start in a pseudo-random order: the n-th to start is first_ + n * step_, modulo their
+    // number.
     uint64_t started_ = 0, step_ = 1, first_ = 0;
 };
 

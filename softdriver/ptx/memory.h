@@ -7,7 +7,8 @@
 
 namespace soft::ptx {
 
-// Windows in the generic address space for all but global memory. No processor uses such addresses.
+// The windows of shared and local memory and of parameters in the generic address space. Generic
+// addresses outside of them are global. No processor uses addresses as high as these.
 constexpr uint64_t window_bytes = uint64_t{1} << 56;
 constexpr uint64_t shared_window = 1 * window_bytes;
 constexpr uint64_t local_window = 2 * window_bytes;
@@ -18,12 +19,13 @@ enum class Use : uint8_t { Read, Write, Atomic, Signal };
 
 inline bool writes(Use use) { return use == Use::Write || use == Use::Atomic; }
 
-// Global memory, as a launch accesses it.
+// The global memory that a launch accesses.
 class Memory {
   public:
     Memory(const Launch &launch, uint32_t sites) : launch_(launch), sites_(sites) {}
 
-    // The host address of these bytes; null if the access is not allowed. Records the access.
+    // Returns the host address of these bytes and records the access. Returns null if the access is
+    // not allowed.
     char *reach(uint32_t site, uintptr_t address, size_t bytes, Use use) {
         Site &known = sites_[site];
         uintptr_t offset = address - known.segment.begin;
@@ -39,7 +41,7 @@ class Memory {
                                                                            bytes);
         return known.segment.host + offset;
     }
-    // Drops cached segments, because memory may have been freed.
+    // Drops all cached segments, because memory may have been freed since they were found.
     void drop_segments();
     bool find(uintptr_t address, Segment &segment) const { return launch_.find(address, segment); }
     const Touched &touched(Use use) const { return touched_[int(use)]; }

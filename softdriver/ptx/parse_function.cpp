@@ -15,7 +15,7 @@ unsigned read_count(Reader &reader) {
     return unsigned(count);
 }
 
-// Reads one to three numbers; missing ones are 1.
+// Reads one to three numbers. Missing numbers are 1.
 void read_extent(Reader &reader, unsigned (&extent)[3]) {
     std::fill(extent, extent + 3, 1);
     for (unsigned &each : extent) {
@@ -32,10 +32,10 @@ struct Signature {
     std::string_view name;
     Function function;
     std::vector<std::string_view> variables; // names of results and parameters
-    std::vector<bool> in_registers;          // whether each is declared as .reg
+    std::vector<bool> in_registers;          // for each: true if it is declared as .reg
 };
 
-// Reads parameters, as in (.param .b32 a, .reg .u32 b). Returns their number.
+// Reads a list of parameters such as (.param .b32 a, .reg .u32 b). Returns their number.
 int read_parameters(Parsing &parsing, Signature &signature) {
     Reader &reader = parsing.reader;
     reader.expect("(");
@@ -86,7 +86,7 @@ bool read_performance(Reader &reader, Function &function) {
     return true;
 }
 
-// Reads `(results) name (parameters)` of a function or a prototype, whose name is `_`.
+// Reads `(results) name (parameters)`. The name of a prototype is `_`.
 Signature read_signature(Parsing &parsing, bool entry) {
     Reader &reader = parsing.reader;
     Signature signature;
@@ -129,7 +129,8 @@ void define_parameters(Parsing &parsing, const Signature &signature, Function &f
     }
 }
 
-// Merges a declaration and a definition of the same function.
+// Merges two declarations, or a declaration and a definition, of the same function. Returns false
+// if they contradict each other.
 bool merge(Parsing &parsing, Function &known, Function &function) {
     bool both = known.defined && function.defined;
     if (both || !same_parameters(known, function)) {
@@ -145,7 +146,8 @@ bool merge(Parsing &parsing, Function &known, Function &function) {
     return true;
 }
 
-// Moves a function into the tree and returns its index; -1 if it is an error.
+// Moves a function into the tree and returns its index. If there already is something with this
+// name that contradicts the function, reports this and returns -1.
 int place_of(Parsing &parsing, Signature &signature) {
     auto &functions = parsing.tree.functions;
     Symbol symbol;
@@ -171,7 +173,8 @@ void read_function(Parsing &parsing, const Linkage &linkage) {
     Reader &reader = parsing.reader;
     bool entry = reader.at_dot("entry");
     reader.take();
-    while (reader.accept_dot("attribute")) // attributes of unified memory have no effect here
+    // Attributes of unified memory have no effect in this driver.
+    while (reader.accept_dot("attribute"))
         read_attributes(reader);
     Signature signature = read_signature(parsing, entry);
     Function &function = signature.function;
@@ -189,7 +192,7 @@ void read_function(Parsing &parsing, const Linkage &linkage) {
     int place = place_of(parsing, signature);
     if (!defined)
         return;
-    // Read the body even of an erroneous function, to report its problems too.
+    // Read the body even of a function with an error, to report the problems of the body, too.
     Function &target = place < 0 ? function : parsing.tree.functions[size_t(place)];
     parsing.current = place;
     parsing.names.open();

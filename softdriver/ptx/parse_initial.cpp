@@ -14,7 +14,7 @@ class Initial {
     Initial(Parsing &parsing, Variable &variable, const std::vector<size_t> &dimensions)
         : parsing_(parsing), reader_(parsing.reader), variable_(variable),
           item_(size_of(variable.type)) {
-        // Compute the bytes of one item of each dimension.
+        // Compute how many bytes one item of each dimension has.
         size_t bytes = item_;
         for (size_t i = dimensions.size(); i-- > 0;) {
             strides_.insert(strides_.begin(), bytes);
@@ -31,7 +31,7 @@ class Initial {
     }
 
   private:
-    // Reads the items of one dimension in braces; below the last dimension, one value.
+    // Reads the items of a dimension in braces or, below the last dimension, a single value.
     void items(size_t level) {
         if (level == strides_.size())
             return value();
@@ -71,7 +71,8 @@ class Initial {
         return converted(value, variable_.type);
     }
 
-    // Stores a value. Trailing zeros are not stored.
+    // Stores a value at the current offset. Does not store 0, so that trailing zeros need no
+    // memory.
     void store(uint64_t bits) {
         if (!bits)
             return;
@@ -87,7 +88,7 @@ class Initial {
             bytes[offset_ + i] = uint8_t(bits >> (8 * i));
     }
 
-    // Reads 0xFF00(name): eight bits of an address.
+    // Reads eight bits of an address, such as 0xFF00(name).
     void masked() {
         uint64_t mask = reader_.take().bits;
         unsigned shift = 0;
@@ -131,7 +132,8 @@ class Initial {
                 reader_.report(line, "unknown symbol " + quoted(name));
                 return;
             }
-            address.target = int(parsing_.tree.variables.size()); // its own address
+            // A variable may contain its own address.
+            address.target = int(parsing_.tree.variables.size());
         } else if (symbol->kind == Symbol::Kind::Function ||
                    (symbol->kind == Symbol::Kind::Variable && of_module)) {
             address.function = symbol->kind == Symbol::Kind::Function;
@@ -146,7 +148,7 @@ class Initial {
     Variable &variable_;
     size_t item_;
     std::vector<size_t> strides_;
-    bool open_ = false; // true: the number of items determines the first dimension
+    bool open_ = false; // the number of items determines the first dimension
     size_t offset_ = 0, furthest_ = 0, end_ = 0;
 };
 

@@ -24,7 +24,7 @@ void read_guard(Parsing &parsing, Function &function, Instruction &instruction) 
         instruction.guard = symbol->index;
 }
 
-// Reads the list (a, b) of a call; it may be empty.
+// Reads a list of arguments or results such as (a, b), which may be empty.
 Operand read_list(Parsing &parsing, Function &function) {
     Reader &reader = parsing.reader;
     Operand list;
@@ -65,7 +65,8 @@ void check_count(Parsing &parsing, const Function &callee, const std::vector<Ope
                                   "results or arguments than the function");
 }
 
-// Reads `(results), callee, (arguments), prototype` of a call.
+// Reads the operands of a call: `(results), callee, (arguments), prototype`, of which all but the
+// callee may be missing.
 std::vector<Operand> read_call(Parsing &parsing, Function &function) {
     Reader &reader = parsing.reader;
     std::vector<Operand> operands(3);
@@ -84,7 +85,8 @@ std::vector<Operand> read_call(Parsing &parsing, Function &function) {
         check_count(parsing, parsing.tree.functions[size_t(operands[1].index)], operands);
     if (more) {
         Operand target;
-        target.kind = Kind::Label; // a prototype or a list; resolved at the end of its block
+        // The name of a prototype or list, resolved at the end of the block.
+        target.kind = Kind::Label;
         target.name = reader.word();
         operands.push_back(std::move(target));
     }
@@ -101,7 +103,7 @@ std::vector<Operand> read_operands(Parsing &parsing, Function &function) {
     return operands;
 }
 
-// Creates `ld.param.b32 register, [variable]`, or the corresponding store.
+// Creates an instruction such as `ld.param.b32 register, [variable]`, or the corresponding store.
 Instruction transfer(const Function &function, const Function::InRegister &which, bool load,
                      int line) {
     static const char *const types[] = {"b8", "b16", "b32", "b64", "b128"};
@@ -167,7 +169,8 @@ void read_instruction(Parsing &parsing, Function &function) {
         else if (unknown)
             reader.report(instruction.line, "unknown symbol " + quoted(operand.name));
     }
-    // Harmless if `ret` is guarded: a later store overwrites the results.
+    // Store the results before `ret`. If `ret` is guarded and does not return, a later store
+    // overwrites them.
     if (instruction.opcode == "ret")
         store_results(function, instruction.line);
     function.body.push_back(std::move(instruction));

@@ -4,14 +4,14 @@ namespace soft::ptx {
 
 namespace {
 
-// Resolves the labels to which instructions of a block refer.
+// Resolves references of instructions to the labels and lists of a block.
 class Resolution {
   public:
     Resolution(Parsing &parsing, Function &function)
         : parsing_(parsing), function_(function), block_(parsing.names.close()) {}
 
     void resolve() {
-        // The loop also covers references that lists append.
+        // The loop must also resolve references that give_list() appends.
         for (size_t i = 0; i < block_.references.size(); i++) {
             const Reference reference = block_.references[i];
             Operand &operand = at(reference);
@@ -45,7 +45,7 @@ class Resolution {
     }
 
     void give_list(const Reference &reference, Operand &operand, const NameList &list) {
-        // A short text may use a long list many times.
+        // Limit the memory: a short text may use a long list many times.
         parsing_.spend(list.members.size() * sizeof(Operand));
         operand.kind = Operand::Kind::Vector;
         operand.parts = list.members;

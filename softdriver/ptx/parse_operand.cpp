@@ -8,7 +8,7 @@ namespace {
 
 using Kind = Operand::Kind;
 
-// Special registers without components.
+// The special registers without components.
 constexpr const char *special_names[] = {"%laneid",
                                          "%warpid",
                                          "%nwarpid",
@@ -45,7 +45,7 @@ template <size_t size> bool among(std::string_view name, const char *const (&nam
     return std::find(names, names + size, name) != names + size;
 }
 
-// Whether a name is that of a numbered special register, such as %envreg3.
+// Returns whether this is the name of a numbered special register, such as %envreg3.
 bool in_series(std::string_view name) {
     size_t digits = name.find_first_of("0123456789");
     return digits != std::string_view::npos && among(name.substr(0, digits), special_series);
@@ -77,7 +77,7 @@ class OperandReader {
     }
 
   private:
-    // Reads [address+4] or [texture, {x, y}].
+    // Reads an operand in brackets, such as [address+4] or [texture, {x, y}].
     Operand memory() {
         Operand memory;
         memory.kind = Kind::Memory;
@@ -101,7 +101,7 @@ class OperandReader {
         return vector;
     }
 
-    // Reads an operand without braces. Its only parts can be those of a vector register.
+    // Reads an operand without braces or brackets. It has parts only if it is a vector register.
     Operand simple(Place place) {
         Operand operand;
         bool negates = reader_.at("!") && reader_.after().kind == Token::Kind::Word;
@@ -156,7 +156,7 @@ class OperandReader {
         return true;
     }
 
-    // Reads a component; returns 0 for .x.
+    // Reads a component of a vector and returns its index: 0 for .x.
     size_t component() {
         std::string_view name = reader_.now().text;
         size_t index = name.size() == 1 ? std::string_view("xyzw").find(name) : 4;
@@ -171,7 +171,7 @@ class OperandReader {
         operand.index = symbol.index;
         bool dot = reader_.now().kind == Token::Kind::Dot;
         if (symbol.width == 1) {
-            if (dot) // a part of the register, for video instructions
+            if (dot) // a part of the register, as video instructions use it
                 operand.name = reader_.take().text;
         } else if (dot) {
             size_t index = component();
@@ -186,7 +186,8 @@ class OperandReader {
         }
     }
 
-    // A variable, a function or a label. Labels are resolved when their block ends.
+    // Reads the name of a variable, a function or a label. References to labels are resolved when
+    // the label's block ends.
     void other(Operand &operand, const Symbol *symbol, const Token &name, Place place) {
         operand.name = name.text;
         if (symbol && symbol->kind == Symbol::Kind::Variable) {

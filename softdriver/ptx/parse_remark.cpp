@@ -14,7 +14,7 @@ void skip_braces(Reader &reader) {
     }
 }
 
-// Reads `.file 1 "name.cu", 1234, 5678`.
+// Reads a directive such as `.file 1 "name.cu", 1234, 5678`.
 void read_file(Parsing &parsing) {
     Reader &reader = parsing.reader;
     uint64_t number = reader.expect_kind(Token::Kind::Integer).bits;
@@ -27,7 +27,7 @@ void read_file(Parsing &parsing) {
         reader.expect_kind(Token::Kind::Integer);
 }
 
-// Reads `.loc 1 20 5, function_name $L__info_string0+3, inlined_at 1 30 2`.
+// Reads a directive such as `.loc 1 20 5, function_name $L__info_string0+3, inlined_at 1 30 2`.
 void read_location(Parsing &parsing) {
     Reader &reader = parsing.reader;
     parsing.source_file = reader.expect_kind(Token::Kind::Integer).bits;
@@ -63,7 +63,7 @@ bool read_remark(Parsing &parsing) {
         while (reader.accept(","));
         reader.expect(";");
     } else if (reader.accept_dot("section")) {
-        if (reader.now().kind == Token::Kind::Dot) // as in .section .debug_info
+        if (reader.now().kind == Token::Kind::Dot) // a name with a dot, as in .section .debug_info
             reader.take();
         else
             reader.word();

@@ -36,7 +36,7 @@ void read_alignment(Reader &reader, Variable &variable) {
     variable.alignment = alignment;
 }
 
-// Reads the alignment, attributes, vector width and type.
+// Reads the alignment, the attributes, the vector width and the type of a variable.
 void read_qualifiers(Reader &reader, Variable &variable) {
     size_t alignment = 0;
     for (;;) {
@@ -57,8 +57,8 @@ void read_qualifiers(Reader &reader, Variable &variable) {
     variable.alignment = alignment ? alignment : width * size_of(variable.type);
 }
 
-// Reads the dimensions of an array. The first is zero for `[]`. A vector type adds its width as the
-// last one.
+// Reads the dimensions of an array. The first dimension is zero for `[]`. If the items are vectors,
+// their width is added as the last dimension.
 std::vector<size_t> read_dimensions(Reader &reader, Variable &variable) {
     std::vector<size_t> dimensions;
     size_t width = variable.count;
@@ -74,7 +74,7 @@ std::vector<size_t> read_dimensions(Reader &reader, Variable &variable) {
         }
         reader.expect("]");
         dimensions.push_back(size);
-        if (size) // an open first dimension is set after its items are counted
+        if (size) // `[]` is set when the initial values have been counted
             variable.count *= size;
     }
     if (!dimensions.empty() && !dimensions[0])
@@ -89,7 +89,8 @@ void read_name(Reader &reader, Variable &variable) {
     variable.name = reader.word();
 }
 
-// Merges an .extern declaration and the definition of a variable.
+// Merges an .extern declaration and the definition of a variable. Returns false if they contradict
+// each other.
 bool merged(Parsing &parsing, const Variable &variable) {
     auto &symbols = parsing.names.module().symbols;
     auto found = symbols.find(variable.name);
@@ -138,7 +139,7 @@ void read_variable(Parsing &parsing, Variable variable, Function *function) {
 
 } // namespace
 
-// Reads (.managed, .unified(1, 2)), which follow .attribute.
+// Reads the list that follows .attribute, such as (.managed, .unified(1, 2)).
 bool read_attributes(Reader &reader) {
     bool managed = false;
     reader.expect("(");
@@ -205,7 +206,7 @@ Variable read_parameter(Reader &reader, std::string_view &name, bool &in_registe
     read_qualifiers(reader, variable);
     if (in_register && size_of(variable.type) < 4)
         reader.fail("a parameter in a register has 32 bits or more");
-    if (reader.accept_dot("ptr")) { // space and alignment of the memory that it points to
+    if (reader.accept_dot("ptr")) { // skip the space and alignment of the memory to which it points
         if (at_space(reader))
             reader.take();
         if (reader.accept_dot("align"))

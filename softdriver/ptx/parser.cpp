@@ -8,7 +8,7 @@ namespace soft::ptx {
 
 namespace {
 
-// Converts "8.3" to 83; 0 if the text is not a version.
+// Converts a version such as "8.3" to 83. Returns 0 if the text is not a version.
 int version_of(std::string_view text) {
     size_t dot = text.find('.');
     bool good = dot != std::string_view::npos && dot > 0 && dot < 4 && dot + 2 == text.size();
@@ -42,7 +42,7 @@ void read_version(Parsing &parsing, std::vector<Problem> &problems, int newest) 
     }
 }
 
-// Converts sm_75 to 75, and sm_90a to 90; 0 if the name is not a target.
+// Converts a target such as sm_75 to 75, and sm_90a to 90. Returns 0 if the name is not a target.
 int capability_of(std::string_view name) {
     size_t i = 3;
     int capability = 0;
@@ -107,7 +107,7 @@ void read_directive(Parsing &parsing) {
         reader.syntax_error();
 }
 
-// Replaces references to aliases by references to their functions.
+// Replaces references to aliases by references to the functions for which these stand.
 void replace_aliases(Tree &tree) {
     auto real = [&tree](int &index) {
         const Function &function = tree.functions[size_t(index)];

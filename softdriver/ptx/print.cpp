@@ -11,7 +11,7 @@ namespace soft::ptx {
 
 namespace {
 
-constexpr size_t longest_text = 4096; // limit for each string that a kernel prints
+constexpr size_t longest_text = 4096; // limit of bytes for each string that a kernel prints
 
 template <class T> T argument(Warp &warp, unsigned lane, uint32_t place) {
     T value;
@@ -19,7 +19,7 @@ template <class T> T argument(Warp &warp, unsigned lane, uint32_t place) {
     return value;
 }
 
-// Reads a string from device memory; false after a fault.
+// Reads a string from device memory. Returns false if it cannot be read, which ends the launch.
 bool read_text(const Access &access, unsigned lane, uint64_t address, std::string &text) {
     for (; text.size() < longest_text; address++) {
         const char *byte = access.reach_or_fail(lane, address, 1);
@@ -32,7 +32,7 @@ bool read_text(const Access &access, unsigned lane, uint64_t address, std::strin
     return true;
 }
 
-// Reads the arguments of vprintf, each aligned to its size.
+// Reads the arguments of vprintf, each of which is aligned to its size.
 struct Arguments {
     const Access &access;
     unsigned lane;
@@ -48,7 +48,7 @@ struct Arguments {
     }
 };
 
-// Formats one value; `form` is a single conversion such as "%-8.3f".
+// Formats one value. `form` is a single conversion such as "%-8.3f".
 template <class T> void append(std::string &out, const std::string &form, T value) {
     char small[64];
     int length = snprintf(small, sizeof small, form.c_str(), value);
@@ -87,7 +87,8 @@ bool append_text(std::string &out, std::string form, Arguments &arguments) {
     return true;
 }
 
-// Formats one argument. `form` has flags, width and precision, `size` the length modifier.
+// Formats the next argument. `form` has the flags, width and precision of the conversion, `size`
+// its length modifier, `letter` its kind. Returns false if the argument cannot be read.
 bool convert(std::string &out, const std::string &form, char letter, const std::string &size,
              Arguments &arguments) {
     bool is_long = size == "l" || size == "ll" || size == "j" || size == "z" || size == "t";
@@ -129,7 +130,7 @@ bool convert(std::string &out, const std::string &form, char letter, const std::
             return false;
         append(out, form + letter, number);
         return true;
-    default: // not a conversion: copy the text
+    default: // this is no conversion, so copy the text
         out += form + size + letter;
         return true;
     }
@@ -161,8 +162,8 @@ bool format(std::string &out, const std::string &text, Arguments &arguments) {
     return true;
 }
 
-// Offsets in local memory: rows[0] of the result, rows[1] of the format's address, rows[2] of the
-// arguments' address.
+// The handler of vprintf. Its rows are offsets in local memory: rows[0] of the result, rows[1] of
+// the format's address, rows[2] of the arguments' address.
 void print(Warp &warp, const Step &step) {
     Access access{warp, step, Space::Generic, Use::Read};
     for (uint32_t left = warp.active; left; left &= left - 1) {
@@ -174,14 +175,15 @@ void print(Warp &warp, const Step &step) {
             return;
         if (warp.machine.launch.print)
             warp.machine.launch.print(out);
-        int32_t count = 0; // the number of conversions, which a GPU returns, too
+        int32_t count = 0; // vprintf returns the number of conversions, as on a GPU
         for (size_t i = 0; i < text.size(); i++)
             count += text[i] == '%';
         memcpy(warp.local(lane) + warp.frame->local_begin + step.rows[0], &count, sizeof count);
     }
 }
 
-// Offsets in local memory, from rows[1]: message, file, line, function.
+// The handler of __assertfail. From rows[1] on, its rows are the offsets in local memory of the
+// message, file, line and function.
 void assertion(Warp &warp, const Step &step) {
     Access access{warp, step, Space::Generic, Use::Read};
     unsigned lane = warp.lane_of_fault(), index[3];
@@ -228,7 +230,7 @@ void decode_provided_call(Decoder &decoder, const Function &function, const Oper
     } else if (function.name == "malloc" || function.name == "free")
         decoder.refuse("allocating memory in kernels is not supported by the software driver");
     else if (decoder.decoding().is_part)
-        return decoder.emit([](Warp &, const Step &) {}); // this code is never run
+        return decoder.emit([](Warp &, const Step &) {}); // code of a part is never run
     else
         decoder.refuse("function '" + function.name + "' is not defined");
     decoder.step.site = decoder.decoding().library.sites++;

@@ -23,7 +23,8 @@ const std::unordered_map<std::string_view, Decode> &opcodes() {
 
 namespace {
 
-constexpr size_t most_static_shared = 48 << 10; // more must be dynamic, on every device
+// On every device, more shared memory must be dynamic.
+constexpr size_t most_static_shared = 48 << 10;
 
 size_t aligned(size_t offset, size_t alignment) {
     alignment = std::max(alignment, size_t{1});
@@ -42,7 +43,7 @@ void number_shared(Decoding &decoding) {
         add(int(i), decoding.tree.functions[i].variables);
 }
 
-// Lays out the static shared memory of a kernel; arrays without a size begin at its end.
+// Lays out the static shared memory of a kernel. Arrays without a size begin where it ends.
 class SharedLayout {
   public:
     SharedLayout(const Decoding &decoding, Code &code) : decoding_(decoding), code_(code) {}
@@ -77,7 +78,8 @@ class SharedLayout {
     std::vector<unsigned> dynamic_;
 };
 
-// Estimates the number of registers from the registers that the code names, within hardware limits.
+// Estimates the number of registers of a function from the registers that its code names, within
+// the limits of the hardware.
 unsigned estimate_registers(const Function &function) {
     size_t words = 8;
     for (const Register &reg : function.registers)
@@ -86,7 +88,7 @@ unsigned estimate_registers(const Function &function) {
     return std::min(unsigned(std::min(words / 2 + 8, size_t{255})), most);
 }
 
-// Creates the empty Code of each function, and the program's list of variables.
+// Creates an empty Code for each function, and the program's list of variables.
 void prepare(Decoding &decoding, Program &program) {
     const Tree &tree = decoding.tree;
     for (size_t i = 0; i < tree.functions.size(); i++) {
@@ -119,7 +121,8 @@ void prepare(Decoding &decoding, Program &program) {
     number_shared(decoding);
 }
 
-// Computes the shared and constant memory of a kernel, with the functions that it may call.
+// Computes how much shared and constant memory a kernel uses, including the functions that it may
+// call.
 void count_memory(const Decoding &decoding, const CallGraph &graph, int index, Code &code,
                   Kernel &kernel) {
     const Tree &tree = decoding.tree;

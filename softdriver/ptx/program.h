@@ -5,25 +5,26 @@
 #include <memory>
 #include <string_view>
 
-// A module's code, as the rest of the driver sees it.
+// The code of a module, as the rest of the driver uses it.
 
 namespace soft::ptx {
 
-// The value of a function pointer; index in Tree::functions.
+// Returns the value of a pointer to the function with this index in Tree::functions.
 constexpr uint64_t function_address(size_t index) {
     return (uint64_t{4} << 56) + 16 * (uint64_t{index} + 1);
 }
 
-struct Code; // a decoded function; only the machine knows its contents
+struct Code; // a decoded function (code.h), which only this folder uses
 
 struct Kernel {
     std::string name;
-    std::vector<Variable> parameters; // with their offsets set
+    std::vector<Variable> parameters; // the parameters, with their offsets
     size_t parameter_bytes = 0;
-    size_t shared_bytes = 0; // static shared memory
-    size_t local_bytes = 0;  // of one thread, including called functions
+    size_t shared_bytes = 0; // bytes of static shared memory
+    // Bytes of local memory of a thread, including those for called functions.
+    size_t local_bytes = 0;
     size_t const_bytes = 0;
-    unsigned registers = 0; // an estimate, as there is no real compiler
+    unsigned registers = 0; // number of registers, which is an estimate
     unsigned max_threads[3] = {}, required_threads[3] = {};
     unsigned required_cluster[3] = {};
     bool uses_grid_barrier = false;
@@ -35,7 +36,7 @@ struct Program {
     int version = 0, capability = 0;
     std::vector<Kernel> kernels;
     std::vector<Variable> variables;    // variables in .global and .const, with initial bytes
-    std::vector<std::string> functions; // names of visible device functions
+    std::vector<std::string> functions; // names of the visible functions that are not kernels
 };
 
 // Compiles PTX. An unknown opcode or modifier is reported as a problem, never ignored.
@@ -43,7 +44,7 @@ std::shared_ptr<const Program> compile(std::string_view text, std::vector<Proble
                                        int newest = newest_version);
 std::shared_ptr<const Program> decode(const Tree &tree, std::vector<Problem> &problems);
 // Checks a text that will be linked with others, which may define the functions that it calls.
-// False if it cannot be compiled.
+// Returns false if the text cannot be compiled.
 bool check_part(std::string_view text, std::vector<Problem> &problems, int newest);
 
 } // namespace soft::ptx

@@ -11,7 +11,7 @@ std::string quoted(std::string_view name) {
     bool whole = name.size() <= longest_quote;
     std::string text(name.substr(0, longest_quote));
     for (char &c : text)
-        // Messages are printable ASCII, whatever the module contains.
+        // Messages must be printable ASCII, but a module may contain anything.
         c = c < ' ' || c > '~' ? '?' : c;
     return "'" + text + (whole ? "'" : "...'");
 }

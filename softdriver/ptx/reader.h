@@ -9,22 +9,23 @@
 
 namespace soft::ptx {
 
-// Reads a text token by token, and collects its problems.
+// Reads a text token by token, and collects the problems of the text.
 class Reader {
   public:
-    // Thrown to stop reading: after a syntax error, the rest would only be misunderstood.
+    // An exception that stops reading after a syntax error, because the rest of the text would be
+    // misunderstood.
     struct Stop {};
 
     Reader(std::string_view text, std::vector<Problem> &problems);
 
     const Token &now() const { return now_; }
-    const Token &after() const { return after_; } // the token after now()
+    const Token &after() const { return after_; } // returns the token after now()
     Token take();
 
     bool at(const char *mark) const;
     bool accept(const char *mark);
     void expect(const char *mark);
-    bool at_dot(const char *name) const; // whether the next token is this directive or modifier
+    bool at_dot(const char *name) const; // returns whether now() is this directive or modifier
     bool accept_dot(const char *name);
     Token expect_kind(Token::Kind kind);
     std::string_view word() { return expect_kind(Token::Kind::Word).text; }

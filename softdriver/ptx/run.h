@@ -15,7 +15,7 @@ namespace soft::ptx {
 struct Segment {
     uintptr_t begin = 0;
     size_t bytes = 0;
-    char *host = nullptr; // where the driver accesses its bytes
+    char *host = nullptr; // the address at which the driver accesses the bytes
     bool writable = true;
 };
 
@@ -23,26 +23,28 @@ struct Launch {
     std::shared_ptr<const Program> program;
     const Kernel *kernel = nullptr;
     unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, cluster[3] = {1, 1, 1};
-    size_t shared_bytes = 0; // dynamic shared memory
+    size_t shared_bytes = 0; // bytes of dynamic shared memory
     bool cooperative = false;
-    uintptr_t workspace = 0; // address of the memory with which a cooperative launch synchronizes
+    // Address of the memory in which a cooperative launch counts arrivals at its barrier.
+    uintptr_t workspace = 0;
     std::vector<uint8_t> parameters;  // the parameter block
     std::vector<uintptr_t> variables; // addresses of Program::variables
-    uint64_t seed = 1;                // for the order of blocks and warps
-    uint64_t budget = ~uint64_t{0};   // limit of warp instructions
-    uint64_t id = 1;                  // %gridid
-    unsigned processors = 132;        // %nsmid
-    bool record = false;              // record accesses: see Run::reads
-    // Finds the segment that contains an address; false if there is none. Called by the thread that
-    // runs the kernel, without any lock.
+    uint64_t seed = 1;                // decides the order of blocks and warps
+    uint64_t budget = ~uint64_t{0};   // most warp instructions that the launch may execute
+    uint64_t id = 1;                  // value of %gridid
+    unsigned processors = 132;        // value of %nsmid
+    // If true, Run::reads() and the like return the accessed memory.
+    bool record = false;
+    // A function that finds the segment that contains an address, and returns false if there is
+    // none. It is called by the thread that runs the kernel, without any lock.
     std::function<bool(uintptr_t, Segment &)> find;
-    std::function<void(const std::string &)> print; // prints the output of vprintf
+    std::function<void(const std::string &)> print; // a function that prints the output of vprintf
 };
 
 // The error that ended a kernel.
 struct Fault {
-    CUresult status = CUDA_SUCCESS; // CUDA_ERROR_ILLEGAL_ADDRESS, ...
-    std::string text;               // what happened, where (kernel, PTX line), and in which thread
+    CUresult status = CUDA_SUCCESS; // e.g. CUDA_ERROR_ILLEGAL_ADDRESS
+    std::string text;               // what happened, in which kernel, line and thread
     uintptr_t address = 0;          // address of an illegal access, or 0
 };
 
@@ -60,12 +62,14 @@ class Run {
     Run(const Run &) = delete;
 
     enum class State { More, Done, Failed };
-    // Executes about this many warp instructions. Must not be called by two threads at once.
+    // Executes about `instructions` warp instructions. Two threads must not call it at the same
+    // time.
     State advance(uint64_t instructions);
     const Fault &fault() const;
-    uint64_t executed() const; // warp instructions so far
-    // Accessed memory, of the segments that `find` returned: sorted, joined, exact to the byte.
-    // Atomic accesses are neither in reads() nor in writes().
+    uint64_t executed() const; // number of warp instructions so far
+    // Return the memory that the kernel has accessed, exact to the byte, as sorted ranges that do
+    // not touch. Only segments that `find` returned count. Atomic accesses are only in atomics(),
+    // not in reads() or writes().
     std::vector<Accessed> reads() const, writes() const, atomics() const;
 
   private:

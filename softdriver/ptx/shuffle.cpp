@@ -1,7 +1,7 @@
 #include "ptx/decode_arithmetic.h"
 #include "ptx/machine.h"
 
-// shfl, vote, match, redux, elect: lanes of a warp exchange values.
+// The instructions shfl, vote, match, redux and elect, by which lanes of a warp exchange values.
 
 namespace soft::ptx {
 
@@ -13,7 +13,7 @@ bool assembled(Warp &warp, const Step &step) {
     return step.offset == 0 ||
            warp.meet(step, warp.row<uint32_t>(step.rows[9])[warp.lane_of_fault()]);
 }
-// The lanes that participate.
+// Returns the lanes that take part in the exchange.
 uint32_t participants(const Warp &warp, const Step &step) {
     uint32_t members = step.offset ? warp.row<uint32_t>(step.rows[9])[warp.lane_of_fault()] : ~0u;
     return warp.active & members;
@@ -26,7 +26,8 @@ void take_sync(Decoder &decoder, size_t mask_operand) {
 
 enum class Shuffle { Up, Down, Bfly, Idx };
 
-// The lane from which a lane reads, and whether it is inside its segment.
+// Returns the lane from which a lane reads. Sets `inside` to whether this lane is in the same
+// segment; if not, the lane reads its own value.
 template <Shuffle mode> int source_lane(int lane, uint32_t b, uint32_t c, bool &inside) {
     int offset = int(b & 31), clamp = int(c & 31), segment = int(c >> 8 & 31);
     int highest = (lane & segment) | (clamp & ~segment), lowest = lane & segment;
@@ -38,7 +39,8 @@ template <Shuffle mode> int source_lane(int lane, uint32_t b, uint32_t c, bool &
     return inside ? from : lane;
 }
 
-// rows[0] = rows[1] of the source lane; rows[4] = whether the source is inside the segment.
+// The handler of shfl. Sets rows[0] to the value that rows[1] has in the source lane, and rows[4]
+// to whether the source lane is inside the segment.
 template <Shuffle mode> void shuffle(Warp &warp, const Step &step) {
     if (!assembled(warp, step))
         return;
@@ -110,8 +112,8 @@ void decode_vote(Decoder &decoder) {
     decoder.emit(handlers[mode]);
 }
 
-// rows[0]: for .any the lanes with the same value; for .all all lanes if their values are equal,
-// else 0.
+// The handler of match. Sets rows[0], for .any, to the lanes with the same value; for .all, to all
+// lanes if their values are equal, else to 0.
 template <class T, bool all> void match(Warp &warp, const Step &step) {
     if (!assembled(warp, step))
         return;
@@ -198,7 +200,8 @@ void decode_redux(Decoder &decoder) {
                                                              : nullptr);
 }
 
-// Elects the lowest participating lane. rows[0]: its number; rows[4]: whether this lane is elected.
+// Elects the lowest lane that takes part. Sets rows[0] to its number, and rows[4] to whether a lane
+// is the elected one.
 void elect(Warp &warp, const Step &step) {
     if (!assembled(warp, step))
         return;

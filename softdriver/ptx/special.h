@@ -8,14 +8,15 @@ namespace soft::ptx {
 struct Warp;
 struct Machine;
 
-// A special register.
+// A special register, such as %tid.x.
 struct Special {
     const char *name;
-    uint8_t width; // in bytes; 0: a predicate
-    // Null for registers that change while a thread runs: only mov can read these, with `now`.
+    uint8_t width; // in bytes; 0 for a predicate
+    // Returns the value of the register in a lane. Null for registers that change while a thread
+    // runs: only mov can read these, with `now`.
     uint64_t (*value)(const Machine &, const Warp &, unsigned lane);
     uint64_t (*now)(const Machine &, const Warp &);
-    bool of_block = false; // depends on the block; otherwise constant for a thread in all blocks
+    bool of_block = false; // true if the value depends only on the block
 };
 
 const Special *find_special(std::string_view name);

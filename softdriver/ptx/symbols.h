@@ -8,31 +8,31 @@
 
 namespace soft::ptx {
 
-// The meaning of a name.
+// What a name stands for.
 struct Symbol {
     enum class Kind : uint8_t {
         Register,
         Variable,
         Function,
         Label,
-        Prototype, // .callprototype
-        List,      // .branchtargets, .calltargets
+        Prototype, // declared by .callprototype
+        List,      // declared by .branchtargets or .calltargets
     };
 
     Kind kind = Kind::Register;
-    Operand::Scope scope = Operand::Scope::Module; // of a variable: where it is declared
-    int width = 1; // number of registers of a vector, which begin at `index`
+    Operand::Scope scope = Operand::Scope::Module; // for a variable: where it is declared
+    int width = 1; // for a register: the number of components, which begin at `index`
     int index = 0;
 };
 
-// Registers that one declaration names: `%r<100>`. Each is created when it is first used.
+// The registers that a declaration such as `%r<100>` names. Each is created when it is first used.
 struct RegisterRange {
     Type type = Type::None;
     int width = 1;
     uint64_t count = 0;
 };
 
-// A use of a name that may be defined later, in its block or in an outer one.
+// A use of a name that may be defined later, in the same block or in an outer one.
 struct Reference {
     size_t instruction, operand;
     int part; // the name is the operand itself (-1), or parts[part] of it: see Operand
@@ -45,7 +45,7 @@ struct Block {
     std::unordered_map<std::string_view, RegisterRange> ranges;
     std::vector<Reference> references;
 
-    // The range to which a name belongs, or null.
+    // Returns the range to which a name belongs, or null.
     const RegisterRange *range_of(std::string_view name) const;
 };
 
@@ -59,19 +59,20 @@ class Names {
     Block &innermost() { return blocks_.back(); }
     Block &module() { return blocks_.front(); }
 
-    // Adds a name to the innermost block. False if the block has it already.
+    // Adds a name to the innermost block. Returns false if the block already has this name.
     bool define(std::string_view name, Symbol symbol);
     bool define_range(std::string_view prefix, RegisterRange range);
 
-    // Finds a name in all open blocks. A name of a range is added to the range's block, and its
-    // registers to the function.
+    // Finds a name in all open blocks, the innermost first. A register of a range is created: its
+    // name is added to the block that has the range, and its registers to `registers`.
     const Symbol *find(std::string_view name, std::vector<Register> &registers);
 
   private:
     std::vector<Block> blocks_;
 };
 
-// Adds `width` registers and returns the index of the first. Those of a vector are named after it.
+// Adds `width` registers and returns the index of the first one. The registers of a vector are
+// named after the vector.
 int add_registers(std::vector<Register> &registers, std::string_view name, Type type, int width);
 
 } // namespace soft::ptx

@@ -10,12 +10,14 @@
 
 namespace soft::ptx {
 
-// A set of byte addresses: one bit for each, in pages that are allocated when first used.
+// A set of byte addresses. It has a bit for each address, in pages that are allocated when they are
+// first used.
 class Touched {
   public:
     static constexpr uintptr_t page_bytes = 4096;
     using Page = std::array<uint64_t, page_bytes / 64>;
-    // A cache of the last page, kept by a user of the set.
+    // The page that was used last. A user of the set keeps it, so that the next add() need not look
+    // it up.
     struct Place {
         uintptr_t number = ~uintptr_t{0};
         uint64_t *bits = nullptr;
@@ -30,7 +32,8 @@ class Touched {
         else
             add_long(place, address, bytes);
     }
-    std::vector<Accessed> ranges() const; // sorted and joined
+    // Returns the addresses as sorted ranges that do not touch.
+    std::vector<Accessed> ranges() const;
 
   private:
     void add_long(Place &place, uintptr_t address, size_t bytes);

@@ -5,7 +5,7 @@
 
 namespace soft::ptx {
 
-// The supported fundamental types of PTX.
+// The fundamental types of PTX that are supported.
 enum class Type : uint8_t {
     None,
     Pred,
@@ -30,7 +30,7 @@ enum class Type : uint8_t {
     F64,
 };
 
-// The size in bytes; 0 for None and Pred.
+// Returns the size in bytes; 0 for None and Pred.
 constexpr size_t size_of(Type type) {
     switch (type) {
     case Type::B8:

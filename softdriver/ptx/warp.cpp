@@ -9,15 +9,15 @@ namespace soft::ptx {
 
 namespace {
 
-// Greater than the address of every step.
+// An address greater than that of every step.
 const Step *const nowhere = reinterpret_cast<const Step *>(~uintptr_t{0});
 
-// How often a group may jump back before other groups run: its lanes may poll for a result of
-// these.
+// How often a group may jump back before other groups run. It must not run for ever, because its
+// lanes may poll for a result of other groups.
 constexpr unsigned patience = 512;
 
-// Whether a group runs before another: first the deepest call, then the earliest step, so that
-// lanes meet again where their paths join.
+// Returns whether group `a` runs before group `b`. A lower turn comes first, then the deeper call,
+// then the earlier step, so that lanes meet again where their paths join.
 bool before(const Group &a, const Group &b) {
     if (a.turn != b.turn)
         return a.turn < b.turn;
@@ -97,7 +97,8 @@ void Warp::wait(const Group &group) {
     waiting_.push_back(group);
 }
 
-// Groups at the same step become one. Lanes that wait there for others then run the step again.
+// Merges groups that are at the same step. If a merged group waited there for other lanes, it runs
+// the step again.
 void Warp::merge() {
     using Wait = Group::Wait;
     auto joinable = [](const Group &group) {
@@ -121,7 +122,8 @@ void Warp::merge() {
         }
 }
 
-// Lanes that wait for each other may do so at different steps.
+// Lets groups continue that wait for each other's lanes, if all these lanes have come. They may
+// wait at different steps.
 void Warp::resolve_meetings() {
     for (Group &group : waiting_) {
         if (group.wait != Group::Wait::Lanes)

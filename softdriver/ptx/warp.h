@@ -11,26 +11,26 @@ namespace soft::ptx {
 struct Machine;
 struct ThreadBlock;
 
-// The registers of one call of a function, for the lanes that made it.
+// The registers of one call of a function, for the lanes that made the call.
 struct Frame {
     const Code *code = nullptr;
     Frame *caller = nullptr;
-    const Step *call = nullptr; // the calling step
-    uint32_t lanes = 0;         // lanes in this call, or in calls from it
+    const Step *call = nullptr; // the step that made the call
+    uint32_t lanes = 0;         // lanes that are in this call or in calls that it has made
     unsigned depth = 0;
-    uint64_t local_begin = 0; // where its part of local memory begins
+    uint64_t local_begin = 0; // the offset of the call's part of local memory
     std::unique_ptr<char[]> memory;
-    char *rows = nullptr; // aligned to a cache line
+    char *rows = nullptr; // the rows in `memory`, aligned to a cache line
 };
 
-// Lanes at the same step. One group of a warp runs; the others wait for their turn or for other
-// lanes.
+// A group of lanes that are at the same step. One group of a warp runs; the other groups wait for
+// their turn or for other lanes.
 struct Group {
     enum class Wait : uint8_t {
         None,
         Barrier, // waits for barrier `number` of the block
         Lanes,   // waits until the lanes in the mask `number` have come
-        Met,     // they have come: the step can run
+        Met,     // these lanes have come, so the step can run
     };
     Frame *frame = nullptr;
     const Step *next = nullptr;
@@ -43,16 +43,16 @@ struct Group {
 struct Warp {
     // The state of the running group.
     const Step *next = nullptr;
-    const Step *limit = nullptr; // from this step on, another group must be checked first
+    const Step *limit = nullptr; // the group stops at this step, so that another one may run first
     char *rows = nullptr;
-    uint32_t active = 0; // lanes that execute the step
+    uint32_t active = 0; // lanes of the group that execute the current step
     uint32_t mask = 0;   // lanes of the group
     uint32_t live = 0;   // lanes of the warp that have not ended
     Frame *frame = nullptr;
 
     Machine &machine;
     ThreadBlock &block;
-    unsigned number = 0; // index in its block
+    unsigned number = 0; // index of the warp in its block
 
     Warp(Machine &machine, ThreadBlock &block) : machine(machine), block(block) {}
     Warp(const Warp &) = delete;
@@ -65,13 +65,13 @@ struct Warp {
     }
 
     void start(unsigned number, uint32_t lanes);
-    // Runs about this many steps and returns how many. Fewer if the warp has ended, waits, or has
-    // yielded.
+    // Runs about `steps` steps and returns how many it has run. These are fewer if the warp ends,
+    // waits or yields.
     uint64_t run(uint64_t steps);
     std::string what_it_waits_for() const;
     void release(unsigned barrier);
 
-    // Operations of steps on the running group.
+    // Functions by which steps change the running group.
     void jump(const Step *target);                 // all lanes jump
     void split(const Step *target);                // only the active lanes jump
     void send(const Step *target, uint32_t lanes); // some lanes jump
@@ -79,10 +79,11 @@ struct Warp {
     void leave();
     void exit();
     void wait_barrier(unsigned barrier);
-    // Waits for the lanes in `members`. False if some have not come: then the step must do nothing.
+    // Waits for the lanes in `members`. Returns false if some of them have not come: then the step
+    // must do nothing, and is run again later.
     bool meet(const Step &step, uint32_t members);
     void interrupt() { limit = nullptr; }
-    void yield(); // ends the warp's slice
+    void yield(); // ends the warp's slice, so that other warps run
 
     char *local(unsigned lane) { return local_.data() + lane * local_stride_; }
     size_t local_bytes() const { return local_bytes_; }
@@ -95,7 +96,7 @@ struct Warp {
     void merge();
     void resolve_meetings();
     void jumped_back();
-    // frame.cpp
+    // These functions are in frame.cpp.
     Frame *make_frame(const Code &code, Frame *caller, const Step *call, uint32_t lanes);
     void drop_lanes(Frame *frame, uint32_t lanes);
     void make_room(size_t local_bytes);
@@ -105,7 +106,7 @@ struct Warp {
     void transfer(const Frame &from, const Frame &to, const std::vector<Transfer> &transfers);
 
     std::vector<Group> waiting_;
-    bool met_ = false; // the lanes of this step have met
+    bool met_ = false; // the lanes for which the next step waits have come
     bool yielded_ = false;
     bool behind_ = false; // another group of lanes waits at this step, or at an earlier one
     unsigned jumps_back_ = 0;
@@ -113,7 +114,7 @@ struct Warp {
     std::vector<char> local_;
     size_t local_bytes_ = 0, local_stride_ = 0;
     std::vector<std::unique_ptr<Frame>> frames_; // all frames ever created
-    std::vector<std::vector<Frame *>> idle_;     // unused frames, by Code::index
+    std::vector<std::vector<Frame *>> idle_;     // unused frames of each function, by Code::index
 };
 
 } // namespace soft::ptx

@@ -5,7 +5,7 @@
 namespace soft {
 namespace {
 
-// A copy-on-write clock: shared with others until something new is joined.
+// A clock that is copied only when something new is joined into it. Until then it is shared.
 class Joining {
   public:
     explicit Joining(RaceClockPtr start) : clock_(std::move(start)) {}
@@ -14,7 +14,7 @@ class Joining {
         if (other != clock_ && !clock_->covers(*other))
             own().join(*other);
     }
-    // To know an operation is to know everything ordered before it.
+    // Joins an operation and everything that is ordered before it.
     void join(const RaceMark &mark) {
         if (clock_->at(mark.track->slot) >= mark.tick)
             return;
@@ -49,8 +49,8 @@ bool RaceMark::after(const RaceMark &other) const {
     return before->at(other.track->slot) >= other.tick;
 }
 
-// A slot is reused when the host knows all its operations: everything later is ordered after them
-// anyway.
+// Reuses a slot if the host knows that all its operations are done, because everything later is
+// ordered after these anyway.
 RaceTrackPtr RaceOrder::new_track() {
     auto track = std::make_shared<RaceTrack>();
     for (auto &old : tracks_)
@@ -106,7 +106,9 @@ void RaceOrder::add_gate(const Context &context, const OperationPtr &gate) {
         gates_[&context].push_back(gate);
 }
 
-// The gates of a context. Removes those that the host knows: they no longer add anything.
+// Returns the gates of a context: the operations after which its later work is ordered. First
+// removes gates that the host knows to be done, because all later work is ordered after them
+// anyway.
 const std::vector<OperationPtr> &RaceOrder::gates_of(const Context *context) {
     static const std::vector<OperationPtr> none;
     auto found = gates_.find(context);
@@ -168,8 +170,8 @@ void RaceOrder::place(Stream &stream, const OperationPtr &operation) {
         look();
 }
 
-// True if work ordered before a wait will still write its word: then the present value does not
-// count, as it will be overwritten first.
+// Returns true if work that is ordered before a wait will still write the wait's word. Then the
+// present value does not count, because it will be overwritten before the wait can end.
 bool RaceOrder::will_change(const Pending &pending, const RaceShadow &memory) const {
     Joining clock(pending.before);
     for (const OperationPtr &earlier : pending.after)
@@ -184,8 +186,8 @@ bool RaceOrder::will_change(const Pending &pending, const RaceShadow &memory) co
     return found;
 }
 
-// Checks whether the value of a wait has come. If so, orders the wait after whatever wrote the
-// value. All predecessors of the wait must be certain.
+// Returns whether the value of a wait has come, and if so, orders the wait after the operations
+// that wrote the value. The places of all predecessors of the wait must be certain.
 bool RaceOrder::has_come(Pending &pending) {
     const OperationPtr &wait = pending.operation;
     const Range &word = wait->reads.front();
@@ -219,8 +221,8 @@ void RaceOrder::look() {
         }
 }
 
-// Places all pending operations that can be placed now. The list is in order of submission, so one
-// pass also places their dependents.
+// Finds the places of all pending operations for which this is possible now. One pass is enough:
+// the list is in order of submission, so an operation comes after those that it depends on.
 void RaceOrder::sweep() {
     for (auto next = pending_.begin(); next != pending_.end();) {
         Pending &pending = *next;

@@ -6,11 +6,12 @@
 
 namespace soft {
 
-// The name of one side of a race: the driver function, and the kernel if it launched one.
+// Returns the name of one side of a race: the driver function and, for a launch, the kernel.
 std::string race_name(Function function);
 std::string race_name(const Operation &operation);
 
-// The client's names for both sides of a race and for the memory; empty if it has none.
+// The client's names for both sides of a race and for the memory. A name is empty if the client has
+// none.
 struct RaceNames {
     std::string memory, later, earlier;
 };
@@ -18,14 +19,14 @@ struct RaceNames {
 // The text of a race in parts, so that the client's names can be inserted.
 struct RaceText {
     struct Side {
-        std::string who;   // "cuMemsetD8Async"
-        std::string place; // " on stream 0x... (...)"
-        std::string does;  // "writes bytes 0 to 8"
+        std::string who;   // e.g. "cuMemsetD8Async"
+        std::string place; // e.g. " on stream 0x... (...)"
+        std::string does;  // e.g. "writes bytes 0 to 8"
         RaceLabel label;
     };
 
-    std::string memory;  // "device memory 0x..."
-    std::string measure; // "allocation 71, 1024 bytes"
+    std::string memory;  // e.g. "device memory 0x..."
+    std::string measure; // e.g. "allocation 71, 1024 bytes"
     uintptr_t address = 0;
     Side later, earlier;
     std::string verdict;

@@ -7,7 +7,8 @@ namespace soft {
 namespace {
 
 constexpr size_t max_watches = 512;
-constexpr size_t all_hashed = 32768; // of larger ranges, samples of this total size are hashed
+// Of a larger range, only samples of this total size are hashed.
+constexpr size_t all_hashed = 32768;
 constexpr size_t sample = 512;
 
 constexpr uint64_t odd = 0x9e3779b97f4a7c15u;
@@ -18,8 +19,8 @@ uint64_t word_at(const char *bytes) {
     return word;
 }
 
-// Hashes four words in parallel, because multiplications have latency. Each step is invertible, so
-// a change of a single word always changes the result.
+// Hashes bytes, four words in parallel because a multiplication takes several cycles. Each step is
+// invertible, so a change of a single word always changes the result.
 uint64_t hash_bytes(const char *bytes, size_t count, uint64_t seed) {
     uint64_t a = seed, b = seed + 1, c = seed + 2, d = seed + 3;
     size_t left = count;

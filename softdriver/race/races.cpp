@@ -19,7 +19,7 @@ std::string key_of(const Operation &operation) {
 
 bool on() { return state().settings.races != RaceMode::Off; }
 
-// True if a client can give names to operations or memory.
+// Returns true if the client has names for operations or memory.
 bool asks() { return state().words.describe_operation || state().words.describe_memory; }
 
 template <class Visit> void each_range(const Operation &operation, Visit visit) {
@@ -56,8 +56,8 @@ RaceShadowPtr Races::shadow_of(const Range &range) {
     if (!allocation && just_removed_ && just_removed_->holds(range))
         return just_removed_;
     if (!allocation) {
-        // Freed host memory is unmapped, and the program may reuse its address. Only device memory
-        // keeps its shadow.
+        // Only freed device memory keeps its shadow. Freed host memory is unmapped, and the program
+        // may use its address for something else.
         Freed::EntryPtr freed = state().freed.find(range.begin);
         bool known = freed && freed->shadow && !freed->shadow->host_visible();
         return known && freed->shadow->holds(range) ? freed->shadow : nullptr;
@@ -94,7 +94,7 @@ void Races::passed(Stream &stream, const OperationPtr &earlier) {
     if (!on())
         return;
     auto nothing = std::make_shared<Operation>();
-    nothing->progress = Progress::Done; // it is in no queue, so nobody must wait for it
+    nothing->progress = Progress::Done; // nobody must wait for it, because it is in no queue
     nothing->waits.push_back(earlier);
     order_.place(stream, nothing);
     nothing->waits.clear();
@@ -107,7 +107,8 @@ void Races::context_waits(const Context &context, const OperationPtr &earlier) {
 
 void Races::ended(const Context &context) { order_.remove_gates(context); }
 
-// Called when the place of an operation is certain: checks it, or defers that.
+// Called when the place of an operation in the order is certain. Checks the operation for races, or
+// defers the check.
 void Races::check(const OperationPtr &operation) {
     if (operation->on_worker)
         functions_.push_back(operation);
@@ -122,7 +123,7 @@ void Races::check(const OperationPtr &operation) {
         use_words(operation, shadows);
         return;
     }
-    // A host function that is ordered before the operation may still write what it uses.
+    // A host function that is ordered before the operation may still write the operation's memory.
     if (behind_host_function(*operation))
         unwatched_.insert(operation.get());
     else
@@ -165,8 +166,8 @@ void Races::judge_range(const OperationPtr &operation, const RaceShadowPtr &shad
     }
 }
 
-// Judges deferred work in order, up to the first kernel whose ranges are unknown. If too much is
-// deferred, the first kernel counts as using nothing.
+// Checks deferred work for races, in order, up to the first kernel whose ranges are unknown. If
+// more than `max_deferred` entries are deferred, treats this kernel as if it used no memory.
 void Races::judge_deferred() {
     while (!deferred_.empty()) {
         Deferred &first = deferred_.front();
@@ -227,7 +228,8 @@ void Races::started(const OperationPtr &operation) {
         return;
     if (operation->synchronizes && operation->condition)
         order_.arrived(*operation);
-    // The host can learn of it by a host function, or by seeing the value in host memory.
+    // The host can learn of earlier work in two ways: a host function runs, or a stream writes a
+    // value to memory that the host can read.
     bool tells = operation->on_worker;
     if (operation->synchronizes)
         for (const Range &word : operation->writes)
@@ -299,7 +301,8 @@ void Races::freed_by_host(const Allocation &allocation) {
     if (!on())
         return;
     if (!deferred_.empty())
-        // Creates the shadow: deferred kernels may use the memory, too.
+        // Create the shadow even if no access is recorded yet, because deferred kernels may use the
+        // memory, too.
         shadow_of({allocation.begin, allocation.bytes});
     if (!allocation.shadow || allocation.shadow->ignored)
         return;
@@ -333,7 +336,7 @@ void Races::freed_by_host(const Allocation &allocation) {
 void Races::judge_free(const RaceShadow &shadow, const Deferred &free,
                        std::vector<RaceConflict> users) {
     for (const RaceConflict &user : users) {
-        // Freeing memory that nothing has used since its allocation is harmless.
+        // A free does not race with the allocation itself.
         Function function = user.operation->function;
         if (function == Function::cuMemAllocAsync || function == Function::cuMemAllocFromPoolAsync)
             continue;

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 
-// Stream capture: operations become nodes with dependencies; nothing runs.
+// Stream capture: operations of captured streams become nodes of a graph and do not run.
 
 namespace soft {
 namespace {
 
-// True if every node is a tail of the origin stream or one of its ancestors. Excused nodes count as
-// tails.
+// Returns true if the origin stream's next node would depend, directly or through other nodes, on
+// every node. Nodes in `excused`, and the nodes on which they depend, may be missing.
 bool joined(const Capture &capture) {
     std::set<size_t> reached;
     std::vector<size_t> todo(capture.origin->capture_tail.begin(),
@@ -31,7 +31,8 @@ void join(Stream &stream, const CapturePtr &capture) {
     }
 }
 
-// True if the capture forbids this thread calls that might synchronize.
+// Returns true if this thread must not make calls that might synchronize while the capture is in
+// progress.
 bool protects_itself(const Capture &capture, const ThreadState &thread) {
     bool own = capture.thread == &thread && capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
     switch (thread.capture_mode) {
@@ -68,7 +69,8 @@ bool end_capture(Capture &capture) {
     auto &captures = state().captures;
     captures.erase(std::find_if(captures.begin(), captures.end(),
                                 [&](auto &other) { return other.get() == &capture; }));
-    // This may drop the last references, so the capture must not be used after the loop.
+    // The loop may drop the last references to the capture, so the capture must not be used after
+    // it.
     for (const auto &stream : streams)
         stream->capture = nullptr;
     return complete;
@@ -219,7 +221,7 @@ SOFT_STREAM_API(cuStreamBeginCapture_v2, (CUstream handle, CUstreamCaptureMode m
     return CUDA_SUCCESS;
 }
 
-// The first version, without modes.
+// The first version of the function has no modes. It means the global mode.
 SOFT_STREAM_API(cuStreamBeginCapture, (CUstream handle), (handle)) {
     return cuStreamBeginCapture_v2_body(call, handle, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }

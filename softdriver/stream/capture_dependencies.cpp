@@ -47,7 +47,7 @@ CUresult update(Call &call, CUstream handle, const CUgraphNode *nodes, const CUg
         tail.insert(index);
     }
     if (!all_zero(edges, count))
-        return CUDA_ERROR_NOT_SUPPORTED; // edges with data would connect kernels
+        return CUDA_ERROR_NOT_SUPPORTED; // edges with data are not supported
     if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
         std::swap(tail, stream->capture_tail);
     for (size_t node : tail)

@@ -7,7 +7,8 @@
 namespace soft {
 namespace {
 
-// Both ends of a copy, or the first error in finding them.
+// Both ends of a copy; or, if `status` is not CUDA_SUCCESS, the first error that occurred while
+// they were located.
 struct Ends {
     CUresult status;
     End target, source;

@@ -18,7 +18,7 @@ struct Corner {
     const void *host;
     CUdeviceptr device;
     size_t x, y, z;       // offsets in bytes, rows and slices
-    size_t pitch, height; // distance of rows in bytes, distance of slices in rows
+    size_t pitch, height; // bytes from row to row, rows from slice to slice
 };
 
 Corner source_of(const Box &box) {
@@ -36,8 +36,8 @@ bool linear(CUmemorytype type) {
            type == CU_MEMORYTYPE_UNIFIED;
 }
 
-// Fills in missing distances, so that rows and slices are contiguous. False if rows or slices
-// overlap.
+// Sets a pitch or height that is 0 so that rows or slices are contiguous. Returns false if rows or
+// slices overlap.
 bool complete(const Box &box, Corner &corner) {
     size_t row, rows;
     if (__builtin_add_overflow(corner.x, box.WidthInBytes, &row) ||
@@ -50,8 +50,8 @@ bool complete(const Box &box, Corner &corner) {
     return corner.pitch >= row && corner.pitch <= max_pitch && corner.height >= rows;
 }
 
-// Computes the offset of the first byte from the base address, and the bytes from the first to the
-// last. False on overflow.
+// Computes the offset of the first byte from the base address, and the number of bytes from the
+// first to the last. Returns false if a number overflows.
 bool measure(const Box &box, const Corner &corner, size_t &offset, size_t &span) {
     size_t rows, slices, above, last;
     return !(__builtin_mul_overflow(corner.z, corner.height, &rows) ||
@@ -75,8 +75,8 @@ CUresult locate(const Box &box, Corner corner, Place &place) {
     uintptr_t base = host ? reinterpret_cast<uintptr_t>(corner.host) : corner.device;
     if (__builtin_add_overflow(base, offset, &begin))
         return CUDA_ERROR_INVALID_VALUE;
-    // An offset must not lead from one allocation into another, nor turn an invalid base into a
-    // valid address.
+    // The offset must not lead from one allocation into another, nor from an invalid base address
+    // to a valid address.
     bool device = corner.type == CU_MEMORYTYPE_DEVICE;
     const Allocation *from = find_allocation(base), *to = find_allocation(begin);
     if (!device && (from ? from != to : !to && never_host_memory(base)))
@@ -86,7 +86,7 @@ CUresult locate(const Box &box, Corner corner, Place &place) {
     return device ? locate_device(begin, span, place) : locate_any(begin, span, place);
 }
 
-// Converts a box to a transfer. A box without bytes needs no further checks.
+// Converts a box to a transfer. Does not check the addresses of a box without bytes.
 CUresult prepare(const Box &box, Transfer &transfer) {
     transfer.width = box.WidthInBytes;
     transfer.rows = box.Height;
@@ -107,7 +107,7 @@ CUresult to_box(const CUDA_MEMCPY3D_v2 *copy, Box &box) {
     return CUDA_SUCCESS;
 }
 
-// Copies the fields that all three structures have in common.
+// Copies the fields that CUDA_MEMCPY2D, CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER have in common.
 template <class Copy> Box common(const Copy &copy) {
     Box box = {};
     box.srcXInBytes = copy.srcXInBytes;

@@ -11,8 +11,9 @@ struct Capture;
 
 struct Event {
     CUevent handle = nullptr;
-    ContextPtr context;       // owns the Context object; the context may be destroyed
-    Context *owner = nullptr; // context.get()
+    // Keeps the Context object alive, even if the program has destroyed the context.
+    ContextPtr context;
+    Context *owner = nullptr; // the same context, to compare it with others
     unsigned flags = 0;
     int patience = 0;
     OperationPtr recorded; // the operation of the latest record, or null

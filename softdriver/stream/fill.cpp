@@ -8,7 +8,7 @@ namespace {
 
 template <class Word> struct Fill {
     CUdeviceptr address;
-    size_t pitch; // distance of rows in bytes
+    size_t pitch; // bytes from row to row
     Word value;
     size_t width; // words in a row
     size_t height;
@@ -50,8 +50,8 @@ CUresult submit_fill(Stream &stream, const Fill<Word> &fill, bool &device, Opera
     return submit(stream, fill_operation(fill, target), &queued);
 }
 
-// A synchronous fill. It does not wait for a fill of device memory, where the host cannot see the
-// difference.
+// Submits a synchronous fill. If the target is device memory, it does not wait for the fill,
+// because the host cannot see the difference.
 template <class Word> CUresult fill_now(Call &call, const Fill<Word> &fill) {
     StreamPtr stream = default_stream(*call.thread, call.context, call.per_thread);
     if (CUresult status = refuse_captured(*stream))

@@ -29,7 +29,7 @@ StreamPtr default_stream(const ThreadState &thread, const ContextPtr &context, b
 
 CUresult resolve_stream(Call &call, CUstream handle, StreamPtr &stream) {
     if (!handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
-        if (in_callback) // there is no current context in a host function
+        if (in_callback) // a host function has no current context
             return CUDA_ERROR_NOT_PERMITTED;
         if (CUresult status = context_status(call.context.get()))
             return status;
@@ -40,14 +40,16 @@ CUresult resolve_stream(Call &call, CUstream handle, StreamPtr &stream) {
     stream = state().streams.find(reinterpret_cast<uintptr_t>(handle));
     if (stream)
         return context_status(stream->owner);
-    // The handle is stale; perhaps the stream was destroyed with the current context.
+    // The handle is stale. If the current context was destroyed, the stream was perhaps destroyed
+    // with it.
     return call.context && !call.context->alive ? CUDA_ERROR_CONTEXT_IS_DESTROYED
                                                 : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 namespace {
 
-// The legacy stream and the blocking streams of its context wait for each other's earlier work.
+// Applies the rules of the legacy stream: the operation waits for earlier work of the legacy stream
+// or, if it is in the legacy stream, of all blocking streams of the context.
 void order_with_legacy(const Stream &stream, Operation &operation) {
     if (!operation.legacy_rules)
         return;
@@ -62,7 +64,7 @@ void order_with_legacy(const Stream &stream, Operation &operation) {
     }
 }
 
-// True if order_with_legacy() would make the stream's next operation wait.
+// Returns true if order_with_legacy() would make the stream's next operation wait.
 bool ordered_with_legacy(const Stream &stream) {
     Operation next;
     order_with_legacy(stream, next);
@@ -72,7 +74,7 @@ bool ordered_with_legacy(const Stream &stream) {
 } // namespace
 
 CUresult submit(Stream &stream, OperationPtr operation, OperationPtr *queued) {
-    // The context may have been destroyed while the caller waited.
+    // The context may have been destroyed while the caller waited for something.
     if (CUresult status = context_status(stream.owner))
         return status;
     if (stream.capture)
@@ -134,7 +136,7 @@ SOFT_API(cuStreamCreate, (CUstream * handle, unsigned flags), (handle, flags)) {
     return cuStreamCreateWithPriority_body(call, handle, flags, 0);
 }
 
-// Does not wait: queued work keeps the stream alive and still runs.
+// Does not wait for the stream's work. The work keeps the stream alive and still runs.
 SOFT_API(cuStreamDestroy_v2, (CUstream handle), (handle)) {
     if (!handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -146,7 +148,7 @@ SOFT_API(cuStreamDestroy_v2, (CUstream handle), (handle)) {
     if (stream->destroyed)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (stream->capture)
-        stream->destroyed = true; // destroyed when the capture ends
+        stream->destroyed = true; // the end of the capture destroys it
     else
         state().streams.erase(reinterpret_cast<uintptr_t>(handle));
     return CUDA_SUCCESS;
@@ -192,7 +194,7 @@ SOFT_STREAM_API(cuStreamWaitEvent, (CUstream handle, CUevent event_handle, unsig
     EventPtr event = state().events.find(reinterpret_cast<uintptr_t>(event_handle));
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
-    // Adds a node that waits for the event each time the graph runs.
+    // Add a node that waits for the event each time the graph runs.
     if (flags & CU_EVENT_WAIT_EXTERNAL)
         return stream->capture ? capture_node(*stream) : CUDA_ERROR_ILLEGAL_STATE;
     if (stream->capture || event->capture)
@@ -200,12 +202,13 @@ SOFT_STREAM_API(cuStreamWaitEvent, (CUstream handle, CUevent event_handle, unsig
     if (stream->kind == StreamKind::Legacy)
         if (CUresult status = refuse_implicit(*stream->owner))
             return status;
-    // A wait is for the latest record at this moment. An event that was never recorded counts as
-    // complete.
+    // The stream waits for the record that is the latest one now. An event that was never recorded
+    // counts as complete.
     if (!event->recorded)
         return CUDA_SUCCESS;
-    // Skip the wait if the event is complete, unless the legacy stream's rules make the stream wait
-    // as well: then it must be an operation, because they order other streams after it.
+    // Skip the wait if the event is complete and the rules of the legacy stream make this stream
+    // wait for nothing. Otherwise the wait must be an operation, because by these rules other
+    // streams wait for it.
     if (event->recorded->done() && !ordered_with_legacy(*stream)) {
         state().races.passed(*stream, event->recorded);
         return CUDA_SUCCESS;

@@ -14,8 +14,8 @@ struct Call;
 struct Capture;
 struct RaceTrack;
 
-// The memory with which the blocks of a cooperative launch synchronize, in the layout that NVIDIA's
-// cooperative_groups expects. Cleared before each launch.
+// The memory in which the blocks of a cooperative launch count arrivals at a barrier of the grid.
+// It has the layout that NVIDIA's cooperative_groups expect, and is cleared before each launch.
 struct alignas(16) GridWorkspace {
     uint32_t bytes = sizeof(GridWorkspace), barrier = 0, unused[2] = {};
 };
@@ -26,23 +26,27 @@ struct Stream : std::enable_shared_from_this<Stream> {
     CUstream handle = nullptr;
     uint64_t id = 0;
     StreamKind kind = StreamKind::Created;
-    ContextPtr context;       // owns the Context object; the context may be destroyed
-    Context *owner = nullptr; // context.get()
+    // Keeps the Context object alive, even if the program has destroyed the context.
+    ContextPtr context;
+    Context *owner = nullptr; // the same context, to compare it with others
     unsigned flags = 0;
     int priority = 0;
     StreamAttributes attributes;
-    std::deque<OperationPtr> queue; // in order of submission; the first may be running
-    size_t busy_index = 0;          // index in the scheduler's list of busy streams
-    uint64_t required = 0; // a synchronization or query needs all operations up to this number
-    uint64_t tag = 0;      // the client's number for the stream; 0: none
-    int patience = 0;      // not-ready answers left before queries force progress
+    // Unfinished operations, in order of submission; the first may be running.
+    std::deque<OperationPtr> queue;
+    size_t busy_index = 0; // index in the scheduler's list of busy streams
+    uint64_t required = 0; // a synchronization or query requires all operations up to this number
+    uint64_t tag = 0;      // the client's number for the stream; 0 if there is none
+    int patience = 0;      // how often queries may still answer "not ready" before they run work
     std::shared_ptr<Capture> capture;
-    std::vector<CUgraphNode> shown_tail; // node handles last returned to the program
-    std::vector<uint64_t> shown_edges;   // edge data for shown_tail; all zero
-    std::set<size_t> capture_tail;       // captured nodes on which the next node depends
-    bool destroyed = false;              // destroyed by the program, but still part of a capture
-    std::shared_ptr<RaceTrack> track;    // the race detector's state; may be null
-    std::shared_ptr<GridWorkspace> workspace; // null until the first cooperative launch
+    // Handles of the nodes in `capture_tail`, as last returned to the program.
+    std::vector<CUgraphNode> shown_tail;
+    std::vector<uint64_t> shown_edges; // data of the edges from shown_tail, all zero
+    std::set<size_t> capture_tail;     // captured nodes on which the stream's next node depends
+    bool destroyed = false;            // the program has destroyed it, but a capture still has it
+    std::shared_ptr<RaceTrack> track;  // the race detector's state, or null
+    // The workspace; null until the first cooperative launch.
+    std::shared_ptr<GridWorkspace> workspace;
 
     bool blocking() const { return !(flags & CU_STREAM_NON_BLOCKING); }
     bool idle() const { return queue.empty(); }
@@ -53,21 +57,21 @@ constexpr int greatest_priority = -5;
 
 using StreamPtr = std::shared_ptr<Stream>;
 
-// Finds the stream of a handle, default streams included.
+// Finds the stream of a handle. The handles of default streams are valid, too.
 CUresult resolve_stream(Call &call, CUstream handle, StreamPtr &stream);
 StreamPtr create_stream(const ContextPtr &context, StreamKind kind, unsigned flags, int priority);
-// The legacy stream of a context, or the thread's per-thread stream.
+// Returns the legacy stream of a context or, with `per_thread`, the thread's per-thread stream.
 StreamPtr default_stream(const ThreadState &thread, const ContextPtr &context, bool per_thread);
 
-// What synchronizing with a stream waits for: its last operation and, for the legacy stream, the
-// last operations of all blocking streams of the context.
+// Returns the operations for which synchronizing with a stream waits: its last operation and, for
+// the legacy stream, the last operations of all blocking streams of the context.
 std::vector<OperationPtr> stream_targets(const Stream &stream);
-// The last operations of all streams of a context, or of a device.
+// Returns the last operations of all streams of a context, or of a device.
 std::vector<OperationPtr> context_targets(const Context &context);
 std::vector<OperationPtr> device_targets(const Device &device);
 
-// Appends an operation to a stream, or adds a node to the capture that the stream is in. `queued`
-// is set to the operation; it stays unchanged if the operation was captured.
+// Appends an operation to a stream and sets `queued` to it. If the stream is being captured, adds a
+// node instead and leaves `queued` unchanged.
 CUresult submit(Stream &stream, OperationPtr operation, OperationPtr *queued = nullptr);
 
 } // namespace soft

@@ -1,7 +1,7 @@
 #include "api/call.h"
 #include "api/state.h"
 
-// Queries about streams.
+// The functions that return properties of a stream.
 
 namespace soft {
 namespace {
@@ -20,7 +20,7 @@ CUresult read_stream(Call &call, CUstream handle, Value *value, Read read) {
     return CUDA_SUCCESS;
 }
 
-// The same for queries that are forbidden during a capture.
+// Like read_stream(), for queries that are forbidden while the stream is captured.
 template <class Value, class Read>
 CUresult read_idle_stream(Call &call, CUstream handle, Value *value, Read read) {
     StreamPtr stream;
@@ -49,7 +49,7 @@ SOFT_STREAM_API(cuStreamGetCtx, (CUstream handle, CUcontext *context), (handle, 
     return read_stream(call, handle, context, [](Stream &stream) { return stream.owner->handle; });
 }
 
-// Green contexts are not supported.
+// Returns null, because green contexts are not supported.
 SOFT_API(cuStreamGetGreenCtx, (CUstream handle, CUgreenCtx *green), (handle, green)) {
     return read_stream(call, handle, green, [](Stream &) { return CUgreenCtx(nullptr); });
 }

@@ -8,11 +8,11 @@
 namespace soft {
 namespace {
 
-// Asynchronous copies take a copy of pageable sources up to this size at the call; larger ones make
-// the call block.
+// An asynchronous copy from pageable memory reads a source of up to this size during the call; for
+// a larger source, the call blocks until the copy is done.
 constexpr size_t snapshot_limit = 1 << 20;
-// Synchronous copies return once a pageable source of up to this size is staged; for larger ones
-// they wait for the copy.
+// A synchronous copy from pageable memory returns when a source of up to this size is staged; for a
+// larger source it waits for the copy.
 constexpr size_t staging_limit = 65536;
 
 void move_bytes(const Transfer &transfer) {
@@ -24,7 +24,7 @@ void move_bytes(const Transfer &transfer) {
                 transfer.width);
 }
 
-// The bytes of one end, in as few ranges as possible.
+// Returns the bytes of one end in as few ranges as possible.
 std::vector<Range> ranges(const Transfer &transfer, const Place &place) {
     size_t rows = transfer.rows, slices = transfer.slices;
     if (slices == 1)
@@ -39,8 +39,8 @@ std::vector<Range> ranges(const Transfer &transfer, const Place &place) {
     return each;
 }
 
-// Copies the source without gaps to memory that `staged` keeps alive. Returns the transfer from
-// there.
+// Copies the source, without gaps, to memory that `staged` keeps alive. Returns the transfer from
+// that memory to the target.
 Transfer stage(const Transfer &transfer, std::shared_ptr<char[]> &staged) {
     staged.reset(new char[transfer.bytes()]);
     Transfer gather = transfer;
@@ -68,11 +68,12 @@ OperationPtr copy_operation(const Transfer &transfer, bool snapshot) {
     return operation;
 }
 
-// What a call that waits promises to have waited for. For the race detector, only a promise orders
-// the host after work.
+// What a call that waits promises: nothing, that all work before the operation is done, or that the
+// operation is done, too. The race detector orders the host only after work of which the call
+// promises that it is done.
 enum class Promise { Nothing, Before, All };
 
-// Waits for a submitted operation; null if it was captured.
+// Waits for a submitted operation. Does nothing if `operation` is null because it was captured.
 CUresult wait_for(Call &call, Stream &stream, const OperationPtr &operation, Promise promise) {
     if (!operation)
         return CUDA_SUCCESS;
@@ -84,15 +85,16 @@ CUresult wait_for(Call &call, Stream &stream, const OperationPtr &operation, Pro
     return context_status(stream.owner);
 }
 
-// A copy from pageable memory: waits for all work before the copy, stages the source, and returns
-// before the copy has run.
+// Submits a copy from pageable memory. Waits for all earlier work of the stream, stages the source,
+// and returns before the copy has run.
 CUresult transfer_staged(Call &call, Stream &stream, const Transfer &transfer) {
     OperationPtr before;
     if (CUresult status = submit(stream, std::make_shared<Operation>(), &before))
         return status;
     if (CUresult status = wait_for(call, stream, before, Promise::All))
         return status;
-    if (!find_range(transfer.target.address, transfer.span(transfer.target))) // freed while waiting
+    // Another thread has freed the target meanwhile.
+    if (!find_range(transfer.target.address, transfer.span(transfer.target)))
         return CUDA_ERROR_INVALID_VALUE;
     return submit(stream, copy_operation(transfer, true));
 }

@@ -10,10 +10,11 @@ template <class Word>
 CUresult make_wait(CUdeviceptr address, Word value, unsigned flags, OperationPtr &operation);
 template <class Word>
 CUresult make_write(CUdeviceptr address, Word value, unsigned flags, OperationPtr &operation);
-// Returns an error if the stream cannot access the memory of the operation.
+// Returns an error if the stream's context cannot access the memory of the operation.
 CUresult check_reach(const Stream &stream, const Operation &operation);
 
-// The first versions (without _v2) need a device attribute that no device here has.
+// Stands for the first versions of these functions (without _v2). They need a device attribute that
+// no software device has.
 template <class... Arguments> CUresult refuse_first_version(const Arguments &...) {
     return CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -2,7 +2,8 @@
 #include "api/state.h"
 #include "stream/value.h"
 
-// Several operations on values in memory in one call: all of them are submitted, or none.
+// cuStreamBatchMemOp: several operations on values in memory in one call. It submits all of them
+// or, if one is invalid, none.
 
 namespace soft {
 namespace {
@@ -25,8 +26,8 @@ CUresult make_item(const CUstreamBatchMemOpParams &item, OperationPtr &operation
     case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
         return item.flushRemoteWrites.flags ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
     case barrier:
-        // A barrier has no effect: operations of a stream see each other's writes anyway. The flags
-        // choose its scope, system or GPU.
+        // A barrier has no effect, because operations of a stream see each other's writes anyway.
+        // Its flags choose a scope, which is the system or the GPU.
         if (item.flushRemoteWrites.flags > 1)
             return CUDA_ERROR_INVALID_VALUE;
         operation = std::make_shared<Operation>();
@@ -54,7 +55,7 @@ SOFT_STREAM_API(cuStreamBatchMemOp_v2,
             return status;
     }
     if (stream->capture && count)
-        return capture_node(*stream); // one node for the whole batch
+        return capture_node(*stream); // the whole batch is one node
     for (auto &operation : operations)
         if (CUresult status = submit(*stream, std::move(operation)))
             return status;

@@ -8,9 +8,10 @@
 namespace soft {
 namespace {
 
-constexpr uint64_t longest_piece = 16384; // instructions of warps: one or two milliseconds
+constexpr uint64_t longest_piece = 16384; // warp instructions, which take one or two milliseconds
 constexpr int pieces_of_a_query = 4;
-constexpr int pieces_of_patience = 32; // pieces after which a kernel may be waiting for other work
+// Number of pieces after which a kernel is assumed to wait for other work.
+constexpr int pieces_of_patience = 32;
 
 bool all_done(const std::vector<OperationPtr> &targets) {
     return std::all_of(targets.begin(), targets.end(), [](auto &target) { return target->done(); });
@@ -33,8 +34,8 @@ void Scheduler::enqueue(OperationPtr operation) {
     pending_++;
     if (works)
         close_managed(stream);
-    // Behind other work no wake-up is needed: the worker that finishes that work continues with
-    // this.
+    // An operation behind others needs no wake-up: the worker that finishes those continues with
+    // it.
     if (first && state().settings.schedule == Schedule::Eager)
         wake_worker();
 }
@@ -51,8 +52,8 @@ bool Scheduler::ready(Operation &operation) {
 }
 
 OperationPtr Scheduler::pick(Reach reach, bool for_worker) {
-    // A worker draws no random numbers: when it runs depends on the machine, and runs would not
-    // replay.
+    // A worker draws no random numbers: they would depend on the moment at which the worker runs,
+    // and a run could not be replayed.
     bool random = !for_worker && state().settings.schedule == Schedule::Random;
     OperationPtr best;
     uint64_t candidates = 0;
@@ -83,15 +84,16 @@ void Scheduler::perform(Lock &lock, const OperationPtr &operation) {
         wake_worker();
 }
 
-// How many instructions the next piece has. Random lengths under the random schedule, most of them
-// short.
+// Returns how many warp instructions the next piece has. Under the random schedule the length is
+// random, and most pieces are short.
 uint64_t Scheduler::piece_length() const {
     if (state().settings.schedule != Schedule::Random)
         return longest_piece;
     return 1 + state().random.below(longest_piece >> state().random.below(8));
 }
 
-// Runs one piece. Work that has not finished goes behind all other work.
+// Runs one piece. If the operation has not finished, it continues only after all other work has had
+// a turn.
 void Scheduler::run_piece(Lock &lock, const OperationPtr &operation) {
     uint64_t steps = piece_length();
     lock.unlock();
@@ -124,7 +126,7 @@ void Scheduler::run(Lock &lock, const OperationPtr &operation) {
     }
     if (operation->action || operation->pieces)
         if (CUresult status = state().settings.faults.strike_operation()) {
-            lose_device(*operation->stream->owner->device, status); // drops this operation too
+            lose_device(*operation->stream->owner->device, status); // also drops this operation
             return;
         }
     operation->progress = Progress::Running;
@@ -135,7 +137,8 @@ void Scheduler::run(Lock &lock, const OperationPtr &operation) {
     }
     if (operation->action) {
         if (operation->on_worker)
-            open_managed(); // a host function may use managed memory if no other stream has work
+            // The host function may use managed memory that no other stream can be using.
+            open_managed();
         lock.unlock();
         operation->action();
         acquire(lock);
@@ -176,7 +179,7 @@ void Scheduler::pause(Lock &lock, long microseconds) {
     waiting_--;
 }
 
-// Marks everything that must run before the target is done.
+// Marks all operations that must run before the target can be done, and the target itself.
 void Scheduler::demand(const OperationPtr &target) {
     std::vector<Operation *> todo{target.get()};
     while (!todo.empty()) {
@@ -189,7 +192,7 @@ void Scheduler::demand(const OperationPtr &target) {
         if (before >= operation->number)
             continue;
         stream.required = operation->number;
-        // The queue is sorted by number. A binary search keeps repeated queries of a long queue
+        // The queue is sorted by number, so a binary search keeps repeated queries of a long queue
         // cheap.
         auto queued = std::upper_bound(
             stream.queue.begin(), stream.queue.end(), before,
@@ -206,7 +209,7 @@ void Scheduler::finish(Lock &lock, const std::vector<OperationPtr> &targets) {
     Backoff backoff;
     int pieces = 0;
     while (!all_done(targets)) {
-        // Work that is stalled or runs for long may wait for a flag that some other work sets, so
+        // Work that is stalled or runs for long may be waiting for a flag that other work sets, so
         // run other work too.
         OperationPtr next = pick(Reach::Required, false);
         bool stalled = next ? pieces > pieces_of_patience && pieces % 2 : backoff.slept();
@@ -227,8 +230,8 @@ bool Scheduler::advance(Lock &lock, const std::vector<OperationPtr> &targets) {
     for (const auto &target : targets)
         demand(target);
     for (int pieces = 0; !all_done(targets);) {
-        // A long kernel may wait for a flag that other work, or the caller, sets: after a few
-        // pieces, run anything once and return.
+        // A long kernel may be waiting for a flag that other work or the caller sets. So after a
+        // few pieces, run one piece of any work and return.
         bool last = pieces == pieces_of_a_query;
         OperationPtr next = pick(last ? Reach::Everything : Reach::Required, false);
         if (!next)

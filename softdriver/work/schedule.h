@@ -16,16 +16,17 @@ class Scheduler {
     void enqueue(OperationPtr operation);
     // Runs work until all targets are done.
     void finish(Lock &lock, const std::vector<OperationPtr> &targets);
-    // Runs whatever the targets require and can run now. Returns true if all targets are done.
+    // Runs all operations that the targets require and that can run now. Returns true if all
+    // targets are done.
     bool advance(Lock &lock, const std::vector<OperationPtr> &targets);
-    // Answers a query: true if all targets are done. Each not-ready answer decreases `patience`; at
-    // its end the query forces progress, so that every polling loop ends.
+    // Answers a query: returns true if all targets are done. Each call that returns false decreases
+    // `patience`; when it is used up, the query itself runs work, so that every polling loop ends.
     bool poll(Lock &lock, const std::vector<OperationPtr> &targets, int &patience);
-    // Under the random schedule: runs a random number of operations at each driver call.
+    // Called at each driver call. Under the random schedule it runs a random number of operations.
     void step(Lock &lock);
     // Runs everything that can run, until nothing is ready.
     void drain(Lock &lock);
-    // Drops the operations of the chosen streams that are not running; a running kernel ends after
+    // Drops the operations of the chosen streams, except running ones. A running kernel ends after
     // its current piece.
     void drop(const std::function<bool(const Stream &)> &chosen);
     // Keeps memory alive for all unfinished operations that use any of these bytes.
@@ -44,7 +45,7 @@ class Scheduler {
 
     OperationPtr pick(Reach reach, bool for_worker);
     bool ready(Operation &operation);
-    // Runs the operation in this thread, or hands it to a worker.
+    // Runs the operation in this thread; a host function is handed to a worker.
     void perform(Lock &lock, const OperationPtr &operation);
     void run(Lock &lock, const OperationPtr &operation);
     void run_piece(Lock &lock, const OperationPtr &operation);
@@ -61,11 +62,12 @@ class Scheduler {
     uint64_t pending_ = 0;
     uint64_t turns_ = 0;
     uint64_t conditions_ = 0; // queued operations that wait for a value in memory
-    int waiting_ = 0;         // threads in progress_.wait
-    int sleeping_ = 0;        // workers in work_.wait
+    int waiting_ = 0;         // threads that wait for progress_
+    int sleeping_ = 0;        // workers that wait for work_
     int searching_ = 0;       // workers that are about to call pick()
     bool started_ = false;
-    bool several_ = false;                // the last pick() found more than one ready operation
+    // True if the last pick() found more than one ready operation.
+    bool several_ = false;
     std::atomic<uint64_t> generation_{0}; // incremented when there may be work for a worker
     Signal progress_;
     Signal work_;

@@ -12,7 +12,8 @@ namespace soft {
 namespace {
 
 constexpr int worker_count = 4;
-// Some microseconds, so that a client that submits steadily needs no wake-ups.
+// How often a worker looks for work before it sleeps. This takes some microseconds, so a client
+// that submits steadily needs no wake-ups.
 constexpr int spins = 500;
 
 } // namespace

@@ -140,14 +140,15 @@ def test_the_reference_says_what_the_stubs_say(reference):
     functions = [node for node in found["Buffer"].body if isinstance(node, ast.FunctionDef)]
     members = {member.name: member for member in functions}
     signature = ast.unparse(members["copy_from_async"].args)
-    assert signature.endswith("stream: Stream | _WithProtocol | _WithHandle | None=None")
+    assert signature.endswith("stream: Stream | None=None")
     assert ast.unparse(members["count"].decorator_list) == "property"  # from its nameless base
     options = ast.unparse(members["from_array"].args)
     assert "pooled: bool=..." in options
     assert "Can be set." in ast.get_docstring(members["ordering"])
-    (stats,) = [node for node in found["MemoryPool"].body if reference.name_of(node) == "stats"]
-    text = ast.get_docstring(stats)
-    assert text.startswith("Its statistics at this moment:\na `PoolStats`.")  # no type
+    (priority,) = [node for node in found["Stream"].body if reference.name_of(node) == "priority"]
+    assert ast.get_docstring(priority) == (
+        "The priority of the stream:\nlower numbers run first."  # no type
+    )
     items = [node for node in found["HostBuffer"].body if reference.name_of(node) == "__getitem__"]
     assert [ast.unparse(node.args) for node in items] == ["self, key: slice | SupportsIndex, /"]
     assert ast.unparse(items[0].returns) == "Self | Any"

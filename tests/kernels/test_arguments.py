@@ -177,7 +177,7 @@ def test_accesses(driver):
         assert access.buffer is buffer
         assert access.mode == make.__name__
         assert repr(access) == f"{make.__name__}(<DeviceBuffer 'b' 4 x uint8>)"
-        with pytest.raises(TypeError, match=rf"{make.__name__}\(\) takes a buffer, not list"):
+        with pytest.raises(TypeError, match=rf"{make.__name__}\(\) takes a buffer, .*not list"):
             make([])
 
 

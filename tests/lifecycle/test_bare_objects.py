@@ -27,7 +27,7 @@ def test_every_attribute_of_every_class():
     for use in (
         "_pool.MemoryPool.trim 0",
         "_event.Awaited._is_complete 0",
-        "_copy.Loan.__enter__ 0",
+        "_loan.Loan.__enter__ 0",
     ):
         assert any(
             line.startswith(f"cudadrv.{use}: TypeError") and line.endswith("never initialized")

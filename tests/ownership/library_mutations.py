@@ -214,8 +214,8 @@ MUTATIONS = [
     (
         "memory closes while it is borrowed",
         "_memory.pyx",
-        "    if answer != OWN_OK:\n        refuse_close(",
-        "    if answer == OWN_BORROWED:\n        memory.state.closed = True\n"
+        "close, &conflict)\n    if answer != OWN_OK:\n        refuse_close(",
+        "close, &conflict)\n    if answer == OWN_BORROWED:\n        memory.state.closed = True\n"
         "    elif answer != OWN_OK:\n        refuse_close(",
     ),
     (
@@ -277,7 +277,7 @@ MUTATIONS = [
     ),
     (
         "a loan begins whoever uses the memory",
-        "_copy.pyx",
+        "_loan.pyx",
         "operation.request.returns = loan is NULL",
         "operation.request.returns = True",
     ),
@@ -290,8 +290,8 @@ MUTATIONS = [
     (
         "memory of another library may go while it is in use",
         "_release.pyx",
-        "or not users_are_idle(node.state):",
-        "or (node.kind != FOREIGN and not users_are_idle(node.state)):",
+        "or not users_are_idle(node.state, node.start, node.stop):",
+        "or (node.kind != FOREIGN and not users_are_idle(node.state, node.start, node.stop)):",
     ),
     # ---- kernels ----
     (

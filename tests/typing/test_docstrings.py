@@ -19,7 +19,7 @@ SOURCES = STUBS.parent / "pyx"
 PYTHONS_OWN = {"__init__", "__new__", "__reduce__", "__repr__", "__str__", "__getattr__", "__dir__"}
 # What public methods return, under no public name.
 RETURNED = {
-    "Loan": "_copy",
+    "Loan": "_loan",
     "HostView": "_buffers",
     "ReadOnly": "_buffers",
     "Scope": "_stream",

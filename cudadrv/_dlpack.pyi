@@ -1,0 +1,6 @@
+from typing import final
+
+@final
+class Tensor:
+    @property
+    def readonly(self) -> bool: ...

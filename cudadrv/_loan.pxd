@@ -1,0 +1,64 @@
+"""Loan: memory in the hands of another library."""
+
+from libc.stdint cimport int32_t
+
+from cudadrv._engine cimport own_export
+from cudadrv._event cimport Event
+from cudadrv._region cimport Region
+from cudadrv._stream cimport Stream
+
+
+cdef enum Borrower:
+    ON_STREAM       # work that others queue on a stream
+    ON_NOTHING      # work that is on no stream
+    ON_HOST         # the host, through an array of another library
+
+
+cdef class Lent:
+    cdef Region region
+    cdef Stream stream          # the engine's loan names it; of ON_NOTHING one that stands for that
+    cdef Borrower borrower
+    cdef bint readonly
+    cdef Event event            # recorded where the loan begins and where it ends
+    cdef own_export loan
+    cdef bint live              # the engine has the loan
+    cdef Py_ssize_t holders     # blocks and exports that have not ended
+    cdef Lent following         # in the list of those whose Loan has died
+
+    cdef int begin(self, bint waits) except -1
+    cdef int use(self, own_export *loan, bint recorded=*, bint waits=*) except -1
+    cdef int close(self) except -1
+    cdef int end_unrecorded(self, raised, error) except -1
+    cdef int let_go(self) except -1
+
+
+cdef class Loan:
+    cdef Region region
+    cdef Stream stream          # None: work that is on no stream
+    cdef Borrower borrower
+    cdef bint readonly
+    cdef tuple shape
+    cdef tuple strides          # in bytes; None: C-contiguous
+    cdef int32_t device_type    # as DLPack says it
+    cdef Lent lent              # from the first export to the end of the last one
+    cdef int block              # whether it is used as a block
+    cdef bint shown             # consumers keep this object: see __cuda_array_interface__
+    cdef bint taken             # back, for a block
+    cdef object __weakref__
+
+    cdef Lent hold(self, bint waits=*)
+
+
+cdef class Back:
+    cdef Loan loan
+    cdef bint entered
+
+
+cdef Loan new_loan(
+    Region region, Stream stream, Borrower borrower, bint readonly, object shape, object strides,
+    object device)
+cdef object export_region(
+    Region region, object stream, object max_version, object dl_device, object copy)
+cdef tuple dlpack_device_of(Region region)
+cdef object protocol_handle(Stream stream)
+cdef int wait_for_uses(Region region, Stream stream) except -1

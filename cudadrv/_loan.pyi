@@ -1,0 +1,50 @@
+from types import TracebackType
+from typing import Any, Never, final
+
+from typing_extensions import CapsuleType
+
+from cudadrv._stream import Stream
+
+@final
+class Lent: ...
+
+@final
+class Loan:
+    @property
+    def stream(self) -> Stream | None: ...
+    @property
+    def readonly(self) -> bool: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    def __init__(self, never: Never, /) -> None: ...
+    def __enter__(self) -> int: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+    def back(self) -> Back: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> CapsuleType: ...
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class Back:
+    def __init__(self, never: Never, /) -> None: ...
+    def __enter__(self) -> None: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...

@@ -1,0 +1,130 @@
+/* DLPack: the structs by which libraries hand over arrays (version 1.1 and the unversioned one).
+ *
+ * Knows no CUDA. What is exported ends by a call of its consumer, in any thread, with or without
+ * the GIL, as Python ends, or in a forked child. So that call touches no Python object: it puts the
+ * export into a list that the library empties when it next looks.
+ *
+ * Included by cudadrv._dlpack alone. */
+
+#ifndef CUDADRV_DLPACK_H
+#define CUDADRV_DLPACK_H
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    DL_CPU = 1,
+    DL_CUDA = 2,
+    DL_CUDA_HOST = 3,
+    DL_CUDA_MANAGED = 13,
+};
+
+enum { DL_INT, DL_UINT, DL_FLOAT, DL_OPAQUE, DL_BFLOAT, DL_COMPLEX, DL_BOOL };
+
+enum { DL_READ_ONLY = 1, DL_IS_COPIED = 2, DL_MAJOR = 1, DL_MINOR = 1, DL_MOST_DIMENSIONS = 64 };
+
+typedef struct {
+    int32_t device_type;
+    int32_t device_id;
+} dl_device;
+
+typedef struct {
+    uint8_t code;
+    uint8_t bits;
+    uint16_t lanes;
+} dl_dtype;
+
+typedef struct {
+    void *data;
+    dl_device device;
+    int32_t ndim;
+    dl_dtype dtype;
+    int64_t *shape;
+    int64_t *strides; /* in items; NULL: C-contiguous */
+    uint64_t byte_offset;
+} dl_tensor;
+
+typedef struct dl_managed {
+    dl_tensor tensor;
+    void *context;
+    void (*deleter)(struct dl_managed *);
+} dl_managed;
+
+typedef struct dl_versioned {
+    uint32_t major;
+    uint32_t minor;
+    void *context;
+    void (*deleter)(struct dl_versioned *);
+    uint64_t flags;
+    dl_tensor tensor;
+} dl_versioned;
+
+/* One export, with its shape and strides. */
+typedef struct dl_export {
+    union {
+        dl_managed managed;
+        dl_versioned versioned;
+    };
+    void *keeper; /* the Python object that lives as long as the export */
+    struct dl_export *next;
+    int64_t sizes[]; /* shape, then strides */
+} dl_export;
+
+static dl_export *dl_ended; /* exports whose consumers have ended them */
+static int dl_nowhere;
+static int *dl_attention = &dl_nowhere; /* is set then */
+
+static void dl_end(dl_export *export) {
+    dl_export *first = __atomic_load_n(&dl_ended, __ATOMIC_RELAXED);
+    do {
+        export->next = first;
+    } while (!__atomic_compare_exchange_n(&dl_ended, &first, export, 1, __ATOMIC_RELEASE,
+                                          __ATOMIC_RELAXED));
+    __atomic_store_n(dl_attention, 1, __ATOMIC_RELEASE);
+}
+
+static void dl_end_managed(dl_managed *managed) { dl_end(managed->context); }
+
+static void dl_end_versioned(dl_versioned *versioned) { dl_end(versioned->context); }
+
+/* NULL if there is no memory. The caller fills in the tensor's data, device and dtype. */
+static dl_export *dl_new_export(int versioned, uint64_t flags, int32_t ndim, const int64_t *shape,
+                                const int64_t *strides, void *keeper) {
+    dl_export *export = calloc(1, sizeof *export + 2 * (size_t)ndim * sizeof(int64_t));
+    if (!export) {
+        return NULL;
+    }
+    export->keeper = keeper;
+    dl_tensor *tensor;
+    if (versioned) {
+        export->versioned = (dl_versioned){.major = DL_MAJOR, .minor = DL_MINOR, .flags = flags};
+        export->versioned.context = export;
+        export->versioned.deleter = dl_end_versioned;
+        tensor = &export->versioned.tensor;
+    } else {
+        export->managed.context = export;
+        export->managed.deleter = dl_end_managed;
+        tensor = &export->managed.tensor;
+    }
+    tensor->ndim = ndim;
+    tensor->shape = export->sizes;
+    tensor->strides = export->sizes + ndim;
+    memcpy(tensor->shape, shape, (size_t)ndim * sizeof *shape);
+    memcpy(tensor->strides, strides, (size_t)ndim * sizeof *strides);
+    return export;
+}
+
+static inline dl_tensor *dl_tensor_of(dl_export *export, int versioned) {
+    return versioned ? &export->versioned.tensor : &export->managed.tensor;
+}
+
+/* All exports that have ended since the last call, linked by `next`. */
+static inline dl_export *dl_take_ended(void) {
+    if (!__atomic_load_n(&dl_ended, __ATOMIC_RELAXED)) {
+        return NULL;
+    }
+    return __atomic_exchange_n(&dl_ended, NULL, __ATOMIC_ACQUIRE);
+}
+
+#endif

@@ -1,0 +1,210 @@
+"""DLPack: capsules in both directions, versioned and unversioned.
+
+Outlives a call: the exports that their consumers have ended (a list without a lock, in dlpack.h).
+"""
+
+import numpy as np
+
+cimport cython
+from cpython.pycapsule cimport (
+    PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New, PyCapsule_SetName,
+)
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport free
+
+cdef extern from "cudadrv/dlpack.h" nogil:
+    enum:
+        DL_INT
+        DL_UINT
+        DL_FLOAT
+        DL_BFLOAT
+        DL_COMPLEX
+        DL_BOOL
+        DL_MAJOR
+        DL_MOST_DIMENSIONS
+    ctypedef struct dl_managed:
+        dl_tensor tensor
+        void (*deleter)(dl_managed *)
+    ctypedef struct dl_versioned:
+        uint32_t major
+        uint32_t minor
+        void (*deleter)(dl_versioned *)
+        uint64_t flags
+        dl_tensor tensor
+    ctypedef struct dl_export:
+        dl_managed managed
+        dl_versioned versioned
+        void *keeper
+        dl_export *next
+    dl_export *dl_new_export(
+        bint versioned, uint64_t flags, int32_t ndim, const int64_t *shape,
+        const int64_t *strides, void *keeper)
+    dl_tensor *dl_tensor_of(dl_export *export, bint versioned)
+    dl_export *dl_take_ended()
+    int *dl_attention
+    void dl_end(dl_export *export)
+
+cdef const char *PLAIN = "dltensor"
+cdef const char *VERSIONED = "dltensor_versioned"
+cdef const char *USED_PLAIN = "used_dltensor"
+cdef const char *USED_VERSIONED = "used_dltensor_versioned"
+
+# Kinds of NumPy's dtypes by DLPack's codes.
+cdef dict KINDS = {<int>DL_INT: "i", <int>DL_UINT: "u", <int>DL_FLOAT: "f", <int>DL_COMPLEX: "c",
+                   <int>DL_BOOL: "b"}
+cdef dict CODES = {"i": <int>DL_INT, "u": <int>DL_UINT, "f": <int>DL_FLOAT, "c": <int>DL_COMPLEX,
+                   "b": <int>DL_BOOL}
+
+
+# ---- out ----
+
+cdef dl_dtype dlpack_dtype(object dtype) except *:
+    """DLPack's word for a dtype; BufferError if it has none."""
+    code = <int>DL_BFLOAT if dtype.name == "bfloat16" else CODES.get(dtype.kind)
+    if code is None or not dtype.isnative or (dtype.kind in "fc" and dtype.itemsize > 16):
+        raise BufferError(f"DLPack has no name for items of dtype {dtype}; export them as others:"
+                          " buffer.view('u1')")
+    return dl_dtype(code, 8 * dtype.itemsize, 1)
+
+
+cdef object export_capsule(
+    object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
+    bint versioned, uint64_t flags
+):
+    """A capsule over some memory; `keeper` is in `keepers_of_ended` once its consumer ends it."""
+    cdef int64_t[2 * DL_MOST_DIMENSIONS] sizes
+    cdef Py_ssize_t ndim = len(shape)
+    cdef dl_export *made
+    cdef dl_tensor *tensor
+    cdef dl_dtype item = dlpack_dtype(dtype)
+    for i in range(ndim):
+        sizes[i], sizes[ndim + i] = shape[i], strides[i]
+    made = dl_new_export(versioned, flags, <int32_t>ndim, sizes, &sizes[ndim], <void *>keeper)
+    if made is NULL:
+        raise MemoryError()
+    tensor = dl_tensor_of(made, versioned)
+    tensor.data, tensor.device, tensor.dtype = data, device, item
+    try:
+        capsule = PyCapsule_New(
+            <void *>made, VERSIONED if versioned else PLAIN, <void (*)(object) noexcept>_end_unused)
+    except BaseException:
+        free(made)
+        raise
+    Py_INCREF(keeper)
+    return capsule
+
+
+cdef void _end_unused(object capsule) noexcept:
+    """Nobody has consumed the capsule, so nobody else will end the export."""
+    cdef const char *name = PLAIN if PyCapsule_IsValid(capsule, PLAIN) else VERSIONED
+    if PyCapsule_IsValid(capsule, name):
+        dl_end(<dl_export *>PyCapsule_GetPointer(capsule, name))
+
+
+cdef void call_on_end(int *attention) noexcept:
+    """Where to say that an export has ended."""
+    global dl_attention
+    dl_attention = attention
+
+
+cdef list keepers_of_ended():
+    """The keepers of all exports that were ended since the last call, each as often as that."""
+    cdef dl_export *each = dl_take_ended()
+    cdef dl_export *following
+    found = []
+    while each is not NULL:
+        following = each.next
+        found.append(<object>each.keeper)
+        Py_DECREF(<object>each.keeper)
+        free(each)
+        each = following
+    return found
+
+
+# ---- in ----
+
+@cython.final
+cdef class Tensor:
+    """An array of another library, taken out of a capsule: ends with this object."""
+
+    def __dealloc__(self):
+        if self.managed is NULL:
+            return
+        if self.versioned:
+            if (<dl_versioned *>self.managed).deleter is not NULL:
+                (<dl_versioned *>self.managed).deleter(<dl_versioned *>self.managed)
+        elif (<dl_managed *>self.managed).deleter is not NULL:
+            (<dl_managed *>self.managed).deleter(<dl_managed *>self.managed)
+
+
+cdef Tensor take_tensor(object capsule):
+    """Consume a capsule. Raises TypeError for anything else, BufferError for one that was used."""
+    cdef Tensor taken = Tensor.__new__(Tensor)
+    if PyCapsule_IsValid(capsule, VERSIONED):
+        taken.managed = PyCapsule_GetPointer(capsule, VERSIONED)
+        taken.versioned = True
+        PyCapsule_SetName(capsule, USED_VERSIONED)
+        if (<dl_versioned *>taken.managed).major != DL_MAJOR:
+            raise BufferError(f"the capsule is of DLPack {(<dl_versioned *>taken.managed).major},"
+                              f" and {DL_MAJOR}.x was asked for")
+        taken.readonly = (<dl_versioned *>taken.managed).flags & DL_READ_ONLY != 0
+        taken.tensor = &(<dl_versioned *>taken.managed).tensor
+    elif PyCapsule_IsValid(capsule, PLAIN):
+        taken.managed = PyCapsule_GetPointer(capsule, PLAIN)
+        PyCapsule_SetName(capsule, USED_PLAIN)
+        taken.tensor = &(<dl_managed *>taken.managed).tensor
+    elif PyCapsule_IsValid(capsule, USED_PLAIN) or PyCapsule_IsValid(capsule, USED_VERSIONED):
+        raise BufferError("this DLPack capsule was consumed already; ask its exporter for a new"
+                          " one")
+    else:
+        raise TypeError(f"__dlpack__ must return a DLPack capsule, and returned {capsule!r}")
+    return taken
+
+
+cdef object dtype_of(dl_dtype given):
+    """NumPy's dtype; BufferError if it has none."""
+    kind = KINDS.get(given.code)
+    if given.lanes == 1 and given.code == DL_BFLOAT and given.bits == 16:
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise BufferError("NumPy has no bfloat16; install ml_dtypes, or view the array as"
+                              " 16-bit integers first") from None
+        return np.dtype(ml_dtypes.bfloat16)
+    if kind is not None and given.lanes == 1 and given.bits % 8 == 0 and given.bits:
+        try:
+            return np.dtype(f"{kind}{given.bits // 8}")
+        except TypeError:
+            pass
+    raise BufferError(f"NumPy has no dtype for DLPack items of code {given.code}, {given.bits} bits"
+                      f" and {given.lanes} lanes; view the array as integers first")
+
+
+cdef tuple shape_of_tensor(dl_tensor *tensor):
+    """Its shape. Raises BufferError for what cannot be one."""
+    cdef int32_t i
+    if not 0 <= tensor.ndim <= DL_MOST_DIMENSIONS or (tensor.ndim and tensor.shape is NULL):
+        raise BufferError(f"an array cannot have {tensor.ndim} dimensions")
+    shape = []
+    for i in range(tensor.ndim):
+        if tensor.shape[i] < 0:
+            raise BufferError(f"an array cannot have {tensor.shape[i]} items in a direction")
+        shape.append(tensor.shape[i])
+    return tuple(shape)
+
+
+cdef bint is_contiguous(dl_tensor *tensor) noexcept:
+    """Whether its items follow each other in C order."""
+    cdef int64_t step = 1
+    cdef int32_t i
+    if tensor.strides is NULL:
+        return True
+    for i in range(tensor.ndim):
+        if tensor.shape[i] == 0:
+            return True
+    for i in range(tensor.ndim - 1, -1, -1):
+        if tensor.shape[i] != 1 and tensor.strides[i] != step:
+            return False
+        step *= tensor.shape[i]
+    return True

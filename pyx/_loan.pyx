@@ -1,0 +1,623 @@
+"""Loan: memory in the hands of another library, for a block or for as long as that keeps it.
+
+A loan begins with its block or its first export, and ends when the last of these has ended. What
+the borrower has queued on the stream by then counts as one use of the memory, queued there.
+
+Outlives a call: loans that could not be ended, and those whose Loan has died (the GIL guards both).
+"""
+
+import operator
+
+cimport cython
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.stdint cimport int32_t
+
+from cudadrv._device cimport attend, end_loans_with
+from cudadrv._dlpack cimport (
+    DL_CPU, DL_CUDA, DL_CUDA_HOST, DL_CUDA_MANAGED, DL_READ_ONLY, call_on_end,
+    dl_device as device_of_dlpack, export_capsule, keepers_of_ended,
+)
+from cudadrv._driver cimport (
+    CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CUevent, CUresult, CUstream, bind_driver, cuEventRecord,
+    cudadrv_table,
+)
+from cudadrv._engine cimport (
+    OWN_DEFAULT, OWN_OK, OWN_PER_THREAD, OWN_READ, OWN_STRICT, OWN_WAIT, OWN_WRITE,
+    engine, own_access, own_conflict, own_export_close, own_export_open, own_lend_open,
+    own_snapshot_drop,
+)
+from cudadrv._errors cimport report_text
+from cudadrv._event cimport new_event
+from cudadrv._names cimport GIVE_BACK, LEND
+from cudadrv._operation cimport Operation, issue, prepare
+from cudadrv._refusal cimport refuse_host, refuse_operation
+from cudadrv._region cimport Region, borrow, pointer_of
+from cudadrv._release cimport DEVICE, LOCKED, lending_stream
+from cudadrv._site cimport here
+from cudadrv._stream cimport Stream
+
+from cudadrv._device import call_after_wait
+
+bind_driver(&cudadrv_table)
+
+cdef enum:  # a block
+    FRESH
+    BUSY    # a thread begins or ends it
+    ENTERED
+    LEFT
+
+
+cdef CUresult _record_call(void *event, CUstream stream, bint *queued) noexcept nogil:
+    """The order of the default streams holds for what the driver has, so it gets something."""
+    return cuEventRecord(<CUevent>event, stream)
+
+
+cdef CUresult _no_call(void *event, CUstream stream, bint *queued) noexcept nogil:
+    return CUDA_SUCCESS
+
+
+# ---- one loan, as the engine knows it ----
+
+@cython.final
+@cython.no_gc_clear
+cdef class Lent:
+    """What a borrower has: internal to loans and exports."""
+
+    def __dealloc__(self):
+        if self.live and not cudadrv_table.forked:
+            own_export_close(engine, &self.loan)
+
+    cdef int begin(self, bint waits) except -1:
+        """Lend the memory, or raise. `waits`: for all work that can be waited for."""
+        cdef own_access access
+        cdef own_conflict conflict
+        self.region.usable()
+        if self.borrower == ON_STREAM:
+            self.event = new_event(self.stream.context, CU_EVENT_DISABLE_TIMING)
+            self.use(&self.loan, True, waits)
+        else:
+            borrow(self.region, &access, OWN_READ if self.readonly else OWN_WRITE)
+            access.policy = OWN_STRICT
+            if self.borrower == ON_NOTHING:
+                answer = own_lend_open(
+                    engine, &access, here(), self.stream.order, &self.loan, &conflict)
+            else:
+                answer = own_export_open(engine, &access, here(), &self.loan, &conflict)
+            if answer != OWN_OK:
+                refuse_host(answer, &conflict, "lend" if self.borrower == ON_NOTHING else
+                            "read" if self.readonly else "export", self.region.describe())
+        self.live = True
+        return 0
+
+    cdef int use(self, own_export *loan, bint recorded=True, bint waits=False) except -1:
+        """An operation of the stream that stands for all that others queue on it up to now.
+
+        The default streams' rules count it if the driver has something of it.
+        """
+        cdef Operation operation
+        cdef own_access access
+        if self.borrower != ON_STREAM:
+            return 0
+        borrow(self.region, &access, OWN_READ if self.readonly else OWN_WRITE)
+        if waits:
+            access.policy = OWN_WAIT
+        prepare(&operation, LEND, &access, 1, _record_call if recorded else _no_call,
+                self.event.raw)
+        operation.request.loan = loan
+        operation.request.returns = loan is NULL
+        operation.request.passive = not recorded
+        reason = issue(&operation, self.stream)
+        if reason:
+            refuse_operation(&operation, reason, self.stream, (self.region.describe(),))
+        own_snapshot_drop(engine, &operation.request.issued)
+        return 0
+
+    cdef int close(self) except -1:
+        """What was queued is noted: others may use the memory in order with it."""
+        if self.live:
+            self.live = False
+            own_export_close(engine, &self.loan)
+        return 0
+
+    cdef int end_unrecorded(self, raised, error) except -1:
+        """End it without the driver's record: what was queued counts as work of the stream."""
+        if self.stream.context.lost:
+            return self.close()
+        try:
+            self.use(NULL, False)
+        except Exception:
+            _end_later(self)
+            if raised is not None:
+                raised.add_note(f"cudadrv: {self.region.describe()} stays lent until a"
+                                " synchronization finds that the block's end can be recorded, which"
+                                f" it could not be: {error}")
+            return 0
+        if raised is not None:
+            raised.add_note(f"cudadrv: {self.region.describe()} is borrowed by all that was queued"
+                            f" on {self.stream!r}: synchronize that; the end of the block could not"
+                            f" be recorded: {error}")
+        return self.close()
+
+    cdef int let_go(self) except -1:
+        """One holder less; nothing is raised for the last one."""
+        self.holders -= 1
+        if self.holders == 0 and self.live:
+            try:
+                self.use(NULL)
+            except Exception as error:
+                return self.end_unrecorded(None, error)
+            self.close()
+        return 0
+
+
+cdef list _unended = []     # loans that could not be ended
+cdef Lent _dropped = None   # loans whose Loan has died, while consumers of it were the holder
+_is_called = False          # `_end_all_unended`, by synchronizations
+
+
+cdef int _end_later(Lent lent) except -1:
+    """Its stream is capturing, say: each synchronization tries to end it, and it lives till then.
+    """
+    global _is_called
+    _unended.append(lent)
+    if not _is_called:
+        _is_called = True
+        call_after_wait(_end_all_unended)
+    return 0
+
+
+def _end_all_unended():
+    cdef Lent lent
+    for lent in list(_unended):
+        try:
+            if not lent.stream.context.lost:
+                lent.use(NULL)
+            _unended.remove(lent)
+            lent.close()
+        except Exception:  # the next synchronization tries again
+            pass
+
+
+cdef int _end_returned() except -1:
+    """End the loans that their borrowers have given back."""
+    global _dropped
+    cdef Lent lent
+    given_back = keepers_of_ended()
+    while _dropped is not None:
+        lent = _dropped
+        _dropped, lent.following = lent.following, None
+        given_back.append(lent)
+    failure = None
+    for lent in given_back:  # all of them, whatever happens to one
+        try:
+            lent.let_go()
+        except BaseException as error:
+            failure = error
+    if failure is not None:
+        raise failure
+    return 0
+
+
+end_loans_with(_end_returned)
+call_on_end(&cudadrv_table.attention)
+
+
+# ---- loans ----
+
+@cython.final
+@cython.no_gc_clear
+cdef class Loan:
+    """Loan(*args, **kwargs)\n--\n
+    A buffer that is lent: see `Buffer.lend`.
+
+    A block (``with loan as address:``), or an array that another library makes of it by DLPack,
+    by the CUDA Array Interface or, where the host can read the memory, by the buffer protocol. The
+    loan begins with the first of these, and ends when the block is left and the last array is gone.
+
+    Attributes
+    ----------
+    stream : Stream or None
+    readonly : bool
+    shape : tuple of int
+    """
+
+    def __init__(self, *args, **kwargs):
+        raise TypeError("use buffer.lend(stream)")
+
+    def __dealloc__(self):
+        global _dropped
+        if self.lent is None or cudadrv_table.forked:
+            return
+        if self.block == ENTERED and self.lent.live:
+            report_text("a loan died inside its block, and what was queued there is not known: end"
+                        " the block that `with buffer.lend(stream)` begins")
+            if self.lent.holders == 1 + self.shown:
+                self.lent.close()
+        if self.shown:
+            self.lent.following, _dropped = _dropped, self.lent
+            cudadrv_table.attention = 1
+
+    @property
+    def stream(self):
+        """The stream whose work is counted as one use of the buffer; None: work on no stream."""
+        return self.stream
+
+    @property
+    def readonly(self):
+        """Whether the borrower only reads."""
+        return self.readonly
+
+    @property
+    def shape(self):
+        """The shape of the array that consumers see."""
+        return self.shape
+
+    def __enter__(self):
+        """Begin the loan, and give the buffer's address."""
+        if self.region is None:
+            raise TypeError("this Loan was never initialized")
+        if self.block != FRESH:
+            raise RuntimeError("this block has been entered already; call lend() again")
+        self.block = BUSY  # before anything that lets other threads in
+        try:
+            self.hold()
+        except BaseException:
+            self.block = FRESH
+            raise
+        self.block = ENTERED
+        return pointer_of(self.region)
+
+    def __exit__(self, kind, exception, traceback):
+        """End the block: what was queued in it counts as one use, unless the loan goes on."""
+        cdef Lent lent = self.lent
+        if self.block != ENTERED:
+            raise RuntimeError("this block is not entered, or has ended already")
+        self.block = BUSY
+        lent.holders -= 1
+        if lent.holders or not lent.live:
+            self.block = LEFT
+            return
+        try:
+            lent.use(NULL)
+        except BaseException as error:
+            lent.end_unrecorded(error if exception is None else exception, error)
+            if exception is None:
+                raise
+        else:
+            self.block = LEFT
+            lent.close()
+
+    def back(self):
+        """``with loan.back():`` the buffer is ours for a block, while others keep arrays of it.
+
+        What the borrower has queued on the stream so far counts as one use of the buffer. Inside
+        the block the buffer is used as if it were not lent, and the borrower must not use it. At
+        the end, the stream waits for what was done inside, under every policy.
+
+        Raises ValueError if the buffer is not lent, or for a loan that is on no stream. At the end
+        of the block: BufferExportedError if a host view of it is alive, which nothing can wait for;
+        the loan is then over.
+
+        Driver functions: cuEventRecord, cuStreamWaitEvent.
+        """
+        cdef Back back = Back.__new__(Back)
+        if self.region is None:
+            raise TypeError("this Loan was never initialized")
+        back.loan = self
+        return back
+
+    # ---- exports ----
+
+    def __dlpack_device__(self):
+        """``(device_type, device_id)`` of DLPack."""
+        return _device(self.region, self.device_type)
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        """A DLPack capsule, for ``from_dlpack`` of another library. The loan begins, if it has not.
+
+        ``stream`` is what the consumer works on, and must be the one that the buffer is lent to.
+        Raises BufferError for what cannot be said or done: see `Buffer.lend`.
+        """
+        if self.region is None:
+            raise TypeError("this Loan was never initialized")
+        if copy:
+            raise BufferError("a loan is of the memory itself; copy=True: buffer.__dlpack__ copies")
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            raise BufferError(f"the buffer is lent as memory of DLPack's device"
+                              f" {self.__dlpack_device__()}, not {tuple(dl_device)}; say"
+                              " lend(..., device='cpu') or device='cuda'")
+        self._check_consumer(stream)
+        return _capsule(self, max_version, False, False)
+
+    @property
+    def __cuda_array_interface__(self):
+        """The CUDA Array Interface, version 3. The loan lasts as long as this object, then."""
+        if self.region is None:
+            raise TypeError("this Loan was never initialized")
+        if self.region.host_side and self.device_type == DL_CPU:
+            raise AttributeError("__cuda_array_interface__: this is lent to the host")
+        if not self.shown:
+            self.hold()
+            self.shown = True
+        stream = None if self.stream is None else protocol_handle(self.stream)
+        return {
+            "shape": self.shape, "typestr": self.region.dtype.str, "descr": self.region.dtype.descr,
+            "data": (pointer_of(self.region), self.readonly), "strides": self.strides,
+            "stream": stream, "version": 3,
+        }
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        if self.region is None or self.region.kind == DEVICE:
+            raise BufferError("the host cannot read memory of a device; copy it: buffer.to_numpy()")
+        lent = self.hold()
+        try:
+            PyBuffer_FillInfo(view, self, <void *><size_t>pointer_of(self.region),
+                              self.region.nbytes, self.readonly, flags)
+        except BaseException:
+            lent.let_go()
+            raise
+
+    def __releasebuffer__(self, Py_buffer *view):
+        if self.lent is not None:
+            self.lent.let_go()
+
+    def __repr__(self):
+        if self.region is None:
+            return "<Loan, never initialized>"
+        to = "work on no stream" if self.stream is None else repr(self.stream)
+        return f"<Loan of {self.region.describe()} to {to}>"
+
+    def _check_consumer(self, stream):
+        if self.stream is None:
+            if stream not in (None, -1):
+                raise BufferError("the buffer is lent to work on no stream, and the consumer works"
+                                  f" on stream {stream:#x}: lend it to that one")
+        elif self.device_type != DL_CPU and stream is not None:
+            if stream == -1 or operator.index(stream) != protocol_handle(self.stream):
+                raise BufferError(f"the buffer is lent to {self.stream!r}, and the consumer works"
+                                  f" on stream {stream:#x}; make that one current there, or lend"
+                                  " the buffer to the consumer's: buffer.lend(stream)")
+
+    cdef Lent hold(self, bint waits=False):
+        """Begin it, unless it has begun; the caller lets go of what is returned."""
+        cdef Lent lent
+        if self.taken:
+            raise ValueError(f"{self!r} is taken back for a block: export it after that")
+        attend()
+        if self.lent is None or not self.lent.live:
+            lent = Lent.__new__(Lent)
+            lent.region, lent.readonly, lent.borrower = self.region, self.readonly, self.borrower
+            lent.stream = self.stream if self.stream is not None \
+                else lending_stream(self.region.memory.context)
+            lent.begin(waits)
+            self.lent = lent
+        self.lent.holders += 1
+        return self.lent
+
+
+@cython.final
+cdef class Back:
+    """Back(*args, **kwargs)\n--\n
+    A block in which a lent buffer is ours again: see `Loan.back`."""
+
+    def __init__(self, *args, **kwargs):
+        raise TypeError("use loan.back()")
+
+    def __enter__(self):
+        """Take the buffer back."""
+        cdef Lent lent = None if self.loan is None else self.loan.lent
+        attend()
+        if lent is None or not lent.live or self.loan.taken:
+            raise ValueError(f"{self.loan!r} is not in anybody's hands, so there is nothing to take"
+                             " back")
+        if lent.borrower != ON_STREAM:
+            raise ValueError(f"{self.loan!r} cannot be taken back: nothing says what its borrower"
+                             " has done so far")
+        lent.use(NULL)
+        lent.close()
+        self.loan.taken = self.entered = True
+
+    def __exit__(self, kind, exception, traceback):
+        """Give it to the borrower again."""
+        cdef Lent lent
+        if not self.entered:
+            raise RuntimeError("this block is not entered, or has ended already")
+        attend()
+        self.entered = self.loan.taken = False
+        lent = self.loan.lent
+        if lent.holders:  # else the last array has died meanwhile
+            lent.begin(True)
+
+
+cdef Loan new_loan(
+    Region region, Stream stream, Borrower borrower, bint readonly, object shape, object strides,
+    object device
+):
+    cdef Loan loan = Loan.__new__(Loan)
+    loan.region = region
+    loan.stream = stream
+    loan.borrower = borrower
+    loan.readonly = readonly
+    loan.shape = _checked_shape(region, shape)
+    loan.strides = _checked_strides(region, loan.shape, strides)
+    loan.device_type = _device_type(region, device)
+    return loan
+
+
+cdef tuple _checked_shape(Region region, object shape):
+    if shape is None:
+        return region.shape
+    sizes = []
+    for size in (shape if isinstance(shape, (tuple, list)) else (shape,)):
+        sizes.append(operator.index(size))
+        if sizes[-1] < 0:
+            raise ValueError(f"shape is {shape}, and no size may be negative")
+    return tuple(sizes)
+
+
+cdef tuple _checked_strides(Region region, tuple shape, object strides):
+    """As given; None if they are those of C. Refuses what would reach beyond the buffer."""
+    last = 0
+    empty = 0 in shape
+    if strides is None:
+        items = 1
+        for size in shape:
+            items *= size
+        if items != region.count:
+            raise ValueError(f"{region.describe()} has {region.count} items, and shape {shape} has"
+                             f" {items}")
+        return None
+    strides = tuple(strides)
+    if len(strides) != len(shape):
+        raise ValueError(f"strides has {len(strides)} numbers, and shape {len(shape)}")
+    for size, step in zip(shape, strides, strict=True):
+        if operator.index(step) < 0 or step % region.itemsize:
+            raise ValueError(f"strides are bytes: multiples of {region.itemsize}, not negative;"
+                             f" they are {strides}")
+        last += (size - 1) * step
+    if not empty and last + region.itemsize > region.nbytes:
+        raise ValueError(f"shape {shape} with strides {strides} needs {last + region.itemsize}"
+                         f" bytes, and {region.describe()} has {region.nbytes}")
+    return strides
+
+
+cdef int32_t _device_type(Region region, object device) except -1:
+    """What DLPack calls the memory; `device` may say how it is to be used."""
+    if device is None:
+        return DL_CUDA if region.kind == DEVICE else \
+            DL_CUDA_HOST if region.kind == LOCKED else DL_CUDA_MANAGED
+    if device == "cuda":
+        return DL_CUDA
+    if device == "cpu" and region.kind != DEVICE:
+        return DL_CPU
+    raise ValueError(f"device is {device!r}, and must be 'cuda' or, where the host can read the"
+                     " memory, 'cpu'")
+
+
+cdef tuple _device(Region region, int32_t device_type):
+    if region is None:
+        raise TypeError("this Loan was never initialized")
+    on_device = device_type in (DL_CUDA, DL_CUDA_MANAGED)
+    return device_type, region.memory.context.device.ordinal if on_device else 0
+
+
+cdef tuple dlpack_device_of(Region region):
+    """``__dlpack_device__`` of a buffer."""
+    region.usable()
+    return _device(region, _device_type(region, None))
+
+
+cdef object protocol_handle(Stream stream):
+    """As DLPack and the CUDA Array Interface spell a stream."""
+    if stream.order.kind == OWN_DEFAULT:
+        return 1
+    return 2 if stream.order.kind == OWN_PER_THREAD else stream.handle
+
+
+cdef object _capsule(Loan loan, object max_version, bint waits, bint copied):
+    """A capsule of a loan, which the consumer of the capsule holds from now on."""
+    cdef Lent lent
+    cdef Py_ssize_t itemsize = loan.region.itemsize
+    cdef bint versioned = max_version is not None and tuple(max_version)[0] >= 1
+    if loan.readonly and not versioned:
+        raise BufferError("the buffer is lent read-only, which DLPack can say from version 1.0 on;"
+                          " the consumer asked for an older one")
+    device = _device(loan.region, loan.device_type)
+    strides = []
+    step = 1
+    for size in reversed(loan.shape):
+        strides.insert(0, step)
+        step *= size
+    if loan.strides is not None:
+        strides = []
+        for each in loan.strides:
+            strides.append(each // itemsize)
+    lent = loan.hold(waits)
+    try:
+        return export_capsule(
+            lent, <void *><size_t>pointer_of(loan.region),
+            device_of_dlpack(device[0], device[1]), loan.region.dtype, loan.shape,
+            tuple(strides), versioned,
+            (DL_READ_ONLY if loan.readonly else 0) | (2 if copied else 0))
+    except BaseException:
+        lent.let_go()
+        raise
+
+
+cdef object export_region(
+    Region region, object stream, object max_version, object dl_device, object copy
+):
+    """``__dlpack__`` of a buffer: a loan to the consumer's stream, which waits for what is missing.
+    """
+    cdef Stream found = None
+    cdef Borrower borrower = ON_STREAM
+    region.usable()
+    device = None
+    if dl_device is not None and tuple(dl_device) != dlpack_device_of(region):
+        wanted = tuple(dl_device)
+        if wanted == (DL_CPU, 0) and region.kind != DEVICE:
+            device = "cpu"
+        elif wanted == (DL_CUDA, region.memory.context.device.ordinal):
+            device = "cuda"
+        else:
+            raise BufferError(f"{region.describe()} is no memory of DLPack's device {wanted}, and"
+                              " exporting moves nothing; copy it first")
+    kind = _device_type(region, device)
+    if stream is None and kind in (DL_CPU, DL_CUDA_HOST):
+        borrower = ON_HOST
+    elif stream == -1:
+        borrower = ON_NOTHING
+    else:
+        found = _consumer_stream(region, 1 if stream is None else operator.index(stream))
+    if copy:
+        return _copied(region, found, stream, max_version, dl_device)
+    loan = new_loan(region, found, borrower, region.read_only, None, None, device)
+    return _capsule(loan, max_version, True, False)
+
+
+cdef object _copied(Region region, Stream stream, handle, max_version, dl_device):
+    """An export of a copy that nobody else has."""
+    cdef Region fresh = type(region)(
+        region.count, region.dtype, device=region.memory.context.device)
+    fresh.sizes = region.sizes
+    if stream is None:
+        fresh.copy_from(region)
+    else:
+        fresh.copy_from_async(region, stream)
+    loan = new_loan(fresh, stream, ON_STREAM if stream is not None else
+                    ON_NOTHING if handle == -1 else ON_HOST, False, None, None, None)
+    return _capsule(loan, max_version, True, True)
+
+
+cdef Stream _consumer_stream(Region region, handle):
+    if handle == 0 or handle < -1:
+        raise BufferError(f"stream is {handle}; DLPack's word for the legacy default stream is 1,"
+                          " for the thread's own 2, and -1 for none")
+    if handle == 1:
+        found = Stream.legacy(device=region.memory.context.device)
+    elif handle == 2:
+        found = Stream.per_thread(device=region.memory.context.device)
+    else:
+        found = Stream.from_handle(handle)
+    if not region.portable and (<Stream>found).context is not region.memory.context:
+        raise BufferError(f"{region.describe()} belongs to {region.memory.context!r}, and the"
+                          f" consumer's stream to {(<Stream>found).context!r}")
+    return found
+
+
+cdef int wait_for_uses(Region region, Stream stream) except -1:
+    """Let a stream wait for all uses of a buffer, under every policy, or raise."""
+    cdef Operation operation
+    cdef own_access access
+    cdef bint read_only = region.read_only
+    region.read_only = False  # whoever owns it may write it after this
+    borrow(region, &access, OWN_WRITE)
+    region.read_only = read_only
+    access.policy = OWN_WAIT
+    prepare(&operation, GIVE_BACK, &access, 1, _no_call, NULL)
+    operation.request.passive = True
+    reason = issue(&operation, stream)
+    if reason:
+        refuse_operation(&operation, reason, stream, (region.describe(),))
+    own_snapshot_drop(engine, &operation.request.issued)
+    return 0

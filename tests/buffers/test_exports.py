@@ -1,0 +1,472 @@
+"""Memory of ours in the hands of other libraries: DLPack, array interface, buffer protocol."""
+
+import ctypes
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+import cudadrv as cu
+
+CPU, CUDA, CUDA_HOST, CUDA_MANAGED = (1, 0), (2, 0), (3, 0), (13, 0)
+KINDS = ("device", "stream_ordered", "locked", "unified")
+LENT_HOST = r"a host view of it is alive, made at .*test_exports\.py:\d+"
+
+Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class Managed(ctypes.Structure):
+    _fields_ = [("tensor", Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+class Versioned(ctypes.Structure):
+    _fields_ = [
+        ("version", ctypes.c_uint32 * 2),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", Tensor),
+    ]
+
+
+api = ctypes.pythonapi
+api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+api.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
+api.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
+NAMES = {False: b"dltensor", True: b"dltensor_versioned"}
+
+
+class Consumer:
+    """Another library: takes a capsule, and ends the export when it is told to."""
+
+    def __init__(self, capsule):
+        self.versioned = bool(api.PyCapsule_IsValid(capsule, NAMES[True]))
+        name = NAMES[self.versioned]
+        self.pointer = api.PyCapsule_GetPointer(capsule, name)
+        self.used = b"used_" + name  # CPython keeps the pointer to it
+        api.PyCapsule_SetName(capsule, self.used)
+        self.capsule = capsule
+        kind = Versioned if self.versioned else Managed
+        self.managed = ctypes.cast(self.pointer, ctypes.POINTER(kind)).contents
+        self.tensor = self.managed.tensor
+
+    @property
+    def shape(self):
+        return tuple(self.tensor.shape[: self.tensor.ndim])
+
+    @property
+    def strides(self):
+        return tuple(self.tensor.strides[: self.tensor.ndim])
+
+    def end(self):
+        Deleter(self.managed.deleter)(self.pointer)
+
+    def end_without_the_gil(self):
+        """In a thread that Python does not know, as a library's own thread would."""
+        thread, end = ctypes.c_ulong(), self.managed.deleter
+        process = ctypes.CDLL(None)
+        process.pthread_create.argtypes = [ctypes.c_void_p] * 4
+        assert process.pthread_create(ctypes.byref(thread), None, end, self.pointer) == 0
+        assert process.pthread_join(thread, None) == 0
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "device"),
+    [("device", CUDA), ("stream_ordered", CUDA), ("locked", CUDA_HOST), ("unified", CUDA_MANAGED)],
+)
+def test_what_a_capsule_says(make, stream, kind, device, versioned):
+    buffer = make(kind, 6, "f4").reshape(2, 3)
+    stream.synchronize()
+    cu.Device(0).synchronize()
+    version = {"max_version": (1, 1)} if versioned else {}
+    assert buffer.__dlpack_device__() == device
+    consumer = Consumer(buffer.__dlpack__(stream=stream.handle, **version))
+    assert consumer.versioned == versioned
+    tensor = consumer.tensor
+    assert (tensor.data, tuple(tensor.device), tensor.byte_offset) == (buffer.address, device, 0)
+    assert (tensor.code, tensor.bits, tensor.lanes) == (2, 32, 1)
+    assert (consumer.shape, consumer.strides) == ((2, 3), (3, 1))
+    if versioned:
+        assert (consumer.managed.version[0], consumer.managed.flags) == (1, 0)
+    consumer.end()
+
+
+@pytest.mark.parametrize("end", ["end", "end_without_the_gil"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_lent_until_the_consumer_ends_it(make, stream, other, kind, end):
+    buffer = make(kind, 8)
+    cu.Device(0).synchronize()
+    consumer = Consumer(buffer.__dlpack__(stream=stream.handle))
+    buffer.fill_async(1, stream)  # in order with what the consumer queues there
+    with pytest.raises(
+        cu.BufferExportedError, match=r"it is lent to Stream \d+, at .*test_exports"
+    ):
+        buffer.fill_async(2, other)
+    with pytest.raises(cu.BufferExportedError, match="the last\n  array that another library made"):
+        buffer.close()
+    getattr(consumer, end)()
+    with pytest.raises(cu.BufferBorrowedError, match=r"by lend on Stream \d+"):
+        buffer.fill_async(2, other)
+    other.wait(stream)
+    buffer.fill_async(2, other)
+
+
+def test_a_capsule_that_nobody_consumes_ends_with_itself(make, stream, other):
+    buffer = make("device", 8)
+    capsule = buffer.__dlpack__(stream=stream.handle)
+    with pytest.raises(cu.BufferExportedError):
+        buffer.fill_async(2, other)
+    del capsule
+    other.wait(stream)
+    buffer.fill_async(2, other)
+
+
+def test_several_consumers_hold_one_loan_each(make, stream, other):
+    buffer = make("device", 8)
+    first, second = (Consumer(buffer.__dlpack__(stream=stream.handle)) for _ in range(2))
+    first.end()
+    other.wait(stream)
+    with pytest.raises(cu.BufferExportedError):
+        buffer.fill_async(2, other)
+    second.end()
+    with pytest.raises(cu.BufferBorrowedError):  # the second may have queued something since
+        buffer.fill_async(2, other)
+    other.wait(stream)
+    buffer.fill_async(2, other)
+
+
+def test_the_consumers_stream_waits_for_what_is_missing(make, stream, other, items_of, gate):
+    """Under every policy: the protocol asks the exporter for order."""
+    buffer, copy = make("device", 8, items=np.zeros(8, "u1")), make("locked", 8)
+    gate.hold(other)
+    buffer.fill_async(7, other)
+    consumer = Consumer(buffer.__dlpack__(stream=stream.handle))
+    copy.copy_from_async(buffer, stream)  # as the consumer would, on its stream
+    consumer.end()
+    gate.open()
+    stream.synchronize()
+    assert items_of(copy).tolist() == [7] * 8
+
+
+def test_what_cannot_be_waited_for_is_refused(make, stream, other):
+    buffer = make("locked", 8)
+    with buffer.read(), pytest.raises(cu.BufferExportedError, match="a host view of it is alive"):
+        buffer.__dlpack__(stream=stream.handle)
+    with buffer.lend(other), pytest.raises(cu.BufferExportedError, match="lent to Stream"):
+        buffer.__dlpack__(stream=stream.handle)
+    other.synchronize()
+    buffer.close()
+    with pytest.raises(cu.BufferClosedError):
+        buffer.__dlpack__(stream=stream.handle)
+
+
+def test_a_consumer_without_a_stream(make, stream, gate):
+    """``stream=-1``: nothing orders the consumer's work but what the host knows."""
+    buffer = make("device", 8)
+    stream.synchronize()
+    gate.hold(stream)
+    buffer.fill_async(1, stream)
+    with pytest.raises(
+        cu.BufferBorrowedError, match=r"cannot lend .* to work on no stream:\n.*fill_async"
+    ):
+        buffer.__dlpack__(stream=-1)
+    gate.open()
+    stream.synchronize()
+    consumer = Consumer(buffer.__dlpack__(stream=-1))
+    with pytest.raises(cu.BufferExportedError, match="it is lent to work on no stream, at"):
+        buffer.fill_async(1, stream)
+    consumer.end()
+    buffer.fill_async(1, stream)  # what the consumer did is done: nothing to wait for
+
+
+def test_default_streams_by_number(make):
+    buffer = make("device", 8)
+    for number, stream in (
+        (None, cu.Stream.legacy()),
+        (1, cu.Stream.legacy()),
+        (2, cu.Stream.per_thread()),
+    ):
+        consumer = Consumer(buffer.__dlpack__(stream=number))
+        buffer.fill_async(1, stream)
+        consumer.end()
+        stream.synchronize()
+    for number in (0, -2):
+        with pytest.raises(BufferError, match="DLPack's word for the legacy default stream is 1"):
+            buffer.__dlpack__(stream=number)
+
+
+# ---- NumPy ----
+
+
+@pytest.mark.parametrize("kind", ["locked", "unified"])
+def test_numpy_takes_what_the_host_can_read(make, stream, kind):
+    buffer = make(kind, 6, "i2", items=np.arange(6, dtype="i2")).reshape(2, 3)
+    stream.synchronize()
+    cu.Device(0).synchronize()
+    exporter = buffer if kind == "locked" else buffer.lend(None, device="cpu")
+    array = np.from_dlpack(exporter)
+    assert array.tolist() == [[0, 1, 2], [3, 4, 5]]
+    array[0, 0] = 9
+    with pytest.raises(cu.BufferExportedError):
+        buffer.fill_async(0, stream)
+    view = array[1]
+    del array
+    with pytest.raises(cu.BufferExportedError):
+        buffer.fill_async(0, stream)
+    del view, exporter
+    assert buffer.to_numpy().ravel()[0] == 9
+    buffer.fill_async(0, stream)
+
+
+def test_numpy_reads_what_is_lent_read_only(make, stream):
+    buffer, target = make("locked", 8), make("device", 8)
+    array = np.from_dlpack(buffer.lend(None, readonly=True))
+    assert not array.flags.writeable
+    target.copy_from_async(buffer, stream)
+    with pytest.raises(cu.BufferExportedError):
+        buffer.fill_async(0, stream)
+    stream.synchronize()
+    del array
+    buffer.fill_async(0, stream)
+
+
+def test_device_memory_is_not_for_numpy(make):
+    with pytest.raises((BufferError, RuntimeError, TypeError, ValueError)):
+        np.from_dlpack(make("device", 8))
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u2", "i4", "u8", "f2", "f4", "f8", "c8", "c16"])
+def test_dtypes_go_through(make, dtype):
+    buffer = make("locked", 4, dtype)
+    assert np.from_dlpack(buffer).dtype == np.dtype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [">i4", "M8[s]", "V3", "S4", [("a", "i2"), ("b", "i4")]])
+def test_dtypes_without_a_name(dtype):
+    buffer = cu.LockedBuffer(4, dtype)
+    with pytest.raises(BufferError, match=r"DLPack has no name for items of dtype .*view"):
+        np.from_dlpack(buffer)
+    assert not buffer.borrowed
+    buffer.close()
+
+
+def test_copies_are_somebody_elses(make, stream):
+    buffer = make("device", 8, items=np.arange(8, dtype="u1"))
+    stream.synchronize()
+    consumer = Consumer(buffer.__dlpack__(stream=stream.handle, max_version=(1, 0), copy=True))
+    assert consumer.managed.flags == 2
+    assert consumer.tensor.data != buffer.address
+    buffer.fill_async(0, stream)
+    stream.synchronize()
+    found = cu.DeviceBuffer.from_address(consumer.tensor.data, 8)
+    target = make("locked", 8)
+    target.copy_from_async(found, stream)
+    stream.synchronize()
+    assert target.to_numpy().tolist() == list(range(8))
+    del found
+    consumer.end()
+
+
+def test_other_devices_are_refused(make, stream):
+    for kind, device in (
+        ("device", CPU),
+        ("device", (2, 7)),
+        ("locked", (10, 0)),
+        ("device", CUDA_HOST),
+    ):
+        buffer = make(kind, 8)
+        with pytest.raises(BufferError, match="is no memory of DLPack's device"):
+            buffer.__dlpack__(dl_device=device)
+        assert "is free" in buffer.explain() or kind == "stream_ordered"
+    consumer = Consumer(make("unified", 8).__dlpack__(stream=stream.handle, dl_device=CUDA))
+    assert tuple(consumer.tensor.device) == CUDA
+    consumer.end()
+
+
+def test_a_read_only_loan_needs_a_version(make, stream):
+    loan = make("device", 8).lend(stream, readonly=True)
+    with pytest.raises(BufferError, match=r"DLPack can say from version 1\.0 on"):
+        loan.__dlpack__(stream=stream.handle)
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle, max_version=(1, 0)))
+    assert consumer.managed.flags == 1
+    consumer.end()
+
+
+# ---- loans that are held ----
+
+
+def test_the_array_interface_lasts_as_long_as_the_loan(make, stream, other):
+    buffer = make("device", 8, "f4")
+    loan = buffer.lend(stream, shape=(2, 4))
+    found = loan.__cuda_array_interface__
+    assert found["shape"], found["typestr"] == ((2, 4), "<f4")
+    assert (found["data"], found["strides"]) == ((buffer.address, False), None)
+    assert (found["version"], found["stream"]) == (3, stream.handle)
+    assert loan.__cuda_array_interface__ == found
+    with pytest.raises(cu.BufferExportedError):
+        buffer.fill_async(0, other)
+    del loan
+    other.wait(stream)
+    buffer.fill_async(0, other)
+
+
+def test_a_loan_that_nobody_took_lends_nothing(make, stream, other):
+    buffer = make("device", 8)
+    loan = buffer.lend(stream)
+    buffer.fill_async(0, other)
+    del loan
+
+
+def test_a_block_and_an_export_hold_one_loan(make, stream, other):
+    buffer = make("device", 8)
+    loan = buffer.lend(stream)
+    with loan as address:
+        consumer = Consumer(loan.__dlpack__(stream=stream.handle))
+        assert address == consumer.tensor.data
+    with pytest.raises(cu.BufferExportedError):
+        buffer.fill_async(0, other)
+    consumer.end()
+    other.wait(stream)
+    buffer.fill_async(0, other)
+
+
+def test_the_consumer_works_on_the_loans_stream(make, stream, other):
+    loan = make("device", 8).lend(stream)
+    with pytest.raises(BufferError, match=r"the consumer works on stream .*make that one current"):
+        loan.__dlpack__(stream=other.handle)
+    with pytest.raises(BufferError, match="the consumer works on stream"):
+        make("device", 8).lend(None).__dlpack__(stream=1)
+
+
+def test_shapes_and_strides_stay_inside(make, stream):
+    buffer = make("device", 12, "i2")
+    loan = buffer.lend(stream, shape=(2, 3), strides=(12, 4))
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle))
+    assert (consumer.shape, consumer.strides) == ((2, 3), (6, 2))
+    consumer.end()
+    for shape, strides, message in (
+        ((2, 3), (12, 6), "needs 26 bytes"),
+        ((2, 3), (-12, 4), "not negative"),
+        ((2, 3), (12, 3), "multiples of 2"),
+        ((2, 3), (12,), "has 1 numbers"),
+        ((5,), None, "shape .* has 5"),
+        ((-1, 12), None, "no size may be negative"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            buffer.lend(stream, shape=shape, strides=strides)
+
+
+def test_taking_turns(make, stream, other, items_of):
+    buffer = make("locked", 8)
+    loan = buffer.lend(stream)
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle))
+    with loan.back():
+        with pytest.raises(cu.BufferBorrowedError, match="by lend on"):
+            buffer.fill_async(5, other)
+        other.wait(stream)
+        buffer.fill_async(5, other)
+        with pytest.raises(ValueError, match="is taken back for a block"):
+            loan.__dlpack__(stream=stream.handle)
+    with pytest.raises(cu.BufferExportedError):
+        buffer.fill_async(6, other)
+    stream.synchronize()  # it waited for what was done inside
+    copy = make("device", 8)
+    copy.copy_from_async(buffer, stream)
+    stream.synchronize()
+    assert items_of(copy).tolist() == [5] * 8
+    consumer.end()
+    with pytest.raises(ValueError, match="not in anybody's hands"), loan.back():
+        pass
+
+
+def test_taking_back_what_is_gone_meanwhile(make, stream, other):
+    buffer = make("device", 8)
+    loan = buffer.lend(stream)
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle))
+    with loan.back():
+        other.wait(stream)
+        buffer.fill_async(5, other)
+        consumer.end()
+    stream.wait(other)
+    buffer.fill_async(6, stream)
+    other.wait(stream)
+    buffer.fill_async(6, other)
+
+
+def test_work_on_no_stream(make, stream):
+    buffer = make("locked", 8)
+    with buffer.lend(None) as address:
+        assert address == buffer.address
+        for use in (lambda: buffer[0], lambda: buffer.fill_async(0, stream), buffer.close):
+            with pytest.raises(cu.BufferExportedError, match="lent to work on no stream"):
+                use()
+    loan = buffer.lend(None)
+    with loan, pytest.raises(ValueError, match="cannot be taken back"), loan.back():
+        pass
+    buffer[0] = 1
+    buffer.fill_async(0, stream)
+    with pytest.raises(cu.BufferBorrowedError, match="to work on no stream"), buffer.lend(None):
+        pass
+
+
+def test_bytes_of_a_loan(make, stream):
+    buffer = make("locked", 8, items=np.arange(8, dtype="u1"))
+    view = memoryview(buffer.lend(None, readonly=True))
+    assert bytes(view) == bytes(range(8))
+    assert view.readonly
+    with pytest.raises(cu.BufferExportedError):
+        buffer.fill_async(0, stream)
+    view.release()
+    buffer.fill_async(0, stream)
+    with pytest.raises(BufferError, match="cannot read memory of a device"):
+        memoryview(make("device", 8).lend(None))
+
+
+def test_buffers_have_no_array_interface(make):
+    with pytest.raises(AttributeError, match=r"cupy\.asarray\(buffer\.lend\(stream\)\)"):
+        make("device", 8).__cuda_array_interface__  # noqa: B018
+
+
+def test_a_lost_loan_keeps_nothing(make, stream):
+    buffer = make("device", 8)
+    consumers = [Consumer(buffer.__dlpack__(stream=stream.handle)) for _ in range(100)]
+    threads = [threading.Thread(target=each.end_without_the_gil) for each in consumers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    del consumers, threads
+    gc.collect()
+    stream.synchronize()
+    stream.synchronize()
+    buffer.close()
+
+
+def test_reshape(make):
+    buffer = make("device", 12, "f4")
+    assert buffer.shape == (12,)
+    shaped = buffer.reshape(3, -1)
+    assert (shaped.shape, shaped.count, shaped.address) == ((3, 4), 12, buffer.address)
+    assert buffer.reshape((2, 6)).shape == (2, 6)
+    assert buffer[:6].shape == (6,)
+    assert make("device", 0).reshape(0, 3).shape == (0, 3)
+    for shape in ((5,), (-1, -1), (-2, 6), (5, -1)):
+        with pytest.raises(ValueError, match="shape"):
+            buffer.reshape(shape)
