@@ -247,8 +247,8 @@ cdef class Region:
     def reshape(self, *shape):
         """The same items with another shape, in C order; one size may be -1.
 
-        Only what leaves the library has a shape: exports, loans, `to_numpy` and the arrays of host
-        views. Raises ValueError if the number of items differs.
+        Only what leaves the library has a shape: exports, loans, ``to_numpy`` and the arrays of
+        host views. Raises ValueError if the number of items differs.
         """
         cdef Region region
         self.usable()

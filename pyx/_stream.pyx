@@ -393,11 +393,11 @@ cdef class Stream:
     def scope(self):
         """``with stream.scope():`` is ``with stream:`` with a synchronization at the end.
 
-        ``async with stream.scope():`` awaits the stream instead.
+        ``async with stream.scope():`` awaits the stream at the end instead.
 
         What the block queued on the stream is complete after the block, even if an exception ended
-        it. If waiting fails while an exception propagates, a note is added to that exception.
-        ``as`` yields the stream.
+        the block; if waiting then fails, a note is added to that exception. ``as`` yields the
+        stream.
         Driver functions: as `synchronize`.
         """
         cdef Scope scope = Scope.__new__(Scope)

@@ -17,7 +17,7 @@ typedef struct own_request {
     uint16_t operation;
     /* The loan, if this request begins one (the request then has exactly one access); else NULL. */
     own_export *loan;
-    /* The request ends a loan: its work is queued already, so nothing is checked. */
+    /* The request ends a loan. The work of the loan is queued already, so nothing is checked. */
     uint8_t returns;
     /* For a passive operation the driver may queue nothing, so the default streams' rules do not
      * order it. */

@@ -56,12 +56,13 @@ ARGUMENTS = """{
     "copy_to_async": [(device, stream)], "fill_async": [(1, stream)], "split_at": [(3,)],
     "chunks": [(3,)], "view": [("u2",)], "attribute": [("warp_size",)], "from_array": [(b"abc",)],
     "zeros": [(3,)], "from_raw": [(4096, 1)], "from_address": [(4096, 1)], "from_handle": [(1,)],
-    "from_object": [(stream,)], "__getitem__": [(0,), (slice(0, 2),)], "lend": [(stream,)],
+    "from_object": [(stream,)], "__getitem__": [(0,), (slice(0, 2),)], "lend": [(stream,), (None,)],
+    "reshape": [(-1,)], "give_back": [(stream,)],
     "bind": [(locked,)],
 }"""
 MAY_ANSWER = """
     blocking bind closed context count current device dtype from_object handle itemsize name nbytes
-    ordering ordinal primary priority reads scope site stream stream_ordered timing writes __len__
+    ordering ordinal primary priority reads scope shape site stream stream_ordered timing writes __len__
 """
 
 

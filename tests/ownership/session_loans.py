@@ -53,10 +53,10 @@ class LoanSession(KernelSession):
         stream = self.current(stream, buffer.memory.place)
         mode = "read" if readonly else "write"
         answer = self._judge_loan(buffer, stream, mode)
-        real = None if stream is None else stream.given
+        given = () if stream is None else (stream.given,)  # None would be: work on no stream
 
         def begin():
-            loan = buffer.real.lend(real, readonly=readonly)
+            loan = buffer.real.lend(*given, readonly=readonly)
             return loan, loan.__enter__()
 
         made = self.call("lend", answer, begin, buffer)

@@ -55,6 +55,7 @@ def test_the_host_knows_when_the_coroutine_goes_on(stream, buffer, gate):
     async def main():
         coroutine = token.__await__()
         future = next(coroutine)
+        future._asyncio_future_blocking = False  # as a task does with what it is given
         gate.open()
         await ends(future)
         assert buffer.borrowed
