@@ -253,6 +253,7 @@ def test_numba(stream):
     assert array.copy_to_host().tolist() == [2] * 16
     del array, loan
     theirs = cuda.to_device(np.arange(8, dtype="f4"))
+    cuda.synchronize()  # its arrays name no stream where that is the default one
     found = np.empty(8, "f4")
     cu.from_cuda_array(theirs, stream).copy_to(found, stream=stream)
     assert found.tolist() == list(range(8))

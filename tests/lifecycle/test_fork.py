@@ -62,7 +62,8 @@ ARGUMENTS = """{
 }"""
 MAY_ANSWER = """
     blocking bind closed context count current device dtype from_object handle itemsize name nbytes
-    ordering ordinal primary priority reads scope shape site stream stream_ordered timing writes __len__
+    ordering ordinal primary priority reads scope shape site stream stream_ordered timing writes
+    __len__
 """
 
 
