@@ -231,7 +231,8 @@ cdef class Loan:
         if self.block == ENTERED and self.lent.live:
             report_text("a loan died inside its block, and what was queued there is not known: end"
                         " the block that `with buffer.lend(stream)` begins")
-            if self.lent.holders == 1 + self.shown:
+            self.lent.holders -= 1
+            if self.lent.holders == 0:
                 self.lent.close()
         if self.shown:
             self.lent.following, _dropped = _dropped, self.lent
@@ -349,6 +350,9 @@ cdef class Loan:
     def __getbuffer__(self, Py_buffer *view, int flags):
         if self.region is None or self.region.kind == DEVICE:
             raise BufferError("the host cannot read memory of a device; copy it: buffer.to_numpy()")
+        if self.stream is not None:
+            raise BufferError(f"the buffer is lent to {self.stream!r}, and a memoryview is read on"
+                              " the host, which waits for no stream: buffer.lend(None)")
         lent = self.hold()
         try:
             PyBuffer_FillInfo(view, self, <void *><size_t>pointer_of(self.region),
@@ -368,15 +372,22 @@ cdef class Loan:
         return f"<Loan of {self.region.describe()} to {to}>"
 
     def _check_consumer(self, stream):
+        """Refuse a consumer that does not work where the buffer is lent to.
+
+        A consumer that names no stream works on the legacy default stream, or on the host if that
+        is where the memory is.
+        """
         if self.stream is None:
             if stream not in (None, -1):
                 raise BufferError("the buffer is lent to work on no stream, and the consumer works"
                                   f" on stream {stream:#x}: lend it to that one")
-        elif self.device_type != DL_CPU and stream is not None:
-            if stream == -1 or operator.index(stream) != protocol_handle(self.stream):
-                raise BufferError(f"the buffer is lent to {self.stream!r}, and the consumer works"
-                                  f" on stream {stream:#x}; make that one current there, or lend"
-                                  " the buffer to the consumer's: buffer.lend(stream)")
+        elif stream is None and self.device_type == DL_CUDA_HOST:
+            raise BufferError(f"the buffer is lent to {self.stream!r}, and the consumer works on the"
+                              " host, which waits for no stream: buffer.lend(None)")
+        elif (1 if stream is None else operator.index(stream)) != protocol_handle(self.stream):
+            raise BufferError(f"the buffer is lent to {self.stream!r}, and the consumer works on"
+                              f" stream {1 if stream is None else stream:#x}; make that one current"
+                              " there, or lend the buffer to the consumer's: buffer.lend(stream)")
 
     cdef Lent hold(self, bint waits=False):
         """Begin it, unless it has begun; the caller lets go of what is returned."""
@@ -441,6 +452,9 @@ cdef Loan new_loan(
     loan.shape = _checked_shape(region, shape)
     loan.strides = _checked_strides(region, loan.shape, strides)
     loan.device_type = _device_type(region, device)
+    if borrower == ON_STREAM and loan.device_type == DL_CPU:
+        raise ValueError("device='cpu' is for consumers on the host, which wait for no stream:"
+                         " buffer.lend(None, device='cpu')")
     return loan
 
 

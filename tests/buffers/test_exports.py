@@ -355,6 +355,37 @@ def test_the_consumer_works_on_the_loans_stream(make, stream, other):
         make("device", 8).lend(None).__dlpack__(stream=1)
 
 
+def test_the_host_is_no_consumer_of_a_stream(make, stream):
+    """What it would read may not be there: it waits for no stream."""
+    buffer = make("locked", 8)
+    loan = buffer.lend(stream)
+    with pytest.raises(BufferError, match=r"works on the host, .*: buffer\.lend\(None\)"):
+        np.from_dlpack(loan)
+    with pytest.raises(BufferError, match="a memoryview is read on the host"):
+        memoryview(loan)
+    with pytest.raises(ValueError, match=r"buffer\.lend\(None, device='cpu'\)"):
+        buffer.lend(stream, device="cpu")
+    with pytest.raises(BufferError, match="the consumer works on stream 0x1; make that one"):
+        make("device", 8).lend(stream).__dlpack__()
+    legacy = make("device", 8).lend(cu.Stream.legacy())
+    cu.Device(0).synchronize()
+    Consumer(legacy.__dlpack__()).end()
+
+
+def test_a_loan_that_dies_in_its_block_leaves_the_others(make, stream, other):
+    buffer = make("device", 8)
+    loan = buffer.lend(stream)
+    loan.__enter__()
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle))
+    with pytest.warns(cu.CudaWarning, match="a loan died inside its block"):
+        del loan
+    with pytest.raises(cu.BufferExportedError):
+        buffer.fill_async(0, other)
+    consumer.end()
+    other.wait(stream)
+    buffer.fill_async(0, other)
+
+
 def test_shapes_and_strides_stay_inside(make, stream):
     buffer = make("device", 12, "i2")
     loan = buffer.lend(stream, shape=(2, 3), strides=(12, 4))
