@@ -309,8 +309,8 @@ cdef class Region:
         check_external(context, self.kind, first, label)
         memory = adopt_memory(self.kind if ours else FOREIGN, context, first,
                               <size_t>number * <size_t>items.itemsize, owner, label)
-        if memory.home is None:
-            memory.state.managed = self.kind == UNIFIED
+        if self.kind == UNIFIED:
+            memory.state.managed = True
         return _fill_in(self, memory, number, items.dtype, items.itemsize, name)
 
     cdef int stand_for(self, Memory memory, object dtype, str name) except -1:

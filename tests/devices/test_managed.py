@@ -186,3 +186,23 @@ with managed.read():
     refused(cu.BufferExportedError, "a host view of a UnifiedBuffer", device.lend(stream).__enter__)
 """,
     )
+
+
+def test_the_rules_hold_for_managed_memory_of_others(machine):
+    machine(
+        "concurrent_managed=0",
+        """
+import ctypes
+library, address = ctypes.CDLL(cu.driver_info().path), ctypes.c_uint64()
+with cu.Device(0):
+    assert library.cuMemAllocManaged(ctypes.byref(address), ctypes.c_size_t(64), 1) == 0
+stream, device = cu.Stream(), cu.DeviceBuffer(8)
+theirs = cu.UnifiedBuffer.from_address(address.value + 8, 8)
+device.fill_async(1, stream)
+refused(cu.BufferBorrowedError, "concurrent_managed_access is 0", lambda: theirs[0])
+stream.synchronize()
+with theirs.read() as array:
+    refused(cu.BufferExportedError, "a host view of a Unified", lambda: device.fill_async(0, stream))
+device.fill_async(0, stream)
+""",
+    )
