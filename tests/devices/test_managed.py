@@ -202,7 +202,8 @@ device.fill_async(1, stream)
 refused(cu.BufferBorrowedError, "concurrent_managed_access is 0", lambda: theirs[0])
 stream.synchronize()
 with theirs.read() as array:
-    refused(cu.BufferExportedError, "a host view of a Unified", lambda: device.fill_async(0, stream))
+    words = "a host view of a Unified"
+    refused(cu.BufferExportedError, words, lambda: device.fill_async(0, stream))
 device.fill_async(0, stream)
 """,
     )
