@@ -63,6 +63,11 @@ GENERATORS = """
         "import atexit; atexit.register(cu.reap); cu.DeviceBuffer(4).fill_async(1, cu.Stream())",
         "b = cu.DeviceBuffer(4, stream=cu.Stream()); sys.kept = b[1:].take(); del b",
         "b = cu.LockedBuffer.zeros(4); c = cu.LockedBuffer.from_address(b.address, 4, owner=b)",
+        "import numpy; array = numpy.from_dlpack(cu.LockedBuffer.zeros(16))",
+        "import numpy; sys.kept = numpy.from_dlpack(cu.LockedBuffer.zeros(16))",
+        "sys.kept = cu.DeviceBuffer(4).__dlpack__()",
+        "sys.kept = cu.DeviceBuffer(4).lend(cu.Stream()); sys.kept.__cuda_array_interface__",
+        "sys.kept = cu.from_dlpack(cu.DeviceBuffer(4)); sys.kept.fill_async(1, cu.Stream.legacy())",
         "import asyncio; asyncio.run(waiting(cu.LockedBuffer.zeros(16)))",
         "sys.kept = type('Last', (), {'__del__': lambda self, b=cu.LockedBuffer.zeros(16),"
         " s=cu.Stream(): [b.fill_async(1, s).wait() for _ in range(9)]})()",

@@ -156,6 +156,35 @@ def test_blocks_are_left_quietly(script):
     )
 
 
+def test_exports_end_in_the_child_and_in_the_parent(script):
+    script.quiet(
+        HEAD
+        + """
+    import numpy
+    host = cu.LockedBuffer.zeros(16)
+    array, capsule = numpy.from_dlpack(host), device.__dlpack__(stream=stream.handle)
+    imported = cu.from_dlpack(device.lend(stream), stream)
+    child = os.fork()
+    if child == 0:
+        del array, capsule, imported  # their deleters run here, too
+        try:
+            host.fill_async(1, stream)
+        except cu.ForkedError:
+            os._exit(0)
+    end(child)
+    try:
+        host.fill_async(1, stream)
+        sys.exit("it is lent")
+    except cu.BufferExportedError:
+        pass
+    del array, capsule, imported
+    host.fill_async(1, stream)
+    device.fill_async(1, stream)
+    stream.synchronize()
+    """
+    )
+
+
 def test_what_needs_no_driver_still_answers(script):
     script.quiet(
         HEAD
