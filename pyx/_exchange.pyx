@@ -264,20 +264,16 @@ cdef tuple _checked_interface(object array, object interface):
 # ---- as arguments of kernels ----
 
 cdef tuple NO_ARRAYS = (np.generic, np.ndarray, ctypes.c_int.__mro__[2], Buffer)
-cdef object _last_other = None  # the type of the last argument that was no foreign array
 
 
 cdef bint is_foreign_array(object value) except -1:
-    """Whether another library's array: what has DLPack or the CUDA Array Interface, but NumPy's."""
-    global _last_other
+    """Return whether the value is an array of another library, by DLPack or the array interface.
+
+    Arrays of NumPy are not: the device cannot see their memory.
+    """
     cdef object kind = type(value)
-    if kind is _last_other:
-        return False
-    if not isinstance(value, NO_ARRAYS) and (
-            hasattr(kind, "__dlpack__") or hasattr(kind, "__cuda_array_interface__")):
-        return True
-    _last_other = kind
-    return False
+    return not isinstance(value, NO_ARRAYS) and (
+        hasattr(kind, "__dlpack__") or hasattr(kind, "__cuda_array_interface__"))
 
 
 cdef Region import_argument(object array, Stream stream):

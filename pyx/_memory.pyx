@@ -9,7 +9,8 @@ from libc.stdlib cimport calloc, free
 
 from cudadrv._device cimport Context, attend, enter_context, leave_context
 from cudadrv._driver cimport (
-    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CU_MEMHOSTALLOC_WRITECOMBINED,
+    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS,
+    CU_MEMHOSTALLOC_WRITECOMBINED,
     CU_MEMORYTYPE_HOST, CU_MEM_ATTACH_GLOBAL, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
     CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUdeviceptr, CUresult,
     CUstream, bind_driver, cuMemAlloc, cuMemAllocAsync, cuMemAllocManaged, cuMemFreeAsync,
@@ -655,6 +656,8 @@ cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
         context.check(enter_context(context.raw, &pushed))
         status = cuMemGetAddressRange(&first, &size, address)
         leave_context(pushed)
+    if status != CUDA_ERROR_INVALID_VALUE and status != CUDA_ERROR_NOT_FOUND:
+        context.check(status)
     # From here on no other thread gets in: there is one home for an address.
     if status != CUDA_SUCCESS or not first <= address or address + nbytes > first + size:
         first, size = address, nbytes

@@ -20,6 +20,7 @@ from limits import PATIENCE
 pytest_plugins = ["pytest_cudadrv", "pytester"]
 
 collect_ignore = ["external"]  # they run in another virtual environment: make external
+collect_ignore += ["packaging/downstream"]  # a project of its own, which the tests build and test
 HERE = Path(__file__).parent
 # Folders of tests that need no driver, or start their own.
 WITHOUT_DRIVER = (

@@ -124,7 +124,7 @@ def test_threads_that_leave_work_for_ever(driver):
     for part in parts:
         started(lambda: part.fill_async(1, cu.Stream.per_thread()) and None)[0].join()  # noqa: B023
         most = max(most, books()["streams"])
-    assert 200 < most < 400
+    assert 200 < most < 410  # with the internal streams
     cu.Device(0).synchronize()
     assert [part[0] for part in parts] == [1] * 600
 
