@@ -382,8 +382,8 @@ cdef class Loan:
                 raise BufferError("the buffer is lent to work on no stream, and the consumer works"
                                   f" on stream {stream:#x}: lend it to that one")
         elif stream is None and self.device_type == DL_CUDA_HOST:
-            raise BufferError(f"the buffer is lent to {self.stream!r}, and the consumer works on the"
-                              " host, which waits for no stream: buffer.lend(None)")
+            raise BufferError(f"the buffer is lent to {self.stream!r}, and the consumer works on"
+                              " the host, which waits for no stream: buffer.lend(None)")
         elif (1 if stream is None else operator.index(stream)) != protocol_handle(self.stream):
             raise BufferError(f"the buffer is lent to {self.stream!r}, and the consumer works on"
                               f" stream {1 if stream is None else stream:#x}; make that one current"

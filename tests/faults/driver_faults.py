@@ -95,6 +95,7 @@ HARMLESS = {
     ("cuFuncGetParamInfo", INVALID),
     # Of constant memory, which the PTX knows. Of other variables it is an error.
     ("cuPointerGetAttribute", INVALID),
+    ("cuMemGetAddressRange", INVALID),  # it knows no bounds: the buffer shares no records
     # Tried again, when what has died is freed.
     *((name, MEMORY) for name in ("cuMemAlloc", "cuMemAllocAsync", "cuMemHostAlloc")),
     ("cuMemAllocManaged", MEMORY),
