@@ -17,18 +17,18 @@ from cudadrv._copy cimport (
 from cudadrv._device cimport Context, context_of, contexts
 from cudadrv._driver cimport CUdeviceptr, bind_driver, cudadrv_table, likely, unlikely, words
 from cudadrv._engine cimport (
-    OWN_BORROWED, OWN_OK, OWN_REACH, OWN_READ, OWN_SHARED, OWN_WRITE, engine, own_borrow,
-    own_borrows, own_conflict, own_current, own_obstacle, own_suspect,
+    OWN_BORROWED, OWN_OK, OWN_REACH, OWN_READ, OWN_SHARED, OWN_WAIT, OWN_WRITE, engine,
+    own_borrow, own_borrows, own_conflict, own_current, own_obstacle, own_suspect,
 )
 from cudadrv._errors cimport close_at_end, refuse_if_forked
 from cudadrv._library cimport ensure_driver
 from cudadrv._loan cimport (
-    ON_NOTHING, ON_STREAM, dlpack_device_of, export_region, new_loan, wait_for_uses,
+    ON_NOTHING, ON_STREAM, dlpack_device_of, export_region, new_loan, note_write,
 )
 from cudadrv._memory cimport label_at, leave_home
 from cudadrv._names cimport (
-    COPY_FROM, COPY_FROM_ASYNC, COPY_TO, COPY_TO_ASYNC, FILL, FILL_ASYNC, host_wait, operation_name,
-    stream_name,
+    COPY_FROM, COPY_FROM_ASYNC, COPY_TO, COPY_TO_ASYNC, FILL, FILL_ASYNC, GIVE_BACK, host_wait,
+    operation_name, stream_name,
 )
 from cudadrv._ordering cimport policy_in_force
 from cudadrv._pool cimport trim_caches
@@ -692,8 +692,8 @@ cdef class Buffer(Region):
             raise ValueError(f"{self.describe()} cannot be given back: " + (
                 "it is no other library's" if self.memory.home is None else
                 f"parts of it are alive ({self.memory.regions - 1}); drop them first"))
-        wait_for_uses(self, required_stream(
-            None if stream is ... else stream, self, "give_back"))
+        found = required_stream(None if stream is ... else stream, self, "give_back")
+        note_write(self, found, GIVE_BACK, OWN_WAIT)
         leave_home(self.memory)
 
     # ---- other libraries take it themselves ----

@@ -11,14 +11,12 @@ from cudadrv._dlpack cimport (
     DL_CPU, DL_CUDA, DL_CUDA_HOST, DL_CUDA_MANAGED, Tensor, dl_tensor, dtype_of, is_contiguous,
     shape_of_tensor, take_tensor,
 )
-from cudadrv._driver cimport CUDA_SUCCESS, CUresult, CUstream, bind_driver, cudadrv_table
-from cudadrv._engine cimport OWN_UNCHECKED, OWN_WRITE, engine, own_access, own_snapshot_drop
-from cudadrv._loan cimport protocol_handle
+from cudadrv._driver cimport bind_driver, cudadrv_table
+from cudadrv._engine cimport OWN_UNCHECKED
+from cudadrv._loan cimport note_write, protocol_handle
 from cudadrv._memory cimport kind_at
 from cudadrv._names cimport IMPORT
-from cudadrv._operation cimport Operation, issue, prepare
-from cudadrv._refusal cimport refuse_operation
-from cudadrv._region cimport Region, borrow
+from cudadrv._region cimport Region
 from cudadrv._release cimport DEVICE, LOCKED, UNIFIED
 from cudadrv._stream cimport Stream, stream_for
 
@@ -33,7 +31,7 @@ cdef str COPY_IT = "copy it: DeviceBuffer.from_array(array) or buffer.copy_from(
 
 
 def from_dlpack(array, stream=None):
-    """A buffer over an array of another library, without a copy, by DLPack.
+    """Make a buffer over an array of another library, without a copy, by DLPack.
 
     The other library orders its work before the stream, as the protocol asks: for the checks, the
     memory was written there, so that use on another stream has to be ordered after it. The array is
@@ -57,8 +55,8 @@ def from_dlpack(array, stream=None):
     TypeError
         It has no ``__dlpack__``.
     BufferError
-        It is not C-contiguous, on no device of CUDA, of a dtype that NumPy has not, or in ordinary
-        memory.
+        The array is not C-contiguous, is in ordinary memory or on a device that is none of CUDA's,
+        or has a dtype that NumPy does not support.
 
     Driver functions: cuPointerGetAttribute, cuMemGetAddressRange; the exporter's own.
     """
@@ -129,33 +127,8 @@ cdef object _buffer_of(Tensor taken, int kind, Context context, Stream stream, o
     region.sizes = shape
     region.read_only = taken.readonly
     if stream is not None and count:
-        _note_import(region, stream)
+        note_write(region, stream, IMPORT, OWN_UNCHECKED)
     return region
-
-
-cdef CUresult _no_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
-    return CUDA_SUCCESS
-
-
-cdef int _note_import(Region region, Stream stream) except -1:
-    """What its owner did is ordered before the stream from here on: a write there, for the books.
-
-    It conflicts with nothing: that the buffer's other uses are in order is for their own checks.
-    """
-    cdef Operation operation
-    cdef own_access access
-    cdef bint read_only = region.read_only
-    region.read_only = False
-    borrow(region, &access, OWN_WRITE)
-    region.read_only = read_only
-    access.policy = OWN_UNCHECKED
-    prepare(&operation, IMPORT, &access, 1, _no_call, NULL)
-    operation.request.passive = True
-    reason = issue(&operation, stream)
-    if reason:
-        refuse_operation(&operation, reason, stream, (region.describe(),))
-    own_snapshot_drop(engine, &operation.request.issued)
-    return 0
 
 
 cdef str _name(object array):
@@ -165,7 +138,7 @@ cdef str _name(object array):
 # ---- the CUDA Array Interface ----
 
 def from_cuda_array(array, stream=None):
-    """A buffer over an array of another library, without a copy, by the CUDA Array Interface.
+    """Make a buffer over another library's array, without a copy, by the CUDA Array Interface.
 
     As `from_dlpack`. The interface names the stream that the array may be in use on, and the
     buffer's stream waits for that one; where it names none, nothing is waited for.
@@ -223,7 +196,7 @@ cdef object _import_interface(object array, object stream, bint noted):
     region.sizes = shape
     region.read_only = read_only
     if count and theirs is not None and noted:
-        _note_import(region, found)
+        note_write(region, found, IMPORT, OWN_UNCHECKED)
     return region
 
 

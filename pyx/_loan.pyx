@@ -14,7 +14,7 @@ from libc.stdint cimport int32_t
 
 from cudadrv._device cimport attend, end_loans_with
 from cudadrv._dlpack cimport (
-    DL_CPU, DL_CUDA, DL_CUDA_HOST, DL_CUDA_MANAGED, DL_READ_ONLY, call_on_end,
+    DL_CPU, DL_CUDA, DL_CUDA_HOST, DL_CUDA_MANAGED, DL_IS_COPIED, DL_READ_ONLY, call_on_end,
     dl_device as device_of_dlpack, export_capsule, keepers_of_ended,
 )
 from cudadrv._driver cimport (
@@ -28,7 +28,7 @@ from cudadrv._engine cimport (
 )
 from cudadrv._errors cimport report_text
 from cudadrv._event cimport new_event
-from cudadrv._names cimport GIVE_BACK, LEND
+from cudadrv._names cimport LEND
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._refusal cimport refuse_host, refuse_operation
 from cudadrv._region cimport Region, borrow, pointer_of
@@ -552,7 +552,7 @@ cdef object _capsule(Loan loan, object max_version, bint waits, bint copied):
             lent, <void *><size_t>pointer_of(loan.region),
             device_of_dlpack(device[0], device[1]), loan.region.dtype, loan.shape,
             tuple(strides), versioned,
-            (DL_READ_ONLY if loan.readonly else 0) | (2 if copied else 0))
+            (DL_READ_ONLY if loan.readonly else 0) | (DL_IS_COPIED if copied else 0))
     except BaseException:
         lent.let_go()
         raise
@@ -584,12 +584,12 @@ cdef object export_region(
     else:
         found = _consumer_stream(region, 1 if stream is None else operator.index(stream))
     if copy:
-        return _copied(region, found, stream, max_version, dl_device)
+        return _copied(region, found, stream, max_version)
     loan = new_loan(region, found, borrower, region.read_only, None, None, device)
     return _capsule(loan, max_version, True, False)
 
 
-cdef object _copied(Region region, Stream stream, handle, max_version, dl_device):
+cdef object _copied(Region region, Stream stream, handle, max_version):
     """An export of a copy that nobody else has."""
     cdef Region fresh = type(region)(
         region.count, region.dtype, device=region.memory.context.device)
@@ -619,16 +619,18 @@ cdef Stream _consumer_stream(Region region, handle):
     return found
 
 
-cdef int wait_for_uses(Region region, Stream stream) except -1:
-    """Let a stream wait for all uses of a buffer, under every policy, or raise."""
+cdef int note_write(Region region, Stream stream, int name, int policy) except -1:
+    """Count what the owner of imported memory does as a write on a stream, without a driver call.
+
+    OWN_UNCHECKED: the owner has ordered its work before the stream; other uses of the memory are
+    checked when they are made. OWN_WAIT: the stream waits for all uses first.
+    """
     cdef Operation operation
     cdef own_access access
-    cdef bint read_only = region.read_only
-    region.read_only = False  # whoever owns it may write it after this
-    borrow(region, &access, OWN_WRITE)
-    region.read_only = read_only
-    access.policy = OWN_WAIT
-    prepare(&operation, GIVE_BACK, &access, 1, _no_call, NULL)
+    borrow(region, &access, OWN_READ)
+    access.mode = OWN_WRITE  # the owner may write what is read-only here
+    access.policy = policy
+    prepare(&operation, name, &access, 1, _no_call, NULL)
     operation.request.passive = True
     reason = issue(&operation, stream)
     if reason:
