@@ -245,10 +245,10 @@ cdef class Region:
         return parts
 
     def reshape(self, *shape):
-        """The same items with another shape, in C order; one size may be -1.
+        """Return a buffer over the same items with another shape, in C order; one size may be -1.
 
-        Only what leaves the library has a shape: exports, loans, ``to_numpy`` and the arrays of
-        host views. Raises ValueError if the number of items differs.
+        Other libraries see the shape, by DLPack and loans. ``to_numpy`` and the arrays of host
+        views have one dimension. Raises ValueError if the number of items differs.
         """
         cdef Region region
         self.usable()

@@ -42,8 +42,8 @@ typedef struct {
 } site_table;
 
 #if PY_VERSION_HEX < 0x030D0000
-/* The spot at which a frame is, or its nearest caller that has begun. Like PyEval_GetFrame and
- * PyFrame_GetLasti, which would create an object for each new frame. */
+/* Returns the spot at which a frame runs, and sets *frame to its nearest caller if the frame has
+ * not begun yet. PyEval_GetFrame and PyFrame_GetLasti would create an object for each new frame. */
 static inline site_spot site_spot_of_frame(_PyInterpreterFrame **frame) {
     while (*frame && _PyFrame_IsIncomplete(*frame)) {
         *frame = (*frame)->previous;
