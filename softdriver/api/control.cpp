@@ -109,8 +109,8 @@ uint64_t count(const char *kind) {
     return ~uint64_t(0);
 }
 
-// Called at exit. Reports the races for which the client has not been asked for names; it is too
-// late to call the client.
+// Called at exit. Reports the races that still wait for the client's names without these names,
+// because it is too late to call the client.
 void tell_unnamed_races() {
     if (in_forked_child())
         return;

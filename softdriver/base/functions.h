@@ -17,8 +17,8 @@ enum class Function {
 
 constexpr int function_count = static_cast<int>(Function::Count);
 
-// What must hold before the body of a function runs. If it does not hold, the call returns an
-// error.
+// The precondition of a function. If it does not hold, the call returns an error and the body does
+// not run.
 enum class Needs {
     Nothing,  // no precondition: the function works before cuInit
     Init,     // cuInit has succeeded
@@ -37,7 +37,8 @@ struct FunctionInfo {
     Needs needs;
     Callback callback;
     void *plain;      // address of the symbol for which stream 0 is the legacy stream
-    void *per_thread; // the same for the per-thread stream; may equal `plain`
+    void *per_thread; // address of the symbol for which stream 0 is the per-thread stream; may
+                      // equal `plain`
 };
 
 extern const FunctionInfo function_table[function_count];

@@ -35,7 +35,8 @@ SOFT_API(cuCtxRecordEvent, (CUcontext handle, CUevent event_handle), (handle, ev
     auto operation = std::make_shared<Operation>();
     operation->waits = context_targets(*context);
     for (const OperationPtr &tail : state().races.tails(*context))
-        operation->waits.push_back(tail); // even if it is done, because the race detector needs it
+        operation->waits.push_back(
+            tail); // wait for finished operations too: the race detector needs this order
     return record(*event, *stream, std::move(operation));
 }
 

@@ -38,7 +38,7 @@ SOFT_API(cuCtxSetCacheConfig, (CUfunc_cache config), (config)) {
     return CUDA_SUCCESS;
 }
 
-// Devices of this architecture have one bank size of shared memory, which a program cannot change.
+// Shared memory of this architecture has one bank size, which a program cannot change.
 SOFT_API(cuCtxGetSharedMemConfig, (CUsharedconfig * config), (config)) {
     if (!config)
         return CUDA_ERROR_INVALID_VALUE;

@@ -16,7 +16,8 @@ struct AttributeValue {
     int value;
 };
 
-// The attributes of every device, except those that depend on the settings. All others are 0.
+// The attributes that are equal for all devices and settings. Attributes that are in no table are
+// 0.
 constexpr AttributeValue attributes[] = {
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
     {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
@@ -73,8 +74,8 @@ constexpr AttributeValue attributes[] = {
     {131, -1}, // NUMA node of the device; -1 means none
 };
 
-// Limits of arrays and textures, as devices of the architecture have them. This driver implements
-// neither.
+// The limits of arrays and textures that hardware of this architecture reports. This driver
+// supports neither arrays nor textures.
 constexpr AttributeValue texture_limits[] = {
     {CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH, 131072},
     {CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH, 131072},
@@ -213,8 +214,8 @@ SOFT_API(cuDeviceGetExecAffinitySupport,
     return CUDA_SUCCESS;
 }
 
-// Returns 0 for all operations: none is atomic between device and host, as
-// CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED reports.
+// Returns 0 for every operation: no operation is atomic between device and host.
+// CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED agrees.
 SOFT_API(cuDeviceGetHostAtomicCapabilities,
          (unsigned *capabilities, const CUatomicOperation *operations, unsigned count,
           CUdevice ordinal),

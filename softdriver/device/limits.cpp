@@ -64,7 +64,7 @@ size_t greatest_of(int number, const Device &device) {
         return size_t(read_attribute(device, attribute));
     };
     switch (number) {
-    case CU_LIMIT_STACK_SIZE: // every resident thread must have a stack
+    case CU_LIMIT_STACK_SIZE: // every resident thread needs a stack
         memory /= read(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) *
                   read(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
         return std::min(memory, limits[number].greatest);

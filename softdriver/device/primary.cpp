@@ -1,11 +1,11 @@
 #include "api/call.h"
 #include "api/state.h"
 
-// Primary contexts. Each device has one, which all parts of a program share that retain it.
+// Primary contexts. A device has one, which all parts of a program share.
 
 namespace soft {
 
-// A primary context always maps host memory. cuCtxGetFlags reports that flag, but
+// A primary context always has the flag CU_CTX_MAP_HOST. cuCtxGetFlags reports this flag, but
 // cuDevicePrimaryCtxGetState does not.
 static void set_primary_flags(Device &device, unsigned flags) {
     device.primary_flags = flags;
@@ -42,13 +42,14 @@ SOFT_API(cuDevicePrimaryCtxRelease_v2, (CUdevice ordinal), (ordinal)) {
     ContextPtr primary = device->primary;
     if (primary->alive)
         finish_context(call.lock, *primary);
-    // Another thread may have retained the context meanwhile.
+    // finish_context() releases the lock, so another thread may have retained or destroyed the
+    // context.
     if (primary->alive && !device->primary_retains)
         destroy_context(call.lock, primary);
     return CUDA_SUCCESS;
 }
 
-// Destroys the primary context even if it is retained. Whoever retained it still has to release it.
+// Destroys the primary context even if it is retained. The count of retains does not change.
 SOFT_API(cuDevicePrimaryCtxReset_v2, (CUdevice ordinal), (ordinal)) {
     Device *device = find_device(ordinal);
     if (!device)

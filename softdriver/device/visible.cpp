@@ -23,8 +23,8 @@ std::string uuid_text(int place) {
     return text;
 }
 
-// Returns the index of the device that a number, or the beginning of a UUID, identifies. Returns -1
-// if it identifies no device or several.
+// Returns the index of the device with this number, or whose UUID begins with `name`. Returns -1 if
+// there is no such device or more than one.
 int named_device(const std::string &name, int devices) {
     char *end = nullptr;
     long number = std::strtol(name.c_str(), &end, 10);

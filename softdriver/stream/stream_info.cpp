@@ -20,7 +20,7 @@ CUresult read_stream(Call &call, CUstream handle, Value *value, Read read) {
     return CUDA_SUCCESS;
 }
 
-// Like read_stream(), for queries that are forbidden while the stream is captured.
+// Like read_stream(), but returns an error if the stream is being captured.
 template <class Value, class Read>
 CUresult read_idle_stream(Call &call, CUstream handle, Value *value, Read read) {
     StreamPtr stream;

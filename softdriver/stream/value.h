@@ -10,11 +10,11 @@ template <class Word>
 CUresult make_wait(CUdeviceptr address, Word value, unsigned flags, OperationPtr &operation);
 template <class Word>
 CUresult make_write(CUdeviceptr address, Word value, unsigned flags, OperationPtr &operation);
-// Returns an error if the stream's context cannot access the memory of the operation.
+// Returns an error if the stream's context cannot access the memory that the operation uses.
 CUresult check_reach(const Stream &stream, const Operation &operation);
 
-// Stands for the first versions of these functions (without _v2). They need a device attribute that
-// no software device has.
+// Implements the functions' first versions (without _v2). They always fail, because no software
+// device has the attribute that they need.
 template <class... Arguments> CUresult refuse_first_version(const Arguments &...) {
     return CUDA_ERROR_NOT_SUPPORTED;
 }
