@@ -29,8 +29,8 @@ enum LaunchAttribute {
     nvlink_scheduling = 16,
 };
 
-// Returns whether an event attribute names an event. The values of both event attributes begin with
-// the event's handle.
+// Returns true if the event of an event attribute exists. The values of both event attributes begin
+// with the handle of the event.
 bool has_event(const CUlaunchAttribute &attribute) {
     uintptr_t event;
     std::memcpy(&event, &attribute.value, sizeof event);

@@ -7,8 +7,8 @@
 
 #include <algorithm>
 
-// Occupancy: how many blocks fit into a multiprocessor. The limits are those of the devices'
-// compute capability; the number of registers is estimated.
+// Occupancy, which is how many blocks a multiprocessor can run at the same time. The limits are
+// those of the devices' compute capability. The number of registers of a kernel is an estimate.
 
 namespace soft {
 namespace {
@@ -35,8 +35,8 @@ struct Best {
     int threads = 0, blocks = 0;
 };
 
-// Returns the block size with which the most threads are resident; the largest if there are
-// several.
+// Returns the block size with which a multiprocessor runs the most threads. If several sizes are
+// equal in this, returns the largest.
 Best best_block(const KernelFunction &function, CUoccupancyB2DSize shared_of_block, size_t shared,
                 int limit) {
     Best best;
@@ -105,7 +105,7 @@ SOFT_API(cuOccupancyMaxPotentialBlockSizeWithFlags,
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = resolve_kernel(handle, call.context, function))
         return status;
-    // Release the lock, because the program's function may call the driver.
+    // Release the lock, because the function `shared_of_block` of the program may call the driver.
     call.lock.unlock();
     Best best = best_block(*function, shared_of_block, shared, limit);
     acquire(call.lock);
