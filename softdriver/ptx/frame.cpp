@@ -56,7 +56,7 @@ Frame *Warp::make_frame(const Code &code, Frame *caller, const Step *call, uint3
 void Warp::make_room(size_t bytes) {
     if (bytes <= local_bytes_)
         return;
-    // Give each lane an odd number of cache lines, so that equal offsets of different lanes are in
+    // Give each lane an odd number of cache lines. Equal offsets of different lanes then use
     // different cache sets.
     size_t stride = ((bytes + 63) / 64 | 1) * 64;
     std::vector<char> wider(stride * warp_size, fresh_byte);
@@ -107,8 +107,7 @@ void Warp::fill(const Frame &at, const std::vector<Filling> &fillings) {
     }
 }
 
-// Fills the rows whose values change from call to call. In each of them the values of all lanes are
-// equal.
+// Fills the rows whose values depend on the call. In each such row all lanes have the same value.
 void Warp::refill(const Frame &at) {
     for (const Filling &filling : at.code->fresh) {
         uint64_t value = value_of(filling, at, 0);
