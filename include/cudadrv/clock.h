@@ -57,7 +57,7 @@ static inline int own_clock_knows(const own_clock *clock, const own_snapshot *ne
     return 1;
 }
 
-/* Sets *joined to a clock that knows everything in the clock and in the snapshot. The caller
+/* Sets *joined to a clock that has everything in `clock` and in the snapshot `news`. The caller
  * owns a reference to it. Returns 0 if malloc fails. */
 static inline int own_clock_join(own_clock *clock, const own_snapshot *news, own_clock **joined) {
     if (own_clock_knows(clock, news)) {

@@ -16,7 +16,7 @@ enum { RECYCLED_TOKENS = 64 };
 /* The first fields of a Token, as declared in _token.pxd. */
 typedef struct {
     PyObject_HEAD PyObject *stream, *source, *target;
-    PyObject *asked; /* None: never queried, and its stream had waited for nothing */
+    PyObject *asked; /* None if the token was never queried and its stream had waited for nothing */
 } token_fields;
 
 typedef struct {
