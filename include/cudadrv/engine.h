@@ -56,8 +56,9 @@ typedef struct own_stream {
     own_mutex *issue;
     own_domain *domain;
     own_clock *clock; /* everything that the stream has waited for */
-    uint64_t seq; /* number of the last operation; begins after the operations of the slot's former
-                     streams */
+    /* Number of the last operation. The first number follows the last one of the slot's former
+     * streams. */
+    uint64_t seq;
     uint64_t settled; /* number of the last operation that the driver has */
     uint8_t order;
     uint8_t state;
@@ -90,8 +91,9 @@ typedef struct own_event {
 typedef struct own_slot {
     own_stream *stream;
     uint64_t seq; /* number of the last operation of the slot's former streams */
-    uint64_t
-        done; /* the host's clock: the host knows that operations up to this number are complete */
+    /* The host's clock: the host knows that the slot's operations up to this number are complete.
+     */
+    uint64_t done;
 } own_slot;
 
 typedef struct own_engine {

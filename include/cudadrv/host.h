@@ -271,8 +271,8 @@ static inline uint32_t own_borrows(own_engine *engine, own_memory *memory, uint6
 typedef struct own_suspect {
     own_operation operation;
     uint64_t number;
-    uint64_t earlier; /* number of older unfinished operations of the stream, whose call sites are
-                         no longer known */
+    /* Number of older unfinished operations of the stream, whose call sites are no longer known. */
+    uint64_t earlier;
     uint8_t kind;
 } own_suspect;
 

@@ -21,8 +21,7 @@ typedef struct {
 
 typedef struct {
     uint32_t count;
-    PyObject *tokens[RECYCLED_TOKENS]; /* tokens whose reference counts are 0 and whose fields are
-                                          invalid */
+    PyObject *tokens[RECYCLED_TOKENS]; /* with reference count 0 and invalid fields */
 } token_store;
 
 /* Takes a token from the store, which must not be empty, and sets its fields. */

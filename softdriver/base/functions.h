@@ -36,9 +36,10 @@ struct FunctionInfo {
     const char *symbol;
     Needs needs;
     Callback callback;
-    void *plain;      // address of the symbol for which stream 0 is the legacy stream
-    void *per_thread; // address of the symbol for which stream 0 is the per-thread stream; may
-                      // equal `plain`
+    // The addresses of the symbols for which stream 0 is the legacy stream and the per-thread
+    // stream. They are equal if the function has only one symbol.
+    void *plain;
+    void *per_thread;
 };
 
 extern const FunctionInfo function_table[function_count];

@@ -12,8 +12,8 @@ struct CodeLibrary {
     CUlibrary handle = nullptr;
     ProgramPtr program;
     std::map<const Context *, ModulePtr> modules;
-    std::vector<CUkernel>
-        kernels; // handle of each kernel, by index; null until the program asks for it
+    // The handle of each kernel, by index. It is null until the program asks for it.
+    std::vector<CUkernel> kernels;
 };
 
 using CodeLibraryPtr = std::shared_ptr<CodeLibrary>;
@@ -22,8 +22,8 @@ struct LibraryKernel {
     CUkernel handle = nullptr;
     CodeLibraryPtr library;
     int index = 0;
-    std::map<int, KernelSettings>
-        settings; // attributes that the program has set, by device ordinal
+    // The attributes that the program has set, by device ordinal.
+    std::map<int, KernelSettings> settings;
 
     const ptx::Kernel &kernel() const { return library->program->kernels[index]; }
 };

@@ -27,8 +27,8 @@ struct Module {
     Context *owner = nullptr;
     ProgramPtr program;
     std::vector<uintptr_t> variables; // address of each variable in Program::variables
-    std::vector<CUfunction>
-        functions; // handle of each kernel, by index; null until the program asks for it
+    // The handle of each kernel, by index. It is null until the program asks for it.
+    std::vector<CUfunction> functions;
     bool of_library = false;
 };
 

@@ -72,8 +72,8 @@ void destroy_context(Lock &lock, const ContextPtr &context) {
     context->alive = false;
     driver.races.learn(driver.races.tails(*context));
     driver.races.ended(*context);
-    context->peers
-        .clear(); // other contexts keep this context's id in `peers`, because ids are never reused
+    // Other contexts keep this context's id in `peers`, because ids are never reused.
+    context->peers.clear();
     end_captures(*context);
     erase_owned(driver.streams, context.get());
     erase_owned(driver.events, context.get());

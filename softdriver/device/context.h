@@ -25,8 +25,8 @@ struct Context {
     unsigned uses = 1;
     Limits limits;
     CUfunc_cache cache = CU_FUNC_CACHE_PREFER_NONE;
-    std::vector<OperationPtr>
-        gates; // operations of cuCtxWaitEvent, for which all later work of the context waits
+    // The operations of cuCtxWaitEvent: all later work of the context waits for them.
+    std::vector<OperationPtr> gates;
     bool alive = true;
     std::set<uint64_t> peers; // ids of the contexts to whose memory this context has peer access
     std::shared_ptr<Stream> legacy;

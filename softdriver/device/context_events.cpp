@@ -35,8 +35,8 @@ SOFT_API(cuCtxRecordEvent, (CUcontext handle, CUevent event_handle), (handle, ev
     auto operation = std::make_shared<Operation>();
     operation->waits = context_targets(*context);
     for (const OperationPtr &tail : state().races.tails(*context))
-        operation->waits.push_back(
-            tail); // wait for finished operations too: the race detector needs this order
+        // Wait for finished operations too: the race detector needs this order.
+        operation->waits.push_back(tail);
     return record(*event, *stream, std::move(operation));
 }
 

@@ -27,8 +27,9 @@ struct Device {
     // The sticky error that made the device unusable, or CUDA_SUCCESS. Destroying contexts does not
     // clear it.
     CUresult sticky = CUDA_SUCCESS;
-    std::shared_ptr<Context>
-        primary; // kept after its destruction, because the next retain makes it usable again
+    // The pointer stays set when the context is destroyed, because the next retain makes the
+    // context usable again.
+    std::shared_ptr<Context> primary;
     std::shared_ptr<Pool> default_pool; // null until a program first asks for it
     std::shared_ptr<Pool> pool;         // the current pool; null means the default pool
     unsigned primary_retains = 0;

@@ -59,11 +59,12 @@ struct Operand {
         Variable, // the address of a variable (`index`, `scope`), plus `addend`
         Function, // a function: `index` in Tree::functions
         Label,    // `index` in Function::body of the labelled instruction; body.size() at the end
-        Memory,   // the address parts[0] + addend, where parts[0] is a Register, a Variable or an
-                  // Integer; [a, b] of textures and tensors has more parts
-        Vector,   // {a, b, ...}: the items are `parts`
-        Pair,     // p | q: the two destinations are `parts`
-        Sink,     // _: the result is dropped
+        // The address parts[0] + addend, where parts[0] is a Register, a Variable or an Integer. An
+        // operand [a, b] of a texture or tensor has more parts.
+        Memory,
+        Vector, // {a, b, ...}: the items are `parts`
+        Pair,   // p | q: the two destinations are `parts`
+        Sink,   // _: the result is dropped
     };
     enum class Scope : uint8_t { Module, Function };
 

@@ -23,8 +23,8 @@ class CallGraph {
 
   private:
     const Tree &tree_;
-    std::vector<std::vector<int>>
-        variables_; // for each function, the module's variables that it uses
+    // For each function, the module's variables that it uses.
+    std::vector<std::vector<int>> variables_;
     std::vector<bool> calls_pointers_;
 };
 

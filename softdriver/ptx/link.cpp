@@ -65,8 +65,8 @@ template <class Item> class Merge {
 
     std::vector<Problem> &problems_;
     std::map<std::string, int> names_;
-    std::vector<std::vector<int>>
-        places_;                // for each tree and index of an item, the index in `items`
+    // For each item, by its tree and its index there, the index in `items`.
+    std::vector<std::vector<int>> places_;
     std::vector<size_t> owner_; // for each definition in `items`, the tree that it comes from
 };
 

@@ -54,8 +54,8 @@ struct ThreadBlock {
     size_t turn_ = 0;             // index in order_ of the current warp
     uint64_t slice_left_ = 0;     // steps left for the current warp
     uint64_t progress_before_ = 0;
-    std::vector<bool>
-        spins_; // by index in order_: whether the warp made no progress in its last slice
+    // For each warp, by index in order_, whether it made no progress in its last slice.
+    std::vector<bool> spins_;
 };
 
 struct Machine {

@@ -206,8 +206,8 @@ Variable read_parameter(Reader &reader, std::string_view &name, bool &in_registe
     read_qualifiers(reader, variable);
     if (in_register && size_of(variable.type) < 4)
         reader.fail("a parameter in a register has 32 bits or more");
-    if (reader.accept_dot(
-            "ptr")) { // skip the state space and alignment of the memory that it points to
+    // Skip the state space and alignment of the memory that it points to.
+    if (reader.accept_dot("ptr")) {
         if (at_space(reader))
             reader.take();
         if (reader.accept_dot("align"))

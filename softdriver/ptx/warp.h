@@ -114,8 +114,8 @@ struct Warp {
     std::vector<char> local_;
     size_t local_bytes_ = 0, local_stride_ = 0;
     std::vector<std::unique_ptr<Frame>> frames_; // all frames that were ever created
-    std::vector<std::vector<Frame *>>
-        idle_; // for each function, by Code::index, the frames that are not in use
+    // For each function, by Code::index, the frames that are not in use.
+    std::vector<std::vector<Frame *>> idle_;
 };
 
 } // namespace soft::ptx

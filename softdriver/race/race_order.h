@@ -19,8 +19,8 @@ struct RaceTrack {
     uint64_t tick = 0; // number of the stream's last operation
     OperationPtr tail; // the stream's last operation
     std::weak_ptr<Stream> stream;
-    const Context *context =
-        nullptr; // the stream's context, which is compared but never dereferenced
+    // The stream's context, which is compared but never dereferenced.
+    const Context *context = nullptr;
     CUstream handle = nullptr;
     uint64_t id = 0;
     bool legacy = false, per_thread = false, blocking = false;

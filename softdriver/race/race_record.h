@@ -54,8 +54,8 @@ class RaceRecord {
     std::vector<Entry> entries_;
     std::map<RaceKey, size_t> known_;
     uint64_t lost_ = 0; // number of different races that were not kept, because the list was full
-    size_t unnamed_ =
-        0; // index of the first race for which the client has not been asked for names
+    // Index of the first race for which the client has not been asked for names.
+    size_t unnamed_ = 0;
     uint64_t cleared_ = 0;
 };
 

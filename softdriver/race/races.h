@@ -75,8 +75,8 @@ class Races {
     struct Deferred {
         OperationPtr operation; // null for a free by the host
         Shadows shadows;
-        RaceClockPtr
-            settled; // the host's clock when the work was deferred; null if operations were pending
+        // The host's clock when the work was deferred, or null if operations were pending.
+        RaceClockPtr settled;
         Function free = Function::Count;
         uint64_t next_operation = 0;
     };

@@ -20,8 +20,8 @@ struct Capture {
     // Nodes that the program has removed from a stream's dependencies. cuStreamEndCapture succeeds
     // even if the origin stream does not depend on them.
     std::set<size_t> excused;
-    std::vector<uintptr_t>
-        memory; // addresses of memory that nodes allocate; it is freed with the graph
+    // The addresses of memory that nodes allocate. This memory is freed with the graph.
+    std::vector<uintptr_t> memory;
     std::set<uintptr_t> freed; // the addresses in `memory` that a node frees
     bool live = true;
     bool valid = true;

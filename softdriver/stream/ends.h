@@ -12,8 +12,8 @@ struct End {
     char *host = nullptr;
     Side side = Side::Pageable;
     PoolPtr pool; // the pool of stream-ordered memory; null for other memory
-    bool sync_memops =
-        false; // synchronous operations on the memory always wait until they are done
+    // Synchronous operations on the memory always wait until they are done.
+    bool sync_memops = false;
 
     bool on_host() const { return side == Side::Pageable || side == Side::Locked; }
 };

@@ -44,8 +44,8 @@ struct Stream : std::enable_shared_from_this<Stream> {
     // Handles of the nodes in `capture_tail`, as last returned to the program.
     std::vector<CUgraphNode> shown_tail;
     std::vector<uint64_t> shown_edges; // data of the edges from shown_tail, all zero
-    std::set<size_t>
-        capture_tail;       // captured nodes on which the stream's next captured node depends
+    // The nodes of the capture on which the stream's next node will depend.
+    std::set<size_t> capture_tail;
     bool destroyed = false; // the program has destroyed the stream, but the capture still uses it
     std::shared_ptr<RaceTrack> track; // what the race detector knows of the stream, or null
     // The workspace for cooperative launches. It is null until the first one.

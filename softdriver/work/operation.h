@@ -50,8 +50,8 @@ struct Operation {
     std::vector<std::shared_ptr<Operation>> waits;
     std::vector<Range> reads, writes;
     std::vector<Range> updates; // ranges of atomic accesses, which do not race with each other
-    bool unforeseen =
-        false; // true for a kernel until it ends, because its ranges are not known before
+    // True for a kernel until it ends, because the ranges that it uses are not known before.
+    bool unforeseen = false;
     bool legacy_rules = true; // whether the rules of the legacy stream apply to the operation
     // True if the operation waits for a value in memory or writes one, so that its range
     // synchronizes and is no data.

@@ -8,8 +8,8 @@
 namespace soft {
 namespace {
 
-constexpr uint64_t longest_piece =
-    16384; // warp instructions; the software driver runs them in one or two milliseconds
+// Limit of warp instructions in a piece, which take one or two milliseconds.
+constexpr uint64_t longest_piece = 16384;
 constexpr int pieces_of_a_query = 4;
 // A synchronization that has run so many pieces assumes that a kernel waits for other work.
 constexpr int pieces_of_patience = 32;
