@@ -19,8 +19,8 @@ enum own_answer {
     OWN_NO_MEMORY
 };
 
-/* A live host view, or a loan, which lets another library use memory on one stream. The caller owns
- * this struct, and the engine links it into its lists. */
+/* A live host view, or a loan: memory that another library uses on one stream. The caller owns this
+ * struct; the engine links it into its lists. */
 typedef struct own_export {
     own_memory *memory;
     struct own_export *next;

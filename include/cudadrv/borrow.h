@@ -86,8 +86,8 @@ static inline int own_check_(const own_engine *engine, own_request *request,
     return answer;
 }
 
-/* Returns how many epochs the operation may add to a range of the memory: one for each of its
- * accesses to the memory, but at most one for each mode. */
+/* Returns how many epochs the operation can add to a range of the memory: one for each of its
+ * accesses to this memory, but not more than one for each mode. */
 static inline uint32_t own_uses_(const own_request *request, const own_memory *memory) {
     const own_access *access = request->accesses, *end = access + request->count;
     uint32_t uses = 0;
@@ -222,8 +222,7 @@ static inline int own_view_of_(const own_request *request, own_clock **view) {
     return own_view_(request->stream, view);
 }
 
-/* Makes the operation the next one of its stream. `view` is the clock that own_view_of_
- * returned. */
+/* Gives the operation the next number of its stream. `view` is the clock from own_view_of_. */
 static inline void own_number_(own_request *request, own_clock *view) {
     own_stream *stream = request->stream;
     own_operation *recent = &stream->recent[++stream->seq % OWN_RECENT];

@@ -2,7 +2,8 @@
  * are complete or ordered before the next operation of the stream that owns the clock.
  *
  * Clocks are immutable, so an event that is recorded shares the clock of its stream instead of
- * copying it. NULL is a clock that knows nothing. The engine's lock guards the reference counts. */
+ * copying it. In the clock NULL all numbers are 0. The engine's lock guards the reference counts.
+ */
 
 #ifndef CUDADRV_CLOCK_H
 #define CUDADRV_CLOCK_H

@@ -36,8 +36,8 @@ static inline int own_join_(own_stream *stream, const own_snapshot *news) {
 }
 
 /* Returns the number of the stream's last operation that the default streams' rules order before
- * work of other streams. The rules do not order passive operations after the last use, because the
- * driver may have queued nothing for them. */
+ * work of other streams. Passive operations (see own_request) after the last use are not ordered,
+ * because the driver may have queued nothing for them. */
 static inline uint64_t own_settled_by_rules_(const own_stream *stream) {
     return stream->passive == stream->uses + 1 ? stream->before : stream->settled;
 }

@@ -8,8 +8,9 @@
  * All other references belong to something else (a memoryview, a tensor, a masked array, a call
  * that is running in another thread), which may have kept the address.
  *
- * A place that is not searched only makes the answer more cautious. It would be an error to
- * count a reference twice, or to count a reference of an object that also keeps an address.
+ * It is safe not to search some place: then more references count as belonging to something else.
+ * It would be an error to count a reference twice, or to count a reference of an object that also
+ * keeps an address.
  *
  * Only cudadrv._buffers includes this file. The caller holds the GIL and has disabled the
  * garbage collector; nothing in this file runs Python code. */

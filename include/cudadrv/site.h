@@ -1,8 +1,8 @@
-/* Call sites: which line of the user's program made a call, found with one lookup.
+/* Call sites tell which line of the user's program made a call.
  *
- * A site is a number for a pair (code object, instruction offset). The line is computed only
- * when it is printed. No frame is ever kept. The table is bounded: it is cleared when it is
- * full, and the lines of older sites are unknown from then on.
+ * A site is a number for a pair (code object, instruction offset), which one lookup in a table
+ * finds. The line is computed only when it is printed. Frames are never kept. The table has a
+ * fixed size. When it is full it is cleared, and the lines of older sites are then unknown.
  *
  * The functions that every operation calls are in this file, so that they are inlined. The
  * search for new lines, and the lookup of a site, are in site_search.h. The GIL guards the
@@ -22,6 +22,7 @@
 
 enum { SITE_PLACES = 1 << 15, SITE_LIMIT = SITE_PLACES / 2 };
 
+/* An instruction of a Python program, such as a call. */
 typedef struct {
     PyCodeObject *code;
     int offset;
@@ -55,8 +56,9 @@ static inline site_spot site_spot_of_frame(_PyInterpreterFrame **frame) {
 }
 #endif
 
-/* Returns the spot at which a thread runs in its innermost Python frame. Extension code has no
- * frame. The frame owns the code object, which is NULL if there is no frame. */
+/* Returns the code object and the instruction offset at which the innermost Python frame of a
+ * thread runs. The frame owns the code object, which is NULL if there is no frame. Extension code
+ * has no frame. */
 static inline site_spot site_spot_of(const PyThreadState *thread) {
 #if PY_VERSION_HEX >= 0x030D0000
     site_spot spot = {NULL, 0};

@@ -1,5 +1,5 @@
-/* The table of call sites: the search for new lines and for lines of libraries, and the lookup
- * of a site.
+/* The table of call sites. The functions here add sites to it, skip the lines of libraries, and
+ * look up a site.
  *
  * Only cudadrv._site includes this file. */
 

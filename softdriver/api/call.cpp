@@ -11,7 +11,7 @@ thread_local bool in_callback = false;
 
 namespace {
 
-// True when cuInit has succeeded. A child that is forked after that has no workers.
+// True when cuInit has succeeded. A child that is forked later has no worker threads.
 std::atomic<bool> started{false};
 std::atomic<bool> forked{false};
 std::atomic<uint64_t> call_counts[function_count];

@@ -119,8 +119,8 @@ void tell_unnamed_races() {
         state().races.record.flush();
 }
 
-// Destroys everything and clears sticky errors, as if only cuInit had been called. Afterwards the
-// calling thread has no current context.
+// Destroys everything and clears sticky errors, so that the state is as after cuInit. The calling
+// thread then has no current context.
 void reset(Lock &lock, bool keep_host_memory) {
     State &driver = state();
     auto everything = [](const Stream &) { return true; };

@@ -19,7 +19,7 @@ SOFT_EXPORT int cudadrvSoftForgetRaces(void);
 SOFT_EXPORT const char *cudadrvSoftFaultText(void);
 SOFT_EXPORT const char *cudadrvSoftVersion(void);
 
-// Functions of a client that name its own work and memory in reports of data races.
+// The functions by which a client names its own work and memory in reports of data races.
 typedef struct cudadrvSoftWords {
     // If the calling thread is submitting one of the client's operations to the stream with this
     // tag, sets `label` to two numbers that identify the operation, and returns nonzero; otherwise

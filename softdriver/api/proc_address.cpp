@@ -7,7 +7,7 @@
 namespace soft {
 namespace {
 
-// Returns the first CUDA version that has this variant of the function.
+// Returns the first CUDA version in which this variant of the function exists.
 unsigned first_version(const FunctionInfo &function, bool per_thread) {
     constexpr int per_thread_streams = 7000;
     bool variant = per_thread && function.per_thread != function.plain;

@@ -7,7 +7,7 @@
 
 namespace soft {
 
-// One value for each implemented function, which is a line of functions.def.
+// A value for each implemented function. functions.def has a line for each of these functions.
 enum class Function {
 #define SOFT_FUNCTION(base, version, symbol, variant, needs, callback) symbol,
 #include "base/functions.def"
@@ -25,7 +25,7 @@ enum class Needs {
     Current,  // there is a current context, which may have been destroyed
     Usable,   // the current context is neither destroyed nor lost to a sticky error
     Optional, // like Usable if there is a current context; without one, like Init
-    Later,    // the body checks its arguments first, then calls Call::require()
+    Later,    // the body checks its arguments first, and then calls Call::require()
 };
 
 enum class Callback { Refused, Allowed };

@@ -54,7 +54,7 @@ struct RaceLabel {
 struct RaceMark {
     std::shared_ptr<const RaceTrack> track; // null if the detector ignores the operation
     uint64_t tick = 0;                      // the operation's number in its track
-    RaceClockPtr before; // the operations ordered before this one; null until they are known
+    RaceClockPtr before; // operations that are ordered before this one; null until they are known
 
     bool certain() const { return before != nullptr; }
     bool after(const RaceMark &other) const;

@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-// The functions cuLibrary*: loading, unloading and lookups by name.
+// This file implements cuLibrary*, which load and unload libraries and look up their parts by name.
 
 namespace soft {
 

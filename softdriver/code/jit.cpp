@@ -8,7 +8,7 @@
 
 #include <cstring>
 
-// Compiles images to code that can run, and handles JIT options and logs.
+// This file compiles images to code that can run, and implements JIT options and logs.
 
 namespace soft {
 namespace {
@@ -36,7 +36,7 @@ std::string lines_of(const std::vector<ptx::Problem> &problems) {
     return lines;
 }
 
-// A target, and the first PTX version that supports it.
+// A target and the first PTX version that supports it.
 struct TargetVersion {
     int capability, version;
 };

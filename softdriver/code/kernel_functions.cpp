@@ -3,7 +3,7 @@
 #include "code/launch.h"
 #include "device/device_attributes.h"
 
-// The functions cuFunc*, for kernels of modules.
+// This file implements cuFunc*, for the kernels of modules.
 
 namespace soft {
 

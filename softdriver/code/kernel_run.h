@@ -9,7 +9,7 @@
 
 namespace soft {
 
-// A launch of a kernel as work of a stream.
+// Runs a launch of a kernel as an operation of a stream.
 class KernelRun : public Piecewise {
   public:
     // `workspace` is null unless the launch is cooperative.

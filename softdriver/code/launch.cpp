@@ -137,7 +137,8 @@ std::shared_ptr<GridWorkspace> workspace_of(Stream &stream) {
     return stream.workspace;
 }
 
-// Checks a launch. Returns an error, or sets `operation` to the operation that runs the kernel.
+// Checks a launch and sets `operation` to the operation that runs the kernel. Returns an error if
+// the launch is not valid.
 CUresult prepare(const KernelFunctionPtr &function, Stream &stream, LaunchRequest request,
                  OperationPtr &operation) {
     if (stream.owner != function->owner)

@@ -5,12 +5,13 @@
 
 #include <cstring>
 
-// The launch functions. Each converts its arguments to a LaunchRequest and calls launch().
+// This file implements the launch functions. They convert their arguments to a LaunchRequest and
+// call launch().
 
 namespace soft {
 namespace {
 
-// Values of CUlaunchAttributeID. Older headers lack some of them.
+// Values of CUlaunchAttributeID, which are repeated here because older headers lack some of them.
 enum LaunchAttribute {
     ignore = 0,
     access_policy_window = 1,

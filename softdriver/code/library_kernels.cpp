@@ -3,7 +3,7 @@
 #include "code/code_library.h"
 #include "code/launch.h"
 
-// The functions cuKernel*, for kernels of libraries.
+// This file implements cuKernel*, for the kernels of libraries.
 
 namespace soft {
 

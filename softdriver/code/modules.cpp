@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
-// The functions cuModule*: loading, unloading and lookups by name.
+// This file implements cuModule*, which load and unload modules and look up their parts by name.
 
 namespace soft {
 namespace {

@@ -21,7 +21,7 @@ struct KernelSettings {
     int cluster[3] = {}; // the cluster shape, if the kernel's code does not require one
 };
 
-// Code loaded into a context, with memory for its variables.
+// Code that is loaded into a context, with memory for the code's variables.
 struct Module {
     CUmodule handle = nullptr;
     Context *owner = nullptr;
@@ -37,7 +37,7 @@ using ModulePtr = std::shared_ptr<Module>;
 // The block shape, shared memory and parameters for the next cuLaunch, cuLaunchGrid or
 // cuLaunchGridAsync, which do not have them as arguments.
 struct OldLaunch {
-    unsigned block[3] = {}; // all zero if not set
+    unsigned block[3] = {}; // all zero if the program has not set a shape
     unsigned shared = 0;
     unsigned bytes = 0; // size of the parameters in bytes
     std::vector<uint8_t> parameters;

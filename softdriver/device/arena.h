@@ -12,8 +12,8 @@ namespace soft {
 // stale pointer stays invalid as long as possible.
 class Arena {
   public:
-    // Reserves address space for a device of this capacity. Returns false if the system has none
-    // left.
+    // Reserves address space for a device of this capacity. Returns false if the process cannot get
+    // enough address space.
     bool reserve(size_t capacity);
     bool reserved() const { return begin_ != 0; }
     bool contains(uintptr_t address) const {

@@ -2,12 +2,12 @@
 #include "api/state.h"
 #include "device/device_attributes.h"
 
-// Settings of a context: flags, and preferences that have no effect in this driver.
+// This file implements the flags of a context, and preferences that have no effect in this driver.
 
 namespace soft {
 
 bool valid_context_flags(unsigned flags) {
-    constexpr unsigned known = 0xFF; // the CU_CTX_FLAGS_MASK of new headers
+    constexpr unsigned known = 0xFF; // value of CU_CTX_FLAGS_MASK in new headers
     unsigned scheduling = flags & CU_CTX_SCHED_MASK;
     bool single = (scheduling & (scheduling - 1)) == 0;
     return !(flags & ~known) && single;

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-// The functions that return attributes of a device.
+// This file implements the functions that return attributes of a device.
 
 namespace soft {
 
@@ -68,8 +68,7 @@ constexpr AttributeValue attributes[] = {
     {CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 1},
     {CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 1},
     {CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT, memory_sync_domains},
-    // The names of these attributes differ between toolkits or are missing in older headers, so
-    // their numbers are used.
+    // These attributes have no name in older headers, or different names in different toolkits, so
     {113, 1},  // host memory can be registered as read-only
     {131, -1}, // NUMA node of the device; -1 means none
 };
@@ -168,7 +167,7 @@ SOFT_API(cuDeviceComputeCapability, (int *major, int *minor, CUdevice ordinal),
     return CUDA_SUCCESS;
 }
 
-// Returns a few attributes at once, as programs did before cuDeviceGetAttribute existed.
+// Returns some attributes at once. It is older than cuDeviceGetAttribute.
 SOFT_API(cuDeviceGetProperties, (CUdevprop * properties, CUdevice ordinal), (properties, ordinal)) {
     if (!properties)
         return CUDA_ERROR_INVALID_VALUE;
@@ -202,7 +201,7 @@ SOFT_API(cuDeviceGetTexture1DLinearMaxWidth,
     return CUDA_SUCCESS;
 }
 
-// Returns 0: a context cannot be created for a part of a device.
+// Returns 0, because a program cannot create a context for a part of a device.
 SOFT_API(cuDeviceGetExecAffinitySupport,
          (int *supported, [[maybe_unused]] CUexecAffinityType type, CUdevice ordinal),
          (supported, type, ordinal)) {

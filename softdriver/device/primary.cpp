@@ -81,7 +81,7 @@ SOFT_API(cuDevicePrimaryCtxSetFlags_v2, (CUdevice ordinal, unsigned flags), (ord
     return CUDA_SUCCESS;
 }
 
-// The first versions of these functions (without _v2) behave like the second ones.
+// The first versions of these functions (without _v2) behave like the _v2 versions.
 SOFT_API(cuDevicePrimaryCtxRelease, (CUdevice ordinal), (ordinal)) {
     return cuDevicePrimaryCtxRelease_v2_body(call, ordinal);
 }

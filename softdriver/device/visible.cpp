@@ -50,7 +50,8 @@ CUuuid uuid_of(int place) {
     return uuid;
 }
 
-// Ignores the first invalid or repeated entry and all entries after it, as real drivers do.
+// As real drivers do, ignores the first invalid or repeated entry of the list and all entries after
+// it.
 std::vector<int> visible_devices(int devices) {
     std::vector<int> visible;
     const char *text = std::getenv("CUDA_VISIBLE_DEVICES");

@@ -2,7 +2,7 @@
 
 #include "ptx/machine.h"
 
-// The memory accesses of lanes, in all state spaces.
+// How the lanes of a warp access memory, in all state spaces.
 
 namespace soft::ptx {
 

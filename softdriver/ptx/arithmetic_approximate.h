@@ -22,7 +22,7 @@ template <bool ftz = false> inline float cos_approx(float a) {
 template <bool ftz = false> inline float lg2_approx(float a) {
     return approximate<float, ftz, std::log2>(a);
 }
-// T is float, Half or Bfloat.
+// For the next functions, T is float, Half or Bfloat.
 template <class T, bool ftz = false> inline T ex2_approx(T a) {
     float power = approximate<float, ftz, std::exp2>(widen(flush<ftz>(a)));
     return flush<ftz>(narrow<T>(power));

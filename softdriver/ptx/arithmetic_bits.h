@@ -69,8 +69,8 @@ template <class U> inline U brev(U a) {
     return U(__builtin_bswap64(x) >> (64 - bits_of<U>));
 }
 
-// Returns the position of the highest set bit or, for a signed number, of the highest bit that
-// differs from the sign. Returns all ones if there is no such bit.
+// Returns the position of the highest set bit. For a signed type, returns the position of the
+// highest bit that differs from the sign. Returns all ones if there is no such bit.
 template <class T> inline uint32_t bfind(T a) {
     using U = Unsigned<T>;
     return bits_of<T> - 1 - clz(U(a < 0 ? ~a : a));

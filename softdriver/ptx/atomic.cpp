@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-// The instructions atom and red.
+// This file decodes and runs the instructions atom and red.
 
 namespace soft::ptx {
 

@@ -1,6 +1,6 @@
 #include "ptx/machine.h"
 
-// Barriers of a thread block.
+// This file implements the barriers of a thread block.
 
 namespace soft::ptx {
 

@@ -6,8 +6,8 @@
 
 namespace soft::ptx {
 
-// The call graph of a module, and the variables that each function uses. All operations take linear
-// time, even with cycles.
+// The call graph of a module, and the variables that each function uses. All functions here take
+// linear time, even if calls form cycles.
 class CallGraph {
   public:
     explicit CallGraph(const Tree &tree);

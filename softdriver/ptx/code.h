@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-// A decoded function.
+// A decoded function, as the warps run it.
 
 namespace soft::ptx {
 
@@ -26,7 +26,7 @@ constexpr size_t most_local_bytes = 512 << 10; // limit of local memory for each
 // rows. These rows are filled when the frame is created.
 using Row = uint32_t;
 
-// A decoded instruction, or a part of one.
+// A decoded instruction. An instruction may also become several steps.
 struct Step {
     Handler run = nullptr;
     // If the instruction has a guard: the handler that `run` calls for the lanes in which the guard
@@ -90,8 +90,8 @@ struct Code {
     std::vector<int> lines;           // PTX line of each step
     std::vector<SourceLine> sources;  // position of each step in the source code
     std::vector<std::string> written; // opcode with its modifiers, for each step
-    std::vector<Filling> constants;   // rows that are filled once for each frame
-    std::vector<Filling> fresh;       // rows that are filled at each call
+    std::vector<Filling> constants;   // the rows that are filled when a frame is created
+    std::vector<Filling> fresh;       // the rows that are filled at each call
     size_t frame_bytes = 0;
     // Bytes of local memory for the function's variables and parameters, without those of its
     // callees.
@@ -104,8 +104,8 @@ struct Code {
     std::unordered_map<uint64_t, size_t> shared_offsets;
     const struct Library *library = nullptr;
 
-    // Returns the source position of a step as text, such as "PTX line 24" or "scale.cu:12 (PTX
-    // line 24)".
+    // Returns the position of a step in the source code as text, such as "PTX line 24" or
+    // "scale.cu:12 (PTX line 24)".
     std::string where(size_t step) const;
 };
 

@@ -3,7 +3,7 @@
 #include "ptx/lanes.h"
 #include "ptx/machine.h"
 
-// Branches, calls and the ends of functions and threads.
+// This file decodes and runs branches, calls, returns and exits.
 
 namespace soft::ptx {
 

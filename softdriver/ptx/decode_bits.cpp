@@ -2,7 +2,8 @@
 
 #include "ptx/decode_arithmetic.h"
 
-// The instructions on bits: logic, shifts, bit fields, counts, permutations of bytes.
+// This file decodes the instructions on bits: logic, shifts, bit fields, counts, permutations of
+// bytes.
 
 namespace soft::ptx {
 

@@ -2,7 +2,7 @@
 
 #include "ptx/decode_arithmetic.h"
 
-// The instructions setp, set, slct and testp.
+// This file decodes the instructions setp, set, slct and testp.
 
 namespace soft::ptx {
 

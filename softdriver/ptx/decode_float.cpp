@@ -2,7 +2,7 @@
 
 #include "ptx/decode_arithmetic.h"
 
-// The instructions of floating-point arithmetic for which PTX defines the exact result.
+// This file decodes the floating-point instructions for which PTX defines the exact result.
 
 namespace soft::ptx {
 

@@ -1,7 +1,7 @@
 #include "ptx/arithmetic_bits.h"
 #include "ptx/decode_arithmetic.h"
 
-// The instructions of integer arithmetic.
+// This file decodes the instructions of integer arithmetic.
 
 namespace soft::ptx {
 

@@ -145,8 +145,8 @@ void decode_cvta(Decoder &decoder) {
     if (!decoder.take("u64"))
         decoder.refuse_types();
     decoder.expect_operands(2);
-    // Only the parameters of kernels are in the parameter window. Those of other functions are in
-    // local memory.
+    // Only a kernel's parameters are in the parameter window. The parameters of other functions are
+    // in local memory.
     const Variable *named = decoder.named(decoder.operand(1));
     if (window == parameter_window &&
         (named ? !decoder.is_kernel_parameter(decoder.operand(1)) : !decoder.function().entry))

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-// Decodes the instructions of a syntax tree (ast.h) to steps (code.h).
+// The decoder, which converts the instructions of a syntax tree (ast.h) to steps (code.h).
 
 namespace soft::ptx {
 
@@ -39,7 +39,7 @@ class Decoder {
 
     // The step that emit() will append.
     Step step;
-    void emit(Handler handler); // appends `step`
+    void emit(Handler handler); // appends `step` with this handler
     // Appends another step before `step`. This step runs in all lanes, whatever the guard of the
     // instruction says.
     void emit_before(const Step &other);
@@ -53,7 +53,7 @@ class Decoder {
     // Takes one of these modifiers and returns its index in the list. Returns -1 if the instruction
     // has none of them.
     int take_any(std::initializer_list<std::string_view> modifiers);
-    Type take_type(); // takes the next type
+    Type take_type(); // takes the next modifier, which must be a type
     bool next_is_type() const;
     bool any_left(std::string_view modifier) const;
     void take_all(std::initializer_list<std::string_view> harmless);
@@ -78,7 +78,7 @@ class Decoder {
     }
     Type type_of(const Operand &operand) const; // returns the type of a register
     Row temporary(size_t width);
-    Row carry(); // returns the row of the carry flag CC.CF
+    Row carry(); // returns the row of CC.CF, the carry flag
     // Decodes the operand [a+b]. Sets rows[9], `offset` and `site` of the step, and returns the
     // width of the address in bytes.
     size_t address(const Operand &operand);
@@ -142,7 +142,7 @@ void places_of(const Function &function, Places &results, Places &parameters);
 bool is_float(Type type);
 bool is_signed(Type type);
 bool is_bits(Type type);
-// Returns the opcode with its modifiers, as in the text.
+// Returns the opcode with its modifiers, as the PTX text has them.
 std::string written(const Instruction &instruction);
 
 } // namespace soft::ptx

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-// Function calls: the registers and the local memory of each call.
+// This file creates the registers and the local memory of each function call.
 
 namespace soft::ptx {
 
@@ -97,7 +97,7 @@ void Warp::fill(const Frame &at, const std::vector<Filling> &fillings) {
         char *row = at.rows + filling.row;
         bool each = filling.kind == Filling::Kind::Special && !filling.special->of_block;
         uint64_t value = value_of(filling, at, 0);
-        if (filling.width == 0) // a predicate
+        if (filling.width == 0) // the row is a mask of predicates
             memset(row, value ? 0xff : 0, sizeof(uint32_t));
         for (unsigned lane = 0; lane < warp_size && filling.width; lane++) {
             if (each)
@@ -117,7 +117,7 @@ void Warp::refill(const Frame &at) {
         else if (filling.width == 8)
             std::fill_n(reinterpret_cast<uint64_t *>(row), warp_size, value);
         else
-            memset(row, value ? 0xff : 0, sizeof(uint32_t)); // a predicate
+            memset(row, value ? 0xff : 0, sizeof(uint32_t)); // the row is a mask of predicates
     }
 }
 

@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-// Loops over the lanes of a warp.
+// Handlers that loop over the lanes of a warp.
 
 namespace soft::ptx {
 

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstring>
 
-// The instructions ld and st.
+// This file decodes and runs the instructions ld and st.
 
 namespace soft::ptx {
 

@@ -126,7 +126,7 @@ void Machine::fail(Warp &warp, const Step &step, unsigned lane, CUresult status,
     fault = {status, text, address};
 }
 
-// The functions that run.h declares.
+// The rest of this file defines the class Run of run.h.
 
 Run::Run(Launch launch) : machine_(std::make_unique<Machine>(std::move(launch))) {}
 Run::~Run() = default;

@@ -17,7 +17,7 @@ struct Barrier {
     std::vector<uint32_t> arrived; // for each warp, a mask of the lanes that have arrived
     // For a reduction: the number of lanes with a true predicate, and the number of all lanes.
     unsigned trues = 0, count = 0;
-    // The values of `trues` and `count` when all threads had last arrived.
+    // The values of `trues` and `count` when the barrier was last completed.
     unsigned last_trues = 0, last_count = 0;
     bool used = false;
 };
@@ -99,7 +99,7 @@ struct Machine {
     size_t turn_ = 0;
     uint64_t slice_left_ = 0;
     uint64_t progress_before_ = 0; // value of `progress` at the beginning of the slice
-    size_t idle_turns_ = 0;        // consecutive slices without progress
+    size_t idle_turns_ = 0;        // number of slices in a row without progress
     // Blocks start in a pseudo-random order. The block that starts as number n has the index first_
     // + n * step_, modulo the number of blocks.
     uint64_t started_ = 0, step_ = 1, first_ = 0;

@@ -210,7 +210,7 @@ Function read_prototype(Parsing &parsing) {
     return std::move(signature.function);
 }
 
-// Reads `.alias other, function;`.
+// Reads the directive `.alias other, function;`.
 void read_alias(Parsing &parsing) {
     Reader &reader = parsing.reader;
     int line = reader.now().line;

@@ -77,7 +77,7 @@ class OperandReader {
     }
 
   private:
-    // Reads an operand in brackets, such as [address+4] or [texture, {x, y}].
+    // Reads a memory operand, such as [address+4] or [texture, {x, y}].
     Operand memory() {
         Operand memory;
         memory.kind = Kind::Memory;

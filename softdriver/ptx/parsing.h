@@ -38,7 +38,8 @@ struct Parsing {
     // The position that the last .loc specified; 0 if there was none.
     uint64_t source_file = 0;
     int source_line = 0;
-    size_t spare; // bytes of memory that lists, initial values and file names may still use
+    // The number of bytes of memory that lists, initial values and file names may still use.
+    size_t spare;
     std::vector<Register> no_registers; // always empty; used for expressions outside of functions
 };
 
@@ -64,7 +65,7 @@ Variable read_parameter(Reader &reader, std::string_view &name, bool &in_registe
 void read_initial(Parsing &parsing, Variable &variable, const std::vector<size_t> &dimensions);
 
 // These functions are in parse_function.cpp.
-void read_function(Parsing &parsing, const Linkage &linkage); // reads from .func or .entry on
+void read_function(Parsing &parsing, const Linkage &linkage); // begins at .func or .entry
 Function read_prototype(Parsing &parsing);                    // reads what follows .callprototype
 void read_alias(Parsing &parsing);                            // reads what follows .alias
 

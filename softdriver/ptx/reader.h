@@ -9,7 +9,7 @@
 
 namespace soft::ptx {
 
-// Reads a text token by token, and collects the problems of the text.
+// Reads a PTX text token by token, and collects the problems that the parser finds.
 class Reader {
   public:
     // An exception that stops reading after a syntax error. Reading on would only report wrong

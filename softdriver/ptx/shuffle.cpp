@@ -1,7 +1,8 @@
 #include "ptx/decode_arithmetic.h"
 #include "ptx/machine.h"
 
-// The instructions shfl, vote, match, redux and elect, by which lanes of a warp exchange values.
+// This file decodes and runs shfl, vote, match, redux and elect, by which the lanes of a warp
+// exchange values.
 
 namespace soft::ptx {
 

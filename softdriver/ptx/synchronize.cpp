@@ -1,4 +1,4 @@
-// Decodes and runs the instructions bar, barrier, membar and fence.
+// This file decodes and runs the instructions bar, barrier, membar and fence.
 
 #include "ptx/decode_arithmetic.h"
 #include "ptx/machine.h"

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-// A warp: 32 threads that run together.
+// A warp: 32 threads whose lanes run in groups.
 
 namespace soft::ptx {
 
@@ -41,7 +41,7 @@ struct Group {
 };
 
 struct Warp {
-    // The state of the running group.
+    // The following members are the state of the running group.
     const Step *next = nullptr;
     const Step *limit = nullptr; // the group stops here, so that another group can run
     char *rows = nullptr;
@@ -96,7 +96,7 @@ struct Warp {
     void merge();
     void resolve_meetings();
     void jumped_back();
-    // These functions are in frame.cpp.
+    // The following functions are in frame.cpp.
     Frame *make_frame(const Code &code, Frame *caller, const Step *call, uint32_t lanes);
     void drop_lanes(Frame *frame, uint32_t lanes);
     void make_room(size_t local_bytes);

@@ -15,7 +15,7 @@ class Joining {
         if (other != clock_ && !clock_->covers(*other))
             own().join(*other);
     }
-    // Joins into the clock an operation and everything that is ordered before the operation.
+    // Joins an operation, and everything that is ordered before it, into the clock.
     void join(const RaceMark &mark) {
         if (clock_->at(mark.track->slot) >= mark.tick)
             return;

@@ -66,12 +66,12 @@ class RaceOrder {
     // context. The second overload returns the last operations of all streams of the context.
     std::vector<OperationPtr> tails(const Stream &stream) const;
     std::vector<OperationPtr> tails(const Context &context) const;
-    // Call this when the host has learned that these operations are done. Returns true if this was
-    // news.
+    // Call this when the host has learned that these operations are done. Returns true if the
+    // host did not know it before.
     bool learn(const std::vector<OperationPtr> &operations);
     // Call this when no work of the context runs any more. The host then knows that the context's
-    // operations are done, but learns nothing about work of other contexts. Returns true if this
-    // was news.
+    // operations are done, but learns nothing about work of other contexts. Returns true if the
+    // host did not know this before.
     bool over(const Context &context);
     // Like learn(), for everything that is ordered before the operation, but not for the operation
     // itself.

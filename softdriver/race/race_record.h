@@ -34,7 +34,7 @@ class RaceRecord {
     void name(uint64_t number, const RaceNames &names);
 
     size_t size() const { return entries_.size(); }
-    // Returns the text of a race, with the number of its repetitions.
+    // Returns the text of a race. A race that was repeated has its count at the end.
     std::string text(size_t index) const;
     void clear();
     // Prints the races for which the client has not been asked for names. Called when the process

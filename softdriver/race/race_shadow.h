@@ -25,7 +25,7 @@ inline const std::vector<Range> &ranges_of(const Operation &operation, RaceUse u
 // An earlier access that races with the access that is being checked.
 struct RaceConflict {
     OperationPtr operation;
-    Range range; // the whole range of the earlier access
+    Range range; // range of the earlier access, even if only a part of it races
     RaceUse use;
 };
 

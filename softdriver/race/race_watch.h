@@ -52,7 +52,7 @@ class RaceWatches {
 
     Report report_;
     std::vector<Watch> watches_;
-    std::vector<OperationPtr> writers_; // running operations that write memory
+    std::vector<OperationPtr> writers_; // running operations whose ranges include writes
 };
 
 } // namespace soft

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 
-// Stream capture: operations of captured streams become nodes of a graph and do not run.
+// This file implements stream capture. Operations of captured streams do not run, but become nodes
+// of a graph.
 
 namespace soft {
 namespace {

@@ -29,7 +29,7 @@ struct Capture {
 
 using CapturePtr = std::shared_ptr<Capture>;
 
-// Adds a node that depends on the captured work of a stream.
+// Adds a node that depends on what the stream has captured so far.
 CUresult capture_node(Stream &stream);
 void invalidate(Capture &capture);
 // Returns true if a stream of the context takes part in the capture.
@@ -62,7 +62,8 @@ void discard_graph(Capture &capture);
 // Ends a capture and discards its graph. The caller must hold a reference to the capture.
 void abandon_capture(Capture &capture);
 
-// Adds a node that frees memory of the graph. Returns an error if another node already frees it.
+// Adds a node that frees memory which the graph allocates. Returns an error if another node already
+// frees it.
 CUresult capture_free(Stream &stream, uintptr_t address);
 CUresult capture_record(Stream &stream, Event &event);
 CUresult capture_wait(Stream &stream, const Event &event);

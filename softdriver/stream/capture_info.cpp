@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-// The functions that return the state of captures.
+// This file implements the functions that return the state of captures.
 
 namespace soft {
 namespace {

@@ -17,8 +17,8 @@ struct Corner {
     CUmemorytype type;
     const void *host;
     CUdeviceptr device;
-    size_t x, y, z;       // offsets in bytes, rows and slices
-    size_t pitch, height; // bytes from row to row, rows from slice to slice
+    size_t x, y, z;       // offset of the first byte, in bytes, rows and slices
+    size_t pitch, height; // distance from row to row in bytes, and from slice to slice in rows
 };
 
 Corner source_of(const Box &box) {

@@ -8,9 +8,9 @@ namespace {
 
 template <class Word> struct Fill {
     CUdeviceptr address;
-    size_t pitch; // bytes from row to row
+    size_t pitch; // distance from row to row, in bytes
     Word value;
-    size_t width; // words in a row
+    size_t width; // width of a row, in words
     size_t height;
 };
 

@@ -48,8 +48,8 @@ CUresult resolve_stream(Call &call, CUstream handle, StreamPtr &stream) {
 
 namespace {
 
-// Applies the rules of the legacy stream: the operation waits for earlier work of the legacy stream
-// or, if it is in the legacy stream, of all blocking streams of the context.
+// Applies the rules of the legacy stream. An operation in the legacy stream waits for all blocking
+// streams of the context; an operation in a blocking stream waits for the legacy stream.
 void order_with_legacy(const Stream &stream, Operation &operation) {
     if (!operation.legacy_rules)
         return;
@@ -64,7 +64,7 @@ void order_with_legacy(const Stream &stream, Operation &operation) {
     }
 }
 
-// Returns true if order_with_legacy() would make the stream's next operation wait.
+// Returns true if the rules of the legacy stream make the next operation of this stream wait.
 bool ordered_with_legacy(const Stream &stream) {
     Operation next;
     order_with_legacy(stream, next);

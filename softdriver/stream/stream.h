@@ -41,9 +41,9 @@ struct Stream : std::enable_shared_from_this<Stream> {
     // work; 0 until the first query.
     int patience = 0;
     std::shared_ptr<Capture> capture;
-    // Handles of the nodes in `capture_tail`, as last returned to the program.
+    // The handles of the nodes in `capture_tail` that the program received last.
     std::vector<CUgraphNode> shown_tail;
-    std::vector<uint64_t> shown_edges; // data of the edges from shown_tail, all zero
+    std::vector<uint64_t> shown_edges; // data of the edges from shown_tail; always zero
     // The nodes of the capture on which the stream's next node will depend.
     std::set<size_t> capture_tail;
     bool destroyed = false; // the program has destroyed the stream, but the capture still uses it

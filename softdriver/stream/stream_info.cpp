@@ -1,7 +1,7 @@
 #include "api/call.h"
 #include "api/state.h"
 
-// The functions that return properties of a stream.
+// This file implements the functions that return properties of a stream.
 
 namespace soft {
 namespace {

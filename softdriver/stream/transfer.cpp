@@ -72,7 +72,8 @@ OperationPtr copy_operation(const Transfer &transfer, bool snapshot) {
 // or that the operation is done, too. The race detector orders the host only after promised work.
 enum class Promise { Nothing, Before, All };
 
-// Waits for a submitted operation. Does nothing if `operation` is null because it was captured.
+// Waits for a submitted operation. Does nothing if `operation` is null, which means that it was
+// captured.
 CUresult wait_for(Call &call, Stream &stream, const OperationPtr &operation, Promise promise) {
     if (!operation)
         return CUDA_SUCCESS;

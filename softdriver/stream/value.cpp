@@ -3,7 +3,7 @@
 
 #include "api/state.h"
 
-// Stream operations that wait for a value in memory, or write one.
+// This file implements stream operations that wait for a value in memory or write one.
 
 namespace soft {
 namespace {

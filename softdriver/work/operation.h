@@ -31,13 +31,13 @@ struct Piecewise {
     virtual ~Piecewise() = default;
     // Runs about `steps` steps, without the state lock. Returns true when the work has finished.
     virtual bool advance(uint64_t steps) = 0;
-    // Called once, with the state lock held, after advance() has returned true; never called if the
+    // Called once, with the state lock held, after advance() has returned true. Not called if the
     // work was dropped.
     virtual Outcome end() = 0;
 };
 
-// One operation of a stream. It may run when it is first in its stream, all operations in `waits`
-// are done, and its condition holds. Its action runs without the state lock.
+// One operation of a stream. It may run when it is the first of its stream, all operations in
+// `waits` are done, and `condition` returns true. Its action runs without the state lock.
 struct Operation {
     uint64_t number = 0; // number of this submission, counted over all streams
     Progress progress = Progress::Queued;
@@ -45,7 +45,7 @@ struct Operation {
     bool on_worker = false;
     bool released = false;  // a worker may run the operation under every schedule
     bool cancelled = false; // dropped while it was running; it ends after the current piece
-    uint64_t turn = 0;      // the ready operation with the lowest turn runs first
+    uint64_t turn = 0; // of all operations that are ready, the one with the lowest turn runs first
     std::shared_ptr<Stream> stream;
     std::vector<std::shared_ptr<Operation>> waits;
     std::vector<Range> reads, writes;
@@ -57,7 +57,7 @@ struct Operation {
     // synchronizes and is no data.
     bool synchronizes = false;
     Function function = Function::Count; // the driver function that submitted the operation
-    // The name of the launched kernel; null for other operations.
+    // The name of the launched kernel, or null if the operation is no launch.
     std::shared_ptr<const std::string> kernel;
     RaceMark mark;
     RaceLabel label; // identifies the operation in reports; the client sets it
@@ -71,7 +71,7 @@ struct Operation {
     Clock::time_point finished;
 
     bool done() const { return progress == Progress::Done; }
-    // Returns true for event records and waits, which only order other work.
+    // Returns true for records of events and for waits, which do nothing but order other work.
     bool only_orders() const { return !action && !condition && !pieces; }
     bool writes_to(const Range &range) const {
         return std::any_of(writes.begin(), writes.end(),

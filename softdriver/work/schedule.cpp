@@ -127,7 +127,7 @@ void Scheduler::run(Lock &lock, const OperationPtr &operation) {
     }
     if (operation->action || operation->pieces)
         if (CUresult status = state().settings.faults.strike_operation()) {
-            lose_device(*operation->stream->owner->device, status); // also drops this operation
+            lose_device(*operation->stream->owner->device, status); // drops this operation, too
             return;
         }
     operation->progress = Progress::Running;

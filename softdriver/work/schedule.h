@@ -25,7 +25,7 @@ class Scheduler {
     bool poll(Lock &lock, const std::vector<OperationPtr> &targets, int &patience);
     // Runs 0 to 3 operations. Driver calls begin with this under the random schedule.
     void step(Lock &lock);
-    // Runs everything that can run, until nothing is ready.
+    // Runs operations until none can run any more.
     void drain(Lock &lock);
     // Drops the operations of the chosen streams. Running operations are not dropped, but a running
     // kernel ends after its current piece.
