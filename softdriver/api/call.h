@@ -40,7 +40,7 @@ class Call {
     ContextPtr context; // current context of the thread; may be null or destroyed
 
     // Returns an error if a precondition of the function does not hold. The constructor calls this,
-    // but for functions with Needs::Later the body does.
+    // except for functions with Needs::Later, whose bodies call it.
     CUresult require(Needs needs);
 
   private:

@@ -73,7 +73,7 @@ void check_limits(const ptx::Program &program, std::vector<ptx::Problem> &proble
              std::to_string(program.capability));
     if (!target || program.capability > device_capability)
         fail("the target sm_" + std::to_string(program.capability) +
-             " is not that of this device or an older one, which is sm_" +
+             " is unknown or newer than this device, which is sm_" +
              std::to_string(device_capability));
     if (constant_bytes(program) > constant_limit)
         fail("more than 64 KiB of constants: " + std::to_string(constant_bytes(program)) +

@@ -82,7 +82,7 @@ struct Operand {
 
 // The line of the source code from which an instruction was compiled, which .loc specifies.
 struct SourceLine {
-    std::shared_ptr<const std::string> file; // null if unknown
+    std::shared_ptr<const std::string> file; // null if the file is unknown
     int line = 0;
 };
 

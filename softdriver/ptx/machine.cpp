@@ -67,7 +67,7 @@ Run::State Machine::advance(uint64_t steps) {
         if (executed >= launch.budget)
             fail(CUDA_ERROR_LAUNCH_TIMEOUT,
                  "kernel '" + launch.kernel->name + "' did not end within " +
-                     std::to_string(launch.budget) + " instructions of warps");
+                     std::to_string(launch.budget) + " warp instructions");
     }
     return Run::State::Failed;
 }

@@ -160,7 +160,7 @@ Kernel describe(const Decoding &decoding, const CallGraph &graph, int index,
         decoding.problems.push_back(
             {function.line, "kernel '" + kernel.name + "' needs " +
                                 std::to_string(kernel.shared_bytes) +
-                                " bytes of static shared memory; there are " +
+                                " bytes of static shared memory, and the limit is " +
                                 std::to_string(most_static_shared)});
     for (int i = 0; i < 3; i++) {
         kernel.max_threads[i] = function.max_threads[i];

@@ -124,7 +124,8 @@ void Races::check(const OperationPtr &operation) {
         use_words(operation, shadows);
         return;
     }
-    // While an earlier host function runs, it may write memory of this operation without a race.
+    // A host function that is ordered before the operation may still write the memory without a
+    // race. In this case do not watch the memory yet.
     if (behind_host_function(*operation))
         unwatched_.insert(operation.get());
     else
