@@ -29,7 +29,7 @@ typedef struct cudadrv_driver {
     void (*note_failure)(const char *call);
     int loaded; /* a driver was opened, so forked children cannot use it */
     int forked; /* this process is a forked child of the process that opened the driver */
-    /* The next call must first handle a fork or loans that have ended. */
+    /* Set when the next call has to handle a fork, or loans that have ended, before all else. */
     int attention;
     /* Python is finalizing. Threads that Python no longer knows may still be in the engine. */
     int ending;

@@ -176,8 +176,8 @@ static inline int own_range_cut_inside_(own_memory *memory, uint64_t at) {
     return 1;
 }
 
-/* Cuts the range that contains the byte at `at`, so that a range starts at `at`. A cut changes
- * the result of no check. Returns 0 if malloc fails. */
+/* Cuts the range that contains the byte at `at`, so that a range starts at `at`. Cuts do
+ * not change the result of any check. Returns 0 if malloc fails. */
 static inline int own_range_cut(own_memory *memory, uint64_t at) {
     return at == 0 || at >= memory->nbytes || own_range_cut_inside_(memory, at);
 }

@@ -7,7 +7,7 @@
 
 namespace soft {
 
-// Stores the offset of a parameter in the parameter block, and its size.
+// Stores the size of a parameter, and its offset in the parameter block.
 CUresult read_parameter(const ptx::Kernel &kernel, size_t index, size_t *offset, size_t *bytes) {
     if (!offset || index >= kernel.parameters.size())
         return CUDA_ERROR_INVALID_VALUE;

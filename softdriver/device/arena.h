@@ -24,7 +24,7 @@ class Arena {
     uintptr_t allocate(size_t bytes);
     // Marks the addresses of an allocation as free, but keeps the bytes.
     void release(uintptr_t address);
-    // Returns memory to the system.
+    // Returns the memory at these addresses to the system.
     void discard(uintptr_t address, size_t bytes);
 
     char *alias(uintptr_t address) const { return alias_ + (address - begin_); }

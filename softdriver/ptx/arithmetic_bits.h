@@ -17,7 +17,7 @@ template <class T> inline T shr(T a, uint32_t amount) {
     return amount < bits_of<T> ? T(a >> (amount & (bits_of<T> - 1))) : T(0);
 }
 
-// Funnel shifts, which shift the 64-bit value with the upper half b and the lower half a.
+// Funnel shifts, which shift the 64-bit value with the upper half `b` and the lower half `a`.
 inline uint32_t funnel_amount(uint32_t c, bool wrap) { return wrap ? c & 31 : c < 32 ? c : 32; }
 inline uint32_t shf_l(uint32_t a, uint32_t b, uint32_t c, bool wrap) {
     uint64_t both = uint64_t(b) << 32 | a;
@@ -30,8 +30,8 @@ inline uint32_t shf_r(uint32_t a, uint32_t b, uint32_t c, bool wrap) {
 
 template <class T> inline T cnot(T a) { return T(a == 0); }
 
-// Looks up each bit of the result in `table`, at the index 4*a + 2*b + c, where a, b and c are the
-// bits of the operands.
+// Looks up each bit of the result in `table`. The index is 4 * i + 2 * j + k, where i, j and k are
+// the bits of `a`, `b` and `c` at this position.
 inline uint32_t lop3(uint32_t a, uint32_t b, uint32_t c, uint32_t table) {
     uint32_t result = 0;
     for (uint32_t i = 0; i < 8; i++)
@@ -95,8 +95,8 @@ inline uint32_t fns(uint32_t mask, uint32_t base, int32_t offset) {
 }
 
 // Permutes bytes. Each of the four lower hexadecimal digits of `selector` selects a byte of the
-// 64-bit value with the upper half b and the lower half a. If bit 3 of a digit is set, the result
-// contains the sign bit of the byte, eight times.
+// 64-bit value with the upper half `b` and the lower half `a`. If bit 3 of a digit is set, the
+// result contains the sign bit of the byte, eight times.
 inline uint32_t prmt(uint32_t a, uint32_t b, uint32_t selector) {
     uint64_t both = uint64_t(b) << 32 | a;
     uint32_t result = 0;
@@ -109,7 +109,7 @@ inline uint32_t prmt(uint32_t a, uint32_t b, uint32_t selector) {
     return result;
 }
 enum class Permutation : uint8_t { Index, F4e, B4e, Rc8, Ecl, Ecr, Rc16 };
-// Returns the selector for a mode of prmt, in which c selects one of four permutations.
+// Returns the selector for a mode of `prmt`, in which `c` selects one of four permutations.
 inline uint32_t prmt_selector(Permutation mode, uint32_t c) {
     static constexpr uint16_t table[7][4] = {
         {},
@@ -123,8 +123,8 @@ inline uint32_t prmt_selector(Permutation mode, uint32_t c) {
     return mode == Permutation::Index ? c : table[int(mode)][c & 3];
 }
 
-// Keeps the lowest `width` bits of a, and extends them by the sign (T is int32_t) or by zeros (T is
-// uint32_t).
+// Keeps the lowest `width` bits of `a`, and extends them by the sign (T is int32_t) or by zeros (T
+// is uint32_t).
 template <class T> inline uint32_t szext(uint32_t a, uint32_t width, bool wrap) {
     uint32_t kept = wrap || width < 32 ? low_mask<uint32_t>(width & 31) : ~0u;
     uint32_t sign = a & (kept ^ kept >> 1);

@@ -12,7 +12,7 @@ namespace soft::ptx::floating {
 
 template <class T> constexpr bool is_native = std::is_same_v<T, float> || std::is_same_v<T, double>;
 
-// Returns a + b, rounded to odd: if the sum is not exact, returns the neighbouring double whose
+// Returns `a + b`, rounded to odd: if the sum is not exact, returns the neighbouring double whose
 // last bit is set. If the caller then rounds to at most 51 bits, the result is the same as if the
 // exact sum were rounded once.
 template <Rounding rounding = Rounding::Nearest> inline double odd_sum(double a, double b) {
@@ -63,9 +63,9 @@ template <class T, Rounding rounding = Rounding::Nearest, bool ftz = false> inli
 inline float native_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 inline double native_fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 
-// The operations fma and floating-point mad. If a is no NaN but b and c are, the result is the NaN
-// of c. The function is fast if it is inlined into a function that may use the processor's FMA
-// instruction (a target attribute). Otherwise it calls a library function.
+// The instructions `fma` and floating-point `mad`. If `a` is no NaN but `b` and `c` are, the result
+// is the NaN of `c`. The function is fast if it is inlined into a function that may use the
+// processor's FMA instruction (a target attribute). Otherwise it calls a library function.
 template <class T, Rounding rounding = Rounding::Nearest, bool ftz = false>
 inline T fma(T a, T b, T c) {
     a = flush<ftz>(a), b = flush<ftz>(b), c = flush<ftz>(c);
@@ -125,7 +125,7 @@ template <class T, bool ftz = false> inline T max(T a, T b) {
     greater = x == y ? from_bits<T>(to_bits(a) & to_bits(b)) : greater;
     return settle(greater, b, a);
 }
-// Implements min with .NaN: the result is a NaN if an operand is.
+// Implements `min` with .NaN: the result is a NaN if an operand is.
 template <class T, bool ftz = false> inline T min_nan(T a, T b) {
     return is_nan(a) || is_nan(b) ? nan_of<T>() : min<T, ftz>(a, b);
 }
@@ -139,12 +139,11 @@ template <class T, bool ftz = false> inline T abs(T a) {
 template <class T, bool ftz = false> inline T neg(T a) {
     return settle(flush<ftz>(negative_of(a)), a);
 }
-// Returns b with the sign of a.
+// Returns `b` with the sign of `a`.
 template <class T> inline T copysign(T a, T b) {
     return from_bits<T>(Bits<T>((to_bits(a) & Format<T>::sign) | magnitude(b)));
 }
-// Sets the sign of the result of min.xorsign.abs or max.xorsign.abs to the sign of the product a *
-// b.
+// Sets the sign of the result of min.xorsign.abs or max.xorsign.abs to the sign of `a * b`.
 template <class T> inline T xorsign(T result, T a, T b) {
     Bits<T> sign = (to_bits(a) ^ to_bits(b)) & Format<T>::sign;
     return is_nan(result) ? result : from_bits<T>(Bits<T>(magnitude(result) | sign));
@@ -174,8 +173,8 @@ enum class Comparison : uint8_t {
     Num,
     Nan,
 };
-// Returns whether the comparison of a set or setp instruction is true. PTX's names lo, ls, hi and
-// hs are Lt, Le, Gt and Ge of unsigned integers.
+// Returns whether the comparison of a `set` or `setp` instruction is true. PTX's names lo, ls, hi
+// and hs are Lt, Le, Gt and Ge of unsigned integers.
 template <Comparison comparison, class T> inline bool holds(T x, T y) {
     switch (comparison) {
     case Comparison::Eq:
@@ -216,8 +215,8 @@ template <Comparison comparison, bool ftz = false, class T> inline bool compare(
         return holds<comparison>(widen(flush<ftz>(a)), widen(flush<ftz>(b)));
 }
 
-// Returns true if slct with this c selects its first operand. The second operand is selected if c
-// is negative or a NaN; -0 counts as 0.
+// Returns true if `slct` with this `c` selects its first operand. The second operand is selected if
+// `c` is negative or a NaN; -0 counts as 0.
 inline bool chooses_first(int32_t c) { return c >= 0; }
 template <bool ftz = false> inline bool chooses_first(float c) { return flush<ftz>(c) >= 0; }
 

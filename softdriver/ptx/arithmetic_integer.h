@@ -54,7 +54,7 @@ template <class T> inline T mul_lo(T a, T b) { return T(Wrapping<T>(a) * Wrappin
 template <class T> inline Wide<T> mul_wide(T a, T b) { return Wide<T>(Wide<T>(a) * Wide<T>(b)); }
 template <class T> inline T mul_hi(T a, T b) { return T(mul_wide(a, b) >> bits_of<T>); }
 
-// add and sub with .sat, which PTX defines for s32. A result out of range becomes the nearest
+// `add` and `sub` with .sat, which PTX defines for s32. A result out of range becomes the nearest
 // number that s32 can represent.
 inline int32_t add_sat(int32_t a, int32_t b) {
     uint32_t ua = uint32_t(a), ub = uint32_t(b), sum = ua + ub;
@@ -72,7 +72,7 @@ template <class T> inline T mad_hi(T a, T b, T c) { return add(mul_hi(a, b), c);
 template <class T> inline Wide<T> mad_wide(T a, T b, Wide<T> c) { return add(mul_wide(a, b), c); }
 inline int32_t mad_hi_sat(int32_t a, int32_t b, int32_t c) { return add_sat(mul_hi(a, b), c); }
 
-// mul24 and mad24 use only the lower 24 bits of the operands.
+// `mul24` and `mad24` use only the lower 24 bits of the operands.
 inline uint32_t low24(uint32_t a) { return a & 0xffffff; }
 inline int32_t low24(int32_t a) { return int32_t(uint32_t(a) << 8) >> 8; }
 template <class T> inline T mul24_lo(T a, T b) { return mul_lo(low24(a), low24(b)); }
@@ -130,15 +130,15 @@ template <class T> inline T mad_hi_carry(T a, T b, T c, bool &carry) {
     return add_carry(mul_hi(a, b), c, carry);
 }
 
-// Adds the products of corresponding bytes of a and b to c. A is the type of the bytes of a, and B
-// the type of the bytes of b; each is int8_t or uint8_t.
+// Adds the products of corresponding bytes of `a` and `b` to `c`. A and B are the types of these
+// bytes, int8_t or uint8_t.
 template <class A, class B> inline uint32_t dp4a(uint32_t a, uint32_t b, uint32_t c) {
     for (int i = 0; i < 32; i += 8)
         c += uint32_t(int32_t(A(a >> i)) * int32_t(B(b >> i)));
     return c;
 }
-// Adds to c the products of the two halves of a and two bytes of b, which are in the upper half of
-// b if `high` is set. A is a 16-bit integer type, and B an 8-bit type.
+// Adds to `c` the products of the two halves of `a` and two bytes of `b`, which are in the upper
+// half of `b` if `high` is set. A is a 16-bit integer type, and B an 8-bit type.
 template <class A, class B> inline uint32_t dp2a(uint32_t a, uint32_t b, uint32_t c, bool high) {
     b = high ? b >> 16 : b;
     c += uint32_t(int32_t(A(a)) * int32_t(B(b)));

@@ -124,7 +124,9 @@ struct Function {
         int variable, reg;
     };
     std::vector<InRegister> in_registers;
-    std::vector<Register> registers; // of a range such as %r<100>, only those that the body uses
+    // The declared registers. Of a range such as %r<100>, only the registers that the body uses are
+    // here.
+    std::vector<Register> registers;
     std::vector<Instruction> body;
     // The prototypes that .callprototype declares, as functions without a body.
     std::vector<Function> prototypes;

@@ -202,7 +202,7 @@ void decode_packed_set(Decoder &decoder, Type to, Type type, Comparison comparis
     decoder.emit(lanes<keep_bits>);
 }
 
-// Decodes set as two steps. The first step compares and writes a temporary predicate. The second
+// Decodes `set` as two steps. The first step compares and writes a temporary predicate. The second
 // step selects all ones (1.0 for floating-point types) or zero.
 void decode_set(Decoder &decoder) {
     Comparison comparison = take_comparison(decoder);

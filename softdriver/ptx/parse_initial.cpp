@@ -148,7 +148,7 @@ class Initial {
     Variable &variable_;
     size_t item_;
     std::vector<size_t> strides_;
-    bool open_ = false; // the number of items decides the size of the first dimension
+    bool open_ = false; // true if the number of items decides the size of the first dimension
     size_t offset_ = 0, furthest_ = 0, end_ = 0;
 };
 

@@ -12,9 +12,9 @@ namespace {
 // What a barrier does. The value is in Step::detail.
 enum class Kind : uint16_t { Wait, Arrive, Count, And, Or };
 
-// The handler of bar and barrier. rows[1] has the barrier's number, rows[2] the number of threads
-// (0 means all), and rows[3] the predicate of bar.red. barrier_result() stores the result of
-// bar.red.
+// The handler of `bar` and `barrier`. rows[1] has the barrier's number, rows[2] the number of
+// threads (0 means all), and rows[3] the predicate of bar.red. barrier_result() stores the result
+// of bar.red.
 void barrier(Warp &warp, const Step &step) {
     unsigned lane = warp.lane_of_fault();
     unsigned number = warp.row<uint32_t>(step.rows[1])[lane];

@@ -74,7 +74,7 @@ struct Warp {
     // The functions up to exit() change the running group. Steps call them.
     void jump(const Step *target);                 // all lanes jump
     void split(const Step *target);                // only the active lanes jump
-    void send(const Step *target, uint32_t lanes); // some lanes jump
+    void send(const Step *target, uint32_t lanes); // the lanes in `lanes` jump
     void enter(const Step &step, const Code &code, const Call &call);
     void leave();
     void exit();

@@ -46,7 +46,7 @@ class RaceOrder {
     // Orders an operation after the last operation of its stream and after everything that it waits
     // for.
     void place(Stream &stream, const OperationPtr &operation);
-    // Orders all work that the context submits later after the operation `gate`.
+    // Orders the operation `gate` before all work that the context submits later.
     void add_gate(const Context &context, const OperationPtr &gate);
     void remove_gates(const Context &context) { gates_.erase(&context); }
     // Checks whether values have come that streams wait for.

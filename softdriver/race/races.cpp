@@ -95,7 +95,7 @@ void Races::passed(Stream &stream, const OperationPtr &earlier) {
     if (!on())
         return;
     auto nothing = std::make_shared<Operation>();
-    nothing->progress = Progress::Done; // it is in no queue, so nothing may wait for it
+    nothing->progress = Progress::Done; // no operation may wait for it, because it is in no queue
     nothing->waits.push_back(earlier);
     order_.place(stream, nothing);
     nothing->waits.clear();

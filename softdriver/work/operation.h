@@ -43,7 +43,7 @@ struct Operation {
     Progress progress = Progress::Queued;
     // True for a host function, which only a worker thread may run.
     bool on_worker = false;
-    bool released = false;  // a worker may run the operation under every schedule
+    bool released = false;  // true when a worker may run the operation, whatever the schedule is
     bool cancelled = false; // dropped while it was running; it ends after the current piece
     uint64_t turn = 0; // of all operations that are ready, the one with the lowest turn runs first
     std::shared_ptr<Stream> stream;
@@ -53,8 +53,8 @@ struct Operation {
     // True for a kernel until it ends, because the ranges that it uses are not known before.
     bool unforeseen = false;
     bool legacy_rules = true; // whether the rules of the legacy stream apply to the operation
-    // True if the operation waits for a value in memory or writes one, so that its range
-    // synchronizes and is no data.
+    // True if the operation waits for a value in memory or writes such a value. The accesses to
+    // this value then synchronize, and do not race.
     bool synchronizes = false;
     Function function = Function::Count; // the driver function that submitted the operation
     // The name of the launched kernel, or null if the operation is no launch.
