@@ -43,7 +43,7 @@ typedef struct {
 } site_table;
 
 #if PY_VERSION_HEX < 0x030D0000
-/* Returns the spot at which a frame runs. If the frame has not begun to run, sets *frame to its
+/* Returns the instruction that a frame runs. If the frame has not begun to run, sets *frame to its
  * nearest caller that has. PyEval_GetFrame and PyFrame_GetLasti would create an object for each
  * frame. */
 static inline site_spot site_spot_of_frame(_PyInterpreterFrame **frame) {
@@ -92,7 +92,7 @@ static inline uint32_t site_number(const site_table *table, const site_place *pl
     return table->generation << 16 | (uint32_t)(place - table->places);
 }
 
-/* Returns the site of a spot, if it is user code and the table has it exactly at its hash.
+/* Returns the site of an instruction, if it is user code and the table has it exactly at its hash.
  * Otherwise returns 0, and site_search must look for it. */
 static inline uint32_t site_known(site_table *table, site_spot spot) {
     const site_place *place = site_at(table, site_hash(spot));

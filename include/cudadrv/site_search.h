@@ -101,8 +101,8 @@ static void site_skip(PyObject *prefixes) {
     }
 }
 
-/* Returns the site of a spot, or 0 if its code belongs to a library. The result for the whole code
- * object is cached in an entry with the offset -2, which no spot can have. */
+/* Returns the site of an instruction, or 0 if its code belongs to a library. Whether it does is
+ * cached for the whole code object, in an entry with the offset -2, which no instruction has. */
 static uint32_t site_if_users(site_spot spot) {
     if (site_place_of((site_spot){spot.code, -2})->library) {
         return 0;
@@ -140,7 +140,7 @@ static uint32_t site_of_user(void) {
     return site;
 }
 
-/* Returns the site of a spot for which site_known returned 0. */
+/* Returns the site of an instruction for which site_known returned 0. */
 static uint32_t site_search(site_spot spot) {
     if (!spot.code) {
         return 0;

@@ -20,7 +20,7 @@ constexpr unsigned max_threads = 1024;
 constexpr unsigned registers = 65536;
 constexpr unsigned register_unit = 256; // a warp receives registers in multiples of this number
 constexpr size_t shared_bytes = 233472;
-constexpr size_t shared_reserved = 1024; // reserved in each block by the system, in bytes
+constexpr size_t shared_reserved = 1024; // bytes that the system reserves in each block
 constexpr size_t shared_unit = 128;
 
 size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }

@@ -144,7 +144,7 @@ struct Tree {
     int version = 0;         // 83 for version 8.3
     std::string target;      // such as "sm_75"
     int capability = 0;      // 75 for sm_75
-    std::string source_name; // from .file 1, for messages; empty if there is none
+    std::string source_name; // the name in .file 1, for messages; empty if there is none
     std::vector<Variable> variables;
     std::vector<Function> functions;
 };

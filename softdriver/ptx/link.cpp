@@ -39,8 +39,8 @@ template <class Item> class Merge {
     }
 
     int place(size_t tree, int index) const { return places_[tree].at(index); }
-    // Returns true if the item with this index in this tree is the definition that the merged list
-    // has. It may have that of another tree instead.
+    // Returns true if the merged list has this tree's definition of the item. The list may have
+    // another tree's definition instead.
     bool owns(size_t tree, size_t index, const std::vector<Item> &from) const {
         return defines(from[index]) && owner_[places_[tree][index]] == tree;
     }

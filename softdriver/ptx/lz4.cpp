@@ -21,8 +21,8 @@ class Block {
         return true;
     }
 
-    // Reads a length. It begins with four bits of the token. If these are 15, more bytes follow,
-    // which are added up to the first byte that is not 255.
+    // Reads a length. It begins with four bits of the token. If these are 15, more bytes follow
+    // and are added to the length. The first byte that is not 255 is the last one.
     bool length(unsigned nibble, size_t &value) {
         value = nibble;
         uint8_t more = nibble == 15 ? 255 : 0;

@@ -19,7 +19,7 @@ enum class Use : uint8_t { Read, Write, Atomic, Signal };
 
 inline bool writes(Use use) { return use == Use::Write || use == Use::Atomic; }
 
-// The global memory that a launch accesses. Caches where the program's allocations are.
+// The global memory that a launch accesses. It caches the locations of allocations.
 class Memory {
   public:
     Memory(const Launch &launch, uint32_t sites) : launch_(launch), sites_(sites) {}

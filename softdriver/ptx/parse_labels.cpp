@@ -4,7 +4,7 @@ namespace soft::ptx {
 
 namespace {
 
-// Resolves the uses of a block's labels and lists in its instructions.
+// Resolves the labels and lists of a block: replaces their names in instructions by their contents.
 class Resolution {
   public:
     Resolution(Parsing &parsing, Function &function)

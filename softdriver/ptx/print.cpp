@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <cstring>
 
-// vprintf and __assertfail, the functions that the driver provides to kernels. Their arguments are
-// in the caller's local memory.
+// This file implements vprintf and __assertfail, which the driver provides to kernels. Their
+// arguments are in the caller's local memory.
 
 namespace soft::ptx {
 

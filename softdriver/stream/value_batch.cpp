@@ -2,8 +2,8 @@
 #include "api/state.h"
 #include "stream/value.h"
 
-// cuStreamBatchMemOp, which submits several operations on values in memory in one call. If one
-// operation is invalid, the call submits none.
+// This file implements cuStreamBatchMemOp, which submits several operations on values in memory. If
+// one operation is invalid, the call submits none.
 
 namespace soft {
 namespace {

@@ -138,7 +138,7 @@ void Scheduler::run(Lock &lock, const OperationPtr &operation) {
     }
     if (operation->action) {
         if (operation->on_worker)
-            // Let the host function use managed memory that no other stream can be using.
+            // The host function may access managed memory that no other stream can be using.
             open_managed();
         lock.unlock();
         operation->action();

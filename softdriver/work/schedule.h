@@ -63,8 +63,8 @@ class Scheduler {
     uint64_t pending_ = 0;
     uint64_t turns_ = 0;
     uint64_t conditions_ = 0; // queued operations that wait for a value in memory
-    int waiting_ = 0;         // threads that wait in progress_
-    int sleeping_ = 0;        // workers that sleep in work_
+    int waiting_ = 0;         // threads that wait for the signal progress_
+    int sleeping_ = 0;        // workers that sleep until the signal work_
     int searching_ = 0;       // workers that are about to call pick()
     bool started_ = false;
     // True if the last pick() found more than one operation that was ready.
