@@ -5,8 +5,8 @@
 
 #include <iterator>
 
-// The functions cuLink*, which link PTX texts. The result is not machine code, but an image that
-// only this driver can load.
+// This file implements cuLink*, which link PTX texts. The result is not machine code, but an image
+// that only this driver can load.
 
 namespace soft {
 namespace {

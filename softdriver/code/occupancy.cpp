@@ -7,8 +7,9 @@
 
 #include <algorithm>
 
-// Occupancy, which is how many blocks a multiprocessor can run at the same time. The limits are
-// those of the devices' compute capability. The number of registers of a kernel is an estimate.
+// This file computes occupancy: how many blocks a multiprocessor can run at the same time. The
+// limits are those of the devices' compute capability. The number of registers of a kernel is an
+// estimate.
 
 namespace soft {
 namespace {

@@ -2,9 +2,9 @@
 #include "api/state.h"
 #include "code/launch.h"
 
-// The launch functions of CUDA before version 4. A program first stores the block shape, the shared
-// memory size and the parameters in the function. They stay there until cuLaunchKernel launches the
-// function.
+// This file implements the launch functions of CUDA before version 4. A program first stores the
+// block shape, the shared memory size and the parameters in the function. They stay there until
+// cuLaunchKernel launches the function.
 
 namespace soft {
 namespace {

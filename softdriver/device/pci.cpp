@@ -3,8 +3,8 @@
 
 #include <cstdio>
 
-// The PCI addresses of the devices. Each device has its own bus number. Its domain, device and
-// function numbers are 0.
+// This file implements the PCI addresses of the devices. Each device has its own bus number. Its
+// domain, device and function numbers are 0.
 
 namespace soft {
 

@@ -1,7 +1,7 @@
 #include "api/call.h"
 #include "api/state.h"
 
-// Primary contexts. A device has one, which all parts of a program share.
+// This file implements primary contexts. A device has one, which all parts of a program share.
 
 namespace soft {
 

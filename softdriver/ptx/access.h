@@ -2,7 +2,7 @@
 
 #include "ptx/machine.h"
 
-// How the lanes of a warp access memory, in all state spaces.
+// This header says how the lanes of a warp access memory, in all state spaces.
 
 namespace soft::ptx {
 

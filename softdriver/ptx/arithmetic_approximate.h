@@ -4,8 +4,9 @@
 
 #include <cmath>
 
-// The .approx and .full operations of one lane. PTX only limits their errors. This driver's results
-// are more accurate than those of a GPU, and may differ from them in the last bits.
+// This header has the .approx and .full operations of one lane. PTX only limits their errors. This
+// driver's results are more accurate than those of a GPU, and may differ from them in the last
+// bits.
 
 namespace soft::ptx::floating {
 

@@ -2,7 +2,8 @@
 
 #include "ptx/arithmetic_integer.h"
 
-// The bit operations of one lane: shifts, lookup tables, bit fields, counts, permutations of bytes.
+// This header has the bit operations of one lane: shifts, lookup tables, bit fields, counts,
+// permutations of bytes.
 
 namespace soft::ptx::integer {
 

@@ -3,8 +3,9 @@
 #include "ptx/arithmetic_format.h"
 #include "ptx/arithmetic_integer.h"
 
-// The conversions (cvt) of one lane. If the source or result has .ftz, or the floating-point result
-// has .sat or .relu, the decoder adds a step for it, with a function of arithmetic_format.h.
+// This header has the conversions (cvt) of one lane. If the source or result has .ftz, or the
+// floating-point result has .sat or .relu, the decoder adds a step for it, with a function of
+// arithmetic_format.h.
 
 namespace soft::ptx::floating {
 

@@ -3,10 +3,10 @@
 #include "ptx/arithmetic_exact.h"
 #include "ptx/arithmetic_format.h"
 
-// The floating-point operations of one lane for which PTX defines the exact result. T is Half,
-// Bfloat, float or double. If float or double results are rounded to nearest, the functions use the
-// operations of the processor, so that compilers can vectorize loops over lanes. For .sat and
-// .relu, the decoder adds steps with the functions in arithmetic_format.h.
+// This header has the floating-point operations of one lane for which PTX defines the exact result.
+// T is Half, Bfloat, float or double. If float or double results are rounded to nearest, the
+// functions use the operations of the processor, so that compilers can vectorize loops over lanes.
+// For .sat and .relu, the decoder adds steps with the functions in arithmetic_format.h.
 
 namespace soft::ptx::floating {
 

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <type_traits>
 
-// The floating-point formats of PTX, their NaNs and subnormal numbers, and a rounding function for
-// the operations that C++ operators cannot do.
+// This header has the floating-point formats of PTX, their NaNs and subnormal numbers, and a
+// rounding function for the operations that C++ operators cannot do.
 
 namespace soft::ptx::floating {
 

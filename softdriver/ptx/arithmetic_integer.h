@@ -5,9 +5,9 @@
 #include <limits>
 #include <type_traits>
 
-// The integer operations of one lane: add, sub, mul, div, rem and so on, and the operations with a
-// carry. Each operation supports all widths that PTX defines for it. None traps, branches on data,
-// or has undefined behaviour.
+// This header has the integer operations of one lane: add, sub, mul, div, rem and so on, and the
+// operations with a carry. Each operation supports all widths that PTX defines for it. None traps,
+// branches on data, or has undefined behaviour.
 
 namespace soft::ptx::integer {
 

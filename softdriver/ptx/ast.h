@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-// The syntax tree of a PTX module, in which all names are resolved. The parser (parser.h) creates
-// it, and the decoder (decoder.h) turns it into code.
+// This header has the syntax tree of a PTX module, in which all names are resolved. The parser
+// (parser.h) creates it, and the decoder (decoder.h) turns it into code.
 
 namespace soft::ptx {
 

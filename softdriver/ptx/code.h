@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-// A decoded function, as the warps run it.
+// This header has the decoded functions, as the warps run them.
 
 namespace soft::ptx {
 

@@ -3,7 +3,7 @@
 #include "ptx/families.h"
 #include "ptx/lanes.h"
 
-// Functions that the decoders of arithmetic instructions share.
+// The decoders of arithmetic instructions share these functions.
 
 namespace soft::ptx {
 

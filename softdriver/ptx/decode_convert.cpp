@@ -2,8 +2,8 @@
 
 #include "ptx/decode_arithmetic.h"
 
-// The instruction cvt. The modifiers .ftz, .sat and .relu become extra steps before or after the
-// conversion. So do registers that are wider than the type.
+// This file decodes the instruction cvt. The modifiers .ftz, .sat and .relu become extra steps
+// before or after the conversion. So do registers that are wider than the type.
 
 namespace soft::ptx {
 

@@ -5,7 +5,7 @@
 #include "ptx/memory.h"
 #include "ptx/special.h"
 
-// The instructions mov, cvta, isspacep, selp, activemask and nanosleep, and instructions that have
+// This file decodes mov, cvta, isspacep, selp, activemask and nanosleep, and instructions that have
 // no effect in this driver.
 
 namespace soft::ptx {

@@ -8,7 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
-// The decoder, which converts the instructions of a syntax tree (ast.h) to steps (code.h).
+// This header has the decoder, which converts the instructions of a syntax tree (ast.h) to steps
+// (code.h).
 
 namespace soft::ptx {
 

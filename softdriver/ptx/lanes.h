@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-// Handlers that loop over the lanes of a warp.
+// This header has handlers that loop over the lanes of a warp.
 
 namespace soft::ptx {
 

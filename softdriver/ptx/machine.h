@@ -6,7 +6,7 @@
 
 #include <deque>
 
-// The state of a running launch.
+// This header has the state of a running launch.
 
 namespace soft::ptx {
 

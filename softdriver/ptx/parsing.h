@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-// The functions that the parser files call in each other. They report problems through the reader.
+// This header has the functions that the parser files call in each other. They report problems
+// through the reader.
 
 namespace soft::ptx {
 

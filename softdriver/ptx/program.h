@@ -5,7 +5,7 @@
 #include <memory>
 #include <string_view>
 
-// The compiled code of a module, as the other folders of the driver use it.
+// This header has the compiled code of a module, as the other folders of the driver use it.
 
 namespace soft::ptx {
 

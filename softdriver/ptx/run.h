@@ -7,7 +7,7 @@
 #include <functional>
 #include <string>
 
-// A launch of a kernel that runs in pieces.
+// This header lets other folders run the launch of a kernel in pieces.
 
 namespace soft::ptx {
 

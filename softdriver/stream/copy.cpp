@@ -2,7 +2,7 @@
 #include "stream/capture.h"
 #include "stream/transfer.h"
 
-// Copies of contiguous bytes: cuMemcpy, cuMemcpyHtoD and so on.
+// This file implements copies of contiguous bytes: cuMemcpy, cuMemcpyHtoD and so on.
 
 namespace soft {
 namespace {

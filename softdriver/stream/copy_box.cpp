@@ -2,8 +2,9 @@
 #include "api/state.h"
 #include "stream/transfer.h"
 
-// Copies of several rows and slices: cuMemcpy2D, cuMemcpy3D and so on. They are all converted to
-// 3-D copies first. Arrays are not supported, so every array handle is invalid.
+// This file implements copies of several rows and slices: cuMemcpy2D, cuMemcpy3D and so on. They
+// are all converted to 3-D copies first. Arrays are not supported, so every array handle is
+// invalid.
 
 namespace soft {
 namespace {

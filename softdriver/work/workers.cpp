@@ -4,9 +4,9 @@
 #include <pthread.h>
 #include <signal.h>
 
-// The driver's worker threads. Under the eager schedule they run all operations. Under the other
-// schedules they run only host functions, and the scheduler decides when. They are detached and
-// never end.
+// This file implements the driver's worker threads. Under the eager schedule they run all
+// operations. Under the other schedules they run only host functions, and the scheduler decides
+// when. They are detached and never end.
 
 namespace soft {
 namespace {
