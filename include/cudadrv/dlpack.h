@@ -74,7 +74,7 @@ typedef struct dl_export {
 
 static dl_export *dl_ended; /* exports that their consumers have ended */
 static int dl_nowhere;
-static int *dl_attention = &dl_nowhere; /* dl_end() sets this flag */
+static int *dl_attention = &dl_nowhere; /* the flag that dl_end() sets */
 
 static void dl_end(dl_export *export) {
     dl_export *first = __atomic_load_n(&dl_ended, __ATOMIC_RELAXED);

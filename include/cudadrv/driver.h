@@ -42,9 +42,9 @@ typedef struct cudadrv_driver {
 #undef CUDADRV_FUNCTION
 } cudadrv_driver;
 
-/* Replaces every function in a table that has no driver. It is called with arguments that it does
- * not declare. That is safe where the caller cleans up the stack, as in all calling conventions
- * that CUDA supports on Linux. */
+/* Every entry of a table without a driver points to this function. It is called with arguments that
+ * it does not declare. That is safe where the caller cleans up the stack, as in all calling
+ * conventions that CUDA supports on Linux. */
 static CUresult CUDAAPI cudadrv_not_initialized(void) { return CUDA_ERROR_NOT_INITIALIZED; }
 
 static void cudadrv_note_nothing(const char *call) { (void)call; }

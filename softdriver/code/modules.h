@@ -14,7 +14,7 @@ using ProgramPtr = std::shared_ptr<const ptx::Program>;
 
 // The attributes that a program has set on a kernel.
 struct KernelSettings {
-    int dynamic_shared = -1; // bytes; -1: as many as need no opt-in
+    int dynamic_shared = -1; // in bytes; -1 means the limit that needs no opt-in
     int carveout = -1;
     int large_clusters = 0;
     int cluster_policy = 0;
