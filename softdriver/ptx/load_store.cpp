@@ -17,8 +17,8 @@ namespace {
 constexpr unsigned space_bits = 0xf, ordered_bit = 0x10, signal_bit = 0x20, count_shift = 8;
 Space space_of(const Step &step) { return Space(step.detail & space_bits); }
 
-// Returns how the race detector treats an access. Volatile and ordered accesses are signals between
-// threads, and not data.
+// Returns `signal` for a volatile or ordered access and `plain` for any other. Volatile and ordered
+// accesses are signals between threads, so they are no races.
 Use use_of(const Step &step, Use plain, Use signal) {
     return step.detail & signal_bit ? signal : plain;
 }

@@ -14,7 +14,8 @@ constexpr uint64_t shared_window = 1 * window_bytes;
 constexpr uint64_t local_window = 2 * window_bytes;
 constexpr uint64_t parameter_window = 3 * window_bytes;
 
-// A Signal is a volatile or ordered access. The race detector treats it as atomic.
+// A Signal is a volatile or ordered read, which the race detector treats as an atomic access.
+// Volatile and ordered writes are Atomic.
 enum class Use : uint8_t { Read, Write, Atomic, Signal };
 
 inline bool writes(Use use) { return use == Use::Write || use == Use::Atomic; }

@@ -71,7 +71,7 @@ Function read_prototype(Parsing &parsing);                    // reads what foll
 void read_alias(Parsing &parsing);                            // reads what follows .alias
 
 // parse_remark.cpp: reads .loc and .file, and skips .pragma and .section. Returns false if the next
-// token is another directive.
+// token is none of these directives.
 bool read_remark(Parsing &parsing);
 // Sets the source file of every instruction. Called at the end of the text.
 void name_files(Parsing &parsing);
