@@ -135,7 +135,7 @@ static inline int own_use_unchecked_(own_stream *stream) {
     return ok;
 }
 
-/* Takes a snapshot of the work of the stream that the driver has now. */
+/* Takes a snapshot of the stream, with all its work that the driver has now. */
 static inline void own_snapshot_take(own_engine *engine, const own_stream *stream,
                                      own_snapshot *snapshot) {
     own_lock(engine);
