@@ -68,9 +68,9 @@ template <class T> inline bool is_finite(T a) { return magnitude(a) < Format<T>:
 template <class T> inline bool is_negative(T a) { return (to_bits(a) & Format<T>::sign) != 0; }
 template <class T> inline T nan_of() { return from_bits<T>(Format<T>::nan); }
 
-// settle() returns the result of an operation, unless it is a NaN. Then a double is replaced by the
-// first NaN among the operands, with its sign and payload. Other formats, and doubles without a NaN
-// operand, get the canonical NaN. All operations choose their NaNs with this function.
+// settle() returns the result of an operation. A NaN result is replaced: in a double by the first
+// NaN among the operands, with its sign and payload; in other formats, or if no operand is a NaN,
+// by the canonical NaN. All operations choose their NaNs with this function.
 inline double quiet(double a) { return from_bits<double>(to_bits(a) | Format<double>::quiet); }
 inline double settle(double result, double a) {
     return result == result ? result : a != a ? quiet(a) : nan_of<double>();
