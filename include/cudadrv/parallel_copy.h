@@ -50,7 +50,7 @@ typedef struct par_copy {
 typedef struct par_pool {
     pthread_mutex_t lock;
     pthread_cond_t work; /* signalled when chunks are opened */
-    pthread_cond_t rest; /* signalled when no thread is copying a piece of some copy any more */
+    pthread_cond_t rest; /* signalled when the last busy thread of a copy has finished its piece */
     par_copy *first, *last;
     uint32_t threads;
     uint32_t sleeping;

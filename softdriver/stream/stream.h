@@ -38,7 +38,7 @@ struct Stream : std::enable_shared_from_this<Stream> {
     uint64_t required = 0; // a synchronization or query needs all operations up to this number
     uint64_t tag = 0;      // the client's number for the stream; 0 if there is none
     // One more than the number of queries that may still answer "not ready" before a query runs
-    // work; 0 until the first query.
+    // work; 0 before the first "not ready".
     int patience = 0;
     std::shared_ptr<Capture> capture;
     // The handles of the nodes in `capture_tail` that the program received last.
