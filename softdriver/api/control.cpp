@@ -109,8 +109,8 @@ uint64_t count(const char *kind) {
     return ~uint64_t(0);
 }
 
-// Called at exit. Reports the races for which the client has not been asked for names; it is too
-// late to call the client.
+// Called at exit. Reports the races that still wait for the client's names without these names,
+// because it is too late to call the client.
 void tell_unnamed_races() {
     if (in_forked_child())
         return;
@@ -119,8 +119,8 @@ void tell_unnamed_races() {
         state().races.record.flush();
 }
 
-// Destroys everything and clears sticky errors, as if only cuInit had been called. Afterwards the
-// calling thread has no current context.
+// Destroys everything and clears sticky errors, so that the state is as after cuInit. The calling
+// thread then has no current context.
 void reset(Lock &lock, bool keep_host_memory) {
     State &driver = state();
     auto everything = [](const Stream &) { return true; };

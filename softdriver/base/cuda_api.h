@@ -6,7 +6,8 @@
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 
-// Declarations that the oldest supported cuda.h lacks. They only need the right binary interface.
+// Declarations that the oldest supported cuda.h lacks. Only their binary interface matters, so
+// structs and enumerations have no members here.
 #if CUDA_VERSION < 12030
 struct CUgraphEdgeData;
 #endif

@@ -13,7 +13,7 @@ struct Pool;
 struct Device {
     explicit Device(int number) : ordinal(number) {}
 
-    // Resets the device; its address space stays reserved.
+    // Makes the device like new, except that its address space stays reserved.
     void renew() {
         sticky = CUDA_SUCCESS;
         primary = nullptr;
@@ -21,12 +21,15 @@ struct Device {
     }
 
     const int ordinal;
-    int place = 0; // index among all devices; CUDA_VISIBLE_DEVICES changes only the ordinal
+    int place = 0; // index among all devices, before CUDA_VISIBLE_DEVICES selects and orders them
     Arena arena;
-    size_t used = 0; // bytes of the capacity that device memory takes
-    // The sticky error because of which the device is lost. Destroying contexts does not clear it.
+    size_t used = 0; // bytes of the device's capacity that are allocated
+    // The sticky error that made the device unusable, or CUDA_SUCCESS. Destroying contexts does not
+    // clear it.
     CUresult sticky = CUDA_SUCCESS;
-    std::shared_ptr<Context> primary;   // stays here when it has been destroyed
+    // The pointer stays set when the context is destroyed, because the next retain makes the
+    // context usable again.
+    std::shared_ptr<Context> primary;
     std::shared_ptr<Pool> default_pool; // null until a program first asks for it
     std::shared_ptr<Pool> pool;         // the current pool; null means the default pool
     unsigned primary_retains = 0;
