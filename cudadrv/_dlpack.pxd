@@ -35,6 +35,8 @@ cdef class Tensor:
     cdef readonly bint readonly
 
 
+cdef tuple pair_of_ints(object value, str name)
+cdef int refuse_shape(str label, tuple shape) except -1
 cdef dl_dtype dlpack_dtype(object dtype) except *
 cdef object export_capsule(
     object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,

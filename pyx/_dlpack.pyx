@@ -3,6 +3,8 @@
 Outlives a call: the exports that their consumers have ended (a list without a lock, in dlpack.h).
 """
 
+import operator
+
 import numpy as np
 
 cimport cython
@@ -57,6 +59,15 @@ cdef dict CODES = {"i": <int>DL_INT, "u": <int>DL_UINT, "f": <int>DL_FLOAT, "c":
                    "b": <int>DL_BOOL}
 
 
+cdef tuple pair_of_ints(object value, str name):
+    """Two ints, which is what DLPack's devices and versions are. TypeError for anything else."""
+    try:
+        first, second = value
+        return operator.index(first), operator.index(second)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be two ints, as DLPack has it, not {value!r}") from None
+
+
 # ---- out ----
 
 cdef dl_dtype dlpack_dtype(object dtype) except *:
@@ -68,11 +79,22 @@ cdef dl_dtype dlpack_dtype(object dtype) except *:
     return dl_dtype(code, 8 * dtype.itemsize, 1)
 
 
+cdef int refuse_shape(str label, tuple shape) except -1:
+    """Raise BufferError for more dimensions than a capsule has."""
+    if len(shape) > DL_MOST_DIMENSIONS:
+        raise BufferError(f"{label} has {len(shape)} dimensions, and a DLPack capsule has at most"
+                          f" {DL_MOST_DIMENSIONS}; reshape it")
+    return 0
+
+
 cdef object export_capsule(
     object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
     bint versioned, uint64_t flags
 ):
-    """A capsule over some memory; `keeper` is in `keepers_of_ended` once its consumer ends it."""
+    """A capsule over some memory; `keeper` is in `keepers_of_ended` once its consumer ends it.
+
+    The caller has called `refuse_shape`.
+    """
     cdef int64_t[2 * DL_MOST_DIMENSIONS] sizes
     cdef Py_ssize_t ndim = len(shape)
     cdef dl_export *made
