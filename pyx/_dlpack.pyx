@@ -218,7 +218,7 @@ cdef tuple shape_of_tensor(dl_tensor *tensor):
 
 cdef bint is_contiguous(dl_tensor *tensor) noexcept:
     """Whether its items follow each other in C order."""
-    cdef int64_t step = 1
+    cdef uint64_t step = 1  # may wrap around: there is no memory for an array of such a size
     cdef int32_t i
     if tensor.strides is NULL:
         return True
@@ -226,7 +226,7 @@ cdef bint is_contiguous(dl_tensor *tensor) noexcept:
         if tensor.shape[i] == 0:
             return True
     for i in range(tensor.ndim - 1, -1, -1):
-        if tensor.shape[i] != 1 and tensor.strides[i] != step:
+        if tensor.shape[i] != 1 and <uint64_t>tensor.strides[i] != step:
             return False
-        step *= tensor.shape[i]
+        step *= <uint64_t>tensor.shape[i]
     return True

@@ -102,7 +102,7 @@ class Exported:
         changes = {"shape": (16,), "version": (1, 0), **changes}
         if not versioned:
             del changes["version"]
-        tensor.ndim = len(changes["shape"])
+        tensor.ndim = len(changes["shape"])  # unless it changes, too
         for field, value in changes.items():
             if field in ("shape", "strides"):
                 self.numbers.append((ctypes.c_int64 * len(value))(*value))
