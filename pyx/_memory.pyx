@@ -682,7 +682,7 @@ cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
 
 
 cdef int _refuse_end(Context context, CUdeviceptr address, size_t nbytes) except -1:
-    """Raise ValueError if the last byte is nobody's: bytes may lie in several mappings in a row."""
+    """Raise ValueError if the last byte is nobody's: the bytes may lie in a row of mappings."""
     cdef int device = 0
     cdef CUdeviceptr last = address + nbytes - 1
     if kind_at(context, last, &device) == -1:

@@ -506,9 +506,14 @@ def test_closed_while_it_is_taken_back(make, stream):
     buffer = make("device", 8)
     loan = buffer.lend(stream)
     consumer = Consumer(loan.__dlpack__(stream=stream.handle))
-    stream.synchronize()
-    with pytest.raises(cu.BufferClosedError), loan.back():
-        buffer.close()
+
+    def close():
+        with loan.back():
+            stream.synchronize()
+            buffer.close()
+
+    with pytest.raises(cu.BufferClosedError):
+        close()
     consumer.end_without_the_gil()
     with pytest.raises(cu.BufferClosedError):
         loan.__dlpack__(stream=stream.handle)
