@@ -682,12 +682,12 @@ cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
 
 
 cdef int _refuse_end(Context context, CUdeviceptr address, size_t nbytes) except -1:
-    """Raise ValueError if the last byte is nobody's: the bytes may lie in a row of mappings."""
+    """Raise ValueError if the last byte is nobody's. The bytes may lie in a row of mappings."""
     cdef int device = 0
     cdef CUdeviceptr last = address + nbytes - 1
     if kind_at(context, last, &device) == -1:
-        raise ValueError(f"memory of {nbytes} bytes at {address:#x} ends at {last:#x}, which is none"
-                         " of the driver's memory")
+        raise ValueError(f"memory of {nbytes} bytes at {address:#x} ends at {last:#x}, which is"
+                         " none of the driver's memory")
     return 0
 
 
