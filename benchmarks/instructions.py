@@ -25,7 +25,8 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-RECORD = HERE.parent / "tests" / "performance" / "instructions.json"
+TESTS = HERE.parent / "tests"
+RECORD = TESTS / "performance" / "instructions.json"
 MOST_GROWTH = 0.10
 CALLS = 500
 WARM_UP = 50
@@ -45,13 +46,23 @@ PTX = """
 def operations():
     """The counted calls, by name. Objects that can be made once are made here."""
     import cudadrv as cu
+    from other_library import compiled
 
     stream, other, event = cu.Stream(), cu.Stream(), cu.Event()
     done_elsewhere = other.record()
     host = cu.LockedBuffer.zeros(NBYTES)
     device, second = cu.DeviceBuffer(NBYTES), cu.DeviceBuffer(NBYTES)
-    kernel = cu.Module(PTX)["saxpy"]
+    kernel, another = cu.Module(PTX)["saxpy"], cu.Module(PTX)["saxpy"]
     ready = kernel.prepare(1, 1, 2.0, cu.read(host), device, NBYTES)
+    library, theirs = compiled(), cu.Stream()
+    library.set_stream(theirs.handle)
+    lent = [cu.DeviceBuffer(NBYTES), cu.DeviceBuffer(NBYTES)]
+    x, y = (library.Array(buffer.address, NBYTES // 4) for buffer in lent)
+
+    def lend():
+        with lent[0].lend(theirs):
+            pass
+
     return {
         "copy_from_async, page-locked": lambda: device.copy_from_async(host, stream),
         "copy_to_async, page-locked": lambda: device.copy_to_async(host, stream),
@@ -60,7 +71,11 @@ def operations():
         "launch, 4 arguments": lambda: kernel.launch(
             1, 1, 2.0, cu.read(host), device, NBYTES, stream=stream
         ),
+        "launch, 4 arguments, of them 2 of another library": lambda: another.launch(
+            1, 1, 2.0, x, y, NBYTES, stream=theirs
+        ),
         "launch, prepared": lambda: ready.launch(stream),
+        "a loan begun and ended": lend,
         "record": lambda: stream.record(event),
         "wait": lambda: stream.wait(done_elsewhere),
         "synchronize": lambda: stream.synchronize(),
@@ -118,6 +133,7 @@ def count(number=1):
             "CUDADRV_DRIVER": str(driver),
             "OPENBLAS_NUM_THREADS": "1",
             "PYTHONHASHSEED": "0",
+            "PYTHONPATH": f"{TESTS}:{HERE.parent}",
         }
         # Python writes its bytecode at the first import, unless this variable is set.
         environment.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -115,7 +115,7 @@ cdef struct Frame:
 
 
 cdef bint is_foreign(object value) except -1
-cdef tuple with_regions(tuple values, Stream stream)
+cdef tuple with_regions(tuple values, Stream stream, list used)
 cdef Room room_on_heap(size_t nbytes, Py_ssize_t count, Py_ssize_t uses, Packed *packed)
 cdef int pack_unknown(Signature signature, tuple arguments, Packed *packed) except -1
 cdef int pack_borrows(tuple borrows, Packed *packed) except -1

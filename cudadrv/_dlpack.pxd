@@ -9,6 +9,8 @@ cdef extern from "cudadrv/dlpack.h" nogil:
         DL_CUDA
         DL_CUDA_HOST
         DL_CUDA_MANAGED
+        DL_COMPLEX
+        DL_MOST_DIMENSIONS
         DL_READ_ONLY
         DL_IS_COPIED
     ctypedef struct dl_device:
@@ -26,6 +28,30 @@ cdef extern from "cudadrv/dlpack.h" nogil:
         int64_t *shape
         int64_t *strides
         uint64_t byte_offset
+    ctypedef struct dl_versioned:
+        uint32_t major
+        uint32_t minor
+        void (*deleter)(dl_versioned *)
+        uint64_t flags
+        dl_tensor tensor
+    ctypedef struct dl_exchange:
+        uint32_t major
+        uint32_t minor
+        dl_exchange *older
+        int (*allocate)(
+            dl_tensor *like, dl_versioned **tensor, void *error,
+            void (*set_error)(void *error, const char *kind, const char *message) noexcept
+        ) noexcept
+        int (*managed_from_object)(void *array, dl_versioned **tensor) except -1
+        int (*object_from_managed)(dl_versioned *tensor, void **array) except -1
+        int (*tensor_from_object)(void *array, dl_tensor *tensor) except -1
+        int (*current_work_stream)(
+            int32_t device_type, int32_t device_id, void **stream) except -1
+
+
+cdef dl_exchange *exchange_of(object kind) except? NULL
+cdef object exchange_capsule        # `__dlpack_c_exchange_api__` of our buffers
+cdef dl_exchange our_exchange       # the functions behind it
 
 
 cdef class Tensor:
@@ -36,14 +62,18 @@ cdef class Tensor:
 
 
 cdef tuple pair_of_ints(object value, str name)
-cdef int refuse_shape(str label, tuple shape) except -1
 cdef dl_dtype dlpack_dtype(object dtype) except *
 cdef object export_capsule(
     object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
     bint versioned, uint64_t flags)
+cdef dl_versioned *export_tensor(
+    object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
+    uint64_t flags) except NULL
 cdef list keepers_of_ended()
 cdef void call_on_end(int *attention) noexcept
 cdef Tensor take_tensor(object capsule)
+cdef Tensor take_exchanged(dl_exchange *api, object array)
+cdef Tensor own_tensor(dl_versioned *managed)
 cdef object dtype_of(dl_dtype given)
 cdef tuple shape_of_tensor(dl_tensor *tensor)
 cdef bint is_contiguous(dl_tensor *tensor) noexcept

@@ -2,6 +2,8 @@
 
 from libc.stdint cimport int32_t
 
+from cudadrv._device cimport Context
+from cudadrv._dlpack cimport dl_versioned
 from cudadrv._engine cimport own_export
 from cudadrv._event cimport Event
 from cudadrv._region cimport Region
@@ -19,7 +21,7 @@ cdef class Lent:
     cdef Stream stream          # the engine's loan names it; of ON_NOTHING one that stands for that
     cdef Borrower borrower
     cdef bint readonly
-    cdef Event event            # recorded where the loan begins and where it ends
+    cdef Event event            # recorded at begin and end; None on a non-blocking stream
     cdef own_export loan
     cdef bint live              # the engine has the loan
     cdef Py_ssize_t holders     # blocks and exports that have not ended
@@ -59,6 +61,8 @@ cdef Loan new_loan(
     object device)
 cdef object export_region(
     Region region, object stream, object max_version, object dl_device, object copy)
+cdef dl_versioned *export_to_c(Region region) except NULL
+cdef Stream stream_of_exchange(Context context)
 cdef tuple dlpack_device_of(Region region)
 cdef object protocol_handle(Stream stream)
 cdef int note_write(Region region, Stream stream, int name, int policy) except -1

@@ -48,6 +48,7 @@ cdef class Memory:
 cdef own_memory *new_state(size_t nbytes) except NULL
 cdef void list_memory(Memory memory) noexcept
 cdef void show_memory(Memory memory) noexcept
+cdef void unlist_memory(Memory memory) noexcept
 cdef Memory owner_of(CUdeviceptr address, size_t nbytes)
 cdef str label_at(CUdeviceptr address)
 cdef Memory code_memory(Context context, str label)

@@ -524,19 +524,24 @@ cdef bint is_foreign(object value) except -1:
     return is_foreign_array(value)
 
 
-cdef tuple with_regions(tuple values, Stream stream):
-    """Arguments with buffers instead of other libraries' arrays, which are ordered before a stream.
+cdef tuple with_regions(tuple values, Stream stream, list used):
+    """Return the arguments with buffers instead of other libraries' arrays.
+
+    The stream waits for the libraries' work. The caller passes `used` to `hold_arguments` when the
+    launch is queued.
     """
     cdef Access access
-    found = []
+    cdef list found = []
     for value in values:
-        if type(value) is Access and (<Access>value).region is None:
+        if type(value) is float or type(value) is int or is_region(value):
+            pass
+        elif type(value) is Access and (<Access>value).region is None:
             access = Access.__new__(Access)
-            access.region = import_argument((<Access>value).array, stream)
+            access.region = import_argument((<Access>value).array, stream, used)
             access.mode = (<Access>value).mode
             value = access
         elif type(value) is not Access and is_foreign_array(value):
-            value = import_argument(value, stream)
+            value = import_argument(value, stream, used)
         found.append(value)
     return tuple(found)
 

@@ -22,6 +22,7 @@ from cudadrv._engine cimport (
 )
 from cudadrv._errors cimport close_at_end, refuse_if_forked
 from cudadrv._library cimport ensure_driver
+from cudadrv._dlpack cimport exchange_capsule
 from cudadrv._loan cimport (
     ON_NOTHING, ON_STREAM, dlpack_device_of, export_region, new_loan, note_write,
 )
@@ -701,6 +702,8 @@ cdef class Buffer(Region):
     def __dlpack_device__(self):
         """``(device_type, device_id)`` of DLPack: device, page-locked host or managed memory."""
         return dlpack_device_of(self)
+
+    __dlpack_c_exchange_api__ = exchange_capsule
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         """What ``from_dlpack`` of another library calls: a loan to the stream that it works on.

@@ -1,4 +1,4 @@
-"""DLPack: capsules in both directions, versioned and unversioned.
+"""DLPack: capsules in both directions, versioned and unversioned, and the C exchange API.
 
 Outlives a call: the exports that their consumers have ended (a list without a lock, in dlpack.h).
 """
@@ -21,19 +21,11 @@ cdef extern from "cudadrv/dlpack.h" nogil:
         DL_UINT
         DL_FLOAT
         DL_BFLOAT
-        DL_COMPLEX
         DL_BOOL
         DL_MAJOR
-        DL_MOST_DIMENSIONS
     ctypedef struct dl_managed:
         dl_tensor tensor
         void (*deleter)(dl_managed *)
-    ctypedef struct dl_versioned:
-        uint32_t major
-        uint32_t minor
-        void (*deleter)(dl_versioned *)
-        uint64_t flags
-        dl_tensor tensor
     ctypedef struct dl_export:
         dl_managed managed
         dl_versioned versioned
@@ -47,10 +39,14 @@ cdef extern from "cudadrv/dlpack.h" nogil:
     int *dl_attention
     void dl_end(dl_export *export)
 
+cdef enum:
+    EXCHANGE_MINOR = 3      # the first version 1.x that has the exchange API as a capsule
+
 cdef const char *PLAIN = "dltensor"
 cdef const char *VERSIONED = "dltensor_versioned"
 cdef const char *USED_PLAIN = "used_dltensor"
 cdef const char *USED_VERSIONED = "used_dltensor_versioned"
+cdef const char *EXCHANGE = "dlpack_exchange_api"
 
 # Kinds of NumPy's dtypes by DLPack's codes.
 cdef dict KINDS = {<int>DL_INT: "i", <int>DL_UINT: "u", <int>DL_FLOAT: "f", <int>DL_COMPLEX: "c",
@@ -79,22 +75,35 @@ cdef dl_dtype dlpack_dtype(object dtype) except *:
     return dl_dtype(code, 8 * dtype.itemsize, 1)
 
 
-cdef int refuse_shape(str label, tuple shape) except -1:
-    """Raise BufferError for more dimensions than a capsule has."""
-    if len(shape) > DL_MOST_DIMENSIONS:
-        raise BufferError(f"{label} has {len(shape)} dimensions, and a DLPack capsule has at most"
-                          f" {DL_MOST_DIMENSIONS}; reshape it")
-    return 0
-
-
 cdef object export_capsule(
     object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
     bint versioned, uint64_t flags
 ):
-    """A capsule over some memory; `keeper` is in `keepers_of_ended` once its consumer ends it.
+    """A capsule over some memory; `keeper` is in `keepers_of_ended` once its consumer ends it."""
+    cdef dl_export *made = _new_export(
+        keeper, data, device, dtype, shape, strides, versioned, flags)
+    try:
+        return PyCapsule_New(
+            <void *>made, VERSIONED if versioned else PLAIN, <void (*)(object) noexcept>_end_unused)
+    except BaseException:
+        Py_DECREF(keeper)
+        free(made)
+        raise
 
-    The caller has called `refuse_shape`.
-    """
+
+cdef dl_versioned *export_tensor(
+    object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
+    uint64_t flags
+) except NULL:
+    """As `export_capsule`, for a consumer in C."""
+    return &_new_export(keeper, data, device, dtype, shape, strides, True, flags).versioned
+
+
+cdef dl_export *_new_export(
+    object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
+    bint versioned, uint64_t flags
+) except NULL:
+    # The caller has checked that there are not more than DL_MOST_DIMENSIONS.
     cdef int64_t[2 * DL_MOST_DIMENSIONS] sizes
     cdef Py_ssize_t ndim = len(shape)
     cdef dl_export *made
@@ -107,14 +116,8 @@ cdef object export_capsule(
         raise MemoryError()
     tensor = dl_tensor_of(made, versioned)
     tensor.data, tensor.device, tensor.dtype = data, device, item
-    try:
-        capsule = PyCapsule_New(
-            <void *>made, VERSIONED if versioned else PLAIN, <void (*)(object) noexcept>_end_unused)
-    except BaseException:
-        free(made)
-        raise
     Py_INCREF(keeper)
-    return capsule
+    return made
 
 
 cdef void _end_unused(object capsule) noexcept:
@@ -144,6 +147,11 @@ cdef list keepers_of_ended():
     return found
 
 
+cdef dl_exchange our_exchange  # `_exchange` sets its functions
+our_exchange.major, our_exchange.minor, our_exchange.older = <int>DL_MAJOR, EXCHANGE_MINOR, NULL
+cdef object exchange_capsule = PyCapsule_New(&our_exchange, EXCHANGE, NULL)
+
+
 # ---- in ----
 
 @cython.final
@@ -164,14 +172,9 @@ cdef Tensor take_tensor(object capsule):
     """Consume a capsule. Raises TypeError for anything else, BufferError for one that was used."""
     cdef Tensor taken = Tensor.__new__(Tensor)
     if PyCapsule_IsValid(capsule, VERSIONED):
-        taken.managed = PyCapsule_GetPointer(capsule, VERSIONED)
-        taken.versioned = True
+        managed = <dl_versioned *>PyCapsule_GetPointer(capsule, VERSIONED)
         PyCapsule_SetName(capsule, USED_VERSIONED)
-        if (<dl_versioned *>taken.managed).major != DL_MAJOR:
-            raise BufferError(f"the capsule is of DLPack {(<dl_versioned *>taken.managed).major},"
-                              f" and {DL_MAJOR}.x was asked for")
-        taken.readonly = (<dl_versioned *>taken.managed).flags & DL_READ_ONLY != 0
-        taken.tensor = &(<dl_versioned *>taken.managed).tensor
+        return own_tensor(managed)
     elif PyCapsule_IsValid(capsule, PLAIN):
         taken.managed = PyCapsule_GetPointer(capsule, PLAIN)
         PyCapsule_SetName(capsule, USED_PLAIN)
@@ -182,6 +185,37 @@ cdef Tensor take_tensor(object capsule):
     else:
         raise TypeError(f"__dlpack__ must return a DLPack capsule, and returned {capsule!r}")
     return taken
+
+
+cdef Tensor own_tensor(dl_versioned *managed):
+    """Take over a tensor. Raises BufferError if its version of DLPack is not supported."""
+    cdef Tensor taken = Tensor.__new__(Tensor)
+    taken.managed = managed
+    taken.versioned = True
+    if managed.major != DL_MAJOR:
+        raise BufferError(f"the tensor is of DLPack {managed.major}, and {DL_MAJOR}.x is supported")
+    taken.readonly = managed.flags & DL_READ_ONLY != 0
+    taken.tensor = &managed.tensor
+    return taken
+
+
+cdef dl_exchange *exchange_of(object kind) except? NULL:
+    """Return the functions that a type of arrays offers to C, or NULL if it offers none."""
+    cdef dl_exchange *api
+    capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
+    if capsule is None or not PyCapsule_IsValid(capsule, EXCHANGE):
+        return NULL
+    api = <dl_exchange *>PyCapsule_GetPointer(capsule, EXCHANGE)
+    while api is not NULL and api.major != DL_MAJOR:
+        api = api.older
+    return api
+
+
+cdef Tensor take_exchanged(dl_exchange *api, object array):
+    """Return the tensor of an array. The caller orders its work after the owner's."""
+    cdef dl_versioned *managed = NULL
+    api.managed_from_object(<void *>array, &managed)
+    return own_tensor(managed)
 
 
 cdef object dtype_of(dl_dtype given):

@@ -1,24 +1,35 @@
-"""Exchange: arrays of other libraries as buffers, by DLPack and the CUDA Array Interface."""
+"""Exchange: arrays of other libraries as buffers, by DLPack and the CUDA Array Interface.
+
+Outlives a call: `_arguments`, arrays that launches have used, for as long as these arrays live. The
+GIL guards it.
+"""
 
 import ctypes
+import math
 import operator
+import weakref
 
 import numpy as np
+
+cimport cython
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport int32_t, uint64_t
 
 from cudadrv._buffer cimport Buffer
 from cudadrv._device cimport Context, Device, context_of, default_context
 from cudadrv._dlpack cimport (
-    DL_CPU, DL_CUDA, DL_CUDA_HOST, DL_CUDA_MANAGED, Tensor, dl_tensor, dtype_of, is_contiguous,
-    pair_of_ints, shape_of_tensor, take_tensor,
+    DL_COMPLEX, DL_CPU, DL_CUDA, DL_CUDA_HOST, DL_CUDA_MANAGED, Tensor, dl_exchange, dl_tensor,
+    dl_versioned, dtype_of, exchange_of, is_contiguous, our_exchange, own_tensor, pair_of_ints,
+    shape_of_tensor, take_exchanged, take_tensor,
 )
 from cudadrv._driver cimport bind_driver, cudadrv_table
 from cudadrv._engine cimport OWN_UNCHECKED
-from cudadrv._loan cimport note_write, protocol_handle
-from cudadrv._memory cimport kind_at
+from cudadrv._loan cimport export_to_c, note_write, protocol_handle, stream_of_exchange
+from cudadrv._memory cimport Memory, kind_at, unlist_memory
 from cudadrv._names cimport IMPORT
 from cudadrv._region cimport Region
-from cudadrv._release cimport DEVICE, LOCKED, UNIFIED
-from cudadrv._stream cimport Stream, stream_for
+from cudadrv._release cimport DEVICE, LOCKED, UNIFIED, drain, release_part
+from cudadrv._stream cimport Stream, known_stream, wait_for_handle
 
 from cudadrv._buffers import DeviceBuffer, LockedBuffer, UnifiedBuffer
 
@@ -58,7 +69,11 @@ def from_dlpack(array, stream=None):
         The array is not C-contiguous, is in ordinary memory or on a device that is none of CUDA's,
         or has a dtype that NumPy does not support.
 
-    Driver functions: cuPointerGetAttribute, cuMemGetAddressRange; the exporter's own.
+    Where the array's type has ``__dlpack_c_exchange_api__``, its functions are called instead of
+    ``__dlpack__``, and the stream waits for the library's current stream.
+
+    Driver functions: cuPointerGetAttribute, cuMemGetAddressRange; the exporter's own, or
+    cuEventRecord and cuStreamWaitEvent.
     """
     return _import_dlpack(array, stream, True)
 
@@ -67,19 +82,45 @@ cdef object _import_dlpack(object array, object stream, bint noted):
     """See `from_dlpack`. With `noted`, the import counts as a write on the stream."""
     cdef Context context
     cdef Stream found
-    device, ordinal = _dlpack_device(array)
+    cdef Tensor taken = None
+    cdef dl_exchange *api = exchange_of(type(array))
+    if api is not NULL:
+        taken = take_exchanged(api, array)
+        if taken.tensor.dtype.code == DL_COMPLEX:
+            taken = None  # `__dlpack__` of PyTorch refuses what is only marked as conjugated
+    if taken is None:
+        device, ordinal = _dlpack_device(array)
+    else:
+        device, ordinal = taken.tensor.device.device_type, taken.tensor.device.device_id
+    _check_device(array, device)
+    context = default_context() if device == DL_CUDA_HOST else context_of(Device(ordinal))
+    found = _stream_of_import(stream, context)
+    if taken is None:
+        options = {} if device == DL_CUDA_HOST else {"stream": protocol_handle(found)}
+        taken = take_tensor(_call_dlpack(array, options))
+    elif device != DL_CUDA_HOST:
+        _wait_for_owner(found, api, device, ordinal)
+    return _buffer_of(taken, KINDS[device], context,
+                      found if device != DL_CUDA_HOST and noted else None, _name(array))
+
+
+cdef int _check_device(object array, device) except -1:
     if device == DL_CPU:
         raise BufferError(f"{_name(array)} is in ordinary memory, which asynchronous work cannot"
                           f" use; {COPY_IT}")
     if device not in KINDS:
         raise BufferError(f"{_name(array)} is on a device that is none of CUDA's (DLPack's type"
                           f" {device})")
-    context = default_context() if device == DL_CUDA_HOST else context_of(Device(ordinal))
-    found = _stream_of_import(stream, context)
-    options = {} if device == DL_CUDA_HOST else {"stream": protocol_handle(found)}
-    taken = take_tensor(_call_dlpack(array, options))
-    return _buffer_of(taken, KINDS[device], context,
-                      found if options and noted else None, array)
+    return 0
+
+
+cdef int _wait_for_owner(
+    Stream stream, dl_exchange *api, int32_t device_type, int32_t ordinal
+) except -1:
+    """Let a stream wait for the stream that the arrays' library works on."""
+    cdef void *theirs = NULL
+    api.current_work_stream(device_type, ordinal, &theirs)
+    return wait_for_handle(stream, <size_t>theirs)
 
 
 cdef tuple _dlpack_device(object array):
@@ -100,30 +141,29 @@ cdef object _call_dlpack(object array, dict options):
 
 
 cdef Stream _stream_of_import(object stream, Context context):
-    cdef Stream found = stream_for(stream, context)
-    if found is None:
-        found = Stream.legacy(device=context.device)
+    cdef Stream found
+    found = stream_of_exchange(context) if stream is None else known_stream(stream)
     if found.context is not context:
         raise ValueError(f"the array is on {context.device!r}, and {found!r} belongs to"
                          f" {found.context!r}; use a stream of its primary context")
     return found
 
 
-cdef object _buffer_of(Tensor taken, int kind, Context context, Stream stream, object array):
+cdef Region _buffer_of(Tensor taken, int kind, Context context, Stream stream, str name):
     """The buffer over a tensor; it keeps the tensor, which keeps the array."""
     cdef Region region
     cdef dl_tensor *tensor = taken.tensor
     dtype = dtype_of(tensor.dtype)
     shape = shape_of_tensor(tensor)
     if not is_contiguous(tensor):
-        raise BufferError(f"{_name(array)} of shape {shape} is not C-contiguous; make it so there"
-                          " first, with contiguous() or copy()")
+        raise BufferError(f"{name} of shape {shape} is not C-contiguous; make it so there first,"
+                          " with contiguous() or copy()")
     count = 1
     for size in shape:
         count *= size
     address = <size_t>tensor.data + tensor.byte_offset if count else 0
     if count and address < tensor.byte_offset:
-        raise BufferError(f"the capsule of {_name(array)} breaks the protocol: byte_offset"
+        raise BufferError(f"the capsule of {name} breaks the protocol: byte_offset"
                           f" {tensor.byte_offset} is behind the last address")
     region = CLASSES[kind].from_address(address, count, dtype, owner=taken, device=context.device)
     region.sizes = shape
@@ -243,8 +283,82 @@ cdef tuple _checked_interface(object array, object interface):
 
 
 # ---- as arguments of kernels ----
+#
+# A program often launches with the same arrays. What was found out about an array is kept until the
+# array dies, and is compared with what its library says of the array at each launch. An array is
+# kept alive by a `Held` in the queue of `_release` while a launch may use it.
 
 cdef tuple NO_ARRAYS = (np.generic, np.ndarray, ctypes.c_int.__mro__[2], Buffer)
+cdef dict _arguments = {}   # `Argument` by the id of the array
+
+
+@cython.final
+cdef class Argument:
+    """An array whose type has the C exchange API, as the argument of launches."""
+
+    cdef object array           # a weak reference
+    cdef dl_exchange *api
+    cdef Region region          # over the array's memory, without keeping the array alive
+    cdef size_t address
+    cdef uint64_t nbytes
+    cdef int32_t device_type
+    cdef int32_t ordinal
+    cdef Py_ssize_t launches    # how many have used the array
+    cdef bint held              # a `Held` keeps the array alive
+
+    cdef bint is_current(self, object array) except -1:
+        """Whether the array still is where it was, and nothing else about it has changed."""
+        cdef dl_tensor tensor
+        self.api.tensor_from_object(<void *>array, &tensor)
+        return (<size_t>tensor.data + tensor.byte_offset == self.address
+                and bytes_of(&tensor) == self.nbytes
+                and tensor.device.device_type == self.device_type
+                and tensor.device.device_id == self.ordinal and is_contiguous(&tensor)
+                and not self.region.memory.context.lost and not self.region.closed)
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Held:
+    """Keeps an array alive while launches use it."""
+
+    cdef Argument argument
+    cdef object array
+    cdef Py_ssize_t launches    # how many there were when the queue got this
+
+    def __dealloc__(self):
+        # The queue drops this when the array is not in use. If a launch has come since it looked,
+        # the array goes back to the queue.
+        if self.argument is not None:
+            self.argument.held = False
+            if self.argument.launches != self.launches:
+                hold(self.argument, self.array)
+
+
+cdef int hold(Argument argument, object array) except -1:
+    cdef Region region = argument.region
+    cdef Memory memory = region.memory
+    cdef Held held = Held.__new__(Held)
+    held.argument, held.array, held.launches = argument, array, argument.launches
+    argument.held = True
+    release_part(memory.home, memory.state, region.start, region.start + region.nbytes,
+                 memory.context, held)
+    return 0
+
+
+cdef uint64_t bytes_of(dl_tensor *tensor) noexcept:
+    cdef uint64_t nbytes = (tensor.dtype.bits * tensor.dtype.lanes + 7) // 8
+    cdef int32_t i
+    for i in range(tensor.ndim):
+        nbytes *= <uint64_t>tensor.shape[i]
+    return nbytes
+
+
+def _forget_argument(reference):
+    """Called when an array has died."""
+    known = <Argument>_arguments.get(reference.key)
+    if known is not None and known.array is reference:
+        del _arguments[reference.key]
 
 
 cdef bint is_foreign_array(object value) except -1:
@@ -252,13 +366,150 @@ cdef bint is_foreign_array(object value) except -1:
 
     Arrays of NumPy are not: the device cannot see their memory.
     """
-    cdef object kind = type(value)
+    cdef object kind
+    if _arguments and <size_t><void *>value in _arguments:
+        return True
+    kind = type(value)
     return not isinstance(value, NO_ARRAYS) and (
         hasattr(kind, "__dlpack__") or hasattr(kind, "__cuda_array_interface__"))
 
 
-cdef Region import_argument(object array, Stream stream):
-    """The buffer over a foreign array, for a launch on a stream, and for nothing else."""
+cdef Region import_argument(object array, Stream stream, list used):
+    """Return the buffer over a foreign array for a launch on a stream, ordered after its owner's
+    work.
+
+    Adds to `used` what `hold_arguments` takes when the launch is queued.
+    """
+    cdef dl_exchange *api
+    cdef Argument known = _arguments.get(<size_t><void *>array)
+    if known is None or not known.is_current(array):
+        api = exchange_of(type(array))
+        known = None if api is NULL or api.tensor_from_object is NULL \
+            else _new_argument(api, array)
+    if known is not None:
+        if known.device_type != DL_CUDA_HOST and not _has_waited(known, used):
+            _stream_of_import(stream, known.region.memory.context)
+            _wait_for_owner(stream, known.api, known.device_type, known.ordinal)
+        used.append(known)
+        used.append(array)
+        return known.region
     if hasattr(type(array), "__dlpack__"):
         return _import_dlpack(array, stream, False)
     return _import_interface(array, stream, False)
+
+
+cdef bint _has_waited(Argument known, list used):
+    """Whether the stream has waited for this owner's stream, because of the argument before."""
+    cdef Argument before
+    if not used:
+        return False
+    before = <Argument>used[len(used) - 2]
+    return before.api == known.api and before.ordinal == known.ordinal \
+        and before.device_type != DL_CUDA_HOST
+
+
+cdef Argument _new_argument(dl_exchange *api, object array):
+    """Find out about an array; None if it has to be imported anew for each launch."""
+    cdef Argument argument
+    cdef Tensor taken = take_exchanged(api, array)
+    cdef dl_tensor *tensor = taken.tensor
+    _check_device(array, tensor.device.device_type)
+    if tensor.dtype.code == DL_COMPLEX:
+        return None
+    drain(False)  # for programs that launch with new arrays, and neither allocate nor wait
+    argument = Argument.__new__(Argument)
+    argument.api = api
+    argument.device_type, argument.ordinal = tensor.device.device_type, tensor.device.device_id
+    context = default_context() if argument.device_type == DL_CUDA_HOST \
+        else context_of(Device(argument.ordinal))
+    argument.region = _buffer_of(taken, KINDS[argument.device_type], context, None, _name(array))
+    argument.address = <size_t>tensor.data + tensor.byte_offset
+    argument.nbytes = bytes_of(tensor)
+    if argument.region.memory.home is None:  # an empty array, or memory without bounds
+        return None
+    # From here on, the array itself is kept alive where that is needed.
+    argument.region.memory.owner = None
+    unlist_memory(argument.region.memory)
+    try:
+        argument.array = weakref.KeyedRef(array, _forget_argument, <size_t><void *>array)
+    except TypeError:
+        return None
+    _arguments[<size_t><void *>array] = argument
+    return argument
+
+
+cdef int hold_arguments(list used) except -1:
+    """Keep arrays alive until the launch that was just queued is known to be complete."""
+    cdef Argument known
+    cdef Py_ssize_t i
+    for i in range(0, len(used), 2):
+        known = <Argument>used[i]
+        known.launches += 1
+        if not known.held:
+            hold(known, used[i + 1])
+    return 0
+
+
+# ---- our buffers for consumers in C ----
+
+cdef int _managed_from_object(void *array, dl_versioned **tensor) except -1:
+    if not isinstance(<object>array, Buffer):
+        raise TypeError(f"not a buffer, but {_name(<object>array)}")
+    tensor[0] = export_to_c(<Region><object>array)
+    return 0
+
+
+cdef int _object_from_managed(dl_versioned *managed, void **array) except -1:
+    cdef Region region = _region_of(own_tensor(managed))
+    Py_INCREF(region)
+    array[0] = <void *>region
+    return 0
+
+
+cdef Region _region_of(Tensor taken):
+    """A buffer over a tensor whose owner works on the stream that is current here."""
+    device = taken.tensor.device.device_type
+    _check_device(taken, device)
+    context = default_context() if device == DL_CUDA_HOST \
+        else context_of(Device(taken.tensor.device.device_id))
+    stream = None if device == DL_CUDA_HOST else stream_of_exchange(context)
+    return _buffer_of(taken, KINDS[device], context, stream, "the tensor")
+
+
+cdef int _allocate(
+    dl_tensor *like, dl_versioned **tensor, void *error,
+    void (*set_error)(void *error, const char *kind, const char *message) noexcept
+) noexcept with gil:
+    try:
+        tensor[0] = export_to_c(_new_buffer(like))
+    except BaseException as failure:
+        set_error(error, type(failure).__name__.encode(), str(failure).encode())
+        return -1
+    return 0
+
+
+cdef Region _new_buffer(dl_tensor *like):
+    cdef Region region
+    _check_device(None, like.device.device_type)
+    shape = shape_of_tensor(like)
+    ordinal = 0 if like.device.device_type == DL_CUDA_HOST else like.device.device_id
+    region = CLASSES[KINDS[like.device.device_type]](
+        math.prod(shape), dtype_of(like.dtype), device=Device(ordinal))
+    region.sizes = shape
+    return region
+
+
+cdef int _current_work_stream(
+    int32_t device_type, int32_t device_id, void **stream
+) except -1 with gil:
+    stream[0] = NULL
+    if device_type in (DL_CUDA, DL_CUDA_MANAGED):
+        stream[0] = <void *><size_t>stream_of_exchange(context_of(Device(device_id))).handle
+    return 0
+
+
+our_exchange.allocate = _allocate
+our_exchange.managed_from_object = _managed_from_object
+our_exchange.object_from_managed = _object_from_managed
+our_exchange.tensor_from_object = NULL  # nothing would tell when the consumer's use ends
+our_exchange.current_work_stream = _current_work_stream

@@ -26,6 +26,7 @@ from cudadrv._engine cimport (
     OWN_BORROWED, OWN_MUST_WAIT, OWN_REACH, OWN_READ, OWN_SHARED, OWN_STRICT, OWN_WRITE, own_access,
     own_conflict,
 )
+from cudadrv._exchange cimport hold_arguments
 from cudadrv._memory cimport Memory
 from cudadrv._module cimport Module, variables_of
 from cudadrv._names cimport is_launch, launch_of
@@ -132,16 +133,20 @@ cdef class Kernel:
         cdef Shape shape
         cdef Frame frame
         cdef Packed packed
+        cdef list used = None
         check_kernel(self)
         found = stream_of(self, stream)
         shape_of(self, &shape, grid, block, shared_bytes, cooperative, cluster)
         more = borrows if type(borrows) is tuple else borrows_of_launch(borrows)
         room = room_for(self.signature, args, more, &frame, &packed)
         if unlikely(pack(self.signature, args, more, &packed)):
-            args, more = with_regions(args, found), with_regions(more, found)
+            used = []
+            args, more = with_regions(args, found, used), with_regions(more, found, used)
             pack(self.signature, args, more, &packed)
         token = launch_packed(self, &shape, &packed, found, buffers_of(&packed, OWN_READ),
                               buffers_of(&packed, OWN_WRITE))
+        if unlikely(used is not None):
+            hold_arguments(used)
         del room  # kept until here, because `packed` may point into it
         return token
 

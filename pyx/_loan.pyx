@@ -10,20 +10,20 @@ import operator
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, uint64_t
 
-from cudadrv._device cimport attend, end_loans_with
+from cudadrv._device cimport Context, attend, end_loans_with
 from cudadrv._dlpack cimport (
     DL_CPU, DL_CUDA, DL_CUDA_HOST, DL_CUDA_MANAGED, DL_IS_COPIED, DL_READ_ONLY, call_on_end,
-    dl_device as device_of_dlpack, dlpack_dtype, export_capsule, keepers_of_ended, pair_of_ints,
-    refuse_shape,
+    DL_MOST_DIMENSIONS, dl_device, dl_versioned, dlpack_dtype, export_capsule, export_tensor,
+    keepers_of_ended, pair_of_ints,
 )
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CUevent, CUresult, CUstream, bind_driver, cuEventRecord,
     cudadrv_table,
 )
 from cudadrv._engine cimport (
-    OWN_DEFAULT, OWN_OK, OWN_PER_THREAD, OWN_READ, OWN_STRICT, OWN_WAIT, OWN_WRITE,
+    OWN_DEFAULT, OWN_NON_BLOCKING, OWN_OK, OWN_PER_THREAD, OWN_READ, OWN_STRICT, OWN_WAIT, OWN_WRITE,
     engine, own_access, own_conflict, own_export_close, own_export_open, own_lend_open,
     own_snapshot_drop,
 )
@@ -35,7 +35,7 @@ from cudadrv._refusal cimport refuse_host, refuse_operation
 from cudadrv._region cimport Region, borrow, pointer_of
 from cudadrv._release cimport DEVICE, LOCKED, lending_stream
 from cudadrv._site cimport here
-from cudadrv._stream cimport Stream
+from cudadrv._stream cimport Stream, stream_for
 
 from cudadrv._device import call_after_wait
 
@@ -76,7 +76,8 @@ cdef class Lent:
         cdef own_conflict conflict
         self.region.usable()
         if self.borrower == ON_STREAM:
-            self.event = new_event(self.stream.context, CU_EVENT_DISABLE_TIMING)
+            if self.stream.order.order != OWN_NON_BLOCKING and self.event is None:
+                self.event = new_event(self.stream.context, CU_EVENT_DISABLE_TIMING)
             self.use(&self.loan, True, waits)
         else:
             borrow(self.region, &access, OWN_READ if self.readonly else OWN_WRITE)
@@ -95,7 +96,8 @@ cdef class Lent:
     cdef int use(self, own_export *loan, bint recorded=True, bint waits=False) except -1:
         """An operation of the stream that stands for all that others queue on it up to now.
 
-        The default streams' rules count it if the driver has something of it.
+        On a blocking stream it records an event, because the default streams' rules order only what
+        the driver has. `recorded` is False where that failed.
         """
         cdef Operation operation
         cdef own_access access
@@ -104,8 +106,10 @@ cdef class Lent:
         borrow(self.region, &access, OWN_READ if self.readonly else OWN_WRITE)
         if waits:
             access.policy = OWN_WAIT
-        prepare(&operation, LEND, &access, 1, _record_call if recorded else _no_call,
-                self.event.raw)
+        if recorded and self.event is not None:
+            prepare(&operation, LEND, &access, 1, _record_call, self.event.raw)
+        else:
+            prepare(&operation, LEND, &access, 1, _no_call, NULL)
         operation.request.loan = loan
         operation.request.returns = loan is NULL
         operation.request.passive = not recorded
@@ -314,7 +318,7 @@ cdef class Loan:
 
     def __dlpack_device__(self):
         """``(device_type, device_id)`` of DLPack."""
-        return _device(self.region, self.device_type)
+        return device_pair(_device(self.region, self.device_type))
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         """A DLPack capsule, for ``from_dlpack`` of another library. The loan begins, if it has not.
@@ -518,17 +522,22 @@ cdef int32_t _device_type(Region region, object device) except -1:
                      " memory, 'cpu'")
 
 
-cdef tuple _device(Region region, int32_t device_type):
+cdef dl_device _device(Region region, int32_t device_type) except *:
     if region is None:
         raise TypeError("this Loan was never initialized")
     on_device = device_type in (DL_CUDA, DL_CUDA_MANAGED)
-    return device_type, region.memory.context.device.ordinal if on_device else 0
+    return dl_device(device_type, region.memory.context.device.ordinal if on_device else 0)
+
+
+cdef tuple device_pair(dl_device device):
+    """As ``__dlpack_device__`` says it."""
+    return device.device_type, device.device_id
 
 
 cdef tuple dlpack_device_of(Region region):
     """``__dlpack_device__`` of a buffer."""
     region.usable()
-    return _device(region, _device_type(region, None))
+    return device_pair(_device(region, _device_type(region, None)))
 
 
 cdef object protocol_handle(Stream stream):
@@ -541,35 +550,76 @@ cdef object protocol_handle(Stream stream):
 cdef object _capsule(Loan loan, object max_version, bint waits, bint copied):
     """A capsule of a loan, which the consumer of the capsule holds from now on."""
     cdef Lent lent
-    cdef Py_ssize_t itemsize = loan.region.itemsize
     cdef bint versioned = max_version is not None \
         and pair_of_ints(max_version, "max_version")[0] >= 1
     if loan.readonly and not versioned:
         raise BufferError("the buffer is lent read-only, which DLPack can say from version 1.0 on;"
                           " the consumer asked for an older one")
-    # A refusal lends nothing, so all that can be refused comes before the loan.
-    dlpack_dtype(loan.region.dtype)
-    refuse_shape(loan.region.describe(), loan.shape)
-    device = _device(loan.region, loan.device_type)
-    strides = []
-    step = 1
-    for size in reversed(loan.shape):
-        strides.insert(0, step)
-        step *= size
-    if loan.strides is not None:
-        strides = []
-        for each in loan.strides:
-            strides.append(each // itemsize)
+    _check_export(loan)
+    strides = _strides_in_items(loan)
     lent = loan.hold(waits)
     try:
         return export_capsule(
-            lent, <void *><size_t>pointer_of(loan.region),
-            device_of_dlpack(device[0], device[1]), loan.region.dtype, loan.shape,
-            tuple(strides), versioned,
-            (DL_READ_ONLY if loan.readonly else 0) | (DL_IS_COPIED if copied else 0))
+            lent, <void *><size_t>pointer_of(loan.region), _device(loan.region, loan.device_type),
+            loan.region.dtype, loan.shape, strides, versioned, _flags(loan, copied))
     except BaseException:
         lent.let_go()
         raise
+
+
+cdef dl_versioned *export_to_c(Region region) except NULL:
+    """Export a buffer by the C exchange API: a loan to the current stream, which its consumer uses.
+    """
+    cdef Lent lent
+    cdef Loan loan
+    region.usable()
+    loan = new_loan(region, stream_of_exchange(region.memory.context), ON_STREAM, region.read_only,
+                    None, None, None)
+    _check_export(loan)
+    strides = _strides_in_items(loan)
+    lent = loan.hold(True)
+    try:
+        return export_tensor(
+            lent, <void *><size_t>pointer_of(region), _device(region, loan.device_type),
+            region.dtype, loan.shape, strides, _flags(loan, False))
+    except BaseException:
+        lent.let_go()
+        raise
+
+
+cdef Stream stream_of_exchange(Context context):
+    """The stream on which consumers of the C exchange API work: the current one, else the legacy
+    default stream.
+    """
+    found = stream_for(None, context)
+    return found if found is not None else Stream.legacy(device=context.device)
+
+
+cdef int _check_export(Loan loan) except -1:
+    """Refuse what DLPack cannot say: before the loan begins, because a refusal lends nothing."""
+    dlpack_dtype(loan.region.dtype)
+    if len(loan.shape) > DL_MOST_DIMENSIONS:
+        raise BufferError(f"{loan.region.describe()} has {len(loan.shape)} dimensions, and a DLPack"
+                          f" capsule has at most {DL_MOST_DIMENSIONS}; reshape it")
+    return 0
+
+
+cdef tuple _strides_in_items(Loan loan):
+    strides = []
+    step = 1
+    for size in reversed(loan.shape):
+        strides.append(step)
+        step *= size
+    if loan.strides is None:
+        return tuple(reversed(strides))
+    strides = []
+    for each in loan.strides:
+        strides.append(each // loan.region.itemsize)
+    return tuple(strides)
+
+
+cdef uint64_t _flags(Loan loan, bint copied) noexcept:
+    return (DL_READ_ONLY if loan.readonly else 0) | (DL_IS_COPIED if copied else 0)
 
 
 cdef object export_region(

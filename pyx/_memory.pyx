@@ -120,7 +120,7 @@ cdef class Memory:
     def __dealloc__(self):
         if self.state is NULL:
             return
-        _unlist(self)
+        unlist_memory(self)
         if self.is_home:
             _forget_home(self)
         if self.home is not None:
@@ -335,7 +335,7 @@ cdef void _leave_cache(Memory memory) noexcept:
 
 cdef int _let_go(Memory memory) except -1:
     """Remove memory from the list of live memory, and drop its address and its owner."""
-    _unlist(memory)
+    unlist_memory(memory)
     memory.address = 0
     memory.owner = None
     return 0
@@ -377,7 +377,8 @@ cdef bint _is_listed(Memory memory) noexcept:
     return memory.newer is not NULL or memory.older is not NULL or _newest is <void *>memory
 
 
-cdef void _unlist(Memory memory) noexcept:
+cdef void unlist_memory(Memory memory) noexcept:
+    """Remove memory from the list, if it is there."""
     global _newest
     if not _is_listed(memory):
         return

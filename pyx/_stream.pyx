@@ -912,6 +912,51 @@ cdef Stream _stream_of_raw(size_t number, object owner):
     return stream
 
 
+cdef int wait_for_handle(Stream stream, size_t number) except -1:
+    """Let a stream wait for all work so far of another library's stream, by its handle.
+
+    As `stream.wait(Stream.from_handle(number))`, but makes no Stream of it.
+    """
+    cdef Stream known
+    if number == <size_t>stream.raw:
+        return 0
+    if number <= 2:
+        device = stream.context.device
+        known = per_thread_stream(device) if number == 2 else legacy_stream(device)
+        if known is not stream:
+            stream.wait(known)
+        return 0
+    for known in stream.context.streams.all():
+        if <size_t>known.raw == number:
+            stream.wait(stream_from_handle(number, None))
+            return 0
+    return _wait_for_unknown(stream, number)
+
+
+cdef int _wait_for_unknown(Stream stream, size_t number) except -1:
+    cdef Event event = new_event(stream.context, CU_EVENT_DISABLE_TIMING)
+    cdef CUstream theirs = <CUstream>number
+    cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
+    cdef bint pushed = False
+    cdef int reason
+    with nogil:
+        own_mutex_take(stream.order.issue)
+        reason = enter_stream(stream, &pushed)
+        if reason == 0:
+            reason = cuStreamIsCapturing(theirs, &capture)
+            if reason == 0 and capture == CU_STREAM_CAPTURE_STATUS_NONE:
+                reason = cuEventRecord(event.raw, theirs)
+                if reason == 0:
+                    reason = cuStreamWaitEvent(stream.raw, event.raw, 0)
+            leave_context(pushed)
+        own_mutex_give(stream.order.issue)
+    if capture != CU_STREAM_CAPTURE_STATUS_NONE:
+        refuse_capture(f"the stream with the handle {number:#x}")
+    if reason:
+        stream.refuse(reason)
+    return 0
+
+
 cdef CUresult _describe(
     CUstream handle, CUstreamCaptureStatus *capture, CUcontext *context,
     unsigned long long *identity, unsigned int *flags, int *priority

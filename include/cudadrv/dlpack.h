@@ -1,4 +1,4 @@
-/* DLPack: the structs by which libraries hand over arrays (version 1.1 and the unversioned one).
+/* DLPack: the structs by which libraries hand over arrays (version 1.3 and the unversioned one).
  *
  * Knows no CUDA. What is exported ends by a call of its consumer, in any thread, with or without
  * the GIL, as Python ends, or in a forked child. So that call touches no Python object: it puts the
@@ -59,6 +59,21 @@ typedef struct dl_versioned {
     uint64_t flags;
     dl_tensor tensor;
 } dl_versioned;
+
+/* What a type of arrays offers to C, beside __dlpack__: the capsule __dlpack_c_exchange_api__ of the
+ * type. None of these functions orders any work. They return 0, or -1 with a Python exception. */
+typedef struct dl_exchange {
+    uint32_t major;
+    uint32_t minor;
+    struct dl_exchange *older; /* the same for an older version, or NULL */
+    int (*allocate)(dl_tensor *like, dl_versioned **tensor, void *error,
+                    void (*set_error)(void *error, const char *kind, const char *message));
+    int (*managed_from_object)(void *array, dl_versioned **tensor); /* the caller owns the tensor */
+    int (*object_from_managed)(dl_versioned *tensor, void **array); /* takes over the tensor */
+    /* NULL where that is not supported. The tensor is valid until the caller returns to Python. */
+    int (*tensor_from_object)(void *array, dl_tensor *tensor);
+    int (*current_work_stream)(int32_t device_type, int32_t device_id, void **stream);
+} dl_exchange;
 
 /* One export, with its shape and strides. */
 typedef struct dl_export {

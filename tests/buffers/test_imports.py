@@ -1,6 +1,5 @@
 """Arrays of other libraries as buffers, and as arguments of kernels."""
 
-import ctypes
 import gc
 import weakref
 from pathlib import Path
@@ -8,50 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from capsules import Exported
+from other_library import ADD, Library
 
 import cudadrv as cu
-
-PTX = """
-.version 6.4
-.target sm_75
-.address_size 64
-.visible .entry add(.param .u64 x, .param .u64 y) {
-    .reg .b32 %a, %b, %i; .reg .b64 %x, %y, %o;
-    ld.param.u64 %x, [x];
-    ld.param.u64 %y, [y];
-    mov.u32 %i, %tid.x;
-    mul.wide.u32 %o, %i, 4;
-    add.u64 %x, %x, %o;
-    add.u64 %y, %y, %o;
-    ld.global.u32 %a, [%x];
-    ld.global.u32 %b, [%y];
-    add.u32 %b, %a, %b;
-    st.global.u32 [%y], %b;
-    ret;
-}
-"""
-
-
-class Library:
-    """The memory of another library: an allocation that cudadrv does not know."""
-
-    def __init__(self):
-        self.driver = ctypes.CDLL(cu.driver_info().path)
-        self.address = self.allocate()
-        self.more = []
-
-    def allocate(self):
-        address = ctypes.c_uint64()
-        with cu.Device(0):
-            assert self.driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(1 << 16)) == 0
-        return address.value
-
-    def end(self):
-        cu.Device(0).synchronize()
-        gc.collect()
-        cu.reap()
-        with cu.Device(0):
-            assert self.driver.cuMemFree_v2(ctypes.c_uint64(self.address)) == 0
 
 
 @pytest.fixture
@@ -372,7 +330,7 @@ def test_memory_of_another_device(script):
 @pytest.mark.parametrize("what", ["buffer", "taken", "raw", "stream", "module", "array"])
 def test_exporters_that_close_what_is_used(library, make, what):
     """A launch looks at its buffers after it has asked the exporters."""
-    stream, module = cu.Stream(), cu.Module(PTX)
+    stream, module = cu.Stream(), cu.Module(ADD)
     buffer, kept = make("device", 64), []
     array = make("device", 64)
     cu.Device(0).synchronize()
@@ -616,7 +574,7 @@ def test_what_cannot_be_given_back(make, library, stream, other):
 
 @pytest.fixture
 def add(driver):
-    return cu.Module(PTX)["add"]
+    return cu.Module(ADD)["add"]
 
 
 def test_arrays_are_arguments(library, add, stream, other):

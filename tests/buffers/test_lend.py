@@ -131,8 +131,9 @@ def failing(driver):
 
 
 @pytest.mark.cuda_software
-def test_a_loan_whose_end_cannot_be_recorded_ends_with_its_stream(make, stream, other, failing):
+def test_a_loan_whose_end_cannot_be_recorded_ends_with_its_stream(make, other, failing):
     """What was queued is work of the stream, whether the driver has recorded the end or not."""
+    stream = cu.Stream(blocking=True)
 
     def fail(raised):
         failing("cuEventRecord")
@@ -306,14 +307,23 @@ def test_the_default_streams_order_what_is_lent(make, items_of, fill_behind_our_
 
 @pytest.mark.cuda_software
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_failing_record_lends_nothing(make, stream, other, kind):
+def test_a_failing_record_lends_nothing(make, other, kind):
     from cudadrv import testing
 
     buffer = make(kind, 8)
     testing.fail("cuEventRecord", 1)
-    with pytest.raises(cu.CudaError, match="cuEventRecord"), buffer.lend(stream):
+    with (
+        pytest.raises(cu.CudaError, match="cuEventRecord"),
+        buffer.lend(cu.Stream(blocking=True)),
+    ):
         pytest.fail("entered")
     buffer.fill_async(0, other)
+
+
+def test_a_loan_to_a_non_blocking_stream_calls_no_driver(make, stream, unchanged):
+    buffer = make("device", 8)
+    with unchanged("cuEventCreate", "cuEventRecord"), buffer.lend(stream):
+        pass
 
 
 @pytest.mark.cuda_software

@@ -1,0 +1,413 @@
+"""Arrays whose type has the C exchange API of DLPack, and our buffers for consumers in C."""
+
+import ctypes
+import gc
+import threading
+import weakref
+
+import numpy as np
+import other_library
+import pytest
+
+import cudadrv as cu
+
+
+@pytest.fixture
+def theirs(driver):
+    """The other library, which works on the legacy default stream."""
+    library = other_library.compiled()
+    yield library
+    library.fail("")
+    library.set_stream(0)
+    cu.Device(0).synchronize()
+    cu.reap()
+    gc.collect()
+    assert library.live_tensors() == 0
+
+
+@pytest.fixture
+def memory(driver):
+    found = other_library.Library()
+    yield found
+    found.end()
+
+
+@pytest.fixture
+def kernel(driver):
+    return cu.Module(other_library.ADD)["add"]
+
+
+@pytest.fixture
+def arrays(theirs, memory):
+    """Two arrays of 16 numbers: 0, 1, ... and zeros."""
+    x, y = theirs.Array(memory.address, 16), theirs.Array(memory.address + 64, 16)
+    view = cu.DeviceBuffer.from_address(memory.address, 32, "u4", owner=memory)
+    view.copy_from(np.r_[np.arange(16), np.zeros(16)].astype("u4"))
+    return x, y
+
+
+def contents(memory, start=64, count=16):
+    cu.Device(0).synchronize()
+    return cu.DeviceBuffer.from_address(
+        memory.address + start, count, "u4", owner=memory
+    ).to_numpy()
+
+
+# ---- arguments of launches ----
+
+
+def test_launch(memory, kernel, arrays, stream):
+    x, y = arrays
+    for _ in range(3):
+        kernel.launch(1, 16, cu.read(x), y, stream=stream)
+    assert (contents(memory) == 3 * np.arange(16)).all()
+
+
+@pytest.mark.parametrize("whose", ["ours", "default", "unknown"])
+def test_their_stream_is_waited_for(theirs, memory, kernel, arrays, stream, gate, whose):
+    """What the other library has queued comes first, whatever cudadrv knows of its stream."""
+    x, y = arrays
+    unknown = ctypes.c_void_p()
+    raw = ctypes.CDLL(cu.driver_info().path)
+    if whose == "unknown":
+        with cu.Device(0):
+            assert raw.cuStreamCreate(ctypes.byref(unknown), 1) == 0
+            assert gate.wait(unknown.value, gate.flag.address, 1, 0) == 0
+        theirs.set_stream(unknown.value)
+    else:
+        held = cu.Stream() if whose == "ours" else cu.Stream.legacy()
+        gate.hold(held)
+        theirs.set_stream(held.handle)
+    for _ in range(2):
+        token = kernel.launch(1, 16, cu.read(x), y, stream=stream)
+        assert not token.done
+    gate.open()
+    token.wait()
+    if whose == "unknown":
+        with cu.Device(0):
+            assert raw.cuStreamDestroy_v2(unknown) == 0
+
+
+def test_their_capturing_stream_is_refused(theirs, memory, kernel, arrays, stream):
+    x, y = arrays
+    raw = ctypes.CDLL(cu.driver_info().path)
+    capturing, graph = ctypes.c_void_p(), ctypes.c_void_p()
+    with cu.Device(0):
+        assert raw.cuStreamCreate(ctypes.byref(capturing), 1) == 0
+        assert raw.cuStreamBeginCapture_v2(capturing, 2) == 0
+    theirs.set_stream(capturing.value)
+    with pytest.raises(cu.OwnershipError, match="captur"):
+        kernel.launch(1, 16, cu.read(x), y, stream=stream)
+    with cu.Device(0):
+        assert raw.cuStreamEndCapture(capturing, ctypes.byref(graph)) == 0
+        assert raw.cuGraphDestroy(graph) == 0
+        assert raw.cuStreamDestroy_v2(capturing) == 0
+
+
+def test_arguments_are_borrowed(kernel, arrays, stream, other, gate):
+    x, y = arrays
+    gate.hold(stream)
+    kernel.launch(1, 16, cu.read(x), y, stream=stream)
+    with pytest.raises(cu.BufferBorrowedError, match=r"(?s)argument 0 .*is being read by"):
+        kernel.launch(1, 16, x, y, stream=other)
+    with pytest.raises(cu.BufferBorrowedError, match=r"cannot write argument 1"):
+        kernel.launch(1, 16, cu.read(x), y, stream=other)
+    same = cu.from_dlpack(x, other)
+    with pytest.raises(cu.BufferBorrowedError):
+        same.fill_async(0, other)
+    gate.open()
+
+
+def test_reads_on_two_streams(theirs, memory, kernel, arrays, stream, other, gate):
+    x, y = arrays
+    z = theirs.Array(memory.address + 128, 16)
+    gate.hold(stream)
+    kernel.launch(1, 16, cu.read(x), y, stream=stream)
+    kernel.launch(1, 16, cu.read(x), z, stream=other).wait()
+    gate.open()
+
+
+@pytest.mark.parametrize("launches", [1, 2, 5])
+def test_arrays_live_until_the_launch_is_complete(memory, theirs, kernel, stream, other, gate, launches):
+    x, y = theirs.Array(memory.address, 16), theirs.Array(memory.address + 64, 16)
+    died = [weakref.ref(x), weakref.ref(y)]
+    gate.hold(stream)
+    for _ in range(launches):
+        kernel.launch(1, 16, cu.read(x), y, stream=stream)
+    del x, y
+    other.synchronize()  # looks through what may be let go
+    assert None not in [reference() for reference in died]
+    gate.open()
+    stream.synchronize()
+    stream.synchronize()
+    assert [reference() for reference in died] == [None, None]
+
+
+def test_a_launch_after_the_queue_has_looked(memory, theirs, kernel, stream, other, gate):
+    """The array of a later launch is kept, although the first launch was known to be complete."""
+    x, y = theirs.Array(memory.address, 16), theirs.Array(memory.address + 64, 16)
+    died = weakref.ref(x)
+    kernel.launch(1, 16, cu.read(x), y, stream=stream)
+    stream.synchronize()
+    gate.hold(stream)
+    kernel.launch(1, 16, cu.read(x), y, stream=stream)
+    del x, y
+    other.synchronize()
+    other.synchronize()
+    assert died() is not None
+    gate.open()
+
+
+def test_new_arrays_all_the_time(memory, theirs, kernel, stream):
+    """A program that launches with new arrays keeps few of them, though it allocates nothing."""
+    alive = weakref.WeakSet()
+    for _ in range(300):
+        x, y = theirs.Array(memory.address, 16), theirs.Array(memory.address + 64, 16)
+        alive.update((x, y))
+        kernel.launch(1, 16, cu.read(x), y, stream=stream).wait()
+    assert len(alive) < 20
+
+
+def test_nothing_is_kept_of_an_array_that_has_died(memory, theirs, kernel, stream):
+    y = theirs.Array(memory.address + 64, 16)
+    for _ in range(100):  # the same id, most probably
+        x = theirs.Array(memory.address + 4, 15)
+        kernel.launch(1, 15, cu.read(x), y, stream=stream)
+        del x
+        x = theirs.Array(memory.address, 16)
+        kernel.launch(1, 16, cu.read(x), y, stream=stream)
+        del x
+        stream.synchronize()
+        cu.reap()
+
+
+def test_an_array_that_changes(memory, kernel, arrays, stream, other, gate):
+    """As by `resize_` and `set_`: the launch uses and borrows what it is now."""
+    x, y = arrays
+    kernel.launch(1, 16, cu.read(x), y, stream=stream).wait()
+    x.address += 32
+    x.count = 8
+    gate.hold(stream)
+    kernel.launch(1, 8, cu.read(x), y, stream=stream)
+    first = cu.DeviceBuffer.from_address(memory.address, 8, "u4", owner=memory)
+    first.fill_async(1, other).wait()
+    with pytest.raises(cu.BufferBorrowedError):
+        cu.DeviceBuffer.from_address(memory.address + 32, 8, "u4", owner=memory).fill_async(
+            1, other
+        )
+    gate.open()
+    assert (contents(memory)[:8] == np.arange(8) + np.arange(8, 16)).all()
+    x.stride = 2
+    with pytest.raises(BufferError, match="not C-contiguous"):
+        kernel.launch(1, 8, cu.read(x), y, stream=stream)
+
+
+@pytest.mark.parametrize("when", ["first", "later"])
+@pytest.mark.parametrize("function", ["m", "t", "s"])
+def test_functions_that_fail(theirs, kernel, arrays, stream, function, when):
+    x, y = arrays
+    if when == "later":
+        kernel.launch(1, 16, cu.read(x), y, stream=stream).wait()
+    theirs.fail(function)
+    if (function, when) in (("m", "later"), ("t", "first")):
+        kernel.launch(1, 16, cu.read(x), y, stream=stream)  # it is not called
+    else:
+        with pytest.raises(RuntimeError, match=f"function {function} has failed"):
+            kernel.launch(1, 16, cu.read(x), y, stream=stream)
+    theirs.fail("")
+    kernel.launch(1, 16, cu.read(x), y, stream=stream)
+
+
+def test_ordinary_memory_is_refused(theirs, kernel, arrays, stream):
+    x, y = arrays
+    x.device_type = 1
+    with pytest.raises(BufferError, match="is in ordinary memory"):
+        kernel.launch(1, 16, cu.read(x), y, stream=stream)
+    with pytest.raises(BufferError, match="is in ordinary memory"):
+        cu.from_dlpack(x)
+
+
+def test_complex_arrays_are_asked_in_python(kernel, arrays, stream):
+    """PyTorch refuses arrays that are only marked as conjugated in Python, but not in C."""
+    x, y = arrays
+    x.code, x.bits = 5, 64
+    for use in (lambda: kernel.launch(1, 16, x, y, stream=stream), lambda: cu.from_dlpack(x)):
+        with pytest.raises(BufferError, match="__dlpack__ was asked"):
+            use()
+
+
+def test_prepare_refuses_arrays(kernel, arrays):
+    x, y = arrays
+    with pytest.raises(TypeError, match="from_dlpack"):
+        kernel.prepare(1, 16, x, y)
+
+
+def test_threads(memory, theirs, kernel, arrays):
+    """Four threads launch with the same array while others drop what was held."""
+    x, _ = arrays
+    failures = []
+
+    def work(number):
+        try:
+            own = cu.Stream()
+            y = theirs.Array(memory.address + 64 * (number + 1), 16)
+            for _ in range(100):
+                kernel.launch(1, 16, cu.read(x), y, stream=own).wait()
+            own.synchronize()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    for number in range(4):
+        assert (contents(memory, 64 * (number + 1))[1:] > 0).all()
+
+
+# ---- as buffers ----
+
+
+def test_from_dlpack(theirs, memory, arrays, stream, other, gate):
+    x, _ = arrays
+    held = cu.Stream()
+    theirs.set_stream(held.handle)
+    gate.hold(held)
+    buffer = cu.from_dlpack(x, stream)
+    died = weakref.ref(x)
+    del x, arrays
+    assert (buffer.address, buffer.shape, buffer.dtype) == (memory.address, (16,), np.dtype("f4"))
+    with pytest.raises(cu.BufferBorrowedError, match="written by its import"):
+        buffer.fill_async(0, other)
+    token = buffer.fill_async(0, stream)
+    assert not token.done
+    gate.open()
+    token.wait()
+    assert died() is not None
+
+
+# ---- ours, for a consumer in C ----
+
+header = [("version", ctypes.c_uint32 * 2), ("older", ctypes.c_void_p)]
+functions = ["allocate", "managed", "object", "tensor", "stream"]
+
+
+class Exchange(ctypes.Structure):
+    _fields_ = header + [(name, ctypes.c_void_p) for name in functions]
+
+
+def exchange():
+    """The functions of our buffers, as a consumer in C finds them."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    address = pointer(cu.DeviceBuffer.__dlpack_c_exchange_api__, b"dlpack_exchange_api")
+    return Exchange.from_address(address)
+
+
+def function(name, *arguments):
+    return ctypes.PYFUNCTYPE(ctypes.c_int, *arguments)(getattr(exchange(), name))
+
+
+def test_the_table():
+    found = exchange()
+    assert list(found.version) == [1, 3]
+    assert not found.older
+    assert not found.tensor
+    for kind in (cu.LockedBuffer, cu.UnifiedBuffer):
+        assert kind.__dlpack_c_exchange_api__ is cu.DeviceBuffer.__dlpack_c_exchange_api__
+
+
+def test_our_current_stream(stream):
+    current = function("stream", ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+    found = ctypes.c_void_p()
+    assert current(2, 0, ctypes.byref(found)) == 0
+    assert found.value == 1
+    with stream:
+        current(2, 0, ctypes.byref(found))
+    assert found.value == stream.handle
+    current(1, 0, ctypes.byref(found))
+    assert found.value is None
+    with pytest.raises(ValueError, match="device"):
+        current(2, 99, ctypes.byref(found))
+
+
+@pytest.mark.parametrize("kind", ["device", "locked", "unified"])
+def test_round_in_c(make, stream, other, kind):
+    """Out and in again: the buffer is lent to the current stream while the second one lives."""
+    buffer = make(kind, 12, "f4").reshape(3, 4)
+    cu.Device(0).synchronize()
+    managed, found = ctypes.c_void_p(), ctypes.c_void_p()
+    out = function("managed", ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))
+    back = function("object", ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
+    with stream:
+        assert out(buffer, ctypes.byref(managed)) == 0
+        assert back(managed, ctypes.byref(found)) == 0
+    again = ctypes.cast(found, ctypes.py_object).value
+    ctypes.pythonapi.Py_DecRef(ctypes.py_object(again))
+    assert (type(again), again.shape, again.address) == (type(buffer), (3, 4), buffer.address)
+    again.fill_async(1, stream)
+    with pytest.raises(cu.BufferExportedError, match="lent to Stream"):
+        buffer.fill_async(2, other)
+    del again
+    cu.Device(0).synchronize()
+    cu.Device(0).synchronize()
+    assert (buffer.to_numpy() if kind == "device" else np.asarray(buffer)).sum() == 12
+
+
+def test_what_is_no_buffer(driver):
+    managed = ctypes.c_void_p()
+    out = function("managed", ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))
+    with pytest.raises(TypeError, match="not a buffer"):
+        out(np.zeros(3), ctypes.byref(managed))
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class Versioned(ctypes.Structure):
+    _fields_ = [
+        ("version", ctypes.c_uint32 * 2),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
+        ("flags", ctypes.c_uint64),
+        ("tensor", Tensor),
+    ]
+
+
+def test_allocate_in_c(stream):
+    said = []
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)
+    def set_error(context, kind, message):
+        said.append((kind, message))
+
+    allocate = function(
+        "allocate", ctypes.POINTER(Tensor), ctypes.c_void_p, ctypes.c_void_p, type(set_error)
+    )
+    sizes = (ctypes.c_int64 * 2)(3, 4)
+    like = Tensor(None, (2, 0), 2, 2, 32, 1, sizes, None, 0)
+    managed = ctypes.POINTER(Versioned)()
+    with stream:
+        assert allocate(like, ctypes.addressof(managed), None, set_error) == 0
+    made = managed.contents
+    assert made.tensor.shape[:2] == [3, 4]
+    assert made.tensor.data
+    made.deleter(ctypes.addressof(made))
+    like.device[0] = 1
+    assert allocate(like, ctypes.addressof(managed), None, set_error) == -1
+    assert said[0][0] == b"BufferError"
+    assert b"ordinary memory" in said[0][1]
+    stream.synchronize()

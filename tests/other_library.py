@@ -1,0 +1,75 @@
+"""Another library, for tests: its memory, its kernel, and its arrays (other_library.c)."""
+
+import ctypes
+import functools
+import gc
+import importlib.util
+import os
+import shlex
+import subprocess
+import sysconfig
+import tempfile
+from pathlib import Path
+
+import cudadrv as cu
+
+SOURCE = Path(__file__).with_name("other_library.c")
+INCLUDE = Path(__file__).parents[1] / "include"
+
+
+ADD = """
+.version 6.4
+.target sm_75
+.address_size 64
+.visible .entry add(.param .u64 x, .param .u64 y) {
+    .reg .b32 %a, %b, %i; .reg .b64 %x, %y, %o;
+    ld.param.u64 %x, [x];
+    ld.param.u64 %y, [y];
+    mov.u32 %i, %tid.x;
+    mul.wide.u32 %o, %i, 4;
+    add.u64 %x, %x, %o;
+    add.u64 %y, %y, %o;
+    ld.global.u32 %a, [%x];
+    ld.global.u32 %b, [%y];
+    add.u32 %b, %a, %b;
+    st.global.u32 [%y], %b;
+    ret;
+}
+"""
+
+
+class Library:
+    """The memory of another library: an allocation that cudadrv does not know."""
+
+    def __init__(self):
+        self.driver = ctypes.CDLL(cu.driver_info().path)
+        self.address = self.allocate()
+        self.more = []
+
+    def allocate(self):
+        address = ctypes.c_uint64()
+        with cu.Device(0):
+            assert self.driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(1 << 16)) == 0
+        return address.value
+
+    def end(self):
+        cu.Device(0).synchronize()
+        gc.collect()
+        cu.reap()
+        with cu.Device(0):
+            assert self.driver.cuMemFree_v2(ctypes.c_uint64(self.address)) == 0
+
+
+@functools.cache
+def compiled():
+    """The module of other_library.c: arrays with the C exchange API of DLPack."""
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "other_library.so"
+        compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+        flags = ["-O2", "-Wall", "-Wno-unused-function", "-Werror", "-shared", "-fPIC"]
+        folders = [f"-I{sysconfig.get_path('include')}", f"-I{INCLUDE}"]
+        subprocess.run([*compiler, *flags, *folders, str(SOURCE), "-o", str(target)], check=True)
+        found = importlib.util.spec_from_file_location("other_library", target)
+        module = importlib.util.module_from_spec(found)
+        found.loader.exec_module(module)
+        return module
