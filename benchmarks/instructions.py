@@ -45,8 +45,9 @@ PTX = """
 
 def operations():
     """The counted calls, by name. Objects that can be made once are made here."""
-    import cudadrv as cu
     from other_library import compiled
+
+    import cudadrv as cu
 
     stream, other, event = cu.Stream(), cu.Stream(), cu.Event()
     done_elsewhere = other.record()

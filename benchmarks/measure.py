@@ -24,6 +24,7 @@ PARTS = {
     "bandwidth": ([], ["--seconds=0", "--largest=1048576"]),
     "pipeline": ([], ["--rounds=1", "--size=4", "--chunk=1"]),
     "imports": (["--rounds=9"], ["--rounds=1", "--only", "cudadrv", "cuda.bindings"]),
+    "interop": ([], ["--rounds=2"]),
 }
 COMPARING = ("calls", "bandwidth", "imports")
 LIMIT = 240  # seconds for a part

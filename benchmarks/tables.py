@@ -18,7 +18,10 @@ SOFTWARE = ROOT / "benchmarks" / "results" / "software.json"
 RESULTS = "../benchmarks/results"  # relative to the pages that show pictures
 PAGES = [
     ROOT / "README.md",
-    *(ROOT / "docs" / name for name in ("index.md", "performance.md", "benchmarks.md")),
+    *(
+        ROOT / "docs" / name
+        for name in ("index.md", "performance.md", "benchmarks.md", "interop.md")
+    ),
 ]
 
 FLOOR = "bare call from C"
@@ -40,6 +43,14 @@ CALLS = {
     "locked memory": "cuMemHostAlloc and cuMemFreeHost of 1 MiB, or a pool",
     "device memory": "cuMemAllocAsync and cuMemFreeAsync of 1 MiB, or a pool",
     "device memory on a stream": "the same, on a stream",
+}
+INTEROP = {
+    "to PyTorch": "an array to PyTorch",
+    "to CuPy": "an array to CuPy",
+    "from PyTorch": "an array from PyTorch",
+    "from CuPy": "an array from CuPy",
+    "loan": "a loan begun and ended",
+    "launch": "a launch with two tensors of PyTorch",
 }
 FEW_CALLS = ("h2d", "h2d and wait", "launch", "launch prepared", "record", "wait")
 FEW_BINDINGS = ("cudadrv", "cuda.bindings", "cuda.core", "CuPy")
@@ -122,8 +133,8 @@ def quicker(rows):
             remark = ", which is less than the spread of either figure" if less < varies else ""
             found.append(f"{CALLS[row]} ({best}, by {less:,.0f} ns{remark})")
     if not found:
-        return "In no row was another binding quicker than cudadrv.\n"
-    return f"Another binding was quicker than cudadrv at: {'; '.join(found)}.\n"
+        return "In a plain loop, no other binding was quicker than cudadrv in any row.\n"
+    return f"In a plain loop, another binding was quicker than cudadrv at: {'; '.join(found)}.\n"
 
 
 def size(nbytes):
@@ -173,11 +184,30 @@ def imports(rows):
     return grid(["import, after NumPy: ms", "wall", "processor"], lines) + "\n"
 
 
+def interop(rows):
+    """Nanoseconds in a plain loop; launches also as multiples of one with cudadrv's own buffers."""
+    own = "cudadrv, its own buffers"
+    there = [own, "cudadrv", "CuPy", "PyTorch", "cuda.core", "numba-cuda"]
+    there = [name for name in there if any(name in row for row in rows.values())]
+    lines = []
+    for row, cells in rows.items():
+        line = []
+        for name in there:
+            cost = cells[name]["loop"]["median"] if name in cells else None
+            text = None if cost is None else f"{cost:,.0f}"
+            if text and name != own and own in cells:
+                text += f" ({times(cost / cells[own]['loop']['median'])})"
+            line.append(text)
+        lines.append([INTEROP[row], *line])
+    return grid(["nanoseconds a call", *there], lines) + "\n"
+
+
 TITLES = {
     "calls": "Calls",
     "bandwidth": "Ordinary memory",
     "pipeline": "A pipeline over chunks",
     "imports": "Importing",
+    "interop": "Arrays of other libraries",
 }
 
 
@@ -198,7 +228,8 @@ def part(results, name):
     rows = results["parts"][name]["rows"]
     if name == "calls":
         return f"{calls(rows, results['software'])}\n{quicker(rows)}"
-    return {"bandwidth": bandwidth, "pipeline": pipeline, "imports": imports}[name](rows)
+    text = {"bandwidth": bandwidth, "pipeline": pipeline, "imports": imports, "interop": interop}
+    return text[name](rows)
 
 
 def report(results):

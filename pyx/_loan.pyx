@@ -15,16 +15,16 @@ from libc.stdint cimport int32_t, uint64_t
 from cudadrv._device cimport Context, attend, end_loans_with
 from cudadrv._dlpack cimport (
     DL_CPU, DL_CUDA, DL_CUDA_HOST, DL_CUDA_MANAGED, DL_IS_COPIED, DL_READ_ONLY, call_on_end,
-    DL_MOST_DIMENSIONS, dl_device, dl_versioned, dlpack_dtype, export_capsule, export_tensor,
-    keepers_of_ended, pair_of_ints,
+    DL_MOST_DIMENSIONS, dl_device as device_of_dlpack, dl_versioned, dlpack_dtype, export_capsule,
+    export_tensor, keepers_of_ended, pair_of_ints,
 )
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CUevent, CUresult, CUstream, bind_driver, cuEventRecord,
     cudadrv_table,
 )
 from cudadrv._engine cimport (
-    OWN_DEFAULT, OWN_NON_BLOCKING, OWN_OK, OWN_PER_THREAD, OWN_READ, OWN_STRICT, OWN_WAIT, OWN_WRITE,
-    engine, own_access, own_conflict, own_export_close, own_export_open, own_lend_open,
+    OWN_DEFAULT, OWN_NON_BLOCKING, OWN_OK, OWN_PER_THREAD, OWN_READ, OWN_STRICT, OWN_WAIT,
+    OWN_WRITE, engine, own_access, own_conflict, own_export_close, own_export_open, own_lend_open,
     own_snapshot_drop,
 )
 from cudadrv._errors cimport report_text
@@ -522,14 +522,15 @@ cdef int32_t _device_type(Region region, object device) except -1:
                      " memory, 'cpu'")
 
 
-cdef dl_device _device(Region region, int32_t device_type) except *:
+cdef device_of_dlpack _device(Region region, int32_t device_type) except *:
     if region is None:
         raise TypeError("this Loan was never initialized")
     on_device = device_type in (DL_CUDA, DL_CUDA_MANAGED)
-    return dl_device(device_type, region.memory.context.device.ordinal if on_device else 0)
+    ordinal = region.memory.context.device.ordinal if on_device else 0
+    return device_of_dlpack(device_type, ordinal)
 
 
-cdef tuple device_pair(dl_device device):
+cdef tuple device_pair(device_of_dlpack device):
     """As ``__dlpack_device__`` says it."""
     return device.device_type, device.device_id
 

@@ -128,7 +128,9 @@ def test_reads_on_two_streams(theirs, memory, kernel, arrays, stream, other, gat
 
 
 @pytest.mark.parametrize("launches", [1, 2, 5])
-def test_arrays_live_until_the_launch_is_complete(memory, theirs, kernel, stream, other, gate, launches):
+def test_arrays_live_until_the_launch_is_complete(
+    memory, theirs, kernel, stream, other, gate, launches
+):
     x, y = theirs.Array(memory.address, 16), theirs.Array(memory.address + 64, 16)
     died = [weakref.ref(x), weakref.ref(y)]
     gate.hold(stream)
