@@ -492,8 +492,10 @@ cdef tuple _checked_strides(Region region, tuple shape, object strides):
             raise ValueError(f"{region.describe()} has {region.count} items, and shape {shape} has"
                              f" {items}")
         return None
-    # Python's numbers, because NumPy's would wrap around in the sum.
-    strides = tuple([operator.index(step) for step in strides])
+    steps = []
+    for step in strides:
+        steps.append(operator.index(step))  # Python's numbers: the sum of NumPy's might wrap around
+    strides = tuple(steps)
     if len(strides) != len(shape):
         raise ValueError(f"strides has {len(strides)} numbers, and shape {len(shape)}")
     for size, step in zip(shape, strides, strict=True):
