@@ -38,6 +38,8 @@ EXTERNAL_PY := $(EXTERNAL)/venv/bin/python
 external: build $(EXTERNAL)/venv.stamp
 	eval "$$($(PY) -m cudadrv libcuda $(EXTERNAL)/lib)"; unset CUDADRV_SOFTWARE \
 	    && $(EXTERNAL_PY) -m pytest -q tests/external \
+	    && PYTHONPATH=. CUDADRV_DRIVER=$(EXTERNAL)/lib/libcuda.so.1 $(EXTERNAL_PY) -m pytest -q \
+	        -m "not cuda_gpu" tests/buffers/test_other_libraries.py \
 	    && $(EXTERNAL_PY) tests/external/run_numba.py
 
 $(EXTERNAL)/venv.stamp: tests/external/requirements.txt $(VENV)/venv.stamp

@@ -1,6 +1,7 @@
 from types import TracebackType
 from typing import (
     Any,
+    ClassVar,
     Literal,
     NamedTuple,
     Never,
@@ -31,6 +32,9 @@ class Borrow(NamedTuple):
     stop: int
 
 def reap() -> None: ...
+
+class ExchangeTable:
+    def __get__(self, instance: object, owner: type | None = None, /) -> CapsuleType: ...
 
 # Arrays by name: before Python 3.12 type checkers do not see that they have the buffer protocol.
 _Source: TypeAlias = Buffer | npt.NDArray[Any] | ReadableBuffer
@@ -111,6 +115,7 @@ class Buffer(Region):
         device: Literal["cpu", "cuda"] | None = None,
     ) -> Loan: ...
     def give_back(self, stream: _AnyStream = ...) -> None: ...
+    __dlpack_c_exchange_api__: ClassVar[CapsuleType]
     def __dlpack_device__(self) -> tuple[int, int]: ...
     def __dlpack__(
         self,

@@ -10,6 +10,7 @@ cdef extern from "cudadrv/dlpack.h" nogil:
         DL_CUDA_HOST
         DL_CUDA_MANAGED
         DL_COMPLEX
+        DL_MOST_DIMENSIONS
         DL_READ_ONLY
         DL_IS_COPIED
     ctypedef struct dl_device:
@@ -60,6 +61,7 @@ cdef class Tensor:
     cdef readonly bint readonly
 
 
+cdef tuple pair_of_ints(object value, str name)
 cdef dl_dtype dlpack_dtype(object dtype) except *
 cdef object export_capsule(
     object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,

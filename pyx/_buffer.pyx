@@ -286,6 +286,18 @@ def reap():
 cdef str ABSTRACT = "use DeviceBuffer, LockedBuffer or UnifiedBuffer"
 
 
+cdef class ExchangeTable:
+    """The attribute that a consumer in C asks a class of ours for: see `_exchange`.
+
+    The functions behind it are there once `_exchange` is imported, which `import cudadrv` does not
+    do.
+    """
+
+    def __get__(self, instance, kind):
+        from cudadrv._exchange import from_dlpack  # no-cython-lint: fills the table
+        return exchange_capsule
+
+
 cdef class Buffer(Region):
     """Buffer(*args, **kwargs)\n--\n
     Contiguous items of one dtype, in memory that the GPU can use.
@@ -703,7 +715,7 @@ cdef class Buffer(Region):
         """``(device_type, device_id)`` of DLPack: device, page-locked host or managed memory."""
         return dlpack_device_of(self)
 
-    __dlpack_c_exchange_api__ = exchange_capsule
+    __dlpack_c_exchange_api__ = ExchangeTable()
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         """What ``from_dlpack`` of another library calls: a loan to the stream that it works on.

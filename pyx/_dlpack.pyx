@@ -3,6 +3,8 @@
 Outlives a call: the exports that their consumers have ended (a list without a lock, in dlpack.h).
 """
 
+import operator
+
 import numpy as np
 
 cimport cython
@@ -21,7 +23,6 @@ cdef extern from "cudadrv/dlpack.h" nogil:
         DL_BFLOAT
         DL_BOOL
         DL_MAJOR
-        DL_MOST_DIMENSIONS
     ctypedef struct dl_managed:
         dl_tensor tensor
         void (*deleter)(dl_managed *)
@@ -52,6 +53,15 @@ cdef dict KINDS = {<int>DL_INT: "i", <int>DL_UINT: "u", <int>DL_FLOAT: "f", <int
                    <int>DL_BOOL: "b"}
 cdef dict CODES = {"i": <int>DL_INT, "u": <int>DL_UINT, "f": <int>DL_FLOAT, "c": <int>DL_COMPLEX,
                    "b": <int>DL_BOOL}
+
+
+cdef tuple pair_of_ints(object value, str name):
+    """Two ints, which is what DLPack's devices and versions are. TypeError for anything else."""
+    try:
+        first, second = value
+        return operator.index(first), operator.index(second)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be two ints, as DLPack has it, not {value!r}") from None
 
 
 # ---- out ----
@@ -93,6 +103,7 @@ cdef dl_export *_new_export(
     object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
     bint versioned, uint64_t flags
 ) except NULL:
+    # The caller has checked that there are not more than DL_MOST_DIMENSIONS.
     cdef int64_t[2 * DL_MOST_DIMENSIONS] sizes
     cdef Py_ssize_t ndim = len(shape)
     cdef dl_export *made
@@ -241,7 +252,7 @@ cdef tuple shape_of_tensor(dl_tensor *tensor):
 
 cdef bint is_contiguous(dl_tensor *tensor) noexcept:
     """Whether its items follow each other in C order."""
-    cdef int64_t step = 1
+    cdef uint64_t step = 1  # may wrap around: there is no memory for an array of such a size
     cdef int32_t i
     if tensor.strides is NULL:
         return True
@@ -249,7 +260,7 @@ cdef bint is_contiguous(dl_tensor *tensor) noexcept:
         if tensor.shape[i] == 0:
             return True
     for i in range(tensor.ndim - 1, -1, -1):
-        if tensor.shape[i] != 1 and tensor.strides[i] != step:
+        if tensor.shape[i] != 1 and <uint64_t>tensor.strides[i] != step:
             return False
-        step *= tensor.shape[i]
+        step *= <uint64_t>tensor.shape[i]
     return True

@@ -19,8 +19,8 @@ from cudadrv._buffer cimport Buffer
 from cudadrv._device cimport Context, Device, context_of, default_context
 from cudadrv._dlpack cimport (
     DL_COMPLEX, DL_CPU, DL_CUDA, DL_CUDA_HOST, DL_CUDA_MANAGED, Tensor, dl_exchange, dl_tensor,
-    dl_versioned, dtype_of, exchange_of, is_contiguous, our_exchange, own_tensor, shape_of_tensor,
-    take_exchanged, take_tensor,
+    dl_versioned, dtype_of, exchange_of, is_contiguous, our_exchange, own_tensor, pair_of_ints,
+    shape_of_tensor, take_exchanged, take_tensor,
 )
 from cudadrv._driver cimport bind_driver, cudadrv_table
 from cudadrv._engine cimport OWN_UNCHECKED
@@ -129,8 +129,7 @@ cdef tuple _dlpack_device(object array):
     except AttributeError:
         raise TypeError(f"{_name(array)} has no __dlpack__; from_cuda_array takes what has the CUDA"
                         " Array Interface") from None
-    device, ordinal = asked(array)
-    return operator.index(device), operator.index(ordinal)
+    return pair_of_ints(asked(array), f"__dlpack_device__ of {_name(array)}")
 
 
 cdef object _call_dlpack(object array, dict options):
@@ -163,6 +162,9 @@ cdef Region _buffer_of(Tensor taken, int kind, Context context, Stream stream, s
     for size in shape:
         count *= size
     address = <size_t>tensor.data + tensor.byte_offset if count else 0
+    if count and address < tensor.byte_offset:
+        raise BufferError(f"the capsule of {name} breaks the protocol: byte_offset"
+                          f" {tensor.byte_offset} is behind the last address")
     region = CLASSES[kind].from_address(address, count, dtype, owner=taken, device=context.device)
     region.sizes = shape
     region.read_only = taken.readonly
@@ -252,21 +254,27 @@ cdef tuple _checked_interface(object array, object interface):
             dtype = np.dtype(interface["descr"])
         address, read_only = interface["data"]
         address = operator.index(address)
-        strides, mask = interface.get("strides"), interface.get("mask")
+        mask, strides = interface.get("mask"), interface.get("strides")
+        if strides is not None:
+            steps = []
+            for step in strides:
+                steps.append(operator.index(step))
+            strides = steps
         theirs = interface.get("stream")
         if theirs is not None:
             theirs = operator.index(theirs)
     except (TypeError, KeyError, ValueError) as error:
         raise BufferError(f"the __cuda_array_interface__ of {_name(array)} breaks the protocol:"
                           f" {type(error).__name__}: {error}") from None
-    if min(shape, default=0) < 0 or theirs == 0 or address < 0:
+    if min(shape, default=0) < 0 or theirs == 0 or not 0 <= address < 1 << 64 \
+            or strides is not None and len(strides) != len(shape):
         raise BufferError(f"the __cuda_array_interface__ of {_name(array)} breaks the protocol:"
-                          f" shape {shape}, address {address}, stream {theirs}")
+                          f" shape {shape}, strides {strides}, address {address}, stream {theirs}")
     if mask is not None:
         raise BufferError(f"{_name(array)} has a mask, which would be lost")
     if strides is not None and 0 not in shape:
         step = dtype.itemsize
-        for size, stride in zip(reversed(shape), reversed(tuple(strides)), strict=True):
+        for size, stride in zip(reversed(shape), reversed(strides), strict=True):
             if size != 1 and stride != step:
                 raise BufferError(f"{_name(array)} of shape {shape} is not C-contiguous; make it so"
                                   " there first, with a copy")

@@ -15,7 +15,8 @@ from libc.stdint cimport int32_t, uint64_t
 from cudadrv._device cimport Context, attend, end_loans_with
 from cudadrv._dlpack cimport (
     DL_CPU, DL_CUDA, DL_CUDA_HOST, DL_CUDA_MANAGED, DL_IS_COPIED, DL_READ_ONLY, call_on_end,
-    dl_device as device_of_dlpack, dl_versioned, export_capsule, export_tensor, keepers_of_ended,
+    DL_MOST_DIMENSIONS, dl_device as device_of_dlpack, dl_versioned, dlpack_dtype, export_capsule,
+    export_tensor, keepers_of_ended, pair_of_ints,
 )
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CUevent, CUresult, CUstream, bind_driver, cuEventRecord,
@@ -39,6 +40,8 @@ from cudadrv._stream cimport Stream, stream_for
 from cudadrv._device import call_after_wait
 
 bind_driver(&cudadrv_table)
+
+cdef object MOST = (1 << 63) - 1  # numbers of a shape or of strides have 64 bits
 
 cdef enum:  # a block
     FRESH
@@ -327,11 +330,11 @@ cdef class Loan:
             raise TypeError("this Loan was never initialized")
         if copy:
             raise BufferError("a loan is of the memory itself; copy=True: buffer.__dlpack__ copies")
-        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
-            raise BufferError(f"the buffer is lent as memory of DLPack's device"
-                              f" {self.__dlpack_device__()}, not {tuple(dl_device)}; say"
-                              " lend(..., device='cpu') or device='cuda'")
-        self._check_consumer(stream)
+        device = self.__dlpack_device__()
+        if dl_device is not None and pair_of_ints(dl_device, "dl_device") != device:
+            raise BufferError(f"the buffer is lent as memory of DLPack's device {device}, not"
+                              f" {tuple(dl_device)}; say lend(..., device='cpu') or device='cuda'")
+        self._check_consumer(_stream_number(stream))
         return _capsule(self, max_version, False, False)
 
     @property
@@ -388,7 +391,7 @@ cdef class Loan:
         elif stream is None and self.device_type == DL_CUDA_HOST:
             raise BufferError(f"the buffer is lent to {self.stream!r}, and the consumer works on"
                               " the host, which waits for no stream: buffer.lend(None)")
-        elif (1 if stream is None else operator.index(stream)) != protocol_handle(self.stream):
+        elif (1 if stream is None else stream) != protocol_handle(self.stream):
             raise BufferError(f"the buffer is lent to {self.stream!r}, and the consumer works on"
                               f" stream {1 if stream is None else stream:#x}; make that one current"
                               " there, or lend the buffer to the consumer's: buffer.lend(stream)")
@@ -464,12 +467,16 @@ cdef Loan new_loan(
 
 cdef tuple _checked_shape(Region region, object shape):
     if shape is None:
-        return region.shape
+        shape = region.shape
     sizes = []
+    items = 1
     for size in (shape if isinstance(shape, (tuple, list)) else (shape,)):
         sizes.append(operator.index(size))
         if sizes[-1] < 0:
             raise ValueError(f"shape is {shape}, and no size may be negative")
+        items *= sizes[-1] or 1
+    if items > MOST:
+        raise ValueError(f"shape is {shape}, and no array is so large")
     return tuple(sizes)
 
 
@@ -485,13 +492,18 @@ cdef tuple _checked_strides(Region region, tuple shape, object strides):
             raise ValueError(f"{region.describe()} has {region.count} items, and shape {shape} has"
                              f" {items}")
         return None
-    strides = tuple(strides)
+    steps = []
+    for step in strides:
+        steps.append(operator.index(step))  # Python's numbers: the sum of NumPy's might wrap around
+    strides = tuple(steps)
     if len(strides) != len(shape):
         raise ValueError(f"strides has {len(strides)} numbers, and shape {len(shape)}")
     for size, step in zip(shape, strides, strict=True):
-        if operator.index(step) < 0 or step % region.itemsize:
+        if step < 0 or step % region.itemsize:
             raise ValueError(f"strides are bytes: multiples of {region.itemsize}, not negative;"
                              f" they are {strides}")
+        if step > MOST:
+            raise ValueError(f"strides are {strides}, and no array is so large")
         last += (size - 1) * step
     if not empty and last + region.itemsize > region.nbytes:
         raise ValueError(f"shape {shape} with strides {strides} needs {last + region.itemsize}"
@@ -541,10 +553,12 @@ cdef object protocol_handle(Stream stream):
 cdef object _capsule(Loan loan, object max_version, bint waits, bint copied):
     """A capsule of a loan, which the consumer of the capsule holds from now on."""
     cdef Lent lent
-    cdef bint versioned = max_version is not None and tuple(max_version)[0] >= 1
+    cdef bint versioned = max_version is not None \
+        and pair_of_ints(max_version, "max_version")[0] >= 1
     if loan.readonly and not versioned:
         raise BufferError("the buffer is lent read-only, which DLPack can say from version 1.0 on;"
                           " the consumer asked for an older one")
+    _check_export(loan)
     strides = _strides_in_items(loan)
     lent = loan.hold(waits)
     try:
@@ -564,6 +578,7 @@ cdef dl_versioned *export_to_c(Region region) except NULL:
     region.usable()
     loan = new_loan(region, stream_of_exchange(region.memory.context), ON_STREAM, region.read_only,
                     None, None, None)
+    _check_export(loan)
     strides = _strides_in_items(loan)
     lent = loan.hold(True)
     try:
@@ -581,6 +596,15 @@ cdef Stream stream_of_exchange(Context context):
     """
     found = stream_for(None, context)
     return found if found is not None else Stream.legacy(device=context.device)
+
+
+cdef int _check_export(Loan loan) except -1:
+    """Refuse what DLPack cannot say: before the loan begins, because a refusal lends nothing."""
+    dlpack_dtype(loan.region.dtype)
+    if len(loan.shape) > DL_MOST_DIMENSIONS:
+        raise BufferError(f"{loan.region.describe()} has {len(loan.shape)} dimensions, and a DLPack"
+                          f" capsule has at most {DL_MOST_DIMENSIONS}; reshape it")
+    return 0
 
 
 cdef tuple _strides_in_items(Loan loan):
@@ -610,8 +634,9 @@ cdef object export_region(
     cdef Borrower borrower = ON_STREAM
     region.usable()
     device = None
-    if dl_device is not None and tuple(dl_device) != dlpack_device_of(region):
-        wanted = tuple(dl_device)
+    stream = _stream_number(stream)
+    wanted = None if dl_device is None else pair_of_ints(dl_device, "dl_device")
+    if wanted is not None and wanted != dlpack_device_of(region):
         if wanted == (DL_CPU, 0) and region.kind != DEVICE:
             device = "cpu"
         elif wanted == (DL_CUDA, region.memory.context.device.ordinal):
@@ -625,25 +650,35 @@ cdef object export_region(
     elif stream == -1:
         borrower = ON_NOTHING
     else:
-        found = _consumer_stream(region, 1 if stream is None else operator.index(stream))
+        found = _consumer_stream(region, 1 if stream is None else stream)
     if copy:
-        return _copied(region, found, stream, max_version)
+        return _copied(region, found, borrower, max_version, device)
     loan = new_loan(region, found, borrower, region.read_only, None, None, device)
     return _capsule(loan, max_version, True, False)
 
 
-cdef object _copied(Region region, Stream stream, handle, max_version):
+cdef object _copied(
+    Region region, Stream stream, Borrower borrower, object max_version, object device
+):
     """An export of a copy that nobody else has."""
     cdef Region fresh = type(region)(
         region.count, region.dtype, device=region.memory.context.device)
     fresh.sizes = region.sizes
+    loan = new_loan(fresh, stream, borrower, False, None, None, device)
     if stream is None:
         fresh.copy_from(region)
     else:
         fresh.copy_from_async(region, stream)
-    loan = new_loan(fresh, stream, ON_STREAM if stream is not None else
-                    ON_NOTHING if handle == -1 else ON_HOST, False, None, None, None)
     return _capsule(loan, max_version, True, True)
+
+
+cdef object _stream_number(object stream):
+    """What a consumer passed as ``stream``: an int, or None."""
+    try:
+        return None if stream is None else operator.index(stream)
+    except TypeError:
+        raise TypeError("stream must be an int or None, as DLPack has it, not"
+                        f" {type(stream).__name__}") from None
 
 
 cdef Stream _consumer_stream(Region region, handle):

@@ -660,6 +660,8 @@ cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
     if status != CUDA_ERROR_INVALID_VALUE and status != CUDA_ERROR_NOT_FOUND:
         context.check(status)
     # From here on no other thread gets in: there is one home for an address.
+    if status == CUDA_SUCCESS and address + nbytes > first + size:
+        _refuse_end(context, address, nbytes)
     if status != CUDA_SUCCESS or not first <= address or address + nbytes > first + size:
         first, size = address, nbytes
     elif first in _homes:
@@ -678,6 +680,16 @@ cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
     home.is_home = True
     _homes[first] = <size_t><void *>home
     return home
+
+
+cdef int _refuse_end(Context context, CUdeviceptr address, size_t nbytes) except -1:
+    """Raise ValueError if the last byte is nobody's. The bytes may lie in a row of mappings."""
+    cdef int device = 0
+    cdef CUdeviceptr last = address + nbytes - 1
+    if kind_at(context, last, &device) == -1:
+        raise ValueError(f"memory of {nbytes} bytes at {address:#x} ends at {last:#x}, which is"
+                         " none of the driver's memory")
+    return 0
 
 
 cdef void _forget_home(Memory home) noexcept:

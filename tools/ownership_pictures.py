@@ -1,7 +1,8 @@
-"""The pictures of docs/ownership.md: `python tools/ownership_pictures.py` writes docs/pictures/.
+"""The pictures of ownership.md and interop.md: `python tools/ownership_pictures.py` makes them.
 
-A test compares the files with what this would write. In all of them time runs to the right, in the
-order of the program's calls; a picture has its own background, so that it reads in light and dark.
+A test compares the files in docs/pictures/ with what this would write. In all of them time runs to
+the right, in the order of the program's calls; a picture has its own background, so that it reads
+in light and dark.
 """
 
 from html import escape
@@ -307,7 +308,86 @@ def legacy() -> Picture:
     return picture
 
 
-PICTURES = (borrow, event, readers, ranges, view, legacy)
+def loan() -> Picture:
+    picture = Picture(
+        "loan",
+        "A loan lasts from the first array that another library makes to the end of the last one",
+        "torch.from_dlpack(work) lends work to a stream of PyTorch. While the tensor is there, a "
+        "fill on another stream is refused, and PyTorch queues what it likes. Inside of with "
+        "loan.back() the buffer is ours: the other stream waits for PyTorch's work and fills it, "
+        "and at the end of the block PyTorch's stream waits for the fill. After del tensor the "
+        "loan has ended: once the other stream has waited for PyTorch's stream, its fill is "
+        "accepted.",
+        326,
+    )
+    lent, back, again, end, waited = LEFT + 14, 300, 470, 600, 660
+    host, theirs, other, buffer = 56, 132, 206, 272
+    picture.lane(host, "host")
+    picture.lane(theirs, "PyTorch's")
+    picture.lane(other, "other")
+    picture.lane(buffer, "work", code=True)
+    for x in (lent, back, again, end):
+        picture.line(x, host, x, buffer + 16, dashed=True)
+    picture.dot(lent, host)
+    picture.dot(end, host)
+    picture.code(lent - 5, host - 22, "tensor = from_dlpack(loan)")
+    picture.bar(back, again, host, "free", "with loan.back():", code=True)
+    picture.code(end, host - 22, "del tensor", anchor="middle")
+    picture.bar(lent + 12, back - 12, theirs, "read", "PyTorch's work")
+    picture.arrow(back - 30, theirs + 14, back + 26, other - 15)
+    picture.bar(back + 26, again - 40, other, "write", "our fill")
+    picture.arrow(again - 40, other - 14, again + 12, theirs + 15)
+    picture.bar(again + 12, end - 8, theirs, "read", "more of it")
+    picture.arrow(end - 8, theirs + 14, waited, other - 15)
+    picture.bar(waited, RIGHT - 6, other, "write", "our fill")
+    picture.verdict((waited + RIGHT) / 2, other + 32, True, "accepted")
+    picture.bar(lent + 24, back - 60, other, "write", "our fill", dashed=True)
+    picture.verdict((lent + back) / 2 - 18, other + 32, False, "refused")
+    picture.bar(lent, back, buffer, "view", "lent")
+    picture.bar(back, again, buffer, "free", "ours, in order")
+    picture.bar(again, end, buffer, "view", "lent")
+    picture.bar(end, RIGHT, buffer, "free", "ours, in order")
+    picture.text(
+        LEFT, 316, "In order: what PyTorch has queued is one use of work, on its stream.", size=12
+    )
+    return picture
+
+
+def give_back() -> Picture:
+    picture = Picture(
+        "give_back",
+        "An import lasts until it is given back, or until the last use is known to be complete",
+        "PyTorch writes a tensor on its stream. cu.from_dlpack(tensor, stream) lets our stream "
+        "wait for that, and keeps the tensor alive. Our kernel runs on our stream. "
+        "buffer.give_back(theirs) lets PyTorch's stream wait for the kernel, ends the buffer, and "
+        "drops the tensor at once. Without it, the tensor lives until the kernel is known to be "
+        "complete.",
+        268,
+    )
+    taken, given = 300, 520
+    theirs, ours, memory = 76, 150, 214
+    picture.lane(theirs, "PyTorch's")
+    picture.lane(ours, "stream")
+    picture.lane(memory, "tensor", code=True)
+    for x in (taken, given):
+        picture.line(x, 44, x, memory + 16, dashed=True)
+    picture.code(taken, 32, "buffer = cu.from_dlpack(tensor, stream)", anchor="middle")
+    picture.code(given + 60, 32, "buffer.give_back(theirs)", anchor="middle")
+    picture.bar(LEFT + 14, taken - 20, theirs, "write", "writes it")
+    picture.arrow(taken - 20, theirs + 14, taken + 20, ours - 15)
+    picture.bar(taken + 20, given - 20, ours, "write", "our kernel")
+    picture.arrow(given - 20, ours - 14, given + 20, theirs + 15)
+    picture.bar(given + 20, RIGHT - 6, theirs, "read", "uses it again")
+    picture.code(given + 10, ours + 26, "✗ buffer.fill_async(0, stream)", color=BAD)
+    picture.bar(LEFT, taken, memory, "free", "PyTorch's")
+    picture.bar(taken, given, memory, "view", "in use: kept alive")
+    picture.bar(given, RIGHT, memory, "free", "PyTorch's")
+    words = "Without give_back it is kept alive until the kernel is known to be complete."
+    picture.text(LEFT, 258, words, size=12)
+    return picture
+
+
+PICTURES = (borrow, event, readers, ranges, view, legacy, loan, give_back)
 
 
 def files() -> dict[Path, str]:

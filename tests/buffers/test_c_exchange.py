@@ -321,6 +321,22 @@ def test_the_table():
         assert kind.__dlpack_c_exchange_api__ is cu.DeviceBuffer.__dlpack_c_exchange_api__
 
 
+def test_the_table_is_filled_for_the_first_consumer(script):
+    """Where the program has made a buffer, and asked cudadrv for nothing else."""
+    functions = script.quiet(
+        """
+    import ctypes
+    import cudadrv as cu
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    buffer = cu.LockedBuffer(4)
+    table = pointer(type(buffer).__dlpack_c_exchange_api__, b"dlpack_exchange_api")
+    print(*[found is not None for found in (ctypes.c_void_p * 7).from_address(table)[2:]])
+    """
+    )
+    assert functions.split() == ["True", "True", "True", "False", "True"]
+
+
 def test_our_current_stream(stream):
     current = function("stream", ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
     found = ctypes.c_void_p()
@@ -363,6 +379,20 @@ def test_what_is_no_buffer(driver):
     out = function("managed", ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))
     with pytest.raises(TypeError, match="not a buffer"):
         out(np.zeros(3), ctypes.byref(managed))
+
+
+@pytest.mark.parametrize("what", ["dtype", "dimensions"])
+def test_what_cannot_be_said_in_c(make, stream, what):
+    """Nothing is lent."""
+    buffer = make("device", 8, "M8[s]" if what == "dtype" else "u1")
+    exported = buffer if what == "dtype" else buffer.reshape((1,) * 100 + (8,))
+    stream.synchronize()
+    managed = ctypes.c_void_p()
+    out = function("managed", ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))
+    with stream, pytest.raises(BufferError, match=r"DLPack has no name|has 101 dimensions"):
+        out(exported, ctypes.byref(managed))
+    assert not managed.value
+    assert not buffer.borrowed
 
 
 class Tensor(ctypes.Structure):

@@ -1,89 +1,17 @@
 """Memory of ours in the hands of other libraries: DLPack, array interface, buffer protocol."""
 
-import ctypes
 import gc
 import threading
 
 import numpy as np
 import pytest
+from capsules import Consumer
 
 import cudadrv as cu
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = (1, 0), (2, 0), (3, 0), (13, 0)
 KINDS = ("device", "stream_ordered", "locked", "unified")
 LENT_HOST = r"a host view of it is alive, made at .*test_exports\.py:\d+"
-
-Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-
-
-class Tensor(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("device", ctypes.c_int32 * 2),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    ]
-
-
-class Managed(ctypes.Structure):
-    _fields_ = [("tensor", Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
-
-
-class Versioned(ctypes.Structure):
-    _fields_ = [
-        ("version", ctypes.c_uint32 * 2),
-        ("context", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-        ("flags", ctypes.c_uint64),
-        ("tensor", Tensor),
-    ]
-
-
-api = ctypes.pythonapi
-api.PyCapsule_GetPointer.restype = ctypes.c_void_p
-api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-api.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
-api.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
-NAMES = {False: b"dltensor", True: b"dltensor_versioned"}
-
-
-class Consumer:
-    """Another library: takes a capsule, and ends the export when it is told to."""
-
-    def __init__(self, capsule):
-        self.versioned = bool(api.PyCapsule_IsValid(capsule, NAMES[True]))
-        name = NAMES[self.versioned]
-        self.pointer = api.PyCapsule_GetPointer(capsule, name)
-        self.used = b"used_" + name  # CPython keeps the pointer to it
-        api.PyCapsule_SetName(capsule, self.used)
-        self.capsule = capsule
-        kind = Versioned if self.versioned else Managed
-        self.managed = ctypes.cast(self.pointer, ctypes.POINTER(kind)).contents
-        self.tensor = self.managed.tensor
-
-    @property
-    def shape(self):
-        return tuple(self.tensor.shape[: self.tensor.ndim])
-
-    @property
-    def strides(self):
-        return tuple(self.tensor.strides[: self.tensor.ndim])
-
-    def end(self):
-        Deleter(self.managed.deleter)(self.pointer)
-
-    def end_without_the_gil(self):
-        """In a thread that Python does not know, as a library's own thread would."""
-        thread, end = ctypes.c_ulong(), self.managed.deleter
-        process = ctypes.CDLL(None)
-        process.pthread_create.argtypes = [ctypes.c_void_p] * 4
-        assert process.pthread_create(ctypes.byref(thread), None, end, self.pointer) == 0
-        assert process.pthread_join(thread, None) == 0
 
 
 @pytest.mark.parametrize("versioned", [False, True])
@@ -259,12 +187,14 @@ def test_dtypes_go_through(make, dtype):
 
 
 @pytest.mark.parametrize("dtype", [">i4", "M8[s]", "V3", "S4", [("a", "i2"), ("b", "i4")]])
-def test_dtypes_without_a_name(dtype):
-    buffer = cu.LockedBuffer(4, dtype)
-    with pytest.raises(BufferError, match=r"DLPack has no name for items of dtype .*view"):
-        np.from_dlpack(buffer)
-    assert not buffer.borrowed
-    buffer.close()
+def test_dtypes_without_a_name(make, stream, dtype):
+    for buffer, number in ((cu.LockedBuffer(4, dtype), None), (make("device", 4, dtype), 1)):
+        number = number and stream.handle
+        for exporter in (buffer, buffer.lend(stream if number else None)):
+            with pytest.raises(BufferError, match=r"DLPack has no name for items of dtype .*view"):
+                exporter.__dlpack__(stream=number)
+        assert not buffer.borrowed
+        buffer.close()
 
 
 def test_copies_are_somebody_elses(make, stream):
@@ -307,6 +237,136 @@ def test_a_read_only_loan_needs_a_version(make, stream):
     consumer = Consumer(loan.__dlpack__(stream=stream.handle, max_version=(1, 0)))
     assert consumer.managed.flags == 1
     consumer.end()
+
+
+@pytest.mark.parametrize("device", [None, CPU, CUDA, CUDA_HOST, CUDA_MANAGED])
+@pytest.mark.parametrize("kind", ["device", "locked", "unified"])
+def test_a_copy_is_on_the_device_that_was_asked_for(make, stream, kind, device):
+    buffer = make(kind, 8)
+    cu.Device(0).synchronize()
+    number = None if device == CPU else stream.handle
+    options = {"stream": number, "max_version": (1, 0), "dl_device": device}
+    try:
+        own = Consumer(buffer.__dlpack__(**options))
+    except BufferError:
+        with pytest.raises(BufferError, match="is no memory of DLPack's device"):
+            buffer.__dlpack__(copy=True, **options)
+        return
+    found = tuple(own.tensor.device)
+    own.end()
+    copy = Consumer(buffer.__dlpack__(copy=True, **options))
+    assert tuple(copy.tensor.device) == found
+    copy.end()
+
+
+@pytest.mark.parametrize("of", ["buffer", "loan"])
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"max_version": 5}, TypeError, r"max_version must be two ints, .*, not 5"),
+        ({"max_version": ()}, TypeError, r"max_version must be two ints, .*, not \(\)"),
+        ({"max_version": (1,)}, TypeError, "max_version must be two ints"),
+        ({"max_version": ("1", 0)}, TypeError, "max_version must be two ints"),
+        ({"dl_device": 2}, TypeError, "dl_device must be two ints, .*, not 2"),
+        ({"dl_device": ()}, TypeError, "dl_device must be two ints"),
+        ({"dl_device": "cuda"}, TypeError, "dl_device must be two ints, .*, not 'cuda'"),
+        ({"dl_device": (2, 1 << 70)}, BufferError, "DLPack's device"),
+        ({"dl_device": (-1, 0)}, BufferError, "DLPack's device"),
+        ({"stream": "1"}, TypeError, "stream must be an int"),
+        ({"stream": 1.0}, TypeError, "stream must be an int"),
+        ({"stream": 1 << 70}, (ValueError, BufferError), "stream"),
+        ({"stream": -1 << 70}, BufferError, "stream"),
+    ],
+)
+def test_consumers_that_ask_for_nonsense(make, stream, of, options, error, message):
+    buffer = make("device", 8)
+    stream.synchronize()
+    exporter = buffer if of == "buffer" else buffer.lend(stream)
+    with pytest.raises(error, match=message):
+        exporter.__dlpack__(**{"stream": stream.handle, **options})
+    assert not buffer.borrowed
+    buffer.close()
+
+
+def test_a_loan_on_no_stream_refuses_consumers_on_one(make):
+    for stream in (1, 2, "nonsense"):
+        with pytest.raises((BufferError, TypeError), match=r"consumer works on|must be an int"):
+            make("device", 8).lend(None).__dlpack__(stream=stream)
+
+
+def test_versions_that_nobody_knows_yet(make, stream):
+    buffer = make("device", 8)
+    for version, versioned in (((0, 8), False), ((-1, 0), False), ((1, 99), True), ((7, 0), True)):
+        consumer = Consumer(buffer.__dlpack__(stream=stream.handle, max_version=version))
+        assert consumer.versioned == versioned
+        if versioned:
+            assert consumer.managed.version[0] == 1
+        consumer.end()
+
+
+@pytest.mark.parametrize("shape", [(1,) * 64 + (8,), (1,) * 100 + (8,), (8,) + (1,) * 2000])
+def test_more_dimensions_than_a_capsule_has(make, stream, shape):
+    buffer = make("device", 8)
+    stream.synchronize()
+    for exporter in (buffer.lend(stream, shape=shape), buffer.reshape(shape)):
+        with pytest.raises(BufferError, match=f"has {len(shape)} dimensions, and .* 64"):
+            exporter.__dlpack__(stream=stream.handle)
+    assert not buffer.borrowed
+    consumer = Consumer(buffer.reshape((1,) * 63 + (8,)).__dlpack__(stream=stream.handle))
+    assert consumer.shape == (1,) * 63 + (8,)
+    consumer.end()
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "message"),
+    [
+        ((5,), (np.int64(1 << 62),), "needs 18446744073709551617 bytes, and"),
+        ((2,), (np.uint8(255),), "needs 256 bytes, and"),
+        ((1,), (1 << 80,), "no array is so large"),
+        ((0, 2), (1 << 80, 1), "no array is so large"),
+        ((0, 1 << 70), None, "no array is so large"),
+        ((0, 1 << 63), (1, 1), "no array is so large"),
+        ((0, 1 << 62, 1 << 62), None, "no array is so large"),
+        ((1 << 62, 1 << 62), None, "no array is so large"),
+        ((1 << 62, 1 << 62), (0, 0), "no array is so large"),
+        ((1 << 62,), None, "has 8 items, and shape"),
+        ((1 << 62,), (1,), "bytes, and"),
+    ],
+)
+def test_sizes_that_overflow(make, stream, shape, strides, message):
+    buffer = make("device", 0 if 0 in shape else 8)
+    with pytest.raises(ValueError, match=message):
+        buffer.lend(stream, shape=shape, strides=strides)
+    with pytest.raises(ValueError, match="shape"):
+        buffer.reshape((1 << 70, 1 << 70))
+
+
+def test_steps_may_repeat_items(make, stream):
+    consumer = Consumer(
+        make("device", 8)
+        .lend(stream, shape=(1 << 40,), strides=(0,))
+        .__dlpack__(stream=stream.handle)
+    )
+    assert (consumer.shape, consumer.strides) == ((1 << 40,), (0,))
+    consumer.end()
+
+
+@pytest.mark.cuda_software
+def test_a_consumer_on_a_stream_of_a_context_that_is_gone(make):
+    """The driver says so; on a real one the handle of such a stream must not be used at all."""
+    buffer = make("device", 8)
+    context = cu.Context.create(cu.Device(0))
+    with context:
+        stream = cu.Stream()
+    handle = stream.handle
+    with pytest.raises(BufferError, match="the consumer's stream to"):
+        buffer.__dlpack__(stream=handle)
+    del stream, context
+    gc.collect()
+    with pytest.raises((cu.CudaError, ValueError)):
+        buffer.__dlpack__(stream=handle)
+    assert not buffer.borrowed
+    buffer.close()
 
 
 # ---- loans that are held ----
@@ -439,6 +499,25 @@ def test_taking_back_what_is_gone_meanwhile(make, stream, other):
     buffer.fill_async(6, stream)
     other.wait(stream)
     buffer.fill_async(6, other)
+
+
+def test_closed_while_it_is_taken_back(make, stream):
+    """The consumer's array is over memory that is gone: that is said, and its end is harmless."""
+    buffer = make("device", 8)
+    loan = buffer.lend(stream)
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle))
+
+    def close():
+        with loan.back():
+            stream.synchronize()
+            buffer.close()
+
+    with pytest.raises(cu.BufferClosedError):
+        close()
+    consumer.end_without_the_gil()
+    with pytest.raises(cu.BufferClosedError):
+        loan.__dlpack__(stream=stream.handle)
+    stream.synchronize()
 
 
 def test_work_on_no_stream(make, stream):

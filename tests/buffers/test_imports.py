@@ -2,9 +2,11 @@
 
 import gc
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
+from capsules import Exported
 from other_library import ADD, Library
 
 import cudadrv as cu
@@ -195,6 +197,181 @@ def test_hostile_exporters(make, stream, other):
     assert found.address == buffer.address
 
 
+BEYOND = "ends at .* which is none of the driver's memory"
+PROTOCOL = "breaks the protocol"
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"strides": (-1,)}, BufferError, "is not C-contiguous"),
+        ({"strides": (0,)}, BufferError, "is not C-contiguous"),
+        ({"shape": (1 << 62, 4)}, ValueError, "no memory has so many"),
+        ({"shape": (1 << 62,) * 3, "strides": (0, 0, 1)}, BufferError, "not C-contiguous"),
+        ({"shape": (4, 1 << 62, 4), "strides": (0, 4, 1)}, ValueError, "no memory has so many"),
+        ({"shape": ((1 << 63) - 1,)}, ValueError, BEYOND),
+        ({"shape": (1 << 40,)}, ValueError, BEYOND),
+        ({"shape": (1 << 40,), "byte_offset": 8}, ValueError, BEYOND),
+        ({"shape": (-1,)}, BufferError, "cannot have -1 items"),
+        ({"ndim": -1}, BufferError, "cannot have -1 dimensions"),
+        ({"ndim": 65}, BufferError, "cannot have 65 dimensions"),
+        ({"shape": (1,) * 65}, BufferError, "cannot have 65 dimensions"),
+        ({"byte_offset": (1 << 64) - 16}, BufferError, PROTOCOL),
+        ({"byte_offset": 1 << 63}, ValueError, "there cannot be items"),
+        ({"byte_offset": 1 << 40}, ValueError, "none of the driver's memory"),
+        ({"data": None}, ValueError, "there cannot be items"),
+        ({"data": 1}, ValueError, "none of the driver's memory"),
+        ({"code": 2, "bits": 32, "byte_offset": 2}, ValueError, "there cannot be items"),
+        ({"lanes": 4}, BufferError, "NumPy has no dtype"),
+        ({"lanes": 0}, BufferError, "NumPy has no dtype"),
+        ({"bits": 0}, BufferError, "NumPy has no dtype"),
+        ({"bits": 4}, BufferError, "NumPy has no dtype"),
+        ({"code": 6, "bits": 16}, BufferError, "NumPy has no dtype"),
+        ({"code": 3, "bits": 64}, BufferError, "NumPy has no dtype"),
+        ({"code": 255}, BufferError, "NumPy has no dtype"),
+        ({"version": (0, 8)}, BufferError, "is of DLPack 0, and 1.x"),
+        ({"version": (2, 0)}, BufferError, "is of DLPack 2, and 1.x"),
+        ({"says": (13, 0)}, ValueError, "is not managed memory"),
+        ({"says": (3, 0)}, ValueError, "is not page-locked host memory"),
+    ],
+)
+def test_capsules_that_lie(library, stream, changes, error, message):
+    """Refused, nothing of it is kept, and its owner is told."""
+    exported = Exported(library.address, **changes)
+    with pytest.raises(error, match=message) as raised:
+        cu.from_dlpack(exported, stream)
+    raised = None  # its traceback has the capsule  # noqa: F841
+    gc.collect()
+    assert exported.ended == 1
+    assert cu.live_buffers() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"name": b"datetime.datetime_CAPI"}, TypeError, "must return a DLPack capsule"),
+        ({"name": b"used_dltensor_versioned"}, BufferError, "was consumed already"),
+        ({"says": None}, TypeError, "__dlpack_device__ of .* must be two ints"),
+        ({"says": (2,)}, TypeError, "__dlpack_device__ of .* must be two ints"),
+        ({"says": (2, 0, 0)}, TypeError, "__dlpack_device__ of .* must be two ints"),
+        ({"says": ("cuda", 0)}, TypeError, "__dlpack_device__ of .* must be two ints"),
+        ({"says": (2, -1)}, ValueError, "there is no device -1"),
+        ({"says": (2, 1 << 70)}, ValueError, "there is no device 1180591620717411303424"),
+        ({"says": (1, 0)}, BufferError, "is in ordinary memory"),
+        ({"says": (10, 0)}, BufferError, "none of CUDA's"),
+        ({"says": (1 << 70, 0)}, BufferError, "none of CUDA's"),
+    ],
+)
+def test_what_is_refused_before_it_is_consumed(library, stream, changes, error, message):
+    exported = Exported(library.address, **changes)
+    with pytest.raises(error, match=message):
+        cu.from_dlpack(exported, stream)
+    assert exported.ended == 0
+    assert cu.live_buffers() == []
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+def test_capsules_of_other_exporters(library, stream, other, versioned):
+    exported = Exported(library.address, versioned=versioned, shape=(2, 4), code=2, bits=16)
+    found = cu.from_dlpack(exported, stream)
+    assert (found.shape, found.dtype) == ((2, 4), np.dtype("f2"))
+    with pytest.raises(cu.BufferBorrowedError, match="its import"):
+        found.fill_async(1, other)
+    assert exported.ended == 0
+    found.give_back(stream)
+    assert exported.ended == 1
+    nothing = Exported(library.address, versioned=versioned, shape=(0, 7), data=None)
+    found = cu.from_dlpack(nothing, stream)
+    assert (found.shape, found.address) == ((0, 7), 0)
+    del found
+    for _ in range(2):
+        stream.synchronize()
+        cu.reap()
+    assert nothing.ended == 1
+
+
+def test_an_exporter_without_a_deleter(library, stream):
+    """The protocol allows it: somebody else ends its memory."""
+    exported = Exported(library.address)
+    exported.managed.deleter = None
+    cu.from_dlpack(exported, stream).give_back(stream)
+    assert exported.ended == 0
+
+
+@pytest.mark.cuda_software
+def test_memory_of_another_device(script):
+    """What the driver says of the address counts, whatever the exporter says."""
+    script.quiet(
+        f"""
+    import sys
+    sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+    import cudadrv as cu
+    from capsules import Exported
+    here, there = cu.Device(0), cu.Device(1)
+    memory, stream = cu.DeviceBuffer(16, device=there), cu.Stream(device=here)
+    exported = Exported(memory.address, says=(2, 0))
+    try:
+        cu.from_dlpack(exported, stream)
+    except ValueError as error:
+        assert "is memory of device 1, not of" in str(error), error
+    else:
+        raise SystemExit("it is taken for memory of device 0")
+    try:
+        cu.from_dlpack(Exported(memory.address, says=(2, 1)), stream)
+    except ValueError as error:
+        assert "use a stream of its primary context" in str(error), error
+    else:
+        raise SystemExit("a stream of device 0 uses it")
+    """,
+        CUDADRV_SOFTWARE="devices=2",
+    )
+
+
+@pytest.mark.parametrize("what", ["buffer", "taken", "raw", "stream", "module", "array"])
+def test_exporters_that_close_what_is_used(library, make, what):
+    """A launch looks at its buffers after it has asked the exporters."""
+    stream, module = cu.Stream(), cu.Module(ADD)
+    buffer, kept = make("device", 64), []
+    array = make("device", 64)
+    cu.Device(0).synchronize()
+
+    class Hostile(Exporter):
+        def __dlpack__(self, **options):
+            capsule = array.__dlpack__(**options) if what != "array" else None
+            if what == "taken":
+                kept.append(buffer.take())
+            elif what == "raw":
+                kept.append(cu.DeviceBuffer.from_raw(buffer.into_raw(), 64))
+            else:
+                {"buffer": buffer, "stream": stream, "module": module, "array": array}[what].close()
+            return capsule or array.__dlpack__(**options)
+
+    with pytest.raises(cu.OwnershipError, match=r"closed|moved|lent") as raised:
+        module["add"].launch(1, 16, buffer, Hostile(array), stream=stream)
+    del raised
+    gc.collect()
+    if not stream.closed:
+        stream.synchronize()
+    cu.Device(0).synchronize()
+    array.close()
+    assert not array.borrowed
+
+
+def test_exporters_that_launch_the_same_kernel(make, add, stream):
+    """Each launch has its own arguments."""
+    x, y, z = (make("device", 16, "u4", items=np.full(16, n, "u4")) for n in (1, 10, 100))
+    cu.Device(0).synchronize()
+
+    class Hostile(Exporter):
+        def __dlpack__(self, **options):
+            add.launch(1, 16, x, z, stream=stream)
+            return y.__dlpack__(**options)
+
+    add.launch(1, 16, x, Hostile(y), stream=stream)
+    assert set(y.to_numpy(stream=stream).tolist()) == {11}
+    assert set(z.to_numpy(stream=stream).tolist()) == {101}
+
+
 def test_strides_and_lies_in_a_capsule(make, stream):
     buffer = make("device", 16, "u1")
     cu.Device(0).synchronize()
@@ -268,6 +445,14 @@ def test_without_a_stream_nothing_is_waited_for(library, stream, other):
         ({"stream": 0}, BufferError, "stream 0"),
         ({"shape": (1 << 62, 4)}, ValueError, "no memory has so many"),
         ({"typestr": "|O8"}, (TypeError, ValueError), "object"),
+        ({"shape": (1 << 40,)}, ValueError, BEYOND),
+        ({"strides": (4, 4)}, BufferError, PROTOCOL),
+        ({"strides": ()}, BufferError, PROTOCOL),
+        ({"strides": 4}, BufferError, PROTOCOL),
+        ({"strides": ("4",)}, BufferError, PROTOCOL),
+        ({"data": (1 << 80, False)}, BufferError, PROTOCOL),
+        ({"data": (None, False)}, BufferError, PROTOCOL),
+        ({"stream": 1 << 70}, ValueError, "is not the handle of a stream"),
     ],
 )
 def test_interfaces_that_lie(library, stream, change, error, message):

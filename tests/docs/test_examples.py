@@ -1,5 +1,6 @@
 """The programs of examples/ run, on every schedule, and give everything back."""
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -15,11 +16,16 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = str(Path(cudadrv.__file__).parents[1])
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 KERNELS = sorted(path for path in ROOT.glob("examples/kernels/*.py") if path.name != "build.py")
+INTEROP = sorted(path for path in ROOT.glob("examples/interop/*.py"))
+LIBRARIES = [ROOT / "examples" / "interop" / "tiny.py"]  # they are imported, and may be longer
+ALONE = [ROOT / "examples" / "interop" / "array_library.py"]
+WITH_OTHERS = [path for path in INTEROP if path not in LIBRARIES + ALONE]
 LONGEST = 60
+LONGEST_LIBRARY = 180
 
 
 @pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])
-@pytest.mark.parametrize("example", EXAMPLES + KERNELS, ids=lambda path: path.name)
+@pytest.mark.parametrize("example", EXAMPLES + KERNELS + ALONE, ids=lambda path: path.name)
 def test_example_runs(example, schedule, tmp_path):
     if "from PIL import" in example.read_text(encoding="utf-8"):
         pytest.importorskip("PIL", reason="an example needs Pillow")
@@ -41,17 +47,53 @@ def test_example_runs(example, schedule, tmp_path):
     assert done.stdout
 
 
-@pytest.mark.parametrize("example", EXAMPLES + KERNELS, ids=lambda path: path.name)
+@pytest.mark.cuda_gpu
+@pytest.mark.parametrize("example", WITH_OTHERS, ids=lambda path: path.name)
+def test_example_with_another_library(example, tmp_path):
+    """numba's also runs without a GPU: tests/external/test_examples.py."""
+    [library] = re.findall(r"^(?:import|from) (cupy|numba|torch)\b", example.read_text(), re.M)
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
+    done = subprocess.run(
+        [sys.executable, str(example)],
+        cwd=tmp_path,
+        env={**os.environ, "CUDADRV_DRIVER": "cuda", "PYTHONPATH": PACKAGE},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    # Each shows a refusal, which names a line of the example.
+    assert re.search(rf"at (?:\S*/)?{example.name}:\d+", done.stdout)
+
+
+@pytest.mark.parametrize("example", EXAMPLES + KERNELS + INTEROP, ids=lambda path: path.name)
 def test_example_is_short(example):
-    assert len(example.read_text(encoding="utf-8").splitlines()) < LONGEST
+    longest = LONGEST_LIBRARY if example in LIBRARIES else LONGEST
+    assert len(example.read_text(encoding="utf-8").splitlines()) < longest
+
+
+def test_users_of_a_library_see_their_own_lines(tmp_path):
+    """Every site in the messages of array_library.py is a line of it, not of tiny.py."""
+    done = subprocess.run(
+        [sys.executable, str(*ALONE)],
+        cwd=tmp_path,
+        env={**os.environ, "CUDADRV_DRIVER": "software", "PYTHONPATH": PACKAGE},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert re.findall(r"(\w+\.py):\d+", done.stdout) == ["array_library.py"] * 2
 
 
 def test_examples_are_numbered_and_listed():
     numbers = [int(re.match(r"(\d\d)_", example.name)[1]) for example in EXAMPLES]
     assert numbers == list(range(1, len(EXAMPLES) + 1))
     listed = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
-    names = [str(path.relative_to(ROOT / "examples")) for path in EXAMPLES + KERNELS]
+    names = [str(path.relative_to(ROOT / "examples")) for path in EXAMPLES + KERNELS + INTEROP]
     assert [name for name in names if f"]({name})" not in listed] == []
     page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
     shown = re.findall(r"^```{literalinclude} \.\./examples/(\S+)$", page, re.M)
-    assert shown == [example.name for example in EXAMPLES]
+    interop = [name for name in shown if name.startswith("interop/")]
+    assert shown == [example.name for example in EXAMPLES] + interop
+    assert sorted(interop) == [f"interop/{example.name}" for example in INTEROP]

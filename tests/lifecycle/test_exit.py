@@ -1,9 +1,11 @@
 """The interpreter ends, in any order, with anything still alive: quietly."""
 
 import itertools
+from pathlib import Path
 
 import pytest
 
+TESTS = str(Path(__file__).parents[1])
 HEAD = """
     import sys
     import cudadrv as cu
@@ -75,6 +77,28 @@ GENERATORS = """
 )
 def test_with_something_alive(script, last):
     script.quiet(HEAD + GENERATORS + "    " + last)
+
+
+@pytest.mark.parametrize("end", ["end_as_the_process_ends", "end_without_the_gil"])
+def test_deleters_that_nothing_follows(script, end):
+    """They touch nothing that is gone when they run: neither Python's objects nor the driver."""
+    script.quiet(
+        HEAD
+        + f"""
+    sys.path.insert(0, {TESTS!r})
+    from capsules import Consumer
+    stream = cu.Stream()
+    buffers = [cu.DeviceBuffer(16), cu.LockedBuffer.zeros(16), cu.DeviceBuffer(16)]
+    sys.kept = buffers[0]
+    consumers = [
+        Consumer(buffer.__dlpack__(stream=stream.handle, max_version=version))
+        for buffer in buffers for version in (None, (1, 0))
+    ]
+    del buffers
+    for consumer in consumers:
+        consumer.{end}()
+    """
+    )
 
 
 def test_in_cycles(script):

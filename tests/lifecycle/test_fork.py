@@ -1,7 +1,10 @@
 """A forked child of a process that has used the driver: it refuses every call and ends quietly."""
 
+from pathlib import Path
+
 import pytest
 
+TESTS = str(Path(__file__).parents[1])
 HEAD = """
     import gc, os, sys
     import cudadrv as cu
@@ -181,6 +184,37 @@ def test_exports_end_in_the_child_and_in_the_parent(script):
     host.fill_async(1, stream)
     device.fill_async(1, stream)
     stream.synchronize()
+    """
+    )
+
+
+@pytest.mark.parametrize("end", ["end", "end_without_the_gil", "end_as_the_process_ends"])
+def test_deleters_in_the_child_end_nothing_of_the_parent(script, end):
+    script.quiet(
+        HEAD
+        + f"""
+    sys.path.insert(0, {TESTS!r})
+    from capsules import Consumer
+    consumer = Consumer(device.__dlpack__(stream=stream.handle))
+    other = cu.Stream()
+    child = os.fork()
+    if child == 0:
+        consumer.{end}()
+        try:
+            device.fill_async(1, stream)
+        except cu.ForkedError:
+            sys.exit(0)
+        os._exit(1)
+    end(child)
+    try:
+        device.fill_async(1, other)
+        sys.exit("it is lent")
+    except cu.BufferExportedError:
+        pass
+    consumer.end_without_the_gil()
+    other.wait(stream)
+    device.fill_async(1, other)
+    other.synchronize()
     """
     )
 

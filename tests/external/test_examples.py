@@ -1,0 +1,40 @@
+"""The example with numba runs without a GPU."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+EXAMPLE = ROOT / "examples" / "interop" / "numba_kernels.py"
+# Warnings of numba's: the grid is small, and the linker is the driver's.
+PROGRAM = f"""
+import runpy, warnings
+import numba_module
+warnings.simplefilter("ignore")
+numba_module.link_by_the_driver()
+runpy.run_path({str(EXAMPLE)!r}, run_name="__main__")
+"""
+
+
+def test_numba_kernels(schedule):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{ROOT}:{HERE}",
+            # numba and cudadrv have to share one driver.
+            "CUDADRV_DRIVER": f"{os.environ['LD_LIBRARY_PATH'].partition(':')[0]}/libcuda.so.1",
+            "CUDADRV_SOFTWARE": f"schedule={schedule},seed=3",
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    refusal, place, result = done.stdout.splitlines()
+    assert refusal.startswith("cannot read DeviceBuffer 'steps 0'[0:4096] (int32) by copy_from_a")
+    assert "it is lent to Stream 1, at" in place
+    assert "numba_kernels.py:" in place
+    assert result == "13255 takes 275 steps, the most of all up to 16384"
