@@ -36,7 +36,9 @@ enum {
     /* The search continues with the next function after about this many references of one
      * function. */
     REF_EACH = 1 << 11,
-    REF_NAMES = 6
+    REF_NAMES = 6,
+    REF_BY_PARAMETERS = 1, /* only parameters, which count for one reference */
+    REF_BY_LOCALS          /* at least one variable that is no parameter */
 };
 
 /* The following variables are set when cudadrv._buffers is imported. */
@@ -51,6 +53,7 @@ typedef struct {
     PyObject *object; /* an array, a container or a frame; NULL if the entry is free */
     Py_ssize_t found; /* number of references found, if the object is an array */
     int is_array;
+    int named; /* Python 3.14: which variables refer to the array, a REF_BY_... */
 } ref_entry;
 
 typedef struct {
@@ -288,41 +291,75 @@ static ref_frame *ref_next_frame(ref_frame *frame) {
 
 static ref_frame *ref_frame_of(PyFrameObject *frame) { return frame; }
 
-/* Visits the value of a variable of a function. */
-static int ref_visit_variable(ref_search *search, PyObject *value) {
+typedef struct {
+    PyObject *name, *value;
+} ref_variable;
+
 #if PY_VERSION_HEX >= 0x030E0000
-    /* A parameter may borrow the reference of the caller. So each array counts for one name
-     * only. */
-    if (ref_is_ours(search, value)) {
-        ref_entry *entry = ref_entry_of(search, value);
-        if (!entry || entry->is_array) {
-            return entry ? 0 : -1;
+
+/* Visits the value of a variable of a function. A parameter may borrow the reference of a variable
+ * of its caller, which nothing here can see. So the parameters that refer to an array count for one
+ * reference, and the first other variable counts for the same one. Cells hold references of their
+ * own, and nobody borrows from them. */
+static int ref_visit_variable(ref_search *search, PyCodeObject *code, ref_variable variable) {
+    if (!ref_is_ours(search, variable.value)) {
+        return ref_visit(variable.value, search);
+    }
+    PyObject *cells = PyCode_GetCellvars(code), *names = PyCode_GetVarnames(code);
+    int is_cell = cells && names ? PySequence_Contains(cells, variable.name) : -1;
+    Py_ssize_t index = is_cell == 0 ? PySequence_Index(names, variable.name) : 0;
+    Py_XDECREF(cells);
+    Py_XDECREF(names);
+    ref_entry *entry = is_cell < 0 || index < 0 ? NULL : ref_entry_of(search, variable.value);
+    if (!entry) {
+        return -1;
+    }
+    if (!is_cell) {
+        int before = entry->named;
+        if (index < code->co_argcount + code->co_kwonlyargcount) {
+            entry->named = before ? before : REF_BY_PARAMETERS;
+            if (before) {
+                return 0;
+            }
+        } else {
+            entry->named = REF_BY_LOCALS;
+            if (before == REF_BY_PARAMETERS) {
+                return 0;
+            }
         }
     }
-#endif
-    return ref_visit(value, search);
+    return ref_visit(variable.value, search);
 }
 
-/* Visits the function's own variables. Variables of enclosing functions are visited in the frames
- * of those functions: a cell that several frames share holds a single reference. */
+#else
+
+static int ref_visit_variable(ref_search *search, PyCodeObject *code, ref_variable variable) {
+    (void)code;
+    return ref_visit(variable.value, search);
+}
+
+#endif
+
+/* Visits the function's own variables. Variables of enclosing functions are counted in the
+ * frames of those functions, because a cell that several frames share holds one reference. */
 static int ref_visit_variables(ref_search *search, PyObject *variables, PyCodeObject *code) {
     PyObject *free_names = PyCode_GetFreevars(code);
     PyObject *own = PyDict_New();
-    PyObject **values = malloc((size_t)(code->co_nlocalsplus + 1) * sizeof *values);
+    ref_variable *found = malloc((size_t)(code->co_nlocalsplus + 1) * sizeof *found);
     PyObject *name, *value;
     Py_ssize_t at = 0, count = 0;
-    int stop = free_names && own && values && PyDict_Update(own, variables) == 0 ? 0 : -1;
+    int stop = free_names && own && found && PyDict_Update(own, variables) == 0 ? 0 : -1;
     while (!stop && count < code->co_nlocalsplus && PyDict_Next(own, &at, &name, &value)) {
         if (PySequence_Contains(free_names, name) == 0) {
-            values[count++] = value;
+            found[count++] = (ref_variable){name, value}; /* the code keeps the name alive */
         }
     }
     Py_XDECREF(own); /* the frame keeps the values alive; these references must not count */
     Py_XDECREF(free_names);
     for (Py_ssize_t i = 0; !stop && i < count; i++) {
-        stop = ref_visit_variable(search, values[i]);
+        stop = ref_visit_variable(search, code, found[i]);
     }
-    free(values);
+    free(found);
     return stop;
 }
 
