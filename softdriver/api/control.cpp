@@ -68,7 +68,7 @@ uint64_t created_contexts() {
 uint64_t created_pools() {
     uint64_t created = 0;
     for (const auto &entry : state().pools)
-        created += entry.second != entry.second->device->default_pool;
+        created += !entry.second->standard;
     return created;
 }
 

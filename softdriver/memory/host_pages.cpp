@@ -4,7 +4,9 @@
 #include <cinttypes>
 #include <cstdio>
 #include <memory>
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace soft {
 namespace {
@@ -40,6 +42,24 @@ bool is_read_only(uintptr_t begin, size_t bytes) {
 
 bool is_mapped(uintptr_t begin, size_t bytes, bool to_write) {
     return is_there(begin, bytes) && !(to_write && is_read_only(begin, bytes));
+}
+
+bool visit_present(const char *begin, size_t pages, const std::function<void(size_t)> &visit) {
+    constexpr size_t page = 4096, chunk = 4096;
+    constexpr uint64_t present = uint64_t(1) << 63;
+    static const int table = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    uint64_t entries[chunk];
+    size_t first = reinterpret_cast<uintptr_t>(begin) / page;
+    for (size_t done = 0; done < pages; done += chunk) {
+        size_t count = std::min(chunk, pages - done), size = count * sizeof(uint64_t);
+        auto offset = static_cast<off_t>((first + done) * sizeof(uint64_t));
+        if (pread(table, entries, size, offset) != static_cast<ssize_t>(size))
+            return false;
+        for (size_t i = 0; i < count; i++)
+            if (entries[i] & present)
+                visit(done + i);
+    }
+    return true;
 }
 
 } // namespace soft
