@@ -29,9 +29,9 @@ int device_number(const CUmemLocation &location) {
 
 bool all_read_mostly(const Pages &pages) {
     bool all = true;
-    pages.managed->pages.visit(
-        pages.begin, pages.end,
-        [&](size_t, size_t, const PageState &state) { all = all && state.read_mostly; });
+    pages.managed->pages.visit(pages.begin, pages.end, [&](size_t, size_t, const PageState &state) {
+        all = all && state.read_mostly;
+    });
     return all;
 }
 

@@ -42,8 +42,8 @@ Allocation *find_allocation(uintptr_t address);
 Allocation *find_start(uintptr_t address);
 // Returns the live allocation that contains the whole range, or null.
 Allocation *find_range(uintptr_t begin, size_t bytes);
-// Returns true if the context may access the allocation. For memory of a pool it needs access to the
-// pool; for other memory of another device, peer access.
+// Returns true if the context may access the allocation. For memory of a pool it needs access to
+// the pool; for other memory of another device, peer access.
 bool reaches(const Context &context, const Allocation &allocation);
 // Returns true for addresses at which the program's own host memory cannot be.
 bool never_host_memory(uintptr_t address);

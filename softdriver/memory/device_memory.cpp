@@ -65,8 +65,8 @@ SOFT_API(cuMemAllocPitch_v2,
     return cuMemAlloc_v2_body(call, address, bytes);
 }
 
-// Returns whether cuMemFree waits for the device. It never waits for memory of a pool and always for
-// other managed memory. For device memory, real drivers wait but do not promise to, so the
+// Returns whether cuMemFree waits for the device. It never waits for memory of a pool and always
+// for other managed memory. For device memory, real drivers wait but do not promise to, so the
 // setting `free_waits` or the random schedule decides.
 static bool free_waits(const Allocation &allocation) {
     if (allocation.pool || allocation.kind == MemoryKind::Async)

@@ -115,8 +115,7 @@ char *map_twice(size_t size, char *&alias) {
     int file = memfd_create("cudadrv-managed", MFD_CLOEXEC);
     bool made = file >= 0 && ftruncate(file, static_cast<off_t>(bytes)) == 0;
     char *user = made ? map_blocks(bytes, file) : nullptr;
-    void *hidden =
-        user ? mmap(nullptr, bytes, access_of_host, MAP_SHARED, file, 0) : MAP_FAILED;
+    void *hidden = user ? mmap(nullptr, bytes, access_of_host, MAP_SHARED, file, 0) : MAP_FAILED;
     if (file >= 0)
         close(file);
     if (hidden == MAP_FAILED) {

@@ -71,8 +71,8 @@ bool use(PageState &state, int processor, bool write) {
         return true;
     }
     bool alone = state.copies.empty();
-    bool is_preferred = state.preferred.type != no_location.type &&
-                        processor_at(state.preferred) == state.place;
+    bool is_preferred =
+        state.preferred.type != no_location.type && processor_at(state.preferred) == state.place;
     // A device can use pages where they are if they are mapped for it. The host cannot use the
     // memory of a device.
     if (processor != the_host && alone && (is_preferred || state.accessed_by.count(processor)))
@@ -105,8 +105,9 @@ void notice_blocks(Managed &managed, size_t first, size_t last) {
     size_t end = std::min(last * block_bytes, size_of(managed));
     managed.pages.visit(first * block_bytes, end, [&](size_t from, size_t to, auto &state) {
         if (!state.is_at(the_host))
-            visit_present(managed.user + from, (to - from) / page_bytes,
-                          [&](size_t page) { used.insert((from + page * page_bytes) / block_bytes); });
+            visit_present(managed.user + from, (to - from) / page_bytes, [&](size_t page) {
+                used.insert((from + page * page_bytes) / block_bytes);
+            });
     });
     for (size_t block : used)
         use_blocks(managed, block, block + 1, the_host, false);

@@ -12,9 +12,9 @@ struct Device;
 struct Managed;
 
 // Where the pages of managed memory are. The host uses them without calling the driver, so what it
-// has done is found later, before the driver changes or reads the place of a page: whenever the host
-// cannot have a page, the driver removes it from the program's page table, and the system puts it
-// back when the host uses it.
+// has done is found later, before the driver changes or reads the place of a page: whenever the
+// host cannot have a page, the driver removes it from the program's page table, and the system puts
+// it back when the host uses it.
 
 // How often a block has been moved, or copied, because a processor used it where it was not.
 struct PageFaults {

@@ -73,7 +73,8 @@ struct PoolPlace {
     Device *device = nullptr; // of device memory
 };
 
-// Finds the place of a CUmemAllocationType and a location. Returns an error if no pool can be there.
+// Finds the place of a CUmemAllocationType and a location. Returns an error if no pool can be
+// there.
 CUresult find_pool_place(int type, const CUmemLocation &location, PoolPlace &place);
 // Returns the pools of a place.
 PoolSlot &pools_at(const PoolPlace &place);

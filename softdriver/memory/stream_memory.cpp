@@ -30,9 +30,8 @@ CUresult place(const Context &context, const Pool &pool, size_t bytes, Allocatio
 CUresult reserve(const Stream &stream, const PoolPtr &pool, size_t bytes, Operation &operation,
                  Allocation *&allocation) {
     if (stream.capture)
-        return pool->device
-                   ? allocate_device(*stream.owner, bytes, MemoryKind::Async, allocation)
-                   : place(*stream.owner, *pool, bytes, allocation);
+        return pool->device ? allocate_device(*stream.owner, bytes, MemoryKind::Async, allocation)
+                            : place(*stream.owner, *pool, bytes, allocation);
     if (CUresult status = pool->take(bytes, stream, operation))
         return status;
     CUresult status = place(*stream.owner, *pool, bytes, allocation);
