@@ -115,6 +115,7 @@ def test_devices_need_access_to_host_memory(client, name):
     client.ok("cuStreamSynchronize", stream)
     ctypes.memset(memory, 7, SIZE)
     assert client.call("cuMemsetD8Async", memory, 1, 4, stream) == INVALID_VALUE
+    assert client.read(memory, SIZE) == b"\x07" * SIZE  # a copy needs none
     flags, device = ctypes.c_int(), Location(DEVICE_LOCATION, 0)
     ask = ctypes.byref(flags), pool, ctypes.byref(device)
     client.ok("cuMemPoolGetAccess", *ask)
