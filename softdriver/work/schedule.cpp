@@ -160,7 +160,9 @@ void Scheduler::complete(Operation &operation) {
     operation.waits.clear();
     operation.action = nullptr;
     operation.pieces = nullptr;
-    operation.kept.clear();
+    // Released when the operation has left its queue, because releasing memory looks for operations
+    // in queues that use it.
+    std::vector<std::shared_ptr<void>> kept = std::move(operation.kept);
     if (operation.condition)
         conditions_--;
     operation.condition = nullptr;
