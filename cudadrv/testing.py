@@ -242,8 +242,8 @@ def page_faults(buffer: Buffer) -> PageFaults:
     The count is from the allocation of the memory on. Memory moves in blocks of 64 KiB, whose
     addresses are multiples of that: one fault moves the whole block in which the host or a device
     has used a byte. What a device uses counts when its work is done. First uses, prefetches, and
-    uses that a device makes where the memory is are no faults. Memory that is mostly read is copied,
-    not moved; the copy counts, but writes of the host to such memory are not seen.
+    uses that a device makes where the memory is are no faults. Memory that is mostly read is
+    copied, not moved; the copy counts, but writes of the host to such memory are not seen.
 
     Parameters
     ----------
@@ -297,7 +297,9 @@ def _check_managed(status: int, buffer: Buffer) -> None:
             "/proc/self/pagemap"
         )
     if status:
-        raise ValueError(f"a {type(buffer).__name__} is not managed memory, and has no pages to move")
+        raise ValueError(
+            f"a {type(buffer).__name__} is not managed memory, and has no pages to move"
+        )
 
 
 def forget_races() -> None:

@@ -246,9 +246,7 @@ def test_places_without_pools(client, kind, where, number, status):
 @pytest.mark.parametrize("name", OTHERS)
 def test_host_and_managed_pools_are_not_shared(client, name):
     kind, where, number = PLACES[name]
-    properties = pool_properties(
-        allocType=kind, location=Location(where, number), handleTypes=1
-    )
+    properties = pool_properties(allocType=kind, location=Location(where, number), handleTypes=1)
     pool = ctypes.c_void_p()
     assert client.call("cuMemPoolCreate", ctypes.byref(pool), properties) == INVALID_VALUE
 

@@ -84,9 +84,7 @@ class Pages:
     def prefetch(self, kind, number=0, offset=0, size=None):
         size = self.size - offset if size is None else size
         place = Location(kind, number).by_value()
-        self.client.ok(
-            "cuMemPrefetchAsync_v2", self.address + offset, size, place, 0, self.stream
-        )
+        self.client.ok("cuMemPrefetchAsync_v2", self.address + offset, size, place, 0, self.stream)
         self.sync()
 
     def advise(self, advice, kind=DEVICE_LOCATION, number=0):

@@ -56,7 +56,6 @@ _WHERE = {
 }
 for _type, _kind in _TYPES.items():
     for _name, (_place, _number) in _WHERE.items():
-
         section.ask(
             f"create: {_type}, {_name}",
             lambda p, of=(_kind, _place, _number): p.tried(
@@ -259,9 +258,7 @@ def _pointer(p, of, number):
 
 for _name, _of in KINDS.items():
     for _number, (_word, _) in POINTER.items():
-        section.ask(
-            f"pointer of {_name}: {_word}", lambda p, of=_of, n=_number: _pointer(p, of, n)
-        )
+        section.ask(f"pointer of {_name}: {_word}", lambda p, of=_of, n=_number: _pointer(p, of, n))
     section.ask(
         f"pointer of {_name} without access: device pointer",
         lambda p, of=_of: _no_access(p, of),
@@ -302,7 +299,7 @@ for _name, _of in KINDS.items():
     section.ask(f"use of {_name} by the host", _by_host, alone=True)
 
     def _by_host_alone(p, of=_of):
-        _, stream, address = _ready(p, of, devices=False)
+        _, _, address = _ready(p, of, devices=False)
         p.fill_host(address, b"abcdefgh")
         return p.bytes_at(address, 8)
 
