@@ -71,6 +71,8 @@ constexpr AttributeValue attributes[] = {
     // These attributes have no name in older headers, or different names in different toolkits, so
     {113, 1},  // host memory can be registered as read-only
     {131, -1}, // NUMA node of the device; -1 means none
+    {142, 1},  // pools of memory of the host's NUMA nodes
+    {144, 1},  // pools of host memory
 };
 
 // The limits of arrays and textures that hardware of this architecture reports. This driver

@@ -52,6 +52,7 @@ struct Operation {
     std::vector<Range> updates; // ranges of atomic accesses, which do not race with each other
     // True for a kernel until it ends, because the ranges that it uses are not known before.
     bool unforeseen = false;
+    bool uses_pages = true;   // whether its accesses can move pages of managed memory
     bool legacy_rules = true; // whether the rules of the legacy stream apply to the operation
     // True if the operation waits for a value in memory or writes such a value. The accesses to
     // this value then synchronize, and do not race.
