@@ -42,7 +42,8 @@ cdef class Loan:
     cdef int32_t device_type    # as DLPack says it
     cdef Lent lent              # from the first export to the end of the last one
     cdef int block              # whether it is used as a block
-    cdef bint shown             # consumers keep this object: see __cuda_array_interface__
+    cdef Lent entered           # what the block holds
+    cdef Lent shown             # what it holds for consumers that keep this object, or None
     cdef bint taken             # back, for a block
     cdef object __weakref__
 

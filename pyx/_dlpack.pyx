@@ -68,11 +68,23 @@ cdef dl_dtype dlpack_dtype(object dtype) except *:
     return dl_dtype(code, 8 * dtype.itemsize, 1)
 
 
+cdef int check_array(object dtype, tuple shape) except -1:
+    """Raise BufferError for an array that a capsule cannot describe."""
+    dlpack_dtype(dtype)
+    if len(shape) > DL_MOST_DIMENSIONS:
+        raise BufferError(f"a capsule here has at most {DL_MOST_DIMENSIONS} dimensions, and the"
+                          f" array has {len(shape)}; export it flat: buffer.reshape(-1)")
+    return 0
+
+
 cdef object export_capsule(
     object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
     bint versioned, uint64_t flags
 ):
-    """A capsule over some memory; `keeper` is in `keepers_of_ended` once its consumer ends it."""
+    """A capsule over some memory; `keeper` is in `keepers_of_ended` once its consumer ends it.
+
+    The caller has asked `check_array`.
+    """
     cdef int64_t[2 * DL_MOST_DIMENSIONS] sizes
     cdef Py_ssize_t ndim = len(shape)
     cdef dl_export *made

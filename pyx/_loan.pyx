@@ -15,6 +15,7 @@ from libc.stdint cimport int32_t
 from cudadrv._device cimport attend, end_loans_with
 from cudadrv._dlpack cimport (
     DL_CPU, DL_CUDA, DL_CUDA_HOST, DL_CUDA_MANAGED, DL_IS_COPIED, DL_READ_ONLY, call_on_end,
+    check_array,
     dl_device as device_of_dlpack, export_capsule, keepers_of_ended,
 )
 from cudadrv._driver cimport (
@@ -22,8 +23,8 @@ from cudadrv._driver cimport (
     cudadrv_table,
 )
 from cudadrv._engine cimport (
-    OWN_DEFAULT, OWN_OK, OWN_PER_THREAD, OWN_READ, OWN_STRICT, OWN_WAIT, OWN_WRITE,
-    engine, own_access, own_conflict, own_export_close, own_export_open, own_lend_open,
+    OWN_DEFAULT, OWN_LEAVES, OWN_OK, OWN_PER_THREAD, OWN_READ, OWN_STAYS, OWN_STRICT, OWN_WAIT,
+    OWN_WRITE, engine, own_access, own_conflict, own_export_close, own_export_open, own_lend_open,
     own_snapshot_drop,
 )
 from cudadrv._errors cimport report_text
@@ -228,14 +229,14 @@ cdef class Loan:
         global _dropped
         if self.lent is None or cudadrv_table.forked:
             return
-        if self.block == ENTERED and self.lent.live:
+        if self.block == ENTERED and self.entered.live:
             report_text("a loan died inside its block, and what was queued there is not known: end"
                         " the block that `with buffer.lend(stream)` begins")
-            self.lent.holders -= 1
-            if self.lent.holders == 0:
-                self.lent.close()
-        if self.shown:
-            self.lent.following, _dropped = _dropped, self.lent
+            self.entered.holders -= 1
+            if self.entered.holders == 0:
+                self.entered.close()
+        if self.shown is not None:
+            self.shown.following, _dropped = _dropped, self.shown
             cudadrv_table.attention = 1
 
     @property
@@ -261,7 +262,7 @@ cdef class Loan:
             raise RuntimeError("this block has been entered already; call lend() again")
         self.block = BUSY  # before anything that lets other threads in
         try:
-            self.hold()
+            self.entered = self.hold()
         except BaseException:
             self.block = FRESH
             raise
@@ -270,7 +271,7 @@ cdef class Loan:
 
     def __exit__(self, kind, exception, traceback):
         """End the block: what was queued in it counts as one use, unless the loan goes on."""
-        cdef Lent lent = self.lent
+        cdef Lent lent = self.entered
         if self.block != ENTERED:
             raise RuntimeError("this block is not entered, or has ended already")
         self.block = BUSY
@@ -321,6 +322,7 @@ cdef class Loan:
         """
         if self.region is None:
             raise TypeError("this Loan was never initialized")
+        check_array(self.region.dtype, self.shape)
         if copy:
             raise BufferError("a loan is of the memory itself; copy=True: buffer.__dlpack__ copies")
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
@@ -333,13 +335,15 @@ cdef class Loan:
     @property
     def __cuda_array_interface__(self):
         """The CUDA Array Interface, version 3. The loan lasts as long as this object, then."""
+        cdef Lent lent
         if self.region is None:
             raise TypeError("this Loan was never initialized")
         if self.region.host_side and self.device_type == DL_CPU:
             raise AttributeError("__cuda_array_interface__: this is lent to the host")
-        if not self.shown:
-            self.hold()
-            self.shown = True
+        lent = self.hold()
+        if self.shown is lent:
+            lent.holders -= 1  # however often it is asked, the object is one holder
+        self.shown = lent
         stream = None if self.stream is None else protocol_handle(self.stream)
         return {
             "shape": self.shape, "typestr": self.region.dtype.str, "descr": self.region.dtype.descr,
@@ -566,6 +570,7 @@ cdef object export_region(
     cdef Stream found = None
     cdef Borrower borrower = ON_STREAM
     region.usable()
+    check_array(region.dtype, region.shape)
     device = None
     if dl_device is not None and tuple(dl_device) != dlpack_device_of(region):
         wanted = tuple(dl_device)
@@ -623,12 +628,14 @@ cdef int note_write(Region region, Stream stream, int name, int policy) except -
     """Count what the owner of imported memory does as a write on a stream, without a driver call.
 
     OWN_UNCHECKED: the owner has ordered its work before the stream; other uses of the memory are
-    checked when they are made. OWN_WAIT: the stream waits for all uses first.
+    checked when they are made. OWN_WAIT: the stream waits for all uses first, and whatever it cannot
+    wait for is in the way, its own loans as well: the buffer ends.
     """
     cdef Operation operation
     cdef own_access access
     borrow(region, &access, OWN_READ)
     access.mode = OWN_WRITE  # the owner may write what is read-only here
+    access.closes = OWN_LEAVES if policy == OWN_WAIT else OWN_STAYS
     access.policy = policy
     prepare(&operation, name, &access, 1, _no_call, NULL)
     operation.request.passive = True
