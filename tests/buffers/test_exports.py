@@ -1,89 +1,17 @@
 """Memory of ours in the hands of other libraries: DLPack, array interface, buffer protocol."""
 
-import ctypes
 import gc
 import threading
 
 import numpy as np
 import pytest
+from consumer import Consumer
 
 import cudadrv as cu
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = (1, 0), (2, 0), (3, 0), (13, 0)
 KINDS = ("device", "stream_ordered", "locked", "unified")
 LENT_HOST = r"a host view of it is alive, made at .*test_exports\.py:\d+"
-
-Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-
-
-class Tensor(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("device", ctypes.c_int32 * 2),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    ]
-
-
-class Managed(ctypes.Structure):
-    _fields_ = [("tensor", Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
-
-
-class Versioned(ctypes.Structure):
-    _fields_ = [
-        ("version", ctypes.c_uint32 * 2),
-        ("context", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-        ("flags", ctypes.c_uint64),
-        ("tensor", Tensor),
-    ]
-
-
-api = ctypes.pythonapi
-api.PyCapsule_GetPointer.restype = ctypes.c_void_p
-api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-api.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
-api.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
-NAMES = {False: b"dltensor", True: b"dltensor_versioned"}
-
-
-class Consumer:
-    """Another library: takes a capsule, and ends the export when it is told to."""
-
-    def __init__(self, capsule):
-        self.versioned = bool(api.PyCapsule_IsValid(capsule, NAMES[True]))
-        name = NAMES[self.versioned]
-        self.pointer = api.PyCapsule_GetPointer(capsule, name)
-        self.used = b"used_" + name  # CPython keeps the pointer to it
-        api.PyCapsule_SetName(capsule, self.used)
-        self.capsule = capsule
-        kind = Versioned if self.versioned else Managed
-        self.managed = ctypes.cast(self.pointer, ctypes.POINTER(kind)).contents
-        self.tensor = self.managed.tensor
-
-    @property
-    def shape(self):
-        return tuple(self.tensor.shape[: self.tensor.ndim])
-
-    @property
-    def strides(self):
-        return tuple(self.tensor.strides[: self.tensor.ndim])
-
-    def end(self):
-        Deleter(self.managed.deleter)(self.pointer)
-
-    def end_without_the_gil(self):
-        """In a thread that Python does not know, as a library's own thread would."""
-        thread, end = ctypes.c_ulong(), self.managed.deleter
-        process = ctypes.CDLL(None)
-        process.pthread_create.argtypes = [ctypes.c_void_p] * 4
-        assert process.pthread_create(ctypes.byref(thread), None, end, self.pointer) == 0
-        assert process.pthread_join(thread, None) == 0
 
 
 @pytest.mark.parametrize("versioned", [False, True])
@@ -272,7 +200,7 @@ def test_what_cannot_be_said_leaves_nothing(make, stream, other, shape):
     dtype = ">i4" if len(shape) == 1 else "i4"
     buffer = cu.DeviceBuffer(4, dtype).reshape(shape)
     for exporter in (buffer, buffer.lend(stream)):
-        with pytest.raises(BufferError, match="DLPack has no name|at most 64 dimensions"):
+        with pytest.raises(BufferError, match=r"DLPack has no name|at most 64 dimensions"):
             exporter.__dlpack__(stream=stream.handle)
     assert not buffer.borrowed
     buffer.view("u1").fill_async(0, other)

@@ -395,7 +395,7 @@ def test_memory_with_buffers_over_it_is_not_taken(library):
     """Its records would not be theirs."""
     address = library.allocate()
     borrowed = cu.DeviceBuffer.from_address(address + 64, 16)
-    with pytest.raises(ValueError, match="lies in a live DeviceBuffer, .* which only borrows it"):
+    with pytest.raises(ValueError, match=r"lies in a live DeviceBuffer, .* which only borrows it"):
         cu.DeviceBuffer.from_raw(address, 128)
     borrowed.close()
     cu.DeviceBuffer.from_raw(address, 128).close()

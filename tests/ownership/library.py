@@ -17,6 +17,9 @@ import os
 import sys
 import time
 from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from library_programs import LONGEST, POLICIES, Program
 from pair import Disagreement

@@ -12,7 +12,7 @@ import sys
 from mutations import ROOT, build, copy_of, main
 
 NEEDED = ["include", "cudadrv", "pyx", "softdriver", "setup.py", "cuda_header.py", "pyproject.toml"]
-NEEDED += ["tests/ownership"]
+NEEDED += ["tests/consumer.py", "tests/ownership"]
 OPERATIONS = 100_000
 SHARED = "2"  # the engine's number of the mode that conflicts with nothing
 

@@ -1,0 +1,96 @@
+"""Another library, as far as DLPack sees it: it takes capsules, and makes them."""
+
+import ctypes
+
+Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class Managed(ctypes.Structure):
+    _fields_ = [("tensor", Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+class Versioned(ctypes.Structure):
+    _fields_ = [
+        ("version", ctypes.c_uint32 * 2),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", Tensor),
+    ]
+
+
+api = ctypes.pythonapi
+api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+api.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
+api.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
+NAMES = {False: b"dltensor", True: b"dltensor_versioned"}
+
+
+class Consumer:
+    """Another library: takes a capsule, and ends the export when it is told to."""
+
+    def __init__(self, capsule):
+        self.versioned = bool(api.PyCapsule_IsValid(capsule, NAMES[True]))
+        name = NAMES[self.versioned]
+        self.pointer = api.PyCapsule_GetPointer(capsule, name)
+        self.used = b"used_" + name  # CPython keeps the pointer to it
+        api.PyCapsule_SetName(capsule, self.used)
+        self.capsule = capsule
+        kind = Versioned if self.versioned else Managed
+        self.managed = ctypes.cast(self.pointer, ctypes.POINTER(kind)).contents
+        self.tensor = self.managed.tensor
+
+    @property
+    def shape(self):
+        return tuple(self.tensor.shape[: self.tensor.ndim])
+
+    @property
+    def strides(self):
+        return tuple(self.tensor.strides[: self.tensor.ndim])
+
+    def end(self):
+        Deleter(self.managed.deleter)(self.pointer)
+
+    def end_without_the_gil(self):
+        """In a thread that Python does not know, as a library's own thread would."""
+        thread, end = ctypes.c_ulong(), self.managed.deleter
+        process = ctypes.CDLL(None)
+        process.pthread_create.argtypes = [ctypes.c_void_p] * 4
+        assert process.pthread_create(ctypes.byref(thread), None, end, self.pointer) == 0
+        assert process.pthread_join(thread, None) == 0
+
+
+# ---- the other direction ----
+
+api.PyCapsule_New.restype = ctypes.py_object
+api.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+made = {}  # what is at the addresses in the capsules that have not ended
+
+
+@Deleter
+def _end(pointer):
+    del made[pointer]
+
+
+def new_capsule(address, device, shape, itemsize, readonly=False, owner=None):
+    """A capsule of version 1 over unsigned integers; it keeps its owner until it is ended."""
+    sizes = (ctypes.c_int64 * len(shape))(*shape)
+    tensor = Tensor(address, device, len(shape), 1, 8 * itemsize, 1, sizes, None, 0)
+    managed = Versioned((1, 0), None, ctypes.cast(_end, ctypes.c_void_p), readonly, tensor)
+    made[ctypes.addressof(managed)] = managed, sizes, owner
+    return api.PyCapsule_New(ctypes.addressof(managed), NAMES[True], None)
