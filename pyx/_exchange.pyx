@@ -74,7 +74,7 @@ cdef object _import_dlpack(object array, object stream, bint noted):
     if device not in KINDS:
         raise BufferError(f"{_name(array)} is on a device that is none of CUDA's (DLPack's type"
                           f" {device})")
-    context = default_context() if device == DL_CUDA_HOST else context_of(Device(ordinal))
+    context = _context_near(stream) if device == DL_CUDA_HOST else context_of(Device(ordinal))
     found = _stream_of_import(stream, context)
     options = {} if device == DL_CUDA_HOST else {"stream": protocol_handle(found)}
     taken = take_tensor(_call_dlpack(array, options))
@@ -98,6 +98,12 @@ cdef object _call_dlpack(object array, dict options):
         return array.__dlpack__(**options, max_version=(1, 1))
     except TypeError:
         return array.__dlpack__(**options)
+
+
+cdef Context _context_near(object stream):
+    """The context for memory that is on no device: that of the stream's device."""
+    cdef Stream found = stream_for(stream, default_context())
+    return default_context() if found is None else context_of(found.context.device)
 
 
 cdef Stream _stream_of_import(object stream, Context context):
@@ -177,13 +183,15 @@ cdef object _import_interface(object array, object stream, bint noted):
     for size in shape:
         count *= size
     kind = DEVICE
-    context = default_context()
+    context = None
     if count:
-        kind = kind_at(context, address, &ordinal)
+        kind = kind_at(default_context(), address, &ordinal)
         if kind not in CLASSES:
             raise ValueError(f"{_name(array)} says that its memory is at {address:#x}, and that is"
                              " none of the driver's")
         context = context_of(Device(ordinal))
+    if kind == LOCKED or not count:
+        context = _context_near(stream)
     found = _stream_of_import(stream, context)
     if theirs is not None:
         their_stream = Stream.legacy(device=context.device) if theirs == 1 \

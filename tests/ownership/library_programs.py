@@ -283,7 +283,8 @@ class Program(InteropChoices):
         others = [token for token in self.tokens if token.real.stream is not stream.real]
         buffers = [*self.buffers, *(buffer for token in others for buffer in token.buffers)]
         threads = [self.session.main, *(thread for _, thread in self.workers)]
-        used = stream.kind in DEFAULTS or any(stream in thread.currents for thread in threads)
+        used = stream.kind in DEFAULTS or stream.kept
+        used = used or any(stream in thread.currents for thread in threads)
         users = [*self.loans, *self.holders, *self.theirs, *(b.memory for b in buffers)]
         users += [b.memory.home for b in buffers if b.memory.home]
         used = used or any(each.stream is stream for each in users)

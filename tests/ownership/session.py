@@ -4,6 +4,7 @@ This module has streams, events, tokens and policies; session_buffers.py has the
 """
 
 import ctypes
+import gc
 import operator
 import re
 import signal
@@ -123,6 +124,7 @@ class Stream:
     place: Place
     foreign: "Foreign | None" = None
     turn: int = 0
+    kept: bool = False  # by the context of a task: it was current when something was awaited
 
     @property
     def given(self):
@@ -362,6 +364,7 @@ class Session:
         patience = 1000  # the thread that watches what is awaited may just have a token in its hand
         while self.awaited and patience and died() is not None:
             time.sleep(0.001)
+            gc.collect()  # the task that awaited it and its exception may refer to each other
             patience -= 1
         self.agree("a stream to which nothing refers", died(), None)
         # A later call records its last event, even if that call is refused.
@@ -490,6 +493,8 @@ class Session:
 
     def _awaiting(self, awaited, loop):
         self.awaited = True
+        for stream in self.currents:
+            stream.kept = True
 
         async def waiting():
             await awaited

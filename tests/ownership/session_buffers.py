@@ -246,6 +246,7 @@ class BufferSession(Session):
 
         Uses of other work that the library could not undo may stay, of the same bytes and modes.
         """
+        self.failing = None
         accesses = [buffer.use(mode) for buffer, mode in uses]
         if self.queued:
             self.oracle.issue(on, accesses, next(self.sites))

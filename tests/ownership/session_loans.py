@@ -149,7 +149,8 @@ class LoanSession(KernelSession):
         lent, array = self._hold("numpy.from_dlpack", loan, call, answer)
         if lent is None:
             return None
-        self.agree("writeable", array.flags.writeable, loan.mode == "write")
+        if array.size:  # otherwise it need not be of the memory
+            self.agree("writeable", array.flags.writeable, loan.mode == "write")
         return Holder(array, lent)
 
     def memoryview(self, loan):
@@ -355,7 +356,7 @@ def has_name(buffer):
 
 
 def handle_of(stream):
-    """A stream as the protocols spell it; None for work on no stream, any number if it is closed."""
+    """A stream as the protocols spell it: None for work on no stream, any number if closed."""
     if not isinstance(stream, Stream):
         return None
     if stream.kind in ("legacy", "per_thread"):
