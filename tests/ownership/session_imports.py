@@ -290,9 +290,8 @@ class ImportSession(LoanSession):
         size = min(nbytes, b.nbytes)
         answer, on = self._judge_launch(stream.place, stream, uses)
         args = out.real, MODES[mode](array), MODES["read"](b.real), size
-        call = lambda: self.kernel(stream.place).launch(  # noqa: E731
-            1, 1, *args, **stream_option(stream)
-        )
+        add, options = self.kernel(stream.place), stream_option(stream)
+        call = lambda: add.launch(1, 1, *args, **options)  # noqa: E731
         result = self.call("launch with an array", answer, call, out, b)
         if answer not in (OK, WAITED):
             return None

@@ -129,7 +129,8 @@ class LoanSession(KernelSession):
         if loan.shown is shown:
             shown.holders -= 1
         loan.shown = shown
-        self.agree("data", interface["data"], (shown.address, loan.mode == "read"))
+        address = shown.address if loan.buffer.nbytes else interface["data"][0]
+        self.agree("data", interface["data"], (address, loan.mode == "read"))
         self.agree("stream", interface["stream"], handle_of(loan.borrower))
 
     def export(self, loan, stream):
@@ -182,7 +183,8 @@ class LoanSession(KernelSession):
         if lent is None:
             return None
         consumer = Consumer(capsule)
-        self.agree("address", consumer.tensor.data or 0, lent.address)
+        if lent.buffer.nbytes:
+            self.agree("address", consumer.tensor.data, lent.address)
         self.agree("shape", consumer.shape, lent.buffer.real.shape)
         self.agree("flags", consumer.managed.flags, int(mode == "read"))
         return Holder(consumer, lent)
