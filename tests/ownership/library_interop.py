@@ -64,7 +64,7 @@ class InteropChoices(Choices):
 
     def export_loan(self, loan):
         stream = loan.borrower
-        if stream is not NOBODY and self.chance(0.05):
+        if stream is not NOBODY and self.chance(0.12):
             stream = self.pick_stream(loan.buffer.memory.place) or stream
             stream = stream if self.is_usable(stream) else loan.borrower
         return self.session.export(loan, stream)
