@@ -230,13 +230,46 @@ class InteropChoices(Choices):
         start = self.random.choice((0, 0, 4, 8, 12, 16))
         start = min(start, NBYTES_OF_OTHERS - size)
         told = self.theirs.index(theirs), start, shape, self.at(stream, self.streams)
+        readonly = self.chance(0.2)
         if self.chance(0.5):
-            made = self.session.from_dlpack(theirs, start, shape, stream)
-            self.add(made, "from dlpack", *told)
+            what = ("from dlpack", *told)
+            made = self.session.from_dlpack(theirs, start, shape, stream, readonly)
         else:
             named = theirs.stream if self.chance(0.7) else None
-            made = self.session.from_cuda_array(theirs, start, shape, stream, named)
-            self.add(made, "from cuda array", *told, named and self.at(named, self.streams))
+            what = "from cuda array", *told, named and self.at(named, self.streams)
+            made = self.session.from_cuda_array(theirs, start, shape, stream, named, readonly)
+        if not readonly:
+            self.add(made, *what)
+        elif made is not None:
+            self.note("constant", len(self.constants), *what)
+            self.constants.append(made)
+
+    def use_constant(self):
+        """Use what another library gave as read-only."""
+        if not self.constants:
+            return
+        constant = self.pick(self.constants)
+        at, place = self.constants.index(constant), constant.memory.place
+        stream = self.pick_stream(place)
+        if stream is None or not self.is_usable(stream) or stream.place is not place:
+            return
+        if self.chance(0.3):
+            way = self.random.choice(("fill", "part", "lend", "export"))
+            self.note("write constant", at, self.streams.index(stream), way)
+            self.session.write_constant(constant, stream, way)
+        elif self.chance(0.2):
+            del self.constants[at]
+            self.note("give back constant", at, self.streams.index(stream))
+            if not self.session.give_back(constant, stream, self.has_parts(constant)):
+                self.constants.append(constant)
+        else:
+            target = self.pick_buffer(place=self.mostly_place_of(constant))
+            told = self.at(target, self.buffers), self.streams.index(stream)
+            if target is not None and target.nbytes >= constant.nbytes:
+                target, cut = self.like(target, constant)
+                if target is not None:
+                    self.note("copy of constant", at, *told, cut)
+                    self.keep(self.session.copy(target, constant, stream))
 
     def overlay(self):
         """Use bytes of a buffer by their address."""
@@ -272,7 +305,7 @@ class InteropChoices(Choices):
             and not buffer.closed
             and buffer.start < ended.start + ended.nbytes
             and ended.start < buffer.start + buffer.nbytes
-            for buffer in self.buffers
+            for buffer in (*self.buffers, *self.constants)
         )
 
     def has_parts(self, whole):
@@ -310,7 +343,8 @@ class InteropChoices(Choices):
 
 
 OF_LOANS = ("hold", "export", "turns")
-OF_IMPORTS = ("open_theirs", "import_array", "overlay", "give_back", "launch_theirs", "reshape")
+OF_IMPORTS = ("open_theirs", "import_array", "use_constant", "overlay", "give_back")
+OF_IMPORTS += ("launch_theirs", "reshape")
 WEIGHTS = {
     "lend": 3,
     "use_loan": 3,
@@ -320,6 +354,7 @@ WEIGHTS = {
     "turns": 4,
     "open_theirs": 1,
     "import_array": 5,
+    "use_constant": 2,
     "overlay": 2,
     "give_back": 3,
     "launch_theirs": 4,

@@ -9,9 +9,9 @@ import os
 import subprocess
 import sys
 
-from mutations import ROOT, build, copy_of, main
+from mutations import BUILD, ROOT, build, copy_of, main
 
-NEEDED = ["include", "cudadrv", "pyx", "softdriver", "setup.py", "cuda_header.py", "pyproject.toml"]
+NEEDED = [*BUILD, "include", "cudadrv", "pyx", "softdriver"]
 NEEDED += ["tests/consumer.py", "tests/ownership"]
 OPERATIONS = 100_000
 SHARED = "2"  # the engine's number of the mode that conflicts with nothing
@@ -321,8 +321,8 @@ MUTATIONS = [
     (
         "what was queued for an array is no use",
         "_loan.pyx",
-        "        if self.holders == 0 and self.live:\n            try:\n                self.use(NULL)\n",
-        "        if self.holders == 0 and self.live:\n            try:\n                pass\n",
+        " and self.live:\n            try:\n                self.use(NULL)\n",
+        " and self.live:\n            try:\n                pass\n",
     ),
     (
         "the end of a block ends what arrays hold",

@@ -221,7 +221,7 @@ class Program(InteropChoices):
         self.end_loans()
         while self.raws:
             self.buffers.append(self.session.from_raw(self.raws.pop()))
-        self.session.finish(self.buffers, self.views)
+        self.session.finish([*self.buffers, *self.constants], self.views)
 
     def end(self):
         """Drop everything, even after a disagreement, so that a created context ends."""
@@ -237,7 +237,7 @@ class Program(InteropChoices):
         for view in self.views:
             view.let_go()
         things = [self.modules, self.views, self.loans, self.raws, self.buffers, self.tokens]
-        things.append(self.theirs)
+        things += [self.theirs, self.constants]
         for each in (*things, self.events, self.streams):
             each.clear()
 

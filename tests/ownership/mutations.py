@@ -16,8 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-NEEDED = ["include", "cudadrv/_engine.pxd", "pyx/_engine.pyx", "setup.py", "cuda_header.py"]
-NEEDED += ["pyproject.toml", "tests/limits.py", "tests/in_threads.py", "tests/ownership"]
+BUILD = ["setup.py", "cuda_header.py", "pyproject.toml", "tools/links.py", "README.md"]
+NEEDED = [*BUILD, "include", "cudadrv/_engine.pxd", "pyx/_engine.pyx"]
+NEEDED += ["tests/limits.py", "tests/in_threads.py", "tests/ownership"]
 PLACES = ["include/cudadrv", "pyx", "cudadrv"]
 DOES_NOT_APPLY = "does not apply"
 STANDS_FOR = "int stands_for = epoch->mode == OWN_WRITE || old->mode == epoch->mode;"

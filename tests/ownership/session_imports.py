@@ -14,6 +14,7 @@ from session import (
     NOT_OURS,
     NOT_THEIRS,
     PARTS_LIVE,
+    READ_ONLY,
     USED_PARTS,
     WAITED,
     Place,
@@ -53,12 +54,12 @@ class Theirs:
 class Array:
     """An array of another library, by the CUDA Array Interface."""
 
-    def __init__(self, theirs, start, shape, stream):
+    def __init__(self, theirs, start, shape, stream, readonly=False):
         self.theirs = theirs
         self.interface = {
             "shape": shape,
             "typestr": "|u1",
-            "data": (theirs.owner.address.value + start, False),
+            "data": (theirs.owner.address.value + start, readonly),
             "version": 3,
             "stream": stream,
         }
@@ -71,8 +72,9 @@ class Array:
 class Tensor:
     """An array of another library, by DLPack. It orders the consumer's stream after its own."""
 
-    def __init__(self, theirs, start, shape, session):
+    def __init__(self, theirs, start, shape, session, readonly=False):
         self.theirs, self.start, self.shape, self.session = theirs, start, shape, session
+        self.readonly = readonly
 
     def __dlpack_device__(self):
         kind, place = self.theirs.memory.kind, self.theirs.memory.place
@@ -82,7 +84,8 @@ class Tensor:
         if stream is not None:
             self.session.order_raw(stream, self.theirs)
         address = self.theirs.owner.address.value + self.start
-        return new_capsule(address, self.__dlpack_device__(), self.shape, 1, owner=self.theirs)
+        device = self.__dlpack_device__()
+        return new_capsule(address, device, self.shape, 1, self.readonly, self.theirs)
 
 
 class ImportSession(LoanSession):
@@ -196,7 +199,7 @@ class ImportSession(LoanSession):
         assert status == [0] * 4, f"statuses of another library's calls: {status}"
         self.unseen.update(("cuEventRecord", "cuStreamWaitEvent"))
 
-    def from_dlpack(self, theirs, start, shape, stream):
+    def from_dlpack(self, theirs, start, shape, stream, readonly=False):
         """Import an array: a write on the stream, which the other library has ordered."""
         place = theirs.memory.place
         options, on = stream_option(stream), self._stream_of_import(stream, place)
@@ -204,17 +207,17 @@ class ImportSession(LoanSession):
         if not seen:
             self.wait_raw(theirs)
         make = lambda: cu.from_dlpack(  # noqa: E731
-            Tensor(theirs, start, shape, self), **options
+            Tensor(theirs, start, shape, self, readonly), **options
         )
         return self._import(theirs, start, shape, make, on if seen else None)
 
-    def from_cuda_array(self, theirs, start, shape, stream, named):
+    def from_cuda_array(self, theirs, start, shape, stream, named, readonly=False):
         """The same by the array interface. If it names its stream, the library waits for that."""
         place = theirs.memory.place
         options, on = stream_option(stream), self._stream_of_import(stream, place)
         if named is None:
             self.wait_raw(theirs)
-        array = Array(theirs, start, shape, handle_of(named))
+        array = Array(theirs, start, shape, handle_of(named), readonly)
         if named is not None and named is not on:
             self.oracle.wait(on.model, self.oracle.snapshot(named.model, record=True))
 
@@ -241,6 +244,19 @@ class ImportSession(LoanSession):
         if on is not None and start < stop:
             self.oracle.issue(on.model, [write], next(self.sites), passive=True)
         return made
+
+    def write_constant(self, buffer, stream, way):
+        """Try to write what another library gave as read-only."""
+        real = buffer.real
+        calls = {
+            "fill": lambda: real.fill_async(0, stream.real),
+            "part": lambda: real[:2].copy_from_async(real[2:4], stream.real),
+            "lend": lambda: real.lend(stream.real).__enter__(),
+            "export": lambda: (
+                real.reshape(-1).lend(stream.real).__dlpack__(stream=handle_of(stream))
+            ),
+        }
+        self.call(f"{way} of what is read-only", READ_ONLY, calls[way], buffer)
 
     def _stream_of_import(self, stream, place):
         return self.current(stream, place) or self.open_stream("legacy", place)
