@@ -62,4 +62,5 @@ cdef object export_region(
     Region region, object stream, object max_version, object dl_device, object copy)
 cdef tuple dlpack_device_of(Region region)
 cdef object protocol_handle(Stream stream)
+cdef int follow_returns(Region region, Stream stream) except -1
 cdef int note_write(Region region, Stream stream, int name, int policy) except -1

@@ -697,6 +697,7 @@ cdef class Buffer(Region):
                 f"parts of it are alive ({self.memory.regions - 1}); drop them first"))
         found = required_stream(None if stream is ... else stream, self, "give_back")
         note_write(self, found, GIVE_BACK, OWN_WAIT)
+        self.memory.home.returned = True
         leave_home(self.memory)
 
     # ---- other libraries take it themselves ----

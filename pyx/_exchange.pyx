@@ -13,7 +13,7 @@ from cudadrv._dlpack cimport (
 )
 from cudadrv._driver cimport bind_driver, cudadrv_table
 from cudadrv._engine cimport OWN_UNCHECKED
-from cudadrv._loan cimport note_write, protocol_handle
+from cudadrv._loan cimport follow_returns, note_write, protocol_handle
 from cudadrv._memory cimport kind_at
 from cudadrv._names cimport IMPORT
 from cudadrv._region cimport Region
@@ -67,6 +67,7 @@ cdef object _import_dlpack(object array, object stream, bint noted):
     """See `from_dlpack`. With `noted`, the import counts as a write on the stream."""
     cdef Context context
     cdef Stream found
+    cdef Region region
     device, ordinal = _dlpack_device(array)
     if device == DL_CPU:
         raise BufferError(f"{_name(array)} is in ordinary memory, which asynchronous work cannot"
@@ -78,8 +79,11 @@ cdef object _import_dlpack(object array, object stream, bint noted):
     found = _stream_of_import(stream, context)
     options = {} if device == DL_CUDA_HOST else {"stream": protocol_handle(found)}
     taken = take_tensor(_call_dlpack(array, options))
-    return _buffer_of(taken, KINDS[device], context,
-                      found if options and noted else None, array)
+    region = _buffer_of(taken, KINDS[device], context,
+                        found if options and noted else None, array)
+    if options and not noted:
+        follow_returns(region, found)
+    return region
 
 
 cdef tuple _dlpack_device(object array):
@@ -205,6 +209,8 @@ cdef object _import_interface(object array, object stream, bint noted):
     region.read_only = read_only
     if count and theirs is not None and noted:
         note_write(region, found, IMPORT, OWN_UNCHECKED)
+    elif theirs is not None:
+        follow_returns(region, found)
     return region
 
 

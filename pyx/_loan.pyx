@@ -11,6 +11,7 @@ import operator
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int32_t
+from libc.stdlib cimport free, malloc
 
 from cudadrv._device cimport attend, end_loans_with
 from cudadrv._dlpack cimport (
@@ -24,18 +25,18 @@ from cudadrv._driver cimport (
 )
 from cudadrv._engine cimport (
     OWN_DEFAULT, OWN_LEAVES, OWN_OK, OWN_PER_THREAD, OWN_READ, OWN_STAYS, OWN_STRICT, OWN_WAIT,
-    OWN_WRITE, engine, own_access, own_conflict, own_export_close, own_export_open, own_lend_open,
-    own_snapshot_drop,
+    OWN_UNCHECKED, OWN_WRITE, engine, own_access, own_borrow, own_borrows, own_conflict,
+    own_export_close, own_export_open, own_lend_open, own_snapshot_drop,
 )
 from cudadrv._errors cimport report_text
 from cudadrv._event cimport new_event
-from cudadrv._names cimport LEND
+from cudadrv._names cimport GIVE_BACK, LEND
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._refusal cimport refuse_host, refuse_operation
 from cudadrv._region cimport Region, borrow, pointer_of
 from cudadrv._release cimport DEVICE, LOCKED, lending_stream
 from cudadrv._site cimport here
-from cudadrv._stream cimport Stream
+from cudadrv._stream cimport Stream, user_of
 
 from cudadrv._device import call_after_wait
 
@@ -624,6 +625,38 @@ cdef Stream _consumer_stream(Region region, handle):
     return found
 
 
+cdef int follow_returns(Region region, Stream stream) except -1:
+    """Let a stream wait for those to which imported bytes were given back.
+
+    The owner has ordered the array after them, which cannot be seen here. Records of what was given
+    back are left if another buffer shares them.
+    """
+    cdef unsigned int count
+    cdef unsigned int i
+    cdef own_borrow *found
+    cdef size_t stop = region.start + region.nbytes
+    if region.memory.home is None or not region.memory.home.returned:
+        return 0
+    count = own_borrows(engine, region.memory.state, region.start, stop, NULL, 0)
+    found = <own_borrow *>malloc((count + 1) * sizeof(own_borrow))
+    if found is NULL:
+        raise MemoryError()
+    uses = {}
+    count = min(count, own_borrows(engine, region.memory.state, region.start, stop, found, count))
+    for i in range(count):
+        if found[i].epoch.operation == GIVE_BACK and found[i].epoch.slot != stream.order.slot:
+            uses[found[i].epoch.slot] = found[i].epoch.seq
+    free(found)
+    for slot, seq in uses.items():
+        user = user_of(slot, seq)
+        if user is not None:
+            try:
+                stream.wait(user)
+            except ValueError:  # another thread's default stream: uses are refused, and say so
+                pass
+    return 0
+
+
 cdef int note_write(Region region, Stream stream, int name, int policy) except -1:
     """Count what the owner of imported memory does as a write on a stream, without a driver call.
 
@@ -643,4 +676,4 @@ cdef int note_write(Region region, Stream stream, int name, int policy) except -
     if reason:
         refuse_operation(&operation, reason, stream, (region.describe(),))
     own_snapshot_drop(engine, &operation.request.issued)
-    return 0
+    return follow_returns(region, stream) if policy == OWN_UNCHECKED else 0

@@ -6,6 +6,7 @@ import weakref
 
 import numpy as np
 import pytest
+from consumer import new_capsule
 
 import cudadrv as cu
 
@@ -446,6 +447,35 @@ def test_give_back(library, stream, other, gate):
     assert not token.done  # it waits for the fill
     gate.open()
     token.synchronize()
+
+
+def test_what_was_given_back_can_be_imported_again(library, add, stream, other, gate):
+    """Also while another array of the same allocation is imported, which keeps the records."""
+
+    class Exported(Array):
+        def __dlpack_device__(self):
+            return 2, 0
+
+        def __dlpack__(self, stream, max_version):
+            return new_capsule(self.interface["data"][0], (2, 0), (16,), 4, owner=self)
+
+    kept = cu.from_dlpack(Exported(library, 4096), stream)
+    third = cu.Stream()
+    gate.hold(stream)
+    for imported in (
+        lambda: cu.from_dlpack(Exported(library), third),
+        lambda: cu.from_cuda_array(Array(library, stream=third.handle), third),
+    ):
+        buffer = cu.from_dlpack(Exported(library), stream)
+        buffer.fill_async(1, stream)
+        buffer.give_back(other)
+        buffer = imported()
+        token = buffer.fill_async(2, third)
+        assert not token.done
+        buffer.give_back(stream)
+    add.launch(1, 16, cu.read(Exported(library)), Exported(library, 64), stream=third)
+    gate.open()
+    del kept
 
 
 def test_shared_uses_are_waited_for(library, add, stream, other, gate):

@@ -68,6 +68,7 @@ class Access:
     mode: str
     site: int
     stream: Stream | None = None
+    returns: bool = False  # bytes that were given back to another library
 
 
 @dataclass(eq=False)
@@ -452,6 +453,23 @@ class Oracle:
             return BORROWED
         memory.closed = True
         return OK
+
+    def give_back(self, stream, memory, start, stop, site):
+        """Record that another library has bytes again, for its work on a stream."""
+        self.issue(stream, [(memory, start, stop, "write")], site, passive=True)
+        memory.accesses[-1].returns = True
+
+    def follow_returns(self, stream, memory, start, stop):
+        """A stream waits for those to which bytes were given back. Returns how many these are."""
+        known = past(self.host)
+        found = {}
+        for byte in range(start, stop):
+            for use in uses_of_byte(memory, byte):
+                if use.returns and use.node not in known and use.stream is not stream:
+                    found[use.stream] = None
+        for other in found:
+            self.wait(stream, self._work_of(other))
+        return len(found)
 
     def judge_end(self, memory, start, stop):
         """The answer to closing one of several buffers over some memory."""

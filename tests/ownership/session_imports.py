@@ -243,6 +243,7 @@ class ImportSession(LoanSession):
         self.agree("shape", made.real.shape, shape)
         if on is not None and start < stop:
             self.oracle.issue(on.model, [write], next(self.sites), passive=True)
+            self.oracle.follow_returns(on.model, memory.model, start, stop)
         return made
 
     def write_constant(self, buffer, stream, way):
@@ -274,7 +275,7 @@ class ImportSession(LoanSession):
         self.call("give_back", answer, call, buffer)
         if answer not in (OK, WAITED):
             return False
-        self.oracle.issue(on.model, [buffer.use("write")], next(self.sites), passive=True)
+        self.oracle.give_back(on.model, *buffer.use("write")[:3], next(self.sites))
         buffer.memory.ended = True
         return True
 
@@ -297,8 +298,12 @@ class ImportSession(LoanSession):
         """A launch whose second argument is an array of another library: out = array + b."""
         nbytes = min(out.nbytes, theirs.memory.model.nbytes - start)
         a = Buffer(None, theirs.memory, start, nbytes, part=False)
+        waits = 0
         if tensor and theirs.memory.kind != "locked":
             array = Tensor(theirs, start, (nbytes,), self)
+            waits = self.oracle.follow_returns(
+                stream.model, a.memory.model, a.start, start + nbytes
+            )
         else:
             self.wait_raw(theirs)
             array = Array(theirs, start, (nbytes,), None)
@@ -307,7 +312,14 @@ class ImportSession(LoanSession):
         answer, on = self._judge_launch(stream.place, stream, uses)
         args = out.real, MODES[mode](array), MODES["read"](b.real), size
         add, options = self.kernel(stream.place), stream_option(stream)
-        call = lambda: add.launch(1, 1, *args, **options)  # noqa: E731
+
+        def call():
+            try:
+                return add.launch(1, 1, *args, **options)
+            except cu.OwnershipError:  # what it waited for does no harm
+                self.unseen.update({"cuEventRecord": waits, "cuStreamWaitEvent": waits})
+                raise
+
         result = self.call("launch with an array", answer, call, out, b)
         if answer not in (OK, WAITED):
             return None
