@@ -28,6 +28,9 @@ cdef extern from "cudadrv/ownership.h" nogil:
         OWN_OPEN
         OWN_CLOSED
         OWN_RETIRED
+        OWN_STAYS
+        OWN_CLOSES
+        OWN_LEAVES
         OWN_STRICT
         OWN_WAIT
         OWN_UNCHECKED

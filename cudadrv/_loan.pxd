@@ -44,7 +44,8 @@ cdef class Loan:
     cdef int32_t device_type    # as DLPack says it
     cdef Lent lent              # from the first export to the end of the last one
     cdef int block              # whether it is used as a block
-    cdef bint shown             # consumers keep this object: see __cuda_array_interface__
+    cdef Lent entered           # what the block holds
+    cdef Lent shown             # what it holds for consumers that keep this object, or None
     cdef bint taken             # back, for a block
     cdef object __weakref__
 
@@ -65,4 +66,5 @@ cdef dl_versioned *export_to_c(Region region) except NULL
 cdef Stream stream_of_exchange(Context context)
 cdef tuple dlpack_device_of(Region region)
 cdef object protocol_handle(Stream stream)
+cdef int follow_returns(Region region, Stream stream) except -1
 cdef int note_write(Region region, Stream stream, int name, int policy) except -1

@@ -32,6 +32,7 @@ cdef class Memory:
     cdef Memory home            # whose state this foreign memory shares, or None: see _home_of
     cdef size_t start           # offset of the memory in its home; `address` is that of the home
     cdef bint is_home           # whether this stands for a whole allocation of another library
+    cdef bint returned          # whether bytes were given back while others used this home
     cdef Stream stream          # the stream that stream-ordered memory was allocated on, or None
     cdef object owner           # keeps foreign memory alive
     cdef str label              # class and name of the buffer that was made first

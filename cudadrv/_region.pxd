@@ -4,7 +4,7 @@ from libc.stdint cimport uint32_t
 
 from cudadrv._device cimport Context, is_usable
 from cudadrv._driver cimport CUdeviceptr, likely, unlikely
-from cudadrv._engine cimport OWN_READ, OWN_STRICT, own_access
+from cudadrv._engine cimport OWN_READ, OWN_STAYS, OWN_STRICT, own_access
 from cudadrv._memory cimport Memory
 from cudadrv._ordering cimport policies_used, policy_in_force
 from cudadrv._release cimport MemoryKind
@@ -93,6 +93,6 @@ cdef inline int borrow(Region region, own_access *access, int mode) except -1:
     access.policy = OWN_STRICT
     if unlikely(policies_used):
         access.policy = policy_in_force(region.policy, region.memory.context.policy)
-    access.closes = False
+    access.closes = OWN_STAYS
     return 0
 cdef object plain_array(object array)

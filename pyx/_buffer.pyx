@@ -14,7 +14,7 @@ from cudadrv._copy cimport (
     blocking_stream, copy_and_wait, copy_async, fill_region, nothing_to_do, refuse_other_device,
     required_stream, set_item,
 )
-from cudadrv._device cimport Context, context_of, contexts
+from cudadrv._device cimport Context, attend, context_of, contexts
 from cudadrv._driver cimport CUdeviceptr, bind_driver, cudadrv_table, likely, unlikely, words
 from cudadrv._engine cimport (
     OWN_BORROWED, OWN_OK, OWN_REACH, OWN_READ, OWN_SHARED, OWN_WAIT, OWN_WRITE, engine,
@@ -546,15 +546,18 @@ cdef class Buffer(Region):
         The answer never comes from the driver, so a loop that only polls this property never ends:
         wait with `Stream.synchronize`, `Token.wait` or `Event.synchronize`.
         """
+        attend()
         return bool(borrows_of(self))
 
     @property
     def borrows(self):
         """The GPU uses of the buffer that are not known to be complete: a tuple of `Borrow`."""
+        attend()
         return borrows_of(self)
 
     def explain(self):
         """Return a text that says who uses the buffer, and what would release it."""
+        attend()
         return explain_region(self)
 
     # ---- lifetime ----
@@ -707,6 +710,7 @@ cdef class Buffer(Region):
                 f"parts of it are alive ({self.memory.regions - 1}); drop them first"))
         found = required_stream(None if stream is ... else stream, self, "give_back")
         note_write(self, found, GIVE_BACK, OWN_WAIT)
+        self.memory.home.returned = True
         leave_home(self.memory)
 
     # ---- other libraries take it themselves ----

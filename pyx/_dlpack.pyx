@@ -75,6 +75,15 @@ cdef dl_dtype dlpack_dtype(object dtype) except *:
     return dl_dtype(code, 8 * dtype.itemsize, 1)
 
 
+cdef int check_array(object dtype, tuple shape) except -1:
+    """Raise BufferError for an array that a capsule cannot describe."""
+    dlpack_dtype(dtype)
+    if len(shape) > DL_MOST_DIMENSIONS:
+        raise BufferError(f"the array has {len(shape)} dimensions, and a DLPack capsule has at most"
+                          f" {DL_MOST_DIMENSIONS}; reshape it: buffer.reshape(-1)")
+    return 0
+
+
 cdef object export_capsule(
     object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
     bint versioned, uint64_t flags
@@ -103,7 +112,7 @@ cdef dl_export *_new_export(
     object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
     bint versioned, uint64_t flags
 ) except NULL:
-    # The caller has checked that there are not more than DL_MOST_DIMENSIONS.
+    """The caller has called `check_array`."""
     cdef int64_t[2 * DL_MOST_DIMENSIONS] sizes
     cdef Py_ssize_t ndim = len(shape)
     cdef dl_export *made

@@ -11,31 +11,32 @@ import operator
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int32_t, uint64_t
+from libc.stdlib cimport free, malloc
 
 from cudadrv._device cimport Context, attend, end_loans_with
 from cudadrv._dlpack cimport (
     DL_CPU, DL_CUDA, DL_CUDA_HOST, DL_CUDA_MANAGED, DL_IS_COPIED, DL_READ_ONLY, call_on_end,
-    DL_MOST_DIMENSIONS, dl_device as device_of_dlpack, dl_versioned, dlpack_dtype, export_capsule,
-    export_tensor, keepers_of_ended, pair_of_ints,
+    check_array, dl_device as device_of_dlpack, dl_versioned, export_capsule, export_tensor,
+    keepers_of_ended, pair_of_ints,
 )
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CUevent, CUresult, CUstream, bind_driver, cuEventRecord,
     cudadrv_table,
 )
 from cudadrv._engine cimport (
-    OWN_DEFAULT, OWN_NON_BLOCKING, OWN_OK, OWN_PER_THREAD, OWN_READ, OWN_STRICT, OWN_WAIT,
-    OWN_WRITE, engine, own_access, own_conflict, own_export_close, own_export_open, own_lend_open,
-    own_snapshot_drop,
+    OWN_DEFAULT, OWN_LEAVES, OWN_NON_BLOCKING, OWN_OK, OWN_PER_THREAD, OWN_READ, OWN_STAYS,
+    OWN_STRICT, OWN_UNCHECKED, OWN_WAIT, OWN_WRITE, engine, own_access, own_borrow, own_borrows,
+    own_conflict, own_export_close, own_export_open, own_lend_open, own_snapshot_drop,
 )
 from cudadrv._errors cimport report_text
 from cudadrv._event cimport new_event
-from cudadrv._names cimport LEND
+from cudadrv._names cimport GIVE_BACK, LEND
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._refusal cimport refuse_host, refuse_operation
 from cudadrv._region cimport Region, borrow, pointer_of
 from cudadrv._release cimport DEVICE, LOCKED, lending_stream
 from cudadrv._site cimport here
-from cudadrv._stream cimport Stream, stream_for
+from cudadrv._stream cimport Stream, stream_for, user_of
 
 from cudadrv._device import call_after_wait
 
@@ -235,14 +236,14 @@ cdef class Loan:
         global _dropped
         if self.lent is None or cudadrv_table.forked:
             return
-        if self.block == ENTERED and self.lent.live:
+        if self.block == ENTERED and self.entered.live:
             report_text("a loan died inside its block, and what was queued there is not known: end"
                         " the block that `with buffer.lend(stream)` begins")
-            self.lent.holders -= 1
-            if self.lent.holders == 0:
-                self.lent.close()
-        if self.shown:
-            self.lent.following, _dropped = _dropped, self.lent
+            self.entered.holders -= 1
+            if self.entered.holders == 0:
+                self.entered.close()
+        if self.shown is not None:
+            self.shown.following, _dropped = _dropped, self.shown
             cudadrv_table.attention = 1
 
     @property
@@ -268,7 +269,7 @@ cdef class Loan:
             raise RuntimeError("this block has been entered already; call lend() again")
         self.block = BUSY  # before anything that lets other threads in
         try:
-            self.hold()
+            self.entered = self.hold()
         except BaseException:
             self.block = FRESH
             raise
@@ -277,7 +278,7 @@ cdef class Loan:
 
     def __exit__(self, kind, exception, traceback):
         """End the block: what was queued in it counts as one use, unless the loan goes on."""
-        cdef Lent lent = self.lent
+        cdef Lent lent = self.entered
         if self.block != ENTERED:
             raise RuntimeError("this block is not entered, or has ended already")
         self.block = BUSY
@@ -328,6 +329,7 @@ cdef class Loan:
         """
         if self.region is None:
             raise TypeError("this Loan was never initialized")
+        check_array(self.region.dtype, self.shape)
         if copy:
             raise BufferError("a loan is of the memory itself; copy=True: buffer.__dlpack__ copies")
         device = self.__dlpack_device__()
@@ -340,13 +342,15 @@ cdef class Loan:
     @property
     def __cuda_array_interface__(self):
         """The CUDA Array Interface, version 3. The loan lasts as long as this object, then."""
+        cdef Lent lent
         if self.region is None:
             raise TypeError("this Loan was never initialized")
         if self.region.host_side and self.device_type == DL_CPU:
             raise AttributeError("__cuda_array_interface__: this is lent to the host")
-        if not self.shown:
-            self.hold()
-            self.shown = True
+        lent = self.hold()
+        if self.shown is lent:
+            lent.holders -= 1  # however often it is asked, the object is one holder
+        self.shown = lent
         stream = None if self.stream is None else protocol_handle(self.stream)
         return {
             "shape": self.shape, "typestr": self.region.dtype.str, "descr": self.region.dtype.descr,
@@ -558,7 +562,6 @@ cdef object _capsule(Loan loan, object max_version, bint waits, bint copied):
     if loan.readonly and not versioned:
         raise BufferError("the buffer is lent read-only, which DLPack can say from version 1.0 on;"
                           " the consumer asked for an older one")
-    _check_export(loan)
     strides = _strides_in_items(loan)
     lent = loan.hold(waits)
     try:
@@ -578,7 +581,7 @@ cdef dl_versioned *export_to_c(Region region) except NULL:
     region.usable()
     loan = new_loan(region, stream_of_exchange(region.memory.context), ON_STREAM, region.read_only,
                     None, None, None)
-    _check_export(loan)
+    check_array(region.dtype, loan.shape)
     strides = _strides_in_items(loan)
     lent = loan.hold(True)
     try:
@@ -596,15 +599,6 @@ cdef Stream stream_of_exchange(Context context):
     """
     found = stream_for(None, context)
     return found if found is not None else Stream.legacy(device=context.device)
-
-
-cdef int _check_export(Loan loan) except -1:
-    """Refuse what DLPack cannot say: before the loan begins, because a refusal lends nothing."""
-    dlpack_dtype(loan.region.dtype)
-    if len(loan.shape) > DL_MOST_DIMENSIONS:
-        raise BufferError(f"{loan.region.describe()} has {len(loan.shape)} dimensions, and a DLPack"
-                          f" capsule has at most {DL_MOST_DIMENSIONS}; reshape it")
-    return 0
 
 
 cdef tuple _strides_in_items(Loan loan):
@@ -633,6 +627,7 @@ cdef object export_region(
     cdef Stream found = None
     cdef Borrower borrower = ON_STREAM
     region.usable()
+    check_array(region.dtype, region.shape)
     device = None
     stream = _stream_number(stream)
     wanted = None if dl_device is None else pair_of_ints(dl_device, "dl_device")
@@ -697,16 +692,50 @@ cdef Stream _consumer_stream(Region region, handle):
     return found
 
 
+cdef int follow_returns(Region region, Stream stream) except -1:
+    """Let a stream wait for those to which imported bytes were given back.
+
+    The owner has ordered the array after them, which cannot be seen here. Records of what was given
+    back are left if another buffer shares them.
+    """
+    cdef unsigned int count
+    cdef unsigned int i
+    cdef own_borrow *found
+    cdef size_t stop = region.start + region.nbytes
+    if region.memory.home is None or not region.memory.home.returned:
+        return 0
+    count = own_borrows(engine, region.memory.state, region.start, stop, NULL, 0)
+    found = <own_borrow *>malloc((count + 1) * sizeof(own_borrow))
+    if found is NULL:
+        raise MemoryError()
+    uses = {}
+    count = min(count, own_borrows(engine, region.memory.state, region.start, stop, found, count))
+    for i in range(count):
+        if found[i].epoch.operation == GIVE_BACK and found[i].epoch.slot != stream.order.slot:
+            uses[found[i].epoch.slot] = found[i].epoch.seq
+    free(found)
+    for slot, seq in uses.items():
+        user = user_of(slot, seq)
+        if user is not None:
+            try:
+                stream.wait(user)
+            except ValueError:  # another thread's default stream: uses are refused, and say so
+                pass
+    return 0
+
+
 cdef int note_write(Region region, Stream stream, int name, int policy) except -1:
     """Count what the owner of imported memory does as a write on a stream, without a driver call.
 
     OWN_UNCHECKED: the owner has ordered its work before the stream; other uses of the memory are
-    checked when they are made. OWN_WAIT: the stream waits for all uses first.
+    checked when they are made. OWN_WAIT: the stream waits for all uses first, and whatever it cannot
+    wait for is in the way, its own loans as well: the buffer ends.
     """
     cdef Operation operation
     cdef own_access access
     borrow(region, &access, OWN_READ)
     access.mode = OWN_WRITE  # the owner may write what is read-only here
+    access.closes = OWN_LEAVES if policy == OWN_WAIT else OWN_STAYS
     access.policy = policy
     prepare(&operation, name, &access, 1, _no_call, NULL)
     operation.request.passive = True
@@ -714,4 +743,4 @@ cdef int note_write(Region region, Stream stream, int name, int policy) except -
     if reason:
         refuse_operation(&operation, reason, stream, (region.describe(),))
     own_snapshot_drop(engine, &operation.request.issued)
-    return 0
+    return follow_returns(region, stream) if policy == OWN_UNCHECKED else 0

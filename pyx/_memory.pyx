@@ -21,8 +21,8 @@ from cudadrv._operation cimport (
 )
 from cudadrv._names cimport ALLOCATION, RELEASE
 from cudadrv._engine cimport (
-    OWN_MEMORY_CLOSED, OWN_NON_BLOCKING, OWN_OK, OWN_STRICT, OWN_WAIT, OWN_WRITE,
-    engine, own_access, own_bytes_free, own_conflict, own_memory, own_memory_clear,
+    OWN_CLOSES, OWN_MEMORY_CLOSED, OWN_NON_BLOCKING, OWN_OK, OWN_STAYS, OWN_STRICT, OWN_WAIT,
+    OWN_WRITE, engine, own_access, own_bytes_free, own_conflict, own_memory, own_memory_clear,
     own_memory_free, own_memory_prepare, own_memory_prepare_used, own_memory_renew,
     own_snapshot_drop,
 )
@@ -88,7 +88,7 @@ cdef int _write_on(
     cdef Operation operation
     cdef own_access access
     borrow_all(memory.state, &access, OWN_WRITE, policy)
-    access.closes = name == RELEASE
+    access.closes = OWN_CLOSES if name == RELEASE else OWN_STAYS
     prepare(&operation, name, &access, 1, call, memory)
     operation.request.passive = True
     reason = note(&operation, stream) if memory.cached else issue(&operation, stream)
@@ -393,14 +393,21 @@ cdef void unlist_memory(Memory memory) noexcept:
 
 cdef Memory owner_of(CUdeviceptr address, size_t nbytes):
     """Return the live memory that owns any of these bytes, or None. Lets no other thread run."""
+    return _live_memory_at(address, nbytes, False)
+
+
+cdef Memory _live_memory_at(CUdeviceptr address, size_t nbytes, bint borrowed):
+    """As `owner_of`; or the live memory that only borrows them."""
     cdef void *each = _newest
     cdef Memory memory
     cdef size_t size
+    cdef size_t first
     while nbytes and each is not NULL:
         memory = <Memory>each
         size = memory.nbytes if memory.block is NULL else memory.block.nbytes
-        if memory.kind != FOREIGN and memory.address < address + nbytes \
-                and address < memory.address + size:
+        first = memory.address + memory.start
+        if (memory.kind == FOREIGN) == borrowed and first < address + nbytes \
+                and address < first + size and not (borrowed and memory.state.closed):
             return memory
         each = memory.older
     return None
@@ -628,6 +635,10 @@ cdef Memory adopt_memory(
         raise ValueError(f"{address:#x} lies in a live {other.label}, made at"
                          f" {place(other.site)}, which owns and frees it. Take it from there"
                          " with into_raw() first, or borrow it with from_address()")
+    other = None if kind == FOREIGN else _live_memory_at(address, nbytes, True)
+    if other is not None:  # each would have records of its own
+        raise ValueError(f"{address:#x} lies in a live {other.label}, made at"
+                         f" {place(other.site)}, which only borrows it. Close that buffer first")
     if kind != FOREIGN and (is_to_be_freed(address, nbytes) or is_cached(address, nbytes)):
         raise ValueError(f"{address:#x} lies in memory of a buffer that has died, and will be freed"
                          " or used again. To keep it, take it with into_raw() in time")

@@ -19,6 +19,14 @@ enum own_answer {
     OWN_NO_MEMORY
 };
 
+/* Whether an operation ends bytes: it comes after all other uses, shared ones as well, and every view
+ * and loan is in its way. */
+enum own_closing {
+    OWN_STAYS,
+    OWN_CLOSES, /* the whole memory: every later request is refused */
+    OWN_LEAVES  /* these bytes, for one of several buffers that share the books of the memory */
+};
+
 /* A live host view, or a loan: memory that another library uses on one stream. The caller owns this
  * struct; the engine links it into its lists. */
 typedef struct own_export {
@@ -38,7 +46,7 @@ typedef struct own_access {
     uint64_t start, stop;
     uint8_t mode;
     uint8_t policy;
-    uint8_t closes; /* the operation closes the memory: every later request is refused */
+    uint8_t closes; /* an own_closing */
     uint8_t undo;   /* `saved` has the former epochs of the bytes, which were one range */
     uint8_t undo_count;
     own_epoch saved[OWN_FEW];

@@ -197,6 +197,20 @@ def test_dtypes_without_a_name(make, stream, dtype):
         buffer.close()
 
 
+@pytest.mark.parametrize("shape", [(4,), (1,) * 65 + (4,), (1,) * 200 + (4,)])
+def test_what_cannot_be_said_leaves_nothing(make, stream, other, shape):
+    dtype = ">i4" if len(shape) == 1 else "i4"
+    buffer = cu.DeviceBuffer(4, dtype).reshape(shape)
+    for exporter in (buffer, buffer.lend(stream)):
+        with pytest.raises(BufferError, match=r"DLPack has no name|capsule has at most 64"):
+            exporter.__dlpack__(stream=stream.handle)
+    assert not buffer.borrowed
+    buffer.view("u1").fill_async(0, other)
+    with pytest.raises(BufferError):
+        buffer.__dlpack__(stream=stream.handle, copy=True)
+    assert len(buffer.borrows) == 1  # no copy was made
+
+
 def test_copies_are_somebody_elses(make, stream):
     buffer = make("device", 8, items=np.arange(8, dtype="u1"))
     stream.synchronize()
@@ -518,6 +532,67 @@ def test_closed_while_it_is_taken_back(make, stream):
     with pytest.raises(cu.BufferClosedError):
         loan.__dlpack__(stream=stream.handle)
     stream.synchronize()
+@pytest.fixture
+def over(make, stream):
+    """A buffer, and its loan, which a host view kept from being given back to its borrower."""
+
+    def over(hold):
+        buffer = make("locked", 8)
+        stream.synchronize()
+        loan = buffer.lend(stream)
+        held = hold(loan)
+        back = loan.back()
+        back.__enter__()
+        stream.synchronize()
+        with buffer.read(), pytest.raises(cu.BufferExportedError):
+            back.__exit__(None, None, None)
+        return buffer, loan, held
+
+    return over
+
+
+def test_a_block_holds_the_loan_that_it_began(over, stream, other):
+    buffer, loan, _ = over(lambda loan: loan.__enter__())
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle))  # begins another one
+    loan.__exit__(None, None, None)
+    other.wait(stream)
+    with pytest.raises(cu.BufferExportedError, match="it is lent to"):
+        buffer.fill_async(1, other)
+    consumer.end()
+    other.wait(stream)
+    buffer.fill_async(1, other)
+
+
+def test_an_interface_is_of_memory_that_is_lent(over, stream, other):
+    buffer, loan, _ = over(lambda loan: loan.__cuda_array_interface__)
+    buffer.fill_async(1, stream)
+    loan.__cuda_array_interface__  # noqa: B018
+    with pytest.raises(cu.BufferExportedError, match="it is lent to"):
+        buffer.fill_async(1, other)
+    with loan.back(), pytest.raises(ValueError, match="is taken back for a block"):
+        loan.__cuda_array_interface__  # noqa: B018
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle))
+    del loan
+    with pytest.raises(cu.BufferExportedError, match="it is lent to"):
+        buffer.fill_async(1, other)
+    consumer.end()
+    other.wait(stream)
+    buffer.fill_async(1, other)
+
+
+@pytest.mark.parametrize("ask", ["explain", "borrows", "borrowed"])
+def test_who_asks_hears_that_a_loan_has_ended(make, stream, ask):
+    buffer = make("device", 8)
+    cu.Device(0).synchronize()
+    with stream:
+        consumer = Consumer(buffer.__dlpack__(stream=stream.handle))
+    stream.synchronize()
+    assert "lent to" in buffer.explain()
+    consumer.end()
+    answer = getattr(buffer, ask)
+    answer = answer() if ask == "explain" else answer
+    assert answer
+    assert "lent to" not in str(answer)
 
 
 def test_work_on_no_stream(make, stream):

@@ -68,6 +68,7 @@ class Access:
     mode: str
     site: int
     stream: Stream | None = None
+    returns: bool = False  # bytes that were given back to another library
 
 
 @dataclass(eq=False)
@@ -380,6 +381,17 @@ class Oracle:
                 return Answer(MUST_WAIT if policy == "wait" else BORROWED, sites)
         return answer
 
+    def judge_lend(self, memory, start, stop, mode):
+        """The answer to lending to work on no stream, in the way of which are all others."""
+        if memory.closed:
+            return Answer(MEMORY_CLOSED)
+        if start == stop:
+            return YES
+        access = Access(None, start, stop, mode, 0)
+        return self._judge_views(memory, access, NOBODY) or self.judge_export(
+            memory, start, stop, mode, "strict"
+        )
+
     def _judge_loans(self, memory):
         """Refuse the host if a stream that memory is lent to may have work that excludes it."""
         lent = [v.user for m in self.memories for v in m.views if v.user and memory.managed]
@@ -440,6 +452,31 @@ class Oracle:
         if self.borrowed_bytes(memory):
             return BORROWED
         memory.closed = True
+        return OK
+
+    def give_back(self, stream, memory, start, stop, site):
+        """Record that another library has bytes again, for its work on a stream."""
+        self.issue(stream, [(memory, start, stop, "write")], site, passive=True)
+        memory.accesses[-1].returns = True
+
+    def follow_returns(self, stream, memory, start, stop):
+        """A stream waits for those to which bytes were given back. Returns how many these are."""
+        known = past(self.host)
+        found = {}
+        for byte in range(start, stop):
+            for use in uses_of_byte(memory, byte):
+                if use.returns and use.node not in known and use.stream is not stream:
+                    found[use.stream] = None
+        for other in found:
+            self.wait(stream, self._work_of(other))
+        return len(found)
+
+    def judge_end(self, memory, start, stop):
+        """The answer to closing one of several buffers over some memory."""
+        if any(view.start < stop and start < view.stop for view in memory.views):
+            return EXPORTED
+        if any(start <= byte < stop for byte in self.borrowed_bytes(memory)):
+            return BORROWED
         return OK
 
     def stream_known(self, stream):
