@@ -9,7 +9,6 @@ where they are installed.
 
 import argparse
 import sys
-from contextlib import suppress
 
 import numpy as np
 import tables
@@ -87,10 +86,11 @@ def peers():
         "PyTorch",
         Peer(theirs.synchronize, rows, torch=torch, cupy=cupy, tensor=x, array=array),
     )
-    with suppress(ImportError):
-        yield "cuda.core", cuda_core(theirs, x, y)
-    with suppress(ImportError):
-        yield "numba-cuda", numba(theirs, x, y)
+    for name, peer in (("cuda.core", cuda_core), ("numba-cuda", numba)):
+        try:
+            yield name, peer(theirs, x, y)
+        except Exception as error:
+            print(f"without {name}: {type(error).__name__}: {error}", file=sys.stderr)
 
 
 def cuda_core(theirs, x, y):
@@ -113,6 +113,8 @@ def cuda_core(theirs, x, y):
 def numba(theirs, x, y):
     import warnings
 
+    if not hasattr(np, "row_stack"):
+        np.row_stack = np.vstack  # numba-cuda uses the name, which NumPy 2.5 no longer has
     from numba import cuda
 
     warnings.simplefilter("ignore")  # about small grids

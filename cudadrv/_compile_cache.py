@@ -21,7 +21,7 @@ INCLUDE = re.compile(
     r"(?:\"(?P<quoted>[^\"\n]+)\"|<(?P<angled>[^>\n]+)>|(?P<other>[^\n]*))"
 )
 FOLDER_OPTION = re.compile(r"(?:-I|-isystem|--include-path|--system-include)=?(.*)", re.DOTALL)
-# Folders and options that nvcc's host compiler takes from the environment.
+# Environment variables from which nvcc's host compiler takes include folders.
 FOLDER_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 _said: set[str] = set()
 

@@ -25,7 +25,7 @@ cdef int free_on(StreamOrdered *memory, Stream stream, int policy, str label) ex
 cdef class Memory:
     cdef Context context        # kept alive: the driver frees memory with its context
     cdef own_memory *state      # the engine's record of the memory; exists until that is freed
-    cdef Block *block           # the cache's block that contains the memory; NULL if not pooled
+    cdef Block *block           # the pool's block that contains the memory; NULL if not pooled
     cdef CUdeviceptr address    # 0 for an empty buffer
     cdef size_t nbytes
     cdef MemoryKind kind

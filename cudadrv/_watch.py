@@ -119,7 +119,7 @@ class Watch:
         return [work for work in dict.fromkeys(unfinished_work()) if work not in self._unfinished]
 
     def leaks(self) -> list[str]:
-        """Return a line for each buffer that was added, and one for each kind of other objects.
+        """Return a line for each new buffer, and one for each other kind of which there are more.
 
         On a GPU only buffers are listed, because a real driver does not count its objects.
         """

@@ -374,8 +374,8 @@ _CONTAINERS = (
     types.MappingProxyType, types.MethodType, types.BuiltinMethodType, functools.partial,
     collections.deque, collections.OrderedDict, collections.defaultdict, type(iter(np.empty(0))),
 )
-# An object with one of these attributes may know the address of the memory without a reference to
-# a view of it.
+# An object with one of these attributes may have stored the memory's address, without keeping a
+# reference to a view.
 _CAPTURING = (
     "__array__", "__array_interface__", "__array_struct__", "__buffer__", "__dlpack__",
     "_as_parameter_",

@@ -289,7 +289,10 @@ cdef object _buffers(tuple uses, int mode):
 
 
 cdef list _variables(tuple uses, tuple kernels, Watch *watches):
-    """Return (Memory, mode) of each variable that a kernel reaches and no use declares."""
+    """Return (Memory, mode) for each variable that the kernels reach, except those in `uses`.
+
+    Fills in `watches`, one for each kernel.
+    """
     cdef Kernel kernel
     cdef Py_ssize_t i = 0
     found = []

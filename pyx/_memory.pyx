@@ -195,7 +195,7 @@ cdef int _leave_home(Memory memory) except -1:
 
 
 cdef int leave_home(Memory memory) except -1:
-    """End memory that shares its books, whoever uses the bytes: its own books are closed ones."""
+    """Close foreign memory that shares the state of its home, without checking for uses."""
     cdef own_memory *closed = new_state(memory.nbytes)
     closed.closed = True
     memory.state = closed

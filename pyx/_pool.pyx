@@ -35,7 +35,7 @@ cdef enum:
 cdef enum:
     SMALL = 4096            # up to this many bytes, size classes are multiples of GRAIN
     GRAIN = 512
-    MOST_LOOKS = 4          # a search tries so many of a class's newest blocks, then of its oldest
+    MOST_LOOKS = 4          # a search tries this many newest blocks of a size, then as many oldest
     MOST_OF_A_CLASS = 1024  # how many blocks of a class are kept
     DEVICE_SHARE = 8        # the default limit is the device's memory divided by this
     HOST_LIMIT = 256 << 20  # the default limit of page-locked and of managed memory, in bytes

@@ -39,9 +39,9 @@ bind_driver(&cudadrv_table)
 
 # ---- who may still use dead memory ----
 #
-# The answers of these functions decide only when memory is released. They change nothing in the
-# engine: otherwise its answers to the program would depend on timing. The driver calls here do not
-# affect captures of other libraries.
+# These functions affect only how soon memory is released. They change nothing in the engine:
+# otherwise its answers to the program would depend on timing. The driver calls here do not affect
+# captures of other libraries.
 
 cdef size_t ALL = <size_t>-1    # bytes, up to the end
 
@@ -474,7 +474,7 @@ cdef Stream _free_stream(Context context):
 
 
 cdef Stream lending_stream(Context context):
-    """What stands in the books for work on no stream: it never has an operation."""
+    """Return the stream that represents work on no stream in the engine. It never has work."""
     return _own_stream(context, "lending")
 
 

@@ -547,7 +547,7 @@ cdef bint _may_issue(Transfer *transfer) noexcept nogil:
 
 
 cdef uint32_t _aim(Transfer *transfer) noexcept nogil:
-    """Make the operation the copy of the next chunk. Returns the index of its stage."""
+    """Turn the operation into the copy of the next chunk. Returns the index of its stage."""
     cdef size_t start = transfer.issued
     cdef uint32_t at = <uint32_t>(start // transfer.memory.chunk % transfer.memory.ring)
     if transfer.holds:

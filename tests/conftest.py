@@ -35,6 +35,16 @@ def pytest_configure():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Folders whose tests take minutes, because they compile much. They begin first: at the end of a run
+# short tests are left, which all processors can share.
+LONGEST = ("packaging", "softdriver")
+
+
+def pytest_collection_modifyitems(items):
+    longest = {HERE / name for name in LONGEST}
+    items.sort(key=lambda item: longest.isdisjoint(item.path.parents))
+
+
 def pytest_collectstart(collector):
     """Make all other tests use the fixture `driver`, even if they do not name it."""
     if isinstance(collector, pytest.Module):

@@ -1,8 +1,14 @@
-"""Running functions in new threads."""
+"""Running functions in new threads, and threads that wait."""
 
+import _thread
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 
 def started(function: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
@@ -18,3 +24,44 @@ def started(function: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
     thread = threading.Thread(target=run)
     thread.start()
     return thread, answers
+
+
+def until_it_waits(thread: threading.Thread) -> None:
+    """Return when a thread can go no further: it sleeps, although it could have the GIL.
+
+    However busy the machine is, a thread that could go on is not asleep.
+    """
+    asleep = 0
+    while asleep < 5:
+        time.sleep(0.01)
+        asleep = asleep + 1 if _sleeps(thread) else 0
+
+
+def _sleeps(thread: threading.Thread) -> bool:
+    try:
+        stat = Path(f"/proc/self/task/{thread.native_id}/stat").read_text()
+    except OSError:  # it has ended
+        return True
+    return stat.rpartition(")")[2].split()[0] == "S"
+
+
+@contextmanager
+def interrupted(ready: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """As Ctrl-C does, interrupt the block once it waits and `ready` says so; expect that."""
+    main, over = threading.main_thread(), threading.Event()
+
+    def interrupt() -> None:
+        while not ready() and not over.wait(0.001):
+            pass
+        until_it_waits(main)
+        if not over.is_set():
+            _thread.interrupt_main()
+
+    thread = threading.Thread(target=interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):  # noqa: PT012 (it may come in start)
+            thread.start()
+            yield
+    finally:
+        over.set()
+        thread.join()

@@ -1,5 +1,5 @@
-/* Accesses of operations, host views and loans of memory, and the check of an access against
- * views and loans. */
+/* Accesses of operations, host views and loans of memory. Checks accesses against views and
+ * loans. */
 
 #ifndef CUDADRV_ACCESS_H
 #define CUDADRV_ACCESS_H
@@ -32,7 +32,7 @@ typedef struct own_export {
     uint8_t exclusive;
 } own_export;
 
-/* Bytes that one operation uses, and what own_undo needs to restore after own_begin. */
+/* The bytes that one operation uses, and what own_undo needs to revert own_begin. */
 typedef struct own_access {
     own_memory *memory;
     uint64_t start, stop;
@@ -58,8 +58,8 @@ typedef struct own_conflict {
     uint8_t excluded;
 } own_conflict;
 
-/* Returns whether the host uses managed memory through the view. Such a view excludes all device
- * work where there is no concurrent managed access. */
+/* Returns whether the host uses managed memory through the view. Without concurrent managed access,
+ * such a view excludes all work of the device. */
 static inline int own_excludes_(const own_export *view) {
     return view->memory->managed && view->start < view->stop && !view->borrower;
 }

@@ -1,4 +1,4 @@
-/* Checks and records operations: they borrow the bytes that they use. */
+/* Checks operations, and records that they borrow the bytes that they use. */
 
 #ifndef CUDADRV_BORROW_H
 #define CUDADRV_BORROW_H
@@ -21,15 +21,15 @@ static inline void own_blame_(const own_engine *engine, own_conflict *conflict,
     conflict->kind = own_kind_of_(stream);
 }
 
-/* Returns whether a use of mode `other` conflicts with an access of `mode`, which is OWN_READ or
- * OWN_REACH. */
+/* Returns whether a use of mode `other` conflicts with an access of this mode, which must be
+ * OWN_READ or OWN_REACH. */
 static inline int own_excludes_read_(uint8_t mode, uint8_t other) {
     return other == OWN_WRITE || (other == OWN_REACH && mode == OWN_READ) ||
            (other == OWN_READ && mode == OWN_REACH);
 }
 
-/* Returns OWN_OK if every conflicting operation on the bytes is ordered before the access; else
- * OWN_MUST_WAIT or OWN_BORROWED, as the policy says. `stream` is NULL for the host. */
+/* Returns OWN_OK if every operation that conflicts with the access is ordered before it. Otherwise
+ * the policy selects between OWN_MUST_WAIT and OWN_BORROWED. `stream` is NULL for the host. */
 static inline int own_check_epochs_(const own_engine *engine, const own_stream *stream,
                                     const own_clock *view, const own_access *access,
                                     own_conflict *conflict) {
@@ -52,8 +52,8 @@ static inline int own_check_epochs_(const own_engine *engine, const own_stream *
     return OWN_OK;
 }
 
-/* Checks all accesses. A conflict that waiting cannot solve takes precedence over OWN_MUST_WAIT,
- * so that a request is refused before the caller waits for anything. */
+/* Checks all accesses of a request. If one of them must be refused and another must wait, returns
+ * the refusal, so that the caller does not wait in vain. */
 static inline int own_check_(const own_engine *engine, own_request *request,
                              const own_clock *view) {
     int answer = OWN_OK;
@@ -86,8 +86,8 @@ static inline int own_check_(const own_engine *engine, own_request *request,
     return answer;
 }
 
-/* Returns how many epochs the operation may add to a range of the memory: one for each of its
- * accesses to the memory, but at most one for each mode. */
+/* Returns how many epochs the operation can add to a range of the memory: one for each of its
+ * accesses to this memory, but not more than one for each mode. */
 static inline uint32_t own_uses_(const own_request *request, const own_memory *memory) {
     const own_access *access = request->accesses, *end = access + request->count;
     uint32_t uses = 0;
@@ -115,9 +115,9 @@ static inline int own_reserve_(const own_request *request, const own_access *acc
     return 1;
 }
 
-/* Adds the epoch of a new operation, and drops the old epochs that this operation is ordered after:
- * whatever is ordered after the new operation is ordered after those, too. A read does not replace
- * writes, because later reads must be checked against them. */
+/* Adds the epoch of a new operation and drops the epochs before it that it can replace: what is
+ * ordered after the new operation is also ordered after those. A read does not replace a write,
+ * because later reads must be checked against the write. */
 static inline void own_replace_(const own_engine *engine, const own_stream *stream,
                                 const own_clock *view, own_range *range, const own_epoch *epoch) {
     own_epoch *kept = own_epochs(range);
@@ -158,8 +158,8 @@ static inline void own_commit_(const own_engine *engine, const own_request *requ
     }
 }
 
-/* Joins ranges that the operation has made equal. Call it when all accesses of the operation are
- * committed: accesses may overlap, and own_commit_ needs the cuts at the ends of each. */
+/* Joins ranges that the operation has made equal. Call this when all accesses of the operation are
+ * committed. Accesses may overlap, and own_commit_ needs the cuts at both ends of each access. */
 static inline void own_join_ranges_(const own_access *access) {
     own_memory *memory = access->memory;
     if (memory->count > 1 && access->start < access->stop) {
@@ -168,9 +168,9 @@ static inline void own_join_ranges_(const own_access *access) {
     }
 }
 
-/* When the memory has twice as many ranges as after the last sweep, drops the epochs that the
- * host knows to be complete, and joins equal ranges. Without this, ranges that are not used
- * again would stay cut. */
+/* When the number of ranges has doubled since the last sweep, drops the epochs that the host knows
+ * to be complete, and joins equal ranges. Without this, ranges that no operation uses again would
+ * stay cut. */
 static inline void own_sweep_(const own_engine *engine, own_memory *memory) {
     if (memory->count < memory->crowded) {
         return;
@@ -190,7 +190,7 @@ static inline void own_sweep_(const own_engine *engine, own_memory *memory) {
     memory->crowded = 2 * memory->count + OWN_CROWDED;
 }
 
-/* Checks a request, and allocates memory for its epochs if it is allowed. Returns an own_answer. */
+/* Checks a request. If it is allowed, allocates memory for its epochs. Returns an own_answer. */
 static inline int own_prepare_(own_engine *engine, own_request *request, const own_clock *view) {
     int answer = own_check_(engine, request, view);
     for (uint32_t i = 0; answer == OWN_OK && i < request->count; i++) {
@@ -212,8 +212,8 @@ static inline void own_commit_all_(own_engine *engine, own_request *request) {
     }
 }
 
-/* Sets *view to the clock of everything that the request's stream knows to be ordered before the
- * operation. The caller owns a reference to the clock. Returns 0 if malloc fails. */
+/* Sets *view to a clock of everything that is ordered before the request's operation. The caller
+ * owns a reference to this clock. Returns 0 if malloc fails. */
 static inline int own_view_of_(const own_request *request, own_clock **view) {
     if (request->passive) {
         *view = own_clock_share(request->stream->clock);
@@ -222,8 +222,7 @@ static inline int own_view_of_(const own_request *request, own_clock **view) {
     return own_view_(request->stream, view);
 }
 
-/* Makes the operation the next one of its stream. `view` is the clock that own_view_of_
- * returned. */
+/* Gives the operation the next number of its stream. `view` is the clock from own_view_of_. */
 static inline void own_number_(own_request *request, own_clock *view) {
     own_stream *stream = request->stream;
     own_operation *recent = &stream->recent[++stream->seq % OWN_RECENT];
@@ -232,8 +231,8 @@ static inline void own_number_(own_request *request, own_clock *view) {
     *recent = (own_operation){stream->seq, request->site, request->operation};
 }
 
-/* Does own_begin on the fast path. Returns 0, and changes nothing, if the request cannot take
- * the fast path. */
+/* Does own_begin on the fast path. If the request cannot take the fast path, returns 0 and changes
+ * nothing. */
 static inline int own_begin_usual_(own_engine *engine, own_request *request) {
     if (__builtin_expect(!own_all_usual_(engine, request), 0)) {
         return 0;
@@ -261,8 +260,8 @@ static __attribute__((noinline)) int own_begin_unusual_(own_engine *engine, own_
     return answer;
 }
 
-/* Checks an operation and, if it is allowed, borrows its bytes. The caller holds the stream's
- * issue lock until own_settle or own_undo. Unless OWN_OK is returned, nothing has changed. */
+/* Checks an operation and, if it is allowed, borrows its bytes. The caller holds the stream's issue
+ * lock until own_settle or own_undo. If the answer is not OWN_OK, nothing has changed. */
 static inline int own_begin(own_engine *engine, own_request *request) {
     int answer = OWN_OK;
     own_lock(engine);
@@ -273,9 +272,9 @@ static inline int own_begin(own_engine *engine, own_request *request) {
     return answer;
 }
 
-/* Takes the issue lock and does own_begin, if the fast path is possible. The caller knows that
- * no other thread can be in the engine. Returns 1; or 0 if the lock is taken or the fast path is
- * not possible, and then changes nothing. */
+/* Takes the issue lock and does own_begin on the fast path. The caller knows that no other thread
+ * can be in the engine. If the lock is taken or the fast path is not possible, returns 0 and
+ * changes nothing; otherwise returns 1. */
 static inline int own_begin_alone(own_engine *engine, own_request *request) {
     if (!own_mutex_try_alone(request->stream->issue)) {
         return 0;
@@ -288,7 +287,7 @@ static inline int own_begin_alone(own_engine *engine, own_request *request) {
 }
 
 /* Returns what own_begin would return if the stream had waited for everything in the clock
- * `waited`, and sets the request's conflict. Borrows nothing. */
+ * `waited`, and sets the conflict of the request. Borrows nothing. */
 static inline int own_ask(own_engine *engine, own_request *request, own_clock *waited) {
     own_clock *view;
     int answer = OWN_NO_MEMORY;
@@ -308,9 +307,9 @@ static inline int own_ask(own_engine *engine, own_request *request, own_clock *w
     return answer;
 }
 
-/* Drops the epochs of operations that the default streams' rules order before this one. Call it
- * only when the driver has the operation: earlier, the stream has not waited for those
- * operations. */
+/* Drops the epochs of operations that the default streams' rules order before this operation. Call
+ * this when the driver has the operation, and not earlier: the rules make the stream wait only
+ * then. */
 static inline void own_supersede_(const own_engine *engine, const own_request *request,
                                   const own_access *access) {
     own_memory *memory = access->memory;
@@ -341,9 +340,9 @@ static __attribute__((noinline)) void own_supersede_all_(const own_engine *engin
     }
 }
 
-/* Does own_settle after own_begin_alone, if still no other thread can be in the engine. On the
- * fast path the stream's clock has not changed, and the default streams' rules do not concern
- * the stream, so less is to be done. */
+/* Does own_settle after own_begin_alone, if still no other thread can be in the engine. This is
+ * shorter than own_settle, because operations on the fast path do not change the stream's clock,
+ * and the default streams' rules do not order them. */
 static inline void own_settle_alone(own_engine *engine, own_request *request) {
     request->stream->settled = request->issued.seq;
     own_over_if_lost_(engine, request->stream);
@@ -367,8 +366,8 @@ static inline void own_settle(own_engine *engine, own_request *request) {
     own_unlock(engine);
 }
 
-/* Returns whether own_undo can restore the former epochs of the bytes: whether the bytes are
- * still one range, in which the operation has the last epoch. */
+/* Returns whether own_undo can restore the former epochs of the bytes. It can if the bytes are
+ * still one range, whose last epoch is that of the operation. */
 static inline int own_undoable_(const own_access *access, const own_snapshot *issued) {
     own_memory *memory = access->memory;
     uint32_t i = own_range_find(memory, access->start);
@@ -379,10 +378,9 @@ static inline int own_undoable_(const own_access *access, const own_snapshot *is
            last->slot == issued->slot;
 }
 
-/* Call this when the operation's first driver call has failed, so that the driver has queued
- * nothing. Restores the state before own_begin, except for bytes that were in several ranges or
- * that another thread has borrowed meanwhile: these stay borrowed, as if the operation had been
- * queued. */
+/* Call this when the first driver call of the operation has failed, so that the driver has queued
+ * nothing. Reverts own_begin. It cannot restore bytes that were in several ranges, or that another
+ * thread has borrowed since: these stay borrowed as if the operation had been queued. */
 static inline void own_undo(own_engine *engine, own_request *request) {
     own_stream *stream = request->stream;
     int all = 1;

@@ -2,7 +2,8 @@
  * are complete or ordered before the next operation of the stream that owns the clock.
  *
  * Clocks are immutable, so an event that is recorded shares the clock of its stream instead of
- * copying it. NULL is a clock that knows nothing. The engine's lock guards the reference counts. */
+ * copying it. In the clock NULL all numbers are 0. The engine's lock guards the reference counts.
+ */
 
 #ifndef CUDADRV_CLOCK_H
 #define CUDADRV_CLOCK_H
@@ -57,7 +58,7 @@ static inline int own_clock_knows(const own_clock *clock, const own_snapshot *ne
     return 1;
 }
 
-/* Sets *joined to a clock that knows everything in the clock and in the snapshot. The caller
+/* Sets *joined to a clock that has everything in `clock` and in the snapshot `news`. The caller
  * owns a reference to it. Returns 0 if malloc fails. */
 static inline int own_clock_join(own_clock *clock, const own_snapshot *news, own_clock **joined) {
     if (own_clock_knows(clock, news)) {

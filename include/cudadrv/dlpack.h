@@ -1,10 +1,11 @@
-/* DLPack: the structs by which libraries hand over arrays (version 1.3 and the unversioned one).
+/* DLPack: the structs by which libraries pass arrays to each other, in version 1.3 and in the
+ * unversioned form.
  *
- * Knows no CUDA. What is exported ends by a call of its consumer, in any thread, with or without
- * the GIL, as Python ends, or in a forked child. So that call touches no Python object: it puts the
- * export into a list that the library empties when it next looks.
+ * Uses no CUDA. The consumer of an export calls its deleter to end it: in any thread, with or
+ * without the GIL, while Python is finalizing, or in a forked child. Therefore the deleter touches
+ * no Python object. It puts the export into a list, which the library empties later.
  *
- * Included by cudadrv._dlpack alone. */
+ * Only cudadrv._dlpack includes this file. */
 
 #ifndef CUDADRV_DLPACK_H
 #define CUDADRV_DLPACK_H
@@ -41,7 +42,7 @@ typedef struct {
     int32_t ndim;
     dl_dtype dtype;
     int64_t *shape;
-    int64_t *strides; /* in items; NULL: C-contiguous */
+    int64_t *strides; /* in items; NULL if the array is C-contiguous */
     uint64_t byte_offset;
 } dl_tensor;
 
@@ -82,14 +83,14 @@ typedef struct dl_export {
         dl_managed managed;
         dl_versioned versioned;
     };
-    void *keeper; /* the Python object that lives as long as the export */
+    void *keeper; /* Python object that must live as long as the export */
     struct dl_export *next;
-    int64_t sizes[]; /* shape, then strides */
+    int64_t sizes[]; /* the shape, followed by the strides */
 } dl_export;
 
-static dl_export *dl_ended; /* exports whose consumers have ended them */
+static dl_export *dl_ended; /* exports that their consumers have ended */
 static int dl_nowhere;
-static int *dl_attention = &dl_nowhere; /* is set then */
+static int *dl_attention = &dl_nowhere; /* the flag that dl_end() sets */
 
 static void dl_end(dl_export *export) {
     dl_export *first = __atomic_load_n(&dl_ended, __ATOMIC_RELAXED);
@@ -104,7 +105,8 @@ static void dl_end_managed(dl_managed *managed) { dl_end(managed->context); }
 
 static void dl_end_versioned(dl_versioned *versioned) { dl_end(versioned->context); }
 
-/* NULL if there is no memory. The caller fills in the tensor's data, device and dtype. */
+/* Creates an export. Returns NULL if malloc fails. The caller sets the tensor's data, device and
+ * dtype. */
 static dl_export *dl_new_export(int versioned, uint64_t flags, int32_t ndim, const int64_t *shape,
                                 const int64_t *strides, void *keeper) {
     dl_export *export = calloc(1, sizeof *export + 2 * (size_t)ndim * sizeof(int64_t));
@@ -135,7 +137,7 @@ static inline dl_tensor *dl_tensor_of(dl_export *export, int versioned) {
     return versioned ? &export->versioned.tensor : &export->managed.tensor;
 }
 
-/* All exports that have ended since the last call, linked by `next`. */
+/* Returns the list of all exports that have ended since the last call, linked by `next`. */
 static inline dl_export *dl_take_ended(void) {
     if (!__atomic_load_n(&dl_ended, __ATOMIC_RELAXED)) {
         return NULL;

@@ -25,22 +25,26 @@
 #undef CUDADRV_FUNCTION
 
 typedef struct cudadrv_driver {
-    void (*note_failure)(const char *call); /* remembers the call for this thread's next check() */
-    int loaded;                             /* a driver was opened: forked children cannot use it */
-    int forked;                             /* this process is a fork of the one that loaded it */
-    int attention; /* the next call has something to do first: it is forked, or loans have ended */
-    int ending; /* Python is ending: threads that it does not know any more may be in the engine */
-    /* The software driver's function, else NULL. With this number the driver asks `words` of
-     * cudadrv._driver for the names of the stream's work in its reports. */
+    /* Stores the name of a failed call, which this thread's next check() reports. */
+    void (*note_failure)(const char *call);
+    int loaded; /* a driver was opened, so forked children cannot use it */
+    int forked; /* this process is a forked child of the process that opened the driver */
+    /* Set when the next call has to handle a fork, or loans that have ended, before all else. */
+    int attention;
+    /* Python is finalizing. Threads that Python no longer knows may still be in the engine. */
+    int ending;
+    /* cudadrvSoftTagStream of the software driver; NULL with any other driver. It gives a stream a
+     * number. The driver passes this number to the functions in `words` of cudadrv._driver to ask
+     * for the names of the stream's work. */
     int (*tag_stream)(CUcontext context, CUstream stream, unsigned long long tag);
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments) cudadrv_pointer_##name call_##name;
 #include "driver_functions.h"
 #undef CUDADRV_FUNCTION
 } cudadrv_driver;
 
-/* Stands in a table for the functions of a driver that is not there. It is called with the
- * arguments of any function, which is harmless where the caller cleans up, as in every calling
- * convention that CUDA supports on Linux. */
+/* Every entry of a table without a driver points to this function. It is called with arguments that
+ * it does not declare. That is safe where the caller cleans up the stack, as in all calling
+ * conventions that CUDA supports on Linux. */
 static CUresult CUDAAPI cudadrv_not_initialized(void) { return CUDA_ERROR_NOT_INITIALIZED; }
 
 static void cudadrv_note_nothing(const char *call) { (void)call; }

@@ -21,15 +21,14 @@ static __thread const char *cudadrv_last_failure = "the driver";
 
 static void cudadrv_note_failure(const char *call) { cudadrv_last_failure = call; }
 
-/* Stands in the table for each function that the driver does not have, so that no call goes
- * through NULL. It is called with arguments that it does not declare. That is safe where the
- * caller cleans up the stack, as in all calling conventions that CUDA supports on Linux. */
+/* The table has this function for each one that the driver lacks, so that no entry is NULL. Like
+ * cudadrv_not_initialized, it is called with arguments that it does not declare. */
 static CUresult CUDAAPI cudadrv_not_supported(void) { return CUDA_ERROR_NOT_SUPPORTED; }
 
 typedef CUresult(CUDAAPI *cudadrv_stand_in)(void);
 
-/* Makes every entry of the table `stand_in`. This is cudadrv_not_initialized before a driver is
- * loaded, and in a forked child, where driver calls can crash. */
+/* Sets every entry of the table to `stand_in`. The entries are cudadrv_not_initialized until a
+ * driver is loaded, and in a forked child, where driver calls can crash. */
 static void cudadrv_fill_table(cudadrv_driver *table, cudadrv_stand_in stand_in) {
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
     table->call_##name = (cudadrv_pointer_##name)(void *)stand_in;
@@ -37,7 +36,7 @@ static void cudadrv_fill_table(cudadrv_driver *table, cudadrv_stand_in stand_in)
 #undef CUDADRV_FUNCTION
 }
 
-/* Runs in forked children. If the parent had not opened a driver, the child can open one itself. */
+/* Runs in every forked child. If the parent has not opened a driver, the child can open one. */
 static void cudadrv_enter_child(void) {
     if (cudadrv_table->loaded) {
         cudadrv_table->forked = cudadrv_table->attention = 1;
@@ -59,8 +58,8 @@ static void *cudadrv_find(cudadrv_get_address get_address, const char *name, int
     return status == CUDA_SUCCESS && address ? address : (void *)cudadrv_not_supported;
 }
 
-/* Fills the table from an opened library. Returns 1, or 0 if the library does not have the
- * cuGetProcAddress of CUDA 12. */
+/* Fills the table from an opened library and returns 1. Returns 0 if the library is older than CUDA
+ * 12, and so has no cuGetProcAddress_v2. */
 static int cudadrv_load_table(cudadrv_driver *table, void *library) {
     cudadrv_get_address get_address = (cudadrv_get_address)dlsym(library, "cuGetProcAddress_v2");
     if (!get_address) {
@@ -72,8 +71,8 @@ static int cudadrv_load_table(cudadrv_driver *table, void *library) {
     table->call_##name = (cudadrv_pointer_##name)cudadrv_find(get_address, #name, abi);
 #include "driver_functions.h"
 #undef CUDADRV_FUNCTION
-    /* The cuGetProcAddress of a toolkit's stub library finds no functions. Take the library's
-     * cuInit, which returns an error that names the stub. */
+    /* The cuGetProcAddress of a toolkit's stub library finds no functions. Use its cuInit, which
+     * returns an error that tells that the library is a stub. */
     void *init = dlsym(library, "cuInit");
     if ((void *)table->call_cuInit == (void *)cudadrv_not_supported && init) {
         table->call_cuInit = (cudadrv_pointer_cuInit)init;
@@ -81,8 +80,8 @@ static int cudadrv_load_table(cudadrv_driver *table, void *library) {
     return 1;
 }
 
-/* Returns the name of the next function, at or after *index, that the loaded driver does not
- * have; NULL if there is none. */
+/* Returns the name of the next function, from *index on, that the loaded driver does not have.
+ * Returns NULL if there is none. */
 static const char *cudadrv_next_missing(const cudadrv_driver *table, size_t *index) {
     static const struct {
         const char *name;
@@ -103,7 +102,7 @@ static const char *cudadrv_next_missing(const cudadrv_driver *table, size_t *ind
     return NULL;
 }
 
-/* Returns the path from which the dynamic linker loaded the library; NULL if it is not known. */
+/* Returns the path from which the dynamic linker loaded the library, or NULL if it is unknown. */
 static const char *cudadrv_library_path(void *library) {
     struct link_map *map = NULL;
     return dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map ? map->l_name : NULL;

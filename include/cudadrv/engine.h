@@ -19,8 +19,8 @@ enum own_order { OWN_NON_BLOCKING, OWN_BLOCKING, OWN_LEGACY };
 enum own_state { OWN_OPEN, OWN_CLOSED, OWN_RETIRED }; /* closed streams may have unfinished work */
 enum { OWN_RECENT = 32 };
 
-/* The kind of a stream. Messages use it to name the stream, and to say how a program can wait
- * for it. */
+/* The kind of a stream. Messages need it to name the stream and to tell the program how it can wait
+ * for the stream. */
 enum own_kind {
     OWN_PLAIN,
     OWN_DEFAULT,    /* the legacy default stream */
@@ -38,16 +38,16 @@ typedef struct own_operation {
 struct own_stream;
 struct own_export;
 
-/* A context. The default streams' rules apply among its streams. */
+/* A context. The default streams' rules order the streams of a context among each other. */
 typedef struct own_domain {
     struct own_stream *streams; /* list of the streams that are not retired */
     struct own_stream *legacy;
-    own_mutex blocking_issue; /* the issue lock of the legacy and of all blocking streams */
-    /* Everything that retired streams had waited for: a wait for the context includes it. */
+    own_mutex blocking_issue; /* the issue lock of all blocking streams and of the legacy stream */
+    /* What retired streams had waited for. A wait for the context also waits for this. */
     own_clock *inherited;
     struct own_domain *next;
-    uint8_t host_excluded; /* the host cannot access managed memory while any work is in flight */
-    uint8_t lost;          /* the context is lost: nothing runs in it any more */
+    uint8_t host_excluded; /* while work is in flight, the host cannot access managed memory */
+    uint8_t lost;          /* the context is lost, so nothing runs in it any more */
 } own_domain;
 
 typedef struct own_stream {
@@ -56,24 +56,28 @@ typedef struct own_stream {
     own_mutex *issue;
     own_domain *domain;
     own_clock *clock; /* everything that the stream has waited for */
-    uint64_t seq;     /* number of the last operation; goes on from the slot's former streams */
+    /* Number of the last operation. The first number follows the last one of the slot's former
+     * streams. */
+    uint64_t seq;
     uint64_t settled; /* number of the last operation that the driver has */
     uint8_t order;
     uint8_t state;
-    uint8_t orphaned; /* no reference is left: the struct is freed when the stream retires */
-    /* No reference is left to the stream, which stays open until it can be closed without
-     * blocking. */
+    /* The program has dropped its last reference to this closed stream. The struct is freed when
+     * the stream retires. */
+    uint8_t orphaned;
+    /* No reference is left to the stream, but it stays open until closing it cannot block. */
     uint8_t dropped;
     uint8_t kind;   /* an own_kind; valid while the stream is open */
     uint32_t loans; /* number of loans of memory to this stream */
-    /* The value that `uses` of the legacy stream had when this stream was last ordered after it. */
+    /* The value of `uses` of the legacy stream when the default streams' rules last ordered this
+     * stream after the legacy stream. */
     uint64_t legacy_seen;
-    uint64_t uses; /* number of operations that are not passive, records and waits */
-    /* The value of `settled` before the passive operations since the last use; valid if
+    uint64_t uses; /* number of records, waits, and operations that are not passive */
+    /* The value of `settled` before the first passive operation since the last use. Only valid if
      * `passive` is `uses` + 1. */
     uint64_t before;
     uint64_t passive; /* `uses` + 1 if there were passive operations since the last use */
-    uint64_t number;  /* messages name the stream by it, as in "Stream 3" */
+    uint64_t number;  /* number that names the stream in messages, as in "Stream 3" */
     struct own_stream *next;
     own_operation recent[OWN_RECENT];
 } own_stream;
@@ -86,8 +90,10 @@ typedef struct own_event {
 
 typedef struct own_slot {
     own_stream *stream;
-    uint64_t seq;  /* number of the last operation of the slot's former streams */
-    uint64_t done; /* the host's clock: operations up to this one are known to be complete */
+    uint64_t seq; /* number of the last operation of the slot's former streams */
+    /* The host's clock: the host knows that the slot's operations up to this number are complete.
+     */
+    uint64_t done;
 } own_slot;
 
 typedef struct own_engine {
@@ -136,7 +142,7 @@ static inline int own_known_(const own_engine *engine, uint32_t slot, uint64_t s
     return engine->slots[slot].done >= seq;
 }
 
-/* Returns whether the host knows that everything in a clock is complete. */
+/* Returns whether the host knows that everything in the clock is complete. */
 static inline int own_clock_known_(const own_engine *engine, const own_clock *clock) {
     for (uint32_t i = 0; clock && i < clock->size; i++) {
         if (!own_known_(engine, i, clock->seq[i])) {
@@ -146,9 +152,10 @@ static inline int own_clock_known_(const own_engine *engine, const own_clock *cl
     return 1;
 }
 
-/* Joins the clock of a retiring stream into `inherited` of its domain. The stream's waits are
- * not operations, so they may be unfinished although all its operations are complete. If malloc
- * fails, nothing is joined, and a wait for the context tells the host less. */
+/* Joins the clock of a retiring stream into `inherited` of its domain. All operations of the stream
+ * are complete, but the work that it waited for may be unfinished, because a wait is not an
+ * operation. If malloc fails, nothing is joined, and a wait for the context then tells the host
+ * less. */
 static inline void own_bequeath_(const own_engine *engine, const own_stream *stream) {
     const own_snapshot waited = {stream->clock, 0, 0};
     own_clock *joined;
@@ -159,7 +166,8 @@ static inline void own_bequeath_(const own_engine *engine, const own_stream *str
     }
 }
 
-/* Retires a closed stream whose work is known to be complete: another stream can take its slot. */
+/* Retires a closed stream whose work is known to be complete. Another stream can then take its
+ * slot. */
 static inline void own_retire_(own_engine *engine, own_stream *stream) {
     own_slot *slot = &engine->slots[stream->slot];
     own_stream **link = &stream->domain->streams;
@@ -188,8 +196,8 @@ static inline void own_retire_finished_(own_engine *engine) {
 }
 
 /* Call this when the context has ended and no reference to its streams is left. Returns 1 if the
- * domain can be freed. Returns 0 if the domain must stay, because closed streams have work that
- * is not known to be complete. */
+ * caller can free the domain. Returns 0 if closed streams of the domain have work that is not known
+ * to be complete. */
 static inline int own_domain_close(own_engine *engine, own_domain *domain) {
     own_lock(engine);
     own_retire_finished_(engine);
@@ -257,8 +265,8 @@ static inline uint8_t own_kind_of_(const own_stream *stream) {
     return stream && stream->state == OWN_OPEN && !stream->dropped ? stream->kind : OWN_ENDED;
 }
 
-/* If the context of the stream is lost, marks everything that the driver has of the stream as
- * complete: nothing of a lost context runs any more. */
+/* If the context of the stream is lost, marks all operations that the driver has as complete,
+ * because nothing runs in a lost context any more. */
 static inline void own_over_if_lost_(own_engine *engine, const own_stream *stream) {
     own_slot *slot = &engine->slots[stream->slot];
     if (stream->domain->lost && stream->state != OWN_RETIRED && slot->done < stream->settled) {
@@ -266,7 +274,7 @@ static inline void own_over_if_lost_(own_engine *engine, const own_stream *strea
     }
 }
 
-/* Marks the context as lost. Operations that other threads are submitting at the moment become
+/* Marks the context as lost. Operations that other threads are submitting now are marked as
  * complete in own_settle or own_undo. */
 static inline void own_domain_lose(own_engine *engine, own_domain *domain) {
     own_lock(engine);
@@ -285,8 +293,8 @@ static inline int own_stream_known(own_engine *engine, const own_stream *stream)
     return known;
 }
 
-/* The number of the domain's streams that are closed or dropped and whose work may be
- * unfinished. */
+/* Returns the number of the domain's streams that are closed or dropped and may have unfinished
+ * work. */
 static inline uint32_t own_unfinished(own_engine *engine, const own_domain *domain) {
     uint32_t found = 0;
     own_lock(engine);
@@ -298,8 +306,8 @@ static inline uint32_t own_unfinished(own_engine *engine, const own_domain *doma
     return found;
 }
 
-/* Closes a stream, so that it takes no more operations. The engine keeps the stream's unfinished
- * operations until the host knows that they are complete. */
+/* Closes a stream, which then takes no more operations. The engine keeps the unfinished operations
+ * of the stream until the host knows that they are complete. */
 static inline void own_stream_close(own_engine *engine, own_stream *stream) {
     own_lock(engine);
     if (stream->state != OWN_OPEN) {
@@ -317,7 +325,7 @@ static inline void own_stream_close(own_engine *engine, own_stream *stream) {
 }
 
 /* Call this when the last reference to an open stream is gone. The stream is closed later, when
- * that cannot block. The moment depends on timing; therefore the default streams' rules ignore
+ * closing cannot block. Because this moment depends on timing, the default streams' rules ignore
  * the stream from now on. */
 static inline void own_stream_drop(own_engine *engine, own_stream *stream) {
     own_lock(engine);
@@ -325,8 +333,8 @@ static inline void own_stream_drop(own_engine *engine, own_stream *stream) {
     own_unlock(engine);
 }
 
-/* Call this when the last reference to a closed stream is gone. The struct is freed now or, if
- * work may be unfinished, when the stream retires. */
+/* Call this when the last reference to a closed stream is gone. Frees the struct, or leaves this to
+ * own_retire_ if work may be unfinished. */
 static inline void own_stream_release(own_engine *engine, own_stream *stream) {
     own_lock(engine);
     if (stream->state == OWN_RETIRED) {

@@ -1,4 +1,5 @@
-/* The host's side of borrowing: views of memory, closing memory, and reports of who uses it. */
+/* Access of the host to memory: its views, the closing of memory, and reports of who uses
+ * memory. */
 
 #ifndef CUDADRV_HOST_H
 #define CUDADRV_HOST_H
@@ -6,8 +7,8 @@
 #include "borrow.h"
 
 /* Where `host_excluded` is set, the host may use managed memory only while no work is in flight.
- * Returns 1, and sets `conflict`, if a stream of such a domain has work that is neither known to
- * be complete nor covered by `waited`. */
+ * Returns 1 and sets `conflict` if a stream of such a domain has work that is not known to be
+ * complete and is not in the clock `waited`. */
 static inline int own_excluded_(const own_engine *engine, const own_clock *waited,
                                 own_conflict *conflict) {
     for (const own_domain *domain = engine->domains; domain; domain = domain->next) {
@@ -27,8 +28,8 @@ static inline int own_excluded_(const own_engine *engine, const own_clock *waite
     return 0;
 }
 
-/* Where `host_excluded` is set, a stream with a loan may have work at any time. Returns 1, and sets
- * `conflict`, if there is such a stream. */
+/* Where `host_excluded` is set, a stream that has a loan may have work at any time. If there is
+ * such a stream, returns 1 and sets `conflict`. */
 static inline int own_lent_where_excluded_(const own_engine *engine, own_conflict *conflict) {
     for (const own_domain *domain = engine->domains; domain; domain = domain->next) {
         const own_stream *stream = domain->host_excluded ? domain->streams : NULL;
@@ -46,7 +47,8 @@ static inline int own_lent_where_excluded_(const own_engine *engine, own_conflic
     return 0;
 }
 
-/* Whether the host may use the bytes after it has waited for everything in the clock `waited`. */
+/* Returns OWN_OK if the host may use the bytes after it has waited for everything in the clock
+ * `waited`. Otherwise returns the reason, and sets `conflict`. */
 static inline int own_check_host_(const own_engine *engine, const own_clock *waited,
                                   const own_access *access, own_conflict *conflict) {
     *conflict = (own_conflict){0};
@@ -70,8 +72,8 @@ static inline int own_check_host_(const own_engine *engine, const own_clock *wai
     return answer;
 }
 
-/* What own_export_open would answer if the host had waited for everything in the clock `waited`.
- * Changes nothing. */
+/* Returns what own_export_open would return if the host had waited for everything in the clock
+ * `waited`. Changes nothing. */
 static inline int own_ask_host(own_engine *engine, const own_access *access,
                                const own_clock *waited, own_conflict *conflict) {
     own_lock(engine);
@@ -80,9 +82,9 @@ static inline int own_ask_host(own_engine *engine, const own_access *access,
     return answer;
 }
 
-/* Borrows bytes for the host: with OWN_READ shared with device reads, with OWN_WRITE
- * exclusively. The view stays linked to the memory until own_export_close. Any answer but OWN_OK
- * means that nothing has changed. */
+/* Borrows bytes for the host. With OWN_READ the device may read them too; with OWN_WRITE it may not
+ * use them. The view stays linked to the memory until own_export_close. If the answer is not
+ * OWN_OK, nothing has changed. */
 static inline int own_export_open(own_engine *engine, const own_access *access, uint32_t site,
                                   own_export *view, own_conflict *conflict) {
     own_lock(engine);
@@ -94,8 +96,9 @@ static inline int own_export_open(own_engine *engine, const own_access *access, 
     return answer;
 }
 
-/* Lends bytes for work that is on no stream: `borrower` stands for it and has no operations. Only
- * what the host knows to be complete is ordered before such work, and every view is in its way. */
+/* Lends bytes for work that is on no stream. `borrower` represents this work and has no operations.
+ * The work is ordered only after operations that the host knows to be complete, and it conflicts
+ * with every view, even of the host. */
 static inline int own_lend_open(own_engine *engine, const own_access *access, uint32_t site,
                                 own_stream *borrower, own_export *view, own_conflict *conflict) {
     static const own_stream nobody;
@@ -121,7 +124,8 @@ static inline void own_export_close(own_engine *engine, own_export *view) {
     own_unlock(engine);
 }
 
-/* Whether the host knows that no unfinished operation uses these bytes. */
+/* Returns whether the host knows that all operations that use these bytes are complete. If not,
+ * sets `conflict`. */
 static inline int own_bytes_known_(const own_engine *engine, own_memory *memory, uint64_t start,
                                    uint64_t stop, own_conflict *conflict) {
     own_range *last, *range = own_ranges_of(memory, start, stop, &last);
@@ -137,8 +141,8 @@ static inline int own_bytes_known_(const own_engine *engine, own_memory *memory,
     return 1;
 }
 
-/* Adds the epochs of other memory, all in one mode, to memory that has none yet. Returns 0, and
- * changes nothing, if the list of epochs cannot be allocated. */
+/* Copies the epochs of `other` to memory that has no epochs yet, and gives them all the mode
+ * `mode`. Returns 0 and changes nothing if malloc fails. */
 static inline int own_memory_inherit(own_engine *engine, own_memory *memory,
                                      const own_memory *other, int mode) {
     own_lock(engine);
@@ -158,8 +162,8 @@ static inline int own_memory_known_(const own_engine *engine, own_memory *memory
     return memory->nbytes == 0 || own_bytes_known_(engine, memory, 0, memory->nbytes, conflict);
 }
 
-/* As own_memory_free without `close`, of some bytes: those of a buffer that shares the books of its
- * memory with others. */
+/* Does own_memory_free without `close` for a part of the memory, whose bytes belong to one of
+ * several buffers. */
 static inline int own_bytes_free(own_engine *engine, own_memory *memory, uint64_t start,
                                  uint64_t stop, own_conflict *conflict) {
     int answer = OWN_OK;
@@ -178,8 +182,8 @@ static inline int own_bytes_free(own_engine *engine, own_memory *memory, uint64_
     return answer;
 }
 
-/* OWN_OK if nobody uses the memory: no view is alive, and no device use may be unfinished. With
- * `close` it is then closed: every later request is refused. */
+/* Returns OWN_OK if no view is alive and no operation that uses the memory may be unfinished. With
+ * `close`, this also closes the memory, so that every later request is refused. */
 static inline int own_memory_free(own_engine *engine, own_memory *memory, int close,
                                   own_conflict *conflict) {
     int answer = OWN_OK;
@@ -199,9 +203,9 @@ static inline int own_memory_free(own_engine *engine, own_memory *memory, int cl
     return answer;
 }
 
-/* Finds what blocks access to some bytes although no operation uses them: a view of the bytes
- * (for the whole memory also an empty view), or use that excludes the host or the device from
- * managed memory. Returns OWN_EXPORTED, OWN_BORROWED or OWN_OK. */
+/* Finds out what blocks access to some bytes although no operation uses them. This is a view of the
+ * bytes (for the whole memory also an empty view), or a use of managed memory that excludes the
+ * host or the device. Returns OWN_EXPORTED, OWN_BORROWED or OWN_OK. */
 static inline int own_obstacle(own_engine *engine, const own_domain *domain,
                                const own_memory *memory, uint64_t start, uint64_t stop,
                                own_conflict *conflict) {
@@ -228,16 +232,16 @@ static inline int own_obstacle(own_engine *engine, const own_domain *domain,
     return answer;
 }
 
-/* A device use that is not known to be complete. */
+/* A use by an operation that is not known to be complete. */
 typedef struct own_borrow {
     own_epoch epoch;
     uint64_t start, stop;
-    uint64_t number; /* number of its stream */
+    uint64_t number; /* number of the stream that has the operation */
     uint8_t kind;
 } own_borrow;
 
-/* Fills `borrows` with the unfinished uses of some bytes. Returns their number, which may be
- * larger than `fit`. */
+/* Fills `borrows` with the unfinished uses of some bytes, at most `fit`. Returns how many
+ * unfinished uses there are, which may be more. */
 static inline uint32_t own_borrows(own_engine *engine, own_memory *memory, uint64_t start,
                                    uint64_t stop, own_borrow *borrows, uint32_t fit) {
     uint32_t found = 0;
@@ -267,7 +271,8 @@ static inline uint32_t own_borrows(own_engine *engine, own_memory *memory, uint6
 typedef struct own_suspect {
     own_operation operation;
     uint64_t number;
-    uint64_t earlier; /* unfinished operations of its stream that are not remembered any more */
+    /* Number of older unfinished operations of the stream, whose call sites are no longer known. */
+    uint64_t earlier;
     uint8_t kind;
 } own_suspect;
 
@@ -290,12 +295,14 @@ static inline uint32_t own_suspects(own_engine *engine, const own_domain *domain
     return found;
 }
 
-/* A number that identifies a stream, even after it is gone: made of its slot and its own number. */
+/* Returns a number that identifies a stream. Another stream never has this number, even when it
+ * takes over the slot. */
 static inline uint64_t own_tag(const own_stream *stream) {
     return (uint64_t)stream->slot << 40 | stream->number;
 }
 
-/* The operation that is being submitted on the stream with this tag at the moment, if any. */
+/* Finds the operation that a thread is submitting now to the stream with this tag. Returns 0 if
+ * there is none. */
 static inline int own_current(own_engine *engine, uint64_t tag, own_suspect *current) {
     uint64_t slot = tag >> 40;
     own_lock(engine);
@@ -309,9 +316,10 @@ static inline int own_current(own_engine *engine, uint64_t tag, own_suspect *cur
     return found;
 }
 
-/* Sizes of an engine's lists, which must not grow without bound. */
+/* The numbers of entries in an engine's lists. Tests check that these numbers do not grow without
+ * bound. */
 typedef struct own_books {
-    /* Streams that are not retired; host views of managed memory. */
+    /* `streams` counts those that are not retired, `views` the host views of managed memory. */
     uint32_t domains, streams, views;
 } own_books;
 
@@ -330,8 +338,7 @@ static inline void own_count(own_engine *engine, own_books *books) {
     own_unlock(engine);
 }
 
-/* Raises a clock to what another one knows. The clock must not be shared, and must have every
- * slot. */
+/* Joins `other` into `clock`. The clock must not be shared, and must have all slots. */
 static inline void own_clock_raise_(own_clock *clock, const own_clock *other) {
     for (uint32_t i = 0; other && i < other->size; i++) {
         if (clock->seq[i] < other->seq[i]) {
@@ -340,9 +347,9 @@ static inline void own_clock_raise_(own_clock *clock, const own_clock *other) {
     }
 }
 
-/* A snapshot of all work of a context that the driver has by now, and of all that its streams
- * have waited for in other contexts; includes closed and retired streams. Returns 0 if there is
- * no memory. */
+/* Takes a snapshot of the context: of all work that the driver has now, in closed and retired
+ * streams too, and of all work in other contexts that its streams have waited for. Returns 0 if
+ * malloc fails. */
 static inline int own_domain_snapshot(own_engine *engine, const own_domain *domain,
                                       own_snapshot *snapshot) {
     own_lock(engine);

@@ -1,4 +1,5 @@
-/* Events, waits and synchronizations: how clocks learn what is complete or ordered before. */
+/* Events, waits and synchronizations, from which clocks learn what is complete or ordered
+ * before. */
 
 #ifndef CUDADRV_ORDER_H
 #define CUDADRV_ORDER_H
@@ -24,7 +25,7 @@ static inline int own_join_(own_stream *stream, const own_snapshot *news) {
     own_clock *joined;
     own_snapshot others = *news;
     if (others.slot == stream->slot) {
-        others.seq = 0; /* a stream's own work is ordered without a clock */
+        others.seq = 0; /* own work is ordered without a clock */
     }
     if (!own_clock_join(stream->clock, &others, &joined)) {
         return 0;
@@ -34,17 +35,17 @@ static inline int own_join_(own_stream *stream, const own_snapshot *news) {
     return 1;
 }
 
-/* Returns the number of the last operation of the stream that the default streams' rules order
- * before work of other streams. Passive operations after the stream's last use are not ordered,
+/* Returns the number of the stream's last operation that the default streams' rules order before
+ * work of other streams. Passive operations (see own_request) after the last use are not ordered,
  * because the driver may have queued nothing for them. */
 static inline uint64_t own_settled_by_rules_(const own_stream *stream) {
     return stream->passive == stream->uses + 1 ? stream->before : stream->settled;
 }
 
 /* Sets *view to the stream's clock, joined with the work that the default streams' rules order
- * before the stream's next operation. The caller owns a reference to *view, and installs it only
- * when the driver has that operation: until then the stream has not waited. Returns 0 if malloc
- * fails. */
+ * before the stream's next operation. The caller owns a reference to *view. The stream waits for
+ * this work only when the driver has the operation, so the caller must not install *view before.
+ * Returns 0 if malloc fails. */
 static inline int own_view_(const own_stream *stream, own_clock **view) {
     const own_stream *legacy = stream->domain->legacy;
     own_clock *clock = own_clock_share(stream->clock);
@@ -72,8 +73,8 @@ static inline int own_view_(const own_stream *stream, own_clock **view) {
     return 1;
 }
 
-/* Joins into *clock what waiting for all work of a slot would establish. Returns 0, and changes
- * nothing, if malloc fails. */
+/* Joins into *clock everything that would be complete after a wait for all work of the slot. If
+ * malloc fails, returns 0 and changes nothing. */
 static inline int own_foresee(own_engine *engine, uint32_t slot, own_clock **clock) {
     own_clock *view = NULL, *joined;
     own_lock(engine);
@@ -97,15 +98,15 @@ static inline int own_foresee(own_engine *engine, uint32_t slot, own_clock **clo
     return ok;
 }
 
-/* Makes `view` the stream's clock. Call it when the driver has the operation that was checked
- * with this view. Takes over the caller's reference. */
+/* Makes `view` the stream's clock. Call this when the driver has the operation that was checked
+ * with `view`. Takes over the caller's reference. */
 static inline void own_learn_(own_stream *stream, own_clock *view) {
     own_clock_drop(stream->clock);
     stream->clock = view;
 }
 
-/* Counts a use of the stream for the default streams' rules, which order the use after the
- * legacy stream's work. */
+/* Counts a use of the stream, which the default streams' rules order after the work of the legacy
+ * stream. */
 static inline void own_count_use_(own_stream *stream) {
     const own_stream *legacy = stream->domain->legacy;
     stream->uses++;
@@ -114,8 +115,8 @@ static inline void own_count_use_(own_stream *stream) {
     }
 }
 
-/* Notes that the driver has a passive operation, which the default streams' rules do not order.
- * Call it before `settled` includes the operation. */
+/* Counts a passive operation, which the default streams' rules do not order. Call this before
+ * `settled` includes the operation. */
 static inline void own_count_passive_(own_stream *stream) {
     if (stream->passive != stream->uses + 1) {
         stream->passive = stream->uses + 1;
@@ -134,7 +135,7 @@ static inline int own_use_unchecked_(own_stream *stream) {
     return ok;
 }
 
-/* Takes a snapshot of the stream's work that the driver has by now. */
+/* Takes a snapshot of the stream, with all its work that the driver has now. */
 static inline void own_snapshot_take(own_engine *engine, const own_stream *stream,
                                      own_snapshot *snapshot) {
     own_lock(engine);
@@ -156,7 +157,7 @@ static inline int own_record(own_engine *engine, own_stream *stream, own_event *
     return ok;
 }
 
-/* Like own_record, but the event stands for an earlier snapshot of the stream. */
+/* Like own_record, but the event gets the earlier snapshot `as_of` instead of a new one. */
 static inline void own_record_as(own_engine *engine, const own_snapshot *as_of, own_event *event) {
     own_lock(engine);
     own_clock_drop(event->snapshot.clock);
@@ -174,8 +175,8 @@ static inline void own_snapshot_copy(own_engine *engine, const own_snapshot *fro
     own_unlock(engine);
 }
 
-/* Orders the stream's later work after a snapshot. Returns 0 if malloc fails; the engine then
- * does not know of this order, and refuses work that relies on it. */
+/* Orders the stream's later work after a snapshot. If malloc fails, returns 0; the engine then does
+ * not know of this order and refuses work that relies on it. */
 static inline int own_join(own_engine *engine, own_stream *stream, const own_snapshot *news) {
     own_lock(engine);
     int ok = own_join_(stream, news);
@@ -183,10 +184,10 @@ static inline int own_join(own_engine *engine, own_stream *stream, const own_sna
     return ok;
 }
 
-/* Call this when the driver has made the stream wait for a snapshot. The caller holds the
- * stream's issue lock. Even a wait for complete work counts as a use for the default streams'
- * rules. Returns 0 if malloc fails; the engine then does not know of this order, and refuses
- * work that relies on it. */
+/* Call this when the driver has made the stream wait for a snapshot. The caller holds the stream's
+ * issue lock. For the default streams' rules, the wait is a use even if the work is complete. If
+ * malloc fails, returns 0; the engine then does not know of this order and refuses work that relies
+ * on it. */
 static inline int own_wait(own_engine *engine, own_stream *stream, const own_snapshot *news) {
     own_lock(engine);
     int ok = own_use_unchecked_(stream) && own_join_(stream, news);

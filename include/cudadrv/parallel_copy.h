@@ -1,10 +1,10 @@
 /* Copies between ordinary memory and a ring of page-locked blocks, by several threads.
  *
- * Uses neither CUDA nor Python. A copy is divided into chunks; chunk i uses block i % ring. One
- * thread owns the copy. It opens a chunk (par_open) when the chunk's block is free, and asks up
- * to which offset all chunks are complete (par_copied). Open chunks are divided into pieces. The
- * threads of a pool take pieces from all copies in turn, and the owner takes some when it has
- * nothing else to do.
+ * Uses neither CUDA nor Python. A copy is divided into chunks, and chunk i uses block i % ring.
+ * One thread owns the copy. It opens a chunk (par_open) when the block of the chunk is free, and
+ * asks up to which offset all chunks are complete (par_copied). An open chunk is divided into
+ * pieces. The threads of a pool take pieces from all copies in turn. The owner also takes pieces
+ * (par_help) when it has nothing else to do.
  *
  * The pool's threads are created when they are first needed, and sleep while no chunk is open. A
  * forked child does not inherit them and creates its own. At exit the threads stop, because the
@@ -31,19 +31,19 @@ typedef struct par_copy {
     char *ordinary;
     size_t nbytes;
     size_t chunk;
-    /* A power of two: pieces end where the address in ordinary memory is a multiple of it, so
-     * that no two threads are the first to touch the same page. */
+    /* A power of two. A piece ends where the address in ordinary memory is a multiple of this
+     * number, so that two threads never touch the same fresh page first. */
     size_t piece;
     char *blocks[PAR_RING];
     uint32_t ring;
-    uint32_t threads; /* most threads that may work on the copy at once, including the owner */
-    uint8_t inward;   /* the direction is from ordinary memory into the blocks */
-    /* The pool's lock guards the following members. */
+    uint32_t threads; /* limit of threads that work on the copy at once, with the owner */
+    uint8_t inward;   /* 1: copy from ordinary memory to the blocks; 0: the other direction */
+    /* The lock of the pool guards the members from here on. */
     size_t opened;         /* chunks up to this offset may be copied */
     size_t taken;          /* pieces up to this offset have been taken */
     size_t copied;         /* all chunks up to this offset are complete */
     size_t left[PAR_RING]; /* for each block: bytes of its chunk that are not copied yet */
-    uint32_t busy;         /* number of threads that are copying a piece */
+    uint32_t busy;         /* number of threads that are copying a piece of this copy */
     struct par_copy *following;
 } par_copy;
 
@@ -55,7 +55,7 @@ typedef struct par_pool {
     uint32_t threads;
     uint32_t sleeping;
     uint32_t busy;
-    uint8_t stopped; /* set at exit: threads take no more pieces */
+    uint8_t stopped; /* set at exit; threads then take no more pieces */
 } par_pool;
 
 typedef struct par_piece {
@@ -134,7 +134,7 @@ static void par_done(par_copy *copy, par_piece piece) {
     }
 }
 
-/* Takes a piece and copies it; releases the lock meanwhile. */
+/* Takes a piece and copies it. Releases the lock while it copies. */
 static void par_work(par_copy *copy) {
     par_piece piece = par_take(copy);
     pthread_mutex_unlock(&par_the_pool.lock);
@@ -143,7 +143,7 @@ static void par_work(par_copy *copy) {
     if (copy->inward) {
         streaming_copy(block, ordinary, piece.size);
     } else {
-        memcpy(ordinary, block, piece.size); /* the host reads it next, so use the caches */
+        memcpy(ordinary, block, piece.size); /* the host will read it, so use the caches */
     }
     pthread_mutex_lock(&par_the_pool.lock);
     par_done(copy, piece);
@@ -172,11 +172,11 @@ static void *par_thread(void *unused) {
     return unused;
 }
 
-/* Runs in a forked child, which has the memory but none of the threads. */
+/* Runs in a forked child, which has a copy of the memory but none of the pool's threads. */
 static void par_forget_threads(void) { par_the_pool = (par_pool)PAR_NEW_POOL; }
 
-/* Runs at exit, because the memory that the threads use may disappear soon. Waits until no
- * thread copies, but at most PAR_EXIT_SECONDS. */
+/* Runs at exit, because the memory that the threads use may disappear soon. Waits until no thread
+ * is copying, but not longer than PAR_EXIT_SECONDS. */
 static void par_stop(void) {
     struct timespec limit;
     clock_gettime(CLOCK_REALTIME, &limit);
@@ -194,8 +194,8 @@ static void par_prepare_process(void) {
     atexit(par_stop);
 }
 
-/* Creates threads until there are `count`, or the system refuses. The new threads block all
- * signals, so that other threads handle them. */
+/* Creates threads until there are `count` of them or the system refuses. The new threads block all
+ * signals, so that the program's threads handle them. */
 static void par_have_threads(uint32_t count) {
     pthread_attr_t attributes;
     sigset_t all, before;
@@ -217,7 +217,7 @@ static void par_have_threads(uint32_t count) {
 
 /* ---- functions for owners ---- */
 
-/* Begins a copy. The caller has set the members up to `inward`. No chunk is open yet. */
+/* Begins a copy that has no open chunks yet. The caller has set the members up to `inward`. */
 static void par_begin(par_copy *copy) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, par_prepare_process);
@@ -229,7 +229,7 @@ static void par_begin(par_copy *copy) {
     pthread_mutex_unlock(&par_the_pool.lock);
 }
 
-/* Opens all chunks up to `upto`, which is the end of a chunk. */
+/* Opens all chunks up to the offset `upto`, which must be the end of a chunk. */
 static void par_open(par_copy *copy, size_t upto) {
     pthread_mutex_lock(&par_the_pool.lock);
     for (size_t end; copy->opened < upto; copy->opened = end) {
@@ -242,7 +242,7 @@ static void par_open(par_copy *copy, size_t upto) {
     pthread_mutex_unlock(&par_the_pool.lock);
 }
 
-/* Copies one piece in the calling thread. Returns 0 if there is no piece to take. */
+/* Copies one piece in the calling thread. Returns 0 if there is no piece that it could take. */
 static int par_help(par_copy *copy) {
     pthread_mutex_lock(&par_the_pool.lock);
     int found = par_has_piece(copy);
@@ -261,7 +261,8 @@ static size_t par_copied(const par_copy *copy) {
     return copied;
 }
 
-/* Ends a copy, complete or not. On return no thread uses its memory any more. */
+/* Ends a copy, even if it is not complete. After the return no thread uses the memory of the
+ * copy. */
 static void par_end(par_copy *copy) {
     pthread_mutex_lock(&par_the_pool.lock);
     copy->taken = copy->opened;

@@ -35,12 +35,12 @@ enum {
 
 typedef struct own_range {
     uint32_t count;
-    uint32_t capacity; /* 0: the epochs are in `few` */
+    uint32_t capacity; /* 0 if the epochs are in `few` */
     union {
         own_epoch few[OWN_FEW];
         own_epoch *many;
     };
-    uint64_t start; /* the range ends where the next one starts, or with the memory */
+    uint64_t start; /* the range ends at the start of the next one */
 } own_range;
 
 struct own_export;
@@ -58,7 +58,7 @@ typedef struct own_memory {
     uint32_t capacity;
     uint32_t crowded; /* number of ranges at which own_sweep_ runs */
     uint32_t loans;   /* how many of the exports are loans */
-    uint64_t asked;   /* value of the engine's `requests` when own_some_twice_ last saw it */
+    uint64_t asked;   /* number of the request in which own_some_twice_ last met this memory */
 } own_memory;
 
 static inline own_epoch *own_epochs(own_range *range) {
@@ -103,7 +103,7 @@ static inline uint32_t own_range_find(const own_memory *memory, uint64_t at) {
 }
 
 /* Returns the first range that has bytes between `start` and `stop`, and sets *end to the range
- * after the last one. `start` must be less than `stop`. */
+ * after the last such range. `start` must be less than `stop`. */
 static inline own_range *own_ranges_of(const own_memory *memory, uint64_t start, uint64_t stop,
                                        own_range **end) {
     if (memory->count == 1) { /* the most frequent case */
@@ -176,8 +176,8 @@ static inline int own_range_cut_inside_(own_memory *memory, uint64_t at) {
     return 1;
 }
 
-/* Cuts the range that contains the byte at `at`, so that a range starts at `at`. No check gives
- * another result because of a cut. Returns 0 if malloc fails. */
+/* Cuts the range that contains the byte at `at`, so that a range starts at `at`. Cuts do
+ * not change the result of any check. Returns 0 if malloc fails. */
 static inline int own_range_cut(own_memory *memory, uint64_t at) {
     return at == 0 || at >= memory->nbytes || own_range_cut_inside_(memory, at);
 }

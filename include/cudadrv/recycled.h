@@ -16,13 +16,12 @@ enum { RECYCLED_TOKENS = 64 };
 /* The first fields of a Token, as declared in _token.pxd. */
 typedef struct {
     PyObject_HEAD PyObject *stream, *source, *target;
-    PyObject *asked; /* None: never queried, and its stream had waited for nothing */
+    PyObject *asked; /* None if the token was never queried and its stream had waited for nothing */
 } token_fields;
 
 typedef struct {
     uint32_t count;
-    PyObject *tokens[RECYCLED_TOKENS]; /* tokens whose reference counts are 0 and whose fields are
-                                          invalid */
+    PyObject *tokens[RECYCLED_TOKENS]; /* with reference count 0 and invalid fields */
 } token_store;
 
 /* Takes a token from the store, which must not be empty, and sets its fields. */

@@ -8,8 +8,9 @@
  * All other references belong to something else (a memoryview, a tensor, a masked array, a call
  * that is running in another thread), which may have kept the address.
  *
- * A place that is not searched only makes the answer more cautious. It would be an error to
- * count a reference twice, or to count a reference of an object that also keeps an address.
+ * It is safe not to search some place: then more references count as belonging to something else.
+ * It would be an error to count a reference twice, or to count a reference of an object that also
+ * keeps an address.
  *
  * Only cudadrv._buffers includes this file. The caller holds the GIL and has disabled the
  * garbage collector; nothing in this file runs Python code. */
@@ -20,8 +21,8 @@
 #include <Python.h>
 #include <frameobject.h>
 #include <stdlib.h>
-/* Up to Python 3.12, the variables of a running function can be read only through the frame's
- * fields: `frame.f_locals` creates a copy that keeps them alive. */
+/* Up to Python 3.12, only the fields of a frame give access to the variables of a running function
+ * without a copy: `frame.f_locals` is a copy that keeps the variables' values alive. */
 #if PY_VERSION_HEX < 0x030D0000
 #ifndef Py_BUILD_CORE
 #define Py_BUILD_CORE 1
@@ -31,18 +32,20 @@
 
 enum {
     REF_STOP = 1,
-    REF_LIMIT = 1 << 17, /* limit of references for one search */
-    /* After about this many references of one function, the search continues with the next
+    REF_LIMIT = 1 << 17, /* limit of the references that one search visits */
+    /* The search continues with the next function after about this many references of one
      * function. */
     REF_EACH = 1 << 11,
-    REF_NAMES = 6
+    REF_NAMES = 6,
+    REF_BY_PARAMETERS = 1, /* only parameters, which count for one reference */
+    REF_BY_LOCALS          /* at least one variable that is no parameter */
 };
 
 /* The following variables are set when cudadrv._buffers is imported. */
 static PyTypeObject *ref_ndarray;
 static traverseproc ref_python_class; /* the tp_traverse that all classes written in Python have */
 static PyObject *ref_containers;      /* a tuple of types that hold only references */
-/* A tuple of attribute names: an object that has one of them may keep an address. */
+/* A tuple of attribute names. An object that has one of these attributes may keep an address. */
 static PyObject *ref_capturing;
 static PyObject *ref_base; /* the string "base" */
 
@@ -50,22 +53,23 @@ typedef struct {
     PyObject *object; /* an array, a container or a frame; NULL if the entry is free */
     Py_ssize_t found; /* number of references found, if the object is an array */
     int is_array;
+    int named; /* Python 3.14: which variables refer to the array, a REF_BY_... */
 } ref_entry;
 
 typedef struct {
     PyObject *hidden;   /* the first array over the memory */
-    Py_ssize_t missing; /* references to the arrays seen so far that are not found yet */
-    ref_entry *entries; /* all objects seen: a hash table whose size is a power of two */
+    Py_ssize_t missing; /* references to the known arrays that are not found yet */
+    ref_entry *entries; /* hash table of all known objects; its size is a power of two */
     size_t size, used;
-    PyObject **queue; /* containers, in the order in which they were seen */
+    PyObject **queue; /* known containers, in the order in which they were found */
     size_t queued, room;
-    size_t searched; /* how many containers of the queue were searched */
+    size_t searched; /* number of containers in the queue that have been searched */
     size_t visits;
     int names_hidden; /* a name or container refers to the hidden array itself */
 } ref_search;
 
-/* Returns the entry of an object or, if it has none, the free entry where it belongs. The table
- * must have a free entry. */
+/* Returns the entry of an object. If the object has none, returns the free entry where it belongs;
+ * the table must have one. */
 static ref_entry *ref_place_of(const ref_search *search, const PyObject *object) {
     size_t place = ((size_t)object >> 4) * 0x9E3779B97F4A7C15u >> 20;
     for (;; place++) {
@@ -93,8 +97,8 @@ static int ref_grow(ref_search *search) {
     return 0;
 }
 
-/* Returns the entry of an object, and adds it if it is new. Returns NULL if malloc fails. The
- * pointer is invalid after another object has been added. */
+/* Returns the entry of an object, and adds the object if it is new. Returns NULL if malloc fails.
+ * The pointer becomes invalid when another object is added. */
 static ref_entry *ref_entry_of(ref_search *search, PyObject *object) {
     ref_entry *entry = search->size ? ref_place_of(search, object) : NULL;
     if (entry && entry->object) {
@@ -127,8 +131,8 @@ static int ref_is_ours(const ref_search *search, PyObject *object) {
     return base == search->hidden;
 }
 
-/* Counts one found reference to one of the arrays. Returns REF_STOP if all references are found,
- * -1 if malloc fails, else 0. */
+/* Counts a reference to one of the arrays. Returns REF_STOP if all references are found now, -1 if
+ * malloc fails, and otherwise 0. */
 static int ref_count(ref_search *search, PyObject *array) {
     ref_entry *entry = ref_entry_of(search, array);
     if (!entry) {
@@ -137,8 +141,8 @@ static int ref_count(ref_search *search, PyObject *array) {
     if (!entry->is_array) {
         entry->is_array = 1;
         if (array != search->hidden) {
-            /* The references to this view must be found, too. The view's own reference to the
-             * hidden array is found now. */
+            /* The references to this view must be found, too. Its own reference to the hidden array
+             * counts as found. */
             search->missing += Py_REFCNT(array) - 1;
             ref_entry_of(search, search->hidden)->found++;
         }
@@ -157,7 +161,7 @@ static int ref_has_capturing_type(PyTypeObject *type) {
     return 0;
 }
 
-/* Returns whether an object holds only references, all of which its tp_traverse visits. */
+/* Returns whether an object holds nothing but references, all of which its tp_traverse visits. */
 static int ref_is_container(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     if (!type->tp_traverse || !PyObject_IS_GC(object)) {
@@ -192,7 +196,7 @@ static int ref_queue(ref_search *search, PyObject *container) {
     return 0;
 }
 
-/* A visitproc: visits a reference from a place that holds only references. */
+/* Visits a reference that a container holds. This is a visitproc, to be passed to tp_traverse. */
 static int ref_visit(PyObject *object, void *argument) {
     ref_search *search = argument;
     if (++search->visits > REF_LIMIT) {
@@ -230,8 +234,8 @@ static int ref_has_capturing_key(PyObject *dict) {
 static int ref_visit_all(ref_search *search, PyObject *container) {
     traverseproc traverse = Py_TYPE(container)->tp_traverse;
     int is_dict = PyDict_Check(container), has_attributes = traverse == ref_python_class;
-    /* Check the names only if the container refers to one of the arrays: the check creates a
-     * dict of attributes. */
+    /* Check the names only if the container refers to one of the arrays, because the check creates
+     * a dict of the attributes. */
     if ((is_dict || has_attributes) && traverse(container, ref_sees_ours, search)) {
         PyObject *dict = has_attributes ? PyObject_GenericGetDict(container, NULL) : NULL;
         int captures = ref_has_capturing_key(dict) || (is_dict && ref_has_capturing_key(container));
@@ -263,7 +267,7 @@ static int ref_visit_frame(ref_search *search, ref_frame *frame) {
     for (int i = 0; !stop && i < frame->f_code->co_nlocalsplus; i++) {
         stop = frame->localsplus[i] ? ref_visit(frame->localsplus[i], search) : 0;
     }
-    if (!stop && frame->f_locals) { /* the dict of a module or class, or made by locals() */
+    if (!stop && frame->f_locals) { /* a module's or class's dict, or the result of locals() */
         stop = ref_visit(frame->f_locals, search);
     }
     return stop;
@@ -287,40 +291,75 @@ static ref_frame *ref_next_frame(ref_frame *frame) {
 
 static ref_frame *ref_frame_of(PyFrameObject *frame) { return frame; }
 
-/* Visits the value of a variable of a function. */
-static int ref_visit_variable(ref_search *search, PyObject *value) {
+typedef struct {
+    PyObject *name, *value;
+} ref_variable;
+
 #if PY_VERSION_HEX >= 0x030E0000
-    /* A parameter may borrow its caller's reference, so each array counts for one name only. */
-    if (ref_is_ours(search, value)) {
-        ref_entry *entry = ref_entry_of(search, value);
-        if (!entry || entry->is_array) {
-            return entry ? 0 : -1;
+
+/* Visits the value of a variable of a function. A parameter may borrow the reference of a variable
+ * of its caller, which nothing here can see. So the parameters that refer to an array count for one
+ * reference, and the first other variable counts for the same one. Cells hold references of their
+ * own, and nobody borrows from them. */
+static int ref_visit_variable(ref_search *search, PyCodeObject *code, ref_variable variable) {
+    if (!ref_is_ours(search, variable.value)) {
+        return ref_visit(variable.value, search);
+    }
+    PyObject *cells = PyCode_GetCellvars(code), *names = PyCode_GetVarnames(code);
+    int is_cell = cells && names ? PySequence_Contains(cells, variable.name) : -1;
+    Py_ssize_t index = is_cell == 0 ? PySequence_Index(names, variable.name) : 0;
+    Py_XDECREF(cells);
+    Py_XDECREF(names);
+    ref_entry *entry = is_cell < 0 || index < 0 ? NULL : ref_entry_of(search, variable.value);
+    if (!entry) {
+        return -1;
+    }
+    if (!is_cell) {
+        int before = entry->named;
+        if (index < code->co_argcount + code->co_kwonlyargcount) {
+            entry->named = before ? before : REF_BY_PARAMETERS;
+            if (before) {
+                return 0;
+            }
+        } else {
+            entry->named = REF_BY_LOCALS;
+            if (before == REF_BY_PARAMETERS) {
+                return 0;
+            }
         }
     }
-#endif
-    return ref_visit(value, search);
+    return ref_visit(variable.value, search);
 }
+
+#else
+
+static int ref_visit_variable(ref_search *search, PyCodeObject *code, ref_variable variable) {
+    (void)code;
+    return ref_visit(variable.value, search);
+}
+
+#endif
 
 /* Visits the function's own variables. Variables of enclosing functions are counted in the
  * frames of those functions, because a cell that several frames share holds one reference. */
 static int ref_visit_variables(ref_search *search, PyObject *variables, PyCodeObject *code) {
     PyObject *free_names = PyCode_GetFreevars(code);
     PyObject *own = PyDict_New();
-    PyObject **values = malloc((size_t)(code->co_nlocalsplus + 1) * sizeof *values);
+    ref_variable *found = malloc((size_t)(code->co_nlocalsplus + 1) * sizeof *found);
     PyObject *name, *value;
     Py_ssize_t at = 0, count = 0;
-    int stop = free_names && own && values && PyDict_Update(own, variables) == 0 ? 0 : -1;
+    int stop = free_names && own && found && PyDict_Update(own, variables) == 0 ? 0 : -1;
     while (!stop && count < code->co_nlocalsplus && PyDict_Next(own, &at, &name, &value)) {
         if (PySequence_Contains(free_names, name) == 0) {
-            values[count++] = value;
+            found[count++] = (ref_variable){name, value}; /* the code keeps the name alive */
         }
     }
-    Py_XDECREF(own); /* the frame keeps the values alive; these extra references must not count */
+    Py_XDECREF(own); /* the frame keeps the values alive; these references must not count */
     Py_XDECREF(free_names);
     for (Py_ssize_t i = 0; !stop && i < count; i++) {
-        stop = ref_visit_variable(search, values[i]);
+        stop = ref_visit_variable(search, code, found[i]);
     }
-    free(values);
+    free(found);
     return stop;
 }
 
@@ -352,7 +391,7 @@ static int ref_visit_globals(ref_search *search, ref_frame *frame) {
 
 #endif
 
-/* Searches queued containers until about `visits` further references are visited. */
+/* Searches queued containers until it has visited about `visits` more references. */
 static int ref_search_on(ref_search *search, size_t visits) {
     size_t end = search->visits + visits;
     int stop = 0;
@@ -362,9 +401,9 @@ static int ref_search_on(ref_search *search, size_t visits) {
     return stop;
 }
 
-/* Visits the variables of all running functions, and then their globals. Inner functions and
- * what they reach come first: most references are there, and in a large program the outer
- * functions reach more than the limit. */
+/* Visits the variables of all running functions, and then their globals. The innermost functions
+ * come first, because most references are there, and the outer functions of a large program may
+ * reach more references than the limit. */
 static int ref_visit_everything(ref_search *search, PyObject *array, PyObject *traceback) {
     int stop = ref_count(search, array); /* count the caller's own reference */
     /* Visit the functions that ended by an exception. */
@@ -382,9 +421,10 @@ static int ref_visit_everything(ref_search *search, PyObject *array, PyObject *t
     return stop ? stop : ref_search_on(search, REF_LIMIT);
 }
 
-/* Appends to `found` each array all of whose references were found. The hidden array is appended
- * only if no reference at all is missing, because it keeps the memory for the others. The caller
- * holds one reference to the hidden array and one to `array`. Returns -1 with an exception set. */
+/* Appends to `found` each array of which all references were found. The hidden array keeps the
+ * memory alive for the others, so it is appended only if no reference is missing at all. The caller
+ * holds one reference to the hidden array and one to `array`. Returns -1 with an exception set on
+ * failure. */
 static int ref_find(PyObject *hidden, PyObject *array, PyObject *traceback, PyObject *found) {
     ref_search search = {.hidden = hidden, .missing = Py_REFCNT(hidden) - 1};
     ref_entry *entry = ref_entry_of(&search, hidden);

@@ -5,9 +5,9 @@
 
 #include "borrow.h"
 
-/* Returns whether all uses of memory without an owner are ordered before the next operation of
- * `stream` or, if that is NULL, are known to the host to be complete. OWN_SHARED uses count too,
- * because the new owner does not know of them. Returns 0 if malloc fails. */
+/* Returns whether the memory can get a new owner: all its uses are ordered before the next
+ * operation of `stream` or, if `stream` is NULL, are known to the host to be complete. OWN_SHARED
+ * uses count too, because the new owner does not know of them. Returns 0 if malloc fails. */
 static inline int own_memory_reusable(own_engine *engine, const own_stream *stream,
                                       own_memory *memory) {
     own_clock *view = NULL;

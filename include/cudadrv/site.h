@@ -1,8 +1,8 @@
-/* Call sites: which line of the user's program made a call, found with one lookup.
+/* Call sites tell which line of the user's program made a call.
  *
- * A site is a number for a pair (code object, instruction offset). The line is computed only
- * when it is printed. No frame is ever kept. The table is bounded: it is cleared when it is
- * full, and the lines of older sites are unknown from then on.
+ * A site is a number for a pair (code object, instruction offset), which one lookup in a table
+ * finds. The line is computed only when it is printed. Frames are never kept. The table has a
+ * fixed size. When it is full it is cleared, and the lines of older sites are then unknown.
  *
  * The functions that every operation calls are in this file, so that they are inlined. The
  * search for new lines, and the lookup of a site, are in site_search.h. The GIL guards the
@@ -22,28 +22,30 @@
 
 enum { SITE_PLACES = 1 << 15, SITE_LIMIT = SITE_PLACES / 2 };
 
+/* An instruction of a Python program, such as a call. */
 typedef struct {
     PyCodeObject *code;
     int offset;
 } site_spot;
 
 typedef struct {
-    PyCodeObject *code; /* a strong reference, so that its address is not reused for other code */
+    PyCodeObject *code; /* a strong reference, so that no other code gets the same address */
     int offset;
-    int library; /* the code is not the user's: Python's own modules and NumPy */
+    int library; /* the code belongs to a library (Python's own modules, NumPy), not to the user */
 } site_place;
 
 typedef struct {
-    uint32_t generation; /* the upper half of site numbers; not 0, because site 0 means "no site" */
+    uint32_t generation; /* upper half of site numbers; never 0, because site 0 means "no site" */
     uint32_t count;
-    /* A hash table: each entry is at its hash, or in the first free place after it. Free places
-     * have no code object. */
+    /* A hash table. An entry is at the place of its hash, or at the first free place after it. A
+     * free place has no code object. */
     site_place places[SITE_PLACES];
 } site_table;
 
 #if PY_VERSION_HEX < 0x030D0000
-/* Returns the spot at which a frame runs, and sets *frame to its nearest caller if the frame has
- * not begun yet. PyEval_GetFrame and PyFrame_GetLasti would create an object for each new frame. */
+/* Returns the instruction that a frame runs. If the frame has not begun to run, sets *frame to its
+ * nearest caller that has. PyEval_GetFrame and PyFrame_GetLasti would create an object for each
+ * frame. */
 static inline site_spot site_spot_of_frame(_PyInterpreterFrame **frame) {
     while (*frame && _PyFrame_IsIncomplete(*frame)) {
         *frame = (*frame)->previous;
@@ -54,8 +56,9 @@ static inline site_spot site_spot_of_frame(_PyInterpreterFrame **frame) {
 }
 #endif
 
-/* The spot at which a thread is: in its innermost Python frame, because extension code has none.
- * The frame owns the code object; NULL if there is no frame. */
+/* Returns the code object and the instruction offset at which the innermost Python frame of a
+ * thread runs. The frame owns the code object, which is NULL if there is no frame. Extension code
+ * has no frame. */
 static inline site_spot site_spot_of(const PyThreadState *thread) {
 #if PY_VERSION_HEX >= 0x030D0000
     site_spot spot = {NULL, 0};
@@ -89,8 +92,8 @@ static inline uint32_t site_number(const site_table *table, const site_place *pl
     return table->generation << 16 | (uint32_t)(place - table->places);
 }
 
-/* Returns the site of a spot if it is user code and the table has it exactly at its hash; else
- * 0, and site_search must look for it. */
+/* Returns the site of an instruction, if it is user code and the table has it exactly at its hash.
+ * Otherwise returns 0, and site_search must look for it. */
 static inline uint32_t site_known(site_table *table, site_spot spot) {
     const site_place *place = site_at(table, site_hash(spot));
     return __builtin_expect(site_is(place, spot) && spot.code && !place->library, 1)

@@ -1,5 +1,5 @@
-/* The table of call sites: the search for new lines and for lines of libraries, and the lookup
- * of a site.
+/* The table of call sites. The functions here add sites to it, skip the lines of libraries, and
+ * look up a site.
  *
  * Only cudadrv._site includes this file. */
 
@@ -10,13 +10,13 @@
 
 enum { SITE_LIBRARIES = 2, SITE_DEPTH = 100 };
 static char site_libraries[SITE_LIBRARIES][4096]; /* folders of libraries, with a final slash */
-static PyObject *site_prefixes; /* of files that are to be skipped, too: a tuple of str, or NULL */
+static PyObject *site_prefixes; /* more prefixes of files to skip: a tuple of str, or NULL */
 
-/* Has no initializer, so that this large table takes no room in the compiled file. */
+/* Has no initializer, so that this large table does not enlarge the compiled file. */
 static site_table site_the_table;
 
-/* Clears the table. The table is consistent again before a code object is dropped, because that
- * can run Python code, which may use the table. */
+/* Clears the table. Drops the code objects only when the table is consistent again, because
+ * dropping one can run Python code that uses the table. */
 static void site_start_anew(void) {
     uint32_t count = 0;
     /* If malloc fails, the code objects are never freed. */
@@ -89,7 +89,8 @@ static site_place *site_place_of(site_spot spot) {
     return place;
 }
 
-/* Files with these prefixes are skipped from now on. What was recorded stays as it is. */
+/* Makes files with these prefixes count as libraries. Call sites that operations have recorded stay
+ * as they are. */
 static void site_skip(PyObject *prefixes) {
     Py_XSETREF(site_prefixes, Py_NewRef(prefixes));
     for (uint32_t i = 0; i < SITE_PLACES; i++) {
@@ -100,8 +101,8 @@ static void site_skip(PyObject *prefixes) {
     }
 }
 
-/* The site of a line, or 0 if it is a library's. Libraries are known by a place for all lines of a
- * code object, at no offset that one can have. */
+/* Returns the site of an instruction, or 0 if its code belongs to a library. Whether it does is
+ * cached for the whole code object, in an entry with the offset -2, which no instruction has. */
 static uint32_t site_if_users(site_spot spot) {
     if (site_place_of((site_spot){spot.code, -2})->library) {
         return 0;
@@ -109,7 +110,8 @@ static uint32_t site_if_users(site_spot spot) {
     return site_number(&site_the_table, site_place_of(spot));
 }
 
-/* The innermost line of the user's code, for calls that come through a library, or 0. */
+/* Returns the site of the innermost frame that runs the user's code, or 0 if there is none. Calls
+ * that come through a library need this. */
 static uint32_t site_of_user(void) {
     uint32_t site = 0;
 #if PY_VERSION_HEX >= 0x030D0000
@@ -138,7 +140,7 @@ static uint32_t site_of_user(void) {
     return site;
 }
 
-/* Returns the site of a spot for which site_known returned 0. */
+/* Returns the site of an instruction for which site_known returned 0. */
 static uint32_t site_search(site_spot spot) {
     if (!spot.code) {
         return 0;

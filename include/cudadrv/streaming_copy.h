@@ -1,4 +1,4 @@
-/* Copies into page-locked memory that the device reads next. Uses neither CUDA nor Python. */
+/* Copies into page-locked memory that the device will read. Uses neither CUDA nor Python. */
 
 #ifndef CUDADRV_STREAMING_COPY_H
 #define CUDADRV_STREAMING_COPY_H
@@ -10,9 +10,9 @@
 #include <emmintrin.h>
 #endif
 
-/* Like memcpy, with stores that bypass the caches if the processor has such stores. Cache lines
- * of the target are then not read before they are written, and the device need not fetch the
- * bytes from a cache. */
+/* Like memcpy, but with stores that bypass the caches if the processor has them. The processor then
+ * does not read the target before writing it, and the device does not have to fetch the bytes from
+ * a cache. */
 static inline void streaming_copy(char *target, const char *source, size_t nbytes) {
 #ifdef __SSE2__
     enum { LINE = 64 };
@@ -30,7 +30,7 @@ static inline void streaming_copy(char *target, const char *source, size_t nbyte
             _mm_stream_si128(to + 2, third);
             _mm_stream_si128(to + 3, fourth);
         }
-        _mm_sfence(); /* complete the stores before the caller reports that the bytes are there */
+        _mm_sfence(); /* complete the stores before the caller reports the copy as done */
     }
 #endif
     memcpy(target, source, nbytes);

@@ -15,20 +15,22 @@ typedef struct own_request {
     uint32_t count;
     uint32_t site;
     uint16_t operation;
-    /* The loan, if this request begins one (the request then has exactly one access); else NULL. */
+    /* If this request begins a loan: the loan. Such a request has exactly one access. Otherwise
+     * NULL. */
     own_export *loan;
-    /* The request ends a loan. The work of the loan is queued already, so nothing is checked. */
+    /* The request ends a loan. The loan's work is already queued, so nothing is checked. */
     uint8_t returns;
-    /* For a passive operation the driver may queue nothing, so the default streams' rules do not
+    /* The driver may queue nothing for a passive operation, so the default streams' rules do not
      * order it. */
     uint8_t passive;
-    own_snapshot issued;     /* the operation's snapshot, for a token; the caller drops it */
-    own_operation forgotten; /* the entry of `recent` that the operation replaced */
+    own_snapshot issued;     /* snapshot of the operation, for a token; the caller drops it */
+    own_operation forgotten; /* entry of `recent` that this operation replaced */
     own_conflict conflict;
 } own_request;
 
-/* Returns whether an access can take the fast path: it uses all of its memory, which has one
- * range, is open, has no host view, and was used last by this stream. */
+/* Returns whether an access can take the fast path. It must use all of its memory, which must be
+ * open and have a single range and no host view or loan, and the unfinished uses must be of this
+ * stream. */
 static inline int own_usual_(const own_engine *engine, const own_stream *stream,
                              const own_access *access) {
     const own_memory *memory = access->memory;
@@ -52,7 +54,7 @@ static inline int own_usual_(const own_engine *engine, const own_stream *stream,
     return left < OWN_FEW;
 }
 
-/* Returns whether two accesses of a request use the same memory. */
+/* Returns whether two accesses of the request use the same memory. */
 static inline int own_some_twice_(own_engine *engine, const own_request *request) {
     const own_access *access = request->accesses, *end = access + request->count;
     engine->requests++;
@@ -62,8 +64,8 @@ static inline int own_some_twice_(own_engine *engine, const own_request *request
     return access < end;
 }
 
-/* Returns whether the request can take the fast path: each of its accesses can, each uses
- * different memory, and the default streams' rules do not order the stream. */
+/* Returns whether a request can take the fast path: all its accesses can, they use different
+ * memory, and the default streams' rules do not order the stream. */
 static inline int own_all_usual_(own_engine *engine, const own_request *request) {
     const own_stream *stream = request->stream;
     const own_access *access = request->accesses, *end = access + request->count;
@@ -84,8 +86,8 @@ static inline int own_all_usual_(own_engine *engine, const own_request *request)
     return 1;
 }
 
-/* Drops the epochs that have the given mode or are known to be complete. Returns how many are
- * left. */
+/* Drops the epochs that have the given mode, and those that are known to be complete. Returns how
+ * many epochs are left. */
 static inline uint32_t own_keep_others_(const own_engine *engine, own_range *range, uint8_t mode) {
     uint32_t kept = 0;
     for (uint32_t k = 0; k < range->count; k++) {

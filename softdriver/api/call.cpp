@@ -11,7 +11,7 @@ thread_local bool in_callback = false;
 
 namespace {
 
-// True when cuInit has succeeded. A child that is forked after that has no workers.
+// True when cuInit has succeeded. A child that is forked later has no worker threads.
 std::atomic<bool> started{false};
 std::atomic<bool> forked{false};
 std::atomic<uint64_t> call_counts[function_count];
@@ -20,8 +20,8 @@ std::atomic<uint64_t> call_total{0};
 thread_local ThreadState *current_thread = nullptr;
 pthread_key_t thread_key;
 
-// Called when a thread ends. Abandons captures that began in its per-thread streams, because nobody
-// can end them any more.
+// Called when a thread ends. Abandons the captures that the thread began in its per-thread streams,
+// because no other thread can end them.
 void abandon_captures(const ThreadState &thread) {
     auto &captures = state().captures;
     for (size_t i = captures.size(); i-- > 0;) {
@@ -34,8 +34,8 @@ void abandon_captures(const ThreadState &thread) {
     }
 }
 
-// Runs when a thread ends. Drops the thread's per-thread streams; each lives until its work is
-// done.
+// Runs when a thread ends. Drops the driver's references to the thread's per-thread streams;
+// unfinished work keeps a stream alive.
 void destroy_thread(void *pointer) {
     auto *thread = static_cast<ThreadState *>(pointer);
     if (forked)
@@ -54,7 +54,7 @@ void destroy_thread(void *pointer) {
     pthread_atfork(nullptr, nullptr, [] { forked = started.load(); });
 }
 
-// Returns true if the caller is a host function and host functions must not call this function.
+// Returns true if a host function is calling this function, but must not call it.
 bool refuses_callback(const FunctionInfo &function) {
     return in_callback && function.callback == Callback::Refused;
 }
@@ -88,8 +88,8 @@ Call::Call(Function function, bool per_thread) : per_thread(per_thread), functio
 }
 
 CUresult Call::enter(Function number) {
-    // In a forked child there are no workers, and the state's mutex may be locked forever. So only
-    // functions that need neither work in it.
+    // A forked child has no workers, and a thread of the parent may have held the state's mutex at
+    // the fork. So only functions that need neither work in the child.
     if (forked.load(std::memory_order_relaxed))
         return function_.needs == Needs::Nothing ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
     call_counts[static_cast<int>(number)].fetch_add(1, std::memory_order_relaxed);

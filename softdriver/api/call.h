@@ -11,10 +11,10 @@
 
 namespace soft {
 
-// The state that the driver keeps for each thread of the program.
+// What the driver keeps for each thread of the program.
 struct ThreadState {
-    std::vector<ContextPtr> contexts; // the stack of contexts; the last one is current
-    // Whatever the program has set; may be no valid mode.
+    std::vector<ContextPtr> contexts; // stack of the thread's contexts; the last one is current
+    // The mode that cuThreadExchangeStreamCaptureMode has set. That function accepts any number.
     int capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
     // The function that the thread is calling, or has called last.
     Function function = Function::Count;
@@ -22,24 +22,25 @@ struct ThreadState {
 
 ThreadState &thread_state();
 
-// True in a driver thread while it runs a host function.
+// True in a driver thread while the thread runs a host function.
 extern thread_local bool in_callback;
 
 // One call of an exported function. The constructor counts the call, applies injected faults,
-// checks the preconditions, runs the random schedule's step and takes the state lock, which is held
-// while the body runs.
+// checks the preconditions, and lets the random schedule run some operations. It also takes the
+// state lock, which is held until the body returns.
 class Call {
   public:
     Call(Function function, bool per_thread);
 
-    CUresult refused = CUDA_SUCCESS; // if not CUDA_SUCCESS, the call returns it and skips the body
+    // If not CUDA_SUCCESS, the call returns this error and its body does not run.
+    CUresult refused = CUDA_SUCCESS;
     Lock lock;
-    const bool per_thread; // stream 0 means the per-thread stream
+    const bool per_thread; // true: stream 0 means the per-thread stream
     ThreadState *thread = nullptr;
-    ContextPtr context; // the current context; may be null or destroyed
+    ContextPtr context; // current context of the thread; may be null or destroyed
 
-    // Checks the preconditions of a function. The constructor calls it, except for functions with
-    // Needs::Later, whose bodies call it themselves.
+    // Returns an error if a precondition of the function does not hold. The constructor calls this,
+    // except for functions with Needs::Later, whose bodies call it.
     CUresult require(Needs needs);
 
   private:
@@ -49,8 +50,8 @@ class Call {
     const FunctionInfo &function_;
 };
 
-// Returns CUDA_SUCCESS if the context can be used. Returns an error if it is null, destroyed, or
-// lost to a sticky error.
+// Returns CUDA_SUCCESS if the context can be used, and an error if it is null, destroyed, or lost
+// to a sticky error.
 CUresult context_status(const Context *context);
 
 // Called by cuInit. From then on, children that the process forks cannot use the driver.

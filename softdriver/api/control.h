@@ -19,17 +19,29 @@ SOFT_EXPORT int cudadrvSoftForgetRaces(void);
 SOFT_EXPORT const char *cudadrvSoftFaultText(void);
 SOFT_EXPORT const char *cudadrvSoftVersion(void);
 
-// Functions of a client that name its own work and memory in reports of data races.
+// For ranges of managed memory. They return CUDA_ERROR_INVALID_VALUE for other memory, and
+// CUDA_ERROR_NOT_SUPPORTED if the system does not tell which pages the host has used.
+//
+// Sets `faults` to how often blocks of the range have moved because the host, or a device, used
+// them.
+SOFT_EXPORT int cudadrvSoftPageFaults(unsigned long long address, unsigned long long bytes,
+                                      unsigned long long faults[2]);
+// Sets `places` to the number of the processor at which each of the first `count` pages is: the
+// ordinal of a device, -1 for the host, -2 for none.
+SOFT_EXPORT int cudadrvSoftPagePlaces(unsigned long long address, unsigned long long bytes,
+                                      int *places, unsigned long long count);
+
+// The functions by which a client names its own work and memory in reports of data races.
 typedef struct cudadrvSoftWords {
-    // Sets `label` to two numbers that identify the operation, and returns nonzero, if the calling
-    // thread is submitting one of the client's operations to the stream with this tag; else returns
-    // 0. Called with the driver's lock held: it must not call the driver, and must not wait for a
-    // thread that might.
+    // If the calling thread is submitting one of the client's operations to the stream with this
+    // tag, sets `label` to two numbers that identify the operation, and returns nonzero; otherwise
+    // returns 0. The driver calls this with its lock held, so the function must not call the
+    // driver, nor wait for a thread that might.
     int (*operation)(unsigned long long tag, unsigned long long label[2]);
-    // Describe an operation by its label, and the memory at an address. They return the length of
-    // the text, at most `size`; 0 if there is no description; a negative number if another thread
-    // has to ask. They are called without the lock, at the end of a driver call: they may wait, but
-    // must not call the driver.
+    // Write a description of an operation (by its label) or of the memory at an address to `text`,
+    // and return its length, at most `size`. They return 0 if they have no description, and a
+    // negative number if the calling thread cannot get one; the driver then asks again in a later
+    // call. The driver calls them without its lock, so they may wait, but must not call the driver.
     int (*describe_operation)(const unsigned long long label[2], char *text, int size);
     int (*describe_memory)(unsigned long long address, char *text, int size);
 } cudadrvSoftWords;

@@ -22,8 +22,8 @@ class Faults {
     std::string add(const std::string &text);
     void clear() { faults_.clear(); }
 
-    // Count a call, an allocation or an operation. Return the status of a fault that strikes now,
-    // or CUDA_SUCCESS.
+    // Count a call, an allocation or an operation. Return the status of the fault that is due, or
+    // CUDA_SUCCESS if none is.
     CUresult strike_call(Function function);
     CUresult strike_allocation(size_t bytes);
     CUresult strike_operation();
@@ -33,7 +33,7 @@ class Faults {
     struct Fault {
         What what;
         Function function;
-        uint64_t left; // number of calls, operations or bytes until the fault strikes
+        uint64_t left; // number of calls, operations or bytes that are left until the fault is due
         CUresult status;
     };
 
@@ -42,7 +42,7 @@ class Faults {
     std::vector<Fault> faults_;
 };
 
-// Returns true for errors after which a device runs nothing any more.
+// Returns true for errors after which a device runs no more work.
 bool is_sticky(CUresult status);
 
 } // namespace soft

@@ -7,7 +7,7 @@
 namespace soft {
 namespace {
 
-// Returns the first CUDA version that has this variant of the function.
+// Returns the first CUDA version in which this variant of the function exists.
 unsigned first_version(const FunctionInfo &function, bool per_thread) {
     constexpr int per_thread_streams = 7000;
     bool variant = per_thread && function.per_thread != function.plain;
@@ -43,16 +43,17 @@ SOFT_API(cuGetProcAddress_v2,
         CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
     if (!address || (flags & ~known) || version > state().settings.driver)
         return CUDA_ERROR_INVALID_VALUE;
-    *address = nullptr; // a negative version means no limit, because it is converted to unsigned
+    *address = nullptr;
     bool per_thread = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+    // look_up() converts the version to unsigned, so a negative version means no limit.
     CUdriverProcAddressQueryResult found = look_up(name ? name : "", version, per_thread, address);
     if (result)
         *result = found;
     return CUDA_SUCCESS;
 }
 
-// The first version of the function has no result parameter, so it returns an error for a missing
-// symbol.
+// The first version of cuGetProcAddress has no result parameter. It reports a missing symbol by an
+// error.
 SOFT_API(cuGetProcAddress, (const char *name, void **address, int version, cuuint64_t flags),
          (name, address, version, flags)) {
     CUresult status = cuGetProcAddress_v2_body(call, name, address, version, flags, nullptr);

@@ -1,6 +1,6 @@
 #include "api/call.h"
 
-// These functions do nothing, because there is no profiler to start or stop.
+// There is no profiler to start or stop, so these functions do nothing.
 
 namespace soft {
 

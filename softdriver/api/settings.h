@@ -11,8 +11,8 @@ namespace soft {
 
 enum class Schedule { Eager, Lazy, Random };
 
-// Says whether cuMemFree of device memory waits for the device. With Chosen it waits always, but
-// under the random schedule the random generator decides.
+// Says whether cuMemFree of device memory waits for the device. With Chosen, the random schedule
+// decides by its random generator, and the other schedules always wait.
 enum class FreeWaits { Chosen, Always, Never };
 
 struct Settings {

@@ -15,6 +15,7 @@
 
 #include <map>
 #include <mutex>
+#include <tuple>
 
 namespace soft {
 
@@ -29,8 +30,8 @@ struct State {
     bool initialised = false;
     Random random;
     std::vector<std::unique_ptr<Device>> devices;
-    // Devices that a new setting has removed. They are kept because destroyed contexts still point
-    // to them.
+    // Devices that a change of the setting `devices` has removed. They are kept because destroyed
+    // contexts still point to them.
     std::vector<std::unique_ptr<Device>> retired;
     HandleTable<Context> contexts{0x5c0000001000};
     HandleTable<Stream> streams{0x5c1000001000};
@@ -42,6 +43,8 @@ struct State {
     HandleTable<CodeLibrary> libraries{0x5c7000001000};
     HandleTable<LibraryKernel> kernels{0x5c8000001000};
     HandleTable<Link> links{0x5c9000001000};
+    // The pools of memory that is not a device's own, by kind, type of location and its number.
+    std::map<std::tuple<MemoryKind, int, int>, PoolSlot> pool_slots;
     std::vector<CapturePtr> captures; // captures in progress
     std::map<uintptr_t, Allocation> allocations;
     Freed freed;
@@ -55,8 +58,8 @@ struct State {
     cudadrvSoftWords words = {};
 
     uint64_t new_id() { return next_id++; }
-    // Returns the generator with which handle tables reuse values, or null unless the schedule is
-    // random.
+    // Under the random schedule, returns the generator with which handle tables decide to reuse a
+    // handle; otherwise null.
     Random *reuse() { return settings.schedule == Schedule::Random ? &random : nullptr; }
     void create_devices();
     // Starts the random generator again from the seed, so that later random choices do not depend

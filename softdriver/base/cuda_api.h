@@ -6,7 +6,8 @@
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 
-// Declarations that the oldest supported cuda.h lacks. They only need the right binary interface.
+// Declarations that the oldest supported cuda.h lacks. Only their binary interface matters, so
+// structs and enumerations have no members here.
 #if CUDA_VERSION < 12030
 struct CUgraphEdgeData;
 #endif
@@ -43,6 +44,19 @@ CUresult CUDAAPI cuMemAdvise_v2(CUdeviceptr, size_t, CUmem_advise, CUmemLocation
 CUresult CUDAAPI cuMemPrefetchAsync_v2(CUdeviceptr, size_t, CUmemLocation, unsigned int, CUstream);
 CUresult CUDAAPI cuMemPrefetchAsync_v2_ptsz(CUdeviceptr, size_t, CUmemLocation, unsigned int,
                                             CUstream);
+CUresult CUDAAPI cuMemPrefetchBatchAsync(CUdeviceptr *, size_t *, size_t, CUmemLocation *, size_t *,
+                                         size_t, unsigned long long, CUstream);
+CUresult CUDAAPI cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *, size_t *, size_t, CUmemLocation *,
+                                              size_t *, size_t, unsigned long long, CUstream);
+CUresult CUDAAPI cuMemDiscardBatchAsync(CUdeviceptr *, size_t *, size_t, unsigned long long,
+                                        CUstream);
+CUresult CUDAAPI cuMemDiscardBatchAsync_ptsz(CUdeviceptr *, size_t *, size_t, unsigned long long,
+                                             CUstream);
+CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *, size_t *, size_t, CUmemLocation *,
+                                                   size_t *, size_t, unsigned long long, CUstream);
+CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *, size_t *, size_t,
+                                                        CUmemLocation *, size_t *, size_t,
+                                                        unsigned long long, CUstream);
 CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool *, CUmemLocation *, CUmemAllocationType);
 CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool *, CUmemLocation *, CUmemAllocationType);
 CUresult CUDAAPI cuMemSetMemPool(CUmemLocation *, CUmemAllocationType, CUmemoryPool);

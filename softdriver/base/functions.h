@@ -7,7 +7,7 @@
 
 namespace soft {
 
-// One value for each implemented function, which is a line of functions.def.
+// A value for each implemented function. functions.def has a line for each of these functions.
 enum class Function {
 #define SOFT_FUNCTION(base, version, symbol, variant, needs, callback) symbol,
 #include "base/functions.def"
@@ -17,15 +17,15 @@ enum class Function {
 
 constexpr int function_count = static_cast<int>(Function::Count);
 
-// What must hold before the body of a function runs. If it does not hold, the call returns an
-// error.
+// The precondition of a function. If it does not hold, the call returns an error and the body does
+// not run.
 enum class Needs {
     Nothing,  // no precondition: the function works before cuInit
     Init,     // cuInit has succeeded
     Current,  // there is a current context, which may have been destroyed
     Usable,   // the current context is neither destroyed nor lost to a sticky error
     Optional, // like Usable if there is a current context; without one, like Init
-    Later,    // the body checks its arguments first, then calls Call::require()
+    Later,    // the body checks its arguments first, and then calls Call::require()
 };
 
 enum class Callback { Refused, Allowed };
@@ -36,8 +36,10 @@ struct FunctionInfo {
     const char *symbol;
     Needs needs;
     Callback callback;
-    void *plain;      // address of the symbol for which stream 0 is the legacy stream
-    void *per_thread; // the same for the per-thread stream; may equal `plain`
+    // The addresses of the symbols for which stream 0 is the legacy stream and the per-thread
+    // stream. They are equal if the function has only one symbol.
+    void *plain;
+    void *per_thread;
 };
 
 extern const FunctionInfo function_table[function_count];

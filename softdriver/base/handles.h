@@ -9,10 +9,9 @@
 
 namespace soft {
 
-// A table of objects by handle. Handles are keys, never addresses, so using a stale handle is an
-// error and not a crash. Real drivers reuse handle values, and careless programs do not expect
-// that: if insert() is given a generator as `reuse`, it returns an erased handle again half of the
-// time.
+// A table of objects by handle. Handles are keys and never addresses, so that the driver can report
+// a stale handle instead of crashing. Real drivers reuse handle values. To find programs that do
+// not expect this, insert() returns an erased handle half of the time if `reuse` is a generator.
 template <class Object> class HandleTable {
   public:
     explicit HandleTable(uintptr_t base) : next_(base) {}
@@ -40,7 +39,7 @@ template <class Object> class HandleTable {
             freed_.push_back(handle);
     }
 
-    // Forgets the erased handles, so that new handles do not depend on what was erased before.
+    // Forgets the erased handles, so that later handles do not depend on earlier erasures.
     void clear_freed() { freed_.clear(); }
 
     size_t size() const { return objects_.size(); }

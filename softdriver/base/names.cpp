@@ -3,11 +3,10 @@
 #include <atomic>
 #include <cstring>
 
-// Exports every name of the driver API, because clients look up hundreds of them, and some do not
-// load if one is missing. The definitions in this file are weak, so the definition of an
-// implemented function replaces the one in this file. The file must not include cuda.h, which
-// declares the same names with parameters; in the C calling conventions it is safe to ignore the
-// arguments.
+// Exports every name of the driver API: clients look up hundreds of names, and some clients do not
+// load if one is missing. The definitions in this file are weak, so that the definition of an
+// implemented function replaces them. The file must not include cuda.h, which declares the same
+// names with parameters. The C calling conventions allow the functions to ignore their arguments.
 
 namespace soft {
 namespace {

@@ -5,12 +5,12 @@
 
 namespace soft {
 
-// Returns how often the unimplemented function with this exported name was called; 0 for any other
-// name.
+// Returns how often programs have called the unimplemented function with this exported name.
+// Returns 0 for any other name.
 uint64_t unsupported_calls_of(const char *symbol);
 uint64_t all_unsupported_calls();
-// Returns the name of the index-th unimplemented function that was called, or null if there are
-// fewer.
+// Returns the name of the unimplemented function with this index among those that programs have
+// called. Returns null if there are not so many.
 const char *unsupported_called(size_t index);
 
 } // namespace soft

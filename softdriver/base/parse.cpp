@@ -10,7 +10,8 @@ bool parse_number(const std::string &text, uint64_t &number, std::string *unit) 
         return false;
     char *end = nullptr;
     errno = 0;
-    bool hexadecimal = text.compare(0, 2, "0x") == 0; // base 0 would read 010 as octal
+    // Base 0 would also read numbers with a leading 0 as octal, so look for 0x here.
+    bool hexadecimal = text.compare(0, 2, "0x") == 0;
     number = std::strtoull(text.c_str(), &end, hexadecimal ? 16 : 10);
     if (unit)
         *unit = end;

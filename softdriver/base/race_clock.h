@@ -8,8 +8,9 @@
 
 namespace soft {
 
-// A vector clock of the race detector. It belongs to an operation or to the host, and has a number
-// for the slot of each track: operations of the track up to this number are ordered before.
+// A vector clock of the race detector. For the slot of each track (see RaceTrack) it has a number:
+// the track's operations up to this number are ordered before the owner of the clock, which is an
+// operation or the host.
 class RaceClock {
   public:
     uint64_t at(size_t slot) const { return slot < ticks_.size() ? ticks_[slot] : 0; }
@@ -37,7 +38,7 @@ class RaceClock {
     std::vector<uint64_t> ticks_;
 };
 
-// The clock is immutable, so operations with equal clocks share one.
+// A clock that does not change, so that operations with equal clocks can share it.
 using RaceClockPtr = std::shared_ptr<const RaceClock>;
 
 struct RaceTrack;
@@ -53,7 +54,7 @@ struct RaceLabel {
 struct RaceMark {
     std::shared_ptr<const RaceTrack> track; // null if the detector ignores the operation
     uint64_t tick = 0;                      // the operation's number in its track
-    RaceClockPtr before; // the operations ordered before this one; null until they are known
+    RaceClockPtr before; // operations that are ordered before this one; null until they are known
 
     bool certain() const { return before != nullptr; }
     bool after(const RaceMark &other) const;

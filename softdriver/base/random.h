@@ -4,7 +4,7 @@
 
 namespace soft {
 
-// The random generator splitmix64. A seed results in the same sequence on every machine.
+// The random generator splitmix64. A seed produces the same sequence on every machine.
 class Random {
   public:
     explicit Random(uint64_t seed = 1) : state_(seed) {}

@@ -12,8 +12,8 @@ Signed floor_divide(Signed value, Signed by) {
     return quotient * by > value ? quotient - 1 : quotient;
 }
 
-// Returns whether one of the rows overlaps the contiguous bytes from `begin` to `end`. It only has
-// to check the first row that ends after `begin`.
+// Returns whether one of the rows overlaps the contiguous bytes from `begin` to `end`. If any row
+// does, the first row that ends after `begin` does.
 bool row_touches(const Range &rows, uintptr_t begin, uintptr_t end) {
     Signed ahead = Signed(begin) - Signed(rows.begin + rows.bytes);
     Signed row = std::max<Signed>(0, floor_divide(ahead, Signed(rows.pitch)) + 1);
@@ -21,7 +21,7 @@ bool row_touches(const Range &rows, uintptr_t begin, uintptr_t end) {
 }
 
 // Returns whether two ranges of equal pitch overlap. Whether row i of `a` and row j of `b` overlap
-// depends only on i - j, so it looks for a difference at which they do.
+// depends only on i - j, so the function checks the least possible difference.
 bool rows_touch(const Range &a, const Range &b) {
     auto pitch = Signed(a.pitch), shift = Signed(b.begin) - Signed(a.begin);
     Signed least = floor_divide(-Signed(b.bytes) - shift, pitch) + 1;

@@ -5,8 +5,8 @@
 
 namespace soft {
 
-// Bytes that an operation uses: `rows` rows of `bytes` bytes each, whose beginnings are `pitch`
-// bytes apart.
+// The bytes that an operation uses: `rows` rows of `bytes` bytes each. From the beginning of one
+// row to the next there are `pitch` bytes.
 struct Range {
     uintptr_t begin;
     size_t bytes;
@@ -16,10 +16,10 @@ struct Range {
     bool contiguous() const { return rows == 1 || pitch <= bytes; }
     // Returns the address after the last byte.
     uintptr_t end() const { return begin + (rows - 1) * pitch + bytes; }
-    // Returns true if both ranges contain some byte.
+    // Returns true if the two ranges have a byte in common.
     bool overlaps(const Range &other) const;
-    // Returns true if all bytes of the other range are in this one. May return false although they
-    // are: a range of several rows is only compared with ranges of the same begin and pitch.
+    // Returns true if this range contains all bytes of the other. If this range has several rows,
+    // the answer may be a false negative unless both ranges have the same begin and pitch.
     bool covers(const Range &other) const;
 };
 

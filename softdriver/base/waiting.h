@@ -57,8 +57,8 @@ class Signal {
     pthread_cond_t condition_;
 };
 
-// Returns growing pauses, in microseconds. They are used to poll a condition that nobody signals,
-// such as a flag in host memory.
+// Returns growing pauses, in microseconds, for a thread that polls a condition such as a flag in
+// host memory, whose change wakes no thread.
 class Backoff {
   public:
     long next() {

@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-// The functions cuLibrary*: loading, unloading and lookups by name.
+// This file implements cuLibrary*, which load and unload libraries and look up their parts by name.
 
 namespace soft {
 
@@ -172,7 +172,7 @@ SOFT_API(cuLibraryGetModule, (CUmodule * result, CUlibrary handle), (result, han
     return CUDA_SUCCESS;
 }
 
-// Looks up a variable of a library. With `only_managed`, all other variables count as not found.
+// Looks up a variable of a library. With `only_managed`, finds only managed variables.
 static CUresult get_variable(Call &call, CUdeviceptr *address, size_t *bytes, CUlibrary handle,
                              const char *name, bool only_managed) {
     CodeLibraryPtr library = find_library(handle);
@@ -205,7 +205,7 @@ SOFT_API(cuLibraryGetManaged,
     return get_variable(call, address, bytes, library, name, true);
 }
 
-// Finds no function for any name, because PTX has no functions that host and device share.
+// Never finds a function, because PTX has no functions that host and device share.
 SOFT_API(cuLibraryGetUnifiedFunction, (void **function, CUlibrary handle, const char *name),
          (function, handle, name)) {
     if (!function || !name)

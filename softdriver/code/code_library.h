@@ -6,13 +6,14 @@
 
 namespace soft {
 
-// Code that belongs to no context (CUlibrary). It is loaded as a module into each context that uses
-// it.
+// A library (CUlibrary): code that belongs to no context. It is loaded as a module into each
+// context that uses it.
 struct CodeLibrary {
     CUlibrary handle = nullptr;
     ProgramPtr program;
     std::map<const Context *, ModulePtr> modules;
-    std::vector<CUkernel> kernels; // handles by index of the kernel; null until first requested
+    // The handle of each kernel, by index. It is null until the program asks for it.
+    std::vector<CUkernel> kernels;
 };
 
 using CodeLibraryPtr = std::shared_ptr<CodeLibrary>;
@@ -21,7 +22,8 @@ struct LibraryKernel {
     CUkernel handle = nullptr;
     CodeLibraryPtr library;
     int index = 0;
-    std::map<int, KernelSettings> settings; // settings of the kernel, by ordinal of the device
+    // The attributes that the program has set, by device ordinal.
+    std::map<int, KernelSettings> settings;
 
     const ptx::Kernel &kernel() const { return library->program->kernels[index]; }
 };
@@ -30,14 +32,14 @@ using LibraryKernelPtr = std::shared_ptr<LibraryKernel>;
 
 CodeLibraryPtr find_library(CUlibrary handle);
 LibraryKernelPtr find_library_kernel(CUkernel handle);
-// Returns the library's kernel with this index: the same object at every call.
+// Returns the library's kernel with this index. Repeated calls return the same object.
 LibraryKernelPtr kernel_of(const CodeLibraryPtr &library, int index);
-// Returns the library's module in a context. Loads the module at the first call.
+// Returns the library's module in a context. Loads the module if the context does not have it yet.
 CUresult module_of(const CodeLibraryPtr &library, const ContextPtr &context, ModulePtr &module);
-// Returns the function that stands for the kernel in a context. Loads the library into the context
+// Returns the function that represents the kernel in a context. Loads the library into the context
 // if necessary.
 CUresult function_in(LibraryKernel &kernel, const ContextPtr &context, KernelFunctionPtr &function);
-// Destroys all libraries. Call it only when no context has a module of a library.
+// Destroys all libraries. No context may have a module of a library any more.
 void unload_libraries();
 // Called when a context is destroyed. Removes the modules that libraries have loaded into it.
 void leave_context(const Context &context);

@@ -20,8 +20,8 @@ bool begins_within(const void *data, size_t bytes, const char *magic) {
     return bytes >= std::strlen(magic) && begins(data, magic);
 }
 
-// Returns true if the text begins with .version, which in PTX only white space and comments may
-// precede.
+// Returns true if the text begins with the directive .version. PTX allows only white space and
+// comments before it.
 bool is_ptx(const char *text) {
     for (;;) {
         text += std::strspn(text, " \t\r\n\v\f");
@@ -34,8 +34,7 @@ bool is_ptx(const char *text) {
     }
 }
 
-// Returns whether an ELF file contains code for NVIDIA GPUs, as the machine number in its header
-// says.
+// Returns true if the machine number in the header of an ELF file is that of NVIDIA GPUs.
 bool for_a_gpu(const void *data) {
     constexpr size_t place = 18;
     constexpr uint16_t gpu = 190;
@@ -111,7 +110,7 @@ CUresult read_image(const void *data, size_t bytes, Image &image) {
     std::string_view content(static_cast<const char *>(data), bytes);
     if (ptx::form_of(content) == ptx::Form::Fatbin)
         return read_fatbin(content, image);
-    // PTX text of known length need not end in a zero byte.
+    // Copy the PTX text, because a text of known length may lack a zero byte at the end.
     return read_image(std::string(content).c_str(), image);
 }
 

@@ -7,18 +7,18 @@
 
 namespace soft {
 
-// The PTX texts of an image that a program loads; the result of a link has more than one.
+// The PTX texts of an image that a program loads. The result of a link can have several texts.
 struct Image {
     std::vector<std::string> texts;
-    unsigned max_registers = 0; // limit of registers per thread; 0 means no limit
+    unsigned max_registers = 0; // limit of registers per thread that the link had; 0 means no limit
 };
 
-// Reads an image of unknown length. The header of a binary image has the length; PTX text ends in a
-// zero byte.
+// Reads an image of unknown length. A binary image has its length in its header, and PTX text ends
+// with a zero byte.
 CUresult read_image(const void *data, Image &image);
-// Reads an image of known length; PTX text need not end in a zero byte.
+// Reads an image of known length. PTX text need not end with a zero byte.
 CUresult read_image(const void *data, size_t bytes, Image &image);
-// Returns the image of a finished link, in a format that only this driver reads.
+// Returns the result of a link as an image, in a format that only this driver can load.
 std::string linked_image(const Image &image);
 bool is_linked(const void *data, size_t bytes);
 CUresult read_file(const char *path, std::string &content);

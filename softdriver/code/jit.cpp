@@ -8,7 +8,7 @@
 
 #include <cstring>
 
-// Compiles images to code that can run, and handles JIT options and logs.
+// This file compiles images to code that can run, and implements JIT options and logs.
 
 namespace soft {
 namespace {
@@ -36,7 +36,7 @@ std::string lines_of(const std::vector<ptx::Problem> &problems) {
     return lines;
 }
 
-// A target, and the first PTX version that supports it.
+// A target and the first PTX version that supports it.
 struct TargetVersion {
     int capability, version;
 };
@@ -47,9 +47,9 @@ constexpr TargetVersion target_versions[] = {
     {90, 78}, {100, 86}, {101, 86}, {103, 88}, {110, 90}, {120, 87}, {121, 88},
 };
 
-constexpr int oldest_target = 30; // an option with an older target is refused
-// The bits of a target that are its compute capability. The upper bits say whether the target is
-// architecture-specific, as in sm_90a, or family-specific.
+constexpr int oldest_target = 30; // options with an older target are refused
+// The bits of a target that are its compute capability. The higher bits mark architecture-specific
+// targets, such as sm_90a, and family-specific ones.
 constexpr int target_capability = 0xffff;
 
 const TargetVersion *find_target(int capability) {
@@ -59,11 +59,11 @@ const TargetVersion *find_target(int capability) {
     return nullptr;
 }
 
-// Adds a problem for each limit that the program exceeds: its target, constant memory, and the size
-// of parameters.
+// Adds a problem if the PTX version does not support the target, the device does not support the
+// target, or the program has too many bytes of constants or of parameters.
 void check_limits(const ptx::Program &program, std::vector<ptx::Problem> &problems) {
     constexpr size_t constant_limit = 65536;
-    // The first PTX version that allows 32764 bytes of parameters.
+    // The first PTX version that allows a kernel 32764 bytes of parameters.
     constexpr int large_parameters = 81;
     auto fail = [&](const std::string &text) { problems.push_back({0, text}); };
     const TargetVersion *target = find_target(program.capability);
@@ -73,7 +73,7 @@ void check_limits(const ptx::Program &program, std::vector<ptx::Problem> &proble
              std::to_string(program.capability));
     if (!target || program.capability > device_capability)
         fail("the target sm_" + std::to_string(program.capability) +
-             " is not that of this device or an older one, which is sm_" +
+             " is unknown or newer than this device, which is sm_" +
              std::to_string(device_capability));
     if (constant_bytes(program) > constant_limit)
         fail("more than 64 KiB of constants: " + std::to_string(constant_bytes(program)) +
@@ -105,8 +105,8 @@ CUresult status_of(const std::vector<ptx::Problem> &problems) {
     return CUDA_ERROR_INVALID_PTX;
 }
 
-// Returns the newest PTX version that a CUDA version supports. Each CUDA version has a new one,
-// except 12.6.
+// Returns the newest PTX version that a CUDA version supports. Every CUDA version adds a PTX
+// version, except 12.6.
 int newest_ptx(int cuda) {
     int version = (cuda / 1000 - 4) * 10 + cuda % 1000 / 10;
     return cuda >= 12060 && cuda < 13000 ? version - 1 : version;
@@ -224,8 +224,8 @@ CUresult check_parts(Call &call, const Image &image, JitOptions &options) {
     return problems.empty() ? CUDA_SUCCESS : status_of(problems);
 }
 
-// Returns the program with the number of registers of each kernel limited to `most`. This changes
-// only what programs can query, because the numbers are estimates.
+// Returns the program with at most `most` registers in each kernel. Register numbers are estimates,
+// so this changes only what programs can query.
 static ProgramPtr limit_registers(const ProgramPtr &program, unsigned most) {
     if (!most)
         return program;

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-// Reads and sets the attributes of kernels.
+// This file reads and sets the attributes of kernels.
 
 namespace soft {
 namespace {

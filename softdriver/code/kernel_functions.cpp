@@ -3,11 +3,11 @@
 #include "code/launch.h"
 #include "device/device_attributes.h"
 
-// The functions cuFunc*, for kernels of modules.
+// This file implements cuFunc*, for the kernels of modules.
 
 namespace soft {
 
-// Stores the offset and size of a parameter in the parameter block.
+// Stores the size of a parameter, and its offset in the parameter block.
 CUresult read_parameter(const ptx::Kernel &kernel, size_t index, size_t *offset, size_t *bytes) {
     if (!offset || index >= kernel.parameters.size())
         return CUDA_ERROR_INVALID_VALUE;
@@ -41,7 +41,8 @@ SOFT_API(cuFuncSetAttribute, (CUfunction handle, CUfunction_attribute attribute,
     return write_function_attribute(*function->kernel, function->settings, attribute, value);
 }
 
-// cuFuncSetCacheConfig and cuFuncSetSharedMemConfig only check their arguments, which are hints.
+// cuFuncSetCacheConfig and cuFuncSetSharedMemConfig set hints. This driver only checks their
+// arguments.
 SOFT_API(cuFuncSetCacheConfig, (CUfunction handle, CUfunc_cache config), (handle, config)) {
     KernelFunctionPtr function;
     if (CUresult status = resolve_function(handle, function))

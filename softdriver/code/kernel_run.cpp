@@ -4,8 +4,8 @@
 
 #include <cstdio>
 
-// Runs kernels in pieces. It is not known beforehand which memory a kernel uses, so each allocation
-// is looked up when the kernel first accesses it.
+// Runs kernels in pieces. The memory that a kernel will use is not known beforehand, so each
+// allocation is looked up when the kernel first accesses it.
 
 namespace soft {
 
@@ -48,8 +48,8 @@ bool KernelRun::find(uintptr_t address, ptx::Segment &segment) {
 }
 
 // Called when the kernel first accesses an allocation. If the host can access the memory too, adds
-// all of it to the operation's writes: the kernel counts as writing it, and a free keeps the memory
-// until the kernel ends.
+// the whole allocation to the operation's writes: the kernel may write any of it, and a free must
+// keep the memory until the kernel ends.
 void KernelRun::come_to_use(const ptx::Segment &segment) {
     OperationPtr self = operation.lock();
     const Allocation *allocation = find_allocation(segment.begin);
@@ -59,14 +59,14 @@ void KernelRun::come_to_use(const ptx::Segment &segment) {
     state().races.comes_to_use(self, *allocation);
 }
 
-// Looks up memory that a stream will free, but has not freed yet: work that runs before the free
-// can still use it.
+// Looks up memory whose stream-ordered free has been submitted but has not run. Work that runs
+// before the free may use this memory.
 bool KernelRun::look_up_freed(uintptr_t address, ptx::Segment &segment) const {
     Freed::EntryPtr freed = state().freed.find(address);
     const Context &context = *function_->owner;
     if (!freed || !freed->there)
         return false;
-    if (freed->device != context.device && !(freed->pool && freed->pool->admits(*context.device)))
+    if (freed->pool ? !freed->pool->admits(*context.device) : freed->device != context.device)
         return false;
     segment = {freed->begin, freed->bytes, freed->host, true};
     return true;
@@ -84,8 +84,8 @@ bool KernelRun::look_up(uintptr_t address, ptx::Segment &segment) const {
     return true;
 }
 
-// Converts accesses to ranges, each of which lies in one allocation. Pieces of equal size at equal
-// distances become one range with several rows.
+// Converts accesses to ranges, each of which lies in one allocation. Accesses of equal size at
+// equal distances become one range with several rows.
 std::vector<Range> KernelRun::ranges(const std::vector<ptx::Accessed> &accessed) const {
     std::vector<Range> found;
     auto add = [&](uintptr_t begin, size_t bytes) {

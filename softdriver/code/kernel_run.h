@@ -9,7 +9,7 @@
 
 namespace soft {
 
-// A launch of a kernel as work of a stream.
+// Runs a launch of a kernel as an operation of a stream.
 class KernelRun : public Piecewise {
   public:
     // `workspace` is null unless the launch is cooperative.
@@ -18,7 +18,7 @@ class KernelRun : public Piecewise {
 
     bool advance(uint64_t steps) override;
     Outcome end() override;
-    // The operation to which this run belongs.
+    // The operation that runs this kernel.
     std::weak_ptr<Operation> operation;
 
   private:
@@ -33,7 +33,7 @@ class KernelRun : public Piecewise {
     ptx::Launch launch_;
     std::shared_ptr<GridWorkspace> workspace_;
     std::unique_ptr<ptx::Run> run_; // null until the first piece runs
-    // Begin and size of each allocation that the kernel has accessed.
+    // The size of each allocation that the kernel has accessed, by address.
     std::map<uintptr_t, size_t> used_;
     bool failed_ = false;
 };

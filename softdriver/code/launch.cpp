@@ -34,7 +34,7 @@ CUresult check_size(const KernelFunction &function, const LaunchRequest &request
     return CUDA_SUCCESS;
 }
 
-// Takes the cluster shape from the kernel if the launch does not set it.
+// If the launch does not set a cluster shape, takes the shape from the kernel.
 void complete_cluster(const KernelFunction &function, LaunchRequest &request) {
     if (request.cluster[0] || request.cluster[1] || request.cluster[2])
         return;
@@ -42,8 +42,8 @@ void complete_cluster(const KernelFunction &function, LaunchRequest &request) {
         request.cluster[i] = cluster_size(*function.kernel, function.settings, i);
 }
 
-// Returns an error unless the shape of clusters divides the grid. Clusters larger than the portable
-// size must also be allowed by an attribute of the kernel.
+// Returns an error if the cluster shape does not divide the grid, is not the shape that the kernel
+// requires, or has more blocks than the kernel's attributes allow.
 CUresult check_clusters(const KernelFunction &function, const LaunchRequest &request) {
     const unsigned (&required)[3] = function.kernel->required_cluster;
     const unsigned (&cluster)[3] = request.cluster;
@@ -57,8 +57,8 @@ CUresult check_clusters(const KernelFunction &function, const LaunchRequest &req
     return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
 }
 
-// Returns an error if the blocks of a cooperative launch cannot all be resident at the same time,
-// because they may wait for each other.
+// Returns an error if the blocks of a cooperative launch cannot all run at the same time. They may
+// wait for each other, so the launch might never end.
 CUresult check_cooperation(const KernelFunction &function, const LaunchRequest &request) {
     if (!request.cooperative)
         return CUDA_SUCCESS;
@@ -68,8 +68,8 @@ CUresult check_cooperation(const KernelFunction &function, const LaunchRequest &
     return fits ? CUDA_SUCCESS : CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 }
 
-// Copies the parameter block out of `extra`, which is a list of keys and values that ends with
-// CU_LAUNCH_PARAM_END.
+// Copies the parameter block that `extra` describes. `extra` is a list of keys and values that ends
+// with CU_LAUNCH_PARAM_END.
 CUresult take_buffer(const ptx::Kernel &kernel, void **extra, std::vector<uint8_t> &block) {
     const void *buffer = nullptr;
     size_t bytes = 0;
@@ -121,11 +121,12 @@ ptx::Launch describe(const KernelFunction &function, const LaunchRequest &reques
     launch.shared_bytes = request.shared;
     launch.cooperative = request.cooperative;
     launch.variables = function.module->variables;
-    launch.record = driver.settings.races != RaceMode::Off;
+    // The race detector needs to know what a kernel uses, and so do the places of managed memory.
+    launch.record = driver.settings.races != RaceMode::Off || Managed::alive;
     if (driver.settings.instructions)
         launch.budget = driver.settings.instructions;
-    // Draw the seed now, not when the kernel starts: that moment depends on the machine, so the run
-    // could not be replayed.
+    // Draw the seed now and not when the kernel starts: the order in which kernels start is not
+    // reproducible, so a run could not be replayed.
     bool random = driver.settings.schedule == Schedule::Random;
     launch.seed = random ? driver.random.next() : driver.settings.seed;
     return launch;
@@ -137,7 +138,8 @@ std::shared_ptr<GridWorkspace> workspace_of(Stream &stream) {
     return stream.workspace;
 }
 
-// Checks a launch. Returns an error, or sets `operation` to the operation that runs the kernel.
+// Checks a launch and sets `operation` to the operation that runs the kernel. Returns an error if
+// the launch is not valid.
 CUresult prepare(const KernelFunctionPtr &function, Stream &stream, LaunchRequest request,
                  OperationPtr &operation) {
     if (stream.owner != function->owner)

@@ -9,7 +9,7 @@ struct Call;
 // The arguments of a launch.
 struct LaunchRequest {
     unsigned grid[3] = {}, block[3] = {};
-    unsigned cluster[3] = {}; // all zero if not set
+    unsigned cluster[3] = {}; // all zero if the launch does not set a cluster shape
     bool preferred_cluster = false;
     size_t shared = 0;
     bool cooperative = false;
@@ -25,8 +25,8 @@ bool valid_cache(CUfunc_cache config);
 bool valid_block(const ptx::Kernel &kernel, const unsigned (&block)[3]);
 // Finds the function of a handle.
 CUresult resolve_function(CUfunction handle, KernelFunctionPtr &function);
-// Like resolve_function(), but the handle may also be that of a library's kernel. In this case
-// finds the function that stands for the kernel in this context.
+// Like resolve_function(), but also accepts the handle of a library's kernel. For such a handle,
+// finds the function that represents the kernel in this context.
 CUresult resolve_kernel(CUfunction handle, const ContextPtr &context, KernelFunctionPtr &function);
 
 } // namespace soft

@@ -5,12 +5,13 @@
 
 #include <cstring>
 
-// The launch functions. Each converts its arguments to a LaunchRequest and calls launch().
+// This file implements the launch functions. They convert their arguments to a LaunchRequest and
+// call launch().
 
 namespace soft {
 namespace {
 
-// Values of CUlaunchAttributeID. Older headers lack some of them.
+// Values of CUlaunchAttributeID, which are repeated here because older headers lack some of them.
 enum LaunchAttribute {
     ignore = 0,
     access_policy_window = 1,
@@ -29,8 +30,8 @@ enum LaunchAttribute {
     nvlink_scheduling = 16,
 };
 
-// Returns whether an event attribute names an event. The values of both event attributes begin with
-// the event's handle.
+// Returns true if the event of an event attribute exists. The values of both event attributes begin
+// with the handle of the event.
 bool has_event(const CUlaunchAttribute &attribute) {
     uintptr_t event;
     std::memcpy(&event, &attribute.value, sizeof event);

@@ -3,7 +3,7 @@
 #include "code/code_library.h"
 #include "code/launch.h"
 
-// The functions cuKernel*, for kernels of libraries.
+// This file implements cuKernel*, for the kernels of libraries.
 
 namespace soft {
 
@@ -92,8 +92,8 @@ SOFT_API(cuKernelSetAttribute,
         return CUDA_ERROR_INVALID_HANDLE;
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    // Also set the attribute of the functions that already stand for the kernel in contexts. A
-    // later cuFuncSetAttribute can override it for one of them.
+    // Also set the attribute in the contexts that have loaded the kernel. A later
+    // cuFuncSetAttribute can change it for one of these contexts.
     for (const auto &loaded : kernel->library->modules)
         if (loaded.first->device == device && loaded.second->functions[kernel->index])
             write_function_attribute(kernel->kernel(),

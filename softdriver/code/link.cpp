@@ -5,7 +5,7 @@
 
 #include <iterator>
 
-// The functions cuLink*, which link several PTX texts. The result is not machine code, but an image
+// This file implements cuLink*, which link PTX texts. The result is not machine code, but an image
 // that only this driver can load.
 
 namespace soft {
@@ -15,8 +15,8 @@ std::shared_ptr<Link> find_link(CUlinkState handle) {
     return state().links.find(reinterpret_cast<uintptr_t>(handle));
 }
 
-// Adds an input. After most errors the link is as before, and other inputs can be added. Only NVVM,
-// and a CUBIN that is not a result of this driver's links, make the whole link fail.
+// Adds an input. After most errors the link is unchanged and accepts other inputs. But NVVM, and
+// machine code in CUBIN format, make the whole link fail.
 CUresult add(Call &call, Link &link, CUjitInputType type, const void *data, size_t bytes) {
     Image image;
     if (type == CU_JIT_INPUT_NVVM)
@@ -103,7 +103,7 @@ SOFT_API(cuLinkAddFile,
     return cuLinkAddFile_v2_body(call, handle, type, path, count, options, values);
 }
 
-// The image belongs to the link and is freed with it.
+// The image that cuLinkComplete returns belongs to the link, and is freed with the link.
 SOFT_API(cuLinkComplete, (CUlinkState handle, void **result, size_t *bytes),
          (handle, result, bytes)) {
     std::shared_ptr<Link> link = find_link(handle);

@@ -4,14 +4,14 @@
 
 namespace soft {
 
-// A link (CUlinkState), which is in progress or finished.
+// A link (CUlinkState). It may be in progress or complete.
 struct Link {
     CUlinkState handle = nullptr;
     Context *owner = nullptr;
-    JitOptions options; // the options that were given to cuLinkCreate, and the logs
+    JitOptions options; // the options of cuLinkCreate, and the logs
     Image image;
     std::string result; // the linked image; empty until the link is complete
-    // If not CUDA_SUCCESS, the reason why the link cannot be completed.
+    // If not CUDA_SUCCESS, the error that cuLinkComplete returns.
     CUresult failure = CUDA_SUCCESS;
 };
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
-// The functions cuModule*: loading, unloading and lookups by name.
+// This file implements cuModule*, which load and unload modules and look up their parts by name.
 
 namespace soft {
 namespace {
@@ -20,8 +20,8 @@ template <class Item> int find_named(const std::vector<Item> &items, const std::
     return -1;
 }
 
-// Returns the size of a variable. A variable without a size gets one byte, so that its address is
-// unique.
+// Returns the number of bytes to allocate for a variable. A variable of size 0 gets one byte, so
+// that its address is unique.
 size_t bytes_of(const ptx::Variable &variable) { return std::max<size_t>(1, variable.bytes()); }
 
 CUresult allocate_variable(const Context &context, const ptx::Variable &variable,
@@ -42,7 +42,7 @@ CUresult allocate_variable(const Context &context, const ptx::Variable &variable
     return CUDA_SUCCESS;
 }
 
-// Stores addresses into the variables whose initial values contain addresses.
+// Stores the addresses that initial values of variables contain, which are known only now.
 void store_addresses(const Module &module) {
     const auto &variables = module.program->variables;
     for (size_t i = 0; i < variables.size(); i++)
@@ -117,7 +117,7 @@ void unload_module(Lock &lock, const ModulePtr &module) {
     ContextPtr context = find_context(module->owner->handle);
     finish_context(lock, *context);
     if (find_module(module->handle) != module)
-        return; // another thread has unloaded the module meanwhile
+        return; // while this thread waited, another thread unloaded the module
     free_variables(*module);
     erase_module(*module);
 }
@@ -191,7 +191,7 @@ SOFT_API(cuModuleUnload, (CUmodule handle), (handle)) {
     return CUDA_SUCCESS;
 }
 
-// Reports eager loading, because this driver always loads all code at once.
+// Reports eager loading, because this driver loads all code of a module at once.
 SOFT_API(cuModuleGetLoadingMode, (CUmoduleLoadingMode * mode), (mode)) {
     if (!mode)
         return CUDA_ERROR_INVALID_VALUE;

@@ -12,31 +12,32 @@ namespace soft {
 
 using ProgramPtr = std::shared_ptr<const ptx::Program>;
 
-// Attributes that a program has set on a kernel.
+// The attributes that a program has set on a kernel.
 struct KernelSettings {
-    int dynamic_shared = -1; // bytes; -1 means the limit that needs no opt-in
+    int dynamic_shared = -1; // in bytes; -1 means the limit that needs no opt-in
     int carveout = -1;
     int large_clusters = 0;
     int cluster_policy = 0;
-    int cluster[3] = {}; // the shape of clusters, unless the kernel's code requires one
+    int cluster[3] = {}; // the cluster shape, if the kernel's code does not require one
 };
 
-// Code loaded into a context, with memory for its variables.
+// Code that is loaded into a context, with memory for the code's variables.
 struct Module {
     CUmodule handle = nullptr;
     Context *owner = nullptr;
     ProgramPtr program;
-    std::vector<uintptr_t> variables;  // addresses, in the order of Program::variables
-    std::vector<CUfunction> functions; // handles by index of the kernel; null until first requested
+    std::vector<uintptr_t> variables; // address of each variable in Program::variables
+    // The handle of each kernel, by index. It is null until the program asks for it.
+    std::vector<CUfunction> functions;
     bool of_library = false;
 };
 
 using ModulePtr = std::shared_ptr<Module>;
 
-// Settings of a function for cuLaunch, cuLaunchGrid and cuLaunchGridAsync, which have no parameters
-// for them.
+// The block shape, shared memory and parameters for the next cuLaunch, cuLaunchGrid or
+// cuLaunchGridAsync, which do not have them as arguments.
 struct OldLaunch {
-    unsigned block[3] = {}; // all zero if not set
+    unsigned block[3] = {}; // all zero if the program has not set a shape
     unsigned shared = 0;
     unsigned bytes = 0; // size of the parameters in bytes
     std::vector<uint8_t> parameters;
@@ -48,7 +49,7 @@ struct KernelFunction {
     ModulePtr module;
     const ptx::Kernel *kernel = nullptr;
     KernelSettings settings;
-    // Null if the program has set nothing since the last launch by cuLaunchKernel.
+    // Null if the program has set nothing for cuLaunch since the last cuLaunchKernel.
     std::unique_ptr<OldLaunch> old_launch;
 };
 
@@ -59,12 +60,12 @@ ModulePtr find_module(CUmodule handle);
 CUresult load_module(const ContextPtr &context, const ProgramPtr &program, ModulePtr &module);
 // Waits for all work of the module's context, then unloads the module.
 void unload_module(Lock &lock, const ModulePtr &module);
-// Removes the handles of the module and of its functions, but does not free its variables.
+// Removes the handles of the module and of its functions. Does not free its variables.
 void erase_module(const Module &module);
 // Return the index of the kernel or variable with this name, or -1.
 int find_kernel(const ptx::Program &program, const std::string &name);
 int find_variable(const ptx::Program &program, const std::string &name);
-// Returns the function of a kernel: the same object at every call.
+// Returns the function for a kernel of the module. Repeated calls return the same object.
 KernelFunctionPtr function_of(const ModulePtr &module, int kernel);
 // Returns how many bytes of constant memory the program's variables use.
 size_t constant_bytes(const ptx::Program &program);
@@ -75,8 +76,8 @@ size_t static_shared(const ptx::Kernel &kernel);
 size_t dynamic_shared_limit(const ptx::Kernel &kernel, const KernelSettings &settings);
 // Returns how many threads a block may have.
 unsigned thread_limit(const ptx::Kernel &kernel);
-// Returns how many blocks a cluster has in one dimension, as the kernel requires or the program has
-// set; 0 if neither.
+// Returns the number of blocks that a cluster has in one dimension, which the kernel's code or else
+// the program sets. Returns 0 if neither does.
 int cluster_size(const ptx::Kernel &kernel, const KernelSettings &settings, int dimension);
 CUresult read_function_attribute(const ptx::Program &program, const ptx::Kernel &kernel,
                                  const KernelSettings &settings, int attribute, int *value);

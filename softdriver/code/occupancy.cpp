@@ -7,8 +7,9 @@
 
 #include <algorithm>
 
-// Occupancy: how many blocks fit into a multiprocessor. The limits are those of the devices'
-// compute capability; the number of registers is estimated.
+// This file computes occupancy: how many blocks a multiprocessor can run at the same time. The
+// limits are those of the devices' compute capability. The number of registers of a kernel is an
+// estimate.
 
 namespace soft {
 namespace {
@@ -18,9 +19,9 @@ constexpr unsigned max_warps = 64;
 constexpr unsigned max_blocks = 32;
 constexpr unsigned max_threads = 1024;
 constexpr unsigned registers = 65536;
-constexpr unsigned register_unit = 256; // registers are allocated to warps in units of this size
+constexpr unsigned register_unit = 256; // a warp receives registers in multiples of this number
 constexpr size_t shared_bytes = 233472;
-constexpr size_t shared_reserved = 1024; // bytes of shared memory that are reserved for each block
+constexpr size_t shared_reserved = 1024; // bytes that the system reserves in each block
 constexpr size_t shared_unit = 128;
 
 size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
@@ -35,8 +36,8 @@ struct Best {
     int threads = 0, blocks = 0;
 };
 
-// Returns the block size with which the most threads are resident; the largest if there are
-// several.
+// Returns the block size with which a multiprocessor runs the most threads. If several sizes are
+// equal in this, returns the largest.
 Best best_block(const KernelFunction &function, CUoccupancyB2DSize shared_of_block, size_t shared,
                 int limit) {
     Best best;
@@ -105,7 +106,7 @@ SOFT_API(cuOccupancyMaxPotentialBlockSizeWithFlags,
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = resolve_kernel(handle, call.context, function))
         return status;
-    // Release the lock, because the program's function may call the driver.
+    // Release the lock, because the function `shared_of_block` of the program may call the driver.
     call.lock.unlock();
     Best best = best_block(*function, shared_of_block, shared, limit);
     acquire(call.lock);

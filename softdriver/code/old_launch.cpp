@@ -2,9 +2,9 @@
 #include "api/state.h"
 #include "code/launch.h"
 
-// The launch functions of CUDA before version 4. A program first sets the block shape, the shared
-// memory size and the parameters of the function, which keeps them until it is launched by
-// cuLaunchKernel.
+// This file implements the launch functions of CUDA before version 4. A program first stores the
+// block shape, the shared memory size and the parameters in the function. They stay there until
+// cuLaunchKernel launches the function.
 
 namespace soft {
 namespace {
@@ -30,8 +30,8 @@ CUresult set_parameter(CUfunction handle, int offset, const void *value, size_t 
     return CUDA_SUCCESS;
 }
 
-// Sets `block` to the shape that the program has set; else to the one that the kernel requires;
-// else to a single thread.
+// Sets `block` to the shape that the program has stored. Without one, uses the shape that the
+// kernel requires, or a single thread.
 void choose_block(const KernelFunction &function, const OldLaunch &old, unsigned (&block)[3]) {
     const unsigned (&required)[3] = function.kernel->required_threads;
     for (int i = 0; i < 3; i++)

@@ -12,14 +12,15 @@ namespace {
 constexpr size_t alignment = 512;
 constexpr size_t page = 4096;
 constexpr size_t least_reservation = size_t(4) << 30;
-// Allocations of this size and more map the pages of pattern_file(); smaller ones are filled.
+// Fresh allocations of at least this size map the pages of pattern_file(). Smaller ones are filled
+// with memset.
 constexpr size_t pattern_bytes = size_t(4) << 20;
 constexpr int access = PROT_READ | PROT_WRITE;
 
 size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
-// Returns a file that is filled with `fresh_memory`, or -1 if it cannot be created. Mapping it
-// copy-on-write creates fresh memory that costs nothing until it is written.
+// Returns a file that is filled with `fresh_memory`, or -1 if it cannot be created. A copy-on-write
+// mapping of the file is fresh memory that uses no physical pages until a program writes to it.
 int pattern_file() {
     static const int file = [] {
         int created = memfd_create("cudadrv-fresh", MFD_CLOEXEC);
@@ -31,8 +32,8 @@ int pattern_file() {
     return file;
 }
 
-// Excludes the memory from core dumps, and from forked children, because they cannot use the
-// driver.
+// Excludes the memory from core dumps, and from forked children, which cannot use the driver
+// anyway.
 void keep_private(char *alias, size_t bytes) {
     madvise(alias, bytes, MADV_DONTFORK);
     madvise(alias, bytes, MADV_DONTDUMP);
@@ -47,8 +48,8 @@ char *map(size_t bytes, int protection) {
 } // namespace
 
 bool Arena::reserve(size_t capacity) {
-    // With more address space, addresses are reused later. Try less if a limit of the process does
-    // not allow so much.
+    // The more address space the arena has, the later it reuses addresses. A limit of the process
+    // may forbid a large reservation, so smaller ones are tried too.
     for (size_t times : {64, 16, 4, 2}) {
         size_t bytes = round_up(std::max(capacity * times, least_reservation), page);
         char *device = map(bytes, PROT_NONE);
@@ -125,7 +126,8 @@ void Arena::fill(uintptr_t address, size_t bytes) {
 
 void Arena::release(uintptr_t address) { taken_.erase(address); }
 
-// Returns the memory of the pages to the system, except of pages that a live neighbour uses too.
+// Returns the pages of the range to the system, except pages that contain bytes of a neighbouring
+// allocation.
 void Arena::discard(uintptr_t address, size_t bytes) {
     uintptr_t begin, end;
     own_pages(address, bytes, begin, end);

@@ -6,14 +6,14 @@
 
 namespace soft {
 
-// The address space of one device's memory. The host cannot access it: the addresses are reserved
-// without access, and the bytes live in a hidden alias at a fixed distance. Addresses are handed
-// out in ascending order and reused only when the whole reservation has been used, so that a stale
-// pointer stays invalid for as long as possible.
+// The address space of one device's memory. The host cannot access these addresses; the driver
+// accesses the bytes through an alias at a fixed distance. allocate() returns ascending addresses,
+// and begins again at the first address only when the whole reservation has been used, so that a
+// stale pointer stays invalid as long as possible.
 class Arena {
   public:
-    // Reserves address space for a device of this capacity. Returns false if the system has none
-    // left.
+    // Reserves address space for a device of this capacity. Returns false if the process cannot get
+    // enough address space.
     bool reserve(size_t capacity);
     bool reserved() const { return begin_ != 0; }
     bool contains(uintptr_t address) const {
@@ -22,8 +22,9 @@ class Arena {
 
     // Allocates memory and fills it with the byte `fresh_memory`. Returns 0 if no address is free.
     uintptr_t allocate(size_t bytes);
-    // Marks the addresses as free, but keeps their memory, which discard() returns to the system.
+    // Marks the addresses of an allocation as free, but keeps the bytes.
     void release(uintptr_t address);
+    // Returns the memory at these addresses to the system.
     void discard(uintptr_t address, size_t bytes);
 
     char *alias(uintptr_t address) const { return alias_ + (address - begin_); }
@@ -31,7 +32,7 @@ class Arena {
   private:
     uintptr_t find_gap(size_t bytes);
     void fill(uintptr_t address, size_t bytes);
-    // Finds the pages that contain bytes of this range but not of a neighbouring allocation.
+    // Finds the pages that contain bytes of this range and no bytes of neighbouring allocations.
     void own_pages(uintptr_t address, size_t bytes, uintptr_t &begin, uintptr_t &end) const;
 
     uintptr_t begin_ = 0;

@@ -68,11 +68,12 @@ void destroy_context(Lock &lock, const ContextPtr &context) {
     State &driver = state();
     finish_context(lock, *context);
     if (!context->alive)
-        return; // another thread has destroyed the context meanwhile
+        return; // while this thread waited, another thread destroyed the context
     context->alive = false;
     driver.races.learn(driver.races.tails(*context));
     driver.races.ended(*context);
-    context->peers.clear(); // other contexts keep its id in `peers`, because ids are never reused
+    // Other contexts keep this context's id in `peers`, because ids are never reused.
+    context->peers.clear();
     end_captures(*context);
     erase_owned(driver.streams, context.get());
     erase_owned(driver.events, context.get());

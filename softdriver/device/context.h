@@ -25,9 +25,10 @@ struct Context {
     unsigned uses = 1;
     Limits limits;
     CUfunc_cache cache = CU_FUNC_CACHE_PREFER_NONE;
-    std::vector<OperationPtr> gates; // all operations that the context submits later wait for these
+    // The operations of cuCtxWaitEvent: all later work of the context waits for them.
+    std::vector<OperationPtr> gates;
     bool alive = true;
-    std::set<uint64_t> peers; // ids of contexts to whose memory this one has peer access
+    std::set<uint64_t> peers; // ids of the contexts to whose memory this context has peer access
     std::shared_ptr<Stream> legacy;
     std::map<const ThreadState *, std::shared_ptr<Stream>> per_thread;
 };
@@ -37,14 +38,14 @@ using ContextPtr = std::shared_ptr<Context>;
 // Makes a destroyed primary context usable again. Its handle stays the same.
 void revive_context(const ContextPtr &context);
 ContextPtr create_context(Device &device, unsigned flags, bool primary);
-// Waits until the context has no work left. This includes work that other threads submit meanwhile.
+// Waits until the context has no unfinished work, even if other threads submit new work meanwhile.
 void finish_context(Lock &lock, const Context &context);
 // Waits for the context's work, then destroys it and everything in it.
 void destroy_context(Lock &lock, const ContextPtr &context);
 // Finds a context by its handle. Returns null if there is none.
 ContextPtr find_context(CUcontext handle);
 bool valid_context_flags(unsigned flags);
-// Makes an operation wait for the context's gates.
+// Makes the operation wait for all gates of the context.
 void pass_gates(Context &context, Operation &operation);
 // Sets a sticky error: the device is lost, and its unfinished work is dropped.
 void lose_device(Device &device, CUresult status);

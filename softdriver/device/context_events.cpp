@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-// cuCtxRecordEvent, which records an event after all work of a context, and cuCtxWaitEvent, which
-// makes a context wait for an event.
+// This file implements cuCtxRecordEvent, which records an event after all work of a context, and
+// cuCtxWaitEvent, which makes a context wait for an event.
 
 namespace soft {
 namespace {
@@ -22,8 +22,8 @@ CUresult find_both(Call &call, CUcontext handle, CUevent event_handle, ContextPt
 
 } // namespace
 
-// Records the event in a new stream, in an operation that waits for the last operation of every
-// other stream of the context.
+// Records the event in a new stream. The record waits for the last operation of every other stream
+// of the context.
 SOFT_API(cuCtxRecordEvent, (CUcontext handle, CUevent event_handle), (handle, event_handle)) {
     ContextPtr context;
     EventPtr event;
@@ -35,7 +35,8 @@ SOFT_API(cuCtxRecordEvent, (CUcontext handle, CUevent event_handle), (handle, ev
     auto operation = std::make_shared<Operation>();
     operation->waits = context_targets(*context);
     for (const OperationPtr &tail : state().races.tails(*context))
-        operation->waits.push_back(tail); // even if it is done, because the race detector needs it
+        // Wait for finished operations too: the race detector needs this order.
+        operation->waits.push_back(tail);
     return record(*event, *stream, std::move(operation));
 }
 

@@ -2,12 +2,12 @@
 #include "api/state.h"
 #include "device/device_attributes.h"
 
-// Settings of a context: flags, and preferences that have no effect in this driver.
+// This file implements the flags of a context, and preferences that have no effect in this driver.
 
 namespace soft {
 
 bool valid_context_flags(unsigned flags) {
-    constexpr unsigned known = 0xFF; // the CU_CTX_FLAGS_MASK of new headers
+    constexpr unsigned known = 0xFF; // value of CU_CTX_FLAGS_MASK in new headers
     unsigned scheduling = flags & CU_CTX_SCHED_MASK;
     bool single = (scheduling & (scheduling - 1)) == 0;
     return !(flags & ~known) && single;
@@ -38,7 +38,7 @@ SOFT_API(cuCtxSetCacheConfig, (CUfunc_cache config), (config)) {
     return CUDA_SUCCESS;
 }
 
-// Devices of this architecture have one bank size of shared memory, which a program cannot change.
+// Shared memory of this architecture has one bank size, which a program cannot change.
 SOFT_API(cuCtxGetSharedMemConfig, (CUsharedconfig * config), (config)) {
     if (!config)
         return CUDA_ERROR_INVALID_VALUE;

@@ -10,10 +10,16 @@ namespace soft {
 struct Context;
 struct Pool;
 
+// The pools of a place: the one that the driver has made, and the one that is in use. Null until a
+// program first asks for the pool; a null `current` means the driver's.
+struct PoolSlot {
+    std::shared_ptr<Pool> standard, current;
+};
+
 struct Device {
     explicit Device(int number) : ordinal(number) {}
 
-    // Resets the device; its address space stays reserved.
+    // Makes the device like new, except that its address space stays reserved.
     void renew() {
         sticky = CUDA_SUCCESS;
         primary = nullptr;
@@ -21,14 +27,17 @@ struct Device {
     }
 
     const int ordinal;
-    int place = 0; // index among all devices; CUDA_VISIBLE_DEVICES changes only the ordinal
+    int place = 0; // index among all devices, before CUDA_VISIBLE_DEVICES selects and orders them
     Arena arena;
-    size_t used = 0; // bytes of the capacity that device memory takes
-    // The sticky error because of which the device is lost. Destroying contexts does not clear it.
+    size_t used = 0;     // bytes of the device's capacity that device memory takes
+    size_t resident = 0; // bytes of managed memory that are on the device
+    // The sticky error that made the device unusable, or CUDA_SUCCESS. Destroying contexts does not
+    // clear it.
     CUresult sticky = CUDA_SUCCESS;
-    std::shared_ptr<Context> primary;   // stays here when it has been destroyed
-    std::shared_ptr<Pool> default_pool; // null until a program first asks for it
-    std::shared_ptr<Pool> pool;         // the current pool; null means the default pool
+    // The pointer stays set when the context is destroyed, because the next retain makes the
+    // context usable again.
+    std::shared_ptr<Context> primary;
+    PoolSlot pools; // pools of this device's own memory
     unsigned primary_retains = 0;
     unsigned primary_flags = 0;
 };

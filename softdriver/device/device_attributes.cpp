@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-// The functions that return attributes of a device.
+// This file implements the functions that return attributes of a device.
 
 namespace soft {
 
@@ -16,7 +16,8 @@ struct AttributeValue {
     int value;
 };
 
-// The attributes of every device, except those that depend on the settings. All others are 0.
+// The attributes that are equal for all devices and settings. Attributes that are in no table are
+// 0.
 constexpr AttributeValue attributes[] = {
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
     {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
@@ -67,14 +68,15 @@ constexpr AttributeValue attributes[] = {
     {CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 1},
     {CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 1},
     {CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT, memory_sync_domains},
-    // The names of these attributes differ between toolkits or are missing in older headers, so
-    // their numbers are used.
+    // These attributes have no name in older headers, or different names in different toolkits, so
     {113, 1},  // host memory can be registered as read-only
     {131, -1}, // NUMA node of the device; -1 means none
+    {142, 1},  // pools of memory of the host's NUMA nodes
+    {144, 1},  // pools of host memory
 };
 
-// Limits of arrays and textures, as devices of the architecture have them. This driver implements
-// neither.
+// The limits of arrays and textures that hardware of this architecture reports. This driver
+// supports neither arrays nor textures.
 constexpr AttributeValue texture_limits[] = {
     {CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH, 131072},
     {CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH, 131072},
@@ -167,7 +169,7 @@ SOFT_API(cuDeviceComputeCapability, (int *major, int *minor, CUdevice ordinal),
     return CUDA_SUCCESS;
 }
 
-// Returns a few attributes at once, as programs did before cuDeviceGetAttribute existed.
+// Returns some attributes at once. It is older than cuDeviceGetAttribute.
 SOFT_API(cuDeviceGetProperties, (CUdevprop * properties, CUdevice ordinal), (properties, ordinal)) {
     if (!properties)
         return CUDA_ERROR_INVALID_VALUE;
@@ -201,7 +203,7 @@ SOFT_API(cuDeviceGetTexture1DLinearMaxWidth,
     return CUDA_SUCCESS;
 }
 
-// Returns 0: a context cannot be created for a part of a device.
+// Returns 0, because a program cannot create a context for a part of a device.
 SOFT_API(cuDeviceGetExecAffinitySupport,
          (int *supported, [[maybe_unused]] CUexecAffinityType type, CUdevice ordinal),
          (supported, type, ordinal)) {
@@ -213,8 +215,8 @@ SOFT_API(cuDeviceGetExecAffinitySupport,
     return CUDA_SUCCESS;
 }
 
-// Returns 0 for all operations: none is atomic between device and host, as
-// CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED reports.
+// Returns 0 for every operation: no operation is atomic between device and host.
+// CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED agrees.
 SOFT_API(cuDeviceGetHostAtomicCapabilities,
          (unsigned *capabilities, const CUatomicOperation *operations, unsigned count,
           CUdevice ordinal),

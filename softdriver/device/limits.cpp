@@ -7,14 +7,14 @@
 #include <algorithm>
 #include <iterator>
 
-// cuCtxSetLimit and cuCtxGetLimit. The driver stores and reports the limits of a context, but they
-// have no effect on kernels.
+// This file implements cuCtxSetLimit and cuCtxGetLimit. The driver stores and returns the limits of
+// a context, but they have no effect on kernels.
 
 namespace soft {
 namespace {
 
-// Says how cuCtxSetLimit treats a value of a limit. It raises a value to `least`, lowers or refuses
-// a value above `greatest`, and then rounds it up to a multiple of `unit`.
+// Describes how cuCtxSetLimit treats the value of a limit. It raises values below `least`, lowers
+// or refuses values above `greatest`, and then rounds up to a multiple of `unit`.
 struct LimitInfo {
     enum Excess { Refused, Lowered }; // what happens to a value above `greatest`
     enum Kind { Settable, Fixed, Absent };
@@ -64,7 +64,7 @@ size_t greatest_of(int number, const Device &device) {
         return size_t(read_attribute(device, attribute));
     };
     switch (number) {
-    case CU_LIMIT_STACK_SIZE: // every resident thread must have a stack
+    case CU_LIMIT_STACK_SIZE: // every resident thread needs a stack
         memory /= read(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) *
                   read(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
         return std::min(memory, limits[number].greatest);

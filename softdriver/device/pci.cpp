@@ -3,8 +3,8 @@
 
 #include <cstdio>
 
-// The PCI addresses of the devices. Each device has a bus of its own; domain, device and function
-// are 0.
+// This file implements the PCI addresses of the devices. Each device has its own bus number. Its
+// domain, device and function numbers are 0.
 
 namespace soft {
 
@@ -16,7 +16,7 @@ SOFT_API(cuDeviceGetPCIBusId, (char *text, int size, CUdevice ordinal), (text, s
     const Device *device = find_device(ordinal);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    // A text that does not fit is truncated, and an error is returned.
+    // If the text does not fit, it is truncated and an error is returned.
     int length = std::snprintf(text, size, "0000:%02X:00.0", pci_bus(*device));
     return length < size ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -2,13 +2,14 @@
 #include "api/state.h"
 #include "stream/transfer.h"
 
-// Peer access and peer copies. All software devices can be peers. Copies need no peer access,
-// because all devices share one address space.
+// This file implements peer access and peer copies. All software devices can be peers. Copies need
+// no peer access, because all devices share one address space.
 
 namespace soft {
 namespace {
 
-// CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED, a name that older headers lack.
+// The value of CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED, which older headers
+// lack.
 constexpr int partial_native_atomics = 5;
 
 CUresult peer_row(CUdeviceptr target, CUcontext target_context, CUdeviceptr source,

@@ -1,11 +1,11 @@
 #include "api/call.h"
 #include "api/state.h"
 
-// Primary contexts. Each device has one, which all parts of a program share that retain it.
+// This file implements primary contexts. A device has one, which all parts of a program share.
 
 namespace soft {
 
-// A primary context always maps host memory. cuCtxGetFlags reports that flag, but
+// A primary context always has the flag CU_CTX_MAP_HOST. cuCtxGetFlags reports this flag, but
 // cuDevicePrimaryCtxGetState does not.
 static void set_primary_flags(Device &device, unsigned flags) {
     device.primary_flags = flags;
@@ -42,13 +42,14 @@ SOFT_API(cuDevicePrimaryCtxRelease_v2, (CUdevice ordinal), (ordinal)) {
     ContextPtr primary = device->primary;
     if (primary->alive)
         finish_context(call.lock, *primary);
-    // Another thread may have retained the context meanwhile.
+    // finish_context() releases the lock, so another thread may have retained or destroyed the
+    // context.
     if (primary->alive && !device->primary_retains)
         destroy_context(call.lock, primary);
     return CUDA_SUCCESS;
 }
 
-// Destroys the primary context even if it is retained. Whoever retained it still has to release it.
+// Destroys the primary context even if it is retained. The count of retains does not change.
 SOFT_API(cuDevicePrimaryCtxReset_v2, (CUdevice ordinal), (ordinal)) {
     Device *device = find_device(ordinal);
     if (!device)
@@ -80,7 +81,7 @@ SOFT_API(cuDevicePrimaryCtxSetFlags_v2, (CUdevice ordinal, unsigned flags), (ord
     return CUDA_SUCCESS;
 }
 
-// The first versions of these functions (without _v2) behave like the second ones.
+// The first versions of these functions (without _v2) behave like the _v2 versions.
 SOFT_API(cuDevicePrimaryCtxRelease, (CUdevice ordinal), (ordinal)) {
     return cuDevicePrimaryCtxRelease_v2_body(call, ordinal);
 }

@@ -23,8 +23,8 @@ std::string uuid_text(int place) {
     return text;
 }
 
-// Returns the index of the device that a number, or the beginning of a UUID, identifies. Returns -1
-// if it identifies no device or several.
+// Returns the index of the device with this number, or whose UUID begins with `name`. Returns -1 if
+// there is no such device or more than one.
 int named_device(const std::string &name, int devices) {
     char *end = nullptr;
     long number = std::strtol(name.c_str(), &end, 10);
@@ -50,7 +50,8 @@ CUuuid uuid_of(int place) {
     return uuid;
 }
 
-// Ignores the first invalid or repeated entry and all entries after it, as real drivers do.
+// As real drivers do, ignores the first invalid or repeated entry of the list and all entries after
+// it.
 std::vector<int> visible_devices(int devices) {
     std::vector<int> visible;
     const char *text = std::getenv("CUDA_VISIBLE_DEVICES");

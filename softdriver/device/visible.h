@@ -6,8 +6,8 @@
 
 namespace soft {
 
-// Returns the indices of the devices that CUDA_VISIBLE_DEVICES lets the program see, in the order
-// in which it names them.
+// Returns the indices of the devices that CUDA_VISIBLE_DEVICES makes visible, in the order of that
+// list.
 std::vector<int> visible_devices(int devices);
 CUuuid uuid_of(int place);
 

@@ -2,19 +2,19 @@
 
 #include "ptx/machine.h"
 
-// The memory accesses of lanes, in all state spaces.
+// This header says how the lanes of a warp access memory, in all state spaces.
 
 namespace soft::ptx {
 
-// One access of a warp: the step that makes it, the state space and the kind of use.
+// How a step of a warp accesses memory: the warp, the step, the state space and the kind of use.
 struct Access {
     Warp &warp;
     const Step &step;
     Space space;
     Use use;
 
-    // Returns the host address of these bytes for a lane, or null if the access is not allowed.
-    // Does not check the alignment.
+    // Returns the host address of a lane's bytes, or null if the lane must not access them. Does
+    // not check the alignment.
     char *reach(unsigned lane, uint64_t address, size_t bytes) const {
         if (space == Space::Global ||
             // Fast path: the most frequent case.
@@ -36,8 +36,7 @@ struct Access {
     void fail(unsigned lane, uint64_t address, size_t bytes) const;
 };
 
-// Returns the state space of a generic address, and converts `address` to the address in this
-// space.
+// Replaces a generic address by the address in its state space. Returns this state space.
 Space narrow_generic(uint64_t &address);
 
 } // namespace soft::ptx

@@ -4,8 +4,9 @@
 
 #include <cmath>
 
-// The .approx and .full operations of one lane. PTX only limits their errors. The results of this
-// driver are more accurate than those of a GPU, and may differ from them in the last bits.
+// This header has the .approx and .full operations of one lane. PTX only limits their errors. This
+// driver's results are more accurate than those of a GPU, and may differ from them in the last
+// bits.
 
 namespace soft::ptx::floating {
 
@@ -22,7 +23,7 @@ template <bool ftz = false> inline float cos_approx(float a) {
 template <bool ftz = false> inline float lg2_approx(float a) {
     return approximate<float, ftz, std::log2>(a);
 }
-// T is float, Half or Bfloat.
+// For the next functions, T is float, Half or Bfloat.
 template <class T, bool ftz = false> inline T ex2_approx(T a) {
     float power = approximate<float, ftz, std::exp2>(widen(flush<ftz>(a)));
     return flush<ftz>(narrow<T>(power));
@@ -43,8 +44,8 @@ template <bool ftz = false> inline float rsqrt_approx(float a) {
 }
 inline double rsqrt_approx(double a) { return settle(1 / native_sqrt(a), a); }
 
-// rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64 use only the upper half of the operand, and set only
-// the upper half of the result, even if it is a NaN.
+// rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64 read only the upper half of the operand, and set the
+// lower half of the result to zero, even if the result is a NaN.
 inline double upper_half(double a) {
     uint64_t bits = is_nan(a) ? Format<double>::sign - 1 : to_bits(a);
     return from_bits<double>(bits >> 32 << 32);
@@ -58,7 +59,7 @@ inline double rsqrt_approx_ftz(double a) {
 template <bool ftz = false> inline float div_full(float a, float b) {
     return div<float, Rounding::Nearest, ftz>(a, b);
 }
-// Divides. PTX defines that a divisor beyond 2^126 counts as infinity: the result is 0, or NaN if
+// Divides. As PTX defines, a divisor beyond 2^126 counts as infinity: the quotient is 0, or NaN if
 // the dividend is infinite.
 template <bool ftz = false> inline float div_approx(float a, float b) {
     a = flush<ftz>(a), b = flush<ftz>(b);

@@ -2,12 +2,13 @@
 
 #include "ptx/arithmetic_integer.h"
 
-// The bit operations of one lane: shifts, lookup tables, bit fields, counts, permutations of bytes.
+// This header has the bit operations of one lane: shifts, lookup tables, bit fields, counts,
+// permutations of bytes.
 
 namespace soft::ptx::integer {
 
-// Shifts. An amount beyond the width counts as the width. T must be unsigned for shl, shr.b and
-// shr.u.
+// Shifts. An amount beyond the width of T counts as the width. For shl, shr.b and shr.u, T must be
+// unsigned.
 template <class T> inline T shl(T a, uint32_t amount) {
     return amount < bits_of<T> ? T(Wrapping<T>(a) << (amount & (bits_of<T> - 1))) : T(0);
 }
@@ -17,7 +18,7 @@ template <class T> inline T shr(T a, uint32_t amount) {
     return amount < bits_of<T> ? T(a >> (amount & (bits_of<T> - 1))) : T(0);
 }
 
-// Funnel shifts: they shift the 64-bit value whose upper half is b and whose lower half is a.
+// Funnel shifts, which shift the 64-bit value with the upper half `b` and the lower half `a`.
 inline uint32_t funnel_amount(uint32_t c, bool wrap) { return wrap ? c & 31 : c < 32 ? c : 32; }
 inline uint32_t shf_l(uint32_t a, uint32_t b, uint32_t c, bool wrap) {
     uint64_t both = uint64_t(b) << 32 | a;
@@ -30,7 +31,8 @@ inline uint32_t shf_r(uint32_t a, uint32_t b, uint32_t c, bool wrap) {
 
 template <class T> inline T cnot(T a) { return T(a == 0); }
 
-// Each bit of the result is bit 4*a + 2*b + c of the table, for the operands' bits a, b and c.
+// Looks up each bit of the result in `table`. The index is 4 * i + 2 * j + k, where i, j and k are
+// the bits of `a`, `b` and `c` at this position.
 inline uint32_t lop3(uint32_t a, uint32_t b, uint32_t c, uint32_t table) {
     uint32_t result = 0;
     for (uint32_t i = 0; i < 8; i++)
@@ -40,7 +42,7 @@ inline uint32_t lop3(uint32_t a, uint32_t b, uint32_t c, uint32_t table) {
 
 template <class T> inline T low_mask(uint32_t length) { return T(shl(T(1), length) - 1); }
 
-// Extracts a bit field. Only the lowest bytes of position and length are used.
+// Extracts a bit field. Only the lowest byte of `position` and of `length` counts.
 template <class T> inline T bfe(T a, uint32_t position, uint32_t length) {
     using U = Unsigned<T>;
     position &= 0xff, length &= 0xff;
@@ -68,20 +70,21 @@ template <class U> inline U brev(U a) {
     return U(__builtin_bswap64(x) >> (64 - bits_of<U>));
 }
 
-// Returns the position of the highest set bit or, for a signed number, of the highest bit that
-// differs from the sign. Returns all ones if there is no such bit.
+// Returns the position of the highest set bit. For a signed type, returns the position of the
+// highest bit that differs from the sign. Returns all ones if there is no such bit.
 template <class T> inline uint32_t bfind(T a) {
     using U = Unsigned<T>;
     return bits_of<T> - 1 - clz(U(a < 0 ? ~a : a));
 }
-// Returns the amount of a left shift that moves the bit found by bfind() to the highest position.
+// Returns by how many bits a left shift must move the bit that bfind() finds, so that it becomes
+// the highest bit. Returns all ones if there is no such bit.
 template <class T> inline uint32_t bfind_shiftamt(T a) {
     uint32_t found = bfind(a);
     return found == ~0u ? found : bits_of<T> - 1 - found;
 }
 
-// Returns the position of the offset-th set bit of the mask, counted from base. Returns all ones if
-// there is no such bit.
+// Returns the position of the offset-th set bit of the mask, counted from `base`, or backwards if
+// `offset` is negative. Returns all ones if there is no such bit.
 inline uint32_t fns(uint32_t mask, uint32_t base, int32_t offset) {
     int64_t left = offset < 0 ? -int64_t(offset) : offset;
     if (offset == 0)
@@ -92,9 +95,9 @@ inline uint32_t fns(uint32_t mask, uint32_t base, int32_t offset) {
     return ~0u;
 }
 
-// Permutes bytes. Each of the selector's four hexadecimal digits selects a byte of the 64-bit value
-// with the halves b and a. If bit 3 of a digit is set, the result has copies of the byte's sign
-// instead.
+// Permutes bytes. Each of the four lower hexadecimal digits of `selector` selects a byte of the
+// 64-bit value with the upper half `b` and the lower half `a`. If bit 3 of a digit is set, the
+// result contains the sign bit of the byte, eight times.
 inline uint32_t prmt(uint32_t a, uint32_t b, uint32_t selector) {
     uint64_t both = uint64_t(b) << 32 | a;
     uint32_t result = 0;
@@ -107,7 +110,7 @@ inline uint32_t prmt(uint32_t a, uint32_t b, uint32_t selector) {
     return result;
 }
 enum class Permutation : uint8_t { Index, F4e, B4e, Rc8, Ecl, Ecr, Rc16 };
-// Returns the selector that a mode of prmt and the operand c stand for.
+// Returns the selector for a mode of `prmt`, in which `c` selects one of four permutations.
 inline uint32_t prmt_selector(Permutation mode, uint32_t c) {
     static constexpr uint16_t table[7][4] = {
         {},
@@ -121,13 +124,14 @@ inline uint32_t prmt_selector(Permutation mode, uint32_t c) {
     return mode == Permutation::Index ? c : table[int(mode)][c & 3];
 }
 
-// Extends the lowest `width` bits of a: with the sign if T is int32_t, with zeros if T is uint32_t.
+// Keeps the lowest `width` bits of `a`, and extends them by the sign (T is int32_t) or by zeros (T
+// is uint32_t).
 template <class T> inline uint32_t szext(uint32_t a, uint32_t width, bool wrap) {
     uint32_t kept = wrap || width < 32 ? low_mask<uint32_t>(width & 31) : ~0u;
     uint32_t sign = a & (kept ^ kept >> 1);
     return (a & kept) | (std::is_signed_v<T> && sign ? ~kept : 0);
 }
-// Returns a mask of `width` ones, from bit `start` upwards.
+// Returns a number in which `width` bits are set, from bit `start` upwards.
 inline uint32_t bmsk(uint32_t start, uint32_t width, bool wrap) {
     if (wrap)
         start &= 31, width &= 31;

@@ -3,14 +3,14 @@
 #include "ptx/arithmetic_format.h"
 #include "ptx/arithmetic_integer.h"
 
-// The conversions (cvt) of one lane. The decoder adds steps for .ftz of a float source or result,
-// and for .sat and .relu of a floating-point result. The functions for these are in
+// This header has the conversions (cvt) of one lane. If the source or result has .ftz, or the
+// floating-point result has .sat or .relu, the decoder adds a step for it, with a function of
 // arithmetic_format.h.
 
 namespace soft::ptx::floating {
 
-// Converts an integer to another integer type: truncates or extends it, or with .sat selects the
-// nearest representable value.
+// Converts an integer to another integer type by truncation or extension. With `sat`, an integer
+// out of range becomes the nearest integer that the type can represent.
 template <class To, class From, bool sat = false> inline To to_integer_of(From a) {
     if constexpr (sat) {
         constexpr To low = integer::lowest<To>, high = integer::highest<To>;
@@ -22,8 +22,8 @@ template <class To, class From, bool sat = false> inline To to_integer_of(From a
         return To(a);
 }
 
-// Rounds to an integral value of the same type. Adding 2^23 (2^52 for double) removes the fraction
-// bits, because a number of this size has none.
+// Rounds to an integral value of the same type. A float of 2^23 or more (a double of 2^52 or more)
+// has no fraction bits, so adding this number rounds a smaller number to an integral one.
 template <Rounding rounding, class T> inline T native_integral(T a) {
     constexpr T shift = std::is_same_v<T, double> ? T(0x1p52) : T(0x1p23);
     T size = from_bits<T>(magnitude(a));
@@ -45,9 +45,9 @@ template <class T, Rounding rounding> inline T to_integral(T a) {
         return rounded;
 }
 
-// Converts to an integer. A number out of range becomes the nearest representable one. A NaN
-// becomes 0; if doubles or 64-bit integers are involved, it becomes a number in which only the
-// highest bit is set.
+// Converts to an integer. A number out of range becomes the nearest integer that the type can
+// represent. A NaN becomes 0. But if the integer or the float has 64 bits, a NaN becomes an integer
+// of which only the highest bit is set.
 template <class To, Rounding rounding, class From> inline To to_integer(From from) {
     auto a = native_integral<rounding>(widen(from));
     using Native = decltype(a);
@@ -75,8 +75,8 @@ inline To from_integer(From a) {
     }
 }
 
-// Converts a double that is a NaN to a narrower format. Keeps the sign and the part of the payload
-// that fits.
+// Converts a double that is a NaN to a narrower format. The result keeps the sign, and as much of
+// the payload as fits.
 template <class To> inline To shorten_nan(double a) {
     constexpr int lost = Format<double>::mantissa - Format<To>::mantissa;
     Bits<To> payload = Bits<To>((to_bits(a) | Format<double>::quiet) >> lost);
@@ -85,9 +85,9 @@ template <class To> inline To shorten_nan(double a) {
         Bits<To>(Format<To>::infinity | rest | (is_negative(a) ? Format<To>::sign : 0)));
 }
 
-// Converts between floating-point formats. A conversion to a wider format is exact. A NaN becomes
-// the canonical NaN, except that it keeps its payload in conversions from or to double and in those
-// from Bfloat to float. `ftz` applies to a float result.
+// Converts between floating-point formats. Conversions to a wider format are exact. A NaN becomes
+// the canonical NaN, but conversions from or to double, and from Bfloat to float, keep its payload.
+// `ftz` applies to a float result.
 template <class To, Rounding rounding = Rounding::Nearest, bool ftz = false, class From>
 inline To to_float(From from) {
     if constexpr (std::is_same_v<To, double>)
@@ -100,7 +100,8 @@ inline To to_float(From from) {
         return narrow<To>(double(widen(from)), rounding, ftz);
 }
 
-// cvt.rna.tf32.f32. Keeps ten fraction bits and rounds to nearest, ties away from zero.
+// Implements cvt.rna.tf32.f32: keeps ten fraction bits, and rounds to nearest with ties away from
+// zero.
 inline uint32_t to_tf32(float a) {
     uint32_t bits = to_bits(a);
     return (is_finite(a) ? bits + 0x1000 : bits) & ~0x1fffu;

@@ -8,7 +8,7 @@ namespace {
 
 using Wide = unsigned __int128;
 
-// A finite double: significand * 2^exponent. The significand has 53 bits unless it is zero.
+// A finite double, which equals significand * 2^exponent. The significand has 53 bits or is zero.
 struct Parts {
     bool negative;
     int exponent;
@@ -30,7 +30,7 @@ int leading_zeros(Wide a) {
     return high ? __builtin_clzll(high) : 64 + __builtin_clzll(uint64_t(a));
 }
 
-// Shifts right. Sets the lowest bit of the result if a set bit was lost.
+// Shifts right. Sets the lowest bit of the result if the shift drops a set bit.
 Wide shift_sticky(Wide a, int amount) {
     if (amount > 127)
         return a != 0;
@@ -51,17 +51,17 @@ struct Term {
     Wide significand;
 };
 
-// Normalizes a term so that its highest bit is bit 125. The sum of two such terms does not
-// overflow.
+// Shifts a term's significand so that its highest set bit is bit 125. The sum of two such terms
+// cannot overflow.
 Term aligned(Term term) {
     int shift = leading_zeros(term.significand) - 2;
     return {term.negative, term.exponent - shift, term.significand << shift};
 }
 
-// Adds two terms and rounds the sum once. The smaller term is shifted right, and a sticky bit
-// stands for the bits that it loses. This is enough for correct rounding: if the terms are at most
-// one bit apart, no bit is lost, because a term has at most 106 bits; else the sum keeps its
-// highest bits.
+// Adds two terms and rounds the sum once. The term with the smaller exponent is shifted right, and
+// a sticky bit replaces the bits that it loses. The rounding is still correct. If the exponents
+// differ by at most one, the shift loses no bit, because a term has at most 106 bits. Otherwise the
+// sum keeps all bits that decide the rounding.
 double round_sum(Term a, Term b, Rounding rounding) {
     if (a.significand == 0 && b.significand == 0) {
         bool negative =
@@ -137,7 +137,7 @@ double exact_root(double a, Rounding rounding) {
     if (!(a > 0) || !is_finite(a))
         return std::sqrt(a);
     Parts parts = parts_of(a);
-    int shift = parts.exponent & 1 ? 73 : 72; // so that the exponent is even
+    int shift = parts.exponent & 1 ? 73 : 72; // the shift makes the exponent even
     Wide square = Wide(parts.significand) << shift;
     uint64_t found = root(square);
     found |= Wide(found) * found != square;

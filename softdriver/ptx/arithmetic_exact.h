@@ -2,9 +2,9 @@
 
 #include "ptx/arithmetic_format.h"
 
-// Arithmetic of doubles with roundings other than to nearest. The functions compute in integers and
-// round once, because compilers assume that the processor's rounding mode never changes. They are
-// slow.
+// This header has arithmetic of doubles that does not round to nearest. The functions are slow:
+// they compute in integers and round once, because compilers assume that the processor's rounding
+// mode never changes.
 
 namespace soft::ptx::floating {
 

@@ -3,24 +3,25 @@
 #include "ptx/arithmetic_exact.h"
 #include "ptx/arithmetic_format.h"
 
-// The floating-point operations of one lane for which PTX defines the exact result. T is Half,
-// Bfloat, float or double. Rounding to nearest of float and double uses the processor's operation,
-// so that compilers can vectorize loops over lanes. For .sat and .relu, the decoder adds steps with
-// the functions in arithmetic_format.h.
+// This header has the floating-point operations of one lane for which PTX defines the exact result.
+// T is Half, Bfloat, float or double. If float or double results are rounded to nearest, the
+// functions use the operations of the processor, so that compilers can vectorize loops over lanes.
+// For .sat and .relu, the decoder adds steps with the functions in arithmetic_format.h.
 
 namespace soft::ptx::floating {
 
 template <class T> constexpr bool is_native = std::is_same_v<T, float> || std::is_same_v<T, double>;
 
-// Returns a + b rounded to odd: if the sum is not exact, the neighbouring double whose last bit is
-// set. Rounding the result to at most 51 bits is then the same as rounding the exact sum once.
+// Returns `a + b`, rounded to odd: if the sum is not exact, returns the neighbouring double whose
+// last bit is set. If the caller then rounds to at most 51 bits, the result is the same as if the
+// exact sum were rounded once.
 template <Rounding rounding = Rounding::Nearest> inline double odd_sum(double a, double b) {
     double sum = a + b, part = sum - a;
     double error = (a - (sum - part)) + (b - part);
     uint64_t bits = to_bits(sum);
     bool inexact = (error < 0 || error > 0) && (bits & 1) == 0;
     bits += inexact ? ((error > 0) == (sum > 0) ? uint64_t(1) : ~uint64_t(0)) : 0;
-    if (rounding == Rounding::Down && sum == 0) // rounded down, 0 + -0 and x - x are -0
+    if (rounding == Rounding::Down && sum == 0) // if rounded down, 0 + -0 and x - x are -0
         bits = (to_bits(a) | to_bits(b)) & Format<double>::sign;
     return from_bits<double>(bits);
 }
@@ -62,9 +63,9 @@ template <class T, Rounding rounding = Rounding::Nearest, bool ftz = false> inli
 inline float native_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 inline double native_fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 
-// The operations fma and floating-point mad. If both b and c are NaNs, that of c decides the
-// result. The function is fast if it is inlined into one that may use the processor's instruction
-// (a target attribute); otherwise it calls a library function.
+// The instructions `fma` and floating-point `mad`. If `a` is no NaN but `b` and `c` are, the result
+// is the NaN of `c`. The function is fast if it is inlined into a function that may use the
+// processor's FMA instruction (a target attribute). Otherwise it calls a library function.
 template <class T, Rounding rounding = Rounding::Nearest, bool ftz = false>
 inline T fma(T a, T b, T c) {
     a = flush<ftz>(a), b = flush<ftz>(b), c = flush<ftz>(c);
@@ -78,9 +79,9 @@ inline T fma(T a, T b, T c) {
         return narrow<T>(odd_sum<rounding>(double(widen(a)) * widen(b), widen(c)), rounding, ftz);
 }
 
-// Divides. For floats it may compute in double and then round: a quotient or root of floats that is
-// neither a float nor halfway between two floats is too far from both for the first rounding to
-// matter.
+// Divides. The quotient of floats may be computed as a double and then rounded to float: the first
+// rounding cannot change the result, because an inexact quotient is never very near to a float or
+// to the middle between two floats.
 template <class T, Rounding rounding = Rounding::Nearest, bool ftz = false> inline T div(T a, T b) {
     a = flush<ftz>(a), b = flush<ftz>(b);
     if constexpr (ftz && rounding == Rounding::Nearest)
@@ -109,8 +110,7 @@ template <class T, Rounding rounding = Rounding::Nearest, bool ftz = false> inli
         return narrow<T>(native_sqrt(double(a)), rounding);
 }
 
-// Returns the smaller operand. For a number and a NaN this is the number, for two NaNs the second
-// one. -0 is less than +0.
+// Returns the smaller operand. If one operand is a NaN, returns the other. -0 is less than +0.
 template <class T, bool ftz = false> inline T min(T a, T b) {
     a = flush<ftz>(a), b = flush<ftz>(b);
     auto x = widen(a), y = widen(b);
@@ -125,7 +125,7 @@ template <class T, bool ftz = false> inline T max(T a, T b) {
     greater = x == y ? from_bits<T>(to_bits(a) & to_bits(b)) : greater;
     return settle(greater, b, a);
 }
-// min with .NaN: if an operand is a NaN, so is the result.
+// Implements `min` with .NaN: the result is a NaN if an operand is.
 template <class T, bool ftz = false> inline T min_nan(T a, T b) {
     return is_nan(a) || is_nan(b) ? nan_of<T>() : min<T, ftz>(a, b);
 }
@@ -139,12 +139,11 @@ template <class T, bool ftz = false> inline T abs(T a) {
 template <class T, bool ftz = false> inline T neg(T a) {
     return settle(flush<ftz>(negative_of(a)), a);
 }
-// Returns b with the sign of a.
+// Returns `b` with the sign of `a`.
 template <class T> inline T copysign(T a, T b) {
     return from_bits<T>(Bits<T>((to_bits(a) & Format<T>::sign) | magnitude(b)));
 }
-// Gives the result of min.xorsign.abs or max.xorsign.abs its sign, which is that of the product of
-// a and b.
+// Sets the sign of the result of min.xorsign.abs or max.xorsign.abs to the sign of `a * b`.
 template <class T> inline T xorsign(T result, T a, T b) {
     Bits<T> sign = (to_bits(a) ^ to_bits(b)) & Format<T>::sign;
     return is_nan(result) ? result : from_bits<T>(Bits<T>(magnitude(result) | sign));
@@ -164,18 +163,18 @@ enum class Comparison : uint8_t {
     Lt,
     Le,
     Gt,
-    Ge, // the comparisons Eq to Ge are false if an operand is a NaN
+    Ge, // if an operand is a NaN, Eq to Ge are false
     Equ,
     Neu,
     Ltu,
     Leu,
     Gtu,
-    Geu, // the comparisons Equ to Geu are true if an operand is a NaN
+    Geu, // if an operand is a NaN, Equ to Geu are true
     Num,
     Nan,
 };
-// Returns whether a comparison of set or setp holds, for any type. PTX's lo, ls, hi and hs are Lt,
-// Le, Gt and Ge of unsigned integers.
+// Returns whether the comparison of a `set` or `setp` instruction is true. PTX's names lo, ls, hi
+// and hs are Lt, Le, Gt and Ge of unsigned integers.
 template <Comparison comparison, class T> inline bool holds(T x, T y) {
     switch (comparison) {
     case Comparison::Eq:
@@ -216,13 +215,13 @@ template <Comparison comparison, bool ftz = false, class T> inline bool compare(
         return holds<comparison>(widen(flush<ftz>(a)), widen(flush<ftz>(b)));
 }
 
-// Returns true if slct selects its first operand for this c. A NaN selects the second operand; -0
-// counts as 0.
+// Returns true if `slct` with this `c` selects its first operand. The second operand is selected if
+// `c` is negative or a NaN; -0 counts as 0.
 inline bool chooses_first(int32_t c) { return c >= 0; }
 template <bool ftz = false> inline bool chooses_first(float c) { return flush<ftz>(c) >= 0; }
 
 enum class Class : uint8_t { Finite, Infinite, Number, NotANumber, Normal, Subnormal };
-// Returns whether a number has the property that testp tests.
+// Returns whether a number has the property that the testp instruction tests.
 template <Class wanted, class T> inline bool is(T a) {
     Bits<T> rest = magnitude(a), smallest_normal = Bits<T>(1) << Format<T>::mantissa;
     switch (wanted) {
@@ -235,7 +234,7 @@ template <Class wanted, class T> inline bool is(T a) {
     case Class::NotANumber:
         return rest > Format<T>::infinity;
     case Class::Normal:
-        // zeros count as normal numbers, as on a GPU
+        // As on a GPU, zero counts as a normal number.
         return rest == 0 || (rest >= smallest_normal && rest < Format<T>::infinity);
     case Class::Subnormal:
         return rest != 0 && rest < smallest_normal;

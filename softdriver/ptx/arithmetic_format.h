@@ -4,8 +4,8 @@
 #include <cstring>
 #include <type_traits>
 
-// The floating-point formats of PTX: NaNs, subnormal numbers, and the rounding function of all
-// operations that have no C++ operator.
+// This header has the floating-point formats of PTX, their NaNs and subnormal numbers, and a
+// rounding function for the operations that C++ operators cannot do.
 
 namespace soft::ptx::floating {
 
@@ -18,11 +18,11 @@ struct Bfloat {
 };
 
 // The rounding modifiers .rn, .rz, .rm, .rp and .rna (to nearest, ties away from zero). The first
-// four also stand for .rni, .rzi, .rmi and .rpi, which round to integers.
+// four are also used for .rni, .rzi, .rmi and .rpi, which round to integral values.
 enum class Rounding : uint8_t { Nearest, Zero, Down, Up, NearestAway };
 
-// `normal` is the smallest normal number. `nan` is the canonical NaN, which operations without a
-// NaN operand return.
+// Constants of a floating-point format. `normal` is the smallest normal number. `nan` is the
+// canonical NaN, which is the result of an invalid operation without NaN operands.
 template <class T> struct Format;
 template <> struct Format<Half> {
     using Bits = uint16_t;
@@ -68,9 +68,9 @@ template <class T> inline bool is_finite(T a) { return magnitude(a) < Format<T>:
 template <class T> inline bool is_negative(T a) { return (to_bits(a) & Format<T>::sign) != 0; }
 template <class T> inline T nan_of() { return from_bits<T>(Format<T>::nan); }
 
-// settle() returns the result of an operation, but with the right NaN if it is a NaN. A double
-// keeps the sign and payload of the first NaN among the operands that are passed. All other formats
-// have one canonical NaN. No other function chooses a NaN.
+// settle() returns the result of an operation. A NaN result is replaced: in a double by the first
+// NaN among the operands, with its sign and payload; in other formats, or if no operand is a NaN,
+// by the canonical NaN. All operations choose their NaNs with this function.
 inline double quiet(double a) { return from_bits<double>(to_bits(a) | Format<double>::quiet); }
 inline double settle(double result, double a) {
     return result == result ? result : a != a ? quiet(a) : nan_of<double>();
@@ -85,16 +85,16 @@ template <class T, class... Operands> inline T settle(T result, Operands...) {
     return is_nan(result) ? nan_of<T>() : result;
 }
 
-// Applies .ftz: a subnormal number becomes zero and keeps its sign.
+// Applies .ftz: a subnormal number becomes zero with the same sign.
 template <bool ftz = true, class T> inline T flush(T a) {
     Bits<T> bits = to_bits(a);
     bool subnormal = (bits & Format<T>::infinity) == 0;
     return ftz ? from_bits<T>(subnormal ? bits & Format<T>::sign : bits) : a;
 }
 
-// Applies .ftz (subnormal results become zero) to a float result that was rounded to nearest.
-// `exact` is the exact value, or that value rounded to odd. The result is also zero if it became
-// the smallest normal number only because subnormal numbers have fewer bits.
+// Applies .ftz to a float result that was rounded to nearest: a subnormal result becomes zero.
+// `exact` is the exact result, or the exact result rounded to odd. The result also becomes zero if
+// it is the smallest normal number only because subnormal numbers have fewer bits.
 template <bool ftz> inline float flush_result(float result, double exact) {
     double size = from_bits<double>(magnitude(exact));
     uint32_t bits = to_bits(result);
@@ -114,8 +114,8 @@ template <class T> inline T relu(T a) {
 
 inline float widen(Bfloat a) { return from_bits<float>(uint32_t(a.bits) << 16); }
 inline float widen(Half a) {
-    // Move exponent and fraction to their places in a float. For every finite half, even a
-    // subnormal one, the result is too small by a factor of 2^112.
+    // Move exponent and fraction to their places in a float. The float is then 2^112 times too
+    // small, for subnormal numbers too.
     uint32_t moved = uint32_t(a.bits & 0x7fff) << 13;
     uint32_t scaled = to_bits(from_bits<float>(moved) * 0x1p112f);
     scaled = moved < 0x7c00u << 13 ? scaled : moved | 0xffu << 23;
@@ -132,9 +132,9 @@ inline bool rounds_up(uint64_t kept, uint64_t rest, uint64_t half, bool negative
 }
 
 // Rounds significand * 2^exponent to format T. The lowest bit of the significand may be a sticky
-// bit, which is set if any lower bit of the exact number is set. Then the significand must have
-// more than two bits beyond those that T keeps. With `ftz` the result is zero if the number is
-// subnormal after rounding as if exponents were unlimited, as on a GPU.
+// bit, which represents all lower bits of the exact number. In this case the significand must have
+// more than two bits that T does not keep. With `ftz` the result is zero if the number would be
+// subnormal after rounding with an unlimited range of exponents, as on a GPU.
 template <class T>
 inline T round_to(bool negative, int exponent, uint64_t significand, Rounding rounding,
                   bool ftz = false) {
@@ -146,7 +146,7 @@ inline T round_to(bool negative, int exponent, uint64_t significand, Rounding ro
     significand <<= lead;
     int biased = exponent - lead + 63 + F::bias;
     int drop = 63 - F::mantissa + (biased < 1 && !ftz ? 1 - biased : 0);
-    if (drop > 62) { // far below the smallest number: replace the lowest bits by a sticky bit
+    if (drop > 62) { // far below the smallest number of T
         int more = drop - 62 < 63 ? drop - 62 : 63;
         bool lost = (significand & ((uint64_t(1) << more) - 1)) != 0;
         significand = significand >> more | lost;

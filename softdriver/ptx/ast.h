@@ -6,21 +6,24 @@
 #include <string>
 #include <vector>
 
-// The syntax tree of a PTX module, in which all names are resolved. The parser (parser.h) creates
-// it, and the decoder (decoder.h) turns it into code.
+// This header has the syntax tree of a PTX module, in which all names are resolved. The parser
+// (parser.h) creates it, and the decoder (decoder.h) turns it into code.
 
 namespace soft::ptx {
 
-// A variable in memory. It belongs to a module or a function, or is a parameter.
+// A variable in memory. It is a variable of a module or of a function, or a parameter.
 struct Variable {
-    // A place in the initial bytes that will hold the address of a variable or function.
+    // A place in the initial bytes of a variable that will hold an address of a variable or
+    // function.
     struct Address {
         size_t offset = 0;
         size_t width = 8;
-        // For generic(name): the generic address, not that in the variable's space.
+        // True for generic(name), whose value is the generic address instead of the address in the
+        // variable's state space.
         bool generic = false;
         bool function = false;
-        // Lowest bit of the part of the address that is stored: 8 for 0xFF00(name).
+        // The stored bytes are the address, shifted right by this number of bits: 8 for
+        // 0xFF00(name).
         unsigned shift = 0;
         int target = 0; // index in Tree::variables or Tree::functions
         int64_t addend = 0;
@@ -30,12 +33,12 @@ struct Variable {
     int line = 0;
     Space space = Space::Global;
     Type type = Type::None;
-    size_t count = 1;     // number of items; 0 for an extern shared array without a size
+    size_t count = 1;     // number of items; 0 for an extern shared array of unknown size
     size_t alignment = 1; // alignment in bytes
-    size_t offset = 0;    // for a parameter: offset in the function's result or parameter block
+    size_t offset = 0;    // for a parameter: offset in the block of results or of parameters
     bool visible = false, external = false, weak = false, common = false;
     bool managed = false;
-    // Initial bytes; if they are fewer than the variable has, the rest is zero.
+    // The first bytes of the initial value. The bytes after them are zero.
     std::vector<uint8_t> initial;
     std::vector<Address> addresses;
 
@@ -52,20 +55,21 @@ struct Operand {
         Register, // `index` in Function::registers; `negated` for !p; `name` is "b0" for r.b0
         Special,  // a special register with this `name`, such as "%tid.x"
         Integer,  // the value is in `bits`
-        Float,    // `bits` is a double or, if `single`, a float (written as 0f...)
-        Variable, // the address of a variable (`index`, `scope`) plus `addend`
+        Float,    // `bits` is a double; if `single` is set, a float, which was written as 0f...
+        Variable, // the address of a variable (`index`, `scope`), plus `addend`
         Function, // a function: `index` in Tree::functions
-        Label,    // index of the labelled instruction in Function::body; its size for the end
-        Memory,   // [parts[0] + addend]; parts[0] is a Register, a Variable, or an Integer;
-                  // [a, b] has more parts (textures, tensors)
-        Vector,   // {a, b, ...}: the items are `parts`
-        Pair,     // p | q: the two destinations are `parts`
-        Sink,     // _: the result is dropped
+        Label,    // `index` in Function::body of the labelled instruction; body.size() at the end
+        // The address parts[0] + addend, where parts[0] is a Register, a Variable or an Integer. An
+        // operand [a, b] of a texture or tensor has more parts.
+        Memory,
+        Vector, // {a, b, ...}: the items are `parts`
+        Pair,   // p | q: the two destinations are `parts`
+        Sink,   // _: the result is dropped
     };
     enum class Scope : uint8_t { Module, Function };
 
     Kind kind = Kind::Sink;
-    // For a Variable: index is in Tree::variables or Function::variables.
+    // For a Variable, says whether `index` is an index in Tree::variables or Function::variables.
     Scope scope = Scope::Module;
     bool negated = false;
     bool single = false;
@@ -76,26 +80,26 @@ struct Operand {
     std::vector<Operand> parts;
 };
 
-// A line of the source from which the PTX was compiled, as .loc says.
+// The line of the source code from which an instruction was compiled, which .loc specifies.
 struct SourceLine {
-    std::shared_ptr<const std::string> file; // null if unknown
+    std::shared_ptr<const std::string> file; // null if the file is unknown
     int line = 0;
 };
 
 struct Instruction {
     int line = 0;
     SourceLine source;
-    // The number that .file gives to the source file; used until all .file directives are read.
+    // The number of the source file in .file. Only used until all .file directives are read.
     uint64_t source_number = 0;
-    int guard = -1; // index of the predicate register; -1 if there is no guard
+    int guard = -1; // index of the predicate register; -1 if the instruction has no guard
     bool guard_negated = false;
     std::string opcode; // such as "ld"
-    // Everything after the opcode, in order, such as "global", "v4", "f32".
+    // The parts of the instruction's name after the opcode, such as "global", "v4", "f32".
     std::vector<std::string> modifiers;
-    // The operands as written. A call has three operands: its results (a Vector, which may be
-    // empty), the callee, and the arguments (a Vector, which may be empty). An indirect call has a
-    // fourth: a Vector of the Functions that it may call, or the prototype (an Integer, which is an
-    // index in Function::prototypes). brx.idx has an index and a Vector of Labels.
+    // The operands as written. A call has three: its results (a Vector), the callee, and the
+    // arguments (a Vector); the Vectors may be empty. An indirect call has a fourth operand: a
+    // Vector of the Functions that it may call, or an Integer, which is the index of the prototype
+    // in Function::prototypes. brx.idx has an index and a Vector of Labels.
     std::vector<Operand> operands;
 };
 
@@ -104,26 +108,29 @@ struct Function {
     int line = 0;
     bool entry = false;
     bool defined = false; // true if the function has a body
-    // If this function is an alias, the index of the function for which it stands; else -1.
-    // Operands never refer to an alias.
+    // For an alias: the index of the real function, which replaces the alias in all operands; else
+    // -1.
     int alias = -1;
     bool visible = false, external = false, weak = false, noreturn = false;
-    // The variables that the function declares. Its results come first, then its parameters, then
-    // all others: variables in .local, .shared and so on, and the .param variables that hold
-    // results and arguments of its calls.
+    // The variables that the function declares: its results, its parameters, and then all others.
+    // The others are variables in .local, .shared and so on, and .param variables for results and
+    // arguments of calls.
     std::vector<Variable> variables;
     int results = 0, parameters = 0;
-    // Results and parameters that are declared as .reg. The body begins by loading the register of
-    // each parameter from its variable, and each return stores the registers of the results.
+    // Results and parameters that are declared as .reg also have a variable. The body begins with
+    // loads of the parameters' registers from their variables. Each return stores the results'
+    // registers to their variables.
     struct InRegister {
         int variable, reg;
     };
     std::vector<InRegister> in_registers;
-    std::vector<Register> registers; // the registers; of a range only those that are used
+    // The declared registers. Of a range such as %r<100>, only the registers that the body uses are
+    // here.
+    std::vector<Register> registers;
     std::vector<Instruction> body;
-    // The prototypes that .callprototype declares: functions without a body.
+    // The prototypes that .callprototype declares, as functions without a body.
     std::vector<Function> prototypes;
-    // Indices in Tree::functions of the functions that it calls, each once.
+    // The indices in Tree::functions of the functions that the body calls, each once.
     std::vector<int> calls;
     // Values of performance directives such as .maxntid; 0 if a directive is missing.
     unsigned max_threads[3] = {}, required_threads[3] = {};
@@ -137,17 +144,17 @@ struct Tree {
     int version = 0;         // 83 for version 8.3
     std::string target;      // such as "sm_75"
     int capability = 0;      // 75 for sm_75
-    std::string source_name; // from .file 1, for messages; empty if there is none
+    std::string source_name; // the name in .file 1, for messages; empty if there is none
     std::vector<Variable> variables;
     std::vector<Function> functions;
 };
 
-// A reason why a PTX text is refused.
+// A reason why a PTX text cannot be compiled.
 struct Problem {
-    int line = 0; // 0 if it concerns no particular line
+    int line = 0; // line of the text; 0 if the problem has no line
     std::string text;
-    bool version = false; // the text needs a newer PTX version than is supported
-    bool target = false;  // the text needs a newer or another device
+    bool version = false; // true if the text needs a newer PTX version than is supported
+    bool target = false;  // true if the text needs a newer or another device
 };
 
 } // namespace soft::ptx

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-// The instructions atom and red.
+// This file decodes and runs the instructions atom and red.
 
 namespace soft::ptx {
 
@@ -14,7 +14,7 @@ namespace {
 using floating::Bfloat;
 using floating::Half;
 
-// The unsigned integer type of the same size, for comparing and exchanging bits.
+// The unsigned integer type of the same size as T, for comparing and exchanging bits.
 template <class T>
 using Cell = std::conditional_t<sizeof(T) == 2, uint16_t,
                                 std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
@@ -26,8 +26,9 @@ template <class T, class From> T as(From from) {
     return to;
 }
 
-// Atomically replaces the value x at `place` by operation(x, b...), and returns x. The host and
-// other kernels may change the value meanwhile, except in shared memory (`private_to_block`).
+// Atomically replaces the value x at `place` by operation(x, b...), and returns x. In shared memory
+// (`private_to_block`) no other thread can change x at the same time, so a plain load and store are
+// enough.
 template <class T, auto operation, class... B>
 T replace(char *place, bool private_to_block, uint64_t &changes, B... b) {
     auto *cell = reinterpret_cast<Cell<T> *>(place);
@@ -44,8 +45,8 @@ T replace(char *place, bool private_to_block, uint64_t &changes, B... b) {
     return as<T>(before);
 }
 
-// The handler of atom and red. rows[0] is for the old values, rows[1] and rows[2] have the
-// operands, rows[9] the addresses.
+// The handler of atom and red. rows[9] has the addresses, rows[1] and rows[2] have the operands,
+// and rows[0] receives the old values.
 template <class T, class A, auto operation, int sources> void update(Warp &warp, const Step &step) {
     Access access{warp, step, Space(step.detail), Use::Atomic};
     const A *addresses = warp.row<A>(step.rows[9]);
@@ -80,8 +81,8 @@ template <class T> uint32_t add_halves(uint32_t a, uint32_t b) {
     uint32_t low = add_half(T{uint16_t(a)}, T{uint16_t(b)}).bits;
     return low | uint32_t(add_half(T{uint16_t(a >> 16)}, T{uint16_t(b >> 16)}).bits) << 16;
 }
-// Selects a handler by the width of addresses. The halves of a pair are updated together, although
-// PTX allows updating them separately.
+// Selects a handler by the width of addresses. The two halves of a pair such as f16x2 are updated
+// in one atomic operation. PTX would allow two.
 template <class T, auto operation, int sources = 1> Handler with_address(size_t address) {
     return address == 4 ? update<T, uint32_t, operation, sources>
                         : update<T, uint64_t, operation, sources>;
@@ -124,7 +125,8 @@ template <bool greatest> Handler extreme(Type type, size_t address) {
     });
 }
 
-// Selects the handler for B32 or B64.
+// Calls `choose` with the unsigned type for B32 or B64, to select a handler. Other types have no
+// handler.
 template <class Choose> Handler of_bits(Type type, Choose choose) {
     return type == Type::B32   ? choose(uint32_t())
            : type == Type::B64 ? choose(uint64_t())
@@ -182,7 +184,7 @@ template <bool reduces> void decode_atomic(Decoder &decoder) {
     if (operation < 0 || (reduces && operation >= int(Operation::Exch)))
         decoder.refuse("the operation is unknown");
     size_t sources = operation == int(Operation::Cas) ? 2 : 1, next = reduces ? 0 : 1;
-    // An optional cache policy may follow the operands.
+    // The operand after the sources is an optional cache policy.
     decoder.expect_operands(next + 1 + sources, next + 2 + sources);
     decoder.step.rows[0] =
         reduces ? decoder.temporary(size_of(type)) : decoder.destination(decoder.operand(0), type);

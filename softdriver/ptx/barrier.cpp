@@ -1,13 +1,13 @@
 #include "ptx/machine.h"
 
-// Barriers of a thread block.
+// This file implements the barriers of a thread block.
 
 namespace soft::ptx {
 
 namespace {
 
-// Returns how many threads a barrier counts for a warp. If all live lanes have arrived, these are
-// 32 even if lanes have ended, because hardware counts whole warps.
+// Returns how many threads of a warp a barrier counts. If all live lanes have arrived, it counts 32
+// threads, because hardware counts whole warps, with the lanes that have ended.
 unsigned threads_of(uint32_t arrived, uint32_t live) {
     return (live & ~arrived) == 0 ? unsigned(warp_size) : unsigned(__builtin_popcount(arrived));
 }

@@ -6,8 +6,8 @@ namespace soft::ptx {
 
 namespace {
 
-// How many steps a warp runs before the next warp has its turn. It runs fewer if it seems to wait
-// for others.
+// The number of steps that a warp runs before the next warp runs. A warp that made no progress in
+// its last slice runs fewer steps, because it probably waits for other warps.
 constexpr uint64_t warp_slice = 4096, spinning_slice = 256;
 
 } // namespace
@@ -44,7 +44,7 @@ void ThreadBlock::start(uint64_t number_in_grid) {
 
 uint64_t ThreadBlock::run(uint64_t steps) {
     uint64_t left = steps;
-    size_t stuck = 0; // number of consecutive warps that could not run
+    size_t stuck = 0; // number of warps in a row that could not run
     while (left && live && !machine.failed()) {
         if (!slice_left_) {
             slice_left_ = spins_[turn_] ? spinning_slice : warp_slice;

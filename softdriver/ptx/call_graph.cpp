@@ -18,8 +18,8 @@ void make_set(std::vector<int> &numbers) {
     numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
 }
 
-// Tarjan's algorithm, which finds cycles of calls. It is not recursive, because modules may nest
-// calls deeply.
+// Tarjan's algorithm, which finds the cycles of a call graph. The implementation is not recursive,
+// because a module may have very long chains of calls.
 class Circles {
   public:
     Circles(const Tree &tree, const std::vector<size_t> &own)
@@ -35,7 +35,7 @@ class Circles {
   private:
     struct Place {
         size_t number = 0; // counts visited functions from 1; 0 if not visited yet
-        size_t lowest = 0; // lowest number of an open function that this one can reach
+        size_t lowest = 0; // lowest `number` of an open function that this function can reach
         size_t next_call = 0;
         bool open = false;
     };
@@ -71,8 +71,8 @@ class Circles {
         }
     }
 
-    // All functions opened since `first` form one cycle. Callees outside the cycle already have
-    // their totals.
+    // Closes the functions that were opened since `first`, which form a cycle. The totals of all
+    // callees outside the cycle are known already.
     void close(int first) {
         auto begin = std::find(open_.rbegin(), open_.rend(), first).base() - 1;
         std::vector<int> circle(begin, open_.end());

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-// A decoded function.
+// This header has the decoded functions, as the warps run them.
 
 namespace soft::ptx {
 
@@ -21,29 +21,32 @@ using Handler = void (*)(Warp &, const Step &);
 constexpr int warp_size = 32;
 constexpr size_t most_local_bytes = 512 << 10; // limit of local memory for each thread, as on GPUs
 
-// A row holds the 32 values that a register has in the lanes of a warp. It is identified by its
-// offset in a frame, in bytes. Constants and special registers have rows too, which are filled when
-// the frame is created, so that handlers read only rows.
+// A row holds the 32 values that a register has in the lanes of a warp. Its number is its offset in
+// a frame, in bytes. Constants and special registers have rows too, so that handlers only read
+// rows. These rows are filled when the frame is created.
 using Row = uint32_t;
 
-// A decoded instruction, or a part of one.
+// A decoded instruction. An instruction may also become several steps.
 struct Step {
     Handler run = nullptr;
-    // If there is a guard: the handler to run for the lanes in which it holds.
+    // If the instruction has a guard: the handler that `run` calls for the lanes in which the guard
+    // holds.
     Handler guarded = nullptr;
     Row guard = 0;
     bool guard_negated = false;
-    // `place` is a branch target: during decoding the index of an instruction.
+    // True if `place` is a branch target. During decoding it is the index of an instruction,
+    // afterwards of a step.
     bool is_branch = false;
-    uint16_t detail = 0; // meaning depends on the handler: a mode, a count, a barrier number
+    uint16_t detail = 0; // the handler defines the meaning: a mode, a count, a barrier number
     Row rows[10] = {};
-    int64_t offset = 0; // the number that is added to addresses
-    // Index of a branch target in Code::body, of a call in Code::calls, and so on.
+    int64_t offset = 0; // number that is added to the addresses of a memory access
+    // The target of a branch (an index in Code::body), the call (an index in Code::calls), and so
+    // on.
     uint32_t place = 0;
-    uint32_t site = 0; // number of the memory access, unique in the program
+    uint32_t site = 0; // number of the memory access, which is unique in the program
 };
 
-// The initial value of a row of a frame.
+// Says which value a row of a frame receives when the frame is created or entered.
 struct Filling {
     enum class Kind : uint8_t {
         Value,     // the number `value`
@@ -55,15 +58,15 @@ struct Filling {
     };
     Kind kind = Kind::Value;
     uint8_t width = 4;
-    bool generic = false; // the row has the address in the generic space
+    bool generic = false; // the row receives the address in the generic address space
     Row row = 0;
     uint64_t value = 0;
     int64_t addend = 0;
     const Special *special = nullptr;
 };
 
-// A copy of an argument or a result between a caller and a callee. Each end is in local memory or
-// in a row.
+// A copy of an argument or a result between a caller and a callee. Each end of the copy is in local
+// memory or in a row.
 struct Transfer {
     bool from_row = false, to_row = false;
     uint32_t from = 0, to = 0, bytes = 0;
@@ -71,12 +74,12 @@ struct Transfer {
 
 struct Code;
 
-// The offset in local memory and the size of each result or parameter of a function.
+// The offset in local memory, and the size, of each result or parameter of a function.
 using Places = std::vector<std::pair<uint32_t, uint32_t>>;
 
 struct Call {
     const Code *callee = nullptr; // null for an indirect call
-    Row pointer = 0;              // for an indirect call: the row of the function pointers
+    Row pointer = 0;              // for an indirect call: the row with the function pointers
     std::vector<Transfer> arguments, results;
 };
 
@@ -85,23 +88,24 @@ struct Code {
     bool entry = false;
     std::vector<Step> body;
     std::vector<int> lines;           // PTX line of each step
-    std::vector<SourceLine> sources;  // source line of each step
+    std::vector<SourceLine> sources;  // position of each step in the source code
     std::vector<std::string> written; // opcode with its modifiers, for each step
-    std::vector<Filling> constants;   // rows that are filled once for each frame
-    std::vector<Filling> fresh;       // rows that are filled at each call
+    std::vector<Filling> constants;   // the rows that are filled when a frame is created
+    std::vector<Filling> fresh;       // the rows that are filled at each call
     size_t frame_bytes = 0;
-    // Local memory for its variables and parameters, without that of called functions.
+    // Bytes of local memory for the function's variables and parameters, without those of its
+    // callees.
     size_t local_bytes = 0;
     std::vector<Call> calls;
     std::vector<std::vector<uint32_t>> branch_tables;
     Places results, parameters;
     int index = 0; // index in Library::codes
-    // For a kernel: the offsets of its shared variables in a block's shared memory.
+    // For a kernel: the offsets of its shared variables in the shared memory of a block.
     std::unordered_map<uint64_t, size_t> shared_offsets;
     const struct Library *library = nullptr;
 
-    // Returns the source position of a step as text, such as "PTX line 24" or "scale.cu:12 (PTX
-    // line 24)".
+    // Returns the position of a step in the source code as text, such as "PTX line 24" or
+    // "scale.cu:12 (PTX line 24)".
     std::string where(size_t step) const;
 };
 

@@ -8,7 +8,7 @@ namespace {
 
 using Kind = Constant::Kind;
 
-constexpr int deepest = 600; // limit of nesting, so that recursion is limited, too
+constexpr int deepest = 600; // limit of nesting, which also limits the recursion of the parser
 constexpr uint64_t warp_size = 32;
 
 struct Operator {
@@ -102,7 +102,7 @@ class Expression {
         return value;
     }
 
-    // Returns the value as an operand of arithmetic. A float that is written as bits cannot be one.
+    // Checks an operand of arithmetic. Floats that are written as bits (0f...) are not allowed.
     Constant number(Constant value) {
         if (value.kind == Kind::Single)
             reader_.syntax_error();
@@ -234,7 +234,7 @@ class Expression {
         bool divide = mark == '/';
         if (!is_signed)
             return divide ? a / b : a % b;
-        if (b == ~uint64_t{0}) // the lowest number divided by -1 would overflow
+        if (b == ~uint64_t{0}) // special case, because lowest / -1 would overflow
             return divide ? 0 - a : 0;
         int64_t x = int64_t(a), y = int64_t(b);
         return uint64_t(divide ? x / y : x % y);

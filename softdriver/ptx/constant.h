@@ -9,7 +9,8 @@ struct Constant {
     enum class Kind : uint8_t { Signed, Unsigned, Double, Single };
 
     Kind kind = Kind::Signed;
-    // The bits of a float for Single, of a double for Double, else of the integer.
+    // The bits of the value: of a float for Single, of a double for Double, otherwise of the
+    // integer.
     uint64_t bits = 0;
 
     bool is_float() const { return kind == Kind::Double || kind == Kind::Single; }
@@ -17,9 +18,9 @@ struct Constant {
 
 bool starts_constant(const Reader &reader);
 Constant read_constant(Reader &reader);
-// Reads a constant expression whose value must be an integer.
+// Reads a constant expression. Fails if its value is not an integer.
 uint64_t read_integer(Reader &reader);
-// Returns the bits of the value after a conversion to this type.
+// Converts the value to this type. Returns the bits of the result.
 uint64_t converted(const Constant &value, Type type);
 
 } // namespace soft::ptx

@@ -3,7 +3,7 @@
 #include "ptx/lanes.h"
 #include "ptx/machine.h"
 
-// Branches, calls and the ends of functions and threads.
+// This file decodes and runs branches, calls, returns and exits.
 
 namespace soft::ptx {
 
@@ -13,7 +13,7 @@ void branch(Warp &warp, const Step &step) {
     warp.split(warp.frame->code->body.data() + step.place);
 }
 
-// Returns the lanes whose value equals that of the first lane.
+// Returns the lanes in `lanes` that have the same value as the first of these lanes.
 template <class T> uint32_t with_same(const T *values, uint32_t lanes) {
     T first = values[__builtin_ctz(lanes)];
     uint32_t same = 0;
@@ -54,8 +54,8 @@ void call_function(Warp &warp, const Step &step) {
     warp.enter(step, *call.callee, call);
 }
 
-// Calls the function to which the pointer of the first lane points, in all lanes with the same
-// pointer. The other lanes repeat the instruction.
+// Calls the function to which the first lane's pointer points, in all lanes with this pointer. The
+// other lanes run the instruction again later.
 void call_indirect(Warp &warp, const Step &step) {
     const Call &call = warp.frame->code->calls[step.place];
     const uint64_t *pointers = warp.row<uint64_t>(call.pointer);
@@ -111,8 +111,8 @@ template <Handler handler> void simple(Decoder &decoder) {
     decoder.emit(handler);
 }
 
-// Returns the copies of all arguments, or of all results, between a caller's and a callee's local
-// memory or rows.
+// Returns the copies that move all arguments, or all results, of a call between the local memory or
+// rows of the caller and those of the callee.
 std::vector<Transfer> transfers(Decoder &decoder, const Operand *list,
                                 const std::vector<std::pair<uint32_t, uint32_t>> &callees,
                                 bool results) {

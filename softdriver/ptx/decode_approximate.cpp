@@ -2,7 +2,7 @@
 
 #include "ptx/decode_arithmetic.h"
 
-// The instructions of approximate floating-point arithmetic.
+// This file decodes the instructions of approximate floating-point arithmetic.
 
 namespace soft::ptx {
 

@@ -3,15 +3,15 @@
 #include "ptx/families.h"
 #include "ptx/lanes.h"
 
-// What the decoders of arithmetic instructions share.
+// The decoders of arithmetic instructions share these functions.
 
 namespace soft::ptx {
 
-// Flags in Step::detail of instructions that read or write the carry.
+// Flags in Step::detail: the instruction reads or writes the carry.
 constexpr unsigned reads_carry = 1, writes_carry = 2;
 
-// Returns choose(0), where the type of 0 is the C++ type for an integer type; bit types count as
-// unsigned. Returns null for other types.
+// Calls `choose` with a 0 whose type is the C++ type for a PTX integer type, and returns the
+// result. Bit types count as unsigned. For other types, returns null.
 template <class Choose> Handler by_integer(Type type, Choose choose) {
     switch (type) {
     case Type::B16:

@@ -2,7 +2,8 @@
 
 #include "ptx/decode_arithmetic.h"
 
-// The instructions on bits: logic, shifts, bit fields, counts, permutations of bytes.
+// This file decodes the instructions on bits: logic, shifts, bit fields, counts, permutations of
+// bytes.
 
 namespace soft::ptx {
 
@@ -127,7 +128,7 @@ void decode_bfi(Decoder &decoder) {
                                      : nullptr);
 }
 
-// Decodes an instruction that has a 32-bit result and one source.
+// Decodes an instruction that has one source and a 32-bit result.
 void decode_counted(Decoder &decoder, Type type, Handler handler) {
     decoder.expect_operands(2);
     decoder.step.rows[0] = decoder.destination(decoder.operand(0), Type::U32);

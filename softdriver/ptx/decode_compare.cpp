@@ -2,7 +2,7 @@
 
 #include "ptx/decode_arithmetic.h"
 
-// The instructions setp, set, slct and testp.
+// This file decodes the instructions setp, set, slct and testp.
 
 namespace soft::ptx {
 
@@ -12,12 +12,12 @@ using floating::Bfloat;
 using floating::Comparison;
 using floating::Half;
 
-// How setp combines its comparison with a predicate: bits 0 and 1 of Step::detail.
+// How setp combines the result of its comparison with a predicate, in bits 0 and 1 of Step::detail.
 enum class Combine : uint16_t { None, And, Or, Xor };
 constexpr unsigned has_second = 4;
 
 // Sets rows[0] to `holds`, combined with the predicate in rows[3]. If the instruction has a second
-// destination (has_second), sets rows[4] to the negation of `holds`, combined in the same way.
+// destination (has_second), combines the negation of `holds` in the same way and sets rows[4].
 void set_predicates(Warp &warp, const Step &step, uint32_t holds) {
     uint32_t opposite = ~holds;
     uint32_t other = step.detail & 3 ? warp.predicate(step.rows[3]) : 0;
@@ -121,7 +121,8 @@ Handler comparison_of(Type type, Comparison comparison, bool ftz) {
     }
 }
 
-// Takes the modifier that selects the comparison. lo, ls, hi and hs compare unsigned integers.
+// Reads the modifier that selects the comparison. The comparisons lo, ls, hi and hs are for
+// unsigned integers.
 Comparison take_comparison(Decoder &decoder) {
     int which = decoder.take_any({"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu",
                                   "gtu", "geu", "num", "nan", "lo", "ls", "hi", "hs"});
@@ -130,7 +131,7 @@ Comparison take_comparison(Decoder &decoder) {
     return Comparison(which < 14 ? which : which - 14 + int(Comparison::Lt));
 }
 
-// Refuses comparisons other than eq and ne for bit types.
+// Refuses all comparisons of bit types except eq and ne.
 void check_bits(Decoder &decoder, Type type, Comparison comparison) {
     if (is_bits(type) && comparison != Comparison::Eq && comparison != Comparison::Ne)
         decoder.refuse("bit types can only be compared for equality");
@@ -163,8 +164,8 @@ void decode_setp(Decoder &decoder) {
 
 template <class T> T choose(T a, T b, bool first) { return first ? a : b; }
 
-// Compares two pairs of 16-bit floats. A half of the result is all ones if the comparison of these
-// halves holds, else zero.
+// Compares two pairs of 16-bit floats. In the result, a half is all ones if the comparison of the
+// corresponding halves is true, and otherwise zero.
 template <class T, Comparison comparison, bool ftz> uint32_t compare_both(uint32_t a, uint32_t b) {
     auto compare_half = [=](unsigned shift) {
         bool holds =
@@ -201,8 +202,8 @@ void decode_packed_set(Decoder &decoder, Type to, Type type, Comparison comparis
     decoder.emit(lanes<keep_bits>);
 }
 
-// Decodes set to two steps. The first compares into a temporary predicate, the second selects all
-// ones (1.0 for floating-point types) or zero.
+// Decodes `set` as two steps. The first step compares and writes a temporary predicate. The second
+// step selects all ones (1.0 for floating-point types) or zero.
 void decode_set(Decoder &decoder) {
     Comparison comparison = take_comparison(decoder);
     int combine = take_combination(decoder);

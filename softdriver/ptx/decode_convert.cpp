@@ -2,8 +2,8 @@
 
 #include "ptx/decode_arithmetic.h"
 
-// The instruction cvt. .ftz, .sat, .relu, and registers wider than the type, become extra steps
-// before and after the conversion.
+// This file decodes the instruction cvt. The modifiers .ftz, .sat and .relu become extra steps
+// before or after the conversion. So do registers that are wider than the type.
 
 namespace soft::ptx {
 
@@ -11,7 +11,7 @@ namespace {
 
 using namespace floating;
 
-// The type that a T has in a register: registers hold 8-bit numbers in 16 bits.
+// The type that a register has for a T. Registers hold 8-bit numbers in 16 bits.
 template <class T>
 using Held = std::conditional_t<sizeof(T) == 1,
                                 std::conditional_t<std::is_signed_v<T>, int16_t, uint16_t>, T>;
@@ -57,7 +57,7 @@ template <class Choose> Handler by_float(Type type, Choose choose) {
     }
 }
 
-// Returns choose(rounding), where the rounding is a compile-time constant.
+// Calls `choose` with the rounding as a compile-time constant, and returns the result.
 template <class Choose> Handler by_rounding(Rounding rounding, Choose choose) {
     switch (rounding) {
     case Rounding::Nearest:
@@ -123,7 +123,7 @@ Handler relu_of(Type type) {
                     [](auto zero) -> Handler { return lanes<floating::relu<decltype(zero)>>; });
 }
 
-// Returns the handler that converts a row to another width.
+// Returns the handler that extends or truncates the values of a row to another width.
 Handler resize(size_t from, size_t to, bool sign) {
     auto pick = [&](auto source) -> Handler {
         using S = decltype(source);
@@ -139,7 +139,8 @@ Handler resize(size_t from, size_t to, bool sign) {
 
 size_t held_width(Type type) { return size_of(type) == 1 ? 2 : size_of(type); }
 
-// Emits an extra step with one source, before or after the conversion.
+// Emits an extra step with one source. `before` says whether it runs before the conversion or
+// after.
 void emit_aside(Decoder &decoder, Handler handler, Row to, Row from, bool before) {
     Step aside;
     aside.rows[0] = to;
@@ -152,7 +153,7 @@ void emit_aside(Decoder &decoder, Handler handler, Row to, Row from, bool before
     decoder.emit(handler);
 }
 
-// Applies .ftz to a source, which also turns every NaN into the canonical one.
+// Applies .ftz to a source. This also replaces every NaN by the canonical NaN.
 float flushed_source(float a) { return settle(flush<true>(a)); }
 
 void emit_conversion(Decoder &decoder, const Conversion &wanted) {
@@ -183,7 +184,7 @@ void emit_conversion(Decoder &decoder, const Conversion &wanted) {
                    result, false);
 }
 
-// cvt.rn.f16x2.f32 d, a, b: the converted a becomes the upper half of d.
+// cvt.rn.f16x2.f32 d, a, b: converts both operands; a becomes the upper half of d.
 template <class T, Rounding rounding, bool with_relu> uint32_t pack_pair(float a, float b) {
     T high = to_float<T, rounding>(a), low = to_float<T, rounding>(b);
     if (with_relu)
@@ -215,8 +216,8 @@ void take_rounding(Decoder &decoder, Conversion &wanted) {
     wanted.rounding = Rounding(of_float >= 0 ? of_float : of_integer >= 0 ? of_integer : 0);
 }
 
-// Refuses a conversion without a rounding modifier if its result may be inexact. Conversions to
-// integers have rounding modifiers of their own.
+// Refuses a conversion whose rounding modifier is missing, and a conversion between integers that
+// has one.
 void check_rounding(Decoder &decoder, const Conversion &wanted) {
     bool from_float = is_float(wanted.from), into_float = is_float(wanted.to);
     if (!from_float && !into_float) {

@@ -2,7 +2,7 @@
 
 #include "ptx/decode_arithmetic.h"
 
-// The instructions of floating-point arithmetic for which PTX defines the exact result.
+// This file decodes the floating-point instructions for which PTX defines the exact result.
 
 namespace soft::ptx {
 
@@ -49,7 +49,8 @@ template <class T, T (*operation)(T, T, T)> struct Halves<T, operation> {
 };
 template <class T, auto operation> const Handler halves_of = widest<Halves<T, operation>::both>();
 
-// Selects the handler for a rounding. Operation::of<T, rounding, ftz> is the function for one lane.
+// Selects the handler for a rounding. Operation::of<T, rounding, ftz> is the function that computes
+// one lane.
 template <class Operation, class T, bool ftz> Handler by_rounding(Rounding rounding) {
     switch (rounding) {
     case Rounding::Nearest:
@@ -65,7 +66,7 @@ template <class Operation, class T, bool ftz> Handler by_rounding(Rounding round
     }
 }
 
-// Selects the handler for f32 or f64. It supports all roundings, and .ftz for f32.
+// Selects the handler for f32 or f64. All roundings are supported, and .ftz for f32.
 template <class Operation> Handler of_numbers(Type type, const Manner &manner) {
     if (type == Type::F32)
         return manner.ftz ? by_rounding<Operation, float, true>(manner.rounding)
@@ -74,7 +75,8 @@ template <class Operation> Handler of_numbers(Type type, const Manner &manner) {
                                             : nullptr;
 }
 
-// Selects the handler for a 16-bit format or a pair of such numbers. These only round to nearest.
+// Selects the handler for a 16-bit format or a pair of 16-bit numbers. They are only rounded to
+// nearest.
 template <class Operation> Handler of_halves(Type type, const Manner &manner) {
     constexpr Rounding nearest = Rounding::Nearest;
     if (manner.rounding != nearest)
@@ -195,7 +197,7 @@ struct Neg {
     template <class T, Rounding, bool ftz> static T of(T a) { return floating::neg<T, ftz>(a); }
 };
 
-// Selects the handler of an operation that needs no rounding.
+// Selects the handler of an operation whose result is never rounded.
 template <class Operation> Handler unrounded(Type type, const Manner &manner) {
     constexpr Rounding nearest = Rounding::Nearest;
     if (type == Type::F32)
@@ -260,8 +262,8 @@ void decode_float_neg(Decoder &decoder, Type type) {
     decode_same(decoder, type, 1, unrounded<Neg>(type, manner));
 }
 
-// Decode the exactly rounded variants of operations. The approximate variants are in
-// decode_approximate.cpp.
+// Decode the exactly rounded variants of div, rcp and so on. decode_approximate.cpp has the
+// approximate variants.
 void decode_rounded_div(Decoder &decoder, Type type) {
     Manner manner = take_manner(decoder);
     emit_float(decoder, type, 2, manner, of_numbers<Div>(type, manner));

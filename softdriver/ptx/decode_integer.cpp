@@ -1,7 +1,7 @@
 #include "ptx/arithmetic_bits.h"
 #include "ptx/decode_arithmetic.h"
 
-// The instructions of integer arithmetic.
+// This file decodes the instructions of integer arithmetic.
 
 namespace soft::ptx {
 
@@ -59,7 +59,8 @@ void decode_carry_sum(Decoder &decoder, Type type, bool reads, bool writes) {
                 }));
 }
 
-// Decodes add, min and max of u16x2 and s16x2. Returns false if the instruction has neither type.
+// Decodes `add`, `min` and `max` of u16x2 and s16x2. Returns false if the instruction has another
+// type.
 template <uint16_t of_unsigned(uint16_t, uint16_t), int16_t of_signed(int16_t, int16_t)>
 bool decode_halves(Decoder &decoder) {
     int sign = decoder.take_any({"u16x2", "s16x2"});

@@ -5,8 +5,8 @@
 #include "ptx/memory.h"
 #include "ptx/special.h"
 
-// The instructions mov, cvta, isspacep, selp, activemask and nanosleep, and those that have no
-// effect in this driver.
+// This file decodes mov, cvta, isspacep, selp, activemask and nanosleep, and instructions that have
+// no effect in this driver.
 
 namespace soft::ptx {
 
@@ -28,7 +28,7 @@ void active_mask(Warp &warp, const Step &step) {
         result[__builtin_ctz(left)] = warp.active;
 }
 
-// Packs the parts in rows[1], rows[2] and so on into rows[0]. The first part becomes the lowest
+// Packs the parts in rows[1], rows[2] and so on into rows[0], with the first part in the lowest
 // bits.
 template <class Whole, class Part> void pack(Warp &warp, const Step &step) {
     constexpr int count = sizeof(Whole) / sizeof(Part);
@@ -122,13 +122,13 @@ void decode_select(Decoder &decoder) {
                           [](auto zero) -> Handler { return lanes<select<decltype(zero)>>; }));
 }
 
-// cvta and isspacep: conversions to and from generic addresses, and tests of them.
+// The instructions cvta and isspacep, which convert and test generic addresses.
 
 uint64_t add_offset(uint64_t a, uint64_t offset) { return a + offset; }
 bool is_in_window(uint64_t a, uint64_t window) { return a / window_bytes * window_bytes == window; }
 
-// Takes a state space and returns its window in the generic address space. The window of .global
-// and .const is 0, because their addresses equal their generic addresses.
+// Reads a state space and returns the address where its window begins in the generic address space.
+// For .global and .const this is 0, because their addresses equal their generic addresses.
 const uint64_t *take_window(Decoder &decoder) {
     static const uint64_t windows[] = {
         shared_window, shared_window, local_window, parameter_window, parameter_window, 0, 0};
@@ -145,8 +145,8 @@ void decode_cvta(Decoder &decoder) {
     if (!decoder.take("u64"))
         decoder.refuse_types();
     decoder.expect_operands(2);
-    // Only the parameters of kernels are in the parameter window. Those of other functions are in
-    // local memory.
+    // Only a kernel's parameters are in the parameter window. The parameters of other functions are
+    // in local memory.
     const Variable *named = decoder.named(decoder.operand(1));
     if (window == parameter_window &&
         (named ? !decoder.is_kernel_parameter(decoder.operand(1)) : !decoder.function().entry))
@@ -168,7 +168,7 @@ void decode_isspacep(Decoder &decoder) {
 
 void nothing(Warp &, const Step &) {}
 
-// Decodes an instruction that only affects speed.
+// Decodes an instruction that affects only the speed, and so does nothing here.
 void decode_nothing(Decoder &decoder) {
     decoder.take_all({"launch_dependents", "wait", "inc", "dec", "sync", "aligned", "u32", "mask"});
     decoder.emit(nothing);

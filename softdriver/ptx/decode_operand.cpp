@@ -7,14 +7,14 @@
 #include <algorithm>
 #include <cstring>
 
-// Decodes operands. Each becomes a row of the frame.
+// Decodes operands. Each operand becomes a row of the frame.
 
 namespace soft::ptx {
 
 namespace {
 
-// Returns how many bytes a register has in its row for each lane: 2 for 8-bit registers, 0 for
-// predicates.
+// Returns how many bytes a register occupies in its row for each lane: at least 2, or 0 for
+// predicates, of which a row has one bit for each lane.
 size_t row_width(Type type) {
     size_t width = size_of(type);
     return width == 1 ? 2 : width;
@@ -37,8 +37,8 @@ void Decoder::lay_out_registers() {
         rows_.push_back(temporary(row_width(reg.type)));
 }
 
-// Gives each variable and parameter an offset: in local memory or, for the parameters of a kernel,
-// in the memory of its parameters.
+// Determines the offset of each variable and parameter in local memory. The offsets of a kernel's
+// parameters are offsets in its parameter block.
 void Decoder::lay_out_variables() {
     size_t end = 0;
     int number = 0;
@@ -60,8 +60,8 @@ void Decoder::lay_out_variables() {
                std::to_string(most_local_bytes));
 }
 
-// Adds a row to the frame. A row of predicates (width 0) is a mask of four bytes; all other rows
-// begin at cache lines.
+// Adds a row to the frame. A row of predicates (width 0) is a mask of four bytes. All other rows
+// are aligned to cache lines.
 Row Decoder::temporary(size_t width) {
     size_t begin = aligned(code_.frame_bytes, width ? 64 : 4);
     code_.frame_bytes = begin + (width ? width * warp_size : 4);

@@ -12,7 +12,7 @@ struct Refused {
     std::string why;
 };
 
-// Runs a step only in the lanes in which its guard holds.
+// The handler of a step with a guard. Runs the step only in the lanes in which the guard holds.
 void guarded(Warp &warp, const Step &step) {
     uint32_t holds = warp.predicate(step.guard);
     warp.active = warp.mask & (step.guard_negated ? ~holds : holds);
@@ -113,7 +113,7 @@ void Decoder::decode_instruction(const Instruction &instruction) {
 
 void Decoder::refuse(const std::string &why) const { throw Refused{why}; }
 
-// Converts branch targets from indices of instructions to indices of steps.
+// Replaces indices of instructions in branch targets by indices of steps.
 void Decoder::resolve_branches() {
     for (Step &step : code_.body)
         if (step.is_branch)

@@ -8,29 +8,31 @@
 #include <unordered_map>
 #include <vector>
 
-// Decodes the instructions of a syntax tree (ast.h) to steps (code.h).
+// This header has the decoder, which converts the instructions of a syntax tree (ast.h) to steps
+// (code.h).
 
 namespace soft::ptx {
 
-// State shared by all functions of a module while they are decoded.
+// What the decoders of all functions of a module share.
 struct Decoding {
     const Tree &tree;
     std::vector<Problem> &problems;
     Library &library;
-    bool is_part; // the module is a part of a program; other parts may define its functions
-    // The index in Program::variables of each of Tree::variables.
+    bool is_part; // true if other parts of the program may define functions of this module
+    // For each variable in Tree::variables, its index in Program::variables.
     std::vector<int> program_variables;
-    // The numbers of shared variables, by function (-1 for variables of the module) and index.
+    // For each shared variable, its number. The key is the function (-1 for the module) and the
+    // index of the variable.
     std::map<std::pair<int, int>, unsigned> shared;
 };
 
 class Decoder;
 using Decode = void (*)(Decoder &);
-// Returns the decoders by opcode.
+// Returns the table of opcodes, which has the function that decodes each opcode.
 const std::unordered_map<std::string_view, Decode> &opcodes();
 
-// Decodes one function. The decoders of opcodes use it to read the current instruction and to emit
-// steps.
+// Decodes one function. The functions that decode opcodes use this class to read the current
+// instruction and to emit steps.
 class Decoder {
   public:
     Decoder(Decoding &decoding, int function);
@@ -38,20 +40,21 @@ class Decoder {
 
     // The step that emit() will append.
     Step step;
-    void emit(Handler handler); // appends `step`
-    // Appends another step, which ignores the guard of the instruction.
+    void emit(Handler handler); // appends `step` with this handler
+    // Appends another step before `step`. This step runs in all lanes, whatever the guard of the
+    // instruction says.
     void emit_before(const Step &other);
 
     [[noreturn]] void refuse(const std::string &why) const;
     [[noreturn]] void refuse_types() const { refuse("not supported with this type"); }
 
-    // Functions that take modifiers of the instruction. The decoder must take each modifier; one
-    // that it leaves is an error.
+    // Functions that read modifiers of the instruction and mark them as taken. Modifiers that are
+    // not taken in the end are an error.
     bool take(std::string_view modifier);
-    // Takes one of these modifiers and returns its index in the list; -1 if the instruction has
-    // none of them.
+    // Takes one of these modifiers and returns its index in the list. Returns -1 if the instruction
+    // has none of them.
     int take_any(std::initializer_list<std::string_view> modifiers);
-    Type take_type(); // takes the next type
+    Type take_type(); // takes the next modifier, which must be a type
     bool next_is_type() const;
     bool any_left(std::string_view modifier) const;
     void take_all(std::initializer_list<std::string_view> harmless);
@@ -61,11 +64,11 @@ class Decoder {
     void expect_operands(size_t count) const { expect_operands(count, count); }
     const Operand &operand(size_t n) const { return instruction_->operands.at(n); }
 
-    // Return the row of an operand. A register must have exactly the width of the type.
+    // Return the row of an operand. The width of a register must be that of the type.
     Row source(const Operand &operand, Type type);
     Row destination(const Operand &operand, Type type);
-    // Like source() and destination(), but a register may be wider than the type. `width` is set to
-    // the width of the register.
+    // Like source() and destination(), but a register may be wider than the type. They set `width`
+    // to the width of the register.
     Row wide_source(const Operand &operand, Type type, size_t &width);
     Row wide_destination(const Operand &operand, Type type, size_t &width);
     Row predicate(const Operand &operand); // also accepts a negated predicate, !p
@@ -76,9 +79,9 @@ class Decoder {
     }
     Type type_of(const Operand &operand) const; // returns the type of a register
     Row temporary(size_t width);
-    Row carry(); // returns the row of the carry flag CC.CF
-    // Decodes an address [a+b]. Sets step.rows[9], step.offset and step.site, and returns the width
-    // of the address in bytes.
+    Row carry(); // returns the row of CC.CF, the carry flag
+    // Decodes the operand [a+b]. Sets rows[9], `offset` and `site` of the step, and returns the
+    // width of the address in bytes.
     size_t address(const Operand &operand);
     // Returns the variable that an operand names, or null.
     const Variable *named(const Operand &operand) const;
@@ -108,7 +111,7 @@ class Decoder {
     const Function &function_;
     Code &code_;
     const Instruction *instruction_ = nullptr;
-    std::vector<bool> taken_; // which modifiers of the instruction have been taken
+    std::vector<bool> taken_; // for each modifier of the instruction, whether it has been taken
     std::vector<Row> rows_;   // the row of each register
     std::vector<uint32_t> local_offsets_;
     std::vector<uint32_t> begins_; // index of the first step of each instruction
@@ -116,8 +119,8 @@ class Decoder {
     Row carry_ = ~Row{0};
 };
 
-// Returns choose(0), where the type of 0 is the unsigned type of this width in bytes. Returns null
-// for other widths.
+// Calls `choose` with a 0 of the unsigned type that has this width in bytes, and returns the
+// result. Returns null if there is no such type.
 template <class Choose> Handler by_width(size_t width, Choose choose) {
     switch (width) {
     case 1:
@@ -133,14 +136,14 @@ template <class Choose> Handler by_width(size_t width, Choose choose) {
     }
 }
 
-// Sets the places of a function's results and parameters, which come first among its local
-// variables.
+// Computes the places of a function's results and parameters in its local memory, where they come
+// first.
 void places_of(const Function &function, Places &results, Places &parameters);
 
 bool is_float(Type type);
 bool is_signed(Type type);
 bool is_bits(Type type);
-// Returns the opcode with its modifiers, as in the text.
+// Returns the opcode with its modifiers, as the PTX text has them.
 std::string written(const Instruction &instruction);
 
 } // namespace soft::ptx

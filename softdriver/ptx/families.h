@@ -2,13 +2,13 @@
 
 #include "ptx/decoder.h"
 
-// Each of these functions adds a family of instructions to the table of opcodes.
+// Each function adds a family of instructions to the table of opcodes.
 
 namespace soft::ptx {
 
 using Opcodes = std::unordered_map<std::string_view, Decode>;
 
-// Decodes a call of a function that the driver provides: vprintf or __assertfail.
+// Decodes a call of vprintf or __assertfail, which the driver provides.
 void decode_provided_call(Decoder &decoder, const Function &function, const Operand *results,
                           const Operand *arguments);
 

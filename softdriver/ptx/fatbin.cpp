@@ -16,7 +16,7 @@ constexpr size_t largest_container = size_t{1} << 40;
 constexpr size_t longest_text = size_t{1} << 30;
 constexpr uint16_t ptx_kind = 1;
 constexpr uint64_t compressed_lz4 = 0x2000, compressed_otherwise = 0x1000 | 0x8000;
-// Flags of entries for one device or one family of devices: targets such as sm_90a and sm_100f.
+// Flags of entries that run on one device only (such as sm_90a) or on one family (such as sm_100f).
 constexpr uint64_t for_one_device = 0x100000, for_one_family = 0x200000;
 
 struct Container {
@@ -69,7 +69,8 @@ bool fits(const Entry &entry, int capability) {
     return made_for <= capability;
 }
 
-// Collects the entries that have PTX. Returns false if an entry reaches beyond the container.
+// Collects the entries that have PTX. Returns false if an entry is longer than the rest of the
+// container.
 bool read_entries(std::string_view rest, std::vector<Candidate> &texts) {
     while (!rest.empty()) {
         Candidate candidate;
@@ -115,8 +116,7 @@ std::string device_name(int capability) { return "sm_" + std::to_string(capabili
 } // namespace
 
 Form form_of(const void *data) {
-    // Compare one byte at a time and stop at the first difference, because PTX text may end after
-    // any byte.
+    // Compare byte by byte, and stop at the first difference: PTX text may end after any byte.
     static const struct {
         unsigned char magic[4];
         Form form;
@@ -125,7 +125,7 @@ Form form_of(const void *data) {
                  {{0xb1, 0x43, 0x62, 0x46}, Form::FatbinWrapper}};
     auto *bytes = static_cast<const unsigned char *>(data);
     for (const auto &known : forms) {
-        size_t same = 0; // memcmp() may read all four bytes at once
+        size_t same = 0; // memcmp() might read all four bytes at once
         while (same < sizeof known.magic && bytes[same] == known.magic[same])
             same++;
         if (same == sizeof known.magic)

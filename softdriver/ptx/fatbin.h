@@ -4,22 +4,21 @@
 #include <string>
 #include <string_view>
 
-// Fat binaries ("fatbin"). These are containers, created by compilers, that have code for several
-// devices: machine code, which only a GPU can run, and PTX.
+// Fat binaries ("fatbin"): containers that compilers create, with code for several devices. The
+// code is machine code, which only a GPU can run, or PTX.
 
 namespace soft::ptx {
 
-// The forms of code that a program can load. They differ in their first bytes.
+// The formats of code that a program can load. The first bytes of the code show its format.
 enum class Form { Text, Cubin, Fatbin, FatbinWrapper };
-// Returns the form of the code at an address. Reads at least one byte, and no more when only one
-// form is possible.
+// Returns the format of the code at an address. Reads byte by byte, and stops as soon as only one
+// format is possible.
 Form form_of(const void *data);
-// Returns the form of code of known length.
+// Returns the format of code of known length.
 Form form_of(std::string_view data);
 
-// Returns the container at an address, or the container to which a wrapper at this address points.
-// The length is the one that the header of the container has. Returns nothing if there is no
-// container.
+// Returns the fatbin at an address, or the fatbin to which a wrapper at the address points. Its
+// length is taken from its header. Returns nothing if there is no fatbin.
 std::optional<std::string_view> fatbin_at(const void *data);
 
 struct FatbinText {
@@ -30,8 +29,8 @@ struct FatbinText {
     std::string why;  // the reason, if it was not found
 };
 
-// Selects the PTX for the newest device that is not newer than `capability` (75 is 7.5). Compressed
-// PTX must use LZ4.
+// Selects the PTX for the newest target that is not newer than `capability`, which is 75 for 7.5.
+// If the PTX is compressed, it must be compressed with LZ4.
 FatbinText text_of_fatbin(std::string_view container, int capability);
 
 } // namespace soft::ptx

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-// Function calls: the registers and the local memory of each call.
+// This file creates the registers and the local memory of each function call.
 
 namespace soft::ptx {
 
@@ -56,7 +56,7 @@ Frame *Warp::make_frame(const Code &code, Frame *caller, const Step *call, uint3
 void Warp::make_room(size_t bytes) {
     if (bytes <= local_bytes_)
         return;
-    // Give each lane an odd number of cache lines, so that equal offsets of different lanes are in
+    // Give each lane an odd number of cache lines. Equal offsets of different lanes then use
     // different cache sets.
     size_t stride = ((bytes + 63) / 64 | 1) * 64;
     std::vector<char> wider(stride * warp_size, fresh_byte);
@@ -97,7 +97,7 @@ void Warp::fill(const Frame &at, const std::vector<Filling> &fillings) {
         char *row = at.rows + filling.row;
         bool each = filling.kind == Filling::Kind::Special && !filling.special->of_block;
         uint64_t value = value_of(filling, at, 0);
-        if (filling.width == 0) // a predicate
+        if (filling.width == 0) // the row is a mask of predicates
             memset(row, value ? 0xff : 0, sizeof(uint32_t));
         for (unsigned lane = 0; lane < warp_size && filling.width; lane++) {
             if (each)
@@ -107,8 +107,7 @@ void Warp::fill(const Frame &at, const std::vector<Filling> &fillings) {
     }
 }
 
-// Fills the rows whose values change from call to call. In each of them the values of all lanes are
-// equal.
+// Fills the rows whose values depend on the call. In each such row all lanes have the same value.
 void Warp::refill(const Frame &at) {
     for (const Filling &filling : at.code->fresh) {
         uint64_t value = value_of(filling, at, 0);
@@ -118,7 +117,7 @@ void Warp::refill(const Frame &at) {
         else if (filling.width == 8)
             std::fill_n(reinterpret_cast<uint64_t *>(row), warp_size, value);
         else
-            memset(row, value ? 0xff : 0, sizeof(uint32_t)); // a predicate
+            memset(row, value ? 0xff : 0, sizeof(uint32_t)); // the row is a mask of predicates
     }
 }
 

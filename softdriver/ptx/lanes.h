@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-// Loops over the lanes of a warp.
+// This header has handlers that loop over the lanes of a warp.
 
 namespace soft::ptx {
 
@@ -16,7 +16,7 @@ constexpr uint32_t lane_bits[warp_size] = {
     1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28, 1u << 29, 1u << 30, 1u << 31,
 };
 
-// Reads the values of a row. A row of predicates is a mask with one bit for each lane.
+// Reads the values of a row in the lanes. A row of predicates is a mask with one bit for each lane.
 template <class T> struct Source {
     const T *values;
     Source(const Warp &warp, Row row) : values(warp.row<T>(row)) {}
@@ -34,9 +34,10 @@ template <> struct Source<bool> {
 #define SOFT_EVERY_LANE _Pragma("GCC ivdep")
 #endif
 
-// Handlers whose loops are twice as fast with AVX2 are also compiled for AVX2. FMA has a macro of
-// its own, because a compiler that may use FMA may fuse operations that must be rounded separately.
-// Sanitizer builds have neither, because they would double the compile time for the same code.
+// Handlers whose loops are twice as fast with AVX2 are compiled a second time, for AVX2. SOFT_FMA
+// is separate, because a compiler that may use FMA may fuse a multiplication and an addition that
+// must be rounded separately. Sanitizer builds use neither, because the second version would double
+// the compile time.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define SOFT_AVX2 __attribute__((target("avx2")))
 #define SOFT_FMA __attribute__((target("avx2,fma")))
@@ -51,8 +52,8 @@ inline bool has_fma() { return false; }
 #define SOFT_INLINE __attribute__((always_inline)) inline
 
 // Computes rows[0] = operation(rows[1], ...) in all active lanes. If all live lanes are active, the
-// loop runs over all lanes, because compilers vectorize such a loop and the values of ended lanes
-// do not matter.
+// loop runs over all 32 lanes: compilers can vectorize this loop, and the results in ended lanes
+// are never used.
 template <auto operation> struct Lanes;
 template <class D, class... S, D (*operation)(S...)> struct Lanes<operation> {
     static void run(Warp &warp, const Step &step) {
@@ -97,8 +98,8 @@ template <auto operation> Handler widest() {
     return has_avx2() ? Lanes<operation>::run_avx2 : Lanes<operation>::run;
 }
 template <auto operation> const Handler lanes = widest<operation>();
-// The handler of an operation that is a single fused instruction, so that FMA can fuse nothing by
-// mistake.
+// The handler of an operation that is a single fused multiply-add. It may use FMA, because the
+// compiler cannot fuse anything else in it.
 template <auto operation>
 const Handler fused_lanes = has_fma() ? Lanes<operation>::run_fma : Lanes<operation>::run;
 

@@ -13,7 +13,7 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool follows(char c) { return is_letter(c) || is_digit(c) || c == '_' || c == '$'; }
 
-// Returns the value of a hexadecimal digit; 99 if the character is none.
+// Returns the value of a hexadecimal digit, or 99 for any other character.
 unsigned digit_of(char c) {
     if (is_digit(c))
         return c - '0';
@@ -23,9 +23,9 @@ unsigned digit_of(char c) {
 
 double decimal_value(std::string_view text) {
     std::istringstream stream{std::string(text)};
-    stream.imbue(std::locale::classic()); // because the program's locale may use a decimal comma
+    stream.imbue(std::locale::classic()); // the program's locale may use a decimal comma
     double value = 0;
-    stream >> value; // a number that is too large becomes the largest one
+    stream >> value; // sets a number that is too large to the largest double
     return value;
 }
 
@@ -37,7 +37,7 @@ char Lexer::at(size_t ahead) const {
     return position_ + ahead < text_.size() ? text_[position_ + ahead] : '\0';
 }
 
-// Skips white space and comments. Returns false if a comment does not end.
+// Skips white space and comments. Returns false if the text ends inside a comment.
 bool Lexer::skip_blanks() {
     for (;;) {
         char c = at(0);
@@ -133,7 +133,7 @@ Token Lexer::number() {
     }
     bool is_unsigned = at(length) == 'U';
     length += is_unsigned;
-    while (follows(at(length))) { // letters must not follow, as in 12ab
+    while (follows(at(length))) { // a letter after a number, as in 12ab, is an error
         good = false;
         length++;
     }
@@ -172,7 +172,7 @@ Token Lexer::decimal() {
     return token;
 }
 
-// Reads a number that is written as the bits of a float or a double, such as 0f3F800000 or
+// Reads a float or double that is written as hexadecimal bits, such as 0f3F800000 or
 // 0d3FF0000000000000.
 Token Lexer::exact() {
     bool single = (at(1) | 0x20) == 'f';

@@ -9,12 +9,12 @@ struct Token {
     enum class Kind : uint8_t {
         End,
         Word,    // a name or an opcode: "ld", "%r1", "$L__BB0_1", "_"
-        Dot,     // a directive or a modifier, without its dot: "global", "L2::128B"
+        Dot,     // a directive or a modifier without its dot: "global", "L2::128B"
         Integer, // the value is `bits`; `is_unsigned` if it has the suffix U
-        Float,   // `bits` is a double or, if `single`, a float (written as 0f...)
-        Text,    // a string, without its quotation marks
+        Float,   // `bits` is a double; if `single` is set, a float, which was written as 0f...
+        Text,    // a string without its quotation marks
         Mark,    // one or two characters, such as "{" or "<<"
-        Bad,     // no token of PTX
+        Bad,     // text that is no token of PTX
     };
 
     Kind kind = Kind::End;
@@ -25,7 +25,7 @@ struct Token {
     std::string_view text;
 };
 
-// Splits a text into tokens, which point into the text. Skips comments, and stops at the first NUL.
+// Splits a text into tokens, which point into this text. Skips comments. Stops at the first NUL.
 class Lexer {
   public:
     explicit Lexer(std::string_view text);

@@ -15,7 +15,7 @@ bool seen_outside(const Function &function) { return function.visible || functio
 bool may_repeat(const Variable &variable) { return variable.weak || variable.common; }
 bool may_repeat(const Function &function) { return function.weak; }
 
-// Merges the variables, or the functions, of all trees into one list.
+// Merges the variables (or the functions) of all trees into one list.
 template <class Item> class Merge {
   public:
     explicit Merge(std::vector<Problem> &problems) : problems_(problems) {}
@@ -39,8 +39,8 @@ template <class Item> class Merge {
     }
 
     int place(size_t tree, int index) const { return places_[tree].at(index); }
-    // Returns true if the item of this tree is in the merged list. It is not if an item of another
-    // tree took its place.
+    // Returns true if the merged list has this tree's definition of the item. The list may have
+    // another tree's definition instead.
     bool owns(size_t tree, size_t index, const std::vector<Item> &from) const {
         return defines(from[index]) && owner_[places_[tree][index]] == tree;
     }
@@ -65,11 +65,12 @@ template <class Item> class Merge {
 
     std::vector<Problem> &problems_;
     std::map<std::string, int> names_;
-    std::vector<std::vector<int>> places_; // index in `items` of each item, by tree and index
-    std::vector<size_t> owner_;            // the tree from which each definition in `items` is
+    // For each item, by its tree and its index there, the index in `items`.
+    std::vector<std::vector<int>> places_;
+    std::vector<size_t> owner_; // for each definition in `items`, the tree that it comes from
 };
 
-// Converts the indices of variables and functions in one tree to those in the merged tree.
+// Replaces indices of variables and functions in one tree by indices in the merged tree.
 class Renumber {
   public:
     Renumber(const Merge<Variable> &variables, const Merge<Function> &functions, size_t tree)

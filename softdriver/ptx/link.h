@@ -6,8 +6,8 @@
 
 namespace soft::ptx {
 
-// Links several modules into one. A declaration in one module is replaced by the definition in
-// another. If there is no definition, the declaration stays.
+// Links several modules into one. A definition in one module replaces the declarations in the
+// others. A declaration without a definition stays.
 std::optional<Tree> link(std::vector<Tree> trees, std::vector<Problem> &problems);
 
 } // namespace soft::ptx

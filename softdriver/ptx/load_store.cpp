@@ -6,25 +6,26 @@
 #include <atomic>
 #include <cstring>
 
-// The instructions ld and st.
+// This file decodes and runs the instructions ld and st.
 
 namespace soft::ptx {
 
 namespace {
 
-// Masks, flags and a shift for Step::detail of an access.
+// The parts of Step::detail of an access: a mask for the state space, two flags, and the position
+// of the number of items.
 constexpr unsigned space_bits = 0xf, ordered_bit = 0x10, signal_bit = 0x20, count_shift = 8;
 Space space_of(const Step &step) { return Space(step.detail & space_bits); }
 
-// Returns the kind of use of an access. Volatile and ordered accesses are signals between threads,
-// not data.
+// Returns `signal` for a volatile or ordered access and `plain` for any other. Volatile and ordered
+// accesses are signals between threads, so they are no races.
 Use use_of(const Step &step, Use plain, Use signal) {
     return step.detail & signal_bit ? signal : plain;
 }
 
 enum class Pattern { Scattered, Contiguous, Uniform };
 
-// Returns how the addresses of a full warp are arranged, where each lane accesses `bytes` bytes.
+// Returns the pattern of the addresses of a full warp, in which each lane accesses `bytes` bytes.
 template <class A> SOFT_INLINE Pattern find_pattern(const A *addresses, size_t bytes) {
     A apart = 0, differ = 0, first = addresses[0];
     for (int lane = 0; lane < warp_size; lane++) {
@@ -44,7 +45,7 @@ template <class A> Pattern pattern(const Warp &warp, const A *addresses, size_t 
     return warp.active == ~uint32_t{0} ? find(addresses, bytes) : Pattern::Scattered;
 }
 
-// Reads a T and converts it to the type of the register, which may be wider.
+// Reads a T and extends it to R, the type of the register.
 template <class R, class T> R extended(const char *from) {
     T value;
     memcpy(&value, from, sizeof value);
@@ -56,8 +57,8 @@ void acquire(const Step &step) {
         std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-// The handler of ld. T is the type in memory, R the type of the register, A the type of the
-// address, and n the number of items of the vector.
+// The handler of ld. T is the type in memory, R the type of the register, A the type of addresses,
+// and n the number of items of a vector.
 template <class T, class R, class A, int n> void load(Warp &warp, const Step &step) {
     constexpr size_t bytes = n * sizeof(T);
     Access access{warp, step, space_of(step), use_of(step, Use::Read, Use::Signal)};
@@ -158,8 +159,8 @@ template <class T, class R, class A, bool is_load> Handler by_count(size_t count
     }
 }
 
-// Selects the handler by the width of the register. A load extends the value to this width, with
-// the signedness of T.
+// Selects the handler by the width of the register, to which a load extends the value. The
+// signedness of T decides how.
 template <class T, bool is_load> Handler by_registers(size_t width, size_t address, size_t count) {
     using R16 = std::conditional_t<std::is_signed_v<T>, int16_t, uint16_t>;
     using R32 = std::conditional_t<std::is_signed_v<T>, int32_t, uint32_t>;
@@ -194,8 +195,8 @@ template <bool is_load> Handler by_type(Type type, size_t width, size_t address,
     }
 }
 
-// Takes the modifiers for caching and ordering. Most of them have no effect, because all accesses
-// are executed in order.
+// Reads the modifiers for caching and ordering. Most have no effect, because this driver executes
+// all accesses in order.
 unsigned take_hints(Decoder &decoder) {
     unsigned bits = 0;
     if (decoder.take_any({"acquire", "release"}) >= 0)
@@ -224,8 +225,8 @@ Space take_space(Decoder &decoder) {
     return Space::Generic;
 }
 
-// Returns the state space in which an address in .param really is: that of parameters for the
-// parameters of a kernel, local memory for those of other functions and of calls.
+// Returns the state space of an address that the code says is in .param. Parameters of kernels are
+// in parameter memory. Parameters of other functions, and variables for calls, are in local memory.
 Space real_space(Decoder &decoder, Space space, const Operand &address) {
     if (space != Space::Param)
         return space;
@@ -245,7 +246,7 @@ template <bool is_load> void access_memory(Decoder &decoder) {
         if (decoder.take(name))
             count = items;
     Type type = decoder.take_type();
-    decoder.expect_operands(2, 3); // the third operand is an optional cache policy
+    decoder.expect_operands(2, 3); // a cache policy may follow
     const Operand &value = decoder.operand(is_load ? 0 : 1);
     const Operand &place = decoder.operand(is_load ? 1 : 0);
     size_t address = decoder.address(place);

@@ -21,8 +21,8 @@ class Block {
         return true;
     }
 
-    // Reads a length. It begins with four bits of the token. If these are 15, bytes follow that are
-    // added to it; the first byte less than 255 is the last.
+    // Reads a length. It begins with four bits of the token. If these are 15, more bytes follow
+    // and are added to the length. The first byte that is not 255 is the last one.
     bool length(unsigned nibble, size_t &value) {
         value = nibble;
         uint8_t more = nibble == 15 ? 255 : 0;
@@ -42,7 +42,7 @@ class Block {
         return true;
     }
 
-    // Appends earlier output again. Source and destination may overlap.
+    // Appends a copy of earlier output. The copy may overlap its source.
     bool match(unsigned nibble, size_t most, std::string &out) {
         uint8_t low, high;
         size_t count;
@@ -72,7 +72,7 @@ std::optional<std::string> decompress_lz4(std::string_view bytes, size_t most) {
     while (block.byte(token)) {
         if (!block.length(token >> 4, count) || !block.literals(count, most, out))
             return std::nullopt;
-        if (block.done()) // no match follows the last literals
+        if (block.done()) // the last literals have no match after them
             return out;
         if (!block.match(token & 15, most, out))
             return std::nullopt;

@@ -7,8 +7,8 @@ namespace soft::ptx {
 
 namespace {
 
-// How many steps a block runs before the next block has its turn. It runs fewer if it seems to wait
-// for others.
+// The number of steps that a block runs before the next block runs. A block that made no progress
+// in its last slice runs fewer steps, because it probably waits for other blocks.
 constexpr uint64_t block_slice = 1 << 15, spinning_slice = 512;
 
 std::string triple(const unsigned index[3]) {
@@ -31,7 +31,7 @@ Machine::Machine(Launch what)
     while (std::gcd(step_, blocks) != 1);
 }
 
-// Makes the next block resident. Returns false if all blocks have started.
+// Makes the next block of the grid resident. Returns false if all blocks have started already.
 bool Machine::admit() {
     if (started_ == blocks)
         return false;
@@ -67,7 +67,7 @@ Run::State Machine::advance(uint64_t steps) {
         if (executed >= launch.budget)
             fail(CUDA_ERROR_LAUNCH_TIMEOUT,
                  "kernel '" + launch.kernel->name + "' did not end within " +
-                     std::to_string(launch.budget) + " instructions of warps");
+                     std::to_string(launch.budget) + " warp instructions");
     }
     return Run::State::Failed;
 }
@@ -81,8 +81,8 @@ void Machine::recycle() {
     idle_turns_ = 0;
 }
 
-// Ends the slice of a block. If all resident blocks seem to wait, admits another block, because
-// they may wait for a block that has not started.
+// Ends the slice of a block. If no resident block makes progress, admits another block, because
+// they may be waiting for a block that has not started.
 void Machine::end_slice() {
     bool spins = progress == progress_before_;
     resident_[turn_]->spins = spins;
@@ -126,7 +126,7 @@ void Machine::fail(Warp &warp, const Step &step, unsigned lane, CUresult status,
     fault = {status, text, address};
 }
 
-// The functions that run.h declares.
+// The rest of this file defines the class Run of run.h.
 
 Run::Run(Launch launch) : machine_(std::make_unique<Machine>(std::move(launch))) {}
 Run::~Run() = default;

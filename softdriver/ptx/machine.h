@@ -6,18 +6,18 @@
 
 #include <deque>
 
-// The state of a running launch.
+// This header has the state of a running launch.
 
 namespace soft::ptx {
 
-constexpr char fresh_byte = char(0xCD); // the byte that fills memory before it is first written
+constexpr char fresh_byte = char(0xCD); // fills memory that was never written
 
 struct Barrier {
-    unsigned expected = 0;         // number of threads to wait for; 0 means all live threads
-    std::vector<uint32_t> arrived; // for each warp: mask of the lanes that have arrived
-    // For a reduction: number of lanes with a true predicate, and of all lanes.
+    unsigned expected = 0;         // number of threads that must arrive; 0 means all live threads
+    std::vector<uint32_t> arrived; // for each warp, a mask of the lanes that have arrived
+    // For a reduction: the number of lanes with a true predicate, and the number of all lanes.
     unsigned trues = 0, count = 0;
-    // `trues` and `count` when the barrier was last completed.
+    // The values of `trues` and `count` when the barrier was last completed.
     unsigned last_trues = 0, last_count = 0;
     bool used = false;
 };
@@ -40,8 +40,8 @@ struct ThreadBlock {
     uint64_t run(uint64_t steps);
     bool done() const { return live == 0; }
 
-    // Lets lanes arrive at a barrier for `expected` threads, or for all threads if this is 0.
-    // `holds` has the lanes whose predicate is true.
+    // Records that lanes arrive at a barrier. The barrier waits for `expected` threads, or for all
+    // threads if this is 0. `holds` has the lanes whose predicate is true.
     void arrive(unsigned barrier, unsigned expected, const Warp &warp, uint32_t lanes,
                 uint32_t holds);
     void threads_ended(unsigned threads);
@@ -54,23 +54,24 @@ struct ThreadBlock {
     size_t turn_ = 0;             // index in order_ of the current warp
     uint64_t slice_left_ = 0;     // steps left for the current warp
     uint64_t progress_before_ = 0;
-    std::vector<bool> spins_; // by index in order_: true if the warp's last slice made no progress
+    // For each warp, by index in order_, whether it made no progress in its last slice.
+    std::vector<bool> spins_;
 };
 
 struct Machine {
     explicit Machine(Launch launch);
     Run::State advance(uint64_t steps);
 
-    // Ends the launch with an error at this step in this lane.
+    // Ends the launch with an error that a lane has caused at this step.
     void fail(Warp &warp, const Step &step, unsigned lane, CUresult status, const std::string &what,
               uintptr_t address = 0);
-    // Ends the launch with an error that belongs to no step.
+    // Ends the launch with an error that no single step has caused.
     void fail(CUresult status, const std::string &what);
     std::string where(const Warp &warp, unsigned lane) const;
     bool failed() const { return fault.status != CUDA_SUCCESS; }
     void thread_index(const Warp &warp, unsigned lane, unsigned index[3]) const;
-    // Returns the value of the clock registers: the number of steps so far, and a few more for each
-    // earlier read, so that time passes in polling loops.
+    // Returns the value of the clock registers. This is the number of steps so far, plus 16 for
+    // each earlier read, so that a loop that waits for the clock ends.
     uint64_t cycles() const { return executed + (looked += 16); }
     mutable uint64_t looked = 0;
 
@@ -84,8 +85,8 @@ struct Machine {
     unsigned threads = 0; // number of threads of a block
     uint64_t blocks = 0;  // number of blocks of the grid
     size_t shared_bytes = 0;
-    // Counts events for which threads may wait: writes, changes by atomics, completed barriers. A
-    // block or warp that causes no such event in its slice is assumed to wait for other threads.
+    // Counts the events for which threads may wait: writes, changes by atomics, completed barriers.
+    // If a block or warp causes no such event in its slice, it probably waits for other threads.
     uint64_t progress = 0;
 
   private:
@@ -94,13 +95,13 @@ struct Machine {
     void recycle();
 
     std::vector<std::unique_ptr<ThreadBlock>> resident_, idle_;
-    size_t most_resident_ = 0; // as many blocks as a GPU would have at the same time
+    size_t most_resident_ = 0; // how many blocks a GPU could run at the same time
     size_t turn_ = 0;
     uint64_t slice_left_ = 0;
     uint64_t progress_before_ = 0; // value of `progress` at the beginning of the slice
-    size_t idle_turns_ = 0;        // consecutive slices without progress
-    // Blocks start in a pseudo-random order: the n-th to start is first_ + n * step_, modulo their
-    // number.
+    size_t idle_turns_ = 0;        // number of slices in a row without progress
+    // Blocks start in a pseudo-random order. The block that starts as number n has the index first_
+    // + n * step_, modulo the number of blocks.
     uint64_t started_ = 0, step_ = 1, first_ = 0;
 };
 

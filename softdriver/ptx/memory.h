@@ -7,24 +7,25 @@
 
 namespace soft::ptx {
 
-// The windows of shared and local memory and of parameters in the generic address space. Generic
-// addresses outside of them are global. No processor uses addresses as high as these.
+// The parts of the generic address space that are shared memory, local memory and parameters. All
+// other generic addresses are global. No processor has such high addresses.
 constexpr uint64_t window_bytes = uint64_t{1} << 56;
 constexpr uint64_t shared_window = 1 * window_bytes;
 constexpr uint64_t local_window = 2 * window_bytes;
 constexpr uint64_t parameter_window = 3 * window_bytes;
 
-// A Signal is a volatile or ordered read; the race detector treats it as atomic.
+// A Signal is a volatile or ordered read, which the race detector treats as an atomic access.
+// Volatile and ordered writes are Atomic.
 enum class Use : uint8_t { Read, Write, Atomic, Signal };
 
 inline bool writes(Use use) { return use == Use::Write || use == Use::Atomic; }
 
-// The global memory that a launch accesses.
+// The global memory that a launch accesses. It caches the locations of allocations.
 class Memory {
   public:
     Memory(const Launch &launch, uint32_t sites) : launch_(launch), sites_(sites) {}
 
-    // Returns the host address of these bytes and records the access. Returns null if the access is
+    // Records an access and returns the host address of the bytes. Returns null if the access is
     // not allowed.
     char *reach(uint32_t site, uintptr_t address, size_t bytes, Use use) {
         Site &known = sites_[site];
@@ -41,7 +42,7 @@ class Memory {
                                                                            bytes);
         return known.segment.host + offset;
     }
-    // Drops all cached segments, because memory may have been freed since they were found.
+    // Drops all cached segments, because the program may have freed this memory.
     void drop_segments();
     bool find(uintptr_t address, Segment &segment) const { return launch_.find(address, segment); }
     const Touched &touched(Use use) const { return touched_[int(use)]; }

@@ -5,7 +5,7 @@ namespace soft::ptx {
 namespace {
 
 constexpr size_t deepest = 64;                         // limit of nested blocks
-constexpr uint64_t most_registers = uint64_t{1} << 24; // limit for one declaration such as %r<100>
+constexpr uint64_t most_registers = uint64_t{1} << 24; // limit for one declaration, such as %r<100>
 
 void read_registers(Parsing &parsing, Function &function) {
     Reader &reader = parsing.reader;
@@ -18,8 +18,7 @@ void read_registers(Parsing &parsing, Function &function) {
         std::string_view name = reader.word();
         bool fresh;
         if (reader.accept("<")) {
-            // Read only a number, not a constant expression, because `>` would be an operator in
-            // it.
+            // Read a number, not a constant expression: in an expression, `>` would be an operator.
             uint64_t count = reader.expect_kind(Token::Kind::Integer).bits;
             if (count > most_registers)
                 reader.fail("too many registers " + quoted(name) + ": " + std::to_string(count));
@@ -66,7 +65,7 @@ NameList read_list(Parsing &parsing, bool functions) {
     return list;
 }
 
-// Reads `name:` and the directive that may follow it.
+// Reads `name:` and, if one follows, the directive .branchtargets, .calltargets or .callprototype.
 void read_label(Parsing &parsing, Function &function) {
     Reader &reader = parsing.reader;
     Token name = reader.take();
@@ -110,7 +109,7 @@ void open_block(Parsing &parsing) {
 
 void read_body(Parsing &parsing, Function &function) {
     Reader &reader = parsing.reader;
-    size_t outside = parsing.names.depth() - 1; // the caller has opened the block of the parameters
+    size_t outside = parsing.names.depth() - 1; // the caller has opened a block for the parameters
     parsing.source_file = 0;
     reader.expect("{");
     while (parsing.names.depth() > outside) {

@@ -15,7 +15,7 @@ unsigned read_count(Reader &reader) {
     return unsigned(count);
 }
 
-// Reads one to three numbers. Missing numbers are 1.
+// Reads one, two or three numbers, of threads or blocks. A missing number is 1.
 void read_extent(Reader &reader, unsigned (&extent)[3]) {
     std::fill(extent, extent + 3, 1);
     for (unsigned &each : extent) {
@@ -32,7 +32,7 @@ struct Signature {
     std::string_view name;
     Function function;
     std::vector<std::string_view> variables; // names of results and parameters
-    std::vector<bool> in_registers;          // for each: true if it is declared as .reg
+    std::vector<bool> in_registers;          // for each name, whether it is declared as .reg
 };
 
 // Reads a list of parameters such as (.param .b32 a, .reg .u32 b). Returns their number.
@@ -86,7 +86,7 @@ bool read_performance(Reader &reader, Function &function) {
     return true;
 }
 
-// Reads `(results) name (parameters)`. The name of a prototype is `_`.
+// Reads `(results) name (parameters)`. In a prototype the name is `_`.
 Signature read_signature(Parsing &parsing, bool entry) {
     Reader &reader = parsing.reader;
     Signature signature;
@@ -129,7 +129,7 @@ void define_parameters(Parsing &parsing, const Signature &signature, Function &f
     }
 }
 
-// Merges two declarations, or a declaration and a definition, of the same function. Returns false
+// Merges a declaration of a function with another declaration or with the definition. Returns false
 // if they contradict each other.
 bool merge(Parsing &parsing, Function &known, Function &function) {
     bool both = known.defined && function.defined;
@@ -146,8 +146,8 @@ bool merge(Parsing &parsing, Function &known, Function &function) {
     return true;
 }
 
-// Moves a function into the tree and returns its index. If there already is something with this
-// name that contradicts the function, reports this and returns -1.
+// Moves a function into the tree and returns its index. If the tree has another item with this name
+// that contradicts the function, reports a problem and returns -1.
 int place_of(Parsing &parsing, Signature &signature) {
     auto &functions = parsing.tree.functions;
     Symbol symbol;
@@ -173,7 +173,7 @@ void read_function(Parsing &parsing, const Linkage &linkage) {
     Reader &reader = parsing.reader;
     bool entry = reader.at_dot("entry");
     reader.take();
-    // Attributes of unified memory have no effect in this driver.
+    // The attributes of unified memory have no effect in this driver.
     while (reader.accept_dot("attribute"))
         read_attributes(reader);
     Signature signature = read_signature(parsing, entry);
@@ -192,7 +192,7 @@ void read_function(Parsing &parsing, const Linkage &linkage) {
     int place = place_of(parsing, signature);
     if (!defined)
         return;
-    // Read the body even of a function with an error, to report the problems of the body, too.
+    // Even if the signature has an error, read the body, to report its problems too.
     Function &target = place < 0 ? function : parsing.tree.functions[size_t(place)];
     parsing.current = place;
     parsing.names.open();
@@ -210,7 +210,7 @@ Function read_prototype(Parsing &parsing) {
     return std::move(signature.function);
 }
 
-// Reads `.alias other, function;`.
+// Reads the directive `.alias other, function;`.
 void read_alias(Parsing &parsing) {
     Reader &reader = parsing.reader;
     int line = reader.now().line;

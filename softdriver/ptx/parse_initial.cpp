@@ -6,15 +6,15 @@ namespace soft::ptx {
 
 namespace {
 
-constexpr size_t deepest = 32;              // limit of dimensions of an array
-constexpr size_t largest = size_t{1} << 40; // limit in bytes of an array without a size
+constexpr size_t deepest = 32;              // limit of the number of dimensions
+constexpr size_t largest = size_t{1} << 40; // limit in bytes, if the declaration has no size
 
 class Initial {
   public:
     Initial(Parsing &parsing, Variable &variable, const std::vector<size_t> &dimensions)
         : parsing_(parsing), reader_(parsing.reader), variable_(variable),
           item_(size_of(variable.type)) {
-        // Compute how many bytes one item of each dimension has.
+        // For each dimension, compute the number of bytes of one item.
         size_t bytes = item_;
         for (size_t i = dimensions.size(); i-- > 0;) {
             strides_.insert(strides_.begin(), bytes);
@@ -31,7 +31,7 @@ class Initial {
     }
 
   private:
-    // Reads the items of a dimension in braces or, below the last dimension, a single value.
+    // Reads the items of a dimension, in braces. Below the last dimension, reads a single value.
     void items(size_t level) {
         if (level == strides_.size())
             return value();
@@ -71,7 +71,7 @@ class Initial {
         return converted(value, variable_.type);
     }
 
-    // Stores a value at the current offset. Does not store 0, so that trailing zeros need no
+    // Stores a value at the current offset. Zeros are not stored, so that trailing zeros use no
     // memory.
     void store(uint64_t bits) {
         if (!bits)
@@ -88,7 +88,7 @@ class Initial {
             bytes[offset_ + i] = uint8_t(bits >> (8 * i));
     }
 
-    // Reads eight bits of an address, such as 0xFF00(name).
+    // Reads an initial value that is one byte of an address, such as 0xFF00(name).
     void masked() {
         uint64_t mask = reader_.take().bits;
         unsigned shift = 0;
@@ -132,7 +132,7 @@ class Initial {
                 reader_.report(line, "unknown symbol " + quoted(name));
                 return;
             }
-            // A variable may contain its own address.
+            // The value is the address of the variable itself.
             address.target = int(parsing_.tree.variables.size());
         } else if (symbol->kind == Symbol::Kind::Function ||
                    (symbol->kind == Symbol::Kind::Variable && of_module)) {
@@ -148,7 +148,7 @@ class Initial {
     Variable &variable_;
     size_t item_;
     std::vector<size_t> strides_;
-    bool open_ = false; // the number of items determines the first dimension
+    bool open_ = false; // true if the number of items decides the size of the first dimension
     size_t offset_ = 0, furthest_ = 0, end_ = 0;
 };
 

@@ -24,7 +24,7 @@ void read_guard(Parsing &parsing, Function &function, Instruction &instruction) 
         instruction.guard = symbol->index;
 }
 
-// Reads a list of arguments or results such as (a, b), which may be empty.
+// Reads the list of arguments or results of a call, such as (a, b). The list may be empty.
 Operand read_list(Parsing &parsing, Function &function) {
     Reader &reader = parsing.reader;
     Operand list;
@@ -65,8 +65,8 @@ void check_count(Parsing &parsing, const Function &callee, const std::vector<Ope
                                   "results or arguments than the function");
 }
 
-// Reads the operands of a call: `(results), callee, (arguments), prototype`, of which all but the
-// callee may be missing.
+// Reads the operands of a call, which are `(results), callee, (arguments), prototype`. All operands
+// except the callee may be missing.
 std::vector<Operand> read_call(Parsing &parsing, Function &function) {
     Reader &reader = parsing.reader;
     std::vector<Operand> operands(3);
@@ -85,7 +85,7 @@ std::vector<Operand> read_call(Parsing &parsing, Function &function) {
         check_count(parsing, parsing.tree.functions[size_t(operands[1].index)], operands);
     if (more) {
         Operand target;
-        // The name of a prototype or list, resolved at the end of the block.
+        // The name of a prototype or of a list. It is resolved at the end of the block.
         target.kind = Kind::Label;
         target.name = reader.word();
         operands.push_back(std::move(target));
@@ -103,7 +103,8 @@ std::vector<Operand> read_operands(Parsing &parsing, Function &function) {
     return operands;
 }
 
-// Creates an instruction such as `ld.param.b32 register, [variable]`, or the corresponding store.
+// Creates an instruction that loads a register, such as `ld.param.b32 register, [variable]`, or the
+// store in the other direction.
 Instruction transfer(const Function &function, const Function::InRegister &which, bool load,
                      int line) {
     static const char *const types[] = {"b8", "b16", "b32", "b64", "b128"};
@@ -169,8 +170,8 @@ void read_instruction(Parsing &parsing, Function &function) {
         else if (unknown)
             reader.report(instruction.line, "unknown symbol " + quoted(operand.name));
     }
-    // Store the results before `ret`. If `ret` is guarded and does not return, a later store
-    // overwrites them.
+    // Store the results before `ret`. If a guard keeps `ret` from returning, later stores replace
+    // these results.
     if (instruction.opcode == "ret")
         store_results(function, instruction.line);
     function.body.push_back(std::move(instruction));

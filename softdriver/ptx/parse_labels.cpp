@@ -4,14 +4,14 @@ namespace soft::ptx {
 
 namespace {
 
-// Resolves references of instructions to the labels and lists of a block.
+// Resolves the labels and lists of a block: replaces their names in instructions by their contents.
 class Resolution {
   public:
     Resolution(Parsing &parsing, Function &function)
         : parsing_(parsing), function_(function), block_(parsing.names.close()) {}
 
     void resolve() {
-        // The loop must also resolve references that give_list() appends.
+        // This loop also resolves references that give_list() appends while it runs.
         for (size_t i = 0; i < block_.references.size(); i++) {
             const Reference reference = block_.references[i];
             Operand &operand = at(reference);
@@ -45,7 +45,7 @@ class Resolution {
     }
 
     void give_list(const Reference &reference, Operand &operand, const NameList &list) {
-        // Limit the memory: a short text may use a long list many times.
+        // Limit the used memory, because a short text can use a long list many times.
         parsing_.spend(list.members.size() * sizeof(Operand));
         operand.kind = Operand::Kind::Vector;
         operand.parts = list.members;

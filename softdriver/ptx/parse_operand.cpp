@@ -8,7 +8,7 @@ namespace {
 
 using Kind = Operand::Kind;
 
-// The special registers without components.
+// The special registers that have no components such as .x.
 constexpr const char *special_names[] = {"%laneid",
                                          "%warpid",
                                          "%nwarpid",
@@ -45,7 +45,7 @@ template <size_t size> bool among(std::string_view name, const char *const (&nam
     return std::find(names, names + size, name) != names + size;
 }
 
-// Returns whether this is the name of a numbered special register, such as %envreg3.
+// Returns whether the name is that of a numbered special register, such as %envreg3.
 bool in_series(std::string_view name) {
     size_t digits = name.find_first_of("0123456789");
     return digits != std::string_view::npos && among(name.substr(0, digits), special_series);
@@ -77,7 +77,7 @@ class OperandReader {
     }
 
   private:
-    // Reads an operand in brackets, such as [address+4] or [texture, {x, y}].
+    // Reads a memory operand, such as [address+4] or [texture, {x, y}].
     Operand memory() {
         Operand memory;
         memory.kind = Kind::Memory;
@@ -101,7 +101,7 @@ class OperandReader {
         return vector;
     }
 
-    // Reads an operand without braces or brackets. It has parts only if it is a vector register.
+    // Reads an operand without braces or brackets. Only a vector register results in several parts.
     Operand simple(Place place) {
         Operand operand;
         bool negates = reader_.at("!") && reader_.after().kind == Token::Kind::Word;
@@ -156,7 +156,7 @@ class OperandReader {
         return true;
     }
 
-    // Reads a component of a vector and returns its index: 0 for .x.
+    // Reads a component of a vector, such as .x, and returns its index.
     size_t component() {
         std::string_view name = reader_.now().text;
         size_t index = name.size() == 1 ? std::string_view("xyzw").find(name) : 4;
@@ -171,7 +171,7 @@ class OperandReader {
         operand.index = symbol.index;
         bool dot = reader_.now().kind == Token::Kind::Dot;
         if (symbol.width == 1) {
-            if (dot) // a part of the register, as video instructions use it
+            if (dot) // a part of a register, as in r.b0 of video instructions
                 operand.name = reader_.take().text;
         } else if (dot) {
             size_t index = component();
@@ -187,7 +187,7 @@ class OperandReader {
     }
 
     // Reads the name of a variable, a function or a label. References to labels are resolved when
-    // the label's block ends.
+    // the block ends.
     void other(Operand &operand, const Symbol *symbol, const Token &name, Place place) {
         operand.name = name.text;
         if (symbol && symbol->kind == Symbol::Kind::Variable) {

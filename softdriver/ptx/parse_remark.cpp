@@ -63,7 +63,8 @@ bool read_remark(Parsing &parsing) {
         while (reader.accept(","));
         reader.expect(";");
     } else if (reader.accept_dot("section")) {
-        if (reader.now().kind == Token::Kind::Dot) // a name with a dot, as in .section .debug_info
+        // The name may have a dot, as in .section .debug_info.
+        if (reader.now().kind == Token::Kind::Dot)
             reader.take();
         else
             reader.word();

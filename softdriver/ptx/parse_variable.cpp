@@ -4,7 +4,7 @@ namespace soft::ptx {
 
 namespace {
 
-constexpr uint64_t largest = uint64_t{1} << 40; // limit of the size of a variable, in bytes
+constexpr uint64_t largest = uint64_t{1} << 40; // limit of a variable's size, in bytes
 constexpr uint64_t most_aligned = 1024;
 
 struct SpaceName {
@@ -57,8 +57,8 @@ void read_qualifiers(Reader &reader, Variable &variable) {
     variable.alignment = alignment ? alignment : width * size_of(variable.type);
 }
 
-// Reads the dimensions of an array. The first dimension is zero for `[]`. If the items are vectors,
-// their width is added as the last dimension.
+// Reads the dimensions of an array. The dimension `[]` is 0. If the items are vectors, the width of
+// the vectors becomes an additional last dimension.
 std::vector<size_t> read_dimensions(Reader &reader, Variable &variable) {
     std::vector<size_t> dimensions;
     size_t width = variable.count;
@@ -74,7 +74,7 @@ std::vector<size_t> read_dimensions(Reader &reader, Variable &variable) {
         }
         reader.expect("]");
         dimensions.push_back(size);
-        if (size) // `[]` is set when the initial values have been counted
+        if (size) // the size of `[]` is set later, from the number of initial values
             variable.count *= size;
     }
     if (!dimensions.empty() && !dimensions[0])
@@ -89,8 +89,8 @@ void read_name(Reader &reader, Variable &variable) {
     variable.name = reader.word();
 }
 
-// Merges an .extern declaration and the definition of a variable. Returns false if they contradict
-// each other.
+// Merges a declaration (.extern) of a variable with its definition. Returns false if they
+// contradict each other.
 bool merged(Parsing &parsing, const Variable &variable) {
     auto &symbols = parsing.names.module().symbols;
     auto found = symbols.find(variable.name);
@@ -139,7 +139,7 @@ void read_variable(Parsing &parsing, Variable variable, Function *function) {
 
 } // namespace
 
-// Reads the list that follows .attribute, such as (.managed, .unified(1, 2)).
+// Reads the list after .attribute, such as (.managed, .unified(1, 2)).
 bool read_attributes(Reader &reader) {
     bool managed = false;
     reader.expect("(");
@@ -206,7 +206,8 @@ Variable read_parameter(Reader &reader, std::string_view &name, bool &in_registe
     read_qualifiers(reader, variable);
     if (in_register && size_of(variable.type) < 4)
         reader.fail("a parameter in a register has 32 bits or more");
-    if (reader.accept_dot("ptr")) { // skip the space and alignment of the memory to which it points
+    // Skip the state space and alignment of the memory that it points to.
+    if (reader.accept_dot("ptr")) {
         if (at_space(reader))
             reader.take();
         if (reader.accept_dot("align"))

@@ -42,7 +42,8 @@ void read_version(Parsing &parsing, std::vector<Problem> &problems, int newest) 
     }
 }
 
-// Converts a target such as sm_75 to 75, and sm_90a to 90. Returns 0 if the name is not a target.
+// Converts a target such as sm_75 to its compute capability 75, and sm_90a to 90. Returns 0 if the
+// name is not a target.
 int capability_of(std::string_view name) {
     size_t i = 3;
     int capability = 0;
@@ -107,7 +108,7 @@ void read_directive(Parsing &parsing) {
         reader.syntax_error();
 }
 
-// Replaces references to aliases by references to the functions for which these stand.
+// Replaces all references to aliases by references to the real functions.
 void replace_aliases(Tree &tree) {
     auto real = [&tree](int &index) {
         const Function &function = tree.functions[size_t(index)];

@@ -7,8 +7,9 @@
 
 namespace soft::ptx {
 
-// Parses a PTX module of a version up to `newest` (95 is 9.5). If it fails, returns nothing and
-// adds at least one problem. Never throws or crashes, however broken the text is.
+// Parses a PTX module whose version is at most `newest` (95 means 9.5). If the text has an error,
+// returns nothing and adds at least one problem. Never throws or crashes, even if the text is not
+// PTX.
 std::optional<Tree> parse(std::string_view text, std::vector<Problem> &problems,
                           int newest = newest_version);
 

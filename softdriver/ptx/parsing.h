@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-// The functions that the parts of the parser offer each other. They report problems through the
-// reader.
+// This header has the functions that the parser files call in each other. They report problems
+// through the reader.
 
 namespace soft::ptx {
 
-// The names that a .branchtargets (Labels) or .calltargets (Functions) lists.
+// The names in a .branchtargets list (Labels) or a .calltargets list (Functions).
 struct NameList {
     int line = 0;
     std::vector<Operand> members;
@@ -24,23 +24,24 @@ struct Parsing {
         spare = 8 * text.size() + (size_t{16} << 20);
     }
 
-    // Subtracts bytes from `spare`. Stops the parser if there are not enough.
+    // Subtracts bytes from `spare`. Stops the parser if `spare` is too small.
     void spend(size_t bytes);
 
     Reader reader;
     Tree tree;
     Names names;
     std::vector<NameList> lists;
-    // For each of Tree::functions, the last function that was found to call it.
+    // For each of Tree::functions, the last function in which a call of it was found.
     std::vector<int> callers;
     int current = -1; // index of the function whose body is being read
-    // Names of source files, by their number in .file.
+    // The names of source files, by the numbers that .file gives them.
     std::map<uint64_t, std::shared_ptr<const std::string>> files;
-    // From the last .loc; 0 if unknown.
+    // The position that the last .loc specified; 0 if there was none.
     uint64_t source_file = 0;
     int source_line = 0;
-    size_t spare; // bytes of memory that lists, initial values and file names may still use
-    std::vector<Register> no_registers; // stays empty: for expressions outside of functions
+    // The number of bytes of memory that lists, initial values and file names may still use.
+    size_t spare;
+    std::vector<Register> no_registers; // always empty; used for expressions outside of functions
 };
 
 struct Linkage {
@@ -52,43 +53,43 @@ Type read_type(Reader &reader);
 bool at_space(const Reader &reader);
 // Reads the attributes that follow .attribute. Returns true if one of them is .managed.
 bool read_attributes(Reader &reader);
-// Reads a declaration of variables in .global, .shared and so on, up to the semicolon. `function`
-// is null in a module.
+// Reads a declaration of variables in .global, .shared and so on, including the semicolon.
+// `function` is null for variables of the module.
 void read_variables(Parsing &parsing, const Linkage &linkage, Function *function);
 
-// Reads a parameter of a function or a prototype. Sets `name` to its name in the text, and
-// `in_register` if it is declared as .reg.
+// Reads a parameter of a function or a prototype. Sets `name` to its name, and `in_register` to
+// whether it is declared as .reg.
 Variable read_parameter(Reader &reader, std::string_view &name, bool &in_register);
 
-// parse_initial.cpp: reads an initial value after `=`. If the declaration of an array has no size,
-// sets the size.
+// parse_initial.cpp: reads an initial value after `=`. If the variable is an array without a size,
+// sets its size.
 void read_initial(Parsing &parsing, Variable &variable, const std::vector<size_t> &dimensions);
 
 // These functions are in parse_function.cpp.
-void read_function(Parsing &parsing, const Linkage &linkage); // reads from .func or .entry on
+void read_function(Parsing &parsing, const Linkage &linkage); // begins at .func or .entry
 Function read_prototype(Parsing &parsing);                    // reads what follows .callprototype
 void read_alias(Parsing &parsing);                            // reads what follows .alias
 
-// parse_remark.cpp: reads .loc and .file, and skips .pragma and .section. Returns false if none of
-// them comes next.
+// parse_remark.cpp: reads .loc and .file, and skips .pragma and .section. Returns false if the next
+// token is none of these directives.
 bool read_remark(Parsing &parsing);
-// Sets the source files of all instructions. Called at the end of the text.
+// Sets the source file of every instruction. Called at the end of the text.
 void name_files(Parsing &parsing);
 
-// parse_body.cpp: reads the body of a function in braces, and closes the block that has the names
-// of its parameters.
+// parse_body.cpp: reads the body of a function, in braces. Then closes the block that has the names
+// of the function's parameters.
 void read_body(Parsing &parsing, Function &function);
-// parse_labels.cpp: adds a function to those that `function` calls.
+// parse_labels.cpp: notes that `function` calls `callee`.
 void note_call(Parsing &parsing, Function &function, int callee);
-// Closes the innermost block. Resolves the references to its labels and lists of labels, because
-// these may be used before they are defined.
+// Closes the innermost block. Only now resolves the references to its labels and lists, because
+// they may be used before they are defined.
 void close_block(Parsing &parsing, Function &function);
 
 // parse_instruction.cpp: reads an instruction, from its guard to the semicolon.
 void read_instruction(Parsing &parsing, Function &function);
 // Results and parameters that are declared as .reg are passed in .param variables.
-// load_parameters() adds loads to the beginning of the function's body, store_results() adds stores
-// at each of its ends.
+// load_parameters() begins the body with loads of the parameters. store_results() adds stores of
+// the results at each end of the body.
 void load_parameters(Function &function);
 void store_results(Function &function, int line);
 // parse_operand.cpp: reads an operand of an instruction.

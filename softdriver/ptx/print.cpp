@@ -4,14 +4,14 @@
 #include <cstdio>
 #include <cstring>
 
-// The functions that the driver provides to kernels: vprintf and __assertfail. Their arguments are
-// in the caller's local memory.
+// This file implements vprintf and __assertfail, which the driver provides to kernels. Their
+// arguments are in the caller's local memory.
 
 namespace soft::ptx {
 
 namespace {
 
-constexpr size_t longest_text = 4096; // limit of bytes for each string that a kernel prints
+constexpr size_t longest_text = 4096; // limit of each string that a kernel prints, in bytes
 
 template <class T> T argument(Warp &warp, unsigned lane, uint32_t place) {
     T value;
@@ -19,7 +19,8 @@ template <class T> T argument(Warp &warp, unsigned lane, uint32_t place) {
     return value;
 }
 
-// Reads a string from device memory. Returns false if it cannot be read, which ends the launch.
+// Reads a string from device memory. If the memory is not readable, ends the launch and returns
+// false.
 bool read_text(const Access &access, unsigned lane, uint64_t address, std::string &text) {
     for (; text.size() < longest_text; address++) {
         const char *byte = access.reach_or_fail(lane, address, 1);
@@ -32,7 +33,7 @@ bool read_text(const Access &access, unsigned lane, uint64_t address, std::strin
     return true;
 }
 
-// Reads the arguments of vprintf, each of which is aligned to its size.
+// Reads the arguments of vprintf, which are aligned to their sizes.
 struct Arguments {
     const Access &access;
     unsigned lane;
@@ -48,7 +49,7 @@ struct Arguments {
     }
 };
 
-// Formats one value. `form` is a single conversion such as "%-8.3f".
+// Formats one value. `form` is a single conversion, such as "%-8.3f".
 template <class T> void append(std::string &out, const std::string &form, T value) {
     char small[64];
     int length = snprintf(small, sizeof small, form.c_str(), value);
@@ -87,8 +88,8 @@ bool append_text(std::string &out, std::string form, Arguments &arguments) {
     return true;
 }
 
-// Formats the next argument. `form` has the flags, width and precision of the conversion, `size`
-// its length modifier, `letter` its kind. Returns false if the argument cannot be read.
+// Formats the next argument. The conversion consists of `form` (flags, width and precision), `size`
+// (length modifier) and `letter`. Returns false if the argument cannot be read.
 bool convert(std::string &out, const std::string &form, char letter, const std::string &size,
              Arguments &arguments) {
     bool is_long = size == "l" || size == "ll" || size == "j" || size == "z" || size == "t";
@@ -130,7 +131,7 @@ bool convert(std::string &out, const std::string &form, char letter, const std::
             return false;
         append(out, form + letter, number);
         return true;
-    default: // this is no conversion, so copy the text
+    default: // not a conversion, so copy the text
         out += form + size + letter;
         return true;
     }
@@ -162,8 +163,8 @@ bool format(std::string &out, const std::string &text, Arguments &arguments) {
     return true;
 }
 
-// The handler of vprintf. Its rows are offsets in local memory: rows[0] of the result, rows[1] of
-// the format's address, rows[2] of the arguments' address.
+// The handler of vprintf. Its rows are offsets in local memory: of the result (rows[0]), of the
+// format's address (rows[1]), and of the arguments' address (rows[2]).
 void print(Warp &warp, const Step &step) {
     Access access{warp, step, Space::Generic, Use::Read};
     for (uint32_t left = warp.active; left; left &= left - 1) {
@@ -182,8 +183,8 @@ void print(Warp &warp, const Step &step) {
     }
 }
 
-// The handler of __assertfail. From rows[1] on, its rows are the offsets in local memory of the
-// message, file, line and function.
+// The handler of __assertfail. Its rows, from rows[1] on, are the offsets in local memory of the
+// message, the file, the line and the function.
 void assertion(Warp &warp, const Step &step) {
     Access access{warp, step, Space::Generic, Use::Read};
     unsigned lane = warp.lane_of_fault(), index[3];
@@ -230,7 +231,7 @@ void decode_provided_call(Decoder &decoder, const Function &function, const Oper
     } else if (function.name == "malloc" || function.name == "free")
         decoder.refuse("allocating memory in kernels is not supported by the software driver");
     else if (decoder.decoding().is_part)
-        return decoder.emit([](Warp &, const Step &) {}); // code of a part is never run
+        return decoder.emit([](Warp &, const Step &) {}); // the code of a part never runs
     else
         decoder.refuse("function '" + function.name + "' is not defined");
     decoder.step.site = decoder.decoding().library.sites++;

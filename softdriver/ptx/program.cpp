@@ -23,7 +23,8 @@ const std::unordered_map<std::string_view, Decode> &opcodes() {
 
 namespace {
 
-// On every device, more shared memory must be dynamic.
+// The limit of static shared memory on all devices. A kernel that needs more must use dynamic
+// shared memory.
 constexpr size_t most_static_shared = 48 << 10;
 
 size_t aligned(size_t offset, size_t alignment) {
@@ -43,7 +44,8 @@ void number_shared(Decoding &decoding) {
         add(int(i), decoding.tree.functions[i].variables);
 }
 
-// Lays out the static shared memory of a kernel. Arrays without a size begin where it ends.
+// Assigns offsets to the static shared variables of a kernel. Arrays without a size begin at the
+// end of the static shared memory.
 class SharedLayout {
   public:
     SharedLayout(const Decoding &decoding, Code &code) : decoding_(decoding), code_(code) {}
@@ -78,8 +80,8 @@ class SharedLayout {
     std::vector<unsigned> dynamic_;
 };
 
-// Estimates the number of registers of a function from the registers that its code names, within
-// the limits of the hardware.
+// Estimates how many registers a function needs, from the registers that its code names and the
+// limits of the hardware.
 unsigned estimate_registers(const Function &function) {
     size_t words = 8;
     for (const Register &reg : function.registers)
@@ -88,7 +90,7 @@ unsigned estimate_registers(const Function &function) {
     return std::min(unsigned(std::min(words / 2 + 8, size_t{255})), most);
 }
 
-// Creates an empty Code for each function, and the program's list of variables.
+// Creates an empty Code for each function that has a body, and the program's list of variables.
 void prepare(Decoding &decoding, Program &program) {
     const Tree &tree = decoding.tree;
     for (size_t i = 0; i < tree.functions.size(); i++) {
@@ -121,7 +123,7 @@ void prepare(Decoding &decoding, Program &program) {
     number_shared(decoding);
 }
 
-// Computes how much shared and constant memory a kernel uses, including the functions that it may
+// Computes how much shared and constant memory is used by a kernel and the functions that it may
 // call.
 void count_memory(const Decoding &decoding, const CallGraph &graph, int index, Code &code,
                   Kernel &kernel) {
@@ -158,7 +160,7 @@ Kernel describe(const Decoding &decoding, const CallGraph &graph, int index,
         decoding.problems.push_back(
             {function.line, "kernel '" + kernel.name + "' needs " +
                                 std::to_string(kernel.shared_bytes) +
-                                " bytes of static shared memory; there are " +
+                                " bytes of static shared memory, and the limit is " +
                                 std::to_string(most_static_shared)});
     for (int i = 0; i < 3; i++) {
         kernel.max_threads[i] = function.max_threads[i];

@@ -5,11 +5,11 @@
 #include <memory>
 #include <string_view>
 
-// The code of a module, as the rest of the driver uses it.
+// This header has the compiled code of a module, as the other folders of the driver use it.
 
 namespace soft::ptx {
 
-// Returns the value of a pointer to the function with this index in Tree::functions.
+// Returns the value of a pointer to a function, from its index in Tree::functions.
 constexpr uint64_t function_address(size_t index) {
     return (uint64_t{4} << 56) + 16 * (uint64_t{index} + 1);
 }
@@ -21,7 +21,7 @@ struct Kernel {
     std::vector<Variable> parameters; // the parameters, with their offsets
     size_t parameter_bytes = 0;
     size_t shared_bytes = 0; // bytes of static shared memory
-    // Bytes of local memory of a thread, including those for called functions.
+    // Bytes of local memory that a thread needs, with the local memory of called functions.
     size_t local_bytes = 0;
     size_t const_bytes = 0;
     unsigned registers = 0; // number of registers, which is an estimate
@@ -31,19 +31,19 @@ struct Kernel {
     std::shared_ptr<const Code> code;
 };
 
-// The decoded code of a module. It never changes.
+// The decoded code of a module. It does not change after its creation.
 struct Program {
     int version = 0, capability = 0;
     std::vector<Kernel> kernels;
-    std::vector<Variable> variables;    // variables in .global and .const, with initial bytes
+    std::vector<Variable> variables;    // in .global and .const, with their initial values
     std::vector<std::string> functions; // names of the visible functions that are not kernels
 };
 
-// Compiles PTX. An unknown opcode or modifier is reported as a problem, never ignored.
+// Compiles PTX. An unknown opcode or modifier is a problem and is never ignored.
 std::shared_ptr<const Program> compile(std::string_view text, std::vector<Problem> &problems,
                                        int newest = newest_version);
 std::shared_ptr<const Program> decode(const Tree &tree, std::vector<Problem> &problems);
-// Checks a text that will be linked with others, which may define the functions that it calls.
+// Checks a text that is one part of a link. Other parts may define the functions that it calls.
 // Returns false if the text cannot be compiled.
 bool check_part(std::string_view text, std::vector<Problem> &problems, int newest);
 

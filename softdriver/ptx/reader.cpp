@@ -11,7 +11,7 @@ std::string quoted(std::string_view name) {
     bool whole = name.size() <= longest_quote;
     std::string text(name.substr(0, longest_quote));
     for (char &c : text)
-        // Messages must be printable ASCII, but a module may contain anything.
+        // Messages consist of printable ASCII, but a module may contain other bytes.
         c = c < ' ' || c > '~' ? '?' : c;
     return "'" + text + (whole ? "'" : "...'");
 }

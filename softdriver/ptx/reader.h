@@ -9,11 +9,11 @@
 
 namespace soft::ptx {
 
-// Reads a text token by token, and collects the problems of the text.
+// Reads a PTX text token by token, and collects the problems that the parser finds.
 class Reader {
   public:
-    // An exception that stops reading after a syntax error, because the rest of the text would be
-    // misunderstood.
+    // An exception that stops reading after a syntax error. Reading on would only report wrong
+    // problems.
     struct Stop {};
 
     Reader(std::string_view text, std::vector<Problem> &problems);
@@ -31,7 +31,7 @@ class Reader {
     std::string_view word() { return expect_kind(Token::Kind::Word).text; }
     std::string_view dot() { return expect_kind(Token::Kind::Dot).text; }
 
-    // Reports a problem after which reading can continue. Throws Stop if there are too many
+    // Reports a problem after which reading can continue. Throws Stop if the text has too many
     // problems.
     void report(int line, std::string text);
     [[noreturn]] void fail(std::string text);

@@ -7,15 +7,15 @@
 #include <functional>
 #include <string>
 
-// A launch of a kernel that runs in pieces.
+// This header lets other folders run the launch of a kernel in pieces.
 
 namespace soft::ptx {
 
-// Memory that kernels may access: an allocation, or a variable of the module.
+// Memory that a kernel may access: an allocation or a variable of the module.
 struct Segment {
     uintptr_t begin = 0;
     size_t bytes = 0;
-    char *host = nullptr; // the address at which the driver accesses the bytes
+    char *host = nullptr; // where the driver itself accesses the bytes
     bool writable = true;
 };
 
@@ -25,20 +25,21 @@ struct Launch {
     unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, cluster[3] = {1, 1, 1};
     size_t shared_bytes = 0; // bytes of dynamic shared memory
     bool cooperative = false;
-    // Address of the memory in which a cooperative launch counts arrivals at its barrier.
+    // Address of the memory in which the blocks of a cooperative launch count arrivals at a barrier
+    // of the grid.
     uintptr_t workspace = 0;
     std::vector<uint8_t> parameters;  // the parameter block
-    std::vector<uintptr_t> variables; // addresses of Program::variables
-    uint64_t seed = 1;                // decides the order of blocks and warps
-    uint64_t budget = ~uint64_t{0};   // most warp instructions that the launch may execute
+    std::vector<uintptr_t> variables; // address of each variable in Program::variables
+    uint64_t seed = 1;                // seed of the order in which blocks and warps run
+    uint64_t budget = ~uint64_t{0};   // limit of warp instructions that the launch may execute
     uint64_t id = 1;                  // value of %gridid
     unsigned processors = 132;        // value of %nsmid
-    // If true, Run::reads() and the like return the accessed memory.
+    // Record the accessed memory, for reads(), writes() and atomics() of Run.
     bool record = false;
-    // A function that finds the segment that contains an address, and returns false if there is
-    // none. It is called by the thread that runs the kernel, without any lock.
+    // Finds the segment that contains an address. Returns false if there is none. The thread that
+    // runs the kernel calls this without holding a lock.
     std::function<bool(uintptr_t, Segment &)> find;
-    std::function<void(const std::string &)> print; // a function that prints the output of vprintf
+    std::function<void(const std::string &)> print; // prints the output of vprintf
 };
 
 // The error that ended a kernel.
@@ -62,14 +63,13 @@ class Run {
     Run(const Run &) = delete;
 
     enum class State { More, Done, Failed };
-    // Executes about `instructions` warp instructions. Two threads must not call it at the same
-    // time.
+    // Executes about `instructions` warp instructions. Only one thread at a time may call this.
     State advance(uint64_t instructions);
     const Fault &fault() const;
     uint64_t executed() const; // number of warp instructions so far
-    // Return the memory that the kernel has accessed, exact to the byte, as sorted ranges that do
-    // not touch. Only segments that `find` returned count. Atomic accesses are only in atomics(),
-    // not in reads() or writes().
+    // Return the memory that the kernel has accessed in the segments that `find` returned. The
+    // ranges are exact to the byte, sorted, and separated by gaps. Atomic accesses are only in
+    // atomics(), and not in reads() or writes().
     std::vector<Accessed> reads() const, writes() const, atomics() const;
 
   private:

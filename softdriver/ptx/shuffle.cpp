@@ -1,14 +1,15 @@
 #include "ptx/decode_arithmetic.h"
 #include "ptx/machine.h"
 
-// The instructions shfl, vote, match, redux and elect, by which lanes of a warp exchange values.
+// This file decodes and runs shfl, vote, match, redux and elect, by which the lanes of a warp
+// exchange values.
 
 namespace soft::ptx {
 
 namespace {
 
-// Whether the step can run. With .sync (step.offset is 1) all lanes of the mask in rows[9] must
-// have arrived; until then it returns false, and the warp tries the step again.
+// Returns whether the step can run. With .sync (`offset` of the step is 1), all lanes of the mask
+// in rows[9] must have arrived. If they have not, the warp tries the step again later.
 bool assembled(Warp &warp, const Step &step) {
     return step.offset == 0 ||
            warp.meet(step, warp.row<uint32_t>(step.rows[9])[warp.lane_of_fault()]);
@@ -26,8 +27,8 @@ void take_sync(Decoder &decoder, size_t mask_operand) {
 
 enum class Shuffle { Up, Down, Bfly, Idx };
 
-// Returns the lane from which a lane reads. Sets `inside` to whether this lane is in the same
-// segment; if not, the lane reads its own value.
+// Returns the lane whose value a lane receives. Sets `inside` to whether this source lane is in the
+// segment of the receiving lane. If it is not, the lane keeps its own value.
 template <Shuffle mode> int source_lane(int lane, uint32_t b, uint32_t c, bool &inside) {
     int offset = int(b & 31), clamp = int(c & 31), segment = int(c >> 8 & 31);
     int highest = (lane & segment) | (clamp & ~segment), lowest = lane & segment;
@@ -39,8 +40,8 @@ template <Shuffle mode> int source_lane(int lane, uint32_t b, uint32_t c, bool &
     return inside ? from : lane;
 }
 
-// The handler of shfl. Sets rows[0] to the value that rows[1] has in the source lane, and rows[4]
-// to whether the source lane is inside the segment.
+// The handler of shfl. Sets rows[0] to the value of rows[1] in the source lane, and rows[4] to
+// whether the source lane is inside the segment.
 template <Shuffle mode> void shuffle(Warp &warp, const Step &step) {
     if (!assembled(warp, step))
         return;
@@ -112,8 +113,8 @@ void decode_vote(Decoder &decoder) {
     decoder.emit(handlers[mode]);
 }
 
-// The handler of match. Sets rows[0], for .any, to the lanes with the same value; for .all, to all
-// lanes if their values are equal, else to 0.
+// The handler of match. With .any, sets rows[0] to the lanes that have the same value. With .all,
+// sets rows[0] to all lanes if their values are equal, and otherwise to 0.
 template <class T, bool all> void match(Warp &warp, const Step &step) {
     if (!assembled(warp, step))
         return;
@@ -200,8 +201,8 @@ void decode_redux(Decoder &decoder) {
                                                              : nullptr);
 }
 
-// Elects the lowest lane that takes part. Sets rows[0] to its number, and rows[4] to whether a lane
-// is the elected one.
+// Elects the lowest lane that takes part. Sets rows[0] to the number of this lane, and rows[4] to
+// whether a lane is the elected one.
 void elect(Warp &warp, const Step &step) {
     if (!assembled(warp, step))
         return;

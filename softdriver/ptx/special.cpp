@@ -50,8 +50,8 @@ uint64_t is_explicit_cluster(const Machine &machine, const Warp &warp, unsigned 
     return cluster_nctarank(machine, warp, lane) > 1;
 }
 uint64_t zero(const Machine &, const Warp &, unsigned) { return 0; }
-// The halves of the address of a cooperative launch's workspace. NVIDIA's cooperative_groups read
-// them from %envreg1 and %envreg2.
+// The upper and the lower half of the address of a cooperative launch's workspace. NVIDIA's
+// cooperative_groups read them from %envreg1 and %envreg2.
 uint64_t workspace_high(const Machine &machine, const Warp &, unsigned) {
     return machine.launch.workspace >> 32;
 }

@@ -11,9 +11,9 @@ struct Machine;
 // A special register, such as %tid.x.
 struct Special {
     const char *name;
-    uint8_t width; // in bytes; 0 for a predicate
-    // Returns the value of the register in a lane. Null for registers that change while a thread
-    // runs: only mov can read these, with `now`.
+    uint8_t width; // width in bytes; 0 for a predicate
+    // Returns the register's value in a lane. Null for registers whose value changes while a thread
+    // runs. Only mov can read such a register, and calls `now`.
     uint64_t (*value)(const Machine &, const Warp &, unsigned lane);
     uint64_t (*now)(const Machine &, const Warp &);
     bool of_block = false; // true if the value depends only on the block

@@ -18,7 +18,7 @@ const RegisterRange *Block::range_of(std::string_view name) const {
         number += scale * uint64_t(digit - '0');
         scale *= 10;
         if (digit == '0' && digits > 1)
-            continue; // a leading zero: %r012 does not belong to the range %r
+            continue; // %r012 has a leading zero, so it does not belong to %r<100>
         auto found = ranges.find(name.substr(0, name.size() - digits));
         if (found != ranges.end() && number < found->second.count)
             return &found->second;

@@ -8,7 +8,7 @@
 
 namespace soft::ptx {
 
-// What a name stands for.
+// The thing that a name stands for.
 struct Symbol {
     enum class Kind : uint8_t {
         Register,
@@ -20,32 +20,34 @@ struct Symbol {
     };
 
     Kind kind = Kind::Register;
-    Operand::Scope scope = Operand::Scope::Module; // for a variable: where it is declared
-    int width = 1; // for a register: the number of components, which begin at `index`
+    Operand::Scope scope = Operand::Scope::Module; // for a variable: the scope that declares it
+    int width = 1; // for a register: the number of its components; the first has the index `index`
     int index = 0;
 };
 
-// The registers that a declaration such as `%r<100>` names. Each is created when it is first used.
+// The registers of a declaration such as `%r<100>`. A register is created when the code first uses
+// it.
 struct RegisterRange {
     Type type = Type::None;
     int width = 1;
     uint64_t count = 0;
 };
 
-// A use of a name that may be defined later, in the same block or in an outer one.
+// A use of a name that may be defined later in the same block or in an outer block.
 struct Reference {
     size_t instruction, operand;
-    int part; // the name is the operand itself (-1), or parts[part] of it: see Operand
+    int part; // the name is the whole operand (-1) or its parts[part] (see Operand)
     int line;
 };
 
-// One scope: the names that are declared between a pair of braces. The outermost is the module.
+// One scope, with the names that are declared between a pair of braces. The outermost scope is the
+// module.
 struct Block {
     std::unordered_map<std::string_view, Symbol> symbols;
     std::unordered_map<std::string_view, RegisterRange> ranges;
     std::vector<Reference> references;
 
-    // Returns the range to which a name belongs, or null.
+    // Returns the range that a name belongs to, or null.
     const RegisterRange *range_of(std::string_view name) const;
 };
 
@@ -63,16 +65,17 @@ class Names {
     bool define(std::string_view name, Symbol symbol);
     bool define_range(std::string_view prefix, RegisterRange range);
 
-    // Finds a name in all open blocks, the innermost first. A register of a range is created: its
-    // name is added to the block that has the range, and its registers to `registers`.
+    // Finds a name in the open blocks, from the innermost to the outermost. If the name belongs to
+    // a range of registers, creates the register: adds its name to the block of the range and its
+    // components to `registers`.
     const Symbol *find(std::string_view name, std::vector<Register> &registers);
 
   private:
     std::vector<Block> blocks_;
 };
 
-// Adds `width` registers and returns the index of the first one. The registers of a vector are
-// named after the vector.
+// Adds the registers for a name and returns the index of the first one. A vector register has
+// `width` components, whose names end in .x, .y and so on.
 int add_registers(std::vector<Register> &registers, std::string_view name, Type type, int width);
 
 } // namespace soft::ptx

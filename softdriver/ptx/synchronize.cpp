@@ -1,4 +1,4 @@
-// Decodes and runs the instructions bar, barrier, membar and fence.
+// This file decodes and runs the instructions bar, barrier, membar and fence.
 
 #include "ptx/decode_arithmetic.h"
 #include "ptx/machine.h"
@@ -9,12 +9,12 @@ namespace soft::ptx {
 
 namespace {
 
-// The operation of a barrier, in Step::detail.
+// What a barrier does. The value is in Step::detail.
 enum class Kind : uint16_t { Wait, Arrive, Count, And, Or };
 
-// The handler of bar and barrier. rows[1] has the barrier's number, rows[2] the number of threads
-// (0 means all), rows[3] the predicate of bar.red. The result of bar.red is stored by
-// barrier_result().
+// The handler of `bar` and `barrier`. rows[1] has the barrier's number, rows[2] the number of
+// threads (0 means all), and rows[3] the predicate of bar.red. barrier_result() stores the result
+// of bar.red.
 void barrier(Warp &warp, const Step &step) {
     unsigned lane = warp.lane_of_fault();
     unsigned number = warp.row<uint32_t>(step.rows[1])[lane];
@@ -32,7 +32,7 @@ void barrier(Warp &warp, const Step &step) {
 
 void fence(Warp &, const Step &) { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
-// The handler of bar.warp. Waits for all live lanes of the mask in rows[1].
+// The handler of bar.warp. Waits until all live lanes of the mask in rows[1] have arrived.
 void warp_barrier(Warp &warp, const Step &step) {
     if (warp.meet(step, warp.row<uint32_t>(step.rows[1])[warp.lane_of_fault()]))
         std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -45,8 +45,8 @@ void decode_warp_barrier(Decoder &decoder) {
     decoder.emit(warp_barrier);
 }
 
-// Returns the result of bar.red. `count` is the number of lanes with a true predicate, `all` the
-// number of all lanes.
+// Returns the result of bar.red. `count` is the number of lanes with a true predicate, and `all`
+// the number of all lanes that have arrived.
 template <Kind kind, class T> T result_of(uint32_t count, uint32_t all) {
     return kind == Kind::Count ? T(count) : kind == Kind::And ? T(count == all) : T(count != 0);
 }

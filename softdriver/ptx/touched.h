@@ -10,14 +10,14 @@
 
 namespace soft::ptx {
 
-// A set of byte addresses. It has a bit for each address, in pages that are allocated when they are
-// first used.
+// A set of byte addresses. A page has a bit for each of its addresses. Pages are allocated when
+// they are first used.
 class Touched {
   public:
     static constexpr uintptr_t page_bytes = 4096;
     using Page = std::array<uint64_t, page_bytes / 64>;
-    // The page that was used last. A user of the set keeps it, so that the next add() need not look
-    // it up.
+    // The page that was used last. The caller of add() keeps it between calls, which makes the next
+    // look-up unnecessary.
     struct Place {
         uintptr_t number = ~uintptr_t{0};
         uint64_t *bits = nullptr;
@@ -32,7 +32,7 @@ class Touched {
         else
             add_long(place, address, bytes);
     }
-    // Returns the addresses as sorted ranges that do not touch.
+    // Returns the addresses as sorted ranges that are separated by gaps.
     std::vector<Accessed> ranges() const;
 
   private:

@@ -5,7 +5,7 @@
 
 namespace soft::ptx {
 
-// The fundamental types of PTX that are supported.
+// The fundamental types of PTX that this driver supports.
 enum class Type : uint8_t {
     None,
     Pred,
@@ -30,7 +30,7 @@ enum class Type : uint8_t {
     F64,
 };
 
-// Returns the size in bytes; 0 for None and Pred.
+// Returns the size of a type in bytes, which is 0 for None and Pred.
 constexpr size_t size_of(Type type) {
     switch (type) {
     case Type::B8:

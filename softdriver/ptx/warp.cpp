@@ -9,15 +9,15 @@ namespace soft::ptx {
 
 namespace {
 
-// An address greater than that of every step.
+// An address that is higher than the address of every step.
 const Step *const nowhere = reinterpret_cast<const Step *>(~uintptr_t{0});
 
-// How often a group may jump back before other groups run. It must not run for ever, because its
-// lanes may poll for a result of other groups.
+// How often a group may jump backwards before another group runs. The lanes of a group may poll for
+// a result of another group, so this must be limited.
 constexpr unsigned patience = 512;
 
-// Returns whether group `a` runs before group `b`. A lower turn comes first, then the deeper call,
-// then the earlier step, so that lanes meet again where their paths join.
+// Returns whether group `a` runs before group `b`. The order is: lower turn, deeper call, earlier
+// step. It lets lanes meet again where their paths join.
 bool before(const Group &a, const Group &b) {
     if (a.turn != b.turn)
         return a.turn < b.turn;
@@ -97,8 +97,8 @@ void Warp::wait(const Group &group) {
     waiting_.push_back(group);
 }
 
-// Merges groups that are at the same step. If a merged group waited there for other lanes, it runs
-// the step again.
+// Merges groups that are at the same step. If one of them waited at this step for other lanes, the
+// merged group runs the step again.
 void Warp::merge() {
     using Wait = Group::Wait;
     auto joinable = [](const Group &group) {
@@ -122,8 +122,8 @@ void Warp::merge() {
         }
 }
 
-// Lets groups continue that wait for each other's lanes, if all these lanes have come. They may
-// wait at different steps.
+// If groups wait for each other's lanes, and all these lanes have arrived, lets the groups
+// continue. The groups may be at different steps.
 void Warp::resolve_meetings() {
     for (Group &group : waiting_) {
         if (group.wait != Group::Wait::Lanes)
@@ -211,7 +211,7 @@ std::string Warp::what_it_waits_for() const {
     const Code &code = *group.frame->code;
     size_t place = size_t(group.next - code.body.data());
     bool barrier = group.wait == Group::Wait::Barrier;
-    place -= barrier; // lanes at a barrier stand at the step after it: report the barrier itself
+    place -= barrier; // these lanes are at the step after the barrier
     return machine.where(*this, unsigned(__builtin_ctz(group.mask))) + " at " + code.where(place) +
            " (" + code.written[place] + ")" + (barrier ? "" : " for other lanes of its warp");
 }

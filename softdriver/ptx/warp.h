@@ -4,33 +4,33 @@
 
 #include <memory>
 
-// A warp: 32 threads that run together.
+// A warp: 32 threads whose lanes run in groups.
 
 namespace soft::ptx {
 
 struct Machine;
 struct ThreadBlock;
 
-// The registers of one call of a function, for the lanes that made the call.
+// The registers of one call of a function, in the lanes that made the call.
 struct Frame {
     const Code *code = nullptr;
     Frame *caller = nullptr;
     const Step *call = nullptr; // the step that made the call
-    uint32_t lanes = 0;         // lanes that are in this call or in calls that it has made
+    uint32_t lanes = 0;         // the lanes that are in this call, or in calls that it has made
     unsigned depth = 0;
-    uint64_t local_begin = 0; // the offset of the call's part of local memory
+    uint64_t local_begin = 0; // offset in local memory of the part that belongs to the call
     std::unique_ptr<char[]> memory;
     char *rows = nullptr; // the rows in `memory`, aligned to a cache line
 };
 
-// A group of lanes that are at the same step. One group of a warp runs; the other groups wait for
-// their turn or for other lanes.
+// A group of lanes that are at the same step. In a warp one group runs. The other groups wait until
+// it is their turn, or for other lanes.
 struct Group {
     enum class Wait : uint8_t {
         None,
         Barrier, // waits for barrier `number` of the block
-        Lanes,   // waits until the lanes in the mask `number` have come
-        Met,     // these lanes have come, so the step can run
+        Lanes,   // waits for the lanes in the mask `number`
+        Met,     // the awaited lanes have arrived, so the step can run
     };
     Frame *frame = nullptr;
     const Step *next = nullptr;
@@ -41,9 +41,9 @@ struct Group {
 };
 
 struct Warp {
-    // The state of the running group.
+    // The following members are the state of the running group.
     const Step *next = nullptr;
-    const Step *limit = nullptr; // the group stops at this step, so that another one may run first
+    const Step *limit = nullptr; // the group stops here, so that another group can run
     char *rows = nullptr;
     uint32_t active = 0; // lanes of the group that execute the current step
     uint32_t mask = 0;   // lanes of the group
@@ -65,22 +65,22 @@ struct Warp {
     }
 
     void start(unsigned number, uint32_t lanes);
-    // Runs about `steps` steps and returns how many it has run. These are fewer if the warp ends,
+    // Runs about `steps` steps and returns how many it has run. It runs fewer if the warp ends,
     // waits or yields.
     uint64_t run(uint64_t steps);
     std::string what_it_waits_for() const;
     void release(unsigned barrier);
 
-    // Functions by which steps change the running group.
+    // The functions up to exit() change the running group. Steps call them.
     void jump(const Step *target);                 // all lanes jump
     void split(const Step *target);                // only the active lanes jump
-    void send(const Step *target, uint32_t lanes); // some lanes jump
+    void send(const Step *target, uint32_t lanes); // the lanes in `lanes` jump
     void enter(const Step &step, const Code &code, const Call &call);
     void leave();
     void exit();
     void wait_barrier(unsigned barrier);
-    // Waits for the lanes in `members`. Returns false if some of them have not come: then the step
-    // must do nothing, and is run again later.
+    // Waits for the lanes in `members`. Returns false if some of them have not arrived. The step
+    // must then do nothing, and runs again later.
     bool meet(const Step &step, uint32_t members);
     void interrupt() { limit = nullptr; }
     void yield(); // ends the warp's slice, so that other warps run
@@ -96,7 +96,7 @@ struct Warp {
     void merge();
     void resolve_meetings();
     void jumped_back();
-    // These functions are in frame.cpp.
+    // The following functions are in frame.cpp.
     Frame *make_frame(const Code &code, Frame *caller, const Step *call, uint32_t lanes);
     void drop_lanes(Frame *frame, uint32_t lanes);
     void make_room(size_t local_bytes);
@@ -106,15 +106,16 @@ struct Warp {
     void transfer(const Frame &from, const Frame &to, const std::vector<Transfer> &transfers);
 
     std::vector<Group> waiting_;
-    bool met_ = false; // the lanes for which the next step waits have come
+    bool met_ = false; // the lanes that the next step waits for have arrived
     bool yielded_ = false;
-    bool behind_ = false; // another group of lanes waits at this step, or at an earlier one
+    bool behind_ = false; // another group of lanes is at this step or at an earlier one
     unsigned jumps_back_ = 0;
     uint64_t turn_ = 0, turns_ = 0;
     std::vector<char> local_;
     size_t local_bytes_ = 0, local_stride_ = 0;
-    std::vector<std::unique_ptr<Frame>> frames_; // all frames ever created
-    std::vector<std::vector<Frame *>> idle_;     // unused frames of each function, by Code::index
+    std::vector<std::unique_ptr<Frame>> frames_; // all frames that were ever created
+    // For each function, by Code::index, the frames that are not in use.
+    std::vector<std::vector<Frame *>> idle_;
 };
 
 } // namespace soft::ptx

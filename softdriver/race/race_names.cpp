@@ -7,7 +7,7 @@ namespace {
 
 constexpr int longest = 1000;
 
-// Asks the client for a text. Returns false if another thread has to ask.
+// Asks the client for a description. Returns false if the client cannot answer this thread.
 template <class Ask> bool ask(const Ask &describe, std::string &words) {
     char text[longest];
     int length = describe(text, longest);

@@ -5,7 +5,8 @@
 namespace soft {
 namespace {
 
-// A clock that is copied only when something new is joined into it. Until then it is shared.
+// A clock that is shared with its former owners until something new is joined into it. Then the
+// clock is copied.
 class Joining {
   public:
     explicit Joining(RaceClockPtr start) : clock_(std::move(start)) {}
@@ -14,7 +15,7 @@ class Joining {
         if (other != clock_ && !clock_->covers(*other))
             own().join(*other);
     }
-    // Joins into the clock an operation and everything that is ordered before the operation.
+    // Joins an operation, and everything that is ordered before it, into the clock.
     void join(const RaceMark &mark) {
         if (clock_->at(mark.track->slot) >= mark.tick)
             return;
@@ -49,8 +50,8 @@ bool RaceMark::after(const RaceMark &other) const {
     return before->at(other.track->slot) >= other.tick;
 }
 
-// Reuses a slot if the host knows that all its operations are done, because everything later is
-// ordered after these anyway.
+// Returns a new track. It takes over the slot of a track whose stream is gone and whose operations
+// the host knows to be done: all later work is ordered after these anyway.
 RaceTrackPtr RaceOrder::new_track() {
     auto track = std::make_shared<RaceTrack>();
     for (auto &old : tracks_)
@@ -106,9 +107,9 @@ void RaceOrder::add_gate(const Context &context, const OperationPtr &gate) {
         gates_[&context].push_back(gate);
 }
 
-// Returns the gates of a context: the operations after which its later work is ordered. First
-// removes gates that the host knows to be done, because all later work is ordered after them
-// anyway.
+// Returns the gates of a context, which are operations after which all later work of the context is
+// ordered. Removes gates that the host knows to be done, because later work is ordered after the
+// host.
 const std::vector<OperationPtr> &RaceOrder::gates_of(const Context *context) {
     static const std::vector<OperationPtr> none;
     auto found = gates_.find(context);
@@ -170,8 +171,8 @@ void RaceOrder::place(Stream &stream, const OperationPtr &operation) {
         look();
 }
 
-// Returns true if work that is ordered before a wait will still write the wait's word. Then the
-// present value does not count, because it will be overwritten before the wait can end.
+// Returns true if work that is ordered before a wait will still write the awaited word. The present
+// value of the word then does not end the wait, because the work overwrites it first.
 bool RaceOrder::will_change(const Pending &pending, const RaceShadow &memory) const {
     Joining clock(pending.before);
     for (const OperationPtr &earlier : pending.after)
@@ -186,8 +187,8 @@ bool RaceOrder::will_change(const Pending &pending, const RaceShadow &memory) co
     return found;
 }
 
-// Returns whether the value of a wait has come, and if so, orders the wait after the operations
-// that wrote the value. The places of all predecessors of the wait must be certain.
+// Returns whether the awaited value has come. If so, orders the wait after the operations that
+// wrote the value. The places of all predecessors of the wait must be certain.
 bool RaceOrder::has_come(Pending &pending) {
     const OperationPtr &wait = pending.operation;
     const Range &word = wait->reads.front();
@@ -221,8 +222,8 @@ void RaceOrder::look() {
         }
 }
 
-// Finds the places of all pending operations for which this is possible now. One pass is enough:
-// the list is in order of submission, so an operation comes after those that it depends on.
+// Determines the places of all pending operations for which this is possible now. One pass is
+// enough: the list is in order of submission, so an operation comes after all its predecessors.
 void RaceOrder::sweep() {
     for (auto next = pending_.begin(); next != pending_.end();) {
         Pending &pending = *next;

@@ -7,7 +7,7 @@
 namespace soft {
 namespace {
 
-constexpr size_t max_stripes = 1024; // if there are more, the oldest is dropped
+constexpr size_t max_stripes = 1024; // if there are more stripes, the oldest is dropped
 
 template <class Where> void add_conflict(std::vector<RaceConflict> &found, const Where &conflict) {
     for (const RaceConflict &known : found)
@@ -16,10 +16,10 @@ template <class Where> void add_conflict(std::vector<RaceConflict> &found, const
     found.push_back(conflict);
 }
 
-// Returns true if two accesses to the same byte race unless they are ordered.
+// Returns true if accesses of these two kinds to the same byte race unless they are ordered.
 bool conflict(RaceUse one, RaceUse other) { return one != other || one == RaceUse::Write; }
 
-// Returns the range of the operation that overlaps these bytes.
+// Returns the range of the operation that overlaps `where`.
 Range range_of(const Operation &operation, const Range &where, RaceUse use) {
     for (const Range &range : ranges_of(operation, use))
         if (range.overlaps(where))
@@ -27,8 +27,8 @@ Range range_of(const Operation &operation, const Range &where, RaceUse use) {
     return where;
 }
 
-// Adds an operation, and removes the operations that are ordered before it: whatever later races
-// with one of those also races with the new one.
+// Adds an operation, and removes the operations that are ordered before it: a later access that
+// races with one of them also races with the added operation.
 void add_latest(std::vector<OperationPtr> &operations, const OperationPtr &added,
                 const RaceSettled &settled) {
     auto old = [&](const OperationPtr &earlier) {
@@ -81,7 +81,7 @@ void RaceShadow::compare_stripes(Access &access) {
     }
 }
 
-// Splits the segment that contains the address, so that a segment begins at the address.
+// If the address lies inside a segment, splits the segment there.
 void RaceShadow::split(uintptr_t at) {
     auto next = segments_.lower_bound(at);
     if (next == segments_.begin())
@@ -194,7 +194,7 @@ void RaceShadow::release_word(const Range &word, const RaceMark &writer) {
     clock.raise(writer.track->slot, writer.tick);
 }
 
-// Visits the copies and fills that were the last to write the word, or that will write it.
+// Visits the operations that have last written the word's bytes as data, or that will do so.
 template <class Visit> void RaceShadow::each_writer(const Range &word, Visit visit) const {
     for (auto next = segments_.begin(); next != segments_.end() && next->first < word.end(); next++)
         if (next->second.end > word.begin && next->second.writer)
@@ -205,7 +205,7 @@ void RaceShadow::acquire_word(const Range &word, RaceClock &clock) const {
     auto released = released_.find(word.begin);
     if (released != released_.end())
         clock.join(released->second);
-    // A copy or fill may have written the word, and then counts as its writer.
+    // The word may have been written as data, for example by a copy.
     each_writer(word, [&](const Operation &writer) {
         if (writer.progress == Progress::Queued)
             return;

@@ -10,13 +10,13 @@ namespace soft {
 std::string race_name(Function function);
 std::string race_name(const Operation &operation);
 
-// The client's names for both sides of a race and for the memory. A name is empty if the client has
-// none.
+// The client's names for both sides of a race and for the memory. If the client has no name for one
+// of them, the text is empty.
 struct RaceNames {
     std::string memory, later, earlier;
 };
 
-// The text of a race in parts, so that the client's names can be inserted.
+// The text of a race, in parts between which the client's names are inserted.
 struct RaceText {
     struct Side {
         std::string who;   // e.g. "cuMemsetD8Async"

@@ -7,7 +7,8 @@ namespace soft {
 namespace {
 
 constexpr size_t max_watches = 512;
-// Of a larger range, only samples of this total size are hashed.
+// A range of up to this size is hashed completely. Of a larger range only samples are hashed, which
+// together have this size.
 constexpr size_t all_hashed = 32768;
 constexpr size_t sample = 512;
 
@@ -19,8 +20,8 @@ uint64_t word_at(const char *bytes) {
     return word;
 }
 
-// Hashes bytes, four words in parallel because a multiplication takes several cycles. Each step is
-// invertible, so a change of a single word always changes the result.
+// Hashes bytes. Four words are hashed in parallel, because a multiplication takes several cycles.
+// Each step is invertible, so a change of a single word always changes the hash.
 uint64_t hash_bytes(const char *bytes, size_t count, uint64_t seed) {
     uint64_t a = seed, b = seed + 1, c = seed + 2, d = seed + 3;
     size_t left = count;

@@ -7,12 +7,13 @@
 namespace soft {
 namespace {
 
-// Stands in a RaceKey for a write of the host, which is not an operation.
+// The name of the host in a RaceKey: a write of the host is not an operation and has no name.
 constexpr const char *host_write = "the host";
 
 constexpr size_t max_deferred = 20000;
 
-// Identifies an operation in a RaceKey: by its name and by the first number of the client's label.
+// Returns the name of an operation in a RaceKey. The first number of the client's label makes it
+// more specific.
 std::string key_of(const Operation &operation) {
     return race_name(operation) + " " + std::to_string(operation.label.numbers[0]);
 }
@@ -31,7 +32,7 @@ template <class Visit> void each_range(const Operation &operation, Visit visit) 
         visit(range, RaceUse::Update);
 }
 
-// Removes an operation from a short list.
+// Removes an operation from a list, which is short.
 void remove_from(std::vector<OperationPtr> &list, const OperationPtr &operation) {
     list.erase(std::remove(list.begin(), list.end(), operation), list.end());
 }
@@ -56,8 +57,8 @@ RaceShadowPtr Races::shadow_of(const Range &range) {
     if (!allocation && just_removed_ && just_removed_->holds(range))
         return just_removed_;
     if (!allocation) {
-        // Only freed device memory keeps its shadow. Freed host memory is unmapped, and the program
-        // may use its address for something else.
+        // Only freed device memory keeps its shadow. Freed host memory is unmapped, so its address
+        // may belong to other memory of the program by now.
         Freed::EntryPtr freed = state().freed.find(range.begin);
         bool known = freed && freed->shadow && !freed->shadow->host_visible();
         return known && freed->shadow->holds(range) ? freed->shadow : nullptr;
@@ -94,7 +95,7 @@ void Races::passed(Stream &stream, const OperationPtr &earlier) {
     if (!on())
         return;
     auto nothing = std::make_shared<Operation>();
-    nothing->progress = Progress::Done; // nobody must wait for it, because it is in no queue
+    nothing->progress = Progress::Done; // no operation may wait for it, because it is in no queue
     nothing->waits.push_back(earlier);
     order_.place(stream, nothing);
     nothing->waits.clear();
@@ -107,8 +108,8 @@ void Races::context_waits(const Context &context, const OperationPtr &earlier) {
 
 void Races::ended(const Context &context) { order_.remove_gates(context); }
 
-// Called when the place of an operation in the order is certain. Checks the operation for races, or
-// defers the check.
+// Called when the place of an operation in the order has become certain. Checks the operation for
+// races, or defers the check.
 void Races::check(const OperationPtr &operation) {
     if (operation->on_worker)
         functions_.push_back(operation);
@@ -123,7 +124,8 @@ void Races::check(const OperationPtr &operation) {
         use_words(operation, shadows);
         return;
     }
-    // A host function that is ordered before the operation may still write the operation's memory.
+    // A host function that is ordered before the operation may still write the memory without a
+    // race. In this case do not watch the memory yet.
     if (behind_host_function(*operation))
         unwatched_.insert(operation.get());
     else
@@ -166,8 +168,8 @@ void Races::judge_range(const OperationPtr &operation, const RaceShadowPtr &shad
     }
 }
 
-// Checks deferred work for races, in order, up to the first kernel whose ranges are unknown. If
-// more than `max_deferred` entries are deferred, treats this kernel as if it used no memory.
+// Checks deferred work for races, in order of submission, up to the first kernel whose ranges are
+// unknown. If `max_deferred` entries are waiting, treats this kernel as if it used no memory.
 void Races::judge_deferred() {
     while (!deferred_.empty()) {
         Deferred &first = deferred_.front();
@@ -216,7 +218,8 @@ bool Races::behind_host_function(const Operation &operation) const {
 void Races::watch(const OperationPtr &operation, const Shadows &shadows) {
     auto shadow = shadows.begin();
     each_range(*operation, [&](const Range &range, RaceUse use) {
-        bool visible = *shadow && !(*shadow)->ignored && (*shadow)->host_visible();
+        bool visible =
+            *shadow && !(*shadow)->ignored && !(*shadow)->removed && (*shadow)->host_visible();
         if (visible && use != RaceUse::Update)
             watches_.add(operation, *shadow, range, use);
         shadow++;
@@ -228,8 +231,8 @@ void Races::started(const OperationPtr &operation) {
         return;
     if (operation->synchronizes && operation->condition)
         order_.arrived(*operation);
-    // The host can learn of earlier work in two ways: a host function runs, or a stream writes a
-    // value to memory that the host can read.
+    // The host can learn that earlier work is done when a host function runs, or when a stream
+    // writes a value to memory that the host can read.
     bool tells = operation->on_worker;
     if (operation->synchronizes)
         for (const Range &word : operation->writes)
@@ -301,8 +304,8 @@ void Races::freed_by_host(const Allocation &allocation) {
     if (!on())
         return;
     if (!deferred_.empty())
-        // Create the shadow even if no access is recorded yet, because deferred kernels may use the
-        // memory, too.
+        // Create the shadow even if it has no accesses yet, because a deferred kernel may use the
+        // memory.
         shadow_of({allocation.begin, allocation.bytes});
     if (!allocation.shadow || allocation.shadow->ignored)
         return;
@@ -336,7 +339,8 @@ void Races::freed_by_host(const Allocation &allocation) {
 void Races::judge_free(const RaceShadow &shadow, const Deferred &free,
                        std::vector<RaceConflict> users) {
     for (const RaceConflict &user : users) {
-        // A free does not race with the allocation itself.
+        // The allocation of stream-ordered memory writes the memory, but does not race with its
+        // free.
         Function function = user.operation->function;
         if (function == Function::cuMemAllocAsync || function == Function::cuMemAllocFromPoolAsync)
             continue;
@@ -352,6 +356,7 @@ void Races::removed(const Allocation &allocation) {
     if (!allocation.shadow)
         return;
     watches_.remove(*allocation.shadow);
+    allocation.shadow->removed = true;
     just_removed_ = allocation.shadow;
 }
 

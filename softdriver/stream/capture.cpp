@@ -3,13 +3,14 @@
 
 #include <algorithm>
 
-// Stream capture: operations of captured streams become nodes of a graph and do not run.
+// This file implements stream capture. Operations of captured streams do not run, but become nodes
+// of a graph.
 
 namespace soft {
 namespace {
 
-// Returns true if the origin stream's next node would depend, directly or through other nodes, on
-// every node. Nodes in `excused`, and the nodes on which they depend, may be missing.
+// Returns true if the origin stream depends, directly or through other nodes, on every node of the
+// capture. Nodes in `excused`, and the nodes on which they depend, do not count.
 bool joined(const Capture &capture) {
     std::set<size_t> reached;
     std::vector<size_t> todo(capture.origin->capture_tail.begin(),
@@ -31,8 +32,7 @@ void join(Stream &stream, const CapturePtr &capture) {
     }
 }
 
-// Returns true if this thread must not make calls that might synchronize while the capture is in
-// progress.
+// Returns true if the capture forbids this thread to make calls that might synchronize implicitly.
 bool protects_itself(const Capture &capture, const ThreadState &thread) {
     bool own = capture.thread == &thread && capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
     switch (thread.capture_mode) {
@@ -69,8 +69,7 @@ bool end_capture(Capture &capture) {
     auto &captures = state().captures;
     captures.erase(std::find_if(captures.begin(), captures.end(),
                                 [&](auto &other) { return other.get() == &capture; }));
-    // The loop may drop the last references to the capture, so the capture must not be used after
-    // it.
+    // Do not use the capture after this loop, which may drop the last references to it.
     for (const auto &stream : streams)
         stream->capture = nullptr;
     return complete;
@@ -158,7 +157,8 @@ CUresult capture_record(Stream &stream, Event &event) {
     return CUDA_SUCCESS;
 }
 
-// A wait for an event that was recorded in a capture, or a wait by a capturing stream.
+// Makes a stream wait for an event. The stream is being captured, or the event was recorded in a
+// capture.
 CUresult capture_wait(Stream &stream, const Event &event) {
     if (stream.capture && !stream.capture->valid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -221,7 +221,7 @@ SOFT_STREAM_API(cuStreamBeginCapture_v2, (CUstream handle, CUstreamCaptureMode m
     return CUDA_SUCCESS;
 }
 
-// The first version of the function has no modes. It means the global mode.
+// The first version of cuStreamBeginCapture has no mode parameter. It uses the global mode.
 SOFT_STREAM_API(cuStreamBeginCapture, (CUstream handle), (handle)) {
     return cuStreamBeginCapture_v2_body(call, handle, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }

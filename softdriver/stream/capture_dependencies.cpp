@@ -3,7 +3,8 @@
 
 #include <algorithm>
 
-// Handles of captured nodes, and cuStreamUpdateCaptureDependencies, which takes them.
+// This file implements handles of captured nodes, and cuStreamUpdateCaptureDependencies, which uses
+// them.
 
 namespace soft {
 namespace {
@@ -47,7 +48,7 @@ CUresult update(Call &call, CUstream handle, const CUgraphNode *nodes, const CUg
         tail.insert(index);
     }
     if (!all_zero(edges, count))
-        return CUDA_ERROR_NOT_SUPPORTED; // edges with data are not supported
+        return CUDA_ERROR_NOT_SUPPORTED; // an edge that has data is not supported
     if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
         std::swap(tail, stream->capture_tail);
     for (size_t node : tail)

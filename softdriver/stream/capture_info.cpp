@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-// The functions that return the state of captures.
+// This file implements the functions that return the state of captures.
 
 namespace soft {
 namespace {
@@ -45,7 +45,7 @@ SOFT_STREAM_API(cuStreamGetCaptureInfo,
     return capture_info(call, handle, status, id);
 }
 
-// Returns handles of nodes even though the graph is opaque: programs can pass them to
+// The graph is opaque, but the handles of its nodes are useful: programs can pass them to
 // cuStreamUpdateCaptureDependencies.
 SOFT_STREAM_API(cuStreamGetCaptureInfo_v3,
                 (CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
@@ -80,7 +80,7 @@ SOFT_STREAM_API(cuStreamGetCaptureInfo_v2,
                                           count);
 }
 
-// Accepts any number as a mode. An invalid mode forbids nothing.
+// Accepts any number as a mode. A number that is no mode forbids nothing.
 SOFT_API(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode), (mode)) {
     if (!mode)
         return CUDA_ERROR_INVALID_VALUE;

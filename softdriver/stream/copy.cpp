@@ -2,13 +2,13 @@
 #include "stream/capture.h"
 #include "stream/transfer.h"
 
-// Copies of one row: cuMemcpy, cuMemcpyHtoD and so on.
+// This file implements copies of contiguous bytes: cuMemcpy, cuMemcpyHtoD and so on.
 
 namespace soft {
 namespace {
 
-// Both ends of a copy; or, if `status` is not CUDA_SUCCESS, the first error that occurred while
-// they were located.
+// Both ends of a copy. If `status` is not CUDA_SUCCESS, it is the first error that occurred while
+// they were located, and the ends are not valid.
 struct Ends {
     CUresult status;
     End target, source;
@@ -50,7 +50,7 @@ Ends any_to_any(CUdeviceptr target, CUdeviceptr source, size_t bytes) {
     return ends;
 }
 
-// Locates both ends and checks that the context has access to their pools.
+// Locates both ends, and checks that the context has access to the memory pools they are in.
 template <class Locate, class Target, class Source>
 Ends allowed(const Context &context, Locate locate, Target target, Source source, size_t bytes) {
     Ends ends = locate(target, source, bytes);

@@ -2,8 +2,9 @@
 #include "api/state.h"
 #include "stream/transfer.h"
 
-// Copies of several rows and slices: cuMemcpy2D, cuMemcpy3D and so on. All are converted to a 3-D
-// copy first. Arrays are not supported, so no array handle is valid.
+// This file implements copies of several rows and slices: cuMemcpy2D, cuMemcpy3D and so on. They
+// are all converted to 3-D copies first. Arrays are not supported, so every array handle is
+// invalid.
 
 namespace soft {
 namespace {
@@ -12,13 +13,13 @@ constexpr size_t max_pitch = 2147483647;
 
 using Box = CUDA_MEMCPY3D_v2;
 
-// The parameters of one end of a box.
+// One end of a box copy, as the program specified it.
 struct Corner {
     CUmemorytype type;
     const void *host;
     CUdeviceptr device;
-    size_t x, y, z;       // offsets in bytes, rows and slices
-    size_t pitch, height; // bytes from row to row, rows from slice to slice
+    size_t x, y, z;       // offset of the first byte, in bytes, rows and slices
+    size_t pitch, height; // distance from row to row in bytes, and from slice to slice in rows
 };
 
 Corner source_of(const Box &box) {
@@ -36,8 +37,8 @@ bool linear(CUmemorytype type) {
            type == CU_MEMORYTYPE_UNIFIED;
 }
 
-// Sets a pitch or height that is 0 so that rows or slices are contiguous. Returns false if rows or
-// slices overlap.
+// Replaces a pitch or height of 0 by the least one that is valid. Returns false if rows or slices
+// overlap, or if the pitch is too large.
 bool complete(const Box &box, Corner &corner) {
     size_t row, rows;
     if (__builtin_add_overflow(corner.x, box.WidthInBytes, &row) ||
@@ -50,7 +51,7 @@ bool complete(const Box &box, Corner &corner) {
     return corner.pitch >= row && corner.pitch <= max_pitch && corner.height >= rows;
 }
 
-// Computes the offset of the first byte from the base address, and the number of bytes from the
+// Computes the offset from the base address to the first byte, and the number of bytes from the
 // first to the last. Returns false if a number overflows.
 bool measure(const Box &box, const Corner &corner, size_t &offset, size_t &span) {
     size_t rows, slices, above, last;
@@ -75,7 +76,7 @@ CUresult locate(const Box &box, Corner corner, Place &place) {
     uintptr_t base = host ? reinterpret_cast<uintptr_t>(corner.host) : corner.device;
     if (__builtin_add_overflow(base, offset, &begin))
         return CUDA_ERROR_INVALID_VALUE;
-    // The offset must not lead from one allocation into another, nor from an invalid base address
+    // Refuse an offset that leads from one allocation into another, or from an invalid base address
     // to a valid address.
     bool device = corner.type == CU_MEMORYTYPE_DEVICE;
     const Allocation *from = find_allocation(base), *to = find_allocation(begin);
@@ -86,7 +87,7 @@ CUresult locate(const Box &box, Corner corner, Place &place) {
     return device ? locate_device(begin, span, place) : locate_any(begin, span, place);
 }
 
-// Converts a box to a transfer. Does not check the addresses of a box without bytes.
+// Converts a box to a transfer. If the box has no bytes, its addresses are not checked.
 CUresult prepare(const Box &box, Transfer &transfer) {
     transfer.width = box.WidthInBytes;
     transfer.rows = box.Height;

@@ -22,8 +22,8 @@ CUresult record(Event &event, Stream &stream, OperationPtr operation) {
 
 namespace {
 
-// Records an event with the flag CU_EVENT_RECORD_EXTERNAL: adds a node that records the event each
-// time the graph runs. Returns an error if the stream is not being captured.
+// Records an event with the flag CU_EVENT_RECORD_EXTERNAL: adds a node to the capture, which
+// records the event each time the graph runs. Returns an error if the stream is not being captured.
 CUresult record_external(Call &call, CUevent handle, CUstream stream_handle) {
     EventPtr event;
     StreamPtr stream;
@@ -102,7 +102,7 @@ SOFT_STREAM_API(cuEventRecordWithFlags, (CUevent handle, CUstream stream, unsign
     return cuEventRecord_body(call, handle, stream);
 }
 
-// Finds an event for a query or a synchronization. Returns an error if a capture forbids the call.
+// Finds an event for a query or a synchronization. Returns an error if a capture forbids this call.
 static CUresult find_recorded(Call &call, CUevent handle, EventPtr &event) {
     if (!handle)
         return CUDA_ERROR_INVALID_HANDLE;

@@ -13,7 +13,7 @@ struct Event {
     CUevent handle = nullptr;
     // Keeps the Context object alive, even if the program has destroyed the context.
     ContextPtr context;
-    Context *owner = nullptr; // the same context, to compare it with others
+    Context *owner = nullptr; // the event's context, which may have been destroyed; never null
     unsigned flags = 0;
     int patience = 0;
     OperationPtr recorded; // the operation of the latest record, or null

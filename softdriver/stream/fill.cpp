@@ -8,9 +8,9 @@ namespace {
 
 template <class Word> struct Fill {
     CUdeviceptr address;
-    size_t pitch; // bytes from row to row
+    size_t pitch; // distance from row to row, in bytes
     Word value;
-    size_t width; // words in a row
+    size_t width; // width of a row, in words
     size_t height;
 };
 
@@ -50,8 +50,8 @@ CUresult submit_fill(Stream &stream, const Fill<Word> &fill, bool &device, Opera
     return submit(stream, fill_operation(fill, target), &queued);
 }
 
-// Submits a synchronous fill. If the target is device memory, it does not wait for the fill,
-// because the host cannot see the difference.
+// Submits a synchronous fill. Does not wait until a fill of device memory is done, because the host
+// cannot see the difference.
 template <class Word> CUresult fill_now(Call &call, const Fill<Word> &fill) {
     StreamPtr stream = default_stream(*call.thread, call.context, call.per_thread);
     if (CUresult status = refuse_captured(*stream))

@@ -1,8 +1,8 @@
 #include "api/call.h"
 #include "api/state.h"
 
-// Host functions: functions of the program that run in a stream, on a driver thread. They must not
-// call most functions of the driver (see Callback in functions.h).
+// This file implements host functions, which are functions of the program that run in a stream, on
+// a driver thread. They must not call most functions of the driver (see Callback in functions.h).
 
 namespace soft {
 namespace {

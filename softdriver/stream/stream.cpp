@@ -40,16 +40,16 @@ CUresult resolve_stream(Call &call, CUstream handle, StreamPtr &stream) {
     stream = state().streams.find(reinterpret_cast<uintptr_t>(handle));
     if (stream)
         return context_status(stream->owner);
-    // The handle is stale. If the current context was destroyed, the stream was perhaps destroyed
-    // with it.
+    // The handle is stale. If the current context was destroyed, the stream may have been destroyed
+    // with the context.
     return call.context && !call.context->alive ? CUDA_ERROR_CONTEXT_IS_DESTROYED
                                                 : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 namespace {
 
-// Applies the rules of the legacy stream: the operation waits for earlier work of the legacy stream
-// or, if it is in the legacy stream, of all blocking streams of the context.
+// Applies the rules of the legacy stream. An operation in the legacy stream waits for all blocking
+// streams of the context; an operation in a blocking stream waits for the legacy stream.
 void order_with_legacy(const Stream &stream, Operation &operation) {
     if (!operation.legacy_rules)
         return;
@@ -64,7 +64,7 @@ void order_with_legacy(const Stream &stream, Operation &operation) {
     }
 }
 
-// Returns true if order_with_legacy() would make the stream's next operation wait.
+// Returns true if the rules of the legacy stream make the next operation of this stream wait.
 bool ordered_with_legacy(const Stream &stream) {
     Operation next;
     order_with_legacy(stream, next);
@@ -74,7 +74,7 @@ bool ordered_with_legacy(const Stream &stream) {
 } // namespace
 
 CUresult submit(Stream &stream, OperationPtr operation, OperationPtr *queued) {
-    // The context may have been destroyed while the caller waited for something.
+    // While the caller waited, another thread may have destroyed the context.
     if (CUresult status = context_status(stream.owner))
         return status;
     if (stream.capture)
@@ -136,7 +136,7 @@ SOFT_API(cuStreamCreate, (CUstream * handle, unsigned flags), (handle, flags)) {
     return cuStreamCreateWithPriority_body(call, handle, flags, 0);
 }
 
-// Does not wait for the stream's work. The work keeps the stream alive and still runs.
+// Returns at once: unfinished work keeps the stream alive and still runs.
 SOFT_API(cuStreamDestroy_v2, (CUstream handle), (handle)) {
     if (!handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -148,7 +148,7 @@ SOFT_API(cuStreamDestroy_v2, (CUstream handle), (handle)) {
     if (stream->destroyed)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (stream->capture)
-        stream->destroyed = true; // the end of the capture destroys it
+        stream->destroyed = true; // end_capture() destroys the stream
     else
         state().streams.erase(reinterpret_cast<uintptr_t>(handle));
     return CUDA_SUCCESS;
@@ -194,7 +194,7 @@ SOFT_STREAM_API(cuStreamWaitEvent, (CUstream handle, CUevent event_handle, unsig
     EventPtr event = state().events.find(reinterpret_cast<uintptr_t>(event_handle));
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
-    // Add a node that waits for the event each time the graph runs.
+    // In a capture, add a node that waits for the event each time the graph runs.
     if (flags & CU_EVENT_WAIT_EXTERNAL)
         return stream->capture ? capture_node(*stream) : CUDA_ERROR_ILLEGAL_STATE;
     if (stream->capture || event->capture)
@@ -202,13 +202,13 @@ SOFT_STREAM_API(cuStreamWaitEvent, (CUstream handle, CUevent event_handle, unsig
     if (stream->kind == StreamKind::Legacy)
         if (CUresult status = refuse_implicit(*stream->owner))
             return status;
-    // The stream waits for the record that is the latest one now. An event that was never recorded
-    // counts as complete.
+    // The stream waits for the latest record at this moment, whatever is recorded later. An event
+    // that was never recorded counts as complete.
     if (!event->recorded)
         return CUDA_SUCCESS;
     // Skip the wait if the event is complete and the rules of the legacy stream make this stream
-    // wait for nothing. Otherwise the wait must be an operation, because by these rules other
-    // streams wait for it.
+    // wait for nothing. Otherwise the wait must be an operation, because other streams wait for it
+    // by these rules.
     if (event->recorded->done() && !ordered_with_legacy(*stream)) {
         state().races.passed(*stream, event->recorded);
         return CUDA_SUCCESS;

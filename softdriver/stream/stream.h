@@ -14,8 +14,8 @@ struct Call;
 struct Capture;
 struct RaceTrack;
 
-// The memory in which the blocks of a cooperative launch count arrivals at a barrier of the grid.
-// It has the layout that NVIDIA's cooperative_groups expect, and is cleared before each launch.
+// Memory in which the blocks of a cooperative launch count their arrivals at a barrier of the grid.
+// NVIDIA's cooperative_groups define the layout. The memory is cleared before each launch.
 struct alignas(16) GridWorkspace {
     uint32_t bytes = sizeof(GridWorkspace), barrier = 0, unused[2] = {};
 };
@@ -28,24 +28,27 @@ struct Stream : std::enable_shared_from_this<Stream> {
     StreamKind kind = StreamKind::Created;
     // Keeps the Context object alive, even if the program has destroyed the context.
     ContextPtr context;
-    Context *owner = nullptr; // the same context, to compare it with others
+    Context *owner = nullptr; // the stream's context, which may have been destroyed; never null
     unsigned flags = 0;
     int priority = 0;
     StreamAttributes attributes;
-    // Unfinished operations, in order of submission; the first may be running.
+    // Unfinished operations in order of submission. The first one may be running.
     std::deque<OperationPtr> queue;
     size_t busy_index = 0; // index in the scheduler's list of busy streams
-    uint64_t required = 0; // a synchronization or query requires all operations up to this number
+    uint64_t required = 0; // a synchronization or query needs all operations up to this number
     uint64_t tag = 0;      // the client's number for the stream; 0 if there is none
-    int patience = 0;      // how often queries may still answer "not ready" before they run work
+    // One more than the number of queries that may still answer "not ready" before a query runs
+    // work; 0 before the first "not ready".
+    int patience = 0;
     std::shared_ptr<Capture> capture;
-    // Handles of the nodes in `capture_tail`, as last returned to the program.
+    // The handles of the nodes in `capture_tail` that the program received last.
     std::vector<CUgraphNode> shown_tail;
-    std::vector<uint64_t> shown_edges; // data of the edges from shown_tail, all zero
-    std::set<size_t> capture_tail;     // captured nodes on which the stream's next node depends
-    bool destroyed = false;            // the program has destroyed it, but a capture still has it
-    std::shared_ptr<RaceTrack> track;  // the race detector's state, or null
-    // The workspace; null until the first cooperative launch.
+    std::vector<uint64_t> shown_edges; // data of the edges from shown_tail; always zero
+    // The nodes of the capture on which the stream's next node will depend.
+    std::set<size_t> capture_tail;
+    bool destroyed = false; // the program has destroyed the stream, but the capture still uses it
+    std::shared_ptr<RaceTrack> track; // what the race detector knows of the stream, or null
+    // The workspace for cooperative launches. It is null until the first one.
     std::shared_ptr<GridWorkspace> workspace;
 
     bool blocking() const { return !(flags & CU_STREAM_NON_BLOCKING); }
@@ -57,21 +60,21 @@ constexpr int greatest_priority = -5;
 
 using StreamPtr = std::shared_ptr<Stream>;
 
-// Finds the stream of a handle. The handles of default streams are valid, too.
+// Finds the stream of a handle, which may be the handle of a default stream.
 CUresult resolve_stream(Call &call, CUstream handle, StreamPtr &stream);
 StreamPtr create_stream(const ContextPtr &context, StreamKind kind, unsigned flags, int priority);
 // Returns the legacy stream of a context or, with `per_thread`, the thread's per-thread stream.
 StreamPtr default_stream(const ThreadState &thread, const ContextPtr &context, bool per_thread);
 
-// Returns the operations for which synchronizing with a stream waits: its last operation and, for
-// the legacy stream, the last operations of all blocking streams of the context.
+// Returns the operations for which a synchronization of the stream waits: the stream's last
+// operation and, for the legacy stream, the last operations of all blocking streams of the context.
 std::vector<OperationPtr> stream_targets(const Stream &stream);
 // Returns the last operations of all streams of a context, or of a device.
 std::vector<OperationPtr> context_targets(const Context &context);
 std::vector<OperationPtr> device_targets(const Device &device);
 
-// Appends an operation to a stream and sets `queued` to it. If the stream is being captured, adds a
-// node instead and leaves `queued` unchanged.
+// Appends an operation to the stream and sets `queued` to the operation. If the stream is being
+// captured, adds a node to the capture instead and leaves `queued` unchanged.
 CUresult submit(Stream &stream, OperationPtr operation, OperationPtr *queued = nullptr);
 
 } // namespace soft

@@ -1,7 +1,7 @@
 #include "api/call.h"
 #include "api/state.h"
 
-// The functions that return properties of a stream.
+// This file implements the functions that return properties of a stream.
 
 namespace soft {
 namespace {
@@ -20,7 +20,7 @@ CUresult read_stream(Call &call, CUstream handle, Value *value, Read read) {
     return CUDA_SUCCESS;
 }
 
-// Like read_stream(), for queries that are forbidden while the stream is captured.
+// Like read_stream(), but returns an error if the stream is being captured.
 template <class Value, class Read>
 CUresult read_idle_stream(Call &call, CUstream handle, Value *value, Read read) {
     StreamPtr stream;

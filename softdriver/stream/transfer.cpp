@@ -8,11 +8,11 @@
 namespace soft {
 namespace {
 
-// An asynchronous copy from pageable memory reads a source of up to this size during the call; for
-// a larger source, the call blocks until the copy is done.
+// An asynchronous copy reads a pageable source of up to this size during the call. For a larger
+// source, the call blocks until the copy is done.
 constexpr size_t snapshot_limit = 1 << 20;
-// A synchronous copy from pageable memory returns when a source of up to this size is staged; for a
-// larger source it waits for the copy.
+// A synchronous copy from pageable memory returns after it has copied a source of up to this size
+// to a staging buffer. For a larger source, the call waits until the copy is done.
 constexpr size_t staging_limit = 65536;
 
 void move_bytes(const Transfer &transfer) {
@@ -24,7 +24,7 @@ void move_bytes(const Transfer &transfer) {
                 transfer.width);
 }
 
-// Returns the bytes of one end in as few ranges as possible.
+// Returns the bytes at one end of a copy, in as few ranges as possible.
 std::vector<Range> ranges(const Transfer &transfer, const Place &place) {
     size_t rows = transfer.rows, slices = transfer.slices;
     if (slices == 1)
@@ -39,8 +39,8 @@ std::vector<Range> ranges(const Transfer &transfer, const Place &place) {
     return each;
 }
 
-// Copies the source, without gaps, to memory that `staged` keeps alive. Returns the transfer from
-// that memory to the target.
+// Copies the source, without gaps, to a new buffer that `staged` owns. Returns the transfer from
+// this buffer to the target.
 Transfer stage(const Transfer &transfer, std::shared_ptr<char[]> &staged) {
     staged.reset(new char[transfer.bytes()]);
     Transfer gather = transfer;
@@ -68,12 +68,12 @@ OperationPtr copy_operation(const Transfer &transfer, bool snapshot) {
     return operation;
 }
 
-// What a call that waits promises: nothing, that all work before the operation is done, or that the
-// operation is done, too. The race detector orders the host only after work of which the call
-// promises that it is done.
+// What a waiting call promises to the program: nothing, that all work before the operation is done,
+// or that the operation is done, too. The race detector orders the host only after promised work.
 enum class Promise { Nothing, Before, All };
 
-// Waits for a submitted operation. Does nothing if `operation` is null because it was captured.
+// Waits for a submitted operation. Does nothing if `operation` is null, which means that it was
+// captured.
 CUresult wait_for(Call &call, Stream &stream, const OperationPtr &operation, Promise promise) {
     if (!operation)
         return CUDA_SUCCESS;
@@ -85,7 +85,7 @@ CUresult wait_for(Call &call, Stream &stream, const OperationPtr &operation, Pro
     return context_status(stream.owner);
 }
 
-// Submits a copy from pageable memory. Waits for all earlier work of the stream, stages the source,
+// Submits a copy from pageable memory: waits for all earlier work of the stream, stages the source,
 // and returns before the copy has run.
 CUresult transfer_staged(Call &call, Stream &stream, const Transfer &transfer) {
     OperationPtr before;
@@ -93,7 +93,7 @@ CUresult transfer_staged(Call &call, Stream &stream, const Transfer &transfer) {
         return status;
     if (CUresult status = wait_for(call, stream, before, Promise::All))
         return status;
-    // Another thread has freed the target meanwhile.
+    // While this call waited, another thread freed the target.
     if (!find_range(transfer.target.address, transfer.span(transfer.target)))
         return CUDA_ERROR_INVALID_VALUE;
     return submit(stream, copy_operation(transfer, true));

@@ -7,15 +7,15 @@ namespace soft {
 
 struct Call;
 
-// An end of a copy of a box. `pitch` and `slice` are the distances in bytes from one row, or slice,
-// to the next.
+// One end of a copy of a box. `pitch` is the number of bytes from one row to the next, and `slice`
+// from one slice to the next.
 struct Place : End {
     size_t pitch = 0;
     size_t slice = 0;
 };
 
-// A copy of a box of bytes. `pitch` of both ends is unused if there is a single row, `slice` if
-// there is a single slice.
+// A copy of a box of bytes. With a single row, `pitch` of both ends is unused; with a single slice,
+// `slice` of both ends.
 struct Transfer {
     Place target, source;
     size_t width; // bytes in a row
@@ -23,15 +23,16 @@ struct Transfer {
     size_t slices = 1;
 
     size_t bytes() const { return width * rows * slices; }
-    // Returns the number of bytes from the first to the last byte of an end, including gaps.
+    // Returns the number of bytes from the first to the last byte of an end, with the gaps between
+    // rows.
     size_t span(const Place &place) const {
         return (slices - 1) * place.slice + (rows - 1) * place.pitch + width;
     }
 };
 
-// Submit a copy: transfer_now() for synchronous functions, transfer_later() for asynchronous ones.
-// How long a call blocks, and when the copy accesses host memory, depends on the memory at both
-// ends. Where the documentation allows several times, the latest one is taken.
+// Submit a copy: transfer_now() for synchronous functions, transfer_later() for asynchronous
+// functions. The memory at both ends decides how long the call blocks, and when the copy accesses
+// host memory. Where the documentation allows several times, the driver takes the latest.
 CUresult transfer_now(Call &call, const Transfer &transfer);
 CUresult transfer_later(Call &call, Stream &stream, const Transfer &transfer);
 

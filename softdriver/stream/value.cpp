@@ -3,7 +3,7 @@
 
 #include "api/state.h"
 
-// Stream operations that wait for a value in memory, or write one.
+// This file implements stream operations that wait for a value in memory or write one.
 
 namespace soft {
 namespace {
@@ -22,8 +22,8 @@ template <class Word> bool satisfied(Word seen, Word value, unsigned flags) {
     }
 }
 
-// Finds the word at an address. Returns an error unless it is in device or page-locked memory;
-// managed and stream-ordered memory are not allowed.
+// Finds the word at an address. Returns an error if the address is not in device, page-locked or
+// registered memory: values in managed and stream-ordered memory are not supported.
 template <class Word> CUresult locate(CUdeviceptr address, Word *&word) {
     const Allocation *allocation = find_range(address, sizeof(Word));
     if (!allocation || address % sizeof(Word) || allocation->kind == MemoryKind::Managed ||
@@ -43,7 +43,7 @@ CUresult make_wait(CUdeviceptr address, Word value, unsigned flags, OperationPtr
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = locate(address, word))
         return status;
-    // Because CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES is 0.
+    // CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES is 0.
     if (flags & CU_STREAM_WAIT_VALUE_FLUSH)
         return CUDA_ERROR_NOT_SUPPORTED;
     operation = std::make_shared<Operation>();
@@ -58,7 +58,7 @@ CUresult make_wait(CUdeviceptr address, Word value, unsigned flags, OperationPtr
 template <class Word>
 CUresult make_write(CUdeviceptr address, Word value, unsigned flags, OperationPtr &operation) {
     Word *word = nullptr;
-    if (flags) // only the first version of the function could omit the barrier
+    if (flags) // the only flag, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER, is for the first version
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = locate(address, word))
         return status;

@@ -5,16 +5,16 @@
 
 namespace soft {
 
-// Creates an operation that waits for a value in memory, or writes one. A Word has 32 or 64 bits.
+// Create an operation that waits for a value in memory, or writes one. A Word has 32 or 64 bits.
 template <class Word>
 CUresult make_wait(CUdeviceptr address, Word value, unsigned flags, OperationPtr &operation);
 template <class Word>
 CUresult make_write(CUdeviceptr address, Word value, unsigned flags, OperationPtr &operation);
-// Returns an error if the stream's context cannot access the memory of the operation.
+// Returns an error if the stream's context cannot access the memory that the operation uses.
 CUresult check_reach(const Stream &stream, const Operation &operation);
 
-// Stands for the first versions of these functions (without _v2). They need a device attribute that
-// no software device has.
+// Implements the first versions (without _v2) of the functions for values in memory. They always
+// fail, because no software device has the attribute that they need.
 template <class... Arguments> CUresult refuse_first_version(const Arguments &...) {
     return CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -2,8 +2,8 @@
 #include "api/state.h"
 #include "stream/value.h"
 
-// cuStreamBatchMemOp: several operations on values in memory in one call. It submits all of them
-// or, if one is invalid, none.
+// This file implements cuStreamBatchMemOp, which submits several operations on values in memory. If
+// one operation is invalid, the call submits none.
 
 namespace soft {
 namespace {
@@ -26,8 +26,8 @@ CUresult make_item(const CUstreamBatchMemOpParams &item, OperationPtr &operation
     case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
         return item.flushRemoteWrites.flags ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
     case barrier:
-        // A barrier has no effect, because operations of a stream see each other's writes anyway.
-        // Its flags choose a scope, which is the system or the GPU.
+        // A barrier does nothing, because operations of a stream always see each other's writes.
+        // Its flags select the scope, which is the system or the GPU.
         if (item.flushRemoteWrites.flags > 1)
             return CUDA_ERROR_INVALID_VALUE;
         operation = std::make_shared<Operation>();

@@ -19,57 +19,60 @@ using Clock = std::chrono::steady_clock;
 
 enum class Progress { Queued, Running, Paused, Done };
 
-// The result of a finished piecewise operation: the ranges that it used, and CUDA_SUCCESS or an
-// error after which the device is lost.
+// The result of work that ran in pieces: the ranges that it used, and CUDA_SUCCESS or an error,
+// after which the device is lost.
 struct Outcome {
     CUresult status = CUDA_SUCCESS;
     std::vector<Range> reads, writes, updates;
 };
 
-// Work that runs in pieces, so that other work can run in between.
+// Work that runs in pieces. Other work can run between two pieces.
 struct Piecewise {
     virtual ~Piecewise() = default;
     // Runs about `steps` steps, without the state lock. Returns true when the work has finished.
     virtual bool advance(uint64_t steps) = 0;
-    // Called once, with the state lock held, after advance() has returned true; never called if the
+    // Called once, with the state lock held, after advance() has returned true. Not called if the
     // work was dropped.
     virtual Outcome end() = 0;
 };
 
-// One operation of a stream. It may run when it is first in its stream, all operations in `waits`
-// are done, and its condition holds. Its action runs without the state lock.
+// One operation of a stream. It may run when it is the first of its stream, all operations in
+// `waits` are done, and `condition` returns true. Its action runs without the state lock.
 struct Operation {
-    uint64_t number = 0; // counts submissions to all streams
+    uint64_t number = 0; // number of this submission, counted over all streams
     Progress progress = Progress::Queued;
-    // A host function: a driver thread runs it, never a thread of the program.
+    // True for a host function, which only a worker thread may run.
     bool on_worker = false;
-    bool released = false;  // workers may run it under every schedule
-    bool cancelled = false; // dropped while it was running: it ends after the current piece
-    uint64_t turn = 0;      // the ready operation with the lowest turn runs first
+    bool released = false;  // true when a worker may run the operation, whatever the schedule is
+    bool cancelled = false; // dropped while it was running; it ends after the current piece
+    uint64_t turn = 0; // of all operations that are ready, the one with the lowest turn runs first
     std::shared_ptr<Stream> stream;
     std::vector<std::shared_ptr<Operation>> waits;
     std::vector<Range> reads, writes;
-    std::vector<Range> updates; // ranges of atomic accesses; these do not race with each other
-    bool unforeseen = false;    // true for a kernel until it ends: its ranges are unknown
-    bool legacy_rules = true;   // the rules of the legacy stream apply to it
-    // Its range is not data, but a value in memory for which streams wait.
+    std::vector<Range> updates; // ranges of atomic accesses, which do not race with each other
+    // True for a kernel until it ends, because the ranges that it uses are not known before.
+    bool unforeseen = false;
+    bool uses_pages = true;   // whether its accesses can move pages of managed memory
+    bool legacy_rules = true; // whether the rules of the legacy stream apply to the operation
+    // True if the operation waits for a value in memory or writes such a value. The accesses to
+    // this value then synchronize, and do not race.
     bool synchronizes = false;
     Function function = Function::Count; // the driver function that submitted the operation
-    // The name of the launched kernel; null for other operations.
+    // The name of the launched kernel, or null if the operation is no launch.
     std::shared_ptr<const std::string> kernel;
     RaceMark mark;
-    RaceLabel label; // identifies it in reports; given by the client
+    RaceLabel label; // identifies the operation in reports; the client sets it
     std::function<bool()> condition;
     std::function<void()> action;
-    // Work in pieces, which runs instead of `action` if it is set.
+    // If set, runs in pieces instead of `action`.
     std::shared_ptr<Piecewise> pieces;
     // Objects that must live until the operation is done or dropped, such as memory that the
-    // program frees earlier. They are destroyed with the state lock held.
+    // program has already freed. They are destroyed with the state lock held.
     std::vector<std::shared_ptr<void>> kept;
     Clock::time_point finished;
 
     bool done() const { return progress == Progress::Done; }
-    // Returns true for event records and waits, which only order other work.
+    // Returns true for records of events and for waits, which do nothing but order other work.
     bool only_orders() const { return !action && !condition && !pieces; }
     bool writes_to(const Range &range) const {
         return std::any_of(writes.begin(), writes.end(),

@@ -8,9 +8,10 @@
 namespace soft {
 namespace {
 
-constexpr uint64_t longest_piece = 16384; // warp instructions, which take one or two milliseconds
+// Limit of warp instructions in a piece, which take one or two milliseconds.
+constexpr uint64_t longest_piece = 16384;
 constexpr int pieces_of_a_query = 4;
-// Number of pieces after which a kernel is assumed to wait for other work.
+// A synchronization that has run so many pieces assumes that a kernel waits for other work.
 constexpr int pieces_of_patience = 32;
 
 bool all_done(const std::vector<OperationPtr> &targets) {
@@ -34,8 +35,8 @@ void Scheduler::enqueue(OperationPtr operation) {
     pending_++;
     if (works)
         close_managed(stream);
-    // An operation behind others needs no wake-up: the worker that finishes those continues with
-    // it.
+    // Only the first operation of a queue needs to wake a worker. The worker that finishes it
+    // continues with the next.
     if (first && state().settings.schedule == Schedule::Eager)
         wake_worker();
 }
@@ -52,8 +53,8 @@ bool Scheduler::ready(Operation &operation) {
 }
 
 OperationPtr Scheduler::pick(Reach reach, bool for_worker) {
-    // A worker draws no random numbers: they would depend on the moment at which the worker runs,
-    // and a run could not be replayed.
+    // A worker must not use the random generator: the moment at which a worker runs is not
+    // reproducible, so a run could not be replayed.
     bool random = !for_worker && state().settings.schedule == Schedule::Random;
     OperationPtr best;
     uint64_t candidates = 0;
@@ -84,16 +85,16 @@ void Scheduler::perform(Lock &lock, const OperationPtr &operation) {
         wake_worker();
 }
 
-// Returns how many warp instructions the next piece has. Under the random schedule the length is
-// random, and most pieces are short.
+// Returns the number of warp instructions in the next piece. Under the random schedule this number
+// is random and usually small.
 uint64_t Scheduler::piece_length() const {
     if (state().settings.schedule != Schedule::Random)
         return longest_piece;
     return 1 + state().random.below(longest_piece >> state().random.below(8));
 }
 
-// Runs one piece. If the operation has not finished, it continues only after all other work has had
-// a turn.
+// Runs one piece of a kernel. If the kernel has not finished, its next piece comes after all other
+// work that is ready.
 void Scheduler::run_piece(Lock &lock, const OperationPtr &operation) {
     uint64_t steps = piece_length();
     lock.unlock();
@@ -111,6 +112,9 @@ void Scheduler::run_piece(Lock &lock, const OperationPtr &operation) {
     }
     Device &device = *operation->stream->owner->device;
     Outcome outcome = operation->pieces->end();
+    std::vector<Range> writes = outcome.writes;
+    writes.insert(writes.end(), outcome.updates.begin(), outcome.updates.end());
+    use_pages(device, outcome.reads, writes);
     complete(*operation);
     state().races.ended(operation);
     state().races.known(operation, outcome);
@@ -126,7 +130,7 @@ void Scheduler::run(Lock &lock, const OperationPtr &operation) {
     }
     if (operation->action || operation->pieces)
         if (CUresult status = state().settings.faults.strike_operation()) {
-            lose_device(*operation->stream->owner->device, status); // also drops this operation
+            lose_device(*operation->stream->owner->device, status); // drops this operation, too
             return;
         }
     operation->progress = Progress::Running;
@@ -137,11 +141,13 @@ void Scheduler::run(Lock &lock, const OperationPtr &operation) {
     }
     if (operation->action) {
         if (operation->on_worker)
-            // The host function may use managed memory that no other stream can be using.
+            // The host function may access managed memory that no other stream can be using.
             open_managed();
         lock.unlock();
         operation->action();
         acquire(lock);
+        if (operation->uses_pages)
+            use_pages(*operation->stream->owner->device, operation->reads, operation->writes);
         if (operation->on_worker && operation->stream->queue.size() > 1)
             close_managed(*operation->stream);
     }
@@ -155,7 +161,9 @@ void Scheduler::complete(Operation &operation) {
     operation.waits.clear();
     operation.action = nullptr;
     operation.pieces = nullptr;
-    operation.kept.clear();
+    // Released when the operation has left its queue, because releasing memory looks for operations
+    // in queues that use it.
+    std::vector<std::shared_ptr<void>> kept = std::move(operation.kept);
     if (operation.condition)
         conditions_--;
     operation.condition = nullptr;
@@ -179,7 +187,7 @@ void Scheduler::pause(Lock &lock, long microseconds) {
     waiting_--;
 }
 
-// Marks all operations that must run before the target can be done, and the target itself.
+// Marks the target, and all operations that must run before it, as required.
 void Scheduler::demand(const OperationPtr &target) {
     std::vector<Operation *> todo{target.get()};
     while (!todo.empty()) {
@@ -192,7 +200,7 @@ void Scheduler::demand(const OperationPtr &target) {
         if (before >= operation->number)
             continue;
         stream.required = operation->number;
-        // The queue is sorted by number, so a binary search keeps repeated queries of a long queue
+        // The queue is sorted by number. A binary search makes repeated queries of a long queue
         // cheap.
         auto queued = std::upper_bound(
             stream.queue.begin(), stream.queue.end(), before,
@@ -209,8 +217,8 @@ void Scheduler::finish(Lock &lock, const std::vector<OperationPtr> &targets) {
     Backoff backoff;
     int pieces = 0;
     while (!all_done(targets)) {
-        // Work that is stalled or runs for long may be waiting for a flag that other work sets, so
-        // run other work too.
+        // If no required operation can run, or a kernel runs for long, it may be waiting for a flag
+        // that other work sets. So also run other work.
         OperationPtr next = pick(Reach::Required, false);
         bool stalled = next ? pieces > pieces_of_patience && pieces % 2 : backoff.slept();
         if (stalled)
@@ -231,7 +239,7 @@ bool Scheduler::advance(Lock &lock, const std::vector<OperationPtr> &targets) {
         demand(target);
     for (int pieces = 0; !all_done(targets);) {
         // A long kernel may be waiting for a flag that other work or the caller sets. So after a
-        // few pieces, run one piece of any work and return.
+        // few pieces, run one operation of any stream and return.
         bool last = pieces == pieces_of_a_query;
         OperationPtr next = pick(last ? Reach::Everything : Reach::Required, false);
         if (!next)

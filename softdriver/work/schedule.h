@@ -8,8 +8,8 @@
 
 namespace soft {
 
-// Decides what runs when. All functions are called with the state lock held; those that take a Lock
-// release it while an action runs.
+// Decides which operation runs when. All functions are called with the state lock held. The
+// functions that take a Lock release it while an action runs.
 class Scheduler {
   public:
     // Appends the operation to its stream's queue.
@@ -19,17 +19,18 @@ class Scheduler {
     // Runs all operations that the targets require and that can run now. Returns true if all
     // targets are done.
     bool advance(Lock &lock, const std::vector<OperationPtr> &targets);
-    // Answers a query: returns true if all targets are done. Each call that returns false decreases
-    // `patience`; when it is used up, the query itself runs work, so that every polling loop ends.
+    // Answers a query. Returns true if all targets are done. Otherwise it returns false a few
+    // times, counted by `patience`; from then on each call runs work before it answers, so that
+    // every polling loop ends.
     bool poll(Lock &lock, const std::vector<OperationPtr> &targets, int &patience);
-    // Called at each driver call. Under the random schedule it runs a random number of operations.
+    // Runs 0 to 3 operations. Driver calls begin with this under the random schedule.
     void step(Lock &lock);
-    // Runs everything that can run, until nothing is ready.
+    // Runs operations until none can run any more.
     void drain(Lock &lock);
-    // Drops the operations of the chosen streams, except running ones. A running kernel ends after
-    // its current piece.
+    // Drops the operations of the chosen streams. Running operations are not dropped, but a running
+    // kernel ends after its current piece.
     void drop(const std::function<bool(const Stream &)> &chosen);
-    // Keeps memory alive for all unfinished operations that use any of these bytes.
+    // Keeps memory alive until all unfinished operations that use any of these bytes are done.
     void keep(const std::shared_ptr<void> &memory, uintptr_t begin, size_t bytes);
     // Waits until no operation of the chosen streams is running.
     void settle(Lock &lock, const std::function<bool(const Stream &)> &chosen);
@@ -45,7 +46,7 @@ class Scheduler {
 
     OperationPtr pick(Reach reach, bool for_worker);
     bool ready(Operation &operation);
-    // Runs the operation in this thread; a host function is handed to a worker.
+    // Runs the operation in this thread or, if it is a host function, lets a worker run it.
     void perform(Lock &lock, const OperationPtr &operation);
     void run(Lock &lock, const OperationPtr &operation);
     void run_piece(Lock &lock, const OperationPtr &operation);
@@ -62,11 +63,11 @@ class Scheduler {
     uint64_t pending_ = 0;
     uint64_t turns_ = 0;
     uint64_t conditions_ = 0; // queued operations that wait for a value in memory
-    int waiting_ = 0;         // threads that wait for progress_
-    int sleeping_ = 0;        // workers that wait for work_
+    int waiting_ = 0;         // threads that wait for the signal progress_
+    int sleeping_ = 0;        // workers that sleep until the signal work_
     int searching_ = 0;       // workers that are about to call pick()
     bool started_ = false;
-    // True if the last pick() found more than one ready operation.
+    // True if the last pick() found more than one operation that was ready.
     bool several_ = false;
     std::atomic<uint64_t> generation_{0}; // incremented when there may be work for a worker
     Signal progress_;

@@ -4,16 +4,16 @@
 #include <pthread.h>
 #include <signal.h>
 
-// The driver's worker threads. Under the eager schedule they run all operations; under the other
-// schedules they run only host functions, at the times that the schedule decides. They are detached
-// and never end.
+// This file implements the driver's worker threads. Under the eager schedule they run all
+// operations. Under the other schedules they run only host functions, and the scheduler decides
+// when. They are detached and never end.
 
 namespace soft {
 namespace {
 
 constexpr int worker_count = 4;
-// How often a worker looks for work before it sleeps. This takes some microseconds, so a client
-// that submits steadily needs no wake-ups.
+// How often a worker looks for work before it sleeps. The search takes some microseconds, so a
+// worker does not fall asleep while a client submits one operation after the other.
 constexpr int spins = 500;
 
 } // namespace

@@ -302,8 +302,8 @@ class Exchange(ctypes.Structure):
 
 def exchange():
     """The functions of our buffers, as a consumer in C finds them."""
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    kind = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+    pointer = kind(("PyCapsule_GetPointer", ctypes.pythonapi))
     address = pointer(cu.DeviceBuffer.__dlpack_c_exchange_api__, b"dlpack_exchange_api")
     return Exchange.from_address(address)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from in_threads import interrupted
 
 import cudadrv as cu
 from cudadrv._staging import plan
@@ -392,11 +393,8 @@ def test_ctrl_c_while_threads_copy(make, stream, gate, way):
     plan(fresh=1)
     buffer, array = make("device", nbytes, items=np.full(nbytes, 1, "u1")), np.full(nbytes, 9, "u1")
     gate.hold(stream)
-    timer = threading.Timer(0.05, _thread.interrupt_main)
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted(lambda: buffer.borrowed):
         getattr(buffer, way)(array, stream=stream)
-    timer.join()
     array[:] = 5
     assert buffer.borrowed
     with pytest.raises(cu.BufferBorrowedError):

@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+from limits import PATIENCE
 
 import cudadrv as cu
 
@@ -150,7 +151,7 @@ def test_an_access_is_a_borrow_while_it_runs(make, kind, way):
 
     thread = threading.Thread(target=access)
     thread.start()
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE
     while not (found := "a host view of it is alive" in buffer.explain()):
         if time.monotonic() > end:
             break

@@ -23,6 +23,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from limits import PATIENCE
 
 import cudadrv as cu
 
@@ -615,14 +616,14 @@ def test_a_call_of_another_thread_is_refused(make, stream):
 
     def work(array):
         entered.set()
-        may_end.wait(20)
+        may_end.wait(PATIENCE)
         return array.size
 
     def start():
         with buffer.write() as array:
             thread = threading.Thread(target=work, args=(array,))
             thread.start()
-            entered.wait(20)
+            entered.wait(PATIENCE)
             threads.append(thread)
 
     threads = []

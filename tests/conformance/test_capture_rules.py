@@ -5,6 +5,7 @@ import threading
 import time
 
 import pytest
+from limits import PATIENCE
 
 from .captures import ACTIVE, NONE, Capture, broken, intact
 from .client import (
@@ -267,7 +268,7 @@ def test_graph_cannot_be_destroyed_while_it_is_captured(client, software, captur
 def test_capture_of_a_thread_that_has_gone(client, software):
     in_thread(client, lambda: client.ok("cuStreamBeginCapture_v2", ctypes.c_void_p(2), 0))
     # Once the thread has really gone, no capture forbids this.
-    end_of_time = time.monotonic() + 5
+    end_of_time = time.monotonic() + PATIENCE
     address = ctypes.c_uint64()
     while client.call("cuMemAlloc_v2", ctypes.byref(address), 64) == CAPTURE_UNSUPPORTED:
         assert time.monotonic() < end_of_time

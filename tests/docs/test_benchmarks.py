@@ -86,7 +86,7 @@ def test_who_is_quicker_is_said(module):
             f"quicker than cudadrv at: recording an event (CuPy, by 10 ns{remark}).\n"
             in tables.quicker({"h2d": ROW, "record": ahead})
         )
-    assert tables.quicker({"h2d": ROW}).startswith("In no row")
+    assert tables.quicker({"h2d": ROW}).startswith("In a plain loop, no other")
 
 
 def test_bandwidth_is_compared_with_page_locked_memory(module):
@@ -128,7 +128,8 @@ def measured(tmp_path_factory):
 def test_one_command_measures_everything(module, measured):
     tables = module("tables")
     results, printed = measured
-    assert set(results["parts"]) == set(tables.TITLES)
+    needs_a_gpu = {"interop"}
+    assert set(results["parts"]) | needs_a_gpu == set(tables.TITLES)
     assert results["failed"] == {}
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", results["date"])
     assert results["versions"]["cudadrv"]

@@ -1,20 +1,13 @@
 """Ctrl-C in a blocking copy, and buffers used by several threads."""
 
-import _thread
 import threading
 import time
 
 import numpy as np
 import pytest
+from in_threads import interrupted
 
 import cudadrv as cu
-
-
-def interrupt_soon():
-    """As Ctrl-C does, when the main thread waits."""
-    timer = threading.Timer(0.1, _thread.interrupt_main)
-    timer.start()
-    return timer
 
 
 @pytest.mark.parametrize("nbytes", [1000, 3 << 20])
@@ -23,10 +16,8 @@ def test_ctrl_c_leaves_the_borrow(stream, gate, way, nbytes):
     buffer, array = cu.DeviceBuffer(nbytes), np.full(nbytes, 9, "u1")
     buffer.copy_from(np.zeros(nbytes, "u1"))
     gate.hold(stream)
-    timer = interrupt_soon()
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted(lambda: buffer.borrowed):
         getattr(buffer, way)(1 if way == "fill" else array, stream=stream)
-    timer.join()
     assert buffer.borrowed
     array[:] = 5
     with pytest.raises(cu.BufferBorrowedError):

@@ -14,15 +14,21 @@ SOURCE = Path(__file__).with_name("cooperative.cu")
 ROUNDS = 3
 
 
-@pytest.fixture(params=["kept", "compiled"])
-def module(driver, request):
-    """Of the PTX beside the source, and of what the nvcc of this machine makes."""
-    if request.param == "kept":
-        return cu.Module.from_file(SOURCE.with_suffix(".ptx"))
+@pytest.fixture(scope="module")
+def compiled():
+    """The source as the nvcc of this machine compiles it."""
     try:
-        return cu.Module(toolkit.compile(SOURCE, compiler="nvcc", cache=False))
+        return toolkit.compile(SOURCE, compiler="nvcc", cache=False)
     except (toolkit.CompilerNotFoundError, toolkit.PTXVersionError) as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(params=["kept", "compiled"])
+def module(driver, request):
+    """Of the PTX beside the source, and of what nvcc makes now."""
+    if request.param == "kept":
+        return cu.Module.from_file(SOURCE.with_suffix(".ptx"))
+    return cu.Module(request.getfixturevalue("compiled"))
 
 
 class Sums:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from limits import PATIENCE
 from results import PTX, array_of
 
 import cudadrv as cu
@@ -351,7 +352,7 @@ def test_asking_does_not_wait_for_launches_that_wait(driver, stream, other, gate
     begun.wait()
     counter = module.global_("counter", "u4")
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE)
         assert not thread.is_alive()
     with pytest.raises(cu.BufferBorrowedError):
         counter.fill_async(0, other)

@@ -2,11 +2,11 @@
 
 import gc
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from in_threads import until_it_waits
 from limits import PATIENCE
 
 import cudadrv as cu
@@ -64,8 +64,8 @@ class Held:
 
     @staticmethod
     def still_held(thread: threading.Thread) -> None:
-        """Give a thread time to come to where it cannot go on."""
-        time.sleep(0.1)
+        """Wait until a thread has come to where it cannot go on."""
+        until_it_waits(thread)
         assert thread.is_alive()
 
     def end(self) -> None:

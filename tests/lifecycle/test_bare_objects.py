@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import PATIENCE
 
 PROGRAM = Path(__file__).with_name("bare_objects.py")
 # What tells that a use has gone further than it should have.
@@ -18,7 +19,7 @@ WRONG = re.compile(
 @pytest.mark.parametrize("cuda_schedule", ["eager"], indirect=True)
 def test_every_attribute_of_every_class():
     done = subprocess.run(
-        [sys.executable, str(PROGRAM)], capture_output=True, text=True, timeout=300
+        [sys.executable, str(PROGRAM)], capture_output=True, text=True, timeout=PATIENCE
     )
     lines = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (0, "")

@@ -3,6 +3,7 @@
 Nothing here needs a network: the build uses the packages that the tests themselves run with.
 """
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -33,9 +34,29 @@ def run(command: list[str | Path], cwd: Path, **environ: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def tree(tmp_path_factory) -> Path:
+def made_once(tmp_path_factory) -> Callable[[str, Callable[[Path], None]], Path]:
+    """Fills a folder by a function, once for all workers of pytest-xdist: building takes long."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+
+    def made_once(name: str, fill: Callable[[Path], None]) -> Path:
+        folder, done = shared / name, shared / f"{name}.done"
+        with (shared / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                shutil.rmtree(folder, ignore_errors=True)  # an attempt that failed
+                folder.mkdir()
+                fill(folder)
+                done.touch()
+        return folder
+
+    return made_once
+
+
+def copy_with_leftovers(folder: Path) -> Path:
     """A copy of the sources, with leftovers of a build that must not get anywhere."""
-    copy = tmp_path_factory.mktemp("tree") / "cudadrv"
+    copy = folder / "cudadrv"
     shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*NOT_SOURCES))
     leftovers = [
         "build/cython/pyx/_stale.c",
@@ -50,49 +71,65 @@ def tree(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def sdist(tree, tmp_path_factory) -> Path:
+def sdist(made_once, tmp_path_factory) -> Path:
     pytest.importorskip("setuptools")
-    folder = tmp_path_factory.mktemp("sdist")
-    build = f"from setuptools import build_meta; build_meta.build_sdist({str(folder)!r})"
-    run([sys.executable, "-c", build], tree)
-    (archive,) = folder.iterdir()
+
+    def build(folder: Path) -> None:
+        tree = copy_with_leftovers(tmp_path_factory.mktemp("tree"))
+        code = f"from setuptools import build_meta; build_meta.build_sdist({str(folder)!r})"
+        run([sys.executable, "-c", code], tree)
+
+    (archive,) = made_once("sdist", build).iterdir()
     return archive
 
 
+def unpacked_beside_objects(sdist: Path, folder: Path) -> Path:
+    """An sdist's tree, with the object files of the software driver from the checkout's build.
+
+    They are by far the longest part of a build, and the same ones: the sdist has every file of
+    softdriver/ (test_distributions.py). Those that are older than a source are compiled again.
+    """
+    run(["tar", "-xf", sdist], folder)  # it keeps the times of the files
+    (tree,) = folder.iterdir()
+    for built in (ROOT / "build").glob(f"temp.*-{sys.implementation.cache_tag}"):
+        target = tree / "build" / built.name
+        if (built / "softdriver").exists() and (built / "cuda_version.txt").exists():
+            shutil.copytree(built / "softdriver", target / "softdriver")
+            shutil.copy2(built / "cuda_version.txt", target)
+    return tree
+
+
 @pytest.fixture(scope="session")
-def wheel(sdist, tmp_path_factory) -> Path:
+def wheel(sdist, made_once, tmp_path_factory) -> Path:
     pytest.importorskip("pip")
     pytest.importorskip("Cython")
-    folder = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "wheel", "--no-index", "--no-deps", "--no-build-isolation"]
-    # What is compiled is tested elsewhere: here it may be slow, and is ready in half the time.
-    run([*pip, "--wheel-dir", folder, sdist], folder, CFLAGS="-O0 -g0")
-    (archive,) = folder.glob("*.whl")
+
+    def build(folder: Path) -> None:
+        tree = unpacked_beside_objects(sdist, tmp_path_factory.mktemp("unpacked"))
+        pip = [sys.executable, "-m", "pip", "wheel", "--no-index", "--no-deps"]
+        pip += ["--no-build-isolation", "--wheel-dir", str(folder), str(tree)]
+        # What is compiled is tested elsewhere: here it may be slow, and is ready in half the time.
+        run(pip, folder, CFLAGS="-O0 -g0")
+
+    (archive,) = made_once("wheel", build).glob("*.whl")
     return archive
 
 
 @pytest.fixture(scope="session")
-def installed(wheel, tmp_path_factory) -> Path:
+def installed(wheel, made_once) -> Path:
     """The Python of a new environment with the wheel in it, and this one's packages behind that."""
-    folder = tmp_path_factory.mktemp("installed")
-    venv.create(folder, symlinks=True)
-    python = folder / "bin" / "python"
-    install = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        python,
-        "install",
-        "--no-index",
-        "--no-deps",
-    ]
-    run([*install, wheel], folder)
-    (site,) = folder.glob("lib/python*/site-packages")
-    # Folders named by a .pth are searched, but their own .pth files, an editable install, are not.
-    behind = [entry for entry in sys.path if entry.endswith("-packages")]
-    (site / "behind.pth").write_text("\n".join(behind) + "\n")
-    return python
+
+    def install(folder: Path) -> None:
+        venv.create(folder, symlinks=True)
+        pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python"]
+        run([*pip, "install", "--no-index", "--no-deps", wheel], folder)
+        (site,) = folder.glob("lib/python*/site-packages")
+        # Folders named by a .pth are searched, but their own .pth files, an editable install, are
+        # not.
+        behind = [entry for entry in sys.path if entry.endswith("-packages")]
+        (site / "behind.pth").write_text("\n".join(behind) + "\n")
+
+    return made_once("installed", install) / "bin" / "python"
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import PATIENCE
 
 pytest.importorskip("setuptools")
 
@@ -29,7 +30,7 @@ def build(folder: Path, include: str = "", **environ: str) -> str:
         env={**os.environ, **environ},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert done.returncode == 1
     assert set((ROOT / "build").glob("*")) == before

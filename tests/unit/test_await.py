@@ -7,6 +7,7 @@ import time
 import weakref
 
 import pytest
+from limits import PATIENCE
 
 import cudadrv as cu
 from cudadrv._await import completion
@@ -24,7 +25,7 @@ def buffer(driver):
 
 async def ends(waiting) -> None:
     """Wait for something that must end, and not for ever."""
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, PATIENCE)
 
 
 def test_the_loop_goes_on_while_it_waits(stream, buffer, gate):
@@ -182,7 +183,7 @@ def test_nothing_is_kept_alive(stream, gate):
     alive = weakref.ref(buffer)
     del buffer
     gc.collect()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while alive() is not None and time.monotonic() < deadline:
         time.sleep(0.001)
     assert alive() is None
@@ -260,7 +261,7 @@ def test_everything_that_waits_can_be_awaited(stream, buffer, gate, name):
         assert not waiting.done()
         assert buffer.borrowed
         gate.open()
-        assert await asyncio.wait_for(waiting, 10) is False
+        assert await asyncio.wait_for(waiting, PATIENCE) is False
 
     asyncio.run(main())
     assert buffer[0] == 1

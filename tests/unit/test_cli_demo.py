@@ -164,7 +164,7 @@ def test_standard_input(command, file, name, kind):
         env=environ,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "File    standard input\n" in done.stdout
@@ -185,7 +185,7 @@ def test_standard_input_without_anything(command, redirection, words):
         env=environ,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"python -m cudadrv: demo: {words}")
@@ -200,7 +200,7 @@ def test_standard_input_that_is_a_terminal(command):
         stdin=theirs,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     os.close(ours)
     os.close(theirs)

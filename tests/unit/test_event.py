@@ -1,10 +1,9 @@
 """Event: recorded or not, waiting, timing, closing."""
 
 import threading
-import time
 
 import pytest
-from in_threads import started
+from in_threads import started, until_it_waits
 
 import cudadrv as cu
 
@@ -158,7 +157,7 @@ def test_blocking_sync_events_wait_too(stream):
 def waiting(event) -> tuple[threading.Thread, list]:
     """A thread that waits for it by now."""
     thread, answers = started(event.synchronize)
-    time.sleep(0.05)
+    until_it_waits(thread)
     return thread, answers
 
 

@@ -194,9 +194,13 @@ def test_signals_interrupt_waits_and_the_borrows_stay(stream, gate, alarm, way):
         "token": token.wait,
         "context": stream.context.synchronize,
     }
-    alarm()
-    with pytest.raises(Alarm):
+
+    def wait():
+        alarm()
         waits[way]()  # otherwise it lasts for ever: the gate is closed
+
+    with pytest.raises(Alarm):
+        wait()
     assert buffer.borrowed
     with pytest.raises(cu.BufferBorrowedError):
         buffer[0]

@@ -1,10 +1,10 @@
 """``timeout=`` of what waits: a wait that runs out of time changes nothing."""
 
-import _thread
 import threading
 import time
 
 import pytest
+from in_threads import interrupted
 from limits import PATIENCE
 
 import cudadrv as cu
@@ -126,11 +126,8 @@ def test_the_message_says_what_is_not_complete(stream, buffer, gate):
 
 
 def test_ctrl_c_interrupts_it(wait, buffer):
-    timer = threading.Timer(0.1, _thread.interrupt_main)
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted():
         wait(timeout=PATIENCE)
-    timer.join()
     assert buffer.borrowed
 
 
