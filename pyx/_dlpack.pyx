@@ -68,7 +68,9 @@ cdef tuple pair_of_ints(object value, str name):
 
 cdef dl_dtype dlpack_dtype(object dtype) except *:
     """DLPack's word for a dtype; BufferError if it has none."""
-    code = <int>DL_BFLOAT if dtype.name == "bfloat16" else CODES.get(dtype.kind)
+    code = CODES.get(dtype.kind)
+    if dtype.isbuiltin == 2:  # a dtype that another package has registered, whatever its kind says
+        code = <int>DL_BFLOAT if dtype.name == "bfloat16" else None
     if code is None or not dtype.isnative or (dtype.kind in "fc" and dtype.itemsize > 16):
         raise BufferError(f"DLPack has no name for items of dtype {dtype}; export them as others:"
                           " buffer.view('u1')")

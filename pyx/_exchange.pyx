@@ -87,7 +87,7 @@ cdef object _import_dlpack(object array, object stream, bint noted):
     cdef Region region
     cdef Tensor taken = None
     cdef dl_exchange *api = exchange_of(type(array))
-    if api is not NULL:
+    if api is not NULL and api != &our_exchange:  # `__dlpack__` of ours is told the stream
         taken = take_exchanged(api, array)
         if taken.tensor.dtype.code == DL_COMPLEX:
             taken = None  # `__dlpack__` of PyTorch refuses what is only marked as conjugated

@@ -80,6 +80,21 @@ def test_dlpack_goes_round(make, stream, other, kind):
     buffer.fill_async(2, other)
 
 
+@pytest.mark.parametrize("kind", ["device", "locked", "unified"])
+def test_a_buffer_of_ours_is_lent_to_the_stream_that_is_named(make, stream, other, kind):
+    """Not to the current one, which consumers of the C exchange API work on."""
+    buffer = make(kind, 8)
+    cu.Device(0).synchronize()
+    found = cu.from_dlpack(buffer, stream)
+    if kind == "locked":  # DLPack names no stream for it: it is lent to the host
+        with pytest.raises(cu.BufferExportedError, match="a host view of it is alive"):
+            found.fill_async(1, stream)
+        return
+    found.fill_async(1, stream)
+    with pytest.raises(cu.BufferExportedError, match=r"it is lent to Stream \d+, at"):
+        found.fill_async(1, other)
+
+
 def test_the_stream_that_the_exporter_hears_of(make, stream):
     buffer = make("device", 4)
     cu.Device(0).synchronize()
