@@ -51,6 +51,8 @@ cdef class Loan:
 
 cdef class Back:
     cdef Loan loan
+    cdef Lent lent
+    cdef own_export kept    # keeps the memory open
     cdef bint entered
 
 

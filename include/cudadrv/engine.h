@@ -66,6 +66,7 @@ typedef struct own_stream {
     uint8_t dropped;
     uint8_t kind;   /* an own_kind; valid while the stream is open */
     uint32_t loans; /* number of loans of memory to this stream */
+    uint32_t taken; /* how many of them are taken back for a while: see own_keep_open */
     /* The value that `uses` of the legacy stream had when this stream was last ordered after it. */
     uint64_t legacy_seen;
     uint64_t uses; /* number of operations that are not passive, records and waits */
