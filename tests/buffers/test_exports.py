@@ -441,6 +441,133 @@ def test_taking_back_what_is_gone_meanwhile(make, stream, other):
     buffer.fill_async(6, other)
 
 
+@pytest.mark.parametrize("kind", ["locked", "unified"])
+@pytest.mark.parametrize("readonly", [False, True])
+def test_a_block_that_ends_with_a_live_host_view(make, stream, other, kind, readonly):
+    """The borrower has its array: from then on it is protected from everything but that view."""
+    buffer = make(kind, 8)
+    loan = buffer.lend(stream, readonly=readonly)
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle, max_version=(1, 0)))
+    kept = []
+    with pytest.raises(cu.BufferExportedError, match=LENT_HOST), loan.back():  # noqa: PT012
+        stream.synchronize()
+        kept.append(np.asarray(buffer))
+    for _ in range(2):
+        for use in (
+            lambda: buffer.__setitem__(0, 1),
+            lambda: buffer.fill_async(5, other),
+            buffer.close,
+            buffer.into_raw,
+        ):
+            with pytest.raises(cu.BufferExportedError):
+                use()
+        kept.clear()
+    with pytest.raises(cu.BufferExportedError, match="it is lent to Stream"):
+        buffer.fill_async(5, other)
+    if readonly:
+        assert buffer.to_numpy().shape == (8,)
+    else:
+        buffer.fill_async(5, stream)  # the stream that has it may
+    with loan.back():
+        other.wait(stream)
+        buffer.fill_async(6, other)
+    consumer.end()
+    with pytest.raises(cu.BufferBorrowedError, match=r"by (lend|fill_async) on"):
+        buffer.__setitem__(0, 1)
+    stream.synchronize()
+    buffer[0] = 1
+    assert not buffer.borrowed
+
+
+def test_the_stream_waits_for_work_although_a_view_is_alive(make, stream, other, gate):
+    buffer, copy = make("locked", 8), make("device", 8)
+    loan = buffer.lend(stream)
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle))
+    views = []
+    with pytest.raises(cu.BufferExportedError), loan.back():  # noqa: PT012
+        stream.synchronize()
+        views.append(np.asarray(buffer[:1]))
+        gate.hold(other)
+        buffer[1:].fill_async(7, other)
+    views.clear()
+    copy.copy_from_async(buffer, stream)  # what the borrower does
+    assert not stream.done
+    gate.open()
+    stream.synchronize()
+    assert copy[1:].to_numpy().tolist() == [7] * 7
+    consumer.end()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_memory_that_is_taken_back_stays_open(make, stream, kind):
+    buffer = make(kind, 8)
+    loan = buffer.lend(stream)
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle))
+    with loan.back():
+        buffer.fill_async(1, stream)
+        stream.synchronize()
+        assert not buffer.borrowed
+        assert "is free" in buffer.explain()
+        for end in (buffer.close, buffer.into_raw):
+            with pytest.raises(cu.BufferExportedError, match="it is lent to Stream"):
+                end()
+        buffer[:].fill_async(2, stream)
+        stream.synchronize()
+    consumer.end()
+    stream.synchronize()
+    buffer.close()
+
+
+def test_an_error_in_the_block_is_not_hidden(make, stream):
+    buffer = make("locked", 8)
+    loan = buffer.lend(stream)
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle))
+    views = []
+    with pytest.raises(ZeroDivisionError) as caught, loan.back():  # noqa: PT012
+        stream.synchronize()
+        views.append(memoryview(buffer))
+        1 / 0  # noqa: B018
+    assert "a host view of it is alive" in caught.value.__notes__[0]
+    views.pop().release()
+    with pytest.raises(cu.BufferExportedError, match="it is lent"):
+        buffer[0] = 1
+    consumer.end()
+
+
+def test_a_block_that_nobody_ends(make, stream, other):
+    buffer = make("locked", 8)
+    loan = buffer.lend(stream)
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle))
+    back = loan.back()
+    back.__enter__()
+    stream.synchronize()
+    buffer[0] = 1
+    del back
+    with pytest.raises(cu.BufferExportedError, match="it is lent"):
+        buffer[0] = 2
+    with loan.back():
+        stream.synchronize()
+        buffer[0] = 3
+    consumer.end()
+    stream.synchronize()
+    assert buffer[0] == 3
+
+
+def test_the_stream_stays_open_in_the_block(make):
+    buffer, stream = make("locked", 8), cu.Stream()
+    loan = buffer.lend(stream)
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle))
+    with loan.back():
+        stream.synchronize()
+        buffer[0] = 1
+        with pytest.raises(cu.OwnershipError, match="buffers are lent to it"):
+            stream.close()
+    consumer.end()
+    stream.synchronize()
+    buffer.close()
+    stream.close()
+
+
 def test_work_on_no_stream(make, stream):
     buffer = make("locked", 8)
     with buffer.lend(None) as address:
