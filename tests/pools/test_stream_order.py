@@ -61,6 +61,7 @@ def allocations(count):
 
 
 @KINDS
+@pytest.mark.cuda_software  # a driver may block in an allocation behind the gate
 def test_a_loop_that_never_waits_allocates_once(pools, stream, gate, allocate, kind):
     gate.hold(stream)
     before = stats_of(pools, kind)
@@ -221,6 +222,7 @@ FIRST = {
 
 @ON_HOST
 @pytest.mark.parametrize("way", FIRST)
+@pytest.mark.cuda_software  # as above
 def test_a_host_that_is_first_gets_memory_that_nothing_uses(
     pools, stream, gate, allocate, left, kind, way
 ):
@@ -242,6 +244,7 @@ def test_a_host_that_is_first_gets_memory_that_nothing_uses(
 
 @ON_HOST
 @pytest.mark.parametrize("policy", ["strict", "wait", "unchecked"])
+@pytest.mark.cuda_software  # as above
 def test_uploads_that_the_host_writes(pools, stream, gate, kind, policy):
     """Each chunk reaches its target, although nothing is waited for; the fixture finds races."""
     targets = [cu.DeviceBuffer(1000) for _ in range(6)]
