@@ -54,6 +54,8 @@ cdef class Loan:
 
 cdef class Back:
     cdef Loan loan
+    cdef Lent lent
+    cdef own_export kept    # keeps the memory open
     cdef bint entered
 
 

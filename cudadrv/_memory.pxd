@@ -26,9 +26,11 @@ cdef class Memory:
     cdef Context context        # kept alive: the driver frees memory with its context
     cdef own_memory *state      # the engine's record of the memory; exists until that is freed
     cdef Block *block           # the pool's block that contains the memory; NULL if not pooled
-    cdef CUdeviceptr address    # 0 for an empty buffer
+    cdef CUdeviceptr address    # 0 for an empty buffer, and until the address is chosen
     cdef size_t nbytes
     cdef MemoryKind kind
+    cdef unsigned int flags     # of cuMemHostAlloc
+    cdef bint unused            # nothing has used it since its allocation on a stream; see _memory
     cdef Memory home            # whose state this foreign memory shares, or None: see _home_of
     cdef size_t start           # offset of the memory in its home; `address` is that of the home
     cdef bint is_home           # whether this stands for a whole allocation of another library
@@ -58,6 +60,8 @@ cdef Memory variable_memory(
 cdef int close_module(Memory code, list variables) except -1
 
 
+cdef CUdeviceptr chosen_address(Memory memory, size_t start) noexcept
+cdef int use_on_host(Memory memory) except -1
 cdef Memory allocate_memory(
     MemoryKind kind, Context context, size_t nbytes, unsigned int flags, Stream stream, str label,
     bint pooled)

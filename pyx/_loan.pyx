@@ -26,15 +26,17 @@ from cudadrv._driver cimport (
 from cudadrv._engine cimport (
     OWN_DEFAULT, OWN_LEAVES, OWN_NON_BLOCKING, OWN_OK, OWN_PER_THREAD, OWN_READ, OWN_STAYS,
     OWN_STRICT, OWN_UNCHECKED, OWN_WAIT, OWN_WRITE, engine, own_access, own_borrow, own_borrows,
-    own_conflict, own_export_close, own_export_open, own_lend_open, own_snapshot_drop,
+    own_conflict, own_export_close, own_export_open, own_keep_open, own_lend_anyway, own_lend_open,
+    own_snapshot_drop,
 )
 from cudadrv._errors cimport report_text
 from cudadrv._event cimport new_event
+from cudadrv._memory cimport use_on_host
 from cudadrv._names cimport GIVE_BACK, LEND
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._refusal cimport refuse_host, refuse_operation
 from cudadrv._region cimport Region, borrow, pointer_of
-from cudadrv._release cimport DEVICE, LOCKED, lending_stream
+from cudadrv._release cimport DEVICE, LOCKED, lending_stream, users_of
 from cudadrv._site cimport here
 from cudadrv._stream cimport Stream, stream_for, user_of
 
@@ -81,6 +83,8 @@ cdef class Lent:
                 self.event = new_event(self.stream.context, CU_EVENT_DISABLE_TIMING)
             self.use(&self.loan, True, waits)
         else:
+            if self.region.memory.unused:
+                use_on_host(self.region.memory)
             borrow(self.region, &access, OWN_READ if self.readonly else OWN_WRITE)
             access.policy = OWN_STRICT
             if self.borrower == ON_NOTHING:
@@ -303,9 +307,13 @@ cdef class Loan:
         the block the buffer is used as if it were not lent, and the borrower must not use it. At
         the end, the stream waits for what was done inside, under every policy.
 
-        Raises ValueError if the buffer is not lent, or for a loan that is on no stream. At the end
-        of the block: BufferExportedError if a host view of it is alive, which nothing can wait for;
-        the loan is then over.
+        Inside the block the buffer cannot be closed.
+
+        Raises ValueError if the buffer is not lent, or for a loan that is on no stream. The end of
+        the block raises BufferExportedError if a host view of the buffer is alive, which no stream
+        can wait for, and what else a loan to the stream raises. The buffer is lent again all the
+        same, because the borrower has its arrays: every later use of it is refused until the loan
+        ends. What the borrower does before that view is gone may conflict with the view.
 
         Driver functions: cuEventRecord, cuStreamWaitEvent.
         """
@@ -418,6 +426,7 @@ cdef class Loan:
 
 
 @cython.final
+@cython.no_gc_clear
 cdef class Back:
     """Back(*args, **kwargs)\n--\n
     A block in which a lent buffer is ours again: see `Loan.back`."""
@@ -425,8 +434,17 @@ cdef class Back:
     def __init__(self, *args, **kwargs):
         raise TypeError("use loan.back()")
 
+    def __dealloc__(self):
+        """End a block that nobody ended. What was done in it may be unfinished."""
+        if self.entered and not cudadrv_table.forked:
+            own_export_close(engine, &self.kept)
+            self.loan.taken = False
+            if self.lent.holders and not self.lent.live:
+                _lend_anyway(self.lent)
+
     def __enter__(self):
         """Take the buffer back."""
+        cdef own_access access
         cdef Lent lent = None if self.loan is None else self.loan.lent
         attend()
         if lent is None or not lent.live or self.loan.taken:
@@ -437,18 +455,58 @@ cdef class Back:
                              " has done so far")
         lent.use(NULL)
         lent.close()
+        _access_of(lent, &access)
+        own_keep_open(engine, &access, here(), lent.stream.order, &self.kept)
+        self.lent = lent
         self.loan.taken = self.entered = True
 
     def __exit__(self, kind, exception, traceback):
         """Give it to the borrower again."""
-        cdef Lent lent
+        cdef Lent lent = self.lent
         if not self.entered:
             raise RuntimeError("this block is not entered, or has ended already")
         attend()
         self.entered = self.loan.taken = False
-        lent = self.loan.lent
-        if lent.holders:  # else the last array has died meanwhile
+        own_export_close(engine, &self.kept)
+        if lent.holders == 0:  # the last array has died meanwhile
+            return
+        try:
             lent.begin(True)
+        except BaseException as error:
+            if not lent.live and not lent.stream.context.lost:
+                _lend_anyway(lent)
+                _wait_for_users(lent)
+            if exception is None or not isinstance(error, Exception):
+                raise
+            exception.add_note(f"cudadrv: {error}")
+
+
+cdef void _access_of(Lent lent, own_access *access) noexcept:
+    """All that the borrower may use."""
+    access.memory = lent.region.memory.state
+    access.start = lent.region.start
+    access.stop = lent.region.start + lent.region.nbytes
+    access.mode = OWN_READ if lent.readonly else OWN_WRITE
+
+
+cdef void _lend_anyway(Lent lent) noexcept:
+    """Lend memory to a borrower that has it, whoever uses it: refuse everybody else from now on."""
+    cdef own_access access
+    _access_of(lent, &access)
+    own_lend_anyway(engine, &access, here(), lent.stream.order, &lent.loan)
+    lent.live = True
+
+
+cdef int _wait_for_users(Lent lent) except -1:
+    """Make the stream wait for the work on the buffer that it can wait for."""
+    cdef Region region = lent.region
+    try:
+        for work in users_of(region.memory.state, region.start, region.start + region.nbytes):
+            if work is not None:
+                lent.stream.wait_for(work)
+    except Exception:  # the caller raises the reason why the buffer could not be lent
+        pass
+    return 0
 
 
 cdef Loan new_loan(
@@ -657,7 +715,7 @@ cdef object _copied(
 ):
     """An export of a copy that nobody else has."""
     cdef Region fresh = type(region)(
-        region.count, region.dtype, device=region.memory.context.device)
+        region.count, region.dtype, stream=stream, device=region.memory.context.device)
     fresh.sizes = region.sizes
     loan = new_loan(fresh, stream, borrower, False, None, None, device)
     if stream is None:

@@ -38,6 +38,7 @@ typedef struct own_export {
     uint64_t start, stop;
     uint32_t site;
     uint8_t exclusive;
+    uint8_t keeps; /* the bytes can be used, but the memory cannot be closed: see own_keep_open */
 } own_export;
 
 /* The bytes that one operation uses, and what own_undo needs to revert own_begin. */
@@ -101,7 +102,8 @@ static inline void own_export_unlink_(own_engine *engine, own_export *view) {
     *link = view->next;
     if (view->borrower) {
         view->borrower->loans--;
-        view->memory->loans--;
+        view->borrower->taken -= view->keeps;
+        view->memory->loans -= !view->keeps;
     }
     if (own_excludes_(view)) {
         link = &engine->managed;
@@ -131,7 +133,8 @@ static inline int own_check_exports_(const own_stream *stream, const own_access 
     for (const own_export *view = access->memory->exports; view; view = view->next) {
         if ((view->borrower != stream || access->closes) && view->start < view->stop &&
             view->start < access->stop && access->start < view->stop &&
-            (view->exclusive || access->mode != OWN_READ) && access->mode != OWN_SHARED) {
+            (view->exclusive || access->mode != OWN_READ) && access->mode != OWN_SHARED &&
+            (!view->keeps || access->closes)) {
             own_blame_export_(conflict, view);
             return OWN_EXPORTED;
         }

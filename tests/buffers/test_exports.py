@@ -525,71 +525,6 @@ def test_taking_back_what_is_gone_meanwhile(make, stream, other):
     buffer.fill_async(6, other)
 
 
-def test_closed_while_it_is_taken_back(make, stream):
-    """The consumer's array is over memory that is gone: that is said, and its end is harmless."""
-    buffer = make("device", 8)
-    loan = buffer.lend(stream)
-    consumer = Consumer(loan.__dlpack__(stream=stream.handle))
-
-    def close():
-        with loan.back():
-            stream.synchronize()
-            buffer.close()
-
-    with pytest.raises(cu.BufferClosedError):
-        close()
-    consumer.end_without_the_gil()
-    with pytest.raises(cu.BufferClosedError):
-        loan.__dlpack__(stream=stream.handle)
-    stream.synchronize()
-@pytest.fixture
-def over(make, stream):
-    """A buffer, and its loan, which a host view kept from being given back to its borrower."""
-
-    def over(hold):
-        buffer = make("locked", 8)
-        stream.synchronize()
-        loan = buffer.lend(stream)
-        held = hold(loan)
-        back = loan.back()
-        back.__enter__()
-        stream.synchronize()
-        with buffer.read(), pytest.raises(cu.BufferExportedError):
-            back.__exit__(None, None, None)
-        return buffer, loan, held
-
-    return over
-
-
-def test_a_block_holds_the_loan_that_it_began(over, stream, other):
-    buffer, loan, _ = over(lambda loan: loan.__enter__())
-    consumer = Consumer(loan.__dlpack__(stream=stream.handle))  # begins another one
-    loan.__exit__(None, None, None)
-    other.wait(stream)
-    with pytest.raises(cu.BufferExportedError, match="it is lent to"):
-        buffer.fill_async(1, other)
-    consumer.end()
-    other.wait(stream)
-    buffer.fill_async(1, other)
-
-
-def test_an_interface_is_of_memory_that_is_lent(over, stream, other):
-    buffer, loan, _ = over(lambda loan: loan.__cuda_array_interface__)
-    buffer.fill_async(1, stream)
-    loan.__cuda_array_interface__  # noqa: B018
-    with pytest.raises(cu.BufferExportedError, match="it is lent to"):
-        buffer.fill_async(1, other)
-    with loan.back(), pytest.raises(ValueError, match="is taken back for a block"):
-        loan.__cuda_array_interface__  # noqa: B018
-    consumer = Consumer(loan.__dlpack__(stream=stream.handle))
-    del loan
-    with pytest.raises(cu.BufferExportedError, match="it is lent to"):
-        buffer.fill_async(1, other)
-    consumer.end()
-    other.wait(stream)
-    buffer.fill_async(1, other)
-
-
 @pytest.mark.parametrize("ask", ["explain", "borrows", "borrowed"])
 def test_who_asks_hears_that_a_loan_has_ended(make, stream, ask):
     buffer = make("device", 8)
@@ -603,6 +538,133 @@ def test_who_asks_hears_that_a_loan_has_ended(make, stream, ask):
     answer = answer() if ask == "explain" else answer
     assert answer
     assert "lent to" not in str(answer)
+
+
+@pytest.mark.parametrize("kind", ["locked", "unified"])
+@pytest.mark.parametrize("readonly", [False, True])
+def test_a_block_that_ends_with_a_live_host_view(make, stream, other, kind, readonly):
+    """The borrower has its array: from then on it is protected from everything but that view."""
+    buffer = make(kind, 8)
+    loan = buffer.lend(stream, readonly=readonly)
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle, max_version=(1, 0)))
+    kept = []
+    with pytest.raises(cu.BufferExportedError, match=LENT_HOST), loan.back():  # noqa: PT012
+        stream.synchronize()
+        kept.append(np.asarray(buffer))
+    for _ in range(2):
+        for use in (
+            lambda: buffer.__setitem__(0, 1),
+            lambda: buffer.fill_async(5, other),
+            buffer.close,
+            buffer.into_raw,
+        ):
+            with pytest.raises(cu.BufferExportedError):
+                use()
+        kept.clear()
+    with pytest.raises(cu.BufferExportedError, match="it is lent to Stream"):
+        buffer.fill_async(5, other)
+    if readonly:
+        assert buffer.to_numpy().shape == (8,)
+    else:
+        buffer.fill_async(5, stream)  # the stream that has it may
+    with loan.back():
+        other.wait(stream)
+        buffer.fill_async(6, other)
+    consumer.end()
+    with pytest.raises(cu.BufferBorrowedError, match=r"by (lend|fill_async) on"):
+        buffer.__setitem__(0, 1)
+    stream.synchronize()
+    buffer[0] = 1
+    assert not buffer.borrowed
+
+
+def test_the_stream_waits_for_work_although_a_view_is_alive(make, stream, other, gate):
+    buffer, copy = make("locked", 8), make("device", 8)
+    loan = buffer.lend(stream)
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle))
+    views = []
+    with pytest.raises(cu.BufferExportedError), loan.back():  # noqa: PT012
+        stream.synchronize()
+        views.append(np.asarray(buffer[:1]))
+        gate.hold(other)
+        buffer[1:].fill_async(7, other)
+    views.clear()
+    copy.copy_from_async(buffer, stream)  # what the borrower does
+    assert not stream.done
+    gate.open()
+    stream.synchronize()
+    assert copy[1:].to_numpy().tolist() == [7] * 7
+    consumer.end()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_memory_that_is_taken_back_stays_open(make, stream, kind):
+    buffer = make(kind, 8)
+    loan = buffer.lend(stream)
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle))
+    with loan.back():
+        buffer.fill_async(1, stream)
+        stream.synchronize()
+        assert not buffer.borrowed
+        assert "is free" in buffer.explain()
+        for end in (buffer.close, buffer.into_raw):
+            with pytest.raises(cu.BufferExportedError, match="it is lent to Stream"):
+                end()
+        buffer[:].fill_async(2, stream)
+        stream.synchronize()
+    consumer.end()
+    stream.synchronize()
+    buffer.close()
+
+
+def test_an_error_in_the_block_is_not_hidden(make, stream):
+    buffer = make("locked", 8)
+    loan = buffer.lend(stream)
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle))
+    views = []
+    with pytest.raises(ZeroDivisionError) as caught, loan.back():  # noqa: PT012
+        stream.synchronize()
+        views.append(memoryview(buffer))
+        1 / 0  # noqa: B018
+    assert "a host view of it is alive" in caught.value.__notes__[0]
+    views.pop().release()
+    with pytest.raises(cu.BufferExportedError, match="it is lent"):
+        buffer[0] = 1
+    consumer.end()
+
+
+def test_a_block_that_nobody_ends(make, stream, other):
+    buffer = make("locked", 8)
+    loan = buffer.lend(stream)
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle))
+    back = loan.back()
+    back.__enter__()
+    stream.synchronize()
+    buffer[0] = 1
+    del back
+    with pytest.raises(cu.BufferExportedError, match="it is lent"):
+        buffer[0] = 2
+    with loan.back():
+        stream.synchronize()
+        buffer[0] = 3
+    consumer.end()
+    stream.synchronize()
+    assert buffer[0] == 3
+
+
+def test_the_stream_stays_open_in_the_block(make):
+    buffer, stream = make("locked", 8), cu.Stream()
+    loan = buffer.lend(stream)
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle))
+    with loan.back():
+        stream.synchronize()
+        buffer[0] = 1
+        with pytest.raises(cu.OwnershipError, match="buffers are lent to it"):
+            stream.close()
+    consumer.end()
+    stream.synchronize()
+    buffer.close()
+    stream.close()
 
 
 def test_work_on_no_stream(make, stream):

@@ -4,7 +4,8 @@ In an accepted program, operations on the same bytes are ordered, and the calls 
 orders that the graph allows. So each byte has the value that the calls give it one after the other.
 """
 
-from dataclasses import dataclass
+import contextvars
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -97,8 +98,14 @@ class BufferSession(Session):
         if stream is not None:
             options["stream"] = stream.given
         place = stream.place if stream else place or self.places[0]
-        usable = OK if stream is None else self._usable(stream)
         make = lambda: self.new(place, CLASSES[kind], nbytes, **options)  # noqa: E731
+        if kind == "device":
+            if nbytes and options.get("pooled", True):
+                stream = self.current(stream, place)
+        elif self.currents:  # the order of page-locked and managed memory: tests/pools
+            allocate = make
+            make = lambda: contextvars.Context().run(allocate)  # noqa: E731
+        usable = OK if stream is None else self._usable(stream)
         made = self.call("allocation", usable, make)
         if made is None:
             return None
