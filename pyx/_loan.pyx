@@ -10,6 +10,7 @@ import operator
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t
 
 from cudadrv._device cimport attend, end_loans_with
@@ -266,6 +267,11 @@ cdef class Loan:
             self.block = FRESH
             raise
         self.block = ENTERED
+        try:
+            PyErr_CheckSignals()  # as in _ordering.pyx
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
         return pointer_of(self.region)
 
     def __exit__(self, kind, exception, traceback):
@@ -427,6 +433,11 @@ cdef class Back:
         lent.use(NULL)
         lent.close()
         self.loan.taken = self.entered = True
+        try:
+            PyErr_CheckSignals()  # as in _ordering.pyx
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
 
     def __exit__(self, kind, exception, traceback):
         """Give it to the borrower again."""
