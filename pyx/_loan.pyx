@@ -10,6 +10,7 @@ import operator
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
@@ -278,6 +279,11 @@ cdef class Loan:
             self.block = FRESH
             raise
         self.block = ENTERED
+        try:
+            PyErr_CheckSignals()  # as in _ordering.pyx
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
         return pointer_of(self.region)
 
     def __exit__(self, kind, exception, traceback):
@@ -459,6 +465,11 @@ cdef class Back:
         own_keep_open(engine, &access, here(), lent.stream.order, &self.kept)
         self.lent = lent
         self.loan.taken = self.entered = True
+        try:
+            PyErr_CheckSignals()  # as in _ordering.pyx
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
 
     def __exit__(self, kind, exception, traceback):
         """Give it to the borrower again."""
