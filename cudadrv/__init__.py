@@ -1,7 +1,7 @@
 """cudadrv: the CUDA driver API with ownership.
 
-Buffers know which work uses them. A copy or a launch that is not ordered after conflicting work
-raises an exception, before the driver is called.
+cudadrv records which work uses which buffer. A copy or a launch that is not ordered after
+conflicting work raises an exception, before the driver is called.
 
 Importing cudadrv loads no driver and uses no device. It enables the GIL of a free-threaded Python.
 """

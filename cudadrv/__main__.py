@@ -39,7 +39,7 @@ def stream_count(text: str) -> int:
 
 
 def folder_to_search(text: str) -> Path:
-    """Convert a text to a folder. Rejects characters that LD_LIBRARY_PATH has no quoting for."""
+    """Convert a text to a folder. Rejects names that cannot be a part of LD_LIBRARY_PATH."""
     if not text or ":" in text or ";" in text:
         raise argparse.ArgumentTypeError(
             f"{text!r}: LD_LIBRARY_PATH cannot name it; it needs a name without ':' and ';'"
@@ -177,10 +177,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return status
     except KeyboardInterrupt:
         if sys.stdout.isatty():
-            print()  # leaves the line that shows the progress
+            print()  # ends the line that shows the progress
         complain("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of the output has closed it
+    except BrokenPipeError:  # the program that reads the output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (cu.CudaError, OSError) as error:  # such as too little memory, or an unreadable file

@@ -1,4 +1,4 @@
-"""Arguments of launches, packed as the driver takes them."""
+"""Arguments of launches, packed as the driver expects them."""
 
 from cpython.float cimport PyFloat_AS_DOUBLE
 from cpython.object cimport PyObject
@@ -19,7 +19,7 @@ cdef extern from "Python.h":
 
 cdef class Access:
     cdef Region region
-    cdef object array       # another library's, which the launch makes a region of; else None
+    cdef object array       # an array of another library, or None; the launch makes its region
     cdef uint8_t mode
     cdef object __weakref__
 
@@ -41,16 +41,16 @@ cdef struct Parameter:
     uint32_t offset
     uint32_t nbytes
     char kind           # u, s, b or f as in PTX; S: a structure; 0: not known
-    int64_t least       # the smallest integer that fits; larger than `most` if none does
-    int64_t most        # the largest integer that fits, but at most that of int64_t
+    int64_t least       # the smallest integer that fits; larger than `most` if no integer fits
+    int64_t most        # the largest integer that fits and that an int64_t can hold
 
 
 cdef class Signature:
     cdef readonly str kernel        # the name of the kernel
-    cdef readonly tuple listed      # cudadrv._ptx.Parameter for each; None if nothing is known
+    cdef readonly tuple listed      # a cudadrv._ptx.Parameter for each parameter, or None
     cdef Parameter *parameters
-    cdef Py_ssize_t count           # -1 if nothing is known
-    cdef size_t nbytes              # of all parameters together
+    cdef Py_ssize_t count           # the number of parameters; -1 if it is not known
+    cdef size_t nbytes              # the bytes of all parameters together
 
     cdef str called(self, Py_ssize_t index)
 
@@ -61,17 +61,17 @@ cdef Signature new_signature(str kernel, CUfunction function, Context context, o
 cdef struct Shape:
     unsigned int grid[3]
     unsigned int block[3]
-    unsigned int cluster[3]     # zeros: the launch has no clusters
+    unsigned int cluster[3]     # (0, 0, 0) if the launch has no clusters
     unsigned int shared_bytes
     bint cooperative
-    bint plain                  # without cluster and not cooperative
+    bint plain                  # the launch has no clusters and is not cooperative
 
 
 cdef class Limits:
     cdef Device device
     cdef unsigned int grid[3]
     cdef unsigned int block[3]
-    cdef readonly int shared_bytes      # the most of a block, if the kernel raises its own limit
+    cdef readonly int shared_bytes      # the highest value for a kernel's limit of shared memory
     cdef readonly int multiprocessors
     cdef readonly bint cooperative
     cdef readonly bint clusters
@@ -128,7 +128,10 @@ cdef str describe_operand(Signature signature, Operand *operand)
 cdef inline Room room_for(
     Signature signature, tuple arguments, tuple borrows, Frame *frame, Packed *packed
 ):
-    """Let `packed` refer to `frame` if everything fits there; else return a Room, to be kept."""
+    """Let `packed` refer to `frame` if everything fits there, else to a new Room.
+
+    Returns the Room, which the caller keeps as long as `packed` is used, or None.
+    """
     cdef Py_ssize_t count = len(arguments)
     cdef Py_ssize_t uses = count + len(borrows)
     cdef size_t nbytes = signature.nbytes if likely(signature.count >= 0) else WIDEST
@@ -143,10 +146,10 @@ cdef inline Room room_for(
 cdef inline int pack(
     Signature signature, tuple arguments, tuple borrows, Packed *packed
 ) except -1:
-    """Check and convert the arguments. The launch checks later whether it may use their buffers.
+    """Check and convert the arguments. Whether the buffers may be used is checked by the launch.
 
-    Return FOREIGN_ARRAYS if some are arrays of other libraries: `with_regions` makes buffers of
-    them, and the arguments have to be packed again.
+    Returns 0, or FOREIGN_ARRAYS if there are arrays of other libraries among the arguments. The
+    caller then replaces these by buffers (`with_regions`), and packs the arguments again.
     """
     cdef Py_ssize_t i
     cdef unsigned char *place
@@ -240,7 +243,7 @@ cdef inline Region add_operand(object value, Py_ssize_t index, Packed *packed):
 
 
 cdef inline object buffers_of(Packed *packed, int mode):
-    """Return the buffers that are used in a mode: None, one, or a tuple of several."""
+    """Return the buffers that are used in a mode: None, one buffer, or a tuple of buffers."""
     cdef Py_ssize_t i
     cdef Py_ssize_t count = 0
     cdef PyObject *found = NULL

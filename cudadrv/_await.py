@@ -1,8 +1,8 @@
-"""Waits for ``await`` of events, tokens and streams: one daemon thread watches all of them.
+"""``await`` of events, tokens and streams: one daemon thread watches all that are awaited.
 
-It polls, because a callback from a driver thread could deadlock with the interpreter, and because a
-thread for each ``await`` would cost too much. The thread updates no clock: the resumed coroutine
-does.
+The thread polls the driver, because a callback of the driver could deadlock with the interpreter.
+One thread watches all, because a thread for each ``await`` would cost too much. The thread updates
+no clock; a coroutine does so when it is resumed.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class _Watcher:
         pending: list[Await] = []
         pause = FIRST_PAUSE_S
         while True:
-            with suppress(MemoryError):  # the next turn tries again: coroutines are waiting
+            with suppress(MemoryError):  # coroutines are waiting, so the next turn tries again
                 if self._take_new(pending):
                     pause = FIRST_PAUSE_S
                 # No local variable may keep an operation, and its buffers, alive during the sleep.
@@ -64,7 +64,7 @@ class _Watcher:
                 pause = min(2 * pause, LONGEST_PAUSE_S)
 
     def _take_new(self, pending: list[Await]) -> bool:
-        """Move new items to `pending`; return whether there were any. Sleeps if it stays empty."""
+        """Move new items to `pending`; return whether there were any. Blocks while it is empty."""
         with self._changed:
             while not (self._new or pending):
                 self._changed.wait()
@@ -77,7 +77,8 @@ class _Watcher:
 def _settle(work: Watched, future: "asyncio.Future[None]") -> bool:
     """Check an awaited operation, and settle its future if it is complete or has failed.
 
-    Returns whether it needs no further checks: also if it was cancelled, or its loop was closed.
+    Returns whether the operation needs no further checks. That is also so if the future was
+    cancelled, or if its event loop was closed.
     """
     failure = None
     if future.done():
@@ -86,7 +87,7 @@ def _settle(work: Watched, future: "asyncio.Future[None]") -> bool:
         if not work._is_complete():
             return future.get_loop().is_closed()
     except Exception as error:
-        failure = error.with_traceback(None)  # its frames would keep the buffers alive
+        failure = error.with_traceback(None)  # frames of the traceback would keep buffers alive
     with suppress(RuntimeError):  # the loop was closed meanwhile
         future.get_loop().call_soon_threadsafe(_deliver, future, failure)
     return True

@@ -49,4 +49,5 @@ def _names_stream(function: Any) -> bool:
     )
 
 
-_method_names_stream = lru_cache(maxsize=1024)(_names_stream)  # a signature costs microseconds
+# Cached, because to determine a signature takes microseconds.
+_method_names_stream = lru_cache(maxsize=1024)(_names_stream)

@@ -7,7 +7,8 @@ from cudadrv._engine cimport own_export
 
 
 cdef class HostBuffer(Buffer):
-    cdef bytes format       # an item's format in the buffer protocol: None: unknown, b"": none
+    # The format of an item in the buffer protocol. None: not determined yet; b"": there is none.
+    cdef bytes format
 
     cdef bytes item_format(self)
     cdef int open_view(self, own_export *view, str verb) except -1
@@ -17,18 +18,18 @@ cdef class HostBuffer(Buffer):
 cdef class Borrowed:
     cdef HostBuffer buffer
     cdef own_export view
-    cdef void *first
+    cdef void *first        # the address of the first item
     cdef bint shared        # read-only, so that GPU work may read meanwhile
-    cdef bint open
+    cdef bint open          # whether `view` is open in the engine
 
 
 cdef class HostView:
     cdef HostBuffer buffer
     cdef bint shared        # read-only, so that GPU work may read meanwhile
     cdef uint32_t site      # the line of the `with` statement
-    cdef object borrowed    # a Borrowed: the borrow ends when this object dies
-    cdef object hidden      # the array over the memory: plain views of `array` refer to it
-    cdef object array       # what __enter__ returned
+    cdef object borrowed    # a Borrowed, which holds the borrow
+    cdef object hidden      # an array over the memory; NumPy's views of `array` refer to this one
+    cdef object array       # the view of `hidden` that __enter__ returned
 
 
 cdef class LockedBuffer(HostBuffer):

@@ -1,1 +1,1 @@
-# No names for Python.
+# This module has no names for Python. It is only cimported.

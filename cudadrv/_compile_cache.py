@@ -1,4 +1,4 @@
-"""The cache of compiled PTX. A hash of everything that the PTX depends on names its file."""
+"""The cache of compiled PTX. A file's name is a hash of everything that its PTX depends on."""
 
 import contextlib
 import hashlib
@@ -15,7 +15,8 @@ from cudadrv._compilers import ENCODING, Compiler, Source
 FORMAT = "2"  # part of every key; increase it when keys or files change
 MOST_BYTES = 256 << 20
 OFF = "off"
-# Also matches includes that are commented out: one file too many in the key does no harm.
+# This also matches an include in a comment. The key then depends on a file that the compiler does
+# not read, which does no harm.
 INCLUDE = re.compile(
     r"#(?:\s|/\*.*?\*/)*(?:include_next|include|import|embed)\b(?:\s|/\*.*?\*/)*"
     r"(?:\"(?P<quoted>[^\"\n]+)\"|<(?P<angled>[^>\n]+)>|(?P<other>[^\n]*))"

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 DEFAULT_TOOLKIT = Path("/usr/local/cuda")
 INSTALL_NVRTC = "python -m pip install 'cudadrv[nvrtc]'"
-# With surrogateescape, comments in other encodings stay unchanged.
+# With surrogateescape, bytes that are not UTF-8 (comments in other encodings) stay unchanged.
 ENCODING: Any = {"encoding": "utf-8", "errors": "surrogateescape"}
 # nvcc runs its tools by a shell, with names in double quotes. There these characters are special.
 SHELL_IN_PATHS = frozenset('$`"')
@@ -88,7 +88,7 @@ class Compiler(ABC):
         """List the virtual architectures that it can compile for: 75 is ``compute_75``."""
 
     def all_options(self, options: Sequence[str]) -> list[str]:
-        """Return the options, and those that the compiler adds, such as from the environment."""
+        """Return the options with those that the compiler adds, as from environment variables."""
         return list(options)
 
     @abstractmethod
@@ -101,7 +101,8 @@ class Compiler(ABC):
 
 
 class Nvcc(Compiler):
-    _working: ClassVar[set[tuple[str, str]]] = set()  # _found_by() of each nvcc that works
+    # What `_found_by` returned for each nvcc that has compiled something.
+    _working: ClassVar[set[tuple[str, str]]] = set()
 
     def __init__(self, path: Path, origin: str) -> None:
         for each in (path, path.resolve()):
@@ -300,7 +301,7 @@ def find_compilers(
     CompilerNotFoundError
         No compiler was found. The message says where each was searched for, and how to install one.
     ValueError
-        ``wanted`` is another word.
+        ``wanted`` is neither ``"nvcc"`` nor ``"nvrtc"`` nor None.
     """
     return list(each_compiler(wanted, environ, default_toolkit, path))
 

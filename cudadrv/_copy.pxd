@@ -34,13 +34,16 @@ cdef inline Stream required_stream(object stream, Region region, str method):
 
 
 cdef inline int refuse_other_device(Region region, Stream stream) except -1:
-    """Refuse device memory on a stream of another context; other memory works on all streams."""
+    """Refuse device memory on a stream of another context.
+
+    Streams of every context can use page-locked and managed memory.
+    """
     if unlikely(not region.portable and region.memory.context is not stream.context):
         refuse_device(region, stream)
     return 0
 
 
-# The last fill is remembered, because programs often repeat a fill.
+# The value of the last fill is kept, because programs often repeat a fill.
 cdef object last_value          # an int or a float: immutable, so that comparing identity suffices
 cdef object last_dtype          # the dtype of `last_item`
 cdef unsigned char[8] last_item     # `last_value` as an item of `last_dtype`
@@ -50,7 +53,7 @@ cdef Token fill_region(int name, Region region, const unsigned char *item, Strea
 
 
 cdef inline int set_item(unsigned char *item, object value, Region region) except -1:
-    """Convert a value to an item of the buffer, of at most 8 bytes, or raise."""
+    """Convert a value to an item of the buffer. Raises if it does not fit, or has over 8 bytes."""
     if likely(value is last_value and region.dtype is last_dtype):
         memcpy(item, last_item, sizeof(last_item))
         return 0

@@ -13,10 +13,11 @@ cdef enum:
     SHARED = 3
 
 
-# Makes the driver calls of an operation on the stream. It runs without the GIL, in the stream's
-# context. It must not take the GIL, and of cudadrv it may use only the functions below. If it
-# returns an error status, `issue` raises that. When it begins, *queued is true: after a failure,
-# the buffers stay borrowed as if all work had been queued, unless it has set *queued to False.
+# The type of the function that makes the driver calls of an operation on the stream. The function
+# runs without the GIL, in the stream's context. It must not take the GIL, and of cudadrv it may use
+# only the functions below. If it returns an error status, `issue` raises a CudaError. The buffers
+# then stay borrowed, as if all work had been queued: *queued is true from the beginning. If nothing
+# was queued, the function sets *queued to False before it returns the error.
 ctypedef CUresult (*Call)(void *arguments, CUstream stream, bint *queued) noexcept nogil
 
 

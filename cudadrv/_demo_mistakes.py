@@ -10,7 +10,7 @@ Mistake = tuple[str, str, Callable[[], object]]
 
 
 class Scene:
-    """The objects that the mistakes use. Each mistake is a line or two that many programs have."""
+    """The objects that the mistakes use. Each mistake is one or two lines, as in many programs."""
 
     def __init__(self) -> None:
         self.stream, self.other = cu.Stream(), cu.Stream()

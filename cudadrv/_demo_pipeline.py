@@ -25,7 +25,7 @@ class DemoError(Exception):
 
 
 def histogram_kernel() -> cu.Kernel:
-    """The kernel of examples/kernels/histogram.cu. Its PTX is part of the installed package."""
+    """Load the kernel of examples/kernels/histogram.cu. Its PTX is installed with the package."""
     package = Path(__file__).resolve().parent
     installed = package / "kernels"
     folder = installed if installed.is_dir() else package.parent / "examples" / "kernels"

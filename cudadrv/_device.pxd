@@ -29,7 +29,7 @@ cdef class Alive:
 cdef class Context
 
 
-# The base of `Caches` (_pool.pyx), so that Context can refer to them.
+# The base class of `Caches`. `Caches` is in _pool, which this module cannot import.
 cdef class Kept:
     cdef void end_with(self, Context context) noexcept
 
@@ -38,13 +38,15 @@ cdef class Context:
     cdef Device device
     cdef bint primary
     cdef CUcontext raw
-    cdef own_domain *domain     # outlives the object while closed streams may have unfinished work
+    # The engine's record of the context. It outlives this object while closed streams of the
+    # context may have unfinished work.
+    cdef own_domain *domain
     cdef object policy          # None, or the name of its ordering policy
     cdef int lost               # the status of the sticky error that lost the context, or 0
-    cdef bint replaced          # the context is lost because the device was reset
+    cdef bint replaced          # whether the context is lost because the device was reset
     cdef Alive streams          # the live Streams of the context
     cdef list ghosts            # last Events of closed streams whose work may be unfinished
-    cdef list stages            # page-locked Stages that no call has taken: see _staging.pyx
+    cdef list stages            # the Stages that no call uses at the moment: see _staging.pyx
     cdef size_t staged          # bytes of the Stages in `stages`
     cdef size_t stage_bytes     # bytes of all Stages of the context
     cdef Kept caches            # None, or the Caches of the context's pools: see _pool.pyx
@@ -72,7 +74,7 @@ cdef int attend() except -1
 
 
 cdef inline bint is_usable(Context context) noexcept:
-    """Whether `usable` would do nothing. Inlined, for the fast path."""
+    """Whether `usable` would neither raise nor end a loan. Inlined for the fast path."""
     return context.raw is not NULL and not context.lost and not cudadrv_table.attention
 
 

@@ -1,4 +1,4 @@
-"""DLPack: arrays of other libraries, and ours for them."""
+"""DLPack: tensors that other libraries export, and exports of cudadrv's buffers."""
 
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t, uint8_t
 
@@ -50,14 +50,14 @@ cdef extern from "cudadrv/dlpack.h" nogil:
 
 
 cdef dl_exchange *exchange_of(object kind) except? NULL
-cdef object exchange_capsule        # `__dlpack_c_exchange_api__` of our buffers
-cdef dl_exchange our_exchange       # the functions behind it
+cdef object exchange_capsule        # the value of `__dlpack_c_exchange_api__` of cudadrv's buffers
+cdef dl_exchange our_exchange       # the table of functions that this capsule contains
 
 
 cdef class Tensor:
     cdef dl_tensor *tensor
-    cdef void *managed          # what its deleter takes, and
-    cdef bint versioned         # which struct that is
+    cdef void *managed          # the dl_managed or dl_versioned that `tensor` is a part of
+    cdef bint versioned         # whether `managed` is a dl_versioned
     cdef readonly bint readonly
 
 

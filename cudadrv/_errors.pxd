@@ -1,4 +1,7 @@
-"""Errors: raise the exception of a CUresult: `with nogil: check(cuStreamCreate(...))`."""
+"""Errors: functions that raise the exception for a CUresult.
+
+They are called as in `with nogil: check(cuStreamDestroy(stream))`.
+"""
 
 from cudadrv._driver cimport CUresult, CUDA_SUCCESS, CUDA_ERROR_NOT_READY
 
@@ -20,7 +23,10 @@ cdef inline int check(CUresult status) except -1 nogil:
 
 
 cdef inline int is_ready(CUresult status) except -1 nogil:
-    """Return whether a query's status says that the work is complete. Raises for other failures."""
+    """Return whether the work is complete, from the status of a query.
+
+    Raises for a status other than CUDA_SUCCESS and CUDA_ERROR_NOT_READY.
+    """
     if status == CUDA_SUCCESS:
         return 1
     if status == CUDA_ERROR_NOT_READY:

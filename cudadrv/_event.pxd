@@ -29,7 +29,7 @@ cdef int let_others_go_on() except -1
 cdef enum:
     UNFINISHED
     COMPLETE
-    RECORDED_ELSEWHERE  # recorded on another stream meanwhile: the driver no longer tells
+    RECORDED_ELSEWHERE  # recorded on another stream meanwhile, so the earlier record is not known
 
 
 cdef class Event:
@@ -40,11 +40,13 @@ cdef class Event:
     cdef own_event state            # the engine's record of the event
     cdef bint closing               # close() was called; the last of `waiters` destroys the handle
     cdef bint exposed               # other libraries may have the handle, and capture with it
-    cdef bint unusual               # closing or exposed: excluded from the fast path
+    cdef bint unusual               # closing or exposed, and so excluded from the fast path
     cdef int waiters                # threads that are querying the handle
     cdef bint lent                  # the handle belongs to `lender`
     cdef Event lender               # kept alive as long as this event uses its handle
-    cdef unsigned long long identity    # of the closed foreign stream whose ghost it is, or 0
+    # If this event is the ghost of a stream of another library: cuStreamGetId of that stream, else
+    # 0.
+    cdef unsigned long long identity
     cdef object __weakref__
 
     cdef str called(self)

@@ -1,4 +1,3 @@
-# No names for Python.
 from collections.abc import Generator
 from typing import Any, Never, final
 

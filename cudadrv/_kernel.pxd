@@ -17,9 +17,9 @@ cdef class Kernel:
     cdef Signature signature
     cdef Limits limits
     cdef uint16_t operation     # the number of its operation name, "launch of ..."
-    cdef int most_threads       # of a block
-    cdef int most_shared        # dynamic shared memory of a block, in bytes
-    cdef list reached           # (Memory, mode) of the variables that it may use, from the PTX text
+    cdef int most_threads       # the most threads of a block
+    cdef int most_shared        # the most dynamic shared memory of a block, in bytes
+    cdef list reached           # (Memory, mode) of each variable that the PTX text says it may use
     cdef list variables         # `reached`, and the module's unlisted variables
     cdef Py_ssize_t changes     # the module's change counter when `variables` was made
     # The arguments of the last plain launch, and the shape that `fill` made of them.
@@ -49,7 +49,8 @@ cdef inline int shape_of(
     Kernel kernel, Shape *shape, object grid, object block, object shared_bytes,
     bint cooperative, object cluster
 ) except -1:
-    """As `fill`, with a fast path: programs often repeat a launch with the same arguments."""
+    """As `fill`, with a fast path for the same grid, block and shared memory as in the last launch.
+    """
     if likely(grid is kernel.last_grid and block is kernel.last_block
               and shared_bytes is kernel.last_shared and cluster is None and not cooperative
               and kernel.last_shape.plain):

@@ -1,4 +1,4 @@
-"""Loan: memory in the hands of another library."""
+"""Loan: memory that is lent to another library."""
 
 from libc.stdint cimport int32_t
 
@@ -18,14 +18,14 @@ cdef enum Borrower:
 
 cdef class Lent:
     cdef Region region
-    cdef Stream stream          # the engine's loan names it; of ON_NOTHING one that stands for that
+    cdef Stream stream          # the borrower in the engine; an internal stream if it has none
     cdef Borrower borrower
     cdef bint readonly
     cdef Event event            # recorded at begin and end; None on a non-blocking stream
-    cdef own_export loan
-    cdef bint live              # the engine has the loan
-    cdef Py_ssize_t holders     # blocks and exports that have not ended
-    cdef Lent following         # in the list of those whose Loan has died
+    cdef own_export loan        # the engine's record of the loan
+    cdef bint live              # whether `loan` is in use
+    cdef Py_ssize_t holders     # how many blocks and exports have not ended
+    cdef Lent following         # the next one in the list `_dropped`
 
     cdef int begin(self, bint waits) except -1
     cdef int use(self, own_export *loan, bint recorded=*, bint waits=*) except -1
@@ -41,12 +41,12 @@ cdef class Loan:
     cdef bint readonly
     cdef tuple shape
     cdef tuple strides          # in bytes; None: C-contiguous
-    cdef int32_t device_type    # as DLPack says it
-    cdef Lent lent              # from the first export to the end of the last one
-    cdef int block              # whether it is used as a block
+    cdef int32_t device_type    # the DLPack device type, such as DL_CUDA
+    cdef Lent lent              # the loan since its begin; None before it
+    cdef int block              # the state of the `with` block: FRESH, BUSY, ENTERED or LEFT
     cdef Lent entered           # what the block holds
-    cdef Lent shown             # what it holds for consumers that keep this object, or None
-    cdef bint taken             # back, for a block
+    cdef Lent shown             # held for consumers that keep this object; None if there are none
+    cdef bint taken             # a block of `back` has taken the buffer back
     cdef object __weakref__
 
     cdef Lent hold(self, bint waits=*)

@@ -12,10 +12,10 @@ from cudadrv._stream cimport Stream
 
 cdef struct StreamOrdered:
     CUdeviceptr address
-    size_t nbytes           # to be allocated or freed
+    size_t nbytes           # how many bytes to allocate or free
     own_memory *state       # the engine's record of the memory
-    bint cached             # taken from a cache or given to one, without a driver call
-    own_memory *after       # NULL, or the state of the block that goes back to its cache
+    bint cached             # the memory comes from a pool or goes to a pool, without a driver call
+    own_memory *after       # the state that the block gets when it goes back to its pool, or NULL
 
 
 cdef int allocate_on(StreamOrdered *memory, Stream stream, str label) except? -1
@@ -24,25 +24,27 @@ cdef int free_on(StreamOrdered *memory, Stream stream, int policy, str label) ex
 
 cdef class Memory:
     cdef Context context        # kept alive: the driver frees memory with its context
-    cdef own_memory *state      # the engine's record of the memory; exists until that is freed
+    cdef own_memory *state      # the engine's record of the memory; it lives as long as the memory
     cdef Block *block           # the pool's block that contains the memory; NULL if not pooled
     cdef CUdeviceptr address    # 0 for an empty buffer, and until the address is chosen
     cdef size_t nbytes
     cdef MemoryKind kind
     cdef unsigned int flags     # of cuMemHostAlloc
     cdef bint unused            # nothing has used it since its allocation on a stream; see _memory
-    cdef Memory home            # whose state this foreign memory shares, or None: see _home_of
-    cdef size_t start           # offset of the memory in its home; `address` is that of the home
+    # For memory of another library: the Memory of the whole allocation, whose state it shares. None
+    # for other memory. See `_home_of`.
+    cdef Memory home
+    cdef size_t start           # offset of the memory in `home`; `address` is the address of `home`
     cdef bint is_home           # whether this stands for a whole allocation of another library
     cdef bint returned          # whether bytes were given back while others used this home
     cdef Stream stream          # the stream that stream-ordered memory was allocated on, or None
     cdef object owner           # keeps foreign memory alive
-    cdef str label              # class and name of the buffer that was made first
+    cdef str label              # class and name of the first buffer over the memory
     cdef Py_ssize_t regions     # live buffers over the memory: the whole and its parts
     cdef uint32_t site          # the line that made the buffer
     cdef uint32_t closed_at     # the line that closed the buffer, or 0
-    cdef void *newer            # its newer neighbour in the list of live memory, or NULL
-    cdef void *older            # its older neighbour in that list, or NULL
+    cdef void *newer            # the next newer Memory in the list of all live Memory, or NULL
+    cdef void *older            # the next older Memory in that list, or NULL
 
     cdef int close(self, Stream stream, int policy) except -1
     cdef int give_away(self) except -1

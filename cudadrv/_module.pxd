@@ -16,7 +16,7 @@ cdef class Module:
     cdef str name
     cdef str log
     cdef Memory code            # the loaded code; each launch borrows it until the kernel is done
-    cdef object text            # cudadrv._ptx.Text, or None if the image is no PTX
+    cdef object text            # cudadrv._ptx.Text, or None if the image is not PTX
     cdef dict variables         # by name: the Memory of variables that a kernel or a buffer uses
     cdef list unlisted          # Memory of variables that `text` lacks: any kernel may use them
     cdef Py_ssize_t changes     # how often `unlisted` changed: launches compare it and start again

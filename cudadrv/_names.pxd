@@ -1,4 +1,4 @@
-"""Words for operations and streams in messages."""
+"""Names: the words by which messages name operations and streams."""
 
 from libc.stdint cimport uint16_t, uint64_t, uint8_t
 

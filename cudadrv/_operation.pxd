@@ -13,7 +13,8 @@ from cudadrv._stream cimport (
 )
 
 
-# Makes the driver calls of one operation. Sets *queued once the driver has accepted one of them.
+# The type of functions that make the driver calls of one operation. Such a function sets *queued
+# once the driver has accepted one of the calls.
 ctypedef CUresult (*driver_call)(
     void *arguments, CUstream stream, bint *queued) noexcept nogil
 
@@ -41,7 +42,7 @@ cdef int ask(Operation *operation, Stream stream) except? -1
 cdef inline void borrow_all(
     own_memory *memory, own_access *access, int mode, int policy
 ) noexcept:
-    """Fill in the access of an operation that uses all of some memory."""
+    """Fill in the access of an operation that uses all bytes of a memory."""
     access.memory = memory
     access.start = 0
     access.stop = memory.nbytes
@@ -62,7 +63,7 @@ cdef inline void prepare(
     Operation *operation, int name, own_access *accesses, int count, driver_call call,
     void *arguments
 ) noexcept:
-    """Fill in an operation that the user's current line makes."""
+    """Fill in an operation. Its site is the user's line that is running now."""
     operation.request.accesses = accesses
     operation.request.count = count
     operation.request.operation = name
@@ -76,16 +77,17 @@ cdef inline void prepare(
 
 
 cdef inline int issue(Operation *operation, Stream stream) except? -1:
-    """Check an operation and hand it to the driver. Returns 0, or a reason why that failed.
+    """Check an operation and pass it to the driver. Returns 0, or a reason why that failed.
 
-    After 0 the caller owns `request.issued`. A reason is a status of the driver, a reason of
-    enter_stream, or REFUSED minus the engine's answer.
+    After 0 the caller owns the snapshot `request.issued`. A reason is a status of the driver, a
+    reason of enter_stream, or REFUSED minus the engine's answer.
 
-    This is the fast path, inlined into the functions that make operations. It is for programs with
-    one Python thread: no other thread is in the engine, so the engine's lock is not taken. A thread
-    that starts while the GIL is released finds the stream's issue lock taken.
+    This function is the fast path, and is inlined into the functions that make operations. It is
+    for programs with one Python thread. No other thread can be in the engine then, so the engine's
+    lock is not taken. The stream's issue lock is taken, because another thread may start while the
+    GIL is released.
     """
-    cdef driver_call call = operation.call  # read first, while the compiler still knows its value
+    cdef driver_call call = operation.call  # read here, where the compiler still knows the value
     cdef PyThreadState *thread = operation.thread
     cdef bint queued = False
     cdef CUresult status
@@ -107,8 +109,8 @@ cdef inline int issue(Operation *operation, Stream stream) except? -1:
     return 0
 
 
-# Returns the engine's answer to a request, as if everything in `waited` had been waited for. If
-# something is still in the way, the conflict in the request says what.
+# The type of functions that return the engine's answer to a request, as if everything in the clock
+# `waited` had been waited for. If there is still a conflict, it is described in the request.
 ctypedef int (*question)(void *request, own_clock *waited) noexcept nogil
 
 cdef list missing_waits(own_conflict *conflict, question still_in_the_way, void *request)

@@ -7,8 +7,9 @@ from cudadrv._release cimport MemoryKind
 
 
 cdef enum:
-    SHELVES = 2     # kinds of blocks that cannot replace each other: see `_shelf_of` in _memory.pyx
-    CLASSES = 416   # size classes: see `class_of`
+    # Blocks of the two shelves cannot replace each other: see `_shelf_of` in _memory.pyx.
+    SHELVES = 2
+    CLASSES = 416   # how many size classes there are: see `class_of`
 
 
 cdef struct Links:
@@ -25,7 +26,7 @@ cdef struct Block:
     MemoryKind kind
     unsigned int shelf
     void *cache         # its Cache, without a reference: the context keeps the cache alive
-    Links links[2]      # OF_CLASS: neighbours in its class; OF_ALL: among all blocks of the cache
+    Links links[2]      # OF_CLASS: among the blocks of its class; OF_ALL: among all of its cache
 
 
 cdef struct Blocks:
@@ -43,8 +44,8 @@ cdef class Cache:
     cdef size_t limit       # the maximum that `cached` may reach
     cdef unsigned long long hits
     cdef unsigned long long misses
-    cdef void *newer        # its newer neighbour in the list of all caches, or NULL
-    cdef void *older        # its older neighbour in that list, or NULL
+    cdef void *newer        # the next newer Cache in the list of all caches, or NULL
+    cdef void *older        # the next older Cache in that list, or NULL
 
     cdef size_t size_for(self, unsigned int shelf, size_t nbytes) noexcept
     cdef Block *take(self, unsigned int shelf, size_t nbytes, const own_stream *stream) noexcept
@@ -55,7 +56,7 @@ cdef class Cache:
     cdef void trim(self, size_t keep, Context context) noexcept
 
 
-# The three caches of a context.
+# The caches of a context, one for each kind of memory that has a pool.
 cdef class Caches(Kept):
     cdef Cache device
     cdef Cache locked

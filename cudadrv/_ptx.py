@@ -14,7 +14,7 @@ _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _STOP = re.compile(r"[{};]")
 _BRACE = re.compile(r"[{}]")
 _SEPARATOR = re.compile(r"[][{}(),]")
-# What may precede a definition: directives that have no semicolon, and its linkage.
+# What may precede a definition: directives that have no semicolon, and the linkage.
 _BEFORE = re.compile(
     r"(?:\s*(?:\.version\s+[\d.]+|\.target\s+\w+(?:\s*,\s*\w+)*|\.address_size\s+\d+"
     r"|\.file\s+\d+(?:\s*,\s*\d+)*|\.(?:visible|extern|weak|common)\b))*\s*"
@@ -35,7 +35,8 @@ _PARAMETER = re.compile(
     rf"|shared|align\s+\d+)\b)*)\s+({NAME})\s*(?:\[\s*(\d+)\s*\])?\s*"
 )
 _MENTIONED = re.compile(rf"(?<![\w$%.]){NAME}")
-_NAMED = re.compile(rf"(?<![\w$%.]){NAME}(?![\w$.])")  # matches no instructions with a suffix
+# Unlike _MENTIONED, this does not match instructions that have a suffix.
+_NAMED = re.compile(rf"(?<![\w$%.]){NAME}(?![\w$.])")
 # Variables that compilers generate and no program modifies: literals, virtual tables and the like.
 _LITERAL = re.compile(r"_ZT[ISTV]|\$str|_\$_str|__unnamed_|__cudart_")
 _INDIRECT = re.compile(r"\.call(?:prototype|targets)\b")
@@ -69,8 +70,8 @@ class Parameter(NamedTuple):
     """One parameter of a kernel: see `Kernel.parameters`.
 
     ``type`` is the PTX type without its dot, such as ``"u32"``, or ``"b8[16]"`` for a structure.
-    ``name`` and ``type`` are None if the image is not PTX. ``offset`` and ``nbytes`` are the place
-    and the size among all parameters, in bytes.
+    ``name`` and ``type`` are None if the image is not PTX. ``offset`` is the parameter's place
+    among all parameters, and ``nbytes`` its size, both in bytes.
     """
 
     name: str | None
@@ -80,7 +81,7 @@ class Parameter(NamedTuple):
 
 
 class _Use(NamedTuple):
-    """What a function uses: variables (True if it may write the variable), and functions."""
+    """The variables that a function uses (True: it may write it), and the functions it may call."""
 
     variables: dict[str, bool]
     functions: set[str]
@@ -145,7 +146,10 @@ class Text:
         return True
 
     def reached(self, kernel: str) -> dict[str, bool]:
-        """Return the variables that a kernel may use, by name. True: it may write the variable."""
+        """Return the variables that a kernel may use, by name.
+
+        The value is True if the kernel may write the variable.
+        """
         reached: dict[str, bool] = {}
         if not self._understood or not self._bodies.get(kernel):
             return {name: name not in self.constants for name in self.variables}
@@ -158,7 +162,7 @@ class Text:
             seen.add(name)
             named = self._named.get(name, set())
             todo += named
-            # A variable may be written through its address in another variable.
+            # If a variable contains the address of another one, the kernel may write the other one.
             reached.update((other, True) for other in named & self.variables)
             if name in self._bodies:
                 use = self._use_of(name)
@@ -175,7 +179,7 @@ class Text:
             known = self._bodies.keys() | self._named.keys()
             for given, body in self._bodies[function]:
                 functions |= known.intersection(_NAMED.findall(body))
-                if _INDIRECT.search(body):  # the function may call all functions except kernels
+                if _INDIRECT.search(body):  # the function may call every function except kernels
                     functions |= self._bodies.keys() - self.kernels.keys()
                 if touched := self.variables.intersection(_MENTIONED.findall(body)):
                     written = _written(given, body, touched)
@@ -253,9 +257,9 @@ def _separated(text: str, start: int) -> list[str]:
 def _written(given: str, body: str, variables: Iterable[str]) -> set[str]:
     """Return the variables that a function may write, or whose address unknown code may get.
 
-    Addresses are followed from name to name, through registers and the parameters of calls. Only
-    reads through an address are harmless. The caller counts as unknown code, so an address must not
-    get into the function's own parameters or results.
+    Addresses are followed from name to name, through registers and the parameters of calls. An
+    address that is only used for reads does no harm. Code that calls the function is not known, so
+    an address that gets into the function's own parameters or results counts as written.
     """
     follows: dict[str, set[str]] = {}
     escapes = set(_MENTIONED.findall(given))

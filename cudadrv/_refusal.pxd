@@ -1,4 +1,4 @@
-"""Refusal: the exceptions that say who holds a buffer, since when, and what to do."""
+"""Refusal: the exceptions that say which work uses a buffer, and what to do about it."""
 
 from libc.stdint cimport uint32_t
 

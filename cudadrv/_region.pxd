@@ -30,12 +30,12 @@ cdef class Region:
     cdef bint moved                 # by take() or into_raw()
     cdef bint host_side             # page-locked memory: the host's side of a copy
     cdef bint portable              # streams of every context can use the memory
-    cdef MemoryKind kind            # what its class allocates, when no stream is given
+    cdef MemoryKind kind            # the kind of memory that the class allocates without a stream
     cdef Py_ssize_t itemsize
     cdef str name
     cdef object policy              # None, or the name of its ordering policy
     cdef bint part                  # made from another buffer, so programs cannot close it
-    cdef bint read_only             # memory of another library that nobody here may write
+    cdef bint read_only             # memory of another library that cudadrv must not write
     cdef tuple sizes                # the shape, or None for (count,)
     cdef uint32_t moved_at          # the line that moved the buffer
     cdef object __weakref__
@@ -54,8 +54,8 @@ cdef class Region:
     cdef Region share(self, size_t start, Py_ssize_t count, object dtype)
 
 
-# The classes of the last two buffers that `is_other_region` recognized. Two, because a copy between
-# two kinds of buffers asks for both in turn.
+# The classes of the last two buffers that `is_other_region` recognized. Two classes are kept,
+# because a copy between two kinds of buffers asks for both in turn.
 cdef object last_class
 cdef object class_before
 cdef bint is_other_region(object given) noexcept

@@ -1,4 +1,7 @@
-"""Call sites: the line of the user's program that made a call, as a number until it is printed."""
+"""Call sites: lines of the user's program that made a call.
+
+A site is a number, because a text is needed only when the line is printed (`place`).
+"""
 
 from cpython.pystate cimport PyThreadState, PyThreadState_Get
 from libc.stdint cimport uint32_t
@@ -22,7 +25,7 @@ cdef str place(uint32_t site)
 
 
 cdef inline uint32_t site_of(PyThreadState *thread) noexcept:
-    """As `here`, for the thread with this state. Inlined for the fast path."""
+    """As `here`, for the thread that has this thread state. Inlined for the fast path."""
     cdef site_spot spot = site_spot_of(thread)
     cdef uint32_t site = site_known(sites, spot)
     return site if likely(site) else unknown_site(spot)

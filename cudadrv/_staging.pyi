@@ -1,4 +1,3 @@
-# No names for Python.
 from typing import final
 
 @final

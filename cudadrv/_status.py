@@ -4,7 +4,9 @@ from enum import IntEnum
 
 
 class CUresult(IntEnum):
-    """A status of a driver function. A number without a name here is ``CUDA_ERROR_<number>``."""
+    """A status of a driver function. Numbers that are not listed have the name
+    ``CUDA_ERROR_<number>``.
+    """
 
     @classmethod
     def _missing_(cls, value: object) -> "CUresult | None":

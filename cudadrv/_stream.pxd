@@ -48,10 +48,11 @@ cdef inline int check_stream(Stream stream) except -1:
 
 
 cdef inline bint names_context(Stream stream) noexcept nogil:
-    """Whether the handle alone selects the context, so that cuCtxGetCurrent can be skipped.
+    """Whether a driver call on the stream needs no check of the current context or of captures.
 
-    If a call fails, the current context is checked, because the error may be due to that context.
-    No other library has the handle, so the stream cannot be capturing.
+    The driver finds the context by the handle, whatever context is current. Only if a call fails,
+    the caller checks the current context, because that context may be the reason. The stream cannot
+    be capturing, because no other library has its handle.
     """
     return stream.ours & (not stream.exposed)
 
@@ -61,8 +62,8 @@ cdef inline bint keeps_gil(Stream stream) noexcept:
 
     Releasing the GIL takes as long as one of these calls, and is useless if there is no other
     Python thread. A call that can block until a callback has taken the GIL must release the GIL.
-    Records, waits and queries never block so: they need no space in the driver's queues, and
-    succeed even if the queues are full (docs/benchmarks.md).
+    Records, waits and queries never block in this way: they need no space in the driver's queues,
+    and succeed even if the queues are full (docs/benchmarks.md).
     """
     return is_only_thread(PyThreadState_Get()) and names_context(stream)
 
@@ -82,7 +83,10 @@ cdef inline int enter_stream(Stream stream, bint *pushed) noexcept nogil:
 
 
 cdef inline void tag_stream(Stream stream) noexcept:
-    """Tell the software driver the engine's tag of a stream, for reports of data races."""
+    """Pass the engine's tag of a stream to the software driver.
+
+    For a report of a data race, the driver asks by this tag which operation is being queued.
+    """
     if unlikely(cudadrv_table.tag_stream is not NULL):
         cudadrv_table.tag_stream(stream.context.raw, stream.raw, own_tag(stream.order))
 
@@ -102,10 +106,10 @@ cdef Stream stream_from_object(object thing, str argument)
 
 
 cdef inline object known_stream(object stream):
-    """Return a ``stream=`` argument as a Stream of cudadrv, or None.
+    """Convert a ``stream=`` argument to a Stream of cudadrv. None stays None.
 
-    Called before all other checks, because another library's stream runs its own code, which may
-    close objects that were checked before.
+    Must be called before all other checks: asking another library's stream for its handle runs that
+    library's code, which may close objects that were checked before.
     """
     if likely(stream is None or isinstance(stream, Stream)):
         return stream

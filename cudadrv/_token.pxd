@@ -20,12 +20,12 @@ cdef class Knowledge:
 
 
 cdef class Token:
-    # The fields begin as in token_fields of recycled.h. The class must have no C methods, because
-    # they would add a field before these.
+    # The first fields are those of token_fields in recycled.h. The class must not have C methods,
+    # because Cython would then add a field before these.
     cdef Stream stream
     cdef object source      # what is read: a buffer, a tuple of buffers, or None
     cdef object target      # what is written: likewise
-    cdef object asked       # None or a Knowledge; the token's Event once that was needed
+    cdef object asked       # None or a Knowledge; later the token's Event, if it was needed
     cdef uint64_t seq       # the operation's number in the slot
     cdef uint32_t slot      # the slot of the operation's stream
     cdef uint32_t site_number
@@ -39,9 +39,11 @@ cdef void keep_knowledge(Token token, own_snapshot *issued) noexcept
 
 
 cdef inline Token new_token(Stream stream, object source, object target):
-    """Make the token of an operation before it is issued, because nothing may fail afterwards.
+    """Make the token of an operation. This is done before the operation is issued, because nothing
+    may fail afterwards.
 
-    `source` and `target` are what it reads and writes: a buffer, a tuple of buffers, or None.
+    `source` is what the operation reads, and `target` what it writes. Each is a buffer, a tuple of
+    buffers, or None.
     """
     if unlikely(ended_tokens.count == 0):
         return first_token(stream, source, target)
@@ -49,7 +51,7 @@ cdef inline Token new_token(Stream stream, object source, object target):
 
 
 cdef inline void stand_for(Token token, Operation *operation) noexcept:
-    """Let the token stand for an operation that was issued, and own its snapshot."""
+    """Let the token stand for an operation that was issued. It takes over the snapshot."""
     token.seq = operation.request.issued.seq
     token.slot = operation.request.issued.slot
     token.site_number = operation.request.site

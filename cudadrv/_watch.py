@@ -1,4 +1,4 @@
-"""Finds what a test leaves behind: leaks, data races, a lost device. For the pytest plugin."""
+"""Finds what a test leaves behind: leaks, data races, a lost device. The pytest plugin uses it."""
 
 import gc
 from collections import Counter
@@ -70,7 +70,7 @@ def _clean_device(schedule: str, seed: int, pools: bool) -> Device:
 
 
 def settle(device: Device) -> None:
-    """Wait for all work of the device, and free the memory of dead buffers that the work used."""
+    """Wait for all work of the device, and free the memory of dropped buffers that it used."""
     if driver_info().is_software:
         testing.configure("fault=none")
         testing.drain()
@@ -119,7 +119,7 @@ class Watch:
         return [work for work in dict.fromkeys(unfinished_work()) if work not in self._unfinished]
 
     def leaks(self) -> list[str]:
-        """Return a line for each new buffer, and one for each other kind of which there are more.
+        """Return a line for each new buffer, and a line for each other kind of new objects.
 
         On a GPU only buffers are listed, because a real driver does not count its objects.
         """

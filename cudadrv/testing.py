@@ -181,10 +181,10 @@ def pending() -> int:
 
 
 def drain() -> None:
-    """Run all queued work that can run now. Does not wait for other work.
+    """Run all queued work that can run now. Does not wait for work that cannot run yet.
 
-    This call does not count as a wait of the program: work that is not ordered is still reported as
-    a data race.
+    The call is not a synchronization of the program. Work that the program has not ordered is still
+    reported as a data race.
     """
     _library().cudadrvSoftDrain()
 
@@ -219,9 +219,9 @@ def reset_device() -> None:
 def kernel_fault() -> str | None:
     """Return a text that says what the last failed kernel did wrong; None if no kernel has failed.
 
-    The text names the kernel, the PTX line and the thread, and the memory that the address lies in
-    or near, with whether it was freed. It is also printed to stderr, unless the setting
-    ``kernel_faults=record`` is in force.
+    The text names the kernel, the PTX line and the thread. It also names the memory in which, or
+    near which, the address lies, and says whether that memory was freed. The text is also printed
+    to stderr, unless the setting ``kernel_faults=record`` is in force.
     """
     text = _library().cudadrvSoftFaultText()
     return text.decode() if text else None
@@ -239,11 +239,12 @@ class PageFaults(NamedTuple):
 def page_faults(buffer: Buffer) -> PageFaults:
     """Return how often managed memory has moved because it was used elsewhere.
 
-    The count is from the allocation of the memory on. Memory moves in blocks of 64 KiB, whose
-    addresses are multiples of that: one fault moves the whole block in which the host or a device
-    has used a byte. What a device uses counts when its work is done. First uses, prefetches, and
-    uses that a device makes where the memory is are no faults. Memory that is mostly read is
-    copied, not moved; the copy counts, but writes of the host to such memory are not seen.
+    Counting begins when the memory is allocated. Memory moves in blocks of 64 KiB, which begin at
+    multiples of 64 KiB: one fault moves the whole block in which the host or a device has used a
+    byte. Uses by a device are counted when its work is done. These are not faults: the first use of
+    memory, a prefetch, and a use by a device that can access the memory where it is. Memory with
+    the advice "read mostly" is copied and not moved. The copy counts as a fault, but writes of the
+    host to such memory are not seen.
 
     Parameters
     ----------
@@ -255,7 +256,7 @@ def page_faults(buffer: Buffer) -> PageFaults:
     ValueError
         The buffer is not managed memory.
     RuntimeError
-        The system does not show ``/proc/self/pagemap``, where the driver sees what the host uses.
+        The system does not show ``/proc/self/pagemap``, which tells the driver what the host uses.
     """
     counts = (ctypes.c_ulonglong * 2)()
     function = _library().cudadrvSoftPageFaults

@@ -39,7 +39,7 @@ __all__ = [
 
 _log = logging.getLogger("cudadrv")
 
-# The newest PTX of the releases of CUDA 12. From 13.0 on, release 13.n has PTX 9.n.
+# The newest PTX version of each release of CUDA 12, from 12.0 on. Release 13.n has PTX 9.n.
 PTX_OF_12 = ((8, 0), (8, 1), (8, 2), (8, 3), (8, 4), (8, 5), (8, 5), (8, 6), (8, 7), (8, 8))
 
 
@@ -75,9 +75,10 @@ def compile(
         A virtual architecture instead of a device: ``"compute_75"``. If it is given, no driver is
         loaded, and the PTX is not checked against the driver.
     options
-        Passed to the compiler unchanged: ``["-DSIZE=4", "--use_fast_math", "-Iinclude"]``. Quoted
-        includes of a file are searched beside it, those of a str only in the folders of ``-I``.
-        Options of nvcc can run programs (``-ccbin``): accept none from people you do not trust.
+        Passed to the compiler unchanged: ``["-DSIZE=4", "--use_fast_math", "-Iinclude"]``. The
+        compiler searches for quoted includes in the folder of the source file and in the folders of
+        ``-I``; if the source is a str, only in the latter. Options of nvcc can run programs
+        (``-ccbin``): accept none from people you do not trust.
     name
         The name of a source given as a str, in messages and ``__FILE__``: any text of one line.
     compiler
@@ -85,7 +86,7 @@ def compile(
         device's driver are tried first. A compiler that cannot compile even an empty source, such
         as an nvcc without a C++ compiler, is skipped; the log says so.
     cache
-        Whether PTX of the cache may be used, and new PTX is kept there.
+        Whether to take PTX from the cache, and to keep new PTX there.
 
     Returns
     -------
@@ -237,7 +238,7 @@ def _compile(
     ptx, log = compiler.compile(source, arch, options)
     if log.strip():
         _log.warning("%s, %s:\n%s", compiler, source.name, log.rstrip())
-    # Not stored if a file changed while the compiler read it: the key would be wrong.
+    # If a file changed while the compiler read it, the key is wrong, and the PTX is not stored.
     with contextlib.suppress(OSError):
         again = source if source.path is None else _read(Path(source.name), None)
         if folder and key and key == cache_key(compiler, again, arch, options):

@@ -1,7 +1,7 @@
 # cython: nonecheck=True
-"""Arguments of launches: checks them against the kernel, and packs them as the driver takes them.
+"""Arguments of launches: checks them against the kernel, and packs them as the driver expects them.
 
-Kept for longer than a call: `_known`, the limits of each device. The GIL guards it.
+The module keeps the limits of each device (`_known`). The GIL guards this dict.
 """
 
 import ctypes
@@ -91,7 +91,7 @@ def read(buffer):
     """Return an argument for `Kernel.launch`: a buffer that the kernel only reads.
 
     Other work may read the buffer at the same time. The kernel must not write it. Raises TypeError
-    if the argument is no buffer.
+    if the argument is neither a buffer nor an array of another library.
     """
     return _access(buffer, OWN_READ)
 
@@ -99,7 +99,8 @@ def read(buffer):
 def write(buffer):
     """Return an argument for `Kernel.launch`: a buffer that the kernel reads and writes.
 
-    A bare buffer is passed in the same way. Raises TypeError if the argument is no buffer.
+    A buffer that is passed without `read`, `write` or `shared` counts as written, too. Raises
+    TypeError if the argument is neither a buffer nor an array of another library.
     """
     return _access(buffer, OWN_WRITE)
 
@@ -108,8 +109,9 @@ def shared(buffer):
     """Return an argument for `Kernel.launch`: a buffer whose use the program itself synchronizes.
 
     An example is a flag that the host sets while the kernel waits for it. cudadrv does not check
-    the order of this use with others; it only keeps the memory from being closed or freed while the
-    kernel may use it. Raises TypeError if the argument is no buffer.
+    how this use is ordered with others; it only keeps the memory from being closed or freed while
+    the kernel may use it. Raises TypeError if the argument is neither a buffer nor an array of
+    another library.
     """
     return _access(buffer, OWN_SHARED)
 
@@ -118,7 +120,7 @@ def shared(buffer):
 
 @cython.final
 cdef class Room:
-    """A block of host memory that is freed with this object. Internal to launches."""
+    """A block of host memory that is freed with this object. Internal to cudadrv."""
 
     def __dealloc__(self):
         free(self.start)
@@ -161,7 +163,10 @@ cdef int put_value(
 cdef int _put_integer(
     Signature signature, Py_ssize_t index, object value, unsigned char *place
 ) except -1:
-    """Write an integer that fits. PTX types such as .u32 stand for signed C integers, too."""
+    """Write an integer, or raise ValueError if it does not fit.
+
+    Negative numbers fit a .u32, because PTX uses that type for signed integers of C, too.
+    """
     cdef Parameter *parameter = &signature.parameters[index]
     cdef uint64_t large = 0
     if put_number(parameter, value, place):
@@ -304,11 +309,13 @@ cdef class Signature:
 
 
 cdef Signature new_signature(str kernel, CUfunction function, Context context, object text):
-    """Make the Signature of a kernel. `text`: the parameters that its PTX text declares, or None.
+    """Make the Signature of a kernel.
 
-    Offsets and sizes come from the driver, or from the text if the driver cannot list them. Names
-    and types come from the text, if its offsets and sizes are those of the driver. Raises CudaError
-    if text and driver differ in the number of parameters, because a launch could lack arguments.
+    `text` is a tuple of the parameters that the kernel's PTX text declares, or None. Offsets and
+    sizes come from the driver, or from the text if the driver cannot list them. Names and types
+    come from the text, if its offsets and sizes are those of the driver. Raises CudaError if text
+    and driver differ in the number of parameters, because a launch could then have too few
+    arguments.
     """
     cdef Signature signature = Signature.__new__(Signature)
     cdef Parameter *each
@@ -338,7 +345,7 @@ cdef Signature new_signature(str kernel, CUfunction function, Context context, o
 
 
 cdef int _fill_range(Parameter *parameter) except -1:
-    """Set the range of integers that fit. That of .u32 and .b32 includes negative numbers, too."""
+    """Set the range of integers that fit. The range of .u32 and .b32 includes negative numbers."""
     cdef int bits = 8 * parameter.nbytes
     parameter.least, parameter.most = 1, 0
     if parameter.kind not in (b"u", b"s", b"b") or bits > 64:
@@ -374,7 +381,7 @@ cdef tuple _of_driver(CUfunction function, Context context):
             leave_context(pushed)
         if status == CUDA_ERROR_NOT_SUPPORTED:
             return None
-        if status == CUDA_ERROR_INVALID_VALUE:  # there is no parameter of this number
+        if status == CUDA_ERROR_INVALID_VALUE:  # the kernel has no parameter with this index
             return tuple(found)
         context.check(status)
         found.append(Listed(None, None, offset, nbytes))
@@ -387,7 +394,7 @@ cdef dict _known = {}   # Limits by ordinal
 
 @cython.final
 cdef class Limits:
-    """The limits that a device sets to launches. Internal to kernels."""
+    """The limits of a device for the shape of a launch. Internal to kernels."""
 
 
 cdef Limits limits_of(Device device):
@@ -415,8 +422,9 @@ cdef int fill_shape(
     Shape *shape, Limits limits, object grid, object block, object shared_bytes, bint cooperative,
     object cluster
 ) except -1:
-    """Fill in the shape of a launch, checked against the device. The caller checks the kernel's own
-    limits.
+    """Check grid, block and so on against the limits of the device, and fill in the shape.
+
+    The caller checks the limits of the kernel.
     """
     cdef long long dynamic
     _fill_dimensions(shape.grid, limits.grid, limits.device, "grid", grid)
@@ -449,7 +457,7 @@ cdef int fill_shape(
 cdef int _fill_dimensions(
     unsigned int *sizes, unsigned int *most, Device device, str name, object given
 ) except -1:
-    """Set the sizes in x, y and z from an int or a tuple of up to three. Missing ones are 1."""
+    """Set the sizes in x, y and z from an int or a tuple of up to three. Missing sizes are 1."""
     cdef int overflow = 0
     cdef long long number
     sizes[0] = sizes[1] = sizes[2] = 1
@@ -507,7 +515,7 @@ cdef enum:
 
 
 cdef Room room_on_heap(size_t nbytes, Py_ssize_t count, Py_ssize_t uses, Packed *packed):
-    """Let `packed` refer to memory from the heap: `room_for`, when the stack is too small."""
+    """The slow path of `room_for`: let `packed` refer to memory of the heap, not of the stack."""
     cdef Room room
     nbytes += -nbytes % ALIGNED
     room = new_room(nbytes + count * sizeof(void *) + uses * sizeof(Operand))
@@ -518,17 +526,17 @@ cdef Room room_on_heap(size_t nbytes, Py_ssize_t count, Py_ssize_t uses, Packed 
 
 
 cdef bint is_foreign(object value) except -1:
-    """Whether an argument is another library's array, perhaps in `read` or the like."""
+    """Whether an argument is another library's array, bare or in `read`, `write` or `shared`."""
     if type(value) is Access:
         return (<Access>value).region is None
     return is_foreign_array(value)
 
 
 cdef tuple with_regions(tuple values, Stream stream, list used):
-    """Return the arguments with buffers instead of other libraries' arrays.
+    """Return the arguments, with each array of another library replaced by a buffer over it.
 
-    The stream waits for the libraries' work. The caller passes `used` to `hold_arguments` when the
-    launch is queued.
+    The stream waits for the work of those libraries. Once the launch is queued, the caller passes
+    `used` to `hold_arguments`.
     """
     cdef Access access
     cdef list found = []
@@ -547,7 +555,7 @@ cdef tuple with_regions(tuple values, Stream stream, list used):
 
 
 cdef int pack_borrows(tuple borrows, Packed *packed) except -1:
-    """Add the buffers of the argument ``borrows`` to the operands: a part of `pack`."""
+    """The part of `pack` that adds the buffers in ``borrows`` to the operands."""
     for i, each in enumerate(borrows):
         if add_operand(each, -1 - i, packed) is None:
             if is_foreign(each):
@@ -558,7 +566,10 @@ cdef int pack_borrows(tuple borrows, Packed *packed) except -1:
 
 
 cdef int pack_unknown(Signature signature, tuple arguments, Packed *packed) except -1:
-    """Pack arguments of a kernel whose parameters are not known: their types tell their sizes."""
+    """Pack the arguments of a kernel whose parameters are not known.
+
+    The size of an argument follows from the type of its value.
+    """
     cdef size_t at = 0
     cdef size_t nbytes
     for i, each in enumerate(arguments):
@@ -592,7 +603,7 @@ cdef int refuse_address(Signature signature, Py_ssize_t index, object value) exc
 
 
 cdef tuple several_buffers(Packed *packed, int mode, Py_ssize_t count):
-    """Return, as a tuple, the buffers that are used in a mode: a part of `buffers_of`."""
+    """The part of `buffers_of` for several buffers: return `count` buffers as a tuple."""
     cdef Py_ssize_t i
     cdef tuple found = PyTuple_New(count)
     count = 0

@@ -67,8 +67,9 @@ class Borrow(NamedTuple):
     """One GPU use of a buffer that is not known to be complete.
 
     ``mode`` is "read", "write" or "shared", or "use" for a use that may read or write; ``stream``
-    is the stream's name in messages; ``operation`` names the operation that uses the buffer, and
-    ``site`` the line that queued it; ``start`` and ``stop`` are byte offsets in the buffer.
+    is the stream's name in messages; ``operation`` is the name of the operation that uses the
+    buffer; ``site`` is the line that queued it; ``start`` and ``stop`` are byte offsets in the
+    buffer.
     """
 
     mode: str
@@ -86,7 +87,10 @@ cdef tuple borrows_of(Region region):
 
 
 cdef tuple _look(Region region, unsigned int most):
-    """Return the first `most` borrows, the number of all, and the ways to wait for the former."""
+    """Return the first `most` borrows, the number of all borrows, and texts that say how to wait.
+
+    The texts are for the borrows that are returned.
+    """
     cdef own_borrow *found
     cdef size_t end = region.start + region.nbytes
     cdef unsigned int count
@@ -134,9 +138,10 @@ cdef str state_of(Region region):
 
 
 cdef str _obstacle(Region region, list ways):
-    """Return a line about a view, a loan or other work that excludes the host, or "" if none does.
+    """Return the lines of a message about what blocks access to the region besides its borrows.
 
-    Appends the way to release the buffer from it to `ways`.
+    This is a host view, a loan, or other work that excludes the host from managed memory. Returns
+    "" if there is none. Appends to `ways` how to end the view, the loan or the work.
     """
     cdef own_conflict conflict
     answer = own_obstacle(engine, region.memory.context.domain, region.memory.state, region.start,
@@ -180,16 +185,20 @@ cdef str _wait(int kind):
 
 # ---- what the software driver asks, for its reports of data races ----
 #
-# The software driver calls `_operation` during a driver call. It calls the `_describe` functions at
-# the end of one, in the calling thread, which may hold issue locks. So these functions must not run
-# Python code, and they disable the garbage collector, because it could run destructors.
+# The software driver calls `_operation` during a driver call, and the `_describe` functions at the
+# end of a driver call. They run in the thread that made the driver call, which may hold issue
+# locks. So these functions must not run Python code, and they disable the garbage collector,
+# because it could run destructors.
 
 cdef enum:
     ASK_ANOTHER_THREAD = -1
 
 
 cdef int _operation(unsigned long long tag, unsigned long long *label) noexcept nogil:
-    """Set `label` to the operation that is being queued on a stream; False if there is none."""
+    """Set `label` to the operation that is being queued on the stream with this tag.
+
+    Returns False if no operation is being queued on it.
+    """
     cdef own_suspect current
     if not own_current(engine, tag, &current):
         return False
@@ -231,7 +240,8 @@ cdef int _write_words(
     cdef bint collecting = PyGC_Disable()
     cdef const char *encoded
     cdef Py_ssize_t length = 0
-    PyErr_Fetch(&error, &value, &traceback)  # one is pending if a destructor made the driver call
+    # If a destructor made the driver call, an exception may be propagating, and must be kept.
+    PyErr_Fetch(&error, &value, &traceback)
     try:
         words_found = label_at(address) if label is NULL else (
             f"{operation_name((label[0] >> 8) & 0xffff)} on"
@@ -256,17 +266,17 @@ words.describe_memory = _describe_memory
 # ---- reap ----
 
 def reap():
-    """Free the memory of all buffers that died. Blocks until the work that uses it is complete.
+    """Free the memory of buffers that were dropped or closed. Blocks until its uses are complete.
 
-    The memory of a buffer that dies goes to a pool for new buffers, or is kept until freeing it
+    When a buffer is dropped, its memory goes to a pool for new buffers, or is kept until freeing it
     cannot block. This call empties the pools, waits for the work that uses such memory, and frees
-    it. It also frees the idle page-locked memory through which arrays are copied.
+    the memory. It also frees the idle page-locked memory through which arrays are copied.
 
     Memory that the default stream of another thread used is freed after waiting for all work of all
     contexts, or kept if a stream is being captured. To free the memory of one buffer at a point
     that you choose, ``close()`` the buffer.
 
-    Raises ContextLostError if the wait finds an error that a context does not survive.
+    Raises ContextLostError if an error has lost a context, and the wait finds that error.
 
     Driver functions: cuEventRecord, cuEventQuery, cuMemFree, cuMemFreeHost, cuMemFreeAsync;
     cuCtxSynchronize for memory that the default stream of another thread used.
@@ -287,10 +297,10 @@ cdef str ABSTRACT = "use DeviceBuffer, LockedBuffer or UnifiedBuffer"
 
 
 cdef class ExchangeTable:
-    """The attribute that a consumer in C asks a class of ours for: see `_exchange`.
+    """The attribute ``__dlpack_c_exchange_api__``, which consumers written in C look up in a class.
 
-    The functions behind it are there once `_exchange` is imported, which `import cudadrv` does not
-    do.
+    Its value is a table of functions. Importing `_exchange` fills the table. `import cudadrv` does
+    not import `_exchange`, so the first use of the attribute does.
     """
 
     def __get__(self, instance, kind):
@@ -353,7 +363,7 @@ cdef class Buffer(Region):
         context of ``device``; default: the current context. Does not block.
 
         Raises ValueError if the driver does not know the address as memory of this class, or if
-        the memory belongs to another buffer, or to one that died and is not freed yet.
+        the memory belongs to another buffer, or to a dropped buffer and is not freed yet.
 
         Driver function: cuPointerGetAttribute.
         """
@@ -363,10 +373,10 @@ cdef class Buffer(Region):
 
     @classmethod
     def from_address(cls, address, count, dtype="u1", *, owner=None, device=None, name=None):
-        """Use memory of another library, which is never freed here.
+        """Make a buffer over memory of another library. cudadrv never frees this memory.
 
         ``address`` is an int, ``count`` the number of items. ``owner`` is kept alive with the
-        buffer. Work that others do with the memory is not seen. Does not block.
+        buffer. cudadrv does not see the work that others do with the memory. Does not block.
 
         Raises ValueError if the driver does not know the address as memory of this class.
 
@@ -431,8 +441,9 @@ cdef class Buffer(Region):
     def copy_to(self, target not None, *, stream=None):
         """Copy this buffer's items to a target. Blocks until the copy is complete.
 
-        As `copy_from`, in the other direction. A target array must be writable and C-contiguous. A
-        new array is slower than one that was used before, because its pages must be mapped first.
+        This is `copy_from` in the other direction. A target array must be writable and
+        C-contiguous. A new array is slower than one that was used before, because its pages must be
+        mapped first.
         """
         stream = known_stream(stream)
         if isinstance(target, Buffer):
@@ -485,9 +496,9 @@ cdef class Buffer(Region):
     def copy_to_async(self, target not None, stream=None):
         """Queue a copy of this buffer's items into another buffer. Does not wait for it.
 
-        As `copy_from_async`, in the other direction. An array as target is a TypeError, because
-        nothing would protect it until the copy is complete: use a LockedBuffer, or the blocking
-        `copy_to`.
+        This is `copy_from_async` in the other direction. An array as target raises TypeError,
+        because nothing would protect the array until the copy is complete. Copy to a LockedBuffer,
+        or use the blocking `copy_to`.
         """
         if unlikely(not is_region(target)):
             raise TypeError(
@@ -502,10 +513,11 @@ cdef class Buffer(Region):
         Parameters
         ----------
         value : scalar
-            A value that the dtype can hold without a change of kind: an integer dtype takes no
-            float.
+            A value that the dtype can hold without a change of kind. For example, an integer dtype
+            does not accept a float.
         stream : Stream, optional
-            As for `copy_from`: without one, the host itself fills a LockedBuffer or UnifiedBuffer.
+            As for `copy_from`. If there is neither a given nor a current stream, the host itself
+            fills a LockedBuffer or UnifiedBuffer.
 
         Raises
         ------
@@ -574,10 +586,10 @@ cdef class Buffer(Region):
         Raises
         ------
         BufferBorrowedError, BufferExportedError
-            It is in use. It stays open.
+            The buffer is in use. It stays open.
         ValueError
-            The buffer is a part: only the whole can be closed. Or ``stream`` is given, and the
-            memory is not stream-ordered or belongs to another context.
+            The buffer is a part of another buffer: only the whole can be closed. Or ``stream`` is
+            given, and the memory is not stream-ordered or belongs to another context.
 
         Driver functions: cuMemFree, cuMemFreeHost or cuMemFreeAsync.
         """
@@ -596,15 +608,17 @@ cdef class Buffer(Region):
         return self
 
     def __exit__(self, kind, exception, traceback):
-        """Close the buffer. If closing fails while an exception propagates, the latter gets a note.
+        """Close the buffer.
+
+        If closing fails while an exception propagates, a note is added to that exception.
         """
         close_at_end(self, exception, "buffer")
 
     def take(self):
         """Return a new buffer object that takes over the memory. This object is then unusable.
 
-        Parts, host views and unfinished work stay valid. Raises BufferClosedError if it is closed
-        or was moved before.
+        Parts, host views and unfinished work stay valid. Raises BufferClosedError if this buffer is
+        closed or was moved before.
         """
         cdef Region moved
         self.usable()
@@ -620,10 +634,10 @@ cdef class Buffer(Region):
         """Give the memory away: return its address, an int. The caller has to free the memory.
 
         `from_raw` takes it back. Does not block. Raises BufferBorrowedError or BufferExportedError
-        while it is in use or a part of it is alive, and ValueError for a part or for memory of
-        `from_address`.
+        while the buffer is in use or a part of it is alive, and ValueError for a part or for memory
+        of `from_address`.
         """
-        cdef object address  # made first: a failure after the move would lose the memory
+        cdef object address  # made before the move, because a later failure would lose the memory
         self.usable()
         self._refuse_part()
         if self.memory.unused:
@@ -637,30 +651,35 @@ cdef class Buffer(Region):
     def lend(
         self, stream=..., *, shape=None, strides=None, bint readonly=False, device=None
     ):
-        """Hand it to a library that cudadrv cannot see: for a block, or as an array.
+        """Lend the buffer to another library, whose work cudadrv does not see.
 
-        ``with buffer.lend(stream) as address:``: inside the block that library may use the memory,
-        at the ``int`` that is given, in work that it queues on the stream (``stream.handle``).
-        ``cupy.asarray(buffer.lend(stream))``, ``from_dlpack(buffer.lend(stream))``: that library
-        may use it for as long as it keeps the array. What it has queued by the end counts as one
-        use, queued there: later users have to be ordered after it, as after any operation. It runs
-        after all work that the stream is ordered after. Meanwhile the stream itself may use the
-        buffer, and nobody else: operations of other streams, and the host, are refused, and the
-        stream cannot be closed. Where the end cannot be recorded, the buffer stays lent.
-        Does not block.
+        ``with buffer.lend(stream) as address:`` lends the buffer for the block. Inside the block
+        the library may use the memory at ``address``, an int, in work that it queues on the stream
+        (``stream.handle``). ``cupy.asarray(buffer.lend(stream))`` and
+        ``from_dlpack(buffer.lend(stream))`` lend the buffer for as long as the library keeps the
+        array.
+
+        The library's work runs after all work that the stream is ordered after. When the loan ends,
+        the work that the library has queued counts as one operation on the stream. Later users of
+        the buffer have to be ordered after it, as after any operation. During the loan only the
+        stream itself may use the buffer: operations of other streams and accesses of the host are
+        refused, and the stream cannot be closed. If the end of the loan cannot be recorded, the
+        buffer stays lent. Does not block.
 
         Parameters
         ----------
         stream : Stream or None
-            May be left out inside a ``with stream:`` block. None: the work is on no stream, as
-            that of MPI; then all that conflicts has to be known to be complete.
+            The stream on which the library queues its work. May be left out inside a
+            ``with stream:`` block. None means that the library's work is not on a stream, such as
+            that of MPI. Then all conflicting work has to be known to be complete.
         shape, strides : tuple of int, optional
-            Of the array that consumers see: sizes, and steps in bytes. Default: those of the
-            buffer, in C order.
+            The shape of the array that the library gets, and its strides in bytes. Default: those
+            of the buffer, in C order.
         readonly : bool, optional
-            Whether the library only reads: then others may read as well.
+            Whether the library only reads the buffer. Then others may read it, too.
         device : "cuda" or "cpu", optional
-            As what DLPack shows page-locked and managed memory; default: as what it is.
+            How DLPack describes the memory: as memory of the device, or of the host. Default:
+            device, page-locked or managed memory, as it is.
 
         Returns
         -------
@@ -672,9 +691,10 @@ cdef class Buffer(Region):
             There is no stream; the stream is closed; for a DeviceBuffer, it belongs to another
             context.
         BufferBorrowedError, BufferExportedError, BufferClosedError
-            Raised by the ``with`` line: see docs/errors.md.
+            Raised when the loan begins, by the ``with`` line or by the call that makes the array:
+            see docs/errors.md.
 
-        Driver function: cuEventRecord, where the block begins and where it ends.
+        Driver function: cuEventRecord at the beginning and at the end, only on a blocking stream.
         """
         if stream is not ...:
             stream = known_stream(stream)
@@ -686,24 +706,26 @@ cdef class Buffer(Region):
         return new_loan(self, found, ON_STREAM, readonly, shape, strides, device)
 
     def give_back(self, stream=...):
-        """End a buffer over another library's array: the stream waits for all our uses of it.
+        """End the use of another library's array through this buffer.
 
-        The array is let go at once, and what its owner queues on the stream from now on runs after
-        our uses: the half that DLPack and the CUDA Array Interface leave to the consumer. Does not
-        block.
+        The stream waits for all uses of the array by cudadrv. So work that the owner of the array
+        queues on the stream afterwards runs after these uses. DLPack and the CUDA Array Interface
+        leave this wait to the consumer. The buffer drops its reference to the array at once. Does
+        not block.
 
         Parameters
         ----------
         stream : Stream
-            The owner's. May be left out inside a ``with stream:`` block.
+            The stream on which the owner of the array works. May be left out inside a
+            ``with stream:`` block.
 
         Raises
         ------
         ValueError
-            It is no buffer of `from_dlpack` or `from_cuda_array`, or a part of one, or parts of it
-            are alive.
+            The buffer was not made by `from_dlpack` or `from_cuda_array`; it is a part of such a
+            buffer; or parts of it are alive.
         BufferBorrowedError, BufferExportedError, BufferClosedError
-            It is in use by what the stream cannot wait for.
+            The buffer is in use, and the stream cannot wait for the end of that use.
 
         Driver functions: cuEventRecord, cuStreamWaitEvent.
         """
@@ -727,27 +749,28 @@ cdef class Buffer(Region):
     __dlpack_c_exchange_api__ = ExchangeTable()
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-        """What ``from_dlpack`` of another library calls: a loan to the stream that it works on.
+        """Lend the buffer to another library, whose ``from_dlpack`` calls this.
 
-        The loan lasts until that library drops the last array that shares the memory. Until then
-        the buffer is lent as by `lend`. Work that is not ordered before the consumer's stream is
-        waited for by that stream, under every policy, since the protocol asks for it.
+        The buffer is lent as by `lend`, to the stream on which the library works, until the library
+        drops the last array that shares the memory. That stream waits for conflicting work under
+        every policy, because the protocol demands this.
 
         Parameters
         ----------
         stream : int, optional
-            A CUstream; 1 or None: the legacy default stream, 2: the thread's own, -1: the consumer
-            promises nothing, so all that conflicts has to be known to be complete. Without one,
-            page-locked memory is lent to the host.
+            The CUstream on which the library works. 1 is the legacy default stream, and 2 the
+            default stream of this thread. -1 means that the library names no stream; then all
+            conflicting work has to be known to be complete. None lends page-locked memory to the
+            host, and other memory to the legacy default stream.
         max_version, dl_device, copy
             See DLPack. A copy is a new buffer.
 
         Raises
         ------
         BufferError
-            A dtype, device or version that cannot be said.
+            DLPack cannot describe the dtype, or the device or version is not supported.
         BufferBorrowedError, BufferExportedError, BufferClosedError
-            It is in use by what the stream cannot wait for.
+            The buffer is in use, and the stream cannot wait for the end of that use.
 
         Driver functions: cuEventRecord, cuStreamWaitEvent.
         """
@@ -755,7 +778,10 @@ cdef class Buffer(Region):
 
     @property
     def __cuda_array_interface__(self):
-        """Not supported: its consumers never say when they are done. See the AttributeError."""
+        """Not supported. Raises an AttributeError, which names the alternatives.
+
+        Consumers of this protocol never tell when they are done with the memory.
+        """
         raise AttributeError(
             "a buffer has no __cuda_array_interface__, because its consumers never say when they"
             " are done: cupy.from_dlpack(buffer), or cupy.asarray(buffer.lend(stream))")
@@ -772,7 +798,9 @@ cdef class Buffer(Region):
             raise ValueError(f"{self.describe()} is a part; only the whole can be closed or given"
                              " away")
 
-    # ---- access by the host: subclasses override it; False: the host cannot use the memory ----
+    # ---- access by the host ----
+    #
+    # Each function returns False if the host cannot access the memory. HostBuffer overrides them.
 
     cdef bint fill_on_host(self, bytes item) except -1:
         return False
@@ -785,7 +813,8 @@ cdef class Buffer(Region):
 
 
 cdef Buffer _bare(cls):
-    """Return a new object of a class, without memory yet. Raises TypeError for an abstract class.
+    """Return a new object of a class, which has no memory yet. Raises TypeError for an abstract
+    class.
     """
     if cls.__init__ is Buffer.__init__:
         raise TypeError(ABSTRACT)

@@ -70,7 +70,8 @@ cdef void drop_stream(
         told = True
     own_stream_drop(engine, order)
     node = <orphan *>malloc(sizeof(orphan))
-    if node is not NULL:  # else the handle leaks, and its work safely never counts as complete
+    # If memory ran out, the handle leaks, and its work never counts as complete, which is safe.
+    if node is not NULL:
         Py_INCREF(context)
         Py_INCREF(owner)
         node[0] = orphan(
@@ -91,7 +92,8 @@ cdef CUresult _destroy_idle(Context context, CUstream handle) noexcept:
 
 
 cdef bint _is_final(int status) noexcept:
-    """Whether another attempt would fail, too: the stream, the context or the driver is gone."""
+    """Whether another attempt would fail, too, because stream, context or driver no longer exists.
+    """
     return is_sticky(<CUresult>status) or status in (
         CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_DEINITIALIZED)
 
@@ -142,7 +144,11 @@ cdef void _unlink(orphan *node) noexcept:
 
 
 cdef bint is_dying(unsigned int slot) noexcept:
-    """Whether a stream with this slot died, and its last event is about to be recorded."""
+    """Whether the last event of the stream with this slot is about to be recorded.
+
+    That is so if the stream is an orphan that another thread is closing, or that nobody has tried
+    to close yet.
+    """
     cdef orphan *node = _orphans
     while node is not NULL:
         if node.order.slot == slot and node.thread != this_thread() \
@@ -153,7 +159,7 @@ cdef bint is_dying(unsigned int slot) noexcept:
 
 
 cdef bint is_dead(CUstream handle) noexcept:
-    """Whether a handle belongs to a dead stream of cudadrv's that is about to be destroyed."""
+    """Whether a handle belongs to an orphan that cudadrv created, and so will destroy."""
     cdef orphan *node = _orphans
     while node is not NULL:
         if node.handle == handle and node.ours:
@@ -165,7 +171,7 @@ cdef bint is_dead(CUstream handle) noexcept:
 cdef bint _bury_orphan(Context context, orphan *node) noexcept:
     """Close an orphan. Returns whether it can be removed from the list of orphans.
 
-    Only warns about a failure, because the caller did not cause it.
+    A failure issues a warning and raises nothing, because the caller did not cause it.
     """
     try:
         return context.lost or bury_stream(
@@ -251,7 +257,8 @@ cdef CUresult _destroy(
 
 
 cdef int make_room(Context context) except -1:
-    """Bound the number of ghosts: wait for the oldest ones."""
+    """Close the orphans, and if there are then more than MOST_GHOSTS ghosts, wait for the oldest.
+    """
     cdef Event oldest
     bury_orphans()
     context.usable()
@@ -275,9 +282,9 @@ cdef Event _oldest(list ghosts):
 
 
 cdef int _forget_ghosts(Context context, Event useless) except -1:
-    """Drop `useless` and the finished ghosts.
+    """Drop the finished ghosts, and the event `useless`, which may be None.
 
-    Replaces the list of ghosts, because other threads may be iterating over it.
+    The list of ghosts is replaced and not changed, because other threads may be iterating over it.
     """
     cdef Event ghost
     while True:

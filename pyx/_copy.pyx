@@ -118,7 +118,10 @@ cdef Token nothing_to_do(int name, Stream stream, Region source, Region target):
 
 
 cdef Region _device_side(Region target, Region source):
-    """Return the buffer in whose context a copy runs: prefer device, then managed memory."""
+    """Return the buffer in whose context a copy runs.
+
+    This is the buffer in device memory if there is one, else the one in managed memory.
+    """
     return source if target.host_side or (target.portable and not source.portable) else target
 
 
@@ -128,7 +131,7 @@ cdef Stream blocking_stream(Stream stream, Region region):
 
 
 cdef Stream current_stream(object stream, Region region, str method):
-    """The slow path of `required_stream`. Checks the buffer first."""
+    """The slow path of `required_stream`. Also raises if the buffer cannot be used."""
     stream = known_stream(stream)
     check_region(region)
     found = stream_for(stream, region.memory.context)
@@ -174,7 +177,7 @@ cdef int _check_pair(Region target, Region source) except -1:
 
 # ---- fills ----
 
-cdef object _plain_dtype = None     # the last argument of _code_of
+cdef object _plain_dtype = None     # the dtype that was last passed to _code_of
 cdef int _plain_code = 0            # what _code_of returned for `_plain_dtype`
 
 last_value = None
@@ -197,13 +200,15 @@ cdef int set_new_item(unsigned char *item, object value, Region region) except -
             or type(value) is float and _set_float(item, value, code):
         memcpy(last_item, item, sizeof(last_item))
         last_value = value
-        last_dtype = dtype  # set last: dropping the old dtype can run Python code that also fills
+        # Set last, because dropping the old dtype can run Python code that calls a fill, too.
+        last_dtype = dtype
         return 0
     if dtype.itemsize not in (1, 2, 4, 8):
         raise TypeError(
             f"items of dtype {dtype} have {dtype.itemsize} bytes, and the device fills items of 1,"
             " 2, 4 or 8. Copy from an array instead: copy_from(numpy.full(count, value, dtype))")
-    if pointer_of(region) % min(region.itemsize, 4):  # as dtypes of a smaller alignment allow
+    # A dtype whose alignment is smaller than its items allows parts that begin at any byte.
+    if pointer_of(region) % min(region.itemsize, 4):
         raise ValueError(
             f"{region.describe()} starts at byte {region.start}, and the device fills items of"
             f" {region.itemsize} bytes only at multiples of {min(region.itemsize, 4)}. Copy from an"
@@ -214,20 +219,24 @@ cdef int set_new_item(unsigned char *item, object value, Region region) except -
 
 
 cdef int _code_of(object dtype) except -1:
-    """Return the kind and size of a plain number as ``ord("i") << 8 | 4``; 0 for other dtypes."""
+    """Return a code for the kind and size of a dtype, such as ``ord("i") << 8 | 4`` for int32.
+
+    Returns 0 unless the items are integers or floats that C can represent.
+    """
     global _plain_dtype, _plain_code
     cdef int code
     if dtype is not _plain_dtype:
         plain = dtype.kind in "iuf" and dtype.isnative and dtype.itemsize in (1, 2, 4, 8)
         code = ord(dtype.kind) << 8 | dtype.itemsize if plain else 0
         _plain_code = code
-        _plain_dtype = dtype  # set last: dropping the old dtype can run Python code that also fills
+        # Set last, because dropping the old dtype can run Python code that calls a fill, too.
+        _plain_dtype = dtype
         return code
     return _plain_code
 
 
 cdef bint _set_integer(unsigned char *item, object value, int code) except -1:
-    """Set an integer that fits into 64 bits and into the item; False if it does not."""
+    """Set an integer that fits into 64 bits and into the item. Returns False if it does not fit."""
     cdef int overflow = 0
     cdef long long number = PyLong_AsLongLongAndOverflow(value, &overflow)
     cdef int bits = 8 * (code & 0xff)
@@ -295,7 +304,8 @@ cdef int _set_same_kind(object item, object value) except -1:
     given = np.asarray(value)
     if given.shape:
         raise ValueError(f"fill takes one value, not an array of shape {given.shape}")
-    if item.dtype.kind in "SU" and given.dtype.kind != item.dtype.kind:  # else NumPy stores its str
+    # NumPy would convert another kind of value to a text.
+    if item.dtype.kind in "SU" and given.dtype.kind != item.dtype.kind:
         raise TypeError(f"{value!r} is not of the kind of an item of dtype {item.dtype}")
     _set_quietly(item, given, "same_kind")
     if item.dtype.kind in "fc" and bool(np.isinf(item)) != bool(np.isinf(given)) \
@@ -305,8 +315,7 @@ cdef int _set_same_kind(object item, object value) except -1:
 
 
 cdef int _set_quietly(object item, object value, str casting) except -1:
-    """Set an item without NumPy's warning of an overflow; the caller checks for overflows itself.
-    """
+    """Set an item. NumPy does not warn of an overflow, because the caller checks for overflows."""
     state = np.errstate(over="ignore")
     state.__enter__()
     try:

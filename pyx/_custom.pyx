@@ -1,9 +1,9 @@
 # cython: nonecheck=True
 """Custom operations: what other projects get by `cimport cudadrv`.
 
-An `Operation` lists what it borrows. `issue` checks it, borrows for it and makes its driver calls,
-as for cudadrv's own operations. docs/cython.md is the page for users, and cudadrv/__init__.pxd
-lists what is promised to them.
+An `Operation` lists what it borrows. `issue` checks the operation, borrows the memory and makes the
+driver calls, as for cudadrv's own operations. docs/cython.md is the page for users, and
+cudadrv/__init__.pxd has the declarations that stay stable for them.
 """
 
 cimport cython
@@ -33,8 +33,9 @@ from cudadrv._token cimport Token, new_token, stand_for
 
 bind_driver(&cudadrv_table)
 
-# The names of operations as C text, by number: an error shows them in place of a driver function.
-# No name is ever removed, because threads keep their addresses (`last_failure` in _driver.pyx).
+# The names of operations as C text, by number. A CudaError of such an operation shows its name in
+# place of a driver function. A text is never removed, because threads keep its address
+# (`last_failure` in _driver.pyx).
 cdef dict LABELS = {}
 
 
@@ -53,8 +54,8 @@ cdef class Operation:
     """Operation(name, /)\n--\n
     An operation of another project, written in Cython: see docs/cython.md.
 
-    Messages call it by its name, such as ``"mylib.scale"``. Raises TypeError or ValueError for a
-    name that is no text, or empty, or has more than a line.
+    ``name`` is shown in messages, such as ``"mylib.scale"``. Raises TypeError if the name is not a
+    str, and ValueError if it is empty or not printable.
     """
     cdef uint16_t name
     cdef list uses
@@ -88,8 +89,8 @@ cdef CUdeviceptr borrow(object operation, object buffer, int mode) except? 0:
     """Let an operation use a buffer. Returns the buffer's address, or 0 if it has no items.
 
     `mode` is READ, WRITE or SHARED (the program itself orders its accesses). The borrow begins with
-    `issue`. Raises TypeError for other objects, ValueError for other modes, and what any use of a
-    closed or moved buffer raises.
+    `issue`. Raises TypeError for other objects, ValueError for other modes, and BufferClosedError
+    for a closed or moved buffer.
     """
     given = _checked(operation)
     if not isinstance(buffer, Buffer):
@@ -155,9 +156,9 @@ cdef int _add_use(
 # ---- the call of an operation ----
 
 cdef struct Watch:
-    # The change counter of a module's unlisted variables, and its value when they were borrowed.
-    Py_ssize_t *changes
-    Py_ssize_t seen
+    # Tells whether a module got another unlisted variable since its variables were borrowed.
+    Py_ssize_t *changes     # the change counter of the module's unlisted variables
+    Py_ssize_t seen         # the value of that counter when the variables were borrowed
 
 
 cdef struct Run:
@@ -167,7 +168,7 @@ cdef struct Run:
     const char *label
     Watch *watches
     Py_ssize_t watch_count
-    bint outdated           # a module got another unlisted variable since they were borrowed
+    bint outdated           # whether one of `watches` shows a change
     bint called
     CUresult status         # what the call returned
 
@@ -177,22 +178,24 @@ cdef CUresult _run(void *arguments, CUstream stream, bint *queued) noexcept nogi
     cdef bint pushed = False
     cdef CUresult status
     cdef Py_ssize_t i
-    if run.called:  # `attempt` repeats a call in the stream's context, which was current already
+    # `issue` repeats a failed call in the stream's context. But `run.call` has run in that context.
+    if run.called:
         return run.status
     for i in range(run.watch_count):
         if run.watches[i].changes[0] != run.watches[i].seen:
             run.outdated = True
             return CUDA_ERROR_UNKNOWN
-    status = enter_context(run.context, &pushed)  # other libraries rely on the current context
+    # `run.call` may call another library, which relies on the current context.
+    status = enter_context(run.context, &pushed)
     if status != CUDA_SUCCESS:
         return status
-    # cudadrv's wrappers note their own name as the failing call. For a `run.call` that does not use
-    # them, note that of the operation.
+    # cudadrv's wrappers record their own name as the failed call. `run.call` may fail without using
+    # a wrapper, so the operation's name is recorded first.
     cudadrv_table.note_failure(run.label)
     queued[0] = True
     status = run.call(run.arguments, stream, queued)
     run.called = True
-    # `issue` uses negative numbers for reasons of its own.
+    # A negative status would look like a reason of `issue` itself.
     run.status = status if <int>status >= 0 else CUDA_ERROR_UNKNOWN
     leave_context(pushed)
     return run.status
@@ -202,8 +205,8 @@ cdef object issue(object operation, object stream, Call call, void *arguments):
     """Check an operation, borrow what it uses, make its calls, and return its `Token`.
 
     Does not wait for the work. May be called again for the same operation. If `stream` is None, the
-    operation runs on the stream of the `with stream:` block. A refused operation is refused before
-    `call` runs, and has changed nothing.
+    operation runs on the stream of the `with stream:` block. If the operation is refused, `call`
+    has not run, and nothing has changed.
 
     Raises
     ------
@@ -212,7 +215,7 @@ cdef object issue(object operation, object stream, Call call, void *arguments):
     BufferBorrowedError, BufferExportedError, BufferClosedError
         As for any operation. The message names the line of Python that is running.
     CudaError
-        What the call returned.
+        `call` returned an error status.
     """
     given = _checked(operation)
     if call is NULL:
@@ -223,7 +226,10 @@ cdef object issue(object operation, object stream, Call call, void *arguments):
 
 
 cdef Stream _stream_of(Operation operation, tuple uses, tuple kernels, object stream):
-    """Return the given stream, else the current one. Raises if a buffer or kernel cannot use it."""
+    """Return the given stream, else the current one.
+
+    Raises if a buffer or a kernel of the operation cannot be used on that stream.
+    """
     cdef Context context = None
     cdef Kernel kernel
     cdef Use use
@@ -279,7 +285,7 @@ cdef Token _issue(
 
 
 cdef object _buffers(tuple uses, int mode):
-    """Return the buffers that are used in a mode, as a token keeps them: None, one, or a tuple."""
+    """Return the buffers that are used in a mode: None, one buffer, or a tuple of buffers."""
     cdef Use use
     found = []
     for use in uses:
@@ -309,7 +315,11 @@ cdef list _variables(tuple uses, tuple kernels, Watch *watches):
 
 
 cdef bint _is_declared(Memory memory, tuple uses) except -1:
-    """Whether a use declares what happens to a variable. A prepared launch's argument does not."""
+    """Whether `uses` declares how a variable is used, by `borrow` or by ``borrows=`` of a launch.
+
+    Such a declaration replaces what the PTX text says. An argument of a prepared launch is no
+    declaration.
+    """
     cdef Use use
     for use in uses:
         if use.buffer.memory is memory and (
@@ -360,9 +370,9 @@ cdef tuple _described(tuple uses, list variables, tuple kernels):
 
 # ---- driver functions ----
 #
-# Other projects call these functions and not those of _driver.pxd. Cython finds them by name when
-# another project's module is imported. So that module needs no call table, and it still works if
-# cudadrv's table has changed since it was compiled.
+# Other projects call these functions instead of those of _driver.pxd. Cython looks them up by name
+# when a module of another project is imported. So that module needs no call table, and still works
+# if cudadrv's call table has changed since the module was compiled.
 
 cdef CUresult launch_prepared(void *prepared, CUstream stream) noexcept nogil:
     return launch_ready(<Prepared>prepared, stream)

@@ -1,4 +1,4 @@
-"""Devices and their contexts: the primary one, others, and which one is the default."""
+"""Devices and contexts: the primary contexts, contexts of one's own, and the default context."""
 
 from contextvars import ContextVar
 from weakref import ref
@@ -41,8 +41,8 @@ cdef class Device:
     """Device(ordinal=None)\n--\n
     A GPU, by its ordinal.
 
-    Two objects of the same ordinal are equal. Making the first one loads the driver; no context is
-    made.
+    Two Device objects of the same ordinal are equal. Making a Device loads the driver if it is not
+    loaded yet, and makes no context.
 
     Parameters
     ----------
@@ -234,9 +234,9 @@ cdef class Device:
 # ---- contexts ----
 
 @cython.final
-@cython.no_gc_clear  # a context in a dead cycle uses its Alive until the context's memory is freed
+@cython.no_gc_clear  # a Context that the garbage collector clears still uses its Alive afterwards
 cdef class Alive:
-    # Not a WeakSet: iterating over one fails when another thread adds to it.
+    # A WeakSet would not do, because iterating over it fails when another thread adds to it.
 
     def __cinit__(self):
         self.references = set()
@@ -244,11 +244,11 @@ cdef class Alive:
     cdef object reference_to(self, object thing):
         """Make the weak reference that `add` takes."""
         reference = ref(thing, self.references.discard)
-        hash(reference)  # computed while the thing lives: `discard` needs it after its death
+        hash(reference)  # stores the hash now; `discard` needs it when the object is gone
         return reference
 
     cdef int add(self, object reference) except -1:
-        """Add a reference. Lets no other thread run, and runs no other code."""
+        """Add a reference. Meanwhile no other thread runs, and no finalizer."""
         self.references.add(reference)
         self.added += 1
         return 0
@@ -264,9 +264,10 @@ cdef class Alive:
 
 _primary = {}  # primary contexts by ordinal, kept until the process ends
 cdef Context _first = None  # the primary context of device 0, once it exists
-cdef list _replaced = []    # contexts from before a reset, kept until the process ends, too
+cdef list _replaced = []    # contexts that a reset has replaced, kept until the process ends
 cdef Alive _all = Alive()   # all contexts
-# The innermost `with` block of a context: [context, the list of the enclosing block or None].
+# The innermost `with` block of a context, as a list of two items: the context, and the list of the
+# enclosing block or None.
 _current = ContextVar("cudadrv.context", default=None)
 _after_wait = None  # the hook that synchronizations call at their end, or None
 
@@ -319,9 +320,9 @@ cdef class Context:
     def create(Device device not None):
         """Create a context of your own on a device, without making it current.
 
-        The context is destroyed with the last object that refers to it. Synchronize it before: a
-        context that dies with unfinished work is not destroyed, because destroying it would block.
-        A CudaWarning says so.
+        The context is destroyed with the last object that refers to it. Synchronize the context
+        before that. If it still has unfinished work then, it is not destroyed, because destroying
+        it would block; a CudaWarning reports this.
 
         Raises CudaError if the driver cannot create it.
         Driver function: cuCtxCreate.
@@ -417,7 +418,7 @@ cdef class Context:
         try:
             _current.set(block)
             PyErr_CheckSignals()  # as in _ordering.pyx
-        except BaseException:  # if memory ran out, the variable may have been set all the same
+        except BaseException:  # the variable may have been set even though memory ran out
             _end_block(block)
             with nogil:
                 cuCtxPopCurrent(&popped)
@@ -434,7 +435,7 @@ cdef class Context:
             _current.set(current[1])
         except MemoryError:
             _end_block(current)
-        if self.lost or cudadrv_table.forked:  # as close(), the end of a block then raises nothing
+        if self.lost or cudadrv_table.forked:  # leaving a block raises nothing then, like close()
             return
         with nogil:
             self.check(cuCtxPopCurrent(&popped))
@@ -444,7 +445,7 @@ cdef class Context:
         return f"<Context {kind}, device {self.device.ordinal}>"
 
     cdef int usable(self) except -1:
-        """Raise if the context is lost, or the process is a forked child."""
+        """Raise if the context is lost, or the process is a forked child. Calls `attend` first."""
         attend()
         if self.raw is NULL:
             raise TypeError("this Context was never initialized")
@@ -548,7 +549,8 @@ cdef bint is_primary_active(Device device) except -1:
 
 
 cdef int _end_block(list block) except -1:
-    """End a block without allocating: overwrite its entry with that of the enclosing block."""
+    """End a `with` block without allocating memory: copy the enclosing block's items to its list.
+    """
     former = block[1] if block[1] is not None else (None, None)
     block[0], block[1] = former
     return 0
@@ -558,15 +560,19 @@ cdef loan_ender _end_loans = NULL
 
 
 cdef void end_loans_with(loan_ender function) noexcept:
-    """For `_loan`, which is below: what ends the loans that their borrowers have given back."""
+    """Register the function by which `attend` ends the loans that were given back.
+
+    The function is in `_loan`, which this module cannot import.
+    """
     global _end_loans
     _end_loans = function
 
 
 cdef int attend() except -1:
-    """End the loans that were given back, in whatever thread; raise ForkedError in a forked child.
+    """Raise ForkedError in a forked child, and end the loans that other libraries have given back.
 
-    At the beginning of every call, so that the loan ends before what the program does next.
+    A library may give a loan back in any thread, where only a flag is set. So `attend` runs at the
+    beginning of every call: a loan that was given back before the call does not affect the call.
     """
     refuse_if_forked()
     if cudadrv_table.attention:
@@ -674,10 +680,10 @@ def _wait_for_known_work(Context context):
 
 
 def unfinished_work():
-    """Return the last operations of each stream, in all contexts, not known to be complete.
+    """Return the last operations of each stream of all contexts that are not known to be complete.
 
-    Each is a pair: a text that names operation and stream, and the line that queued it. Internal
-    streams are not listed, and neither are allocations and frees of memory.
+    Each operation is a pair of texts: its name with that of its stream, and the line that queued
+    it. Operations of internal streams are left out, and so are allocations and frees of memory.
     """
     cdef Context context
     cdef own_suspect *found

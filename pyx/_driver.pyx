@@ -1,4 +1,4 @@
-"""The driver layer: the call table, filled from a library that is opened at run time.
+"""The driver layer: opens a libcuda.so.1 at run time, and fills the call table with its functions.
 
 `cudadrv._library` decides which library is opened, and `cudadrv._errors` turns statuses into
 exceptions.
@@ -47,10 +47,10 @@ cdef const char *last_failure() noexcept nogil:
 
 
 def open_driver(str name not None):
-    """Open a libcuda.so.1 and fill the call table from it; return its path.
+    """Open a libcuda.so.1, fill the call table with its functions, and return its path.
 
-    Raises OSError with the dynamic linker's message if it cannot be opened, and LookupError if it
-    is not a driver of CUDA 12.0 or newer. The table is then unchanged.
+    Raises OSError with the dynamic linker's message if the library cannot be opened, and
+    LookupError if it is not a driver of CUDA 12.0 or newer. After an error the table is unchanged.
     """
     global _explain, _software
     cdef bytes path = os.fsencode(name)
@@ -78,13 +78,13 @@ def is_software():
 
 
 def explanation():
-    """Return why the software driver does not start, in its own words; '' if it says nothing."""
+    """Return the software driver's message that says why it does not start; "" if there is none."""
     cdef const char *text = _explain() if _explain is not NULL else NULL
     return text.decode(errors="replace") if text is not NULL else ""
 
 
 def missing_functions():
-    """Return the names of the functions that cudadrv knows and the opened driver lacks."""
+    """Return the names of the functions that cudadrv declares and the opened driver lacks."""
     cdef size_t index = 0
     cdef const char *name
     names = []
@@ -102,7 +102,8 @@ def header_version():
 
 cdef extern from *:
     """
-    /* Never used again for another thread, unlike the numbers of Python and of the system. */
+    /* No other thread ever gets the same number. The identifiers that Python and the system give
+     * to threads are given to new threads when the old ones have ended. */
     static unsigned long number_of_this_thread(void) {
         static unsigned long threads;
         static __thread unsigned long number;

@@ -1,4 +1,4 @@
-"""The process's instance of the ownership engine, which is C: include/cudadrv/ownership.h."""
+"""The one ownership engine of this process. Its code is C: include/cudadrv/ownership.h."""
 
 cdef extern from *:
     """
@@ -6,8 +6,9 @@ cdef extern from *:
 
     static own_engine the_engine;
 
-    /* If another thread held the lock during a fork, it would stay taken in the child, where
-     * destructors still take it. */
+    /* The forking thread takes the lock before a fork, and releases it in both processes. If
+     * another thread held the lock during the fork, it would stay taken in the child, and a
+     * destructor in the child would wait for it forever. */
     static void lock_the_engine(void) { own_lock(&the_engine); }
     static void unlock_the_engine(void) { own_unlock(&the_engine); }
 
@@ -25,7 +26,7 @@ engine = &the_engine
 
 
 def books():
-    """Return how many records the engine keeps, as a dict. For tests.
+    """Return how many records of each kind the engine keeps, as a dict. Used by tests.
 
     The keys are ``contexts``, ``streams`` (open ones, and those that may have unfinished work) and
     ``views`` (host views of managed memory).

@@ -13,7 +13,7 @@ from cudadrv._status import CUresult as Status
 
 bind_driver(&cudadrv_table)
 
-_is_finalizing = sys.is_finalizing  # a copy, because modules lose their attributes at exit
+_is_finalizing = sys.is_finalizing  # looked up now, because modules lose their attributes at exit
 
 
 class OwnershipError(RuntimeError):
@@ -50,7 +50,7 @@ class CudaError(RuntimeError):
     call : str
         The driver function that failed, such as ``"cuMemAlloc"``.
     detail : str
-        What cudadrv adds to the driver's own text; "" if nothing.
+        What cudadrv adds to the driver's own text; "" if it adds nothing.
     """
 
     def __init__(self, status, call, detail=""):
@@ -99,7 +99,8 @@ class ContextLostError(CudaError):
     ----------
     suspects : tuple of str
         The operations that were not known to be complete when the error was noticed, with the lines
-        that queued them: the last 32 of each stream, oldest first. Empty in later errors.
+        that queued them: the last 32 of each stream, oldest first. Empty if the context was lost
+        by an error that was raised before.
     """
 
     def __init__(self, status, call, detail="", suspects=()):
@@ -172,7 +173,9 @@ def _message(status, call, detail):
     return f"{text}\n{detail}" if detail else text
 
 
-_known_words = {}  # texts by status: a second ContextLostError must not call the driver
+# The driver's text of each status. The texts are kept, because a ContextLostError that is raised
+# again must not call the driver.
+_known_words = {}
 
 
 def _words(status):
@@ -187,7 +190,10 @@ def _words(status):
 
 
 cdef int refuse_if_forked() except -1:
-    """Raise ForkedError in a forked child. Called before any lock is taken or the driver called."""
+    """Raise ForkedError in a forked child.
+
+    Must be called before any lock is taken, and before the driver is called.
+    """
     if cudadrv_table.forked:
         raise ForkedError(
             "this process was forked from one that had loaded the CUDA driver, and the driver does "
@@ -198,8 +204,7 @@ cdef int refuse_if_forked() except -1:
 
 
 def integer(value, name):
-    """Return an integer argument as an int. Raises a TypeError with its name if it is no integer.
-    """
+    """Convert an argument to an int. If it is not an integer, raise a TypeError that names it."""
     try:
         return operator.index(value)
     except TypeError:
@@ -207,7 +212,11 @@ def integer(value, name):
 
 
 cdef int close_at_end(object thing, object raised, str what) except -1:
-    """Close a thing at the end of its block. A failure while `raised` propagates becomes a note."""
+    """Close an object at the end of its `with` block.
+
+    `raised` is the exception that ended the block, or None. If closing fails while `raised`
+    propagates, the failure is added to `raised` as a note, and is not raised.
+    """
     try:
         thing.close()
     except Exception as error:
@@ -223,7 +232,8 @@ cdef int refuse_capture(str stream) except -1:
 
 
 cdef int raise_status(CUresult status) except -1 with gil:
-    """Raise the exception for a status that the driver function `last_failure` has returned."""
+    """Raise the exception for a status. `last_failure` names the driver function that returned it.
+    """
     refuse_if_forked()
     call = last_failure().decode()
     raise CLASSES.get(<int>status, CudaError)(<int>status, call, HINTS.get(<int>status, ""))
@@ -243,7 +253,7 @@ cdef void report_text(str text) noexcept:
         return
     try:
         warnings.warn(text, CudaWarning, stacklevel=1)
-    except CudaWarning as warning:  # the warning filters turn it into an exception
+    except CudaWarning as warning:  # Python's warning filters can turn a warning into an exception
         _unraisable(warning)
 
 

@@ -57,7 +57,8 @@ cdef enum:
 cdef CUresult query_event(CUcontext context, CUevent event) noexcept nogil:
     """Query an event once, without an effect on the captures of other libraries.
 
-    The event's context is made current, because the driver fails while a lost context is current.
+    The event's context is made current, because the driver refuses the query if the thread's
+    current context is lost.
     """
     cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
     cdef bint pushed = False
@@ -107,7 +108,7 @@ cdef int64_t deadline_of(object timeout) except -1:
     except TypeError:
         raise TypeError(
             f"timeout must be a number of seconds, or None, not {type(timeout).__name__}") from None
-    except OverflowError:  # the timeout is an int that no float can hold
+    except OverflowError:  # the timeout is an int that is too large for a float
         seconds = float("inf") if timeout > 0 else -1
     if not seconds >= 0:
         raise ValueError(f"timeout is {timeout!r}, and must be a number of seconds from 0, or None")
@@ -125,7 +126,10 @@ cdef int64_t now_ns() noexcept nogil:
 
 
 cdef void pause_after(int64_t waited) noexcept nogil:
-    """Pause between two polls: not at first, then longer and longer. `waited` is in nanoseconds."""
+    """Pause between two polls. `waited` is how long the wait has taken so far, in nanoseconds.
+
+    There is no pause in the first 0.1 ms. Later pauses grow with `waited`.
+    """
     if waited > SPIN_NS:
         wait_pause(min(waited // 32, <int64_t>LONGEST_PAUSE_NS))
 
@@ -161,7 +165,7 @@ cdef class Event:
     A point in a stream's work.
 
     ``stream.record(event)`` sets the event to the end of the work that is queued at that time.
-    Recording it again moves the event; waits for it that were queued before keep the old point.
+    Recording it again moves the event; waits that were queued before still wait for the old point.
     Most programs let ``stream.record()`` make their events.
 
     Parameters
@@ -169,12 +173,12 @@ cdef class Event:
     timing : bool, optional
         Whether `elapsed_ms` can use it. Events without timing are faster.
     blocking_sync : bool, optional
-        Whether other libraries that call cuEventSynchronize on the handle sleep instead of spin.
-        cudadrv's own waits sleep anyway when they are long.
+        Whether a thread of another library sleeps, and does not spin, in cuEventSynchronize with
+        this event's handle. cudadrv's own long waits always sleep.
     device : Device, optional
-        Whose primary context it belongs to; default: the current one.
+        The device whose primary context the event belongs to; default: the current context.
     name : str, optional
-        For messages.
+        Shown in messages.
 
     Driver function: cuEventCreate.
     """
@@ -246,7 +250,8 @@ cdef class Event:
 
         If it is True, the host may use what that work used, as after `synchronize`.
 
-        Raises EventNotRecordedError if it was never recorded, and ValueError if it is closed.
+        Raises EventNotRecordedError if the event was never recorded, and ValueError if it is
+        closed.
         Driver function: cuEventQuery.
         """
         cdef own_snapshot snapshot
@@ -272,11 +277,11 @@ cdef class Event:
         TimeoutError
             The work is not complete after that time.
         EventNotRecordedError
-            It was never recorded.
+            The event was never recorded.
         OwnershipError
-            Another thread recorded it on another stream while this call waited.
+            Another thread recorded the event on another stream while this call waited.
         TypeError, ValueError
-            It is closed; the timeout is negative, or no number.
+            The event is closed; the timeout is negative, or is not a number.
 
         Driver function: cuEventQuery, repeatedly.
         """
@@ -306,12 +311,12 @@ cdef class Event:
         Raises
         ------
         EventNotRecordedError
-            One of them was never recorded.
+            One of the events was never recorded.
         ValueError
-            One of them is closed or has no timing; they belong to two contexts; the device
-            reached ``start`` later than this one.
+            One of the events is closed or has no timing; they belong to two contexts; or the
+            device reached ``start`` later than this event.
         CudaError
-            One of them is not complete (CUDA_ERROR_NOT_READY): call `synchronize` first.
+            One of the events is not complete (CUDA_ERROR_NOT_READY): call `synchronize` first.
 
         Driver function: cuEventElapsedTime.
         """
@@ -367,7 +372,10 @@ cdef class Event:
         return 0
 
     cdef bint wait_until(self, int64_t deadline) except -1:
-        """Wait for the work before the event, as recorded now. False if the deadline is earlier."""
+        """Wait for the work before the event, as recorded now.
+
+        Returns False if the deadline comes first.
+        """
         cdef own_snapshot snapshot
         self.refuse_unrecorded("waited for")
         own_snapshot_copy(engine, &self.state.snapshot, &snapshot)
@@ -402,7 +410,7 @@ cdef class Event:
             if status == CUDA_ERROR_NOT_READY:
                 return UNFINISHED
             self.context.check(status)
-            with nogil:  # the driver's answer is about the latest recording: was there another?
+            with nogil:  # the answer is about the last record; check whether that is the same one
                 own_mutex_take(&self.state.issue)
                 latest = self.state.snapshot
                 if recorded != self.state.recorded:
@@ -465,7 +473,7 @@ cdef class Awaited:
 
 
 cdef Event new_event(Context context, unsigned int flags):
-    """Create an event that is not recorded."""
+    """Create an event that is not recorded yet."""
     cdef Event event = Event.__new__(Event)
     _create(event, context, flags)
     return event
@@ -487,7 +495,9 @@ cdef int _create(Event event, Context context, unsigned int flags) except -1:
 
 
 cdef void _end_wait(Event event) noexcept:
-    """End a thread's use of the handle; the last one destroys an event that was closed meanwhile.
+    """End a thread's use of the handle.
+
+    If the event was closed meanwhile, the last thread that used the handle destroys it.
     """
     event.waiters -= 1
     if event.closing and not event.waiters:
@@ -495,7 +505,7 @@ cdef void _end_wait(Event event) noexcept:
 
 
 cdef void _end(Event event) noexcept:
-    """Destroy the driver's event in a place where nothing can be raised. A failure is a warning."""
+    """Destroy the driver's event where no exception can be raised. A failure issues a warning."""
     cdef CUresult status
     with nogil:
         status = _destroy(event)
@@ -504,7 +514,10 @@ cdef void _end(Event event) noexcept:
 
 
 cdef CUresult _destroy(Event event) noexcept nogil:
-    """Destroy the driver's event once, unless the handle is lent or the context is lost."""
+    """Destroy the driver's event, unless this was done before or the context is lost.
+
+    The handle is also kept if it belongs to another Event (`lent`).
+    """
     cdef CUevent handle
     cdef CUresult status
     cdef bint pushed = False

@@ -234,7 +234,7 @@ cdef class Kernel:
 
     @property
     def max_dynamic_shared_bytes(self):
-        """The most `shared_bytes` of a launch; default: 48 KiB less its static shared memory.
+        """The most `shared_bytes` of a launch; default: 48 KiB minus static shared memory.
 
         Setting it raises ValueError for more than the device allows.
 
@@ -258,7 +258,7 @@ cdef class Kernel:
     def preferred_shared_carveout(self):
         """How much of a multiprocessor's cache should be shared memory: 0 to 100 %, -1 for any.
 
-        A hint. Setting it raises ValueError for another number.
+        The driver takes this as a hint. Setting it raises ValueError for another number.
 
         Driver functions: cuFuncGetAttribute, cuFuncSetAttribute.
         """
@@ -274,10 +274,10 @@ cdef class Kernel:
         self.set_attribute(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, value)
 
     def prefer_cache(self, str preference not None):
-        """Prefer shared memory or L1 cache in the multiprocessors that run the kernel. A hint.
+        """Prefer shared memory or L1 cache in the multiprocessors that run the kernel.
 
-        ``preference`` is ``"none"``, ``"shared"``, ``"l1"`` or ``"equal"``. Raises ValueError for
-        any other value.
+        The driver takes this as a hint. ``preference`` is ``"none"``, ``"shared"``, ``"l1"`` or
+        ``"equal"``. Raises ValueError for any other value.
 
         Driver function: cuFuncSetCacheConfig.
         """
@@ -314,7 +314,9 @@ cdef class Kernel:
         self, Shape *shape, object grid, object block, object shared_bytes, bint cooperative,
         object cluster
     ) except -1:
-        """Fill in the shape of a launch, checked against device and kernel. Remembers a plain one.
+        """Check the shape of a launch against device and kernel, and fill it in.
+
+        A plain shape is kept in `last_shape`, for the next launch with the same arguments.
         """
         fill_shape(shape, self.limits, grid, block, shared_bytes, cooperative, cluster)
         if threads_of(shape) > <unsigned long long>self.most_threads:
@@ -333,7 +335,7 @@ cdef class Kernel:
         return 0
 
     cdef Stream other_stream(self, object stream):
-        """The slow path of `stream_of`: accept None, too, and raise for an unusable stream."""
+        """The slow path of `stream_of`, for None, streams of other libraries, and errors."""
         cdef Context context = self.module.context
         cdef Stream found = stream_for(stream, context)
         if found is None:
@@ -385,7 +387,7 @@ cdef Signature _signature_of(Kernel kernel):
 
 
 def kernel_of(Module module not None, str name not None):
-    """Make a Kernel. Only `Module` calls this; it keeps one object for each name."""
+    """Make a Kernel. Only `Module` calls this function, and it keeps one object for each name."""
     cdef Kernel kernel = Kernel.__new__(Kernel)
     kernel.raw = <CUfunction><size_t>function_of(module, name)
     text = module.text.kernels.get(name) if module.text is not None else None
@@ -521,7 +523,7 @@ cdef tuple borrows_of_launch(object borrows):
 cdef Token launch_packed(
     Kernel kernel, Shape *shape, Packed *packed, Stream stream, object reads, object writes
 ):
-    """Queue a launch whose arguments are checked: borrow, call, make the token."""
+    """Queue a launch whose arguments are already checked and packed, and return its token."""
     cdef Operation operation
     cdef Launch launch = Launch(kernel.raw, shape, packed.pointers, &kernel.module.changes, 0)
     cdef own_access few[FEW_ACCESSES]
@@ -591,7 +593,7 @@ cdef bint _is_declared(Memory memory, Packed *packed) noexcept:
 
 
 cdef int find_variables(Kernel kernel) except -1:
-    """Update the kernel's list of variables from its module's unlisted variables, which changed."""
+    """Update `kernel.variables`, after the module's list of unlisted variables has changed."""
     module = kernel.module
     changes = module.changes
     found = list(kernel.reached)
@@ -616,7 +618,7 @@ cdef tuple _described(Kernel kernel, Packed *packed, list variables):
 
 
 cdef str _advice(Operation *operation, int reason, Packed *packed):
-    """Return advice for a refusal that ordering the work does not cover; "" for most refusals."""
+    """Return what a program can do about a refusal besides ordering the work, or ""."""
     cdef own_conflict *conflict = &operation.request.conflict
     cdef bint by_launch
     if reason not in (REFUSED - OWN_BORROWED, REFUSED - OWN_MUST_WAIT):
@@ -636,9 +638,9 @@ cdef str _advice(Operation *operation, int reason, Packed *packed):
 @cython.final
 cdef class Prepared:
     """Prepared(*args, **kwargs)\n--\n
-    A launch with its arguments, packed: what `Kernel.prepare` returns.
+    A launch whose arguments are already checked and packed, made by `Kernel.prepare`.
 
-    It keeps its buffers alive, but does not borrow them: each launch does.
+    It keeps its buffers alive. It does not borrow them; each launch of it does.
 
     Attributes
     ----------
@@ -682,7 +684,7 @@ cdef class Prepared:
         -------
         Token
 
-        Raises as `Kernel.launch`.
+        Raises what `Kernel.launch` raises.
 
         Driver functions: cuLaunchKernel or cuLaunchKernelEx.
         """
@@ -704,7 +706,7 @@ cdef Prepared prepared(
     Kernel kernel, grid, block, tuple args, shared_bytes, borrows, bint cooperative,
     cluster
 ):
-    """Make what `Kernel.prepare` returns."""
+    """Make the object that `Kernel.prepare` returns."""
     cdef Prepared ready = Prepared.__new__(Prepared)
     kernel.usable()
     kernel.fill(&ready.shape, grid, block, shared_bytes, cooperative, cluster)

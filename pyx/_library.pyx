@@ -77,7 +77,8 @@ def _forget_lock():
     _opening = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_forget_lock)  # at the fork another thread may have held it
+# If another thread held the lock during a fork, it would stay taken in the child.
+os.register_at_fork(after_in_child=_forget_lock)
 
 
 def _open():
@@ -104,7 +105,7 @@ def _choose():
             logging.getLogger("cudadrv").warning(
                 "%s; using the software driver (not a GPU)", reason)
             return _load(software_path())
-        except LookupError as reason:  # there is a driver, so it must not be replaced silently
+        except LookupError as reason:  # a driver is installed, so do not replace it silently
             raise _unusable(reason) from None
     if choice == "cuda":
         return _load(SYSTEM_LIBRARY)

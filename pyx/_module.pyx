@@ -87,7 +87,8 @@ cdef object _target_number(object target):
 cdef str load_image(Memory code, object image, list options, str called):
     """Load an image. `code` owns the CUmodule as soon as the driver has made it.
 
-    Returns the compiler's info log. Raises CudaImageError with its error log.
+    Returns the info log of the driver's compiler. Raises CudaImageError with the error log of the
+    compiler.
     """
     cdef Context context = code.context
     cdef const char *data = <bytes>image.data
@@ -198,7 +199,8 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         kernels, variables, unlisted = WeakValueDictionary(), {}, []
         code = code_memory(context, label)
         log = load_image(code, given, options, label) if self.code is None else None
-        if self.code is not None:  # another thread, or code that an argument ran, has loaded it
+        # Another thread, or code that was run by an argument, may have loaded the module meanwhile.
+        if self.code is not None:
             raise TypeError("this Module is loaded already")
         self.context, self.name, self.log, self.text = context, shown, log, text
         self.kernels, self.variables, self.unlisted = kernels, variables, unlisted
@@ -249,8 +251,8 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         """__getitem__($self, name, /)\n--\n
         Return the kernel of a name. C++ names are mangled unless declared ``extern "C"``.
 
-        Raises CudaNotFoundError if there is none (the message suggests similar names), TypeError if
-        the name is no str, and BufferClosedError if the module is closed.
+        Raises CudaNotFoundError if there is no such kernel (the message suggests similar names),
+        TypeError if the name is not a str, and BufferClosedError if the module is closed.
 
         Driver functions: cuModuleGetFunction, and those that `Kernel` names.
         """
@@ -258,7 +260,7 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         kernel = self.kernels.get(_checked_name(name))
         if kernel is None:
             from cudadrv._kernel import kernel_of
-            # setdefault, so that threads that come here at the same time get the same object.
+            # `setdefault` gives the same object to threads that come here at the same time.
             kernel = self.kernels.setdefault(name, kernel_of(self, name))
         return kernel
 
@@ -283,9 +285,9 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
     def global_(self, str name not None, dtype="u1"):
         """Return a buffer over a whole variable of the module, as items of a dtype. Does not block.
 
-        It is a `UnifiedBuffer` if the variable is managed, else a `DeviceBuffer`. It keeps the
-        module's code loaded, and closes with the module. Launches of kernels that may use the
-        variable borrow it, including launches before this call: see docs/kernels.md.
+        The buffer is a `UnifiedBuffer` if the variable is managed, else a `DeviceBuffer`. It keeps
+        the module's code loaded, and is closed together with the module. Launches of kernels that
+        may use the variable borrow it, including launches before this call: see docs/kernels.md.
 
         Raises
         ------
@@ -450,10 +452,10 @@ cdef list variables_of(Module module, str kernel):
 
 
 cdef Memory _variable(Module module, str name, bint must):
-    """Return the Memory of a variable, which all buffers over it and all launches share.
+    """Return the Memory of a variable. All buffers over the variable and all launches share it.
 
-    If the driver does not know the variable, raises CudaNotFoundError if it `must` exist; otherwise
-    returns a Memory of one byte that stands for the variable.
+    If the driver does not know the variable, the result depends on `must`: True raises
+    CudaNotFoundError, False returns a Memory of one byte that stands for the variable.
     """
     cdef CUdeviceptr address = 0
     cdef size_t nbytes = 1
@@ -479,10 +481,11 @@ cdef Memory _variable(Module module, str name, bint must):
 
 
 cdef bint _unlisted(Module module, Memory memory, list unlisted) except -1:
-    """Record that any kernel may use a variable, even earlier launches. False if memory ran out.
+    """Record that every kernel of the module may use a variable. Earlier launches count, too.
 
-    A launch that another thread is queuing right now is not missed: either the engine has recorded
-    it before the uses are inherited, or it notices that `changes` has grown and starts again.
+    Returns False if memory ran out. A launch that another thread is queuing now is not missed.
+    Either the engine has recorded the launch before `own_memory_inherit` copies the module's uses
+    to the variable, or the launch notices that `changes` has grown, and starts again.
     """
     former, module.unlisted = module.unlisted, unlisted
     module.changes += 1
@@ -496,7 +499,9 @@ cdef bint _unlisted(Module module, Memory memory, list unlisted) except -1:
 cdef bint _locate(
     Module module, str name, CUdeviceptr *address, size_t *nbytes, bint *managed
 ) except -1:
-    """Find the address and size of a variable, and whether it is managed; False if there is none.
+    """Find the address and size of a variable, and whether it is managed memory.
+
+    Returns False if the module has no such variable.
     """
     cdef bytes encoded = name.encode()
     cdef const char *c_name = encoded

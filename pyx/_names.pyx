@@ -1,4 +1,4 @@
-"""Words for operations and streams in messages."""
+"""Names: the words by which messages name operations and streams."""
 
 from libc.stdint cimport uint16_t, uint64_t, uint8_t
 
@@ -9,17 +9,17 @@ cdef extern from "Python.h":
 
 
 # The names of operations, by number. Names of launches and of other projects' operations are added
-# when they are first used. None is removed, because borrows refer to their numbers.
+# when they are first used. A name is never removed, because borrows refer to it by its number.
 cdef list NAMES = [
     "copy_from", "copy_to", "copy_from_async", "copy_to_async", "fill", "fill_async",
     "its allocation", "close", "lend", "its import", "give_back",
     "a launch", "a custom operation",
 ]
-cdef dict ADDED = {}        # numbers of the names that were added
-cdef dict STREAMS = {}      # names that programs gave to streams, by the streams' numbers
+cdef dict ADDED = {}        # the number of each name that was added to NAMES
+cdef dict STREAMS = {}      # the names that programs gave to streams, by number of the stream
 cdef enum:
     MOST_NAMES = 1 << 16    # the engine keeps the number of an operation in 16 bits
-    MOST_STREAMS = 1 << 14  # names of streams that are kept, because messages name dead ones, too
+    MOST_STREAMS = 1 << 14  # how many names of streams are kept, closed streams included
 cdef str AFTERWARDS = "event.synchronize() on an event recorded after it"
 
 
@@ -28,7 +28,10 @@ cdef str operation_name(uint16_t operation):
 
 
 cdef uint16_t launch_of(str kernel):
-    """Return the number of "launch of KERNEL"; that of "a launch" if there are too many names."""
+    """Return the number of the name "launch of KERNEL".
+
+    Once MOST_NAMES names exist, every new kernel gets the number LAUNCH.
+    """
     return _number_of(f"launch of {kernel}", LAUNCH)
 
 
@@ -37,9 +40,9 @@ cdef bint is_launch(uint16_t operation):
 
 
 cdef uint16_t custom_operation(str name):
-    """The number of an operation of another project.
+    """Return the number of an operation of another project.
 
-    Once MOST_NAMES names exist, every new one gets the number CUSTOM.
+    Once MOST_NAMES names exist, every new name gets the number CUSTOM.
     """
     return _number_of(name, CUSTOM)
 
@@ -56,7 +59,10 @@ cdef uint16_t _number_of(str name, uint16_t otherwise):
 
 
 cdef str checked_name(object name):
-    """Return a ``name=`` argument as a plain str, so that no subclass runs code in messages."""
+    """Convert a ``name=`` argument to an exact str. Raises TypeError unless it is a str or None.
+
+    A subclass of str could run its own code when a message is made.
+    """
     if name is None:
         return None
     if not isinstance(name, str):
@@ -65,7 +71,10 @@ cdef str checked_name(object name):
 
 
 cdef int name_stream(uint64_t number, str name) except -1:
-    """Let messages use this name of a stream. Forgets the oldest names beyond MOST_STREAMS."""
+    """Record the name that messages show for a stream.
+
+    If there are then more than MOST_STREAMS names, the oldest ones are dropped.
+    """
     STREAMS[number] = name
     while len(STREAMS) > MOST_STREAMS:
         STREAMS.pop(next(iter(STREAMS)), None)
@@ -73,7 +82,10 @@ cdef int name_stream(uint64_t number, str name) except -1:
 
 
 cdef str stream_name(uint64_t number, uint8_t kind):
-    """Return a stream's name or number, as in ``repr(stream)``. Numbers are never used again."""
+    """Return a stream's name or number, as in ``repr(stream)``.
+
+    No other stream ever gets the same number.
+    """
     if kind == OWN_DEFAULT:
         return f"the legacy default stream ({number})"
     if kind == OWN_PER_THREAD:
@@ -85,7 +97,7 @@ cdef str stream_name(uint64_t number, uint8_t kind):
 
 
 cdef str host_wait(uint8_t kind):
-    """Return how the host can wait for the work of a stream of this kind, for messages."""
+    """Return the part of a message that says how the host can wait for a stream of this kind."""
     if kind == OWN_INTERNAL:
         return "context.synchronize() or device.synchronize()"
     if kind == OWN_ENDED:

@@ -1,9 +1,10 @@
 """Operation: the one way in which work reaches a stream.
 
-An operation is checked, recorded and handed to the driver under the stream's issue lock, so that
-what the engine believes and what the driver does cannot differ. The GIL is released meanwhile; in a
-program with one Python thread, for the driver call only (`issue`). A refused operation has changed
-nothing and has queued nothing. `note` is for operations that call no driver, and keeps the GIL.
+An operation is checked, recorded and passed to the driver while the stream's issue lock is held. So
+the driver gets the operations in the order that the engine has recorded. The GIL is released
+meanwhile; in a program with one Python thread it is released only for the driver call (`issue`). If
+an operation is refused, nothing was recorded and nothing was queued. `note` is for operations that
+make no driver call. It keeps the GIL, unless it has to wait for a lock or to look for a capture.
 """
 
 import atexit
@@ -29,19 +30,21 @@ def _note_the_end():
     cudadrv_table.ending = True
 
 
-atexit.register(_note_the_end)  # daemon threads may outlive their Python thread states
+# Daemon threads may still run when their Python thread states no longer exist.
+atexit.register(_note_the_end)
 
 
 cdef int issue_unusual(Operation *operation, Stream stream) except? -1:
-    """The slow path of `issue`, for all operations. The caller has set `request.stream`."""
+    """The slow path of `issue`, for every operation. The caller has set `request.stream`."""
     cdef int reason
     works = None
     while True:
         with nogil:
             reason = attempt(operation, stream)
         if likely(reason != REFUSED - OWN_MUST_WAIT):
-            # Raised before the events in `works` die: destroying them fails after a sticky error,
-            # and the message would then name that call.
+            # After a sticky error, destroying the events in `works` fails, too. The exception is
+            # made while they are alive, because later it would name cuEventDestroy as the failed
+            # call.
             if unlikely(works is not None) and reason > 0 and is_sticky(<CUresult>reason):
                 stream.context.check(<CUresult>reason)
             return reason
@@ -55,7 +58,10 @@ cdef int issue_unusual(Operation *operation, Stream stream) except? -1:
 cdef int after_failure(
     Operation *operation, Stream stream, CUresult status, bint queued
 ) except? -1:
-    """Return what `issue` returns if the driver refuses what `own_begin_alone` began."""
+    """Handle a failed driver call of the fast path, and return what `issue` has to return.
+
+    `own_begin_alone` has recorded the operation and taken the issue lock.
+    """
     cdef bint pushed = False
     cdef int reason
     with nogil:
@@ -99,9 +105,10 @@ cdef int _still_in_the_way(void *request, own_clock *waited) noexcept nogil:
 
 
 cdef int attempt(Operation *operation, Stream stream) except? -1 nogil:
-    """Check an operation and hand it to the driver, as `issue`, without waiting for conflicts.
+    """Check an operation and pass it to the driver. Inserts no waits, unlike `issue`.
 
-    The caller has set `request.stream`, and checked that the stream is usable.
+    Returns what `issue` returns. The caller has set `request.stream`, and checked that the stream
+    is usable.
     """
     cdef bint pushed = False
     cdef bint queued = False
@@ -133,8 +140,9 @@ cdef int _after_failure(
 ) noexcept nogil:
     """Settle or undo an operation whose driver call failed; return the driver's final status.
 
-    `again`: the call was made in whatever context was current, and the failure may be due to that
-    context. The call is then repeated in the stream's context.
+    `again` is true if the call was made in whatever context was current. If that was not the
+    stream's context, it may be the reason for the failure. So the call is then repeated in the
+    stream's context.
     """
     if again and not is_current(stream.context.raw):
         status = enter_context(stream.context.raw, pushed)
@@ -142,7 +150,7 @@ cdef int _after_failure(
             status = operation.call(operation.arguments, stream.raw, &queued)
     if status == CUDA_SUCCESS or queued:
         own_settle(engine, &operation.request)
-        if status != CUDA_SUCCESS:  # a part of the operation is queued, and it gets no token
+        if status != CUDA_SUCCESS:  # it is partly queued, but no token takes over its snapshot
             own_snapshot_drop(engine, &operation.request.issued)
     else:
         own_undo(engine, &operation.request)
@@ -151,15 +159,16 @@ cdef int _after_failure(
 
 # ---- what the policy "wait" inserts ----
 #
-# All streams in the way are found before the first wait is inserted: if one of them cannot be
-# waited for, the request is refused, and a refused request must not have changed anything.
+# All streams whose work conflicts are found before the first wait is inserted. If one of these
+# streams cannot be waited for, the request is refused, and a refused request must not have inserted
+# any wait.
 
 cdef list missing_waits(own_conflict *conflict, question still_in_the_way, void *request):
-    """Return the events to wait for, one for each stream in the way.
+    """Return the events to wait for, one for each stream whose work conflicts with a request.
 
-    Returns an empty list if the caller only has to ask again. Returns None if one of the streams
-    cannot be waited for in this thread; `conflict` then says which. Raises OwnershipError if one is
-    capturing.
+    Returns an empty list if the caller only has to ask the engine again. Returns None if one of the
+    streams cannot be waited for in this thread; `conflict` then says which stream. Raises
+    OwnershipError if one of the streams is capturing.
     """
     cdef own_clock *waited = NULL
     cdef int answer = OWN_MUST_WAIT
@@ -170,7 +179,7 @@ cdef list missing_waits(own_conflict *conflict, question still_in_the_way, void 
             if _can_be_waited_for(user):
                 users.append(user)
             elif isinstance(user, Stream) and (<Stream>user).closed:
-                continue  # closed after the search: the next search finds its last event
+                continue  # closed after `user_of` found it; the next turn finds its last event
             elif not own_known(engine, conflict.epoch.slot, conflict.epoch.seq):
                 return None
             if not own_foresee(engine, conflict.epoch.slot, &waited):
@@ -178,16 +187,17 @@ cdef list missing_waits(own_conflict *conflict, question still_in_the_way, void 
             with nogil:
                 answer = still_in_the_way(request, waited)
     finally:
-        own_clock_drop(waited)  # without the engine's lock, because nobody else has this clock
-    if answer != OWN_OK:  # meanwhile another thread caused a conflict that no wait resolves
+        own_clock_drop(waited)  # needs no engine's lock, because no other thread has this clock
+    if answer != OWN_OK:  # another thread has caused a conflict meanwhile that no wait resolves
         return []
     return _events_of(users)
 
 
 cdef list _events_of(list users):
-    """Return an event for each of these streams and events, which stands for all its work.
+    """Return an event for each user. The user is a Stream, or the last Event of a closed stream.
 
-    An empty list if a stream was closed meanwhile: the caller asks again.
+    For a Stream, a new event is recorded after all its work. Returns an empty list if a stream was
+    closed meanwhile; the caller then asks the engine again.
     """
     events = []
     try:
@@ -199,7 +209,10 @@ cdef list _events_of(list users):
 
 
 cdef bint _can_be_waited_for(user) except -1:
-    """Whether a user is the last event of a closed stream, or a stream that can record one now."""
+    """Whether an event can stand for a user now.
+
+    The user is the last Event of a closed stream, a Stream, or None.
+    """
     cdef Stream stream
     cdef int reason
     if user is None or isinstance(user, Event):

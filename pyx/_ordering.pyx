@@ -10,15 +10,16 @@ from cudadrv._engine cimport OWN_STRICT, OWN_UNCHECKED, OWN_WAIT
 
 # ---- nested blocks ----
 #
-# A context variable holds the innermost `with` block. So a block is in force in the functions that
-# it calls and the tasks that it starts, and in no other thread. If a generator is suspended inside
-# a block, the block stays in force for the generator's caller: ``contextlib.contextmanager`` needs
-# this. Because of such generators, blocks can end in any order, and in a copy of the context in
-# which they began. Each block is in force until its own end.
+# A context variable (contextvars) holds the innermost `with` block. So a block is in force in the
+# functions that it calls and in the tasks that it starts, and in no other thread. If a generator is
+# suspended inside a block, the block stays in force in the generator's caller;
+# ``contextlib.contextmanager`` needs this. Because of such generators, blocks can end in any order,
+# and in a copy of the contextvars.Context in which they began. Each block stays in force until it
+# ends itself.
 
 @cython.final
 cdef class Entry:
-    """One entered block."""
+    """One `with` block that was entered."""
 
 
 @cython.final
@@ -35,13 +36,13 @@ cdef class Nesting:
         return live(self.current.get())
 
     cdef int enter(self, object thing) except -1:
-        """Begin a block that puts a thing in force: a policy or a stream."""
+        """Begin a block. `thing` is what the block puts in force: a policy or a stream."""
         cdef Entry entry = Entry.__new__(Entry)
         entry.thing = thing
         entry.outer = self.innermost()
         try:
             entry.token = self.current.set(entry)
-        except BaseException:  # if memory ran out, the variable may have been set all the same
+        except BaseException:  # the variable may have been set even though memory ran out
             entry.ended = True
             entry.thing = None
             raise
@@ -56,7 +57,10 @@ cdef class Nesting:
         return 0
 
     cdef int leave(self, object thing) except -1:
-        """End the innermost block of a thing. Raises RuntimeError if none is in force here."""
+        """End the innermost block of `thing`.
+
+        Raises RuntimeError if no block of `thing` is in force in this thread or task.
+        """
         cdef Entry inner = None
         cdef Entry entry = self.innermost()
         while entry is not None and entry.thing is not thing:
@@ -76,7 +80,10 @@ cdef class Nesting:
 
 
 cdef Entry live(Entry entry):
-    """Return the entry, or the first enclosing one that has not ended, or None."""
+    """Return the entry if its block has not ended, else that of the nearest enclosing open block.
+
+    Returns None if all of these blocks have ended.
+    """
     while entry is not None and entry.ended:
         entry = entry.outer
     return entry
@@ -114,7 +121,11 @@ cdef object policy_name(value):
 
 
 cdef int policy_in_force(object buffer_policy, object context_policy) except -1:
-    """Return the policy of a borrow: the innermost block's, else the buffer's or the context's."""
+    """Return the policy of a borrow.
+
+    It is that of the innermost block, else that of the buffer, else that of the context, else
+    strict.
+    """
     block = ordering_blocks.innermost()
     if block is not None:
         return POLICIES[(<ordering>block.thing).policy]
@@ -131,18 +142,19 @@ cdef class ordering:
     Choose, for a `with` block, what happens to an operation that is not known to be ordered.
 
     ``"strict"``, the default outside all blocks, raises `BufferBorrowedError`.
-    ``"wait"`` makes the operation's stream wait for the other stream (an event wait on the GPU,
-    which stays in force); a host access waits for that stream. If the work in the way cannot be
+    ``"wait"`` makes the operation's stream wait for the stream of the conflicting work. This is an
+    event wait on the GPU, so later work of the waiting stream is ordered, too. A host access blocks
+    until the work that is queued on that stream is complete. If the conflicting work cannot be
     waited for, the operation is still refused.
     ``"unchecked"`` lets the operation pass: the program is responsible for the order. Host views,
     closing and the lifetime of memory stay protected, and later operations are still checked
     against this one.
 
-    The policy reaches the functions that the block calls; new threads start without it. A generator
-    that yields inside the block leaves it in force for its caller until the generator ends the
-    block; ``contextlib.contextmanager`` needs that, and other generators rarely want it. Of nested
-    blocks, the one entered last counts. Outside all blocks, the policy of the buffer
-    (``buffer.ordering``) counts, else that of its context (``context.ordering``).
+    The policy also applies in the functions that the block calls, but not in threads that it
+    starts. If a generator yields inside the block, the policy applies in the generator's caller
+    until the generator leaves the block. ``contextlib.contextmanager`` needs this; other generators
+    rarely want it. Of nested blocks, the one entered last counts. Outside all blocks, the policy of
+    the buffer (``buffer.ordering``) counts, else that of its context (``context.ordering``).
 
     Raises TypeError or ValueError unless the policy is one of the three words.
     """

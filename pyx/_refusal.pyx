@@ -1,7 +1,7 @@
-"""Refusal: the exceptions that say who holds a buffer, since when, and what to do.
+"""Refusal: the exceptions that say which work uses a buffer, and what to do about it.
 
-Every message has the same four parts: what was wanted, who is in the way and from which line, that
-nothing orders the two, and the way out.
+Every message has the same four parts: what was requested; which work conflicts with it, and the
+line that queued that work; that nothing orders the two; and the calls that resolve the conflict.
 """
 
 from libc.stdint cimport uint32_t
@@ -35,9 +35,10 @@ cdef str END_VIEW = "Release it: leave its `with` block, delete the array that r
 cdef int refuse_operation(
     Operation *operation, int reason, Stream stream, tuple targets, str advice=""
 ) except -1:
-    """Raise the exception for a reason that `issue` returned. `targets` names each access's memory.
+    """Raise the exception for a reason that `issue` returned.
 
-    `advice` is appended to the message if other work is in the way.
+    `targets` has a description of the memory of each access. `advice` is appended to the message if
+    the reason is a conflict with other work.
     """
     cdef own_conflict *conflict = &operation.request.conflict
     if reason > REFUSED:
@@ -68,7 +69,10 @@ cdef int refuse_operation(
 cdef int refuse_host(
     int answer, own_conflict *conflict, str verb, str target
 ) except -1:
-    """Raise for a host access that the engine refused: "read", "write", "export" or "lend"."""
+    """Raise the exception for a host access that the engine refused.
+
+    `verb` is the kind of the access: "read", "write", "export" or "lend".
+    """
     if answer == OWN_MEMORY_CLOSED:
         return refuse_closed(target)
     wanted = f"cannot {'write' if verb == 'export' else verb} {target}" \
@@ -90,7 +94,10 @@ cdef str excluding_work(own_conflict *conflict):
 
 
 cdef int refuse_close(int answer, own_conflict *conflict, str verb, str target) except -1:
-    """Raise for memory that is still in use; the verb is "close" or "give away"."""
+    """Raise the exception for memory that is still in use and cannot be closed or given away.
+
+    `verb` is "close" or "give away".
+    """
     if answer == OWN_MEMORY_CLOSED:
         return refuse_closed(target)
     if answer == OWN_EXPORTED:
@@ -104,13 +111,16 @@ cdef int refuse_close(int answer, own_conflict *conflict, str verb, str target) 
 
 
 cdef int refuse_closed(str target, uint32_t site=0) except -1:
-    """Raise for memory that was closed at a site, or by another thread during this call."""
+    """Raise BufferClosedError. `site` is the line that closed the memory, or 0 if it is not known.
+
+    The line is not known if another thread closed the memory during this call.
+    """
     when = f"was closed at {place(site)}" if site else "is closed"
     raise BufferClosedError(f"{target} {when}; its memory is no longer there")
 
 
 cdef str _stream_wait(int kind):
-    """Return how a stream can wait for the work of another stream, which has this kind."""
+    """Return the part of a message that says how to wait for the work of a stream of this kind."""
     if kind == OWN_INTERNAL:
         return "a wait of the host,"
     if kind == OWN_ENDED:
@@ -123,7 +133,7 @@ cdef str _stream_wait(int kind):
 
 
 cdef str _request(Operation *operation, own_conflict *conflict, str target):
-    """Return what the refused operation was to do: "read ... by copy_to_async"."""
+    """Return what the refused operation would have done, such as "read ... by copy_to_async"."""
     mode = operation.request.accesses[conflict.access].mode
     if operation.request.operation == RELEASE:
         return f"close {target}"
@@ -132,7 +142,7 @@ cdef str _request(Operation *operation, own_conflict *conflict, str target):
 
 
 cdef str _why_unordered(int answer, own_conflict *conflict, Stream stream):
-    """Return a line about a reason that is easily overlooked; "" for most conflicts."""
+    """Return a line that explains the refusal where the reason is easily overlooked, else ""."""
     if {stream.order.order, conflict.order} == {OWN_LEGACY, OWN_NON_BLOCKING}:
         return "  The legacy default stream is ordered with blocking streams only:" \
                " Stream(blocking=True).\n"
@@ -140,7 +150,7 @@ cdef str _why_unordered(int answer, own_conflict *conflict, Stream stream):
 
 
 cdef str _user(own_conflict *conflict):
-    """Return a line about the operation in the way."""
+    """Return the line of a message that says which operation uses the memory, and how."""
     mode = conflict.epoch.mode
     doing = "is being read" if mode == OWN_READ else "is being written" if mode == OWN_WRITE \
         else "may be in use" if mode == OWN_REACH else "is being used"
@@ -154,7 +164,7 @@ cdef str _work(own_conflict *conflict):
 
 
 cdef str view_line(own_conflict *conflict):
-    """Return the lines about the host view or the loan in the way."""
+    """Return the lines of a message about the host view or the loan that causes the conflict."""
     where = place(conflict.site)
     if conflict.loan:
         stream = "work on no stream" if conflict.kind == OWN_INTERNAL \
@@ -168,7 +178,7 @@ cdef str view_line(own_conflict *conflict):
 
 
 cdef str view_end(own_conflict *conflict):
-    """Return how to end the view or the loan in the way."""
+    """Return the part of a message that says how to end the view or the loan."""
     return END_LOAN if conflict.loan else END_VIEW
 
 

@@ -52,9 +52,9 @@ def skip_file_prefixes(*prefixes):
     Raises
     ------
     TypeError
-        A prefix is no str.
+        A prefix is not a str.
     ValueError
-        A prefix is empty: it would skip everything.
+        A prefix is empty. It would skip every file.
     """
     global _prefixes
     new = list(_prefixes)
@@ -71,12 +71,15 @@ def skip_file_prefixes(*prefixes):
 
 
 cdef uint32_t here() noexcept:
-    """Return the line that called cudadrv, skipping lines of the standard library and NumPy."""
+    """Return the site of the line that called cudadrv.
+
+    Lines of the standard library, of NumPy and of `skip_file_prefixes` are skipped.
+    """
     return site_of(PyThreadState_Get())
 
 
 cdef uint32_t unknown_site(site_spot spot) noexcept:
-    """Return the site of a line that is not in the table yet, or that lies in a library."""
+    """The slow path of `site_of`, for lines that are not in the table yet or that are skipped."""
     return site_search(spot)
 
 
@@ -89,7 +92,9 @@ cdef str place(uint32_t site):
 
 
 cdef str _short(str path):
-    """Shorten a path. Runs no Python code, because a report of a data race may hold an issue lock.
+    """Return a path relative to the working directory, if the file is in it.
+
+    Runs no Python code, because a report of a data race calls this while an issue lock is held.
     """
     try:
         folder = os.getcwd() + os.sep

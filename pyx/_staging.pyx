@@ -69,7 +69,8 @@ cdef object _as_array(object ordinary):
 
 
 cdef int _check(object array, Region region) except -1:
-    # Messages are made only for an error: NumPy takes longer to name a dtype than for a small copy.
+    # The texts are made only for an error, because making the text of a dtype takes NumPy longer
+    # than a small copy takes.
     if array.dtype is not region.dtype and array.dtype != region.dtype:
         refuse_other_dtype(
             region, array.dtype, f"the array of shape {array.shape} ({array.dtype})")
@@ -82,22 +83,23 @@ cdef int _check(object array, Region region) except -1:
 
 # ---- stages ----
 #
-# The driver never gets the address of ordinary memory. When it would access that memory depends on
-# sizes and platforms, and after an interrupted copy nothing may access the memory any more.
+# cudadrv never passes the address of ordinary memory to the driver. After an interrupted copy,
+# nothing may access the caller's memory any more, but when the driver would access it depends on
+# the size of the copy and on the platform.
 
 cdef enum:
     SMALLEST = 1 << 16          # bytes of the smallest stage; up to STEP, sizes are powers of two
-    STEP = 1 << 20              # larger sizes are multiples of this
-    MOST_IDLE = 64 << 20        # bytes of stages that a context keeps
-    MOST_BUSY = 4               # a search gives up after it has found so many stages in use
+    STEP = 1 << 20              # sizes above STEP are multiples of STEP
+    MOST_IDLE = 64 << 20        # the most bytes of stages that a context keeps
+    MOST_BUSY = 4               # a search ends when it has found this many stages in use
 
 
 @cython.final
 @cython.no_gc_clear
 cdef class Stage:
-    """A page-locked block, and the last copy that uses it.
+    """A page-locked block of memory, and the last copy that uses it.
 
-    It is either in its context's list, or a call has taken it out of the list and uses it.
+    The stage is in its context's list `stages`, unless a call has taken it out and uses it.
     """
 
     def __dealloc__(self):
@@ -106,7 +108,7 @@ cdef class Stage:
             release_later(LOCKED, <CUdeviceptr><size_t>self.data, NULL, self.context, None)
 
     cdef bint is_free(self) except -1:
-        """Whether no copy uses the stage. Asks the driver; updates no clock."""
+        """Whether no copy uses the stage any more. May query the driver. Updates no clock."""
         if self.last.seq == 0 or own_known(engine, self.last.slot, self.last.seq):
             return True
         return self.last.marked and is_complete(self.event)
@@ -136,10 +138,10 @@ cdef int _keep_stage(Stage stage) except -1:
 
 
 cdef Stage idle_stage(Context context, size_t nbytes):
-    """Take a free stage out of the list; None if a short search finds none.
+    """Take a free stage out of the list. Returns None if a short search finds none.
 
-    The newest is tried first, because it may be in the processor's caches; then the oldest ones,
-    because they are the likeliest to be free.
+    The newest stage is tried first, because its memory may be in the processor's caches. Then the
+    oldest stages are tried, because they are the likeliest to be free.
     """
     cdef Stage stage
     cdef Py_ssize_t turn
@@ -164,7 +166,8 @@ cdef Stage take_stage(Context context, size_t nbytes):
 
 
 cdef Stage needed_stage(Context context, size_t nbytes):
-    """Make a stage. If memory runs out, trim the pools, release dead memory and try again."""
+    """Make a stage. If memory runs out, trim the pools, free what waits in `_release`, and retry.
+    """
     cdef Stage stage = _new_stage(context, nbytes)
     if not _allocate(stage):
         trim_caches()
@@ -175,7 +178,7 @@ cdef Stage needed_stage(Context context, size_t nbytes):
 
 
 cdef Stage one_more_stage(Context context, size_t nbytes, bint within_limit):
-    """Make a stage for a copy that has others already.
+    """Make a further stage for a copy that has stages already.
 
     Returns None if memory runs out, or if `within_limit` is true and the context's stages would
     exceed MOST_IDLE.
@@ -188,7 +191,7 @@ cdef Stage one_more_stage(Context context, size_t nbytes, bint within_limit):
 
 
 cdef size_t _stage_size(size_t nbytes) noexcept:
-    """Return the size of a stage for so many bytes."""
+    """Return the size of the smallest stage that holds this many bytes."""
     cdef size_t size = SMALLEST
     while size < nbytes and size < STEP:
         size *= 2
@@ -205,7 +208,10 @@ cdef Stage _new_stage(Context context, size_t nbytes):
 
 
 cdef bint _allocate(Stage stage) except -1:
-    """Allocate a stage's memory without disturbing captures; False if memory ran out."""
+    """Allocate a stage's memory. Does not end captures of other libraries.
+
+    Returns False if memory ran out.
+    """
     cdef CUresult status
     cdef bint pushed = False
     cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
@@ -225,7 +231,7 @@ cdef bint _allocate(Stage stage) except -1:
 
 
 cdef int give_stage(Stage stage) except -1:
-    """Put a stage back into the list; drop the oldest free ones while the list is too large."""
+    """Put a stage back into the list. While the list is too large, drop its oldest free stages."""
     cdef Context context = stage.context
     cdef Stage oldest
     cdef int busy = 0
@@ -255,7 +261,10 @@ cdef int drop_idle_stages(Context context) except -1:
 # ---- operations that copy between a buffer and a stage ----
 
 cdef CUresult _copy_and_mark(void *arguments, CUstream stream, bint *queued) noexcept nogil:
-    """The driver calls: the copy, and the record of the event that tells when the stage is free."""
+    """Make the driver calls of a staged copy: the copy, and then the record of the stage's event.
+
+    The event tells when the stage is free.
+    """
     cdef StagedCopy *copy = <StagedCopy *>arguments
     cdef CUresult status = copy.call(copy.arguments, stream, &copy.queued)
     if status == CUDA_SUCCESS:
@@ -269,10 +278,11 @@ cdef CUresult _copy_and_mark(void *arguments, CUstream stream, bint *queued) noe
 cdef int prepare_staged(
     Operation *operation, StagedCopy *copy, int name, Region region
 ) except -1:
-    """Prepare an operation that borrows the whole buffer, as each chunk of a copy does.
+    """Prepare an operation that copies between a buffer and a stage.
 
-    So if any chunk would be refused, the first one is. If another thread queues work between two
-    chunks, the next chunk is ordered after that work, or refused.
+    The operation borrows the whole buffer, even if it copies only a chunk. So a conflict with any
+    part of the buffer refuses the first chunk already. If another thread queues work with the
+    buffer between two chunks, the next chunk is ordered after that work, or is refused.
     """
     cdef bint inward = name != COPY_TO
     borrow(region, &copy.access, OWN_WRITE if inward else OWN_READ)
@@ -307,7 +317,7 @@ cdef void note_use(StageUse *use, Operation *operation, StagedCopy *copy) noexce
 
 
 cdef int refuse_early(int name, Region region, Stream stream) except -1:
-    """Raise if the copy would be refused. Called before its items are copied to a stage."""
+    """Raise if the copy would be refused. Called before the host copies any item to a stage."""
     cdef Operation operation
     cdef StagedCopy copy
     refuse_other_device(region, stream)
@@ -322,9 +332,9 @@ cdef int refuse_early(int name, Region region, Stream stream) except -1:
 #
 # A large array is copied through a ring of stages, which several threads fill or empty.
 #
-# Without the GIL, the calling thread queues the chunks and asks the driver which are done. While
-# there is nothing to queue, it helps to copy. The other threads belong to a thread pool that knows
-# no driver: include/cudadrv/parallel_copy.h.
+# The calling thread releases the GIL. Then it queues the chunks, and asks the driver which chunks
+# are complete. While there is nothing to queue, it fills or empties stages like the other threads.
+# Those belong to a thread pool that makes no driver calls: include/cudadrv/parallel_copy.h.
 
 cdef extern from "cudadrv/parallel_copy.h" nogil:
     enum:
@@ -348,18 +358,18 @@ cdef extern from "cudadrv/parallel_copy.h" nogil:
 
 cdef enum:
     SIGNALS_NS = 10_000_000     # how often to check for signals
-    # `_advance` returns one of these, a reason of `attempt`, or a status of the driver.
+    # `_advance` returns DONE, LOOK, a reason of `attempt`, or a status of the driver.
     DONE = 0                    # everything is copied
     LOOK = -1000                # it is time to check for signals
 
 # Sizes of chunks and rings, in bytes. docs/performance.md has the measurements behind them.
 cdef struct Plan:
-    size_t threshold    # up to this size: one stage, in the calling thread
-    size_t chunk        # the largest chunk
-    size_t parts        # a copy has at least so many chunks, if they are not smaller than `least`
-    size_t least        # the smallest chunk of a copy with several
+    size_t threshold    # copies up to this size use one stage, and only the calling thread
+    size_t chunk        # the size of the largest chunk
+    size_t parts        # a copy has at least this many chunks, if none is smaller than `least`
+    size_t least        # the smallest size of the chunks of a copy
     size_t ring         # the most stages of one copy
-    size_t fresh        # a copy may allocate one stage for every so many bytes that it copies
+    size_t fresh        # a copy may allocate one new stage for each `fresh` bytes that it copies
     size_t piece        # how much a thread copies at a time
     size_t threads      # the most threads, including the calling one; 0: not determined yet
 
@@ -380,7 +390,7 @@ cdef struct Transfer:
     size_t issued       # the offset up to which chunks are queued
     size_t finished     # the offset up to which the driver is done with them
     int64_t moved_at    # the time of the last progress, in ns
-    bint holds          # operation.request.issued is the last chunk's snapshot, to be dropped
+    bint holds          # whether operation.request.issued is a snapshot that must be dropped
 
 
 cdef bint is_worth_chunks(size_t nbytes) noexcept nogil:
@@ -416,11 +426,11 @@ def plan(**changes):
 
 
 cdef list _take_ring(Context context, size_t chunk, size_t nbytes):
-    """Take the stages of a copy: free ones from the list, and new ones if their cost is worth it.
+    """Take the stages of a copy: free stages from the list, and new ones where they are worth it.
 
-    Each copy may add one new stage, so that repeated copies get a whole ring in time. The second
-    stage of a copy ignores the limit, because a copy with a single stage cannot go on while that
-    stage is busy.
+    Each copy may add one new stage, so that after some copies a whole ring exists. A second stage
+    is made even beyond the limit MOST_IDLE, because a copy with a single stage has to wait whenever
+    that stage is busy.
     """
     cdef size_t ring = min(_plan.ring, <size_t>PAR_RING)
     cdef size_t share = min(ring, max(<size_t>2, ring // _running))
@@ -497,7 +507,7 @@ cdef int _copy_chunks(Region region, char *ordinary, Stream stream, int name) ex
 
 
 cdef size_t _whole_steps(size_t nbytes) noexcept nogil:
-    """Round up to a whole number of pieces."""
+    """Round a number of bytes up to a whole number of pieces (`Plan.piece`)."""
     return (nbytes + _plan.piece - 1) // _plan.piece * _plan.piece
 
 
@@ -524,7 +534,10 @@ cdef int _run(Transfer *transfer, Region region, Stream stream) except -1:
 
 
 cdef void _open(Transfer *transfer) noexcept nogil:
-    """Let the threads fill the stages that the driver has read, or empty those it has written."""
+    """Let the threads fill the stages that the driver has read.
+
+    For a copy out of the buffer, let them empty the stages that the driver has written.
+    """
     cdef size_t upto = transfer.finished
     if transfer.memory.inward:
         upto += transfer.memory.ring * transfer.memory.chunk
@@ -536,7 +549,10 @@ cdef size_t _chunk_end(Transfer *transfer, size_t start) noexcept nogil:
 
 
 cdef bint _may_issue(Transfer *transfer) noexcept nogil:
-    """Whether the stage of the next chunk is full, or, for a copy out of the buffer, empty."""
+    """Whether the next chunk can be queued.
+
+    Its stage must be full for a copy into the buffer, and empty for a copy out of the buffer.
+    """
     cdef size_t copied
     if transfer.issued == transfer.memory.nbytes:
         return False
@@ -547,7 +563,7 @@ cdef bint _may_issue(Transfer *transfer) noexcept nogil:
 
 
 cdef uint32_t _aim(Transfer *transfer) noexcept nogil:
-    """Turn the operation into the copy of the next chunk. Returns the index of its stage."""
+    """Prepare the operation for the next chunk. Returns the index of the chunk's stage."""
     cdef size_t start = transfer.issued
     cdef uint32_t at = <uint32_t>(start // transfer.memory.chunk % transfer.memory.ring)
     if transfer.holds:
@@ -559,7 +575,7 @@ cdef uint32_t _aim(Transfer *transfer) noexcept nogil:
 
 
 cdef void _note(Transfer *transfer, uint32_t at, int reason) noexcept nogil:
-    """Record the outcome of the chunk's operation; `reason` 0 means that it was issued."""
+    """Record the outcome of the chunk's operation. `reason` is 0 if the operation was issued."""
     note_use(&transfer.uses[at], &transfer.operation, &transfer.copy)
     if reason == 0:
         transfer.holds = True
@@ -574,7 +590,10 @@ cdef int _issue(Transfer *transfer, Stream stream) except? -1 nogil:
 
 
 cdef int _ask(Transfer *transfer, Stream stream) noexcept nogil:
-    """Ask whether the driver is done with the oldest chunk. Returns 0 if it is, else its status."""
+    """Query the oldest chunk that is not known to be complete. Returns 0 if it is complete.
+
+    Otherwise returns the status of the driver.
+    """
     cdef size_t start = transfer.finished
     status = query_event(
         stream.context.raw,
@@ -591,7 +610,10 @@ cdef bint _is_done(Transfer *transfer) noexcept nogil:
 
 
 cdef int _advance(Transfer *transfer, Stream stream) except? -1 nogil:
-    """Go on until all is copied, an operation is refused, or it is time to check for signals."""
+    """Queue chunks and copy pieces until one of these happens, and return which:
+
+    everything is copied; an operation is refused; it is time to check for signals.
+    """
     cdef int64_t entered = now_ns()
     cdef int64_t now = entered
     cdef bint moved
@@ -626,8 +648,10 @@ cdef extern from "cudadrv/streaming_copy.h" nogil:
 
 
 cdef void _fill(Stage stage, const char *ordinary, size_t nbytes) noexcept nogil:
-    """Fill a stage. Many bytes bypass the processor's caches. Few bytes do not, because most of
-    them are still in a cache when the device reads them.
+    """Fill a stage. If there are many bytes, the stores bypass the processor's caches.
+
+    Few bytes are stored normally, because most of them are still in a cache when the device reads
+    them.
     """
     if is_worth_chunks(nbytes):
         streaming_copy(stage.data, ordinary, nbytes)
@@ -638,7 +662,7 @@ cdef void _fill(Stage stage, const char *ordinary, size_t nbytes) noexcept nogil
 cdef int _queue(
     Operation *operation, int name, Region region, Stage stage, Stream stream
 ) except -1:
-    """Queue the copy between a whole buffer and a stage. The caller owns `request.issued`."""
+    """Queue the copy between a whole buffer and a stage. Then the caller owns `request.issued`."""
     cdef StagedCopy copy
     prepare_staged(operation, &copy, name, region)
     aim(&copy, stage.data, stage.event.raw, 0, region.nbytes)
@@ -673,7 +697,7 @@ cdef int _copy_at_once(Region region, char *ordinary, Stream stream, int name) e
 
 
 cdef Token _copy_snapshot(Region target, const char *source, Stream stream):
-    """Copy the source to a stage, and queue the copy from there."""
+    """Copy the source to a stage, and queue the copy from the stage to the buffer."""
     cdef Operation operation
     cdef Token token = new_token(stream, None, target)
     cdef Stage stage = take_stage(stream.context, target.nbytes)
@@ -688,7 +712,7 @@ cdef Token _copy_snapshot(Region target, const char *source, Stream stream):
 
 
 cdef Token copy_array(int name, Region region, object array, Stream stream):
-    """Copy between a buffer and a contiguous array of as many bytes, through stages.
+    """Copy between a buffer and a contiguous array of the same size, through stages.
 
     COPY_FROM and COPY_TO block until the copy is complete; COPY_FROM_ASYNC returns a token.
     """

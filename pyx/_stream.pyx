@@ -45,7 +45,8 @@ cdef extern from "cudadrv/driver.h":
         CUDA_ERROR_CAPTURED_EVENT
 
 cdef enum:
-    # How long a waiting call queries the stream before it records an event and waits for that.
+    # A call that waits for a stream queries the stream for this long. Then it records an event and
+    # waits for the event.
     PATIENCE_NS = 20_000
 
 cdef object MOST_HANDLE = 2 ** 64 - 1
@@ -76,9 +77,10 @@ cdef class Stream:
     name : str, optional
         Shown in messages. A stream without a name is shown by its number.
 
-    Making a stream may block: it closes streams that died with unfinished work, and if there are
-    very many, waits for the oldest. Raises ValueError if the device has no such priority, and
-    CudaError if the driver cannot create the stream.
+    Making a stream may block. It first closes streams whose objects were dropped while they had
+    unfinished work. If more than 256 closed streams have unfinished work, it then waits for the
+    oldest ones. Raises ValueError if the device has no such priority, and CudaError if the driver
+    cannot create the stream.
     Driver function: cuStreamCreateWithPriority.
     """
 
@@ -168,11 +170,11 @@ cdef class Stream:
     def per_thread(*, device=None):
         """Return the default stream of this thread (CU_STREAM_PER_THREAD), a blocking stream.
 
-        Each thread has its own. To use it, or a token of it, in another thread is a ValueError:
-        the driver would use that thread's own stream instead. The stream ends with its thread.
-        Buffers that its unfinished work uses then stay borrowed until `Context.synchronize`, or
-        until the program waits for an event that the thread had recorded. The context is the
-        primary one of ``device``; default: the current context.
+        Each thread has its own. To use it, or a token of it, in another thread is a ValueError,
+        because the driver would use that other thread's default stream instead. The stream ends
+        with its thread. Buffers that its unfinished work uses then stay borrowed until
+        `Context.synchronize`, or until the program waits for an event that the thread had recorded.
+        The context is the primary one of ``device``; default: the current context.
         """
         return per_thread_stream(device)
 
@@ -180,9 +182,9 @@ cdef class Stream:
     def from_handle(handle, owner=None):
         """Return a Stream for a stream of another library. cudadrv never destroys such a stream.
 
-        Calls for one stream return the same object, as long as that is alive. cudadrv does not see
-        work that the other library queues on it: hand memory over with an event or a
-        synchronization.
+        Further calls for the same stream return the same object, as long as the object is alive.
+        cudadrv does not see the work that the other library queues on the stream. Order that work
+        with an event or a synchronization.
 
         Parameters
         ----------
@@ -193,7 +195,8 @@ cdef class Stream:
             the first call is kept. Not used for the default streams.
 
         Raises ValueError if the stream belongs to a context that cudadrv does not know, or if the
-        handle is that of a dead `Stream`; OwnershipError if the stream is capturing.
+        handle is that of a `Stream` whose object was dropped; OwnershipError if the stream is
+        capturing.
         Driver functions: cuStreamGetCtx, cuStreamGetId, cuStreamGetFlags, cuStreamGetPriority.
         """
         return stream_from_handle(handle, owner)
@@ -216,7 +219,7 @@ cdef class Stream:
         Raises
         ------
         TypeError
-            The object is no stream.
+            The object is not a stream.
         ValueError
             Its version of the protocol is not 0, or cudadrv does not know the stream's context.
         OwnershipError
@@ -255,7 +258,7 @@ cdef class Stream:
         """Whether all work of the stream is complete. Does not block.
 
         If it is True, the host may use what that work used, as after `synchronize`. Raises
-        ValueError if it is closed or another thread's default stream.
+        ValueError if the stream is closed or is another thread's default stream.
         Driver function: cuStreamQuery.
         """
         return self.finish(False, 0)
@@ -277,8 +280,8 @@ cdef class Stream:
         ContextLostError
             An error has lost the context.
         TypeError, ValueError
-            The stream is closed or another thread's default stream; the timeout is negative or no
-            number.
+            The stream is closed or is another thread's default stream; the timeout is negative or
+            not a number.
 
         Driver functions: cuStreamQuery, for a short time; then cuEventRecord and cuEventQuery.
         """
@@ -322,17 +325,19 @@ cdef class Stream:
         Parameters
         ----------
         work : Event, Token or Stream
-            An event is waited for as it is recorded at this call: recording it again later changes
-            nothing. A token stands for its operation, and a stream for everything that was queued
-            on it before this call. A stream of another library (`from_object`) can be given, too;
-            the wait includes what that library has queued.
+            For an event, the stream waits for the work before its last record; recording the event
+            again after this call changes nothing. For a token, the stream waits for the token's
+            operation, and for a stream, for everything that was queued on that stream before this
+            call. A stream of another library (`from_object`) can be given, too; the wait includes
+            what that library has queued.
 
         Raises
         ------
         EventNotRecordedError
-            The event was never recorded: the driver would not wait for it.
+            The event was never recorded, so the driver would not wait.
         OwnershipError
-            Another library recorded the event in a capture, which this stream would then join.
+            Another library recorded the event in a capture. The wait would make this stream a part
+            of the capture.
         TypeError, ValueError
             ``work`` is something else, or is closed.
 
@@ -341,8 +346,8 @@ cdef class Stream:
         cdef Event event
         check_stream(self)
         if isinstance(work, Event):
-            # The stream waits even if the host knows the event to be complete: other libraries may
-            # have queued work before the event that the host does not know of.
+            # The wait is queued even if the host knows that cudadrv's work before the event is
+            # complete. Other libraries may have queued work before the event, too.
             event = work
             event.refuse_unrecorded("waited for")
         elif isinstance(work, Stream):
@@ -448,7 +453,8 @@ cdef class Stream:
         return 0
 
     cdef int look_for_capture(self, bint pushed) noexcept nogil:
-        """Return 0 if the stream is not capturing; else call `leave_context`, and return a reason.
+        """Return 0 if the stream is not capturing. Otherwise call `leave_context`, and return the
+        reason to refuse the call.
         """
         cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
         cdef CUresult status = cuStreamIsCapturing(self.raw, &capture)
@@ -487,7 +493,10 @@ cdef class Stream:
         return self.context.raise_failure(<CUresult>reason)
 
     cdef bint finish(self, bint wait, int64_t deadline) except -1:
-        """Return whether the work up to this call is complete. If so, update the host's clock."""
+        """Return whether the work up to this call is complete. If so, update the host's clock.
+
+        If `wait` is true, wait for the work until the deadline.
+        """
         cdef own_snapshot snapshot
         check_stream(self)
         own_snapshot_take(engine, self.order, &snapshot)
@@ -499,7 +508,10 @@ cdef class Stream:
             own_snapshot_drop(engine, &snapshot)
 
     cdef Event record_event(self, Event event, own_snapshot *as_of=NULL):
-        """Record an event. In the engine it stands for all work so far, or for `as_of` if given."""
+        """Record an event. In the engine the event stands for the snapshot `as_of`.
+
+        If that is NULL, the event stands for all work of the stream so far.
+        """
         cdef bint noted = True
         cdef int reason
         check_stream(self)
@@ -525,7 +537,7 @@ cdef class Stream:
                 reason = _wait(self, event, &noted)
         if reason:
             self.refuse(reason)
-        if not noted:  # the wait is queued in the driver, and the engine has no record of the wait
+        if not noted:  # the driver has queued the wait, but the engine had no memory to record it
             raise MemoryError()
         return 0
 
@@ -551,7 +563,7 @@ cdef class Scope:
             self.entered -= 1
             try:
                 _blocks.leave(self.stream)
-            except Exception:  # the block was entered in another thread or context
+            except Exception:  # the block was entered in another thread or contextvars.Context
                 pass
 
     def __enter__(self):
@@ -643,7 +655,7 @@ cdef Event _event_at(Stream stream, own_snapshot *snapshot):
 cdef Event _end_of_work(Stream stream):
     """Return an event after the work so far, or None if that work is complete.
 
-    If it is complete, the host's clock takes it in.
+    If the work is complete, the host's clock is updated.
     """
     cdef own_snapshot snapshot
     check_stream(stream)
@@ -695,7 +707,7 @@ cdef int _wait(Stream stream, Event event, bint *noted) noexcept nogil:
 
 
 cdef inline int _record_or_wait(Stream stream, Event event, bint record) noexcept nogil:
-    """Record or wait for an event. The caller holds the issue locks of both."""
+    """Record or wait for an event. The caller holds the issue locks of the stream and the event."""
     cdef bint pushed = False
     cdef int reason
     if unlikely(event.raw is NULL or event.unusual):
@@ -745,7 +757,7 @@ _per_thread = threading.local()
 cdef class ThreadEnd:
     """Closes a thread's default streams. It is a thread-local object, so it dies with the thread.
 
-    It records no last events, because recording could block.
+    No last events are recorded, because recording could block.
     """
 
     cdef unsigned long thread
@@ -761,9 +773,10 @@ cdef class ThreadEnd:
                 own_stream_close(engine, stream.order)
 
 
-# One stream has one object. But making a Python object can let other threads and finalizers run,
-# which may make the object of the same stream. So all Python objects are made first; then, without
-# interruption, the table is checked, and the new stream is opened and added.
+# One stream has one object. But while a Python object is made, other threads and finalizers can
+# run, and may make the object of the same stream. So the functions below first make all Python
+# objects. Then they look for an object of the stream, and if there is none, open the new one and
+# add it. Nothing else can run between these two steps.
 
 def legacy_stream(device):
     """See `Stream.legacy`."""
@@ -798,7 +811,7 @@ def per_thread_stream(device):
 
 
 cdef int _make_room_for_threads(Context context) except -1:
-    """Bound the number of ended threads' streams with unfinished work, by waiting for them."""
+    """Limit the number of default streams that ended with unfinished work, by waiting for them."""
     make_room(context)
     if own_unfinished(engine, context.domain) > len(context.ghosts) + MOST_ENDED \
             and may_synchronize(context):
@@ -832,7 +845,7 @@ cdef Stream stream_from_object(object thing, str argument):
 
 cdef object _handle_of(object thing, str argument):
     """Return the handle of another library's stream."""
-    # A class is no stream: its attributes are meant for its objects.
+    # A class is not a stream, although `getattr` finds the attributes of its objects in it.
     found = None if isinstance(thing, type) else getattr(thing, "__cuda_stream__", None)
     if found is None:
         handle = None if isinstance(thing, type) else getattr(thing, "cuda_stream", None)
@@ -873,7 +886,10 @@ cdef object _device_of(object thing):
 
 
 def stream_from_handle(handle, owner, named_by=None):
-    """See `Stream.from_handle`. `named_by`: an object that may name a default stream's device."""
+    """See `Stream.from_handle`.
+
+    `named_by` is the object that the handle of a default stream came from. It may name the device.
+    """
     number = operator.index(handle)
     if not 0 <= number <= MOST_HANDLE:
         raise ValueError(f"{number} is not the handle of a stream")
@@ -915,7 +931,8 @@ cdef Stream _stream_of_raw(size_t number, object owner):
 cdef int wait_for_handle(Stream stream, size_t number) except -1:
     """Let a stream wait for all work so far of another library's stream, by its handle.
 
-    As `stream.wait(Stream.from_handle(number))`, but makes no Stream of it.
+    Does what `stream.wait(Stream.from_handle(number))` does, but makes no Stream object if there is
+    none for the handle.
     """
     cdef Stream known
     if number == <size_t>stream.raw:
@@ -961,8 +978,8 @@ cdef CUresult _describe(
     CUstream handle, CUstreamCaptureStatus *capture, CUcontext *context,
     unsigned long long *identity, unsigned int *flags, int *priority
 ) noexcept nogil:
-    """Look up a stream. If it is capturing, only `capture` is set, because the other queries would
-    end the capture.
+    """Ask the driver about a stream. If the stream is capturing, only `capture` is set, because the
+    other queries would end the capture.
     """
     cdef CUresult status = cuStreamIsCapturing(handle, capture)
     if status != CUDA_SUCCESS or capture[0] != CU_STREAM_CAPTURE_STATUS_NONE:
@@ -1029,16 +1046,17 @@ cdef Stream _known_stream(Stream wanted):
         if stream.raw == wanted.raw and not stream.closed:
             if stream.ours or stream.identity == wanted.identity:
                 return stream
-            # The handle was used again, so the owner of this older stream has destroyed it. Only
-            # Context.synchronize tells when the work of the older stream is complete.
+            # The driver has given the handle to a newer stream, so the owner of `stream` must have
+            # destroyed it. From now on, only Context.synchronize can tell when the work of `stream`
+            # is complete.
             own_stream_close(engine, stream.order)
     return None
 
 
 cdef object user_of(unsigned int slot, uint64_t seq):
-    """Close the orphans, then return what `find_user` finds.
+    """Close the orphans, then return what `find_user` finds for an operation.
 
-    Returns None also if the operation is known to be complete.
+    Also returns None if the operation is known to be complete.
     """
     while True:
         bury_orphans()
@@ -1070,7 +1088,10 @@ cdef object find_user(unsigned int slot, uint64_t seq):
 
 
 cdef bint may_synchronize(Context context) except -1:
-    """Whether no known stream is capturing: cuCtxSynchronize would end the capture."""
+    """Whether cuCtxSynchronize may be called: no stream that cudadrv knows is capturing.
+
+    The call would end such a capture.
+    """
     cdef Stream stream
     cdef int reason
     for stream in context.streams.all():

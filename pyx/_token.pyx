@@ -34,9 +34,10 @@ cdef extern from "cudadrv/recycled.h":
 @cython.final
 @cython.freelist(8)
 cdef class Knowledge:
-    """The snapshot of a token whose stream had waited for others; most tokens have none.
+    """The snapshot of a token whose stream had waited for other streams before the operation.
 
-    It is a separate object so that tokens without one need no work when they die.
+    Most tokens have none. It is a separate object, so that deallocating the other tokens needs no
+    extra work.
     """
 
     def __dealloc__(self):
@@ -44,15 +45,15 @@ cdef class Knowledge:
 
 
 @cython.final
-@cython.no_gc  # for speed; a cycle is possible only through the `owner` of a buffer
+@cython.no_gc  # for speed; reference cycles are possible only through the `owner` of a buffer
 cdef class Token:
     """Token(*args, **kwargs)\n--\n
     A queued operation: asynchronous methods return it.
 
     The token does not own the borrows: the buffers stay borrowed until the operation is known to be
     complete, even if the token is dropped. The token's event is recorded when it is first needed
-    (`done`, `wait`, ``await``, ``stream.wait(token)``), after everything that is queued on the
-    stream at that time: `done` may become True only when all of that work is complete.
+    (`done`, `wait`, ``await``, ``stream.wait(token)``), after all work that is queued on the stream
+    at that time. So `done` may stay False until all of that work is complete.
 
     Attributes
     ----------
@@ -86,7 +87,8 @@ cdef class Token:
     def done(self):
         """Whether the operation is complete. Does not block.
 
-        If it is True, the host may use what the operation used, as after `wait`. Raises as `wait`.
+        If it is True, the host may use what the operation used, as after `wait`. Raises what `wait`
+        raises.
         Driver functions: cuEventQuery, and cuEventRecord the first time.
         """
         event = event_of(self)
@@ -110,10 +112,10 @@ cdef class Token:
         ContextLostError
             An error has lost the context.
         TypeError, ValueError
-            The timeout is negative or no number, or the stream is the default stream of another
+            The timeout is negative or not a number, or the stream is the default stream of another
             thread.
         OwnershipError
-            The thread of the default stream has ended; the stream is capturing.
+            The stream is a default stream whose thread has ended, or the stream is capturing.
 
         Driver functions: cuEventQuery, and cuEventRecord the first time.
         """
@@ -142,7 +144,10 @@ cdef str _called(Token token):
 
 
 cdef Event event_of(Token token):
-    """Return the event of a token; None if the host knows that the operation is complete."""
+    """Return the event of a token; None if the host knows that the operation is complete.
+
+    The first call records the event.
+    """
     if token.stream is None:
         raise TypeError("this Token was never initialized")
     token.stream.context.usable()
@@ -159,7 +164,7 @@ cdef Event event_of(Token token):
 
 
 cdef Event _new_event_of(Token token):
-    """Record an event now. In the engine it stands for this operation alone."""
+    """Record an event now. In the engine the event stands only for the operation of the token."""
     cdef own_snapshot issued
     event = new_event(token.stream.context, CU_EVENT_DISABLE_TIMING)
     take_snapshot(token, &issued)
@@ -170,7 +175,7 @@ cdef Event _new_event_of(Token token):
 
 
 cdef void take_snapshot(Token token, own_snapshot *issued) noexcept:
-    """Copy the snapshot that the token stands for. The caller drops it."""
+    """Copy the snapshot that the token stands for. The caller drops the copy."""
     issued.clock, issued.seq, issued.slot = NULL, token.seq, token.slot
     if isinstance(token.asked, Knowledge):
         own_snapshot_copy(engine, &(<Knowledge>token.asked).snapshot, issued)
@@ -195,9 +200,10 @@ cdef bint _is_known(Token token) noexcept:
 
 
 cdef Event _farewell(Token token):
-    """Return an event for a token of a closed stream, with the handle of the stream's last event.
+    """Return an event for a token of a closed stream.
 
-    Returns None if the host knows that the operation is complete.
+    The event uses the handle of the stream's last event, which is a ghost. Returns None if the host
+    knows that the operation is complete.
     """
     cdef Event ghost
     cdef own_snapshot issued
@@ -210,7 +216,7 @@ cdef Event _farewell(Token token):
             own_record_as(engine, &issued, &event.state)
             own_snapshot_drop(engine, &issued)
             return event
-    if _is_known(token):  # another thread has waited meanwhile, and dropped the ghost
+    if _is_known(token):  # another thread has waited for the work meanwhile, and dropped the ghost
         return None
     raise OwnershipError(
         "the stream of this operation has ended without an event to wait for, as the default stream"
@@ -218,7 +224,7 @@ cdef Event _farewell(Token token):
 
 
 cdef Token first_token(Stream stream, object source, object target):
-    """The slow path of `new_token`: make an object, because no dead token can be used again."""
+    """The slow path of `new_token`: allocate a token, because the store has none to use again."""
     cdef Token token = Token.__new__(Token)
     token.stream = stream
     token.source = source
@@ -227,9 +233,10 @@ cdef Token first_token(Stream stream, object source, object target):
 
 
 cdef void keep_knowledge(Token token, own_snapshot *issued) noexcept:
-    """Keep a snapshot that has a clock.
+    """Let a token own a snapshot that has a clock.
 
-    If memory runs out, waiting for the token tells the host nothing about other streams.
+    If memory runs out, the snapshot is dropped. A wait for the token then tells the host about the
+    token's own stream only, and not about the streams that this stream had waited for.
     """
     cdef Knowledge knowledge
     try:
@@ -241,6 +248,8 @@ cdef void keep_knowledge(Token token, own_snapshot *issued) noexcept:
         token.asked = knowledge
 
 
+# `_end_token` replaces the deallocator of Token. It puts the token into the store, from which
+# `new_token` takes it for a later operation (recycled.h).
 cdef token_store the_store
 cdef void (*_ordinary_end)(PyObject *) noexcept
 
