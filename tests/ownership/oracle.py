@@ -80,6 +80,7 @@ class View:
     mode: str
     site: int
     user: Stream | None = None  # None: the host
+    keeps: bool = False  # it is in the way of nothing but closing: a loan that is taken back
 
     @property
     def excludes(self):
@@ -267,7 +268,7 @@ class Oracle:
         sites = frozenset(
             view.site
             for view in memory.views
-            if (view.user is not user or access.mode == "close")
+            if (access.mode == "close" or (view.user is not user and not view.keeps))
             and overlap(view, access)
             and conflict(view.mode, access.mode)
         )
@@ -394,7 +395,8 @@ class Oracle:
 
     def _judge_loans(self, memory):
         """Refuse the host if a stream that memory is lent to may have work that excludes it."""
-        lent = [v.user for m in self.memories for v in m.views if v.user and memory.managed]
+        views = [v for m in self.memories for v in m.views if not v.keeps]
+        lent = [view.user for view in views if view.user and memory.managed]
         sites = frozenset(stream.last_site for stream in lent if stream.domain.host_excluded)
         return Answer(EXPORTED, sites) if sites else None
 
@@ -433,6 +435,24 @@ class Oracle:
 
     def close_export(self, memory, view):
         memory.views.remove(view)
+
+    def keep_open(self, memory, start, stop, mode, site, user):
+        """A borrower lets others use the bytes for a while, and the memory must not be closed."""
+        view = self.export(memory, start, stop, mode, site, user)
+        view.keeps = True
+        return view
+
+    def wait_for_users(self, stream, memory, start, stop):
+        """A stream waits for all unfinished users of bytes that can be waited for."""
+        known = past(self.host)
+        found = {}
+        for byte in range(start, stop):
+            for use in uses_of_byte(memory, byte):
+                if use.stream and use.node not in known and self.can_be_waited_for(use.stream):
+                    found[use.stream] = None
+        for other in found:
+            if other is not stream:
+                self.wait(stream, self._work_of(other))
 
     def close_memory_on(self, memory, stream, policy):
         """Close stream-ordered memory: a write on a stream, which every policy checks."""

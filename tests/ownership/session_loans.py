@@ -55,6 +55,7 @@ class Loan:
     left: bool = False
     shown: Lent | None = None  # what its interface holds, as long as the object lives
     back: Any = None  # the block in which the buffer is taken back
+    kept: Any = None  # what keeps the buffer open in that block
     views: int = 0  # memoryviews, which refer to the object
 
     @property
@@ -282,15 +283,25 @@ class LoanSession(KernelSession):
         if answer == OK:
             self._end(lent)
             loan.back = back
+            user, site = lent.borrower.model, next(self.sites)
+            loan.kept = self.oracle.keep_open(*lent.buffer.use(lent.mode), site, user)
 
     def give_again(self, loan):
-        """End the block of `back`: the borrower's stream waits for what was done inside."""
+        """End the block of `back`: the borrower's stream waits for what was done inside.
+
+        Where it cannot, the buffer is lent again all the same: the borrower has an array of it.
+        """
         back, loan.back = loan.back, None
+        self.oracle.close_export(loan.buffer.memory.model, loan.kept)
         answer = self._judge_lent(loan, waits=True) if loan.lent.holders else OK
         call = lambda: back.__exit__(None, None, None)  # noqa: E731
         self.call("end of loan.back()", answer, call, loan.buffer)
         if loan.lent.holders and answer in (OK, WAITED):
             self._begin(loan.lent)
+        elif loan.lent.holders:
+            user, use = loan.borrower.model, loan.buffer.use(loan.mode)
+            loan.lent.view = self.oracle.export(*use, next(self.sites), user)
+            self.oracle.wait_for_users(user, *use[:3])
 
     # ---- what begins a loan ----
 
