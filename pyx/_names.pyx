@@ -16,7 +16,7 @@ cdef list NAMES = [
     "a launch", "a custom operation",
 ]
 cdef dict ADDED = {}        # numbers of the names that were added
-cdef dict STREAMS = {}      # names that programs gave to streams, by the streams' numbers
+cdef dict STREAMS = {}      # quoted names that programs gave to streams, by the streams' numbers
 cdef enum:
     MOST_NAMES = 1 << 16    # the engine keeps the number of an operation in 16 bits
     MOST_STREAMS = 1 << 14  # names of streams that are kept, because messages name dead ones, too
@@ -66,7 +66,7 @@ cdef str checked_name(object name):
 
 cdef int name_stream(uint64_t number, str name) except -1:
     """Let messages use this name of a stream. Forgets the oldest names beyond MOST_STREAMS."""
-    STREAMS[number] = name
+    STREAMS[number] = repr(name)  # which looks for signals: reports of races must not, later
     while len(STREAMS) > MOST_STREAMS:
         STREAMS.pop(next(iter(STREAMS)), None)
     return 0
@@ -80,7 +80,7 @@ cdef str stream_name(uint64_t number, uint8_t kind):
         return f"per-thread default Stream {number}"
     if kind == OWN_INTERNAL:
         return "a stream of the library's own"
-    name = f"Stream {STREAMS[number]!r}" if number in STREAMS else f"Stream {number}"
+    name = f"Stream {STREAMS[number]}" if number in STREAMS else f"Stream {number}"
     return f"{name} (closed)" if kind == OWN_ENDED else name
 
 
