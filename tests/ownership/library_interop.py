@@ -3,6 +3,7 @@
 import contextlib
 
 from library_choices import Choices
+from session_buffers import is_filled
 from session_loans import NOBODY
 
 NBYTES_OF_OTHERS = 40
@@ -128,6 +129,7 @@ class InteropChoices(Choices):
         taken = [loan for loan in loans if loan.back is not None]
         if taken and self.chance(0.7):
             loan = self.pick(taken)
+            self.use_taken(loan)
             self.note("give again", self.loans.index(loan))
             self.session.give_again(loan)
         elif loans:
@@ -135,8 +137,18 @@ class InteropChoices(Choices):
             self.note("take back", self.loans.index(loan))
             self.session.take_back(loan)
 
+    def use_taken(self, loan):
+        """Fill a buffer that was taken back, on a stream that the borrower's will wait for."""
+        stream = self.pick_stream(loan.buffer.memory.place)
+        if stream is None or not all(map(self.is_usable, (stream, loan.stream))):
+            return
+        if self.chance(0.5) and loan.buffer.fits(stream.model) and is_filled(loan.buffer):
+            self.note("wait and fill", self.streams.index(stream), "while it is taken back")
+            self.session.wait_for_stream(stream, loan.stream)
+            self.keep(self.session.fill(loan.buffer, 7, stream))
+
     def stay_taken(self):
-        """Let a host view keep a buffer from being given to its borrower again: the loan is over."""
+        """Let a host view keep a buffer from its borrower, who gets it again: the loan is over."""
         loans = [x for x in self.loans if x.real and x.entered and x.buffer.on_host and x.stream]
         loan = self.pick(loans) if loans else None
         if loan is None or loan.back is not None or not self.is_usable(loan.stream):
