@@ -298,7 +298,7 @@ class ImportSession(LoanSession):
         """A launch whose second argument is an array of another library: out = array + b."""
         nbytes = min(out.nbytes, theirs.memory.model.nbytes - start)
         a = Buffer(None, theirs.memory, start, nbytes, part=False)
-        waits = 0
+        waits = []
         if tensor and theirs.memory.kind != "locked":
             array = Tensor(theirs, start, (nbytes,), self)
             waits = self.oracle.follow_returns(
@@ -317,7 +317,8 @@ class ImportSession(LoanSession):
             try:
                 return add.launch(1, 1, *args, **options)
             except cu.OwnershipError:  # what it waited for does no harm
-                self.unseen.update({"cuEventRecord": waits, "cuStreamWaitEvent": waits})
+                self.unseen["cuStreamWaitEvent"] += len(waits)
+                self.unseen["cuEventRecord"] += sum(other.open for other in waits)
                 raise
 
         result = self.call("launch with an array", answer, call, out, b)
