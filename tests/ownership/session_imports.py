@@ -47,7 +47,7 @@ class Theirs:
     owner: "Owner"
     memory: Memory
     stream: Stream
-    records: cu.Buffer  # never used: keeps what the library has noted of the memory
+    records: cu.Buffer  # over bytes behind it, never used: keeps what is noted of the allocation
     busy: bool = False  # whether its own work may be unfinished
 
 
@@ -164,8 +164,8 @@ class ImportSession(LoanSession):
     def open_theirs(self, kind, nbytes, stream, value):
         """Another library allocates memory, and fills it on its stream."""
         place = stream.place
-        owner = Owner(kind, nbytes, place.context)
-        make = lambda: CLASSES[kind].from_address(owner.address.value, nbytes)  # noqa: E731
+        owner = Owner(kind, nbytes + 8, place.context)
+        make = lambda: CLASSES[kind].from_address(owner.address.value + nbytes, 8)  # noqa: E731
         records = self.new(place, make)
         memory = Memory(self.oracle.open_memory(nbytes, kind == "unified"), kind, place)
         theirs = Theirs(owner, memory, stream, records)
