@@ -3,6 +3,7 @@
 import contextlib
 
 from library_choices import Choices
+from session_buffers import is_filled
 from session_loans import NOBODY
 
 NBYTES_OF_OTHERS = 40
@@ -46,7 +47,7 @@ class InteropChoices(Choices):
         if not loans:
             return
         loan = self.pick(loans)
-        ways = [self.export_loan, self.export_loan]
+        ways = [self.export_loan]
         if loan.borrower is not NOBODY or not loan.buffer.on_host:
             ways.append(self.show)
         elif not loan.buffer.closed:
@@ -70,7 +71,8 @@ class InteropChoices(Choices):
         return self.session.export(loan, stream)
 
     def show(self, loan):
-        self.session.show(loan)
+        for _ in range(self.random.choice((1, 1, 2))):
+            self.session.show(loan)
 
     def look(self, loan):
         return self.session.memoryview(loan)
@@ -127,12 +129,44 @@ class InteropChoices(Choices):
         taken = [loan for loan in loans if loan.back is not None]
         if taken and self.chance(0.7):
             loan = self.pick(taken)
+            self.use_taken(loan)
             self.note("give again", self.loans.index(loan))
             self.session.give_again(loan)
         elif loans:
             loan = self.pick(loans)
             self.note("take back", self.loans.index(loan))
             self.session.take_back(loan)
+
+    def use_taken(self, loan):
+        """Fill a buffer that was taken back, on a stream that the borrower's will wait for."""
+        stream = self.pick_stream(loan.buffer.memory.place)
+        if stream is None or not all(map(self.is_usable, (stream, loan.stream))):
+            return
+        if self.chance(0.5) and loan.buffer.fits(stream.model) and is_filled(loan.buffer):
+            self.note("wait and fill", self.streams.index(stream), "while it is taken back")
+            self.session.wait_for_stream(stream, loan.stream)
+            self.keep(self.session.fill(loan.buffer, 7, stream))
+
+    def stay_taken(self):
+        """Let a host view keep a buffer from its borrower, who gets it again: the loan is over."""
+        loans = [x for x in self.loans if x.real and x.entered and x.buffer.on_host and x.stream]
+        loan = self.pick(loans) if loans else None
+        if loan is None or loan.back is not None or not self.is_usable(loan.stream):
+            return
+        self.note("a view of loan", self.loans.index(loan), "while it is taken back")
+        self.session.take_back(loan)
+        if loan.back is None:
+            return
+        self.session.synchronize_stream(loan.stream)
+        view = self.session.open_view(loan.buffer, "readonly")
+        self.session.give_again(loan)
+        if view is not None:
+            self.session.close_view(view)
+        self.note("  and another array of it")
+        self.keep_holder(self.export_loan(loan))
+        if self.chance(0.5):
+            self.note("  and leave it")
+            self.session.leave(loan)
 
     def end_loan(self):
         """End something of a loan: an array, the block, the object."""
@@ -342,16 +376,17 @@ class InteropChoices(Choices):
         self.add(self.session.reshape(buffer), "reshaped", self.buffers.index(buffer))
 
 
-OF_LOANS = ("hold", "export", "turns")
+OF_LOANS = ("hold", "export", "turns", "stay_taken")
 OF_IMPORTS = ("open_theirs", "import_array", "use_constant", "overlay", "give_back")
 OF_IMPORTS += ("launch_theirs", "reshape")
 WEIGHTS = {
     "lend": 3,
     "use_loan": 3,
     "end_loan": 3,
-    "hold": 6,
+    "hold": 10,
     "export": 5,
     "turns": 4,
+    "stay_taken": 2,
     "open_theirs": 1,
     "import_array": 5,
     "use_constant": 2,

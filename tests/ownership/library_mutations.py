@@ -452,6 +452,12 @@ MUTATIONS = [
         "    cdef uint64_t stop = memory.start\n",
     ),
     (
+        "an import does not follow what was given back",
+        "_loan.pyx",
+        "    if region.memory.home is None or not region.memory.home.returned:\n",
+        "    if True:\n",
+    ),
+    (
         "giving back does not wait",
         "_loan.pyx",
         "    access.policy = policy\n",

@@ -110,7 +110,7 @@ class Program(InteropChoices):
             if step in OF_LOANS and not self.interop:
                 weight = 0
             if step == "end_loan" and self.interop:
-                weight *= 3
+                weight *= 4
             if step in OF_IMPORTS and not self.imports:
                 weight = 0
             if step == "fail" and not self.session.software:

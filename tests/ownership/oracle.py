@@ -480,7 +480,7 @@ class Oracle:
         memory.accesses[-1].returns = True
 
     def follow_returns(self, stream, memory, start, stop):
-        """A stream waits for those to which bytes were given back. Returns how many these are."""
+        """A stream waits for those to which bytes were given back. Returns these."""
         known = past(self.host)
         found = {}
         for byte in range(start, stop):
@@ -489,7 +489,7 @@ class Oracle:
                     found[use.stream] = None
         for other in found:
             self.wait(stream, self._work_of(other))
-        return len(found)
+        return list(found)
 
     def judge_end(self, memory, start, stop):
         """The answer to closing one of several buffers over some memory."""

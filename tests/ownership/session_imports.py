@@ -47,7 +47,7 @@ class Theirs:
     owner: "Owner"
     memory: Memory
     stream: Stream
-    records: cu.Buffer  # never used: keeps what the library has noted of the memory
+    records: cu.Buffer  # over bytes behind it, never used: keeps what is noted of the allocation
     busy: bool = False  # whether its own work may be unfinished
 
 
@@ -164,8 +164,8 @@ class ImportSession(LoanSession):
     def open_theirs(self, kind, nbytes, stream, value):
         """Another library allocates memory, and fills it on its stream."""
         place = stream.place
-        owner = Owner(kind, nbytes, place.context)
-        make = lambda: CLASSES[kind].from_address(owner.address.value, nbytes)  # noqa: E731
+        owner = Owner(kind, nbytes + 8, place.context)
+        make = lambda: CLASSES[kind].from_address(owner.address.value + nbytes, 8)  # noqa: E731
         records = self.new(place, make)
         memory = Memory(self.oracle.open_memory(nbytes, kind == "unified"), kind, place)
         theirs = Theirs(owner, memory, stream, records)
@@ -298,7 +298,7 @@ class ImportSession(LoanSession):
         """A launch whose second argument is an array of another library: out = array + b."""
         nbytes = min(out.nbytes, theirs.memory.model.nbytes - start)
         a = Buffer(None, theirs.memory, start, nbytes, part=False)
-        waits = 0
+        waits = []
         if tensor and theirs.memory.kind != "locked":
             array = Tensor(theirs, start, (nbytes,), self)
             waits = self.oracle.follow_returns(
@@ -317,7 +317,8 @@ class ImportSession(LoanSession):
             try:
                 return add.launch(1, 1, *args, **options)
             except cu.OwnershipError:  # what it waited for does no harm
-                self.unseen.update({"cuEventRecord": waits, "cuStreamWaitEvent": waits})
+                self.unseen["cuStreamWaitEvent"] += len(waits)
+                self.unseen["cuEventRecord"] += sum(other.open for other in waits)
                 raise
 
         result = self.call("launch with an array", answer, call, out, b)
