@@ -228,12 +228,13 @@ def kernel_fault() -> str | None:
 
 
 class PageFaults(NamedTuple):
-    """How often blocks of managed memory have moved because they were used elsewhere."""
+    """How often blocks of managed memory have moved because they were used elsewhere.
+
+    ``host`` counts the moves to the host, ``device`` those to a device.
+    """
 
     host: int
-    """Moves to the host."""
     device: int
-    """Moves to a device."""
 
 
 def page_faults(buffer: Buffer) -> PageFaults:
@@ -243,7 +244,7 @@ def page_faults(buffer: Buffer) -> PageFaults:
     addresses are multiples of that: one fault moves the whole block in which the host or a device
     has used a byte. What a device uses counts when its work is done. First uses, prefetches, and
     uses that a device makes where the memory is are no faults. Memory that is mostly read is
-    copied, not moved; the copy counts, but writes of the host to such memory are not seen.
+    copied, not moved; the copy counts.
 
     Parameters
     ----------
