@@ -152,7 +152,7 @@ CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
     std::memset(alias, fresh_memory, bytes);
     result = &add(context, reinterpret_cast<uintptr_t>(user), alias, bytes, MemoryKind::Managed);
     result->flags = flags;
-    result->managed = std::make_shared<Managed>(user, bytes, flags);
+    result->managed = std::make_shared<Managed>(user, alias, bytes, flags);
     result->sync_memops = true;
     return CUDA_SUCCESS;
 }

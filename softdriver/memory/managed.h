@@ -10,8 +10,8 @@ struct Stream;
 
 // State of an allocation of managed memory.
 struct Managed {
-    Managed(char *user_address, size_t size, unsigned flags)
-        : user(user_address), bytes(size), initial(flags), attached(flags),
+    Managed(char *user_address, const char *alias, size_t size, unsigned flags)
+        : user(user_address), host(alias), bytes(size), initial(flags), attached(flags),
           faults((size - 1) / block_bytes + 1) {
         alive++;
     }
@@ -21,13 +21,17 @@ struct Managed {
 
     static size_t alive; // number of these objects
 
-    char *user; // the address that the program uses; null when the memory is unmapped
+    char *user;       // the address that the program uses; null when the memory is unmapped
+    const char *host; // the address at which the driver accesses the bytes
     size_t bytes;
     unsigned initial, attached;   // attachments (CU_MEM_ATTACH_*) at allocation and now
     std::weak_ptr<Stream> stream; // the stream to which the memory is attached, if any
     bool closed = false;          // true while the host has no access
     PageMap pages;
     std::vector<PageFaults> faults; // of each block
+    // The hash of each block of which the host and a device have copies. The host has written the
+    // block if the hash changes.
+    std::map<size_t, size_t> hashes;
 
     // Returns true if work of this stream may use the memory.
     bool visible(const Stream &stream);

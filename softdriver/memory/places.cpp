@@ -4,6 +4,7 @@
 #include "memory/host_pages.h"
 
 #include <algorithm>
+#include <string_view>
 #include <sys/mman.h>
 
 namespace soft {
@@ -81,6 +82,24 @@ bool use(PageState &state, int processor, bool write) {
     return true;
 }
 
+size_t hash_of(const Managed &managed, size_t block) {
+    size_t begin = block * block_bytes;
+    size_t length = std::min(block_bytes, managed.bytes - begin);
+    return std::hash<std::string_view>()(std::string_view(managed.host + begin, length));
+}
+
+// Updates the hashes after a change of places.
+void hash_copies(Managed &managed, size_t first, size_t last) {
+    managed.hashes.erase(managed.hashes.lower_bound(first), managed.hashes.lower_bound(last));
+    size_t end = std::min(last * block_bytes, size_of(managed));
+    managed.pages.visit(first * block_bytes, end, [&](size_t from, size_t to, auto &state) {
+        if (state.copies.empty() || !state.is_at(the_host))
+            return;
+        for (size_t block = from / block_bytes; block * block_bytes < to; block++)
+            managed.hashes.emplace(block, hash_of(managed, block));
+    });
+}
+
 // A use of whole blocks.
 void use_blocks(Managed &managed, size_t first, size_t last, int processor, bool write) {
     size_t begin = first * block_bytes, end = std::min(last * block_bytes, size_of(managed));
@@ -95,6 +114,18 @@ void use_blocks(Managed &managed, size_t first, size_t last, int processor, bool
                 counted = block + 1;
             }
     });
+    hash_copies(managed, first, last);
+}
+
+// Finds the blocks of which devices have copies, and that the host has written.
+void notice_writes(Managed &managed, size_t first, size_t last) {
+    std::vector<size_t> written;
+    auto end = managed.hashes.lower_bound(last);
+    for (auto entry = managed.hashes.lower_bound(first); entry != end; ++entry)
+        if (hash_of(managed, entry->first) != entry->second)
+            written.push_back(entry->first);
+    for (size_t block : written)
+        use_blocks(managed, block, block + 1, the_host, true);
 }
 
 // Finds the blocks of pages that were not the host's, and that it has used nevertheless.
@@ -112,6 +143,9 @@ void notice_blocks(Managed &managed, size_t first, size_t last) {
     for (size_t block : used)
         use_blocks(managed, block, block + 1, the_host, false);
 }
+
+size_t first_block(const Pages &pages) { return pages.begin / block_bytes; }
+size_t last_block(const Pages &pages) { return (pages.end - 1) / block_bytes + 1; }
 
 // Half-open ranges of blocks of one allocation.
 using Blocks = std::vector<std::pair<size_t, size_t>>;
@@ -179,15 +213,19 @@ void use_pages(Device &device, const std::vector<Range> &reads, const std::vecto
     if (!Managed::alive)
         return;
     uses++;
-    bool write = false;
-    for (const auto *ranges : {&reads, &writes}) {
-        for (auto &[managed, blocks] : blocks_of(*ranges))
+    auto written = blocks_of(writes);
+    auto use_all = [&](const std::map<Managed *, Blocks> &used, bool write) {
+        for (auto &[managed, blocks] : used)
             for (auto [first, last] : blocks) {
                 notice_blocks(*managed, first, last);
+                // What the work itself has written is no write of the host.
+                if (!written.count(managed))
+                    notice_writes(*managed, first, last);
                 use_blocks(*managed, first, last, device.ordinal, write);
             }
-        write = true;
-    }
+    };
+    use_all(blocks_of(reads), false);
+    use_all(written, true);
     make_room(device);
 }
 
@@ -201,6 +239,7 @@ void move_pages(const Pages &pages, int processor) {
         else if (state.place != processor)
             move_to(state, processor);
     });
+    hash_copies(*pages.managed, first_block(pages), last_block(pages));
     if (Device *device = find_device(processor))
         make_room(*device);
 }
@@ -212,16 +251,19 @@ void set_read_mostly(const Pages &pages, bool read_mostly) {
         if (!read_mostly)
             state.copies.clear();
     });
+    hash_copies(*pages.managed, first_block(pages), last_block(pages));
 }
 
 void empty_pages(const Pages &pages) {
-    notice_host(pages);
+    notice_blocks(*pages.managed, first_block(pages), last_block(pages));
     change_places(*pages.managed, pages.begin, pages.end,
                   [](size_t, size_t, PageState &state) { move_to(state, nowhere); });
+    hash_copies(*pages.managed, first_block(pages), last_block(pages));
 }
 
 void forget_pages(Managed &managed) {
     managed.user = nullptr;
+    managed.hashes.clear();
     change_places(managed, 0, size_of(managed),
                   [](size_t, size_t, PageState &state) { move_to(state, nowhere); });
 }
@@ -258,11 +300,14 @@ void make_room(Device &device) {
                           state.copies.erase(device.ordinal);
                           state.copies.erase(state.place);
                       });
+        hash_copies(*stretch.managed, stretch.begin / block_bytes,
+                    (stretch.begin + bytes - 1) / block_bytes + 1);
     }
 }
 
 void notice_host(const Pages &pages) {
-    notice_blocks(*pages.managed, pages.begin / block_bytes, (pages.end - 1) / block_bytes + 1);
+    notice_blocks(*pages.managed, first_block(pages), last_block(pages));
+    notice_writes(*pages.managed, first_block(pages), last_block(pages));
 }
 
 PageFaults faults_of(const Pages &pages) {

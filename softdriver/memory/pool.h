@@ -27,7 +27,8 @@ struct Pool {
     size_t release_threshold = 0;
     size_t reserved = 0, reserved_high = 0;
     size_t used = 0, used_high = 0;
-    // Ordinals of devices that have access, besides `device`. All devices can use managed memory.
+    // Processors that a program has given access. `device` has it already, and so has the host to
+    // host memory; managed memory can be used by all.
     std::set<int> visitors;
 
     // Takes capacity for an allocation in this stream. If there is none left, takes the capacity of

@@ -267,6 +267,36 @@ def test_pages_that_are_mostly_read_are_copied(pages):
     assert pages.faults() == (4, 8)
 
 
+def test_the_host_writes_pages_of_which_a_device_has_copies(pages):
+    pages.host_writes()
+    pages.advise(READ_MOSTLY)
+    pages.device_reads()
+    pages.host_writes(BLOCK, 1, value=7)
+    assert pages.faults() == (0, 4)
+    pages.device_reads()  # one copy is not valid any more
+    assert pages.faults() == (0, 5)
+    pages.device_writes(value=9)
+    pages.host_reads()
+    assert pages.faults() == (4, 9)
+    assert pages.place() == 0
+    pages.host_writes(2 * BLOCK, 1)
+    assert pages.places() == [0] * 32 + [HOST] * 16 + [0] * 16
+    assert pages.faults() == (5, 9)
+
+
+def test_what_a_device_writes_is_no_write_of_the_host(client, pages):
+    pages.host_writes()
+    pages.host_writes(BLOCK, BLOCK, value=5)
+    pages.advise(READ_MOSTLY)
+    pages.device_reads()
+    client.ok("cuMemcpyDtoDAsync_v2", pages.address, pages.address + BLOCK, BLOCK, pages.stream)
+    pages.sync()
+    assert pages.places() == [0] * 16 + [HOST] * 48
+    assert pages.faults() == (0, 5)
+    pages.device_reads()
+    assert pages.faults() == (0, 5)
+
+
 def test_a_prefetch_copies_pages_that_are_mostly_read(pages):
     pages.host_writes()
     pages.advise(READ_MOSTLY)
