@@ -23,7 +23,7 @@ cdef class Lent:
     cdef bint readonly
     cdef Event event            # recorded at begin and end; None on a non-blocking stream
     cdef own_export loan        # the engine's record of the loan
-    cdef bint live              # whether `loan` is in use
+    cdef bint live              # whether `loan` is open in the engine
     cdef Py_ssize_t holders     # how many blocks and exports have not ended
     cdef Lent following         # the next one in the list `_dropped`
 
@@ -36,11 +36,11 @@ cdef class Lent:
 
 cdef class Loan:
     cdef Region region
-    cdef Stream stream          # None: work that is on no stream
+    cdef Stream stream          # None if the borrower's work is not on a stream
     cdef Borrower borrower
     cdef bint readonly
     cdef tuple shape
-    cdef tuple strides          # in bytes; None: C-contiguous
+    cdef tuple strides          # in bytes; None if the array is C-contiguous
     cdef int32_t device_type    # the DLPack device type, such as DL_CUDA
     cdef Lent lent              # the loan since its begin; None before it
     cdef int block              # the state of the `with` block: FRESH, BUSY, ENTERED or LEFT

@@ -37,7 +37,7 @@ cdef class Memory:
     cdef Stream stream          # the stream that stream-ordered memory was allocated on, or None
     cdef object owner           # keeps foreign memory alive
     cdef str label              # class and name of the first buffer over the memory
-    cdef Py_ssize_t regions     # live buffers over the memory: the whole and its parts
+    cdef Py_ssize_t regions     # how many buffers over the memory exist, parts included
     cdef uint32_t site          # the line that made the buffer
     cdef uint32_t closed_at     # the line that closed the buffer, or 0
     cdef void *newer            # the next newer Memory in the list of all live Memory, or NULL

@@ -29,7 +29,7 @@ cdef class Nesting:
         self.current = ContextVar(name, default=None)
 
     cdef Entry innermost(self):
-        """Return the block entered last of those in force in this thread or task, or None."""
+        """Return the innermost block that is in force in this thread or task, or None."""
         if not self.used:
             return None
         return live(self.current.get())
