@@ -26,8 +26,8 @@ cdef struct Block:
     MemoryKind kind
     unsigned int shelf
     void *cache         # its Cache, without a reference, because the context keeps the cache alive
-    # links[OF_CLASS] has the neighbours in the list of the block's class, links[OF_ALL] those in the
-    # list of all blocks of the cache.
+    # links[OF_CLASS] has the neighbours in the list of the block's class, and links[OF_ALL] has the
+    # neighbours in the list of all blocks of the cache.
     Links links[2]
 
 
