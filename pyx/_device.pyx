@@ -547,7 +547,9 @@ cdef bint is_primary_active(Device device) except -1:
 
 
 cdef int _end_block(list block) except -1:
-    """End a `with` block without allocating memory: copy the enclosing block's items to its list.
+    """End a `with` block without allocating memory.
+
+    The list of the block gets the items of the enclosing block's list.
     """
     former = block[1] if block[1] is not None else (None, None)
     block[0], block[1] = former

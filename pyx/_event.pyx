@@ -410,7 +410,7 @@ cdef class Event:
             if status == CUDA_ERROR_NOT_READY:
                 return UNFINISHED
             self.context.check(status)
-            with nogil:  # the answer is about the last record; check whether that is the same one
+            with nogil:  # the answer is about the latest record, which may be newer than the query
                 own_mutex_take(&self.state.issue)
                 latest = self.state.snapshot
                 if recorded != self.state.recorded:
