@@ -18,7 +18,7 @@ cdef enum Borrower:
 
 cdef class Lent:
     cdef Region region
-    cdef Stream stream          # the stream in the engine's record; an internal one for ON_NOTHING
+    cdef Stream stream          # the borrower's stream; an internal stream if it has none
     cdef Borrower borrower
     cdef bint readonly
     cdef Event event            # recorded at begin and end; None on a non-blocking stream

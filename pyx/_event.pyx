@@ -410,7 +410,8 @@ cdef class Event:
             if status == CUDA_ERROR_NOT_READY:
                 return UNFINISHED
             self.context.check(status)
-            with nogil:  # the answer is about the latest record, which may be newer than the query
+            # If another thread has recorded the event meanwhile, the driver's answer is for that record.
+            with nogil:
                 own_mutex_take(&self.state.issue)
                 latest = self.state.snapshot
                 if recorded != self.state.recorded:
