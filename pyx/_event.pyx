@@ -410,7 +410,7 @@ cdef class Event:
             if status == CUDA_ERROR_NOT_READY:
                 return UNFINISHED
             self.context.check(status)
-            # If another thread has recorded the event meanwhile, the driver's answer is for that record.
+            # If another thread has recorded the event meanwhile, the answer is for that record.
             with nogil:
                 own_mutex_take(&self.state.issue)
                 latest = self.state.snapshot
