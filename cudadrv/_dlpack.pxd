@@ -62,7 +62,7 @@ cdef class Tensor:
 
 
 cdef tuple pair_of_ints(object value, str name)
-cdef dl_dtype dlpack_dtype(object dtype) except *
+cdef int check_array(object dtype, tuple shape) except -1
 cdef object export_capsule(
     object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
     bint versioned, uint64_t flags)

@@ -28,6 +28,9 @@ cdef extern from "cudadrv/ownership.h" nogil:
         OWN_OPEN
         OWN_CLOSED
         OWN_RETIRED
+        OWN_STAYS
+        OWN_CLOSES
+        OWN_LEAVES
         OWN_STRICT
         OWN_WAIT
         OWN_UNCHECKED
@@ -157,6 +160,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
     void own_memory_clear(own_memory *memory)
     bint own_memory_reusable(
         own_engine *engine, const own_stream *stream, own_memory *memory)
+    void own_memory_forget(own_engine *engine, own_memory *memory, uint16_t allocation)
     void own_memory_renew(own_memory *memory, uint64_t nbytes)
     void own_memory_prepare_used(
         own_memory *memory, uint64_t nbytes, const own_request *write)
@@ -179,6 +183,12 @@ cdef extern from "cudadrv/ownership.h" nogil:
     int own_lend_open(
         own_engine *engine, const own_access *access, uint32_t site, own_stream *borrower,
         own_export *view, own_conflict *conflict)
+    void own_lend_anyway(
+        own_engine *engine, const own_access *access, uint32_t site, own_stream *borrower,
+        own_export *view)
+    void own_keep_open(
+        own_engine *engine, const own_access *access, uint32_t site, own_stream *borrower,
+        own_export *view)
     int own_bytes_free(
         own_engine *engine, own_memory *memory, uint64_t start, uint64_t stop,
         own_conflict *conflict)

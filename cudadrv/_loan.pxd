@@ -44,7 +44,8 @@ cdef class Loan:
     cdef int32_t device_type    # the DLPack device type, such as DL_CUDA
     cdef Lent lent              # the loan since its begin; None before it
     cdef int block              # the state of the `with` block: FRESH, BUSY, ENTERED or LEFT
-    cdef bint shown             # __cuda_array_interface__ was read, so consumers keep this object
+    cdef Lent entered           # what the block holds
+    cdef Lent shown             # held for consumers that keep this object; None if there are none
     cdef bint taken             # a block of `back` has taken the buffer back
     cdef object __weakref__
 
@@ -53,6 +54,8 @@ cdef class Loan:
 
 cdef class Back:
     cdef Loan loan
+    cdef Lent lent
+    cdef own_export kept    # keeps the memory open
     cdef bint entered
 
 
@@ -65,4 +68,5 @@ cdef dl_versioned *export_to_c(Region region) except NULL
 cdef Stream stream_of_exchange(Context context)
 cdef tuple dlpack_device_of(Region region)
 cdef object protocol_handle(Stream stream)
+cdef int follow_returns(Region region, Stream stream) except -1
 cdef int note_write(Region region, Stream stream, int name, int policy) except -1

@@ -26,14 +26,17 @@ cdef class Memory:
     cdef Context context        # kept alive: the driver frees memory with its context
     cdef own_memory *state      # the engine's record of the memory; it lives as long as the memory
     cdef Block *block           # the pool's block that contains the memory; NULL if not pooled
-    cdef CUdeviceptr address    # 0 for an empty buffer
+    cdef CUdeviceptr address    # 0 for an empty buffer, and until the address is chosen
     cdef size_t nbytes
     cdef MemoryKind kind
+    cdef unsigned int flags     # of cuMemHostAlloc
+    cdef bint unused            # nothing has used it since its allocation on a stream; see _memory
     # For memory of another library: the Memory of the whole allocation, whose state it shares. None
     # for other memory. See `_home_of`.
     cdef Memory home
     cdef size_t start           # offset of the memory in `home`; `address` is the address of `home`
     cdef bint is_home           # whether this stands for a whole allocation of another library
+    cdef bint returned          # whether bytes were given back while others used this home
     cdef Stream stream          # the stream that stream-ordered memory was allocated on, or None
     cdef object owner           # keeps foreign memory alive
     cdef str label              # class and name of the first buffer over the memory
@@ -59,6 +62,8 @@ cdef Memory variable_memory(
 cdef int close_module(Memory code, list variables) except -1
 
 
+cdef CUdeviceptr chosen_address(Memory memory, size_t start) noexcept
+cdef int use_on_host(Memory memory) except -1
 cdef Memory allocate_memory(
     MemoryKind kind, Context context, size_t nbytes, unsigned int flags, Stream stream, str label,
     bint pooled)

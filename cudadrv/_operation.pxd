@@ -4,8 +4,8 @@ from cpython.pystate cimport PyThreadState, PyThreadState_Get
 
 from cudadrv._driver cimport CUDA_SUCCESS, CUresult, CUstream, cudadrv_table, likely, unlikely
 from cudadrv._engine cimport (
-    engine, own_access, own_begin_alone, own_clock, own_conflict, own_memory, own_mutex_give,
-    own_request, own_settle, own_settle_alone,
+    OWN_STAYS, engine, own_access, own_begin_alone, own_clock, own_conflict, own_memory,
+    own_mutex_give, own_request, own_settle, own_settle_alone,
 )
 from cudadrv._site cimport site_of
 from cudadrv._stream cimport (
@@ -48,7 +48,7 @@ cdef inline void borrow_all(
     access.stop = memory.nbytes
     access.mode = mode
     access.policy = policy
-    access.closes = False
+    access.closes = OWN_STAYS
 
 
 cdef inline bint is_alone(PyThreadState *thread) noexcept:

@@ -4,8 +4,8 @@ from libc.stdint cimport uint32_t
 
 from cudadrv._device cimport Context, is_usable
 from cudadrv._driver cimport CUdeviceptr, likely, unlikely
-from cudadrv._engine cimport OWN_READ, OWN_STRICT, own_access
-from cudadrv._memory cimport Memory
+from cudadrv._engine cimport OWN_READ, OWN_STAYS, OWN_STRICT, own_access
+from cudadrv._memory cimport Memory, chosen_address
 from cudadrv._ordering cimport policies_used, policy_in_force
 from cudadrv._release cimport MemoryKind
 from cudadrv._stream cimport Stream
@@ -76,7 +76,9 @@ cdef inline int check_region(Region region) except -1:
 
 cdef inline CUdeviceptr pointer_of(Region region) noexcept:
     """Return the address of a region's first byte; 0 for an empty buffer."""
-    return region.memory.address + region.start if likely(region.memory.address) else 0
+    if likely(region.memory.address):
+        return region.memory.address + region.start
+    return chosen_address(region.memory, region.start)
 
 
 cdef int refuse_writing(Region region) except -1
@@ -93,6 +95,6 @@ cdef inline int borrow(Region region, own_access *access, int mode) except -1:
     access.policy = OWN_STRICT
     if unlikely(policies_used):
         access.policy = policy_in_force(region.policy, region.memory.context.policy)
-    access.closes = False
+    access.closes = OWN_STAYS
     return 0
 cdef object plain_array(object array)

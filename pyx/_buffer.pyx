@@ -14,7 +14,7 @@ from cudadrv._copy cimport (
     blocking_stream, copy_and_wait, copy_async, fill_region, nothing_to_do, refuse_other_device,
     required_stream, set_item,
 )
-from cudadrv._device cimport Context, context_of, contexts
+from cudadrv._device cimport Context, attend, context_of, contexts
 from cudadrv._driver cimport CUdeviceptr, bind_driver, cudadrv_table, likely, unlikely, words
 from cudadrv._engine cimport (
     OWN_BORROWED, OWN_OK, OWN_REACH, OWN_READ, OWN_SHARED, OWN_WAIT, OWN_WRITE, engine,
@@ -26,7 +26,7 @@ from cudadrv._dlpack cimport exchange_capsule
 from cudadrv._loan cimport (
     ON_NOTHING, ON_STREAM, dlpack_device_of, export_region, new_loan, note_write,
 )
-from cudadrv._memory cimport label_at, leave_home
+from cudadrv._memory cimport label_at, leave_home, use_on_host
 from cudadrv._names cimport (
     COPY_FROM, COPY_FROM_ASYNC, COPY_TO, COPY_TO_ASYNC, FILL, FILL_ASYNC, GIVE_BACK, host_wait,
     operation_name, stream_name,
@@ -35,7 +35,7 @@ from cudadrv._ordering cimport policy_in_force
 from cudadrv._pool cimport trim_caches
 from cudadrv._refusal cimport excluding_work, view_end, view_line
 from cudadrv._region cimport Region, dtype_name, is_region, plain_array, pointer_of
-from cudadrv._release cimport DEVICE, STREAM_ORDERED, drain
+from cudadrv._release cimport STREAM_ORDERED, drain
 from cudadrv._site cimport here, place
 from cudadrv._staging cimport array_of, copy_array, drop_idle_stages, target_array
 from cudadrv._stream cimport known_stream, stream_for
@@ -330,15 +330,17 @@ cdef class Buffer(Region):
     def from_array(cls, array, *, stream=None, **options):
         """Make a buffer with a copy of an array's items. Blocks until the copy is complete.
 
-        ``array`` is anything that ``numpy.asarray`` takes. ``stream`` is passed to
-        `Buffer.copy_from`, and a DeviceBuffer is also allocated on it. The other options are passed
-        to the class.
+        ``array`` is anything that ``numpy.asarray`` takes; the buffer has its shape. ``stream`` is
+        passed to the class and to `Buffer.copy_from`, the other options to the class.
 
         Raises what the class and `Buffer.copy_from` raise.
         """
+        cdef Buffer buffer
         stream = known_stream(stream)
         array = plain_array(array)
         buffer = _new(cls, array.size, array.dtype, stream, options)
+        if array.ndim > 1:
+            buffer.sizes = array.shape
         buffer.copy_from(array, stream=stream)
         return buffer
 
@@ -386,7 +388,7 @@ cdef class Buffer(Region):
 
     @property
     def stream_ordered(self):
-        """Whether the memory was allocated on a stream (``stream=``), and is freed on one."""
+        """Whether it is device memory that was allocated on a stream, and is freed on one."""
         return self.memory is not None and self.memory.kind == STREAM_ORDERED
 
     # ---- copies and fills ----
@@ -558,15 +560,18 @@ cdef class Buffer(Region):
         The answer never comes from the driver, so a loop that only polls this property never ends:
         wait with `Stream.synchronize`, `Token.wait` or `Event.synchronize`.
         """
+        attend()
         return bool(borrows_of(self))
 
     @property
     def borrows(self):
         """The GPU uses of the buffer that are not known to be complete: a tuple of `Borrow`."""
+        attend()
         return borrows_of(self)
 
     def explain(self):
         """Return a text that says who uses the buffer, and what would release it."""
+        attend()
         return explain_region(self)
 
     # ---- lifetime ----
@@ -619,6 +624,7 @@ cdef class Buffer(Region):
         self.usable()
         moved = self.share(self.start, self.count, self.dtype)
         moved.part = self.part
+        moved.sizes = self.sizes
         site = here()
         self.usable()  # another thread may have moved the buffer; from here on no other thread runs
         self.move_out(site)
@@ -634,6 +640,8 @@ cdef class Buffer(Region):
         cdef object address  # made before the move, because a later failure would lose the memory
         self.usable()
         self._refuse_part()
+        if self.memory.unused:
+            use_on_host(self.memory)
         address = pointer_of(self)
         site = here()
         self.memory.give_away()
@@ -729,6 +737,7 @@ cdef class Buffer(Region):
                 f"parts of it are alive ({self.memory.regions - 1}); drop them first"))
         found = required_stream(None if stream is ... else stream, self, "give_back")
         note_write(self, found, GIVE_BACK, OWN_WAIT)
+        self.memory.home.returned = True
         leave_home(self.memory)
 
     # ---- other libraries take it themselves ----
@@ -813,8 +822,8 @@ cdef Buffer _bare(cls):
 
 
 cdef object _new(cls, count, dtype, stream, options):
-    """Make a buffer. Device memory is allocated on the stream, if one is given."""
-    cdef Buffer bare = _bare(cls)
-    if stream is not None and bare.kind == DEVICE:
+    """Make a buffer, on the stream if one is given."""
+    _bare(cls)
+    if stream is not None:
         options = {**options, "stream": stream}
     return cls(count, dtype, **options)

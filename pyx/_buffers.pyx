@@ -13,18 +13,19 @@ import numpy as np
 
 cimport cython
 from cpython.buffer cimport (
-    PyBUF_FORMAT, PyBUF_ND, PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_FillInfo,
-    PyBuffer_Release, PyObject_GetBuffer,
+    PyBUF_FORMAT, PyBUF_F_CONTIGUOUS, PyBUF_ND, PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE,
+    PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
 )
 from cpython.ref cimport PyObject
 from libc.stdlib cimport free, malloc
 from libc.string cimport memmove
 
 from cudadrv._buffer cimport Buffer
-from cudadrv._device cimport context_of
+from cudadrv._device cimport Context, context_of
 from cudadrv._driver cimport (
-    CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_WRITECOMBINED,
+    CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_WRITECOMBINED, unlikely,
 )
+from cudadrv._memory cimport use_on_host
 from cudadrv._operation cimport missing_waits
 from cudadrv._engine cimport (
     OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_WRITE, engine, own_access, own_ask_host,
@@ -34,7 +35,7 @@ from cudadrv._refusal cimport refuse_host
 from cudadrv._region cimport borrow, plain_array, pointer_of
 from cudadrv._release cimport DEVICE, LOCKED, UNIFIED
 from cudadrv._site cimport here, place
-from cudadrv._stream cimport Stream, known_stream
+from cudadrv._stream cimport Stream, known_stream, stream_for
 
 from cudadrv._errors import BufferExportedError
 
@@ -48,8 +49,8 @@ cdef struct HostRequest:
 
 cdef struct Exported:
     own_export view
-    Py_ssize_t shape
-    Py_ssize_t stride
+    Py_ssize_t *shape
+    Py_ssize_t *strides     # both lie behind the struct
 
 
 cdef class HostBuffer(Buffer):
@@ -85,26 +86,27 @@ cdef class HostBuffer(Buffer):
         """
         cdef HostBuffer part
         part = self.part_of(key) if isinstance(key, slice) else self._item(key)
+        shape = part.shape
         if isinstance(value, Buffer):
             raise TypeError("copy between buffers with copy_from: buffer[a:b].copy_from(source)")
         # Converted before the bytes are borrowed, because the conversion can run other code.
         if isinstance(value, np.ndarray):
             value = plain_array(value)
         if not (type(value) is np.ndarray and value.dtype == part.dtype
-                and value.shape == (part.count,)):
-            items = np.empty(part.count, part.dtype)
+                and value.shape == shape):
+            items = np.empty(shape, part.dtype)
             items[...] = value
             value = items
         part.copy_in_on_host(value)
 
     def to_numpy(self):
-        """Copy the items into a new array of shape ``(count,)``.
+        """Copy the items into a new array of the buffer's shape.
 
         Raises BufferBorrowedError while unfinished GPU work may write the items (the policy "wait"
         waits for that work instead), and BufferExportedError while they are lent for writing.
         """
         self.usable()
-        array = np.empty(self.count, self.dtype)
+        array = np.empty(self.shape, self.dtype)
         self.copy_out_on_host(array)
         return array
 
@@ -166,25 +168,27 @@ cdef class HostBuffer(Buffer):
             raise BufferError(
                 f"the buffer protocol has no format for items of dtype {self.dtype}; make a"
                 " memoryview of the bytes: memoryview(buffer.view('u1'))")
-        cdef Exported *exported = <Exported *>malloc(sizeof(Exported))
-        if exported is NULL:
-            raise MemoryError()
+        shape = self.shape if typed else (self.nbytes,)
+        if len(shape) > 1 and flags & PyBUF_F_CONTIGUOUS == PyBUF_F_CONTIGUOUS:
+            raise BufferError(f"the items of shape {shape} are in C order; Fortran order was asked"
+                              " for")
+        cdef Exported *exported = _exported(shape, self.itemsize if typed else 1)
         try:
             self.open_view(&exported.view, "read" if shared else "export")
         except BaseException:
             free(exported)
             raise
-        exported.stride = self.itemsize if typed else 1
-        exported.shape = self.count if typed else self.nbytes
         view.buf = <void *><size_t>pointer_of(self)
         view.obj = exporter
         view.len = self.nbytes
-        view.itemsize = exported.stride
+        view.itemsize = self.itemsize if typed else 1
         view.readonly = shared
-        view.ndim = 1
+        view.ndim = len(shape) if flags & PyBUF_ND else 1
         view.format = <char *>self.format if flags & PyBUF_FORMAT else NULL
-        view.shape = &exported.shape if flags & PyBUF_ND else NULL
-        view.strides = &exported.stride if flags & PyBUF_STRIDES == PyBUF_STRIDES else NULL
+        view.shape = exported.shape if flags & PyBUF_ND and shape else NULL
+        view.strides = NULL
+        if flags & PyBUF_STRIDES == PyBUF_STRIDES and shape:
+            view.strides = exported.strides
         view.suboffsets = NULL
         view.internal = exported
         return 0
@@ -207,6 +211,8 @@ cdef class HostBuffer(Buffer):
         cdef own_access access
         cdef own_conflict conflict
         cdef HostRequest request = HostRequest(&access, &conflict)
+        if unlikely(self.memory.unused):
+            use_on_host(self.memory)
         borrow(self, &access, OWN_READ if verb == "read" else OWN_WRITE)
         while True:
             answer = own_export_open(engine, &access, here(), view, &conflict)
@@ -245,7 +251,7 @@ cdef bint _copy(HostBuffer buffer, array, bint inward) except -1:
     """Let the host copy between a buffer and an array, which may overlap."""
     cdef Py_buffer view
     cdef own_export export
-    cdef void *ours = <void *><size_t>pointer_of(buffer)
+    cdef void *ours
     if buffer.nbytes == 0:
         return True
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -255,6 +261,7 @@ cdef bint _copy(HostBuffer buffer, array, bint inward) except -1:
             raise ValueError(f"{buffer.describe()} has {buffer.nbytes} bytes, and the array has"
                              f" {view.len}: it was changed meanwhile")
         buffer.open_view(&export, "write" if inward else "read")
+        ours = <void *><size_t>pointer_of(buffer)
         with nogil:
             if inward:
                 memmove(ours, view.buf, view.len)
@@ -264,6 +271,24 @@ cdef bint _copy(HostBuffer buffer, array, bint inward) except -1:
     finally:
         PyBuffer_Release(&view)
     return True
+
+
+cdef Exported *_exported(tuple shape, Py_ssize_t itemsize) except NULL:
+    """Make an export, with shape and strides in C order."""
+    cdef Py_ssize_t count = len(shape)
+    cdef Py_ssize_t stride = itemsize
+    cdef Exported *exported = <Exported *>malloc(
+        sizeof(Exported) + 2 * count * sizeof(Py_ssize_t))
+    if exported is NULL:
+        raise MemoryError()
+    exported.shape = <Py_ssize_t *>(exported + 1)
+    exported.strides = exported.shape + count
+    while count:
+        count -= 1
+        exported.shape[count] = shape[count]
+        exported.strides[count] = stride
+        stride *= max(exported.shape[count], 1)  # as NumPy does
+    return exported
 
 
 cdef int _still_in_the_way(void *request, own_clock *waited) noexcept nogil:
@@ -284,7 +309,7 @@ cdef object _array_over(HostBuffer buffer, bint shared, object dtype, object cop
         if copy is False:
             raise ValueError(f"the items are {buffer.dtype}: other ones need a copy")
         return buffer.to_numpy().astype(dtype)
-    array = np.ndarray(buffer.count, buffer.dtype, Borrowed(buffer, shared))
+    array = np.ndarray(buffer.shape, buffer.dtype, Borrowed(buffer, shared))
     return array.copy() if copy else array
 
 
@@ -296,9 +321,9 @@ cdef class Borrowed:
     def __cinit__(self, HostBuffer buffer not None, bint shared):
         self.buffer = buffer
         self.shared = shared
-        self.first = <void *><size_t>pointer_of(buffer)
         buffer.open_view(&self.view, "read" if shared else "export")
         self.open = True
+        self.first = <void *><size_t>pointer_of(buffer)
 
     def __dealloc__(self):
         if self.open:
@@ -405,7 +430,7 @@ cdef class HostView:
         self.site = here()
         self.buffer.usable()
         self.borrowed = Borrowed(self.buffer, self.shared)
-        self.hidden = ndarray(self.buffer.count, self.buffer.dtype, self.borrowed)
+        self.hidden = ndarray(self.buffer.shape, self.buffer.dtype, self.borrowed)
         self.array = self.hidden.view()
         return self.array
 
@@ -454,12 +479,33 @@ def host_view(HostBuffer buffer not None, bint shared):
     return view
 
 
+# ---- allocating ----
+
+cdef int _allocate(
+    Buffer buffer, object count, object dtype, object stream, object device, unsigned int flags,
+    object name, bint pooled
+) except -1:
+    """Allocate on the stream that is given, else on the current one if pooled, else on none."""
+    cdef Stream found = known_stream(stream)
+    cdef Context context
+    if found is None:
+        context = context_of(device)
+        if pooled:
+            found = stream_for(None, context)
+    else:
+        found.usable()
+        context = found.context
+        if device is not None and context.device != device:
+            raise ValueError(f"{found!r} is not a stream of {device!r}")
+    return buffer.allocate(count, dtype, context, found, flags, name, pooled)
+
+
 # ---- page-locked memory ----
 
 @cython.final
 cdef class LockedBuffer(HostBuffer):
-    """LockedBuffer(count, dtype='u1', *, write_combined=False, device=None, name=None, \
-pooled=True)\n--\n
+    """LockedBuffer(count, dtype='u1', *, stream=None, write_combined=False, device=None, \
+name=None, pooled=True)\n--\n
     Page-locked host memory: the host's side of asynchronous copies.
 
     Every device copies to and from it at full speed without the host's help, and kernels can use
@@ -471,24 +517,32 @@ pooled=True)\n--\n
         Number of items; 0 makes an empty buffer without memory.
     dtype : dtype-like, optional
         Any NumPy dtype of a fixed size without objects; default: bytes.
+    stream : Stream, optional
+        The memory may be that of an earlier buffer which unfinished work still uses, if all that
+        work is ordered before the next operation of this stream. The allocation then counts as a
+        write on the stream, so work on other streams has to be ordered after it; until a stream has
+        used the buffer, the host may use it, and ends that order. Default: the current stream of a
+        ``with stream:`` block, or none. Blocking and default streams order no allocation of such
+        memory, nor do streams of a device without ``concurrent_managed_access``.
     write_combined : bool, optional
         Whether the host's writes bypass its caches: somewhat faster to copy to the GPU, and very
         slow for the host to read.
     device : Device, optional
-        The device in whose primary context it is allocated; default: the current context.
+        The device in whose primary context it is allocated; default: the stream's context, else
+        the current context.
     name : str, optional
         Shown in messages.
     pooled : bool, optional
         Whether the memory comes from the context's pool and goes back to it (docs/memory-pools.md).
-        If False, it comes from the driver and goes back to the driver.
+        If False, it comes from the driver and goes back to the driver, in the order of no stream.
 
-    The contents are undefined at first. Allocating does not order any work. It may block if the
-    pool has no fitting memory, and is then slow (docs/performance.md).
+    The contents are undefined at first. Without a stream, allocating does not order any work. It
+    may block if the pool has no fitting memory, and is then slow (docs/performance.md).
 
     Raises
     ------
     TypeError, ValueError
-        The count, dtype, device or name is not valid.
+        The count, dtype, stream, device or name is not valid.
     CudaOutOfMemoryError
         The message lists the live buffers, grouped by the source line that allocated them.
 
@@ -500,19 +554,19 @@ pooled=True)\n--\n
         self.host_side = self.portable = True
 
     def __init__(
-        self, count, dtype="u1", *, bint write_combined=False, device=None, name=None,
-        bint pooled=True
+        self, count, dtype="u1", *, stream=None, bint write_combined=False, device=None,
+        name=None, bint pooled=True
     ):
-        self.allocate(count, dtype, context_of(device), None,
-                      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
-                      | (CU_MEMHOSTALLOC_WRITECOMBINED if write_combined else 0), name, pooled)
+        _allocate(self, count, dtype, stream, device,
+                  CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
+                  | (CU_MEMHOSTALLOC_WRITECOMBINED if write_combined else 0), name, pooled)
 
 
 # ---- managed memory ----
 
 @cython.final
 cdef class UnifiedBuffer(HostBuffer):
-    """UnifiedBuffer(count, dtype='u1', *, device=None, name=None, pooled=True)\n--\n
+    """UnifiedBuffer(count, dtype='u1', *, stream=None, device=None, name=None, pooled=True)\n--\n
     Managed memory: one address for the host and all devices, moved by the driver on demand.
 
     The host reads and writes it like an array while no GPU work uses it; an access that would race
@@ -525,21 +579,29 @@ cdef class UnifiedBuffer(HostBuffer):
         Number of items; 0 makes an empty buffer without memory.
     dtype : dtype-like, optional
         Any NumPy dtype of a fixed size without objects; default: bytes.
+    stream : Stream, optional
+        The memory may be that of an earlier buffer which unfinished work still uses, if all that
+        work is ordered before the next operation of this stream. The allocation then counts as a
+        write on the stream, so work on other streams has to be ordered after it; until a stream has
+        used the buffer, the host may use it, and ends that order. Default: the current stream of a
+        ``with stream:`` block, or none. Blocking and default streams order no allocation of such
+        memory, nor do streams of a device without ``concurrent_managed_access``.
     device : Device, optional
-        The device in whose primary context it is allocated; default: the current context.
+        The device in whose primary context it is allocated; default: the stream's context, else
+        the current context.
     name : str, optional
         Shown in messages.
     pooled : bool, optional
         Whether the memory comes from the context's pool and goes back to it (docs/memory-pools.md).
-        If False, it comes from the driver and goes back to the driver.
+        If False, it comes from the driver and goes back to the driver, in the order of no stream.
 
-    The contents are undefined at first. Allocating does not order any work. It may block if the
-    pool has no fitting memory.
+    The contents are undefined at first. Without a stream, allocating does not order any work. It
+    may block if the pool has no fitting memory.
 
     Raises
     ------
     TypeError, ValueError
-        The count, dtype, device or name is not valid.
+        The count, dtype, stream, device or name is not valid.
     CudaOutOfMemoryError
         The message lists the live buffers by line.
 
@@ -550,8 +612,10 @@ cdef class UnifiedBuffer(HostBuffer):
         self.kind = UNIFIED
         self.portable = True
 
-    def __init__(self, count, dtype="u1", *, device=None, name=None, bint pooled=True):
-        self.allocate(count, dtype, context_of(device), None, 0, name, pooled)
+    def __init__(
+        self, count, dtype="u1", *, stream=None, device=None, name=None, bint pooled=True
+    ):
+        _allocate(self, count, dtype, stream, device, 0, name, pooled)
 
 
 # ---- device memory ----
@@ -569,7 +633,9 @@ cdef class DeviceBuffer(Buffer):
         Any NumPy dtype of a fixed size without objects; default: bytes.
     stream : Stream, optional
         Allocates stream-ordered memory on this stream. The allocation counts as a write on the
-        stream, so work on other streams has to be ordered after it.
+        stream, so work on other streams has to be ordered after it. Default: the current stream of
+        a ``with stream:`` block; without one, or with ``pooled=False``, the memory is not
+        stream-ordered.
     device : Device, optional
         The device in whose primary context it is allocated; default: the stream's context, else
         the current context.
@@ -598,16 +664,10 @@ cdef class DeviceBuffer(Buffer):
     def __init__(
         self, count, dtype="u1", *, stream=None, device=None, name=None, bint pooled=True
     ):
-        cdef Stream found = known_stream(stream)
-        if found is not None:
-            found.usable()
-        context = found.context if found is not None else context_of(device)
-        if device is not None and context.device != device:
-            raise ValueError(f"{found!r} is not a stream of {device!r}")
-        self.allocate(count, dtype, context, found, 0, name, pooled)
+        _allocate(self, count, dtype, stream, device, 0, name, pooled)
 
     def to_numpy(self, *, stream=None):
-        """Copy the items into a new array of shape ``(count,)``. Blocks until the copy is complete.
+        """Copy the items into a new array of the buffer's shape. Blocks until the copy is complete.
 
         As `Buffer.copy_to` with a new array. The copy runs on the given stream, else on the current
         stream, else on an internal stream; on the internal stream, the copy is refused while
@@ -624,7 +684,7 @@ cdef class DeviceBuffer(Buffer):
         """
         stream = known_stream(stream)
         self.usable()
-        array = np.empty(self.count, self.dtype)
+        array = np.empty(self.shape, self.dtype)
         self.copy_to(array, stream=stream)
         return array
 

@@ -69,7 +69,7 @@ cdef Token copy_async(int name, Region target, Region source, object stream, str
 cdef inline bint _is_plain(Region target, Region source, Context context) noexcept:
     """Fast path: whether a copy needs no further checks of its arguments, and copies something."""
     return target.memory is not None and source.memory is not None \
-        and target.memory is not source.memory \
+        and target.memory.state is not source.memory.state \
         and target.memory.context is context and source.memory.context is context \
         and target.dtype is source.dtype and target.count == source.count and target.count \
         and not target.memory.state.closed and not source.memory.state.closed \
@@ -167,7 +167,7 @@ cdef int _check_pair(Region target, Region source) except -1:
             f"{target.describe()} belongs to {target.memory.context!r}, and {source.describe()} to"
             f" {source.memory.context!r}; no stream reaches both. Copy to a LockedBuffer, and from"
             " there")
-    if target.memory is source.memory and target.start != source.start \
+    if target.memory.state is source.memory.state and target.start != source.start \
             and target.start < source.start + source.nbytes \
             and source.start < target.start + target.nbytes:
         raise ValueError(f"{target.describe()} and {source.describe()} overlap; a copy needs"

@@ -5,6 +5,7 @@ from weakref import ref
 
 cimport cython
 from cpython.contextvars cimport get_value_no_default
+from cpython.exc cimport PyErr_CheckSignals
 from libc.stdlib cimport calloc, free, malloc
 
 from cudadrv._driver cimport (
@@ -416,6 +417,7 @@ cdef class Context:
             self.check(cuCtxPushCurrent(self.raw))
         try:
             _current.set(block)
+            PyErr_CheckSignals()  # as in _ordering.pyx
         except BaseException:  # the variable may have been set even though memory ran out
             _end_block(block)
             with nogil:

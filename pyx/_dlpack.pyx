@@ -68,11 +68,22 @@ cdef tuple pair_of_ints(object value, str name):
 
 cdef dl_dtype dlpack_dtype(object dtype) except *:
     """DLPack's word for a dtype; BufferError if it has none."""
-    code = <int>DL_BFLOAT if dtype.name == "bfloat16" else CODES.get(dtype.kind)
+    code = CODES.get(dtype.kind)
+    if dtype.isbuiltin == 2:  # a dtype that another package has registered, whatever its kind says
+        code = <int>DL_BFLOAT if dtype.name == "bfloat16" else None
     if code is None or not dtype.isnative or (dtype.kind in "fc" and dtype.itemsize > 16):
         raise BufferError(f"DLPack has no name for items of dtype {dtype}; export them as others:"
                           " buffer.view('u1')")
     return dl_dtype(code, 8 * dtype.itemsize, 1)
+
+
+cdef int check_array(object dtype, tuple shape) except -1:
+    """Raise BufferError for an array that a capsule cannot describe."""
+    dlpack_dtype(dtype)
+    if len(shape) > DL_MOST_DIMENSIONS:
+        raise BufferError(f"the array has {len(shape)} dimensions, and a DLPack capsule has at most"
+                          f" {DL_MOST_DIMENSIONS}; reshape it: buffer.reshape(-1)")
+    return 0
 
 
 cdef object export_capsule(
@@ -103,7 +114,7 @@ cdef dl_export *_new_export(
     object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
     bint versioned, uint64_t flags
 ) except NULL:
-    # The caller has checked that there are not more than DL_MOST_DIMENSIONS.
+    """The caller has called `check_array`."""
     cdef int64_t[2 * DL_MOST_DIMENSIONS] sizes
     cdef Py_ssize_t ndim = len(shape)
     cdef dl_export *made

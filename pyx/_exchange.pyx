@@ -24,7 +24,9 @@ from cudadrv._dlpack cimport (
 )
 from cudadrv._driver cimport bind_driver, cudadrv_table
 from cudadrv._engine cimport OWN_UNCHECKED
-from cudadrv._loan cimport export_to_c, note_write, protocol_handle, stream_of_exchange
+from cudadrv._loan cimport (
+    export_to_c, follow_returns, note_write, protocol_handle, stream_of_exchange,
+)
 from cudadrv._memory cimport Memory, kind_at, unlist_memory
 from cudadrv._names cimport IMPORT
 from cudadrv._region cimport Region
@@ -82,9 +84,10 @@ cdef object _import_dlpack(object array, object stream, bint noted):
     """See `from_dlpack`. With `noted`, the import counts as a write on the stream."""
     cdef Context context
     cdef Stream found
+    cdef Region region
     cdef Tensor taken = None
     cdef dl_exchange *api = exchange_of(type(array))
-    if api is not NULL:
+    if api is not NULL and api != &our_exchange:  # `__dlpack__` of ours is told the stream
         taken = take_exchanged(api, array)
         if taken.tensor.dtype.code == DL_COMPLEX:
             taken = None  # `__dlpack__` of PyTorch refuses what is only marked as conjugated
@@ -93,15 +96,18 @@ cdef object _import_dlpack(object array, object stream, bint noted):
     else:
         device, ordinal = taken.tensor.device.device_type, taken.tensor.device.device_id
     _check_device(array, device)
-    context = default_context() if device == DL_CUDA_HOST else context_of(Device(ordinal))
+    context = _context_near(stream) if device == DL_CUDA_HOST else context_of(Device(ordinal))
     found = _stream_of_import(stream, context)
     if taken is None:
         options = {} if device == DL_CUDA_HOST else {"stream": protocol_handle(found)}
         taken = take_tensor(_call_dlpack(array, options))
     elif device != DL_CUDA_HOST:
         _wait_for_owner(found, api, device, ordinal)
-    return _buffer_of(taken, KINDS[device], context,
-                      found if device != DL_CUDA_HOST and noted else None, _name(array))
+    region = _buffer_of(taken, KINDS[device], context,
+                        found if device != DL_CUDA_HOST and noted else None, _name(array))
+    if device != DL_CUDA_HOST and not noted:
+        follow_returns(region, found)
+    return region
 
 
 cdef int _check_device(object array, device) except -1:
@@ -138,6 +144,13 @@ cdef object _call_dlpack(object array, dict options):
         return array.__dlpack__(**options, max_version=(1, 1))
     except TypeError:
         return array.__dlpack__(**options)
+
+
+cdef Context _context_near(object stream):
+    """The context for memory that is on no device: that of the stream's device."""
+    cdef Context context = default_context()
+    cdef Stream found = stream_of_exchange(context) if stream is None else known_stream(stream)
+    return context_of(found.context.device)
 
 
 cdef Stream _stream_of_import(object stream, Context context):
@@ -219,13 +232,15 @@ cdef object _import_interface(object array, object stream, bint noted):
     for size in shape:
         count *= size
     kind = DEVICE
-    context = default_context()
+    context = None
     if count:
-        kind = kind_at(context, address, &ordinal)
+        kind = kind_at(default_context(), address, &ordinal)
         if kind not in CLASSES:
             raise ValueError(f"{_name(array)} says that its memory is at {address:#x}, and that is"
                              " none of the driver's")
         context = context_of(Device(ordinal))
+    if kind == LOCKED or not count:
+        context = _context_near(stream)
     found = _stream_of_import(stream, context)
     if theirs is not None:
         their_stream = Stream.legacy(device=context.device) if theirs == 1 \
@@ -239,6 +254,8 @@ cdef object _import_interface(object array, object stream, bint noted):
     region.read_only = read_only
     if count and theirs is not None and noted:
         note_write(region, found, IMPORT, OWN_UNCHECKED)
+    elif theirs is not None:
+        follow_returns(region, found)
     return region
 
 
@@ -390,6 +407,8 @@ cdef Region import_argument(object array, Stream stream, list used):
         if known.device_type != DL_CUDA_HOST and not _has_waited(known, used):
             _stream_of_import(stream, known.region.memory.context)
             _wait_for_owner(stream, known.api, known.device_type, known.ordinal)
+        if known.region.memory.home.returned:
+            follow_returns(known.region, stream)
         used.append(known)
         used.append(array)
         return known.region

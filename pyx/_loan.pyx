@@ -10,32 +10,36 @@ import operator
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, uint64_t
+from libc.stdlib cimport free, malloc
 
 from cudadrv._device cimport Context, attend, end_loans_with
 from cudadrv._dlpack cimport (
     DL_CPU, DL_CUDA, DL_CUDA_HOST, DL_CUDA_MANAGED, DL_IS_COPIED, DL_READ_ONLY, call_on_end,
-    DL_MOST_DIMENSIONS, dl_device as device_of_dlpack, dl_versioned, dlpack_dtype, export_capsule,
-    export_tensor, keepers_of_ended, pair_of_ints,
+    check_array, dl_device as device_of_dlpack, dl_versioned, export_capsule, export_tensor,
+    keepers_of_ended, pair_of_ints,
 )
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CUevent, CUresult, CUstream, bind_driver, cuEventRecord,
     cudadrv_table,
 )
 from cudadrv._engine cimport (
-    OWN_DEFAULT, OWN_NON_BLOCKING, OWN_OK, OWN_PER_THREAD, OWN_READ, OWN_STRICT, OWN_WAIT,
-    OWN_WRITE, engine, own_access, own_conflict, own_export_close, own_export_open, own_lend_open,
+    OWN_DEFAULT, OWN_LEAVES, OWN_NON_BLOCKING, OWN_OK, OWN_PER_THREAD, OWN_READ, OWN_STAYS,
+    OWN_STRICT, OWN_UNCHECKED, OWN_WAIT, OWN_WRITE, engine, own_access, own_borrow, own_borrows,
+    own_conflict, own_export_close, own_export_open, own_keep_open, own_lend_anyway, own_lend_open,
     own_snapshot_drop,
 )
 from cudadrv._errors cimport report_text
 from cudadrv._event cimport new_event
-from cudadrv._names cimport LEND
+from cudadrv._memory cimport use_on_host
+from cudadrv._names cimport GIVE_BACK, LEND
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._refusal cimport refuse_host, refuse_operation
 from cudadrv._region cimport Region, borrow, pointer_of
-from cudadrv._release cimport DEVICE, LOCKED, lending_stream
+from cudadrv._release cimport DEVICE, LOCKED, lending_stream, users_of
 from cudadrv._site cimport here
-from cudadrv._stream cimport Stream, stream_for
+from cudadrv._stream cimport Stream, stream_for, user_of
 
 from cudadrv._device import call_after_wait
 
@@ -80,6 +84,8 @@ cdef class Lent:
                 self.event = new_event(self.stream.context, CU_EVENT_DISABLE_TIMING)
             self.use(&self.loan, True, waits)
         else:
+            if self.region.memory.unused:
+                use_on_host(self.region.memory)
             borrow(self.region, &access, OWN_READ if self.readonly else OWN_WRITE)
             access.policy = OWN_STRICT
             if self.borrower == ON_NOTHING:
@@ -235,14 +241,14 @@ cdef class Loan:
         global _dropped
         if self.lent is None or cudadrv_table.forked:
             return
-        if self.block == ENTERED and self.lent.live:
+        if self.block == ENTERED and self.entered.live:
             report_text("a loan died inside its block, and what was queued there is not known: end"
                         " the block that `with buffer.lend(stream)` begins")
-            self.lent.holders -= 1
-            if self.lent.holders == 0:
-                self.lent.close()
-        if self.shown:
-            self.lent.following, _dropped = _dropped, self.lent
+            self.entered.holders -= 1
+            if self.entered.holders == 0:
+                self.entered.close()
+        if self.shown is not None:
+            self.shown.following, _dropped = _dropped, self.shown
             cudadrv_table.attention = 1
 
     @property
@@ -268,16 +274,21 @@ cdef class Loan:
             raise RuntimeError("this block has been entered already; call lend() again")
         self.block = BUSY  # before anything that lets other threads in
         try:
-            self.hold()
+            self.entered = self.hold()
         except BaseException:
             self.block = FRESH
             raise
         self.block = ENTERED
+        try:
+            PyErr_CheckSignals()  # as in _ordering.pyx
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
         return pointer_of(self.region)
 
     def __exit__(self, kind, exception, traceback):
         """End the block: what was queued in it counts as one use, unless the loan goes on."""
-        cdef Lent lent = self.lent
+        cdef Lent lent = self.entered
         if self.block != ENTERED:
             raise RuntimeError("this block is not entered, or has ended already")
         self.block = BUSY
@@ -302,9 +313,13 @@ cdef class Loan:
         the block the buffer is used as if it were not lent, and the borrower must not use it. At
         the end, the stream waits for what was done inside, under every policy.
 
-        Raises ValueError if the buffer is not lent, or for a loan that is on no stream. At the end
-        of the block: BufferExportedError if a host view of it is alive, which nothing can wait for;
-        the loan is then over.
+        Inside the block the buffer cannot be closed.
+
+        Raises ValueError if the buffer is not lent, or for a loan that is on no stream. The end of
+        the block raises BufferExportedError if a host view of the buffer is alive, which no stream
+        can wait for, and what else a loan to the stream raises. The buffer is lent again all the
+        same, because the borrower has its arrays: every later use of it is refused until the loan
+        ends. What the borrower does before that view is gone may conflict with the view.
 
         Driver functions: cuEventRecord, cuStreamWaitEvent.
         """
@@ -328,6 +343,7 @@ cdef class Loan:
         """
         if self.region is None:
             raise TypeError("this Loan was never initialized")
+        check_array(self.region.dtype, self.shape)
         if copy:
             raise BufferError("a loan is of the memory itself; copy=True: buffer.__dlpack__ copies")
         device = self.__dlpack_device__()
@@ -340,13 +356,15 @@ cdef class Loan:
     @property
     def __cuda_array_interface__(self):
         """The CUDA Array Interface, version 3. The loan lasts as long as this object, then."""
+        cdef Lent lent
         if self.region is None:
             raise TypeError("this Loan was never initialized")
         if self.region.host_side and self.device_type == DL_CPU:
             raise AttributeError("__cuda_array_interface__: this is lent to the host")
-        if not self.shown:
-            self.hold()
-            self.shown = True
+        lent = self.hold()
+        if self.shown is lent:
+            lent.holders -= 1  # however often it is asked, the object is one holder
+        self.shown = lent
         stream = None if self.stream is None else protocol_handle(self.stream)
         return {
             "shape": self.shape, "typestr": self.region.dtype.str, "descr": self.region.dtype.descr,
@@ -414,6 +432,7 @@ cdef class Loan:
 
 
 @cython.final
+@cython.no_gc_clear
 cdef class Back:
     """Back(*args, **kwargs)\n--\n
     A block in which a lent buffer is ours again: see `Loan.back`."""
@@ -421,8 +440,17 @@ cdef class Back:
     def __init__(self, *args, **kwargs):
         raise TypeError("use loan.back()")
 
+    def __dealloc__(self):
+        """End a block that nobody ended. What was done in it may be unfinished."""
+        if self.entered and not cudadrv_table.forked:
+            own_export_close(engine, &self.kept)
+            self.loan.taken = False
+            if self.lent.holders and not self.lent.live:
+                _lend_anyway(self.lent)
+
     def __enter__(self):
         """Take the buffer back."""
+        cdef own_access access
         cdef Lent lent = None if self.loan is None else self.loan.lent
         attend()
         if lent is None or not lent.live or self.loan.taken:
@@ -433,18 +461,63 @@ cdef class Back:
                              " has done so far")
         lent.use(NULL)
         lent.close()
+        _access_of(lent, &access)
+        own_keep_open(engine, &access, here(), lent.stream.order, &self.kept)
+        self.lent = lent
         self.loan.taken = self.entered = True
+        try:
+            PyErr_CheckSignals()  # as in _ordering.pyx
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
 
     def __exit__(self, kind, exception, traceback):
         """Give it to the borrower again."""
-        cdef Lent lent
+        cdef Lent lent = self.lent
         if not self.entered:
             raise RuntimeError("this block is not entered, or has ended already")
         attend()
         self.entered = self.loan.taken = False
-        lent = self.loan.lent
-        if lent.holders:  # else the last array has died meanwhile
+        own_export_close(engine, &self.kept)
+        if lent.holders == 0:  # the last array has died meanwhile
+            return
+        try:
             lent.begin(True)
+        except BaseException as error:
+            if not lent.live and not lent.stream.context.lost:
+                _lend_anyway(lent)
+                _wait_for_users(lent)
+            if exception is None or not isinstance(error, Exception):
+                raise
+            exception.add_note(f"cudadrv: {error}")
+
+
+cdef void _access_of(Lent lent, own_access *access) noexcept:
+    """All that the borrower may use."""
+    access.memory = lent.region.memory.state
+    access.start = lent.region.start
+    access.stop = lent.region.start + lent.region.nbytes
+    access.mode = OWN_READ if lent.readonly else OWN_WRITE
+
+
+cdef void _lend_anyway(Lent lent) noexcept:
+    """Lend memory to a borrower that has it, whoever uses it: refuse everybody else from now on."""
+    cdef own_access access
+    _access_of(lent, &access)
+    own_lend_anyway(engine, &access, here(), lent.stream.order, &lent.loan)
+    lent.live = True
+
+
+cdef int _wait_for_users(Lent lent) except -1:
+    """Make the stream wait for the work on the buffer that it can wait for."""
+    cdef Region region = lent.region
+    try:
+        for work in users_of(region.memory.state, region.start, region.start + region.nbytes):
+            if work is not None:
+                lent.stream.wait_for(work)
+    except Exception:  # the caller raises the reason why the buffer could not be lent
+        pass
+    return 0
 
 
 cdef Loan new_loan(
@@ -558,7 +631,6 @@ cdef object _capsule(Loan loan, object max_version, bint waits, bint copied):
     if loan.readonly and not versioned:
         raise BufferError("the buffer is lent read-only, which DLPack can say from version 1.0 on;"
                           " the consumer asked for an older one")
-    _check_export(loan)
     strides = _strides_in_items(loan)
     lent = loan.hold(waits)
     try:
@@ -578,7 +650,7 @@ cdef dl_versioned *export_to_c(Region region) except NULL:
     region.usable()
     loan = new_loan(region, stream_of_exchange(region.memory.context), ON_STREAM, region.read_only,
                     None, None, None)
-    _check_export(loan)
+    check_array(region.dtype, loan.shape)
     strides = _strides_in_items(loan)
     lent = loan.hold(True)
     try:
@@ -596,15 +668,6 @@ cdef Stream stream_of_exchange(Context context):
     """
     found = stream_for(None, context)
     return found if found is not None else Stream.legacy(device=context.device)
-
-
-cdef int _check_export(Loan loan) except -1:
-    """Refuse what DLPack cannot say: before the loan begins, because a refusal lends nothing."""
-    dlpack_dtype(loan.region.dtype)
-    if len(loan.shape) > DL_MOST_DIMENSIONS:
-        raise BufferError(f"{loan.region.describe()} has {len(loan.shape)} dimensions, and a DLPack"
-                          f" capsule has at most {DL_MOST_DIMENSIONS}; reshape it")
-    return 0
 
 
 cdef tuple _strides_in_items(Loan loan):
@@ -633,6 +696,7 @@ cdef object export_region(
     cdef Stream found = None
     cdef Borrower borrower = ON_STREAM
     region.usable()
+    check_array(region.dtype, region.shape)
     device = None
     stream = _stream_number(stream)
     wanted = None if dl_device is None else pair_of_ints(dl_device, "dl_device")
@@ -662,7 +726,7 @@ cdef object _copied(
 ):
     """An export of a copy that nobody else has."""
     cdef Region fresh = type(region)(
-        region.count, region.dtype, device=region.memory.context.device)
+        region.count, region.dtype, stream=stream, device=region.memory.context.device)
     fresh.sizes = region.sizes
     loan = new_loan(fresh, stream, borrower, False, None, None, device)
     if stream is None:
@@ -697,16 +761,50 @@ cdef Stream _consumer_stream(Region region, handle):
     return found
 
 
+cdef int follow_returns(Region region, Stream stream) except -1:
+    """Let a stream wait for those to which imported bytes were given back.
+
+    The owner has ordered the array after them, which cannot be seen here. Records of what was given
+    back are left if another buffer shares them.
+    """
+    cdef unsigned int count
+    cdef unsigned int i
+    cdef own_borrow *found
+    cdef size_t stop = region.start + region.nbytes
+    if region.memory.home is None or not region.memory.home.returned:
+        return 0
+    count = own_borrows(engine, region.memory.state, region.start, stop, NULL, 0)
+    found = <own_borrow *>malloc((count + 1) * sizeof(own_borrow))
+    if found is NULL:
+        raise MemoryError()
+    uses = {}
+    count = min(count, own_borrows(engine, region.memory.state, region.start, stop, found, count))
+    for i in range(count):
+        if found[i].epoch.operation == GIVE_BACK and found[i].epoch.slot != stream.order.slot:
+            uses[found[i].epoch.slot] = found[i].epoch.seq
+    free(found)
+    for slot, seq in uses.items():
+        user = user_of(slot, seq)
+        if user is not None:
+            try:
+                stream.wait(user)
+            except ValueError:  # another thread's default stream: uses are refused, and say so
+                pass
+    return 0
+
+
 cdef int note_write(Region region, Stream stream, int name, int policy) except -1:
     """Count what the owner of imported memory does as a write on a stream, without a driver call.
 
     OWN_UNCHECKED: the owner has ordered its work before the stream; other uses of the memory are
-    checked when they are made. OWN_WAIT: the stream waits for all uses first.
+    checked when they are made. OWN_WAIT: the stream waits for all uses first, and whatever it cannot
+    wait for is in the way, its own loans as well: the buffer ends.
     """
     cdef Operation operation
     cdef own_access access
     borrow(region, &access, OWN_READ)
     access.mode = OWN_WRITE  # the owner may write what is read-only here
+    access.closes = OWN_LEAVES if policy == OWN_WAIT else OWN_STAYS
     access.policy = policy
     prepare(&operation, name, &access, 1, _no_call, NULL)
     operation.request.passive = True
@@ -714,4 +812,4 @@ cdef int note_write(Region region, Stream stream, int name, int policy) except -
     if reason:
         refuse_operation(&operation, reason, stream, (region.describe(),))
     own_snapshot_drop(engine, &operation.request.issued)
-    return 0
+    return follow_returns(region, stream) if policy == OWN_UNCHECKED else 0

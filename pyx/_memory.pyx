@@ -21,10 +21,10 @@ from cudadrv._operation cimport (
 )
 from cudadrv._names cimport ALLOCATION, RELEASE
 from cudadrv._engine cimport (
-    OWN_MEMORY_CLOSED, OWN_NON_BLOCKING, OWN_OK, OWN_STRICT, OWN_WAIT, OWN_WRITE,
-    engine, own_access, own_bytes_free, own_conflict, own_memory, own_memory_clear,
-    own_memory_free, own_memory_prepare, own_memory_prepare_used, own_memory_renew,
-    own_snapshot_drop,
+    OWN_CLOSES, OWN_MEMORY_CLOSED, OWN_NON_BLOCKING, OWN_OK, OWN_STAYS, OWN_STRICT, OWN_WAIT,
+    OWN_WRITE, engine, own_access, own_bytes_free, own_conflict, own_memory, own_memory_clear,
+    own_memory_forget, own_memory_free, own_memory_prepare, own_memory_prepare_used,
+    own_memory_renew, own_memory_reusable, own_snapshot_drop,
 )
 from cudadrv._pool cimport Block, Cache, cache_of, cached_bytes, is_cached, trim_caches
 from cudadrv._refusal cimport refuse_close, refuse_operation
@@ -88,7 +88,7 @@ cdef int _write_on(
     cdef Operation operation
     cdef own_access access
     borrow_all(memory.state, &access, OWN_WRITE, policy)
-    access.closes = name == RELEASE
+    access.closes = OWN_CLOSES if name == RELEASE else OWN_STAYS
     prepare(&operation, name, &access, 1, call, memory)
     operation.request.passive = True
     reason = note(&operation, stream) if memory.cached else issue(&operation, stream)
@@ -127,6 +127,7 @@ cdef class Memory:
             release_part(self.home, self.state, self.start, self.start + self.nbytes, self.context,
                          self.owner)
         elif self.block is not NULL:
+            _forget_allocation(self)
             _hand_back(self, self.state)
         else:
             release_later(self.kind, self.address, self.state, self.context, self.owner)
@@ -144,6 +145,7 @@ cdef class Memory:
         if self.home is not None:
             return _leave_home(self)
         after = _state_after(self)
+        _forget_allocation(self)
         try:
             _end(self, "close", True)
         except BaseException:
@@ -322,7 +324,10 @@ cdef void _hand_back(Memory memory, own_memory *state) noexcept:
     """Put the memory's block back into its cache. `state` records who may still use the block."""
     cdef Block *block = memory.block
     memory.block = NULL
-    block.state = state
+    if memory.address == 0:  # it was never used: the block has its own state still
+        _drop_state(state)
+    else:
+        block.state = state
     (<Cache>block.cache).put(block, memory.context)
 
 
@@ -393,14 +398,22 @@ cdef void unlist_memory(Memory memory) noexcept:
 
 cdef Memory owner_of(CUdeviceptr address, size_t nbytes):
     """Return the live memory that owns any of these bytes, or None. Lets no other thread run."""
+    return _live_memory_at(address, nbytes, False)
+
+
+cdef Memory _live_memory_at(CUdeviceptr address, size_t nbytes, bint borrowed):
+    """As `owner_of`; or the live memory that only borrows them."""
     cdef void *each = _newest
     cdef Memory memory
+    cdef CUdeviceptr first
     cdef size_t size
     while nbytes and each is not NULL:
         memory = <Memory>each
-        size = memory.nbytes if memory.block is NULL else memory.block.nbytes
-        if memory.kind != FOREIGN and memory.address < address + nbytes \
-                and address < memory.address + size:
+        first, size = memory.address + memory.start, memory.nbytes
+        if memory.block is not NULL:
+            first, size = memory.block.address, memory.block.nbytes
+        if (memory.kind == FOREIGN) == borrowed and first < address + nbytes \
+                and address < first + size and not (borrowed and memory.state.closed):
             return memory
         each = memory.older
     return None
@@ -481,18 +494,37 @@ cdef Memory allocate_memory(
     memory.context = context
     memory.kind = kind
     memory.nbytes = nbytes
-    memory.stream = stream
+    memory.flags = flags
     memory.label = label
     memory.site = here()
-    if stream is not None and stream.order.order != OWN_NON_BLOCKING:
-        pooled = False  # on such streams the driver call itself orders, so it cannot be skipped
+    if stream is not None:
+        if kind == STREAM_ORDERED:
+            memory.stream = stream
+            # On other streams the driver call itself orders, so it cannot be skipped.
+            pooled = pooled and stream.order.order == OWN_NON_BLOCKING
+        elif nbytes and pooled and _takes_order(kind, stream):
+            memory.unused = True
+        else:
+            stream = None
     if nbytes == 0 or not pooled:
-        _allocate(memory, flags, nbytes)
-    elif not _reuse(memory, flags):
-        _allocate_block(memory, flags)
+        _allocate(memory, nbytes)
+    elif not _reuse(memory, stream):
+        _allocate_block(memory)
+        if memory.unused:
+            _note_allocation(memory, stream)
     if nbytes:
         list_memory(memory)
     return memory
+
+
+cdef inline bint _takes_order(MemoryKind kind, Stream stream) noexcept:
+    """Whether page-locked or managed memory is allocated in the order of a stream.
+
+    Not where the default streams' rules would have to order the allocation, which is no driver
+    call; nor where unfinished work of a device, as this would be, keeps the host from all managed
+    memory.
+    """
+    return stream.order.order == OWN_NON_BLOCKING and not stream.order.domain.host_excluded
 
 
 cdef inline unsigned int _shelf_of(MemoryKind kind, unsigned int flags) noexcept:
@@ -503,49 +535,103 @@ cdef inline unsigned int _shelf_of(MemoryKind kind, unsigned int flags) noexcept
     return kind == STREAM_ORDERED or flags & CU_MEMHOSTALLOC_WRITECOMBINED != 0
 
 
-cdef bint _reuse(Memory memory, unsigned int flags) except -1:
+cdef bint _reuse(Memory memory, Stream stream) except -1:
     """Take a block whose uses are all ordered before those of the new memory; False without one."""
     cdef Cache cache = cache_of(memory.context, memory.kind)
     cdef Block *block = cache.take(
-        _shelf_of(memory.kind, flags), memory.nbytes,
-        NULL if memory.stream is None else memory.stream.order)
+        _shelf_of(memory.kind, memory.flags), memory.nbytes,
+        NULL if stream is None else stream.order)
     if block is NULL:
         return False
-    if memory.stream is not None:
-        _reuse_on(memory, block)
-    else:
+    if stream is None:
         own_memory_renew(block.state, memory.nbytes)
         memory.state = block.state
         memory.state.managed = memory.kind == UNIFIED
-    memory.address = block.address
+    else:
+        _reuse_on(memory, block, stream)
     memory.block = block
+    if not memory.unused:
+        memory.address = block.address
+    elif own_memory_reusable(engine, NULL, block.state):
+        _choose(memory)
     return True
 
 
-cdef int _reuse_on(Memory memory, Block *block) except -1:
-    """Issue the allocation of a cached block on the memory's stream, without a driver call."""
-    cdef StreamOrdered ordered
+cdef int _reuse_on(Memory memory, Block *block, Stream stream) except -1:
+    """Issue the allocation of a cached block on a stream, without a driver call."""
     cdef int reason = -1
     try:
         memory.state = new_state(memory.nbytes)
-        ordered = StreamOrdered(block.address, memory.nbytes, memory.state, True, NULL)
-        reason = allocate_on(&ordered, memory.stream, memory.label)
+        memory.state.managed = memory.kind == UNIFIED
+        reason = _note_allocation(memory, stream)
     finally:
         if reason != 0:  # the block is unchanged: nothing else could reach it
             (<Cache>block.cache).put(block, memory.context)
-    _drop_state(block.state)
+    if not memory.unused:
+        _drop_state(block.state)
     return 0
 
 
-cdef int _allocate_block(Memory memory, unsigned int flags) except -1:
+cdef int _note_allocation(Memory memory, Stream stream) except? -1:
+    """Count the allocation of memory that exists as a write on a stream."""
+    cdef StreamOrdered ordered = StreamOrdered(0, memory.nbytes, memory.state, True, NULL)
+    return allocate_on(&ordered, stream, memory.label)
+
+
+cdef int _allocate_block(Memory memory) except -1:
     cdef Cache cache = cache_of(memory.context, memory.kind)
-    cdef unsigned int shelf = _shelf_of(memory.kind, flags)
-    cdef size_t size = _allocate(memory, flags, cache.size_for(shelf, memory.nbytes))
+    cdef unsigned int shelf = _shelf_of(memory.kind, memory.flags)
+    cdef size_t size = _allocate(memory, cache.size_for(shelf, memory.nbytes))
     memory.block = cache.add(memory.kind, shelf, memory.address, size)
     return 0
 
 
-cdef size_t _allocate(Memory memory, unsigned int flags, size_t size) except? 0:
+# ---- page-locked and managed memory on a stream ----
+#
+# Such memory may be a block that unfinished work still uses, which is ordered before the next
+# operation of the stream. The host must not access this block, and has done nothing that would
+# tell it to wait. So the address of `unused` memory is chosen at its first use. If a stream uses it
+# first, it is that block's; its allocation is a write on its stream, as that of a DeviceBuffer. If
+# the host is first, the memory gets another block, which nothing uses. An address that was chosen
+# never changes.
+
+cdef CUdeviceptr chosen_address(Memory memory, size_t start) noexcept:
+    """An address in memory that has none yet: in its block, or 0 if it is empty or closed."""
+    if memory.block is NULL:
+        return 0
+    _choose(memory)
+    memory.unused = False
+    return memory.address + start
+
+
+cdef void _choose(Memory memory) noexcept:
+    """Choose the block that was taken from the cache."""
+    _drop_state(memory.block.state)
+    memory.address = memory.block.address
+
+
+cdef int use_on_host(Memory memory) except -1:
+    """Let the host be the first user of `unused` memory. May allocate."""
+    cdef Memory other
+    if memory.address == 0:
+        other = allocate_memory(
+            memory.kind, memory.context, memory.nbytes, memory.flags, None, memory.label, True)
+        if memory.address == 0 and memory.block is not NULL:  # no other thread has chosen or closed
+            (<Cache>memory.block.cache).hits -= 1   # that block was of no use
+            memory.block, other.block = other.block, memory.block
+            memory.address, other.address = other.address, 0
+    _forget_allocation(memory)
+    return 0
+
+
+cdef void _forget_allocation(Memory memory) noexcept:
+    """Let anybody use memory that nobody has used since its allocation on a stream."""
+    if memory.unused:
+        memory.unused = False
+        own_memory_forget(engine, memory.state, ALLOCATION)
+
+
+cdef size_t _allocate(Memory memory, size_t size) except? 0:
     """Free what can be freed of the queue, then allocate from the driver. Return the size.
 
     If the driver is out of memory: release the caches, free the whole queue (which may block), and
@@ -557,12 +643,12 @@ cdef size_t _allocate(Memory memory, unsigned int flags, size_t size) except? 0:
     memory.state.managed = memory.kind == UNIFIED
     if size == 0:
         return 0
-    status = _call(memory, flags, size)
+    status = _call(memory, size)
     if status == CUDA_ERROR_OUT_OF_MEMORY:
         trim_caches()
         drain(True)
         size = memory.nbytes
-        status = _call(memory, flags, size)
+        status = _call(memory, size)
     if status == CUDA_ERROR_OUT_OF_MEMORY:
         raise CudaOutOfMemoryError(
             <int>status, last_failure().decode(),
@@ -576,7 +662,7 @@ cdef void _drop_state(own_memory *state) noexcept:
     free(state)
 
 
-cdef CUresult _call(Memory memory, unsigned int flags, size_t size) except *:
+cdef CUresult _call(Memory memory, size_t size) except *:
     cdef CUresult status
     cdef StreamOrdered ordered
     cdef bint pushed = False
@@ -591,7 +677,7 @@ cdef CUresult _call(Memory memory, unsigned int flags, size_t size) except *:
             if memory.kind == DEVICE:
                 status = cuMemAlloc(&memory.address, size)
             elif memory.kind == LOCKED:
-                status = cuMemHostAlloc(<void **>&memory.address, size, flags)
+                status = cuMemHostAlloc(<void **>&memory.address, size, memory.flags)
             else:
                 status = cuMemAllocManaged(&memory.address, size, CU_MEM_ATTACH_GLOBAL)
             leave_context(pushed)
@@ -628,6 +714,10 @@ cdef Memory adopt_memory(
         raise ValueError(f"{address:#x} lies in a live {other.label}, made at"
                          f" {place(other.site)}, which owns and frees it. Take it from there"
                          " with into_raw() first, or borrow it with from_address()")
+    other = None if kind == FOREIGN else _live_memory_at(address, nbytes, True)
+    if other is not None:  # each would have records of its own
+        raise ValueError(f"{address:#x} lies in a live {other.label}, made at"
+                         f" {place(other.site)}, which only borrows it. Close that buffer first")
     if kind != FOREIGN and (is_to_be_freed(address, nbytes) or is_cached(address, nbytes)):
         raise ValueError(f"{address:#x} lies in memory of a buffer that has died, and will be freed"
                          " or used again. To keep it, take it with into_raw() in time")

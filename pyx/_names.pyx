@@ -16,7 +16,7 @@ cdef list NAMES = [
     "a launch", "a custom operation",
 ]
 cdef dict ADDED = {}        # the number of each name that was added to NAMES
-cdef dict STREAMS = {}      # the names that programs gave to streams, by number of the stream
+cdef dict STREAMS = {}      # quoted names that programs gave to streams, by number of the stream
 cdef enum:
     MOST_NAMES = 1 << 16    # the engine keeps the number of an operation in 16 bits
     MOST_STREAMS = 1 << 14  # how many names of streams are kept, closed streams included
@@ -75,7 +75,7 @@ cdef int name_stream(uint64_t number, str name) except -1:
 
     If there are then more than MOST_STREAMS names, the oldest ones are dropped.
     """
-    STREAMS[number] = name
+    STREAMS[number] = repr(name)  # which looks for signals: reports of races must not, later
     while len(STREAMS) > MOST_STREAMS:
         STREAMS.pop(next(iter(STREAMS)), None)
     return 0
@@ -92,7 +92,7 @@ cdef str stream_name(uint64_t number, uint8_t kind):
         return f"per-thread default Stream {number}"
     if kind == OWN_INTERNAL:
         return "a stream of the library's own"
-    name = f"Stream {STREAMS[number]!r}" if number in STREAMS else f"Stream {number}"
+    name = f"Stream {STREAMS[number]}" if number in STREAMS else f"Stream {number}"
     return f"{name} (closed)" if kind == OWN_ENDED else name
 
 

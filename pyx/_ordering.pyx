@@ -3,6 +3,7 @@
 from contextvars import ContextVar
 
 cimport cython
+from cpython.exc cimport PyErr_CheckSignals
 
 from cudadrv._engine cimport OWN_STRICT, OWN_UNCHECKED, OWN_WAIT
 
@@ -46,6 +47,13 @@ cdef class Nesting:
             entry.thing = None
             raise
         self.used = True
+        try:
+            # From Python 3.14 on, a signal that is noticed when `__enter__` has returned leaves the
+            # block without its `__exit__`.
+            PyErr_CheckSignals()
+        except BaseException:
+            self.leave(thing)
+            raise
         return 0
 
     cdef int leave(self, object thing) except -1:

@@ -336,8 +336,9 @@ cdef class MemoryPool:
 
     A buffer that is closed or dies leaves its memory to the pool. A new buffer of about the same
     size gets the memory if all its earlier uses are ordered before those of the new buffer. For a
-    stream-ordered buffer, they have to be ordered before the next operation of its stream; for
-    other buffers, the host has to know that they are complete. Neither giving nor taking memory
+    buffer that is allocated on a stream (``stream=``, ``with stream:``), they have to be ordered
+    before the next operation of the stream; for other buffers, and for those that the host uses
+    first, the host has to know that they are complete. Neither giving nor taking memory
     blocks or calls the driver. Which memory a buffer gets depends on what the program has ordered,
     never on how fast anything ran. See docs/memory-pools.md.
     """

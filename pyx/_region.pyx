@@ -12,10 +12,12 @@ from libc.limits cimport LLONG_MAX
 from cudadrv._device cimport Context
 from cudadrv._driver cimport CUdeviceptr
 from cudadrv._errors cimport refuse_if_forked
-from cudadrv._memory cimport Memory, adopt_memory, allocate_memory, check_external
+from cudadrv._memory cimport (
+    Memory, adopt_memory, allocate_memory, check_external, use_on_host,
+)
 from cudadrv._ordering cimport policy_name
 from cudadrv._refusal cimport refuse_closed
-from cudadrv._release cimport FOREIGN, STREAM_ORDERED, UNIFIED
+from cudadrv._release cimport DEVICE, FOREIGN, STREAM_ORDERED, UNIFIED
 from cudadrv._site cimport place
 from cudadrv._stream cimport Stream
 
@@ -115,6 +117,9 @@ cdef object plain_array(object array):
 
 # ---- regions ----
 
+cdef enum:
+    MOST_SIZES = 64     # dimensions of a memoryview or a NumPy array
+
 # The names of the classes by kind of memory. A class's `__name__` would be a new string each time.
 cdef tuple CLASSES = ("DeviceBuffer", "DeviceBuffer", "LockedBuffer", "UnifiedBuffer")
 
@@ -163,7 +168,11 @@ cdef class Region:
 
     @property
     def shape(self):
-        """Its shape, in C order: ``(count,)`` unless it was reshaped or imported with another."""
+        """The shape of arrays of the items, in C order: `to_numpy`, host views, exports, loans.
+
+        ``(count,)``, unless the buffer was made by `reshape`, or from an array with another shape.
+        Indices, ``len`` and ``count`` are those of the items one after the other.
+        """
         return (self.count,) if self.sizes is None else self.sizes
 
     @property
@@ -178,6 +187,8 @@ cdef class Region:
         It is valid on the device and, for a `LockedBuffer` or `UnifiedBuffer`, on the host.
         """
         self.usable()
+        if self.memory.unused:  # the host may be who uses it
+            use_on_host(self.memory)
         return pointer_of(self)
 
     @property
@@ -247,8 +258,11 @@ cdef class Region:
     def reshape(self, *shape):
         """Return a buffer over the same items with another shape, in C order; one size may be -1.
 
-        Other libraries see the shape, by DLPack and loans. ``to_numpy`` and the arrays of host
-        views have one dimension. Raises ValueError if the number of items differs.
+        Arrays of the buffer have this shape: those of ``to_numpy``, of host views and of other
+        libraries. The memory stays one range of items: indices and parts (``buffer[a:b]``) count
+        items, and parts have one dimension, except ``buffer[:]``, which keeps the shape.
+
+        Raises ValueError if the number of items differs, or for more than 64 sizes.
         """
         cdef Region region
         self.usable()
@@ -262,27 +276,38 @@ cdef class Region:
     def view(self, dtype):
         """Return a part with the same bytes as items of another dtype.
 
+        It has the buffer's shape if the items have the same size, else one dimension.
+
         Raises ValueError if the bytes are not a whole number of such items, or not aligned to them.
         """
         cdef Items items = items_of(dtype)
+        cdef Region part
         wanted = items.dtype
         self.usable()
         if self.nbytes % wanted.itemsize:
             raise ValueError(f"{self.nbytes} bytes are no whole number of {wanted} items"
                              f" ({wanted.itemsize} bytes each)")
-        if pointer_of(self) % wanted.alignment:
+        # Blocks of memory whose address is not chosen yet are aligned to more than any item.
+        if (self.memory.address + self.start) % wanted.alignment:
             start = self.start - self.memory.start
             raise ValueError(f"{self.describe()} starts at byte {start}, and {wanted} needs a"
                              f" multiple of {wanted.alignment}")
-        return self.share(self.start, self.nbytes // <size_t>items.itemsize, wanted)
+        part = self.share(self.start, self.nbytes // <size_t>items.itemsize, wanted)
+        if items.itemsize == self.itemsize:
+            part.sizes = self.sizes
+        return part
 
     cdef Region part_of(self, slice key):
         """Return the part that a slice names."""
+        cdef Region part
         self.usable()
         start, stop, step = key.indices(self.count)
         if step != 1:
             raise ValueError(f"a part is contiguous: the step of a slice must be 1, not {step}")
-        return self.share(self.start + start * self.itemsize, max(stop - start, 0), self.dtype)
+        part = self.share(self.start + start * self.itemsize, max(stop - start, 0), self.dtype)
+        if key.start is None and key.stop is None:
+            part.sizes = self.sizes
+        return part
 
     cdef int allocate(
         self, object count, object dtype, Context context, Stream stream, unsigned int flags,
@@ -292,7 +317,7 @@ cdef class Region:
         cdef Items items = items_of(dtype)
         cdef Py_ssize_t number = _checked_count(count, items)
         label = _checked_label(self, name)
-        kind = STREAM_ORDERED if stream is not None else self.kind
+        kind = STREAM_ORDERED if stream is not None and self.kind == DEVICE else self.kind
         memory = allocate_memory(
             kind, context, <size_t>number * <size_t>items.itemsize, flags, stream, label, pooled)
         return _fill_in(self, memory, number, items.dtype, items.itemsize, name)
@@ -413,6 +438,8 @@ cdef tuple _checked_shape(Region region, object shape):
         else:
             items *= size
         sizes.append(size)
+    if len(sizes) > MOST_SIZES:
+        raise ValueError(f"arrays have at most {MOST_SIZES} dimensions, not {len(sizes)}")
     if missing is not None and items and region.count % items == 0:
         sizes[missing] = region.count // items
         items = region.count

@@ -234,10 +234,13 @@ cdef void release_later(
 cdef void release_part(
     object home, own_memory *state, size_t start, size_t stop, Context context, object owner
 ) noexcept:
-    """As release_later, of foreign memory whose state is that of `home`."""
+    """As release_later, of foreign memory whose state is that of `home`.
+
+    Also without an owner, so that a new buffer there finds the work that is not complete.
+    """
     cdef releases fresh = releases(NULL, NULL, 0, 0)
     cdef pending *node
-    if context.lost or cudadrv_table.forked or owner is None or is_unused(state, start, stop):
+    if context.lost or cudadrv_table.forked or is_unused(state, start, stop):
         return
     node = <pending *>malloc(sizeof(pending))
     if node is not NULL:  # else it leaks: nothing better can be done here

@@ -122,3 +122,20 @@ class Exported:
 
     def __dlpack__(self, **options):
         return api.PyCapsule_New(ctypes.addressof(self.managed), self.name, None)
+
+
+made = {}  # what is at the addresses in the capsules that have not ended
+
+
+@Deleter
+def _end(pointer):
+    del made[pointer]
+
+
+def new_capsule(address, device, shape, itemsize, readonly=False, owner=None):
+    """A capsule of version 1 over unsigned integers; it keeps its owner until it is ended."""
+    sizes = (ctypes.c_int64 * len(shape))(*shape)
+    tensor = Tensor(address, device, len(shape), 1, 8 * itemsize, 1, sizes, None, 0)
+    managed = Versioned((1, 0), None, ctypes.cast(_end, ctypes.c_void_p), readonly, tensor)
+    made[ctypes.addressof(managed)] = managed, sizes, owner
+    return api.PyCapsule_New(ctypes.addressof(managed), NAMES[True], None)

@@ -7,7 +7,8 @@ import torch
 import cudadrv as cu
 
 COUNT, THREADS = 1 << 16, 256
-saxpy = cu.Module(Path(__file__).parents[1] / "kernels" / "saxpy.ptx")["saxpy"]
+image = Path(__file__).parents[1] / "kernels" / "saxpy.ptx"
+saxpy = cu.Module(image.read_bytes())["saxpy"]
 blocks = -(-COUNT // THREADS)
 first, second = torch.cuda.Stream(), torch.cuda.Stream()
 

@@ -19,6 +19,14 @@ enum own_answer {
     OWN_NO_MEMORY
 };
 
+/* Whether an operation ends bytes: it comes after all other uses, shared ones as well, and every view
+ * and loan is in its way. */
+enum own_closing {
+    OWN_STAYS,
+    OWN_CLOSES, /* the whole memory: every later request is refused */
+    OWN_LEAVES  /* these bytes, for one of several buffers that share the books of the memory */
+};
+
 /* A live host view, or a loan: memory that another library uses on one stream. The caller owns this
  * struct; the engine links it into its lists. */
 typedef struct own_export {
@@ -30,6 +38,7 @@ typedef struct own_export {
     uint64_t start, stop;
     uint32_t site;
     uint8_t exclusive;
+    uint8_t keeps; /* the bytes can be used, but the memory cannot be closed: see own_keep_open */
 } own_export;
 
 /* The bytes that one operation uses, and what own_undo needs to revert own_begin. */
@@ -38,7 +47,7 @@ typedef struct own_access {
     uint64_t start, stop;
     uint8_t mode;
     uint8_t policy;
-    uint8_t closes; /* the operation closes the memory: every later request is refused */
+    uint8_t closes; /* an own_closing */
     uint8_t undo;   /* `saved` has the former epochs of the bytes, which were one range */
     uint8_t undo_count;
     own_epoch saved[OWN_FEW];
@@ -93,7 +102,8 @@ static inline void own_export_unlink_(own_engine *engine, own_export *view) {
     *link = view->next;
     if (view->borrower) {
         view->borrower->loans--;
-        view->memory->loans--;
+        view->borrower->taken -= view->keeps;
+        view->memory->loans -= !view->keeps;
     }
     if (own_excludes_(view)) {
         link = &engine->managed;
@@ -123,7 +133,8 @@ static inline int own_check_exports_(const own_stream *stream, const own_access 
     for (const own_export *view = access->memory->exports; view; view = view->next) {
         if ((view->borrower != stream || access->closes) && view->start < view->stop &&
             view->start < access->stop && access->start < view->stop &&
-            (view->exclusive || access->mode != OWN_READ) && access->mode != OWN_SHARED) {
+            (view->exclusive || access->mode != OWN_READ) && access->mode != OWN_SHARED &&
+            (!view->keeps || access->closes)) {
             own_blame_export_(conflict, view);
             return OWN_EXPORTED;
         }

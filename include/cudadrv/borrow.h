@@ -140,7 +140,7 @@ static inline void own_commit_(const own_engine *engine, const own_request *requ
     const own_epoch epoch = {request->issued.seq, request->issued.slot, request->site,
                              request->operation, access->mode};
     access->undo = 0;
-    memory->closed |= access->closes;
+    memory->closed |= access->closes == OWN_CLOSES;
     if (access->start >= access->stop) {
         return;
     }
@@ -390,7 +390,7 @@ static inline void own_undo(own_engine *engine, own_request *request) {
     }
     for (uint32_t i = request->count; i-- > 0;) {
         own_access *access = &request->accesses[i];
-        access->memory->closed &= !access->closes;
+        access->memory->closed &= access->closes != OWN_CLOSES;
         if (access->start >= access->stop) {
             continue;
         }

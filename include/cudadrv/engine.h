@@ -69,6 +69,7 @@ typedef struct own_stream {
     uint8_t dropped;
     uint8_t kind;   /* an own_kind; valid while the stream is open */
     uint32_t loans; /* number of loans of memory to this stream */
+    uint32_t taken; /* how many of them are taken back for a while: see own_keep_open */
     /* The value of `uses` of the legacy stream when the default streams' rules last ordered this
      * stream after the legacy stream. */
     uint64_t legacy_seen;

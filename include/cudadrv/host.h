@@ -34,7 +34,7 @@ static inline int own_lent_where_excluded_(const own_engine *engine, own_conflic
     for (const own_domain *domain = engine->domains; domain; domain = domain->next) {
         const own_stream *stream = domain->host_excluded ? domain->streams : NULL;
         for (; stream; stream = stream->next) {
-            if (stream->loans) {
+            if (stream->loans > stream->taken) {
                 *conflict = (own_conflict){.site = stream->recent[stream->seq % OWN_RECENT].site,
                                            .number = stream->number,
                                            .kind = own_kind_of_(stream),
@@ -116,6 +116,27 @@ static inline int own_lend_open(own_engine *engine, const own_access *access, ui
     }
     own_unlock(engine);
     return answer;
+}
+
+/* Lends bytes to a stream without a check, because the borrower uses them in any case: from now on
+ * everybody else is refused. */
+static inline void own_lend_anyway(own_engine *engine, const own_access *access, uint32_t site,
+                                   own_stream *borrower, own_export *view) {
+    own_lock(engine);
+    own_export_link_(engine, access, site, borrower, view);
+    own_unlock(engine);
+}
+
+/* Keeps memory and stream open for a borrower that lets others use the bytes for a while: only
+ * closing them is refused. */
+static inline void own_keep_open(own_engine *engine, const own_access *access, uint32_t site,
+                                 own_stream *borrower, own_export *view) {
+    own_lock(engine);
+    own_export_link_(engine, access, site, borrower, view);
+    borrower->taken++;
+    access->memory->loans--;
+    view->keeps = 1;
+    own_unlock(engine);
 }
 
 static inline void own_export_close(own_engine *engine, own_export *view) {
@@ -213,7 +234,8 @@ static inline int own_obstacle(own_engine *engine, const own_domain *domain,
     *conflict = (own_conflict){0};
     own_lock(engine);
     for (const own_export *view = memory->exports; view && answer == OWN_OK; view = view->next) {
-        if ((view->start < stop && start < view->stop) || stop - start == memory->nbytes) {
+        if (!view->keeps &&
+            ((view->start < stop && start < view->stop) || stop - start == memory->nbytes)) {
             own_blame_export_(conflict, view);
             answer = OWN_EXPORTED;
         }

@@ -22,12 +22,20 @@
 #include <frameobject.h>
 #include <stdlib.h>
 /* Up to Python 3.12, only the fields of a frame give access to the variables of a running function
- * without a copy: `frame.f_locals` is a copy that keeps the variables' values alive. */
-#if PY_VERSION_HEX < 0x030D0000
+ * without a copy: `frame.f_locals` is a copy that keeps the variables' values alive. From 3.14 on,
+ * only these fields tell which variables, and which operands of a running call, borrow their
+ * references. */
+#if PY_VERSION_HEX < 0x030D0000 || PY_VERSION_HEX >= 0x030E0000
+#define REF_FIELDS 1
 #ifndef Py_BUILD_CORE
 #define Py_BUILD_CORE 1
 #endif
+#if PY_VERSION_HEX >= 0x030E0000
+#include <internal/pycore_interpframe.h>
+#endif
 #include <internal/pycore_frame.h>
+#else
+#define REF_FIELDS 0
 #endif
 
 enum {
@@ -36,9 +44,7 @@ enum {
     /* The search continues with the next function after about this many references of one
      * function. */
     REF_EACH = 1 << 11,
-    REF_NAMES = 6,
-    REF_BY_PARAMETERS = 1, /* only parameters, which count for one reference */
-    REF_BY_LOCALS          /* at least one variable that is no parameter */
+    REF_NAMES = 6
 };
 
 /* The following variables are set when cudadrv._buffers is imported. */
@@ -53,7 +59,6 @@ typedef struct {
     PyObject *object; /* an array, a container or a frame; NULL if the entry is free */
     Py_ssize_t found; /* number of references found, if the object is an array */
     int is_array;
-    int named; /* Python 3.14: which variables refer to the array, a REF_BY_... */
 } ref_entry;
 
 typedef struct {
@@ -205,7 +210,7 @@ static int ref_visit(PyObject *object, void *argument) {
     if (ref_is_ours(search, object)) {
         return ref_count(search, object);
     }
-#if PY_VERSION_HEX < 0x030D0000
+#if REF_FIELDS
     if (PyFunction_Check(object)) { /* skip its globals, which lead everywhere */
         PyObject *closure = PyFunction_GET_CLOSURE(object);
         return closure ? ref_queue(search, closure) : 0;
@@ -248,26 +253,87 @@ static int ref_visit_all(ref_search *search, PyObject *container) {
     return traverse(container, ref_visit, search);
 }
 
-#if PY_VERSION_HEX < 0x030D0000
+#if REF_FIELDS
 
 typedef _PyInterpreterFrame ref_frame;
-
-static ref_frame *ref_first_frame(void) { return PyThreadState_Get()->cframe->current_frame; }
 
 static ref_frame *ref_next_frame(ref_frame *frame) { return frame->previous; }
 
 static ref_frame *ref_frame_of(PyFrameObject *frame) { return frame->f_frame; }
+
+#if PY_VERSION_HEX >= 0x030E0000
+
+static ref_frame *ref_first_frame(void) { return PyThreadState_Get()->current_frame; }
+
+static _PyStackRef *ref_operands_of(ref_frame *frame) {
+    return frame->localsplus + _PyFrame_GetCode(frame)->co_nlocalsplus;
+}
+
+static int ref_is_borrowed(const ref_search *search, _PyStackRef reference) {
+    return !PyStackRef_IsTaggedInt(reference) && !PyStackRef_RefcountOnObject(reference) &&
+           ref_is_ours(search, PyStackRef_AsPyObjectBorrow(reference));
+}
+
+/* Visits what the running calls work on. One of them may use an array through a borrowed
+ * reference: then one reference to the array can never be found. */
+static int ref_visit_operands(ref_search *search) {
+    for (ref_frame *frame = ref_first_frame(); frame; frame = ref_next_frame(frame)) {
+        _PyStackRef *at = _PyFrame_IsIncomplete(frame) ? NULL : ref_operands_of(frame);
+        for (; at && at < frame->stackpointer; at++) {
+            if (PyStackRef_IsNull(*at) || !ref_is_borrowed(search, *at)) {
+                continue;
+            }
+            ref_entry *entry = ref_entry_of(search, PyStackRef_AsPyObjectBorrow(*at));
+            if (!entry) {
+                return -1;
+            }
+            entry->found--;
+            search->missing++;
+        }
+    }
+    return 0;
+}
+
+/* Visits a function's variables: a parameter can borrow the reference of its caller's variable. */
+static int ref_visit_variables(ref_search *search, ref_frame *frame) {
+    /* A frame that has ended has no variables, and its stack pointer says so. */
+    _PyStackRef *end = ref_operands_of(frame);
+    end = end < frame->stackpointer ? end : frame->stackpointer;
+    int stop = 0;
+    for (_PyStackRef *at = frame->localsplus; !stop && at < end; at++) {
+        if (!PyStackRef_IsNull(*at) && !ref_is_borrowed(search, *at)) {
+            stop = ref_visit(PyStackRef_AsPyObjectBorrow(*at), search);
+        }
+    }
+    return stop;
+}
+
+#else
+
+static ref_frame *ref_first_frame(void) { return PyThreadState_Get()->cframe->current_frame; }
+
+static int ref_visit_operands(ref_search *search) { /* they own their references */
+    (void)search;
+    return 0;
+}
+
+static int ref_visit_variables(ref_search *search, ref_frame *frame) {
+    int stop = 0;
+    for (int i = 0; !stop && i < frame->f_code->co_nlocalsplus; i++) {
+        stop = frame->localsplus[i] ? ref_visit(frame->localsplus[i], search) : 0;
+    }
+    return stop;
+}
+
+#endif
 
 static int ref_visit_frame(ref_search *search, ref_frame *frame) {
     int stop = _PyFrame_IsIncomplete(frame) ? 0 : ref_is_new(search, frame);
     if (stop <= 0) {
         return stop;
     }
-    stop = 0;
-    for (int i = 0; !stop && i < frame->f_code->co_nlocalsplus; i++) {
-        stop = frame->localsplus[i] ? ref_visit(frame->localsplus[i], search) : 0;
-    }
-    if (!stop && frame->f_locals) { /* a module's or class's dict, or the result of locals() */
+    stop = ref_visit_variables(search, frame);
+    if (!stop && frame->f_locals) { /* the dict of a module or class, or made by locals() */
         stop = ref_visit(frame->f_locals, search);
     }
     return stop;
@@ -291,76 +357,32 @@ static ref_frame *ref_next_frame(ref_frame *frame) {
 
 static ref_frame *ref_frame_of(PyFrameObject *frame) { return frame; }
 
-typedef struct {
-    PyObject *name, *value;
-} ref_variable;
-
-#if PY_VERSION_HEX >= 0x030E0000
-
-/* Visits the value of a variable of a function. A parameter may borrow the reference of a variable
- * of its caller, which nothing here can see. So the parameters that refer to an array count for one
- * reference, and the first other variable counts for the same one. Cells hold references of their
- * own, and nobody borrows from them. */
-static int ref_visit_variable(ref_search *search, PyCodeObject *code, ref_variable variable) {
-    if (!ref_is_ours(search, variable.value)) {
-        return ref_visit(variable.value, search);
-    }
-    PyObject *cells = PyCode_GetCellvars(code), *names = PyCode_GetVarnames(code);
-    int is_cell = cells && names ? PySequence_Contains(cells, variable.name) : -1;
-    Py_ssize_t index = is_cell == 0 ? PySequence_Index(names, variable.name) : 0;
-    Py_XDECREF(cells);
-    Py_XDECREF(names);
-    ref_entry *entry = is_cell < 0 || index < 0 ? NULL : ref_entry_of(search, variable.value);
-    if (!entry) {
-        return -1;
-    }
-    if (!is_cell) {
-        int before = entry->named;
-        if (index < code->co_argcount + code->co_kwonlyargcount) {
-            entry->named = before ? before : REF_BY_PARAMETERS;
-            if (before) {
-                return 0;
-            }
-        } else {
-            entry->named = REF_BY_LOCALS;
-            if (before == REF_BY_PARAMETERS) {
-                return 0;
-            }
-        }
-    }
-    return ref_visit(variable.value, search);
-}
-
-#else
-
-static int ref_visit_variable(ref_search *search, PyCodeObject *code, ref_variable variable) {
-    (void)code;
-    return ref_visit(variable.value, search);
-}
-
-#endif
-
 /* Visits the function's own variables. Variables of enclosing functions are counted in the
  * frames of those functions, because a cell that several frames share holds one reference. */
 static int ref_visit_variables(ref_search *search, PyObject *variables, PyCodeObject *code) {
     PyObject *free_names = PyCode_GetFreevars(code);
     PyObject *own = PyDict_New();
-    ref_variable *found = malloc((size_t)(code->co_nlocalsplus + 1) * sizeof *found);
+    PyObject **values = malloc((size_t)(code->co_nlocalsplus + 1) * sizeof *values);
     PyObject *name, *value;
     Py_ssize_t at = 0, count = 0;
-    int stop = free_names && own && found && PyDict_Update(own, variables) == 0 ? 0 : -1;
+    int stop = free_names && own && values && PyDict_Update(own, variables) == 0 ? 0 : -1;
     while (!stop && count < code->co_nlocalsplus && PyDict_Next(own, &at, &name, &value)) {
         if (PySequence_Contains(free_names, name) == 0) {
-            found[count++] = (ref_variable){name, value}; /* the code keeps the name alive */
+            values[count++] = value;
         }
     }
     Py_XDECREF(own); /* the frame keeps the values alive; these references must not count */
     Py_XDECREF(free_names);
     for (Py_ssize_t i = 0; !stop && i < count; i++) {
-        stop = ref_visit_variable(search, code, found[i]);
+        stop = ref_visit(values[i], search);
     }
-    free(found);
+    free(values);
     return stop;
+}
+
+static int ref_visit_operands(ref_search *search) { /* they own their references */
+    (void)search;
+    return 0;
 }
 
 static int ref_visit_frame(ref_search *search, ref_frame *frame) {
@@ -405,7 +427,8 @@ static int ref_search_on(ref_search *search, size_t visits) {
  * come first, because most references are there, and the outer functions of a large program may
  * reach more references than the limit. */
 static int ref_visit_everything(ref_search *search, PyObject *array, PyObject *traceback) {
-    int stop = ref_count(search, array); /* count the caller's own reference */
+    int stop = ref_visit_operands(search);
+    stop = stop ? stop : ref_count(search, array); /* count the caller's own reference */
     /* Visit the functions that ended by an exception. */
     for (PyObject *at = traceback; at && PyTraceBack_Check(at) && !stop;
          at = (PyObject *)((PyTracebackObject *)at)->tb_next) {

@@ -30,6 +30,17 @@ static inline int own_memory_reusable(own_engine *engine, const own_stream *stre
     return reusable;
 }
 
+/* Removes the record of the operation `allocation`, which allocated the memory, if nothing has used
+ * the memory since. */
+static inline void own_memory_forget(own_engine *engine, own_memory *memory, uint16_t allocation) {
+    own_lock(engine);
+    if (memory->count == 1 && memory->ranges[0].count == 1 &&
+        own_epochs(memory->ranges)->operation == allocation) {
+        memory->ranges[0].count = 0;
+    }
+    own_unlock(engine);
+}
+
 /* Resets the state of memory for its next owner: it has no uses. */
 static inline void own_memory_renew(own_memory *memory, uint64_t nbytes) {
     own_memory_clear(memory);

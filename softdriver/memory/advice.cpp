@@ -40,6 +40,8 @@ CUresult advise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLoc
     Pages pages;
     if (CUresult status = find_pages(address, bytes, pages))
         return status;
+    if (find_allocation(address)->pool)
+        return CUDA_ERROR_NOT_SUPPORTED;
     switch (advice) {
     case CU_MEM_ADVISE_SET_READ_MOSTLY:
     case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
@@ -77,7 +79,8 @@ SOFT_API(cuMemAdvise_v2,
     // Check the location even if this kind of advice ignores it.
     if (kind < location_device || kind > location_numa_current)
         return CUDA_ERROR_INVALID_VALUE;
-    return advise(address, bytes, advice, location);
+    CUresult status = advise(address, bytes, advice, location);
+    return status == CUDA_ERROR_INVALID_DEVICE ? CUDA_ERROR_INVALID_VALUE : status;
 }
 
 } // namespace soft

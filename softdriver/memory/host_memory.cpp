@@ -14,17 +14,18 @@ constexpr unsigned alloc_flags =
 constexpr unsigned register_flags =
     CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
 
+// Finds page-locked memory. Memory of a pool or a graph has other functions.
 Allocation *find_locked(void *address) {
     Allocation *allocation = find_allocation(reinterpret_cast<uintptr_t>(address));
-    return allocation && allocation->page_locked() ? allocation : nullptr;
+    bool found =
+        allocation && allocation->page_locked() && !allocation->pool && !allocation->captured;
+    return found ? allocation : nullptr;
 }
 
-// Returns the page-locked allocation of this kind that begins at the address, or null. Memory of a
-// pool or a graph is freed by other functions.
+// Returns the page-locked allocation of this kind that begins at the address, or null.
 Allocation *find_start(void *address, MemoryKind kind) {
     Allocation *allocation = find_locked(address);
-    bool starts = allocation && allocation->kind == kind && allocation->host == address &&
-                  !allocation->pool && !allocation->captured;
+    bool starts = allocation && allocation->kind == kind && allocation->host == address;
     return starts ? allocation : nullptr;
 }
 
@@ -130,7 +131,7 @@ SOFT_API(cuMemHostGetDevicePointer_v2, (CUdeviceptr * result, void *address, uns
 
 SOFT_API(cuMemHostGetFlags, (unsigned *flags, void *address), (flags, address)) {
     const Allocation *allocation = find_allocation(reinterpret_cast<uintptr_t>(address));
-    if (!flags || !allocation || allocation->on_device())
+    if (!flags || !allocation || allocation->on_device() || allocation->pool)
         return CUDA_ERROR_INVALID_VALUE;
     unsigned given = allocation->page_locked() ? allocation->flags & alloc_flags : 0;
     *flags = given | CU_MEMHOSTALLOC_DEVICEMAP;

@@ -164,7 +164,8 @@ SOFT_STREAM_API(cuStreamAttachMemAsync,
     if (!single && flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)
         return CUDA_ERROR_INVALID_VALUE;
     const Allocation *allocation = find_start(address);
-    if (!allocation || !allocation->managed || (bytes && bytes != allocation->bytes))
+    if (!allocation || !allocation->managed || allocation->pool ||
+        (bytes && bytes != allocation->bytes))
         return CUDA_ERROR_INVALID_VALUE;
     if (single && !handle)
         return CUDA_ERROR_INVALID_VALUE;

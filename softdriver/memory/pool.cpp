@@ -146,37 +146,23 @@ PoolPtr find_pool(CUmemoryPool handle) {
 }
 
 CUresult find_pool_place(int type, const CUmemLocation &location, PoolPlace &place) {
+    int kind = static_cast<int>(location.type);
+    if (kind < location_none || kind > location_numa)
+        return CUDA_ERROR_NOT_SUPPORTED;
     bool managed = type == allocation_managed;
-    if (!managed && type != CU_MEM_ALLOCATION_TYPE_PINNED)
+    if (!managed && (type != CU_MEM_ALLOCATION_TYPE_PINNED || kind == location_none))
         return CUDA_ERROR_INVALID_VALUE;
-    place.kind = managed ? MemoryKind::Managed : MemoryKind::Host;
-    place.location = location;
-    place.device = nullptr;
-    switch (static_cast<int>(location.type)) {
-    case location_device:
-        if (Device *device = find_device(location.id)) {
-            if (!managed)
-                place = place_of(*device);
-            break;
-        }
-        return CUDA_ERROR_INVALID_DEVICE;
-    case location_host:
-        place.location.id = the_host;
-        break;
-    case location_numa:
-        if (location.id != 0)
-            return CUDA_ERROR_INVALID_VALUE;
-        break;
-    case location_none:
-        if (!managed)
-            return CUDA_ERROR_INVALID_VALUE;
-        place.location = no_location;
-        break;
-    default:
+    if ((kind == location_device && !find_device(location.id)) ||
+        (kind == location_numa && location.id != 0))
         return CUDA_ERROR_INVALID_VALUE;
-    }
-    return managed && !state().settings.concurrent_managed ? CUDA_ERROR_NOT_SUPPORTED
-                                                           : CUDA_SUCCESS;
+    if (managed && !state().settings.concurrent_managed)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    // The number means nothing for other kinds of locations.
+    int id = kind == location_device ? location.id : 0;
+    place = {managed ? MemoryKind::Managed : MemoryKind::Host, make_location(kind, id), nullptr};
+    if (!managed && kind == location_device)
+        place = place_of(*find_device(id));
+    return CUDA_SUCCESS;
 }
 
 PoolSlot &pools_at(const PoolPlace &place) {
@@ -230,9 +216,11 @@ void destroy_pools() {
         pools.push_back(entry.second);
     for (const auto &pool : pools) {
         pool->trim(0);
-        pools_at(place_of(*pool)) = {};
         driver.pools.erase(reinterpret_cast<uintptr_t>(pool->handle));
     }
+    driver.pool_slots.clear();
+    for (const auto &device : driver.devices)
+        device->pools = {};
 }
 
 SOFT_API(cuMemPoolCreate, (CUmemoryPool * handle, const CUmemPoolProps *given), (handle, given)) {
@@ -240,13 +228,19 @@ SOFT_API(cuMemPoolCreate, (CUmemoryPool * handle, const CUmemPoolProps *given), 
         return CUDA_ERROR_INVALID_VALUE;
     Properties properties;
     std::memcpy(&properties, given, sizeof(properties));
+    bool managed = properties.allocation_type == allocation_managed;
+    if (managed && static_cast<int>(properties.location.type) == location_numa_current)
+        properties.location = make_location(location_numa, 0);
     PoolPlace place;
     if (CUresult status = find_pool_place(properties.allocation_type, properties.location, place))
-        return status == CUDA_ERROR_INVALID_DEVICE ? CUDA_ERROR_INVALID_VALUE : status;
-    // Only device memory can be shared with other processes.
-    if (properties.handle_types & ~(place.device ? shareable : 0))
+        return managed ? status : CUDA_ERROR_INVALID_VALUE;
+    if (managed && (properties.max_bytes || properties.usage))
         return CUDA_ERROR_INVALID_VALUE;
-    if (properties.handle_types) // and this driver does not do it
+    // Memory of the host as a whole, and managed memory, cannot be shared with other processes.
+    bool shared = !managed && static_cast<int>(place.location.type) != location_host;
+    if (properties.handle_types & ~(shared ? shareable : 0))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (properties.handle_types) // this driver shares no memory
         return CUDA_ERROR_NOT_SUPPORTED;
     if (properties.max_bytes > address_space)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -263,6 +257,9 @@ SOFT_API(cuMemPoolDestroy, (CUmemoryPool handle), (handle)) {
     PoolSlot &pools = pools_at(place_of(*pool));
     if (pools.current == pool)
         pools.current = nullptr;
+    for (const auto &device : state().devices)
+        if (device->pools.current == pool)
+            device->pools.current = nullptr;
     pool->destroyed = true;
     pool->trim(0);
     state().pools.erase(reinterpret_cast<uintptr_t>(handle));
@@ -302,7 +299,11 @@ SOFT_API(cuDeviceSetMemPool, (CUdevice ordinal, CUmemoryPool handle), (ordinal, 
         return status;
     Device *device = find_device(ordinal);
     PoolPtr pool = find_pool(handle);
-    if (!device || !pool || pool->device != device)
+    if (!device || !pool)
+        return CUDA_ERROR_INVALID_VALUE;
+    // A device can also allocate from a pool of managed memory that prefers the device.
+    if (static_cast<int>(pool->location.type) != location_device ||
+        pool->location.id != device->ordinal)
         return CUDA_ERROR_INVALID_VALUE;
     device->pools.current = pool;
     return CUDA_SUCCESS;

@@ -89,18 +89,36 @@ SOFT_API(cuMemPoolGetAttribute, (CUmemoryPool handle, CUmemPool_attribute attrib
 
 namespace {
 
-// Returns an error if one change of access is invalid. The pool's own place cannot lose its access.
+// Access of the host is stored beside that of devices.
+int visitor_of(const CUmemLocation &location) {
+    return location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id : int(the_host);
+}
+
+// Returns true for locations that pools know: devices, the host, and any of its nodes.
+bool can_visit(const CUmemLocation &location) {
+    int kind = static_cast<int>(location.type);
+    return kind == location_host || kind == location_numa || named_device(location);
+}
+
+// Returns whether the pool is in the memory of this location, which cannot lose its access.
+bool is_home(const Pool &pool, const CUmemLocation &location) {
+    if (pool.kind == MemoryKind::Host)
+        return location.type != CU_MEM_LOCATION_TYPE_DEVICE;
+    return pool.device && pool.device == named_device(location);
+}
+
+// Returns an error if one change of access is invalid.
 CUresult check_access(const Pool &pool, const CUmemAccessDesc &access) {
     constexpr int read_only = 1;
     int flags = static_cast<int>(access.flags);
-    bool host = is_host(access.location) && pool.kind != MemoryKind::Async;
-    if (flags == read_only || (!host && access.location.type != CU_MEM_LOCATION_TYPE_DEVICE))
+    bool device = access.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    if (flags == read_only || (!device && pool.kind == MemoryKind::Async))
         return CUDA_ERROR_NOT_SUPPORTED;
-    const Device *device = named_device(access.location);
+    if (!can_visit(access.location))
+        return device ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
     bool none = flags == CU_MEM_ACCESS_FLAGS_PROT_NONE;
-    bool own = host || pool.kind == MemoryKind::Managed || device == pool.device;
-    if ((!device && !host) || (none && own))
-        return CUDA_ERROR_INVALID_DEVICE;
+    if (none && is_home(pool, access.location))
+        return device ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_NOT_SUPPORTED;
     return none || flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? CUDA_SUCCESS
                                                                : CUDA_ERROR_INVALID_VALUE;
 }
@@ -117,26 +135,22 @@ SOFT_API(cuMemPoolSetAccess, (CUmemoryPool handle, const CUmemAccessDesc *map, s
         if (CUresult status = check_access(*pool, map[i]))
             return status;
     for (size_t i = 0; i < count; i++) {
-        if (is_host(map[i].location))
-            continue; // has access already
         if (map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
-            pool->visitors.erase(map[i].location.id);
+            pool->visitors.erase(visitor_of(map[i].location));
         else
-            pool->visitors.insert(map[i].location.id);
+            pool->visitors.insert(visitor_of(map[i].location));
     }
     return CUDA_SUCCESS;
 }
 
+// What a program has set for a managed pool has no effect: its memory can be used everywhere.
 SOFT_API(cuMemPoolGetAccess,
          (CUmemAccess_flags * flags, CUmemoryPool handle, CUmemLocation *location),
          (flags, handle, location)) {
     PoolPtr pool = find_pool(handle);
-    if (!flags || !pool || !location)
+    if (!flags || !pool || !location || !can_visit(*location))
         return CUDA_ERROR_INVALID_VALUE;
-    const Device *device = named_device(*location);
-    if (!device && !is_host(*location))
-        return CUDA_ERROR_INVALID_VALUE;
-    bool access = device ? pool->admits(*device) : pool->kind != MemoryKind::Async;
+    bool access = is_home(*pool, *location) || pool->visitors.count(visitor_of(*location)) > 0;
     *flags = access ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;
 }

@@ -131,10 +131,10 @@ CUresult read_places(const Batch &batch, Items &items) {
         if (begin >= end || end > batch.count)
             return CUDA_ERROR_INVALID_VALUE;
         CUmemLocation place = batch.places[i];
-        if (CUresult status = check_page_place(place))
-            return status;
+        if (check_page_place(place))
+            return CUDA_ERROR_INVALID_VALUE;
         for (size_t item = begin; item < end; item++)
-            items[item].place = place;
+            items[item].place = batch.places[i];
     }
     return CUDA_SUCCESS;
 }

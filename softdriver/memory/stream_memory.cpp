@@ -29,9 +29,12 @@ CUresult place(const Context &context, const Pool &pool, size_t bytes, Allocatio
 // the graph.
 CUresult reserve(const Stream &stream, const PoolPtr &pool, size_t bytes, Operation &operation,
                  Allocation *&allocation) {
-    if (stream.capture)
+    if (stream.capture) {
+        if (static_cast<int>(pool->location.type) != location_device)
+            return CUDA_ERROR_NOT_SUPPORTED;
         return pool->device ? allocate_device(*stream.owner, bytes, MemoryKind::Async, allocation)
                             : place(*stream.owner, *pool, bytes, allocation);
+    }
     if (CUresult status = pool->take(bytes, stream, operation))
         return status;
     CUresult status = place(*stream.owner, *pool, bytes, allocation);

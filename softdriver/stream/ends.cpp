@@ -13,7 +13,7 @@ Side side_of(const Allocation &allocation) {
 
 } // namespace
 
-CUresult locate_device(CUdeviceptr address, size_t bytes, End &end) {
+static CUresult locate_known(uintptr_t address, size_t bytes, End &end) {
     const Allocation *allocation = find_range(address, bytes);
     if (!allocation)
         return CUDA_ERROR_INVALID_VALUE;
@@ -25,9 +25,16 @@ CUresult locate_device(CUdeviceptr address, size_t bytes, End &end) {
     return CUDA_SUCCESS;
 }
 
+// Functions for device memory also take host memory, except that of a pool.
+CUresult locate_device(CUdeviceptr address, size_t bytes, End &end) {
+    CUresult status = locate_known(address, bytes, end);
+    return status == CUDA_SUCCESS && end.side == Side::Locked && end.pool ? CUDA_ERROR_INVALID_VALUE
+                                                                          : status;
+}
+
 CUresult locate_any(uintptr_t address, size_t bytes, End &end) {
     if (find_allocation(address))
-        return locate_device(address, bytes, end);
+        return locate_known(address, bytes, end);
     if (never_host_memory(address))
         return CUDA_ERROR_INVALID_VALUE;
     end = {};

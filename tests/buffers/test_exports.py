@@ -197,6 +197,30 @@ def test_dtypes_without_a_name(make, stream, dtype):
         buffer.close()
 
 
+@pytest.mark.parametrize("shape", [(4,), (1,) * 65 + (4,), (1,) * 200 + (4,)])
+def test_what_cannot_be_said_leaves_nothing(make, stream, other, shape):
+    dtype = ">i4" if len(shape) == 1 else "i4"
+    buffer = cu.DeviceBuffer(4, dtype).reshape(shape)
+    for exporter in (buffer, buffer.lend(stream)):
+        with pytest.raises(BufferError, match=r"DLPack has no name|capsule has at most 64"):
+            exporter.__dlpack__(stream=stream.handle)
+    assert not buffer.borrowed
+    buffer.view("u1").fill_async(0, other)
+    with pytest.raises(BufferError):
+        buffer.__dlpack__(stream=stream.handle, copy=True)
+    assert len(buffer.borrows) == 1  # no copy was made
+
+
+def test_dtypes_of_other_packages(make, stream):
+    """What NumPy calls their kind says nothing: float8_e5m2 is of the kind of floats."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    consumer = Consumer(make("device", 4, ml_dtypes.bfloat16).__dlpack__(stream=stream.handle))
+    assert (consumer.tensor.code, consumer.tensor.bits, consumer.tensor.lanes) == (4, 16, 1)
+    consumer.end()
+    with pytest.raises(BufferError, match="DLPack has no name for items of dtype float8_e5m2"):
+        make("device", 4, ml_dtypes.float8_e5m2).__dlpack__(stream=stream.handle)
+
+
 def test_copies_are_somebody_elses(make, stream):
     buffer = make("device", 8, items=np.arange(8, dtype="u1"))
     stream.synchronize()
@@ -501,23 +525,146 @@ def test_taking_back_what_is_gone_meanwhile(make, stream, other):
     buffer.fill_async(6, other)
 
 
-def test_closed_while_it_is_taken_back(make, stream):
-    """The consumer's array is over memory that is gone: that is said, and its end is harmless."""
+@pytest.mark.parametrize("ask", ["explain", "borrows", "borrowed"])
+def test_who_asks_hears_that_a_loan_has_ended(make, stream, ask):
     buffer = make("device", 8)
+    cu.Device(0).synchronize()
+    with stream:
+        consumer = Consumer(buffer.__dlpack__(stream=stream.handle))
+    stream.synchronize()
+    assert "lent to" in buffer.explain()
+    consumer.end()
+    answer = getattr(buffer, ask)
+    answer = answer() if ask == "explain" else answer
+    assert answer
+    assert "lent to" not in str(answer)
+
+
+@pytest.mark.parametrize("kind", ["locked", "unified"])
+@pytest.mark.parametrize("readonly", [False, True])
+def test_a_block_that_ends_with_a_live_host_view(make, stream, other, kind, readonly):
+    """The borrower has its array: from then on it is protected from everything but that view."""
+    buffer = make(kind, 8)
+    loan = buffer.lend(stream, readonly=readonly)
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle, max_version=(1, 0)))
+    kept = []
+    with pytest.raises(cu.BufferExportedError, match=LENT_HOST), loan.back():  # noqa: PT012
+        stream.synchronize()
+        kept.append(np.asarray(buffer))
+    for _ in range(2):
+        for use in (
+            lambda: buffer.__setitem__(0, 1),
+            lambda: buffer.fill_async(5, other),
+            buffer.close,
+            buffer.into_raw,
+        ):
+            with pytest.raises(cu.BufferExportedError):
+                use()
+        kept.clear()
+    with pytest.raises(cu.BufferExportedError, match="it is lent to Stream"):
+        buffer.fill_async(5, other)
+    if readonly:
+        assert buffer.to_numpy().shape == (8,)
+    else:
+        buffer.fill_async(5, stream)  # the stream that has it may
+    with loan.back():
+        other.wait(stream)
+        buffer.fill_async(6, other)
+    consumer.end()
+    with pytest.raises(cu.BufferBorrowedError, match=r"by (lend|fill_async) on"):
+        buffer.__setitem__(0, 1)
+    stream.synchronize()
+    buffer[0] = 1
+    assert not buffer.borrowed
+
+
+def test_the_stream_waits_for_work_although_a_view_is_alive(make, stream, other, gate):
+    buffer, copy = make("locked", 8), make("device", 8)
     loan = buffer.lend(stream)
     consumer = Consumer(loan.__dlpack__(stream=stream.handle))
-
-    def close():
-        with loan.back():
-            stream.synchronize()
-            buffer.close()
-
-    with pytest.raises(cu.BufferClosedError):
-        close()
-    consumer.end_without_the_gil()
-    with pytest.raises(cu.BufferClosedError):
-        loan.__dlpack__(stream=stream.handle)
+    views = []
+    with pytest.raises(cu.BufferExportedError), loan.back():  # noqa: PT012
+        stream.synchronize()
+        views.append(np.asarray(buffer[:1]))
+        gate.hold(other)
+        buffer[1:].fill_async(7, other)
+    views.clear()
+    copy.copy_from_async(buffer, stream)  # what the borrower does
+    assert not stream.done
+    gate.open()
     stream.synchronize()
+    assert copy[1:].to_numpy().tolist() == [7] * 7
+    consumer.end()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_memory_that_is_taken_back_stays_open(make, stream, kind):
+    buffer = make(kind, 8)
+    loan = buffer.lend(stream)
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle))
+    with loan.back():
+        buffer.fill_async(1, stream)
+        stream.synchronize()
+        assert not buffer.borrowed
+        assert "is free" in buffer.explain()
+        for end in (buffer.close, buffer.into_raw):
+            with pytest.raises(cu.BufferExportedError, match="it is lent to Stream"):
+                end()
+        buffer[:].fill_async(2, stream)
+        stream.synchronize()
+    consumer.end()
+    stream.synchronize()
+    buffer.close()
+
+
+def test_an_error_in_the_block_is_not_hidden(make, stream):
+    buffer = make("locked", 8)
+    loan = buffer.lend(stream)
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle))
+    views = []
+    with pytest.raises(ZeroDivisionError) as caught, loan.back():  # noqa: PT012
+        stream.synchronize()
+        views.append(memoryview(buffer))
+        1 / 0  # noqa: B018
+    assert "a host view of it is alive" in caught.value.__notes__[0]
+    views.pop().release()
+    with pytest.raises(cu.BufferExportedError, match="it is lent"):
+        buffer[0] = 1
+    consumer.end()
+
+
+def test_a_block_that_nobody_ends(make, stream, other):
+    buffer = make("locked", 8)
+    loan = buffer.lend(stream)
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle))
+    back = loan.back()
+    back.__enter__()
+    stream.synchronize()
+    buffer[0] = 1
+    del back
+    with pytest.raises(cu.BufferExportedError, match="it is lent"):
+        buffer[0] = 2
+    with loan.back():
+        stream.synchronize()
+        buffer[0] = 3
+    consumer.end()
+    stream.synchronize()
+    assert buffer[0] == 3
+
+
+def test_the_stream_stays_open_in_the_block(make):
+    buffer, stream = make("locked", 8), cu.Stream()
+    loan = buffer.lend(stream)
+    consumer = Consumer(loan.__dlpack__(stream=stream.handle))
+    with loan.back():
+        stream.synchronize()
+        buffer[0] = 1
+        with pytest.raises(cu.OwnershipError, match="buffers are lent to it"):
+            stream.close()
+    consumer.end()
+    stream.synchronize()
+    buffer.close()
+    stream.close()
 
 
 def test_work_on_no_stream(make, stream):

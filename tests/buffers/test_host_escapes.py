@@ -12,6 +12,7 @@ import ctypes
 import functools
 import gc
 import io
+import operator
 import pickle
 import queue
 import struct
@@ -682,6 +683,23 @@ def test_returning_the_array_is_an_escape(make):
 
     with pytest.raises(cu.BufferExportedError, match="is still referred to"):
         leave()
+
+
+def test_an_operand_of_a_running_call_is_an_escape(make, stream):
+    """From Python 3.14 on, a call can borrow the reference of its caller's variable."""
+    buffer = make("locked", 8)
+    block = buffer.write()
+    array = block.__enter__()
+
+    def end(other):
+        assert other.size == 8
+        block.__exit__(None, None, None)
+
+    with pytest.raises(cu.BufferExportedError, match="is still referred to"):
+        operator.call(end, array)
+    assert array.size == 8
+    del array
+    assert is_free(buffer, stream)
 
 
 @pytest.mark.parametrize("kind", ["locked", "unified"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from capsules import Exported
+from capsules import Exported, new_capsule
 from other_library import ADD, Library
 
 import cudadrv as cu
@@ -53,6 +53,11 @@ class Exporter:
         return self.buffer.__dlpack__(**options)
 
 
+@pytest.fixture
+def add(driver):
+    return cu.Module(ADD)["add"]
+
+
 # ---- DLPack ----
 
 
@@ -73,6 +78,21 @@ def test_dlpack_goes_round(make, stream, other, kind):
     cu.reap()
     stream.synchronize()
     buffer.fill_async(2, other)
+
+
+@pytest.mark.parametrize("kind", ["device", "locked", "unified"])
+def test_a_buffer_of_ours_is_lent_to_the_stream_that_is_named(make, stream, other, kind):
+    """Not to the current one, which consumers of the C exchange API work on."""
+    buffer = make(kind, 8)
+    cu.Device(0).synchronize()
+    found = cu.from_dlpack(buffer, stream)
+    if kind == "locked":  # DLPack names no stream for it: it is lent to the host
+        with pytest.raises(cu.BufferExportedError, match="a host view of it is alive"):
+            found.fill_async(1, stream)
+        return
+    found.fill_async(1, stream)
+    with pytest.raises(cu.BufferExportedError, match=r"it is lent to Stream \d+, at"):
+        found.fill_async(1, other)
 
 
 def test_the_stream_that_the_exporter_hears_of(make, stream):
@@ -504,6 +524,41 @@ def test_an_import_inside_of_ours_shares_its_records(make, stream, other):
         part.fill_async(2, other)
 
 
+def test_overlapping_arrays_are_not_copied(library, stream):
+    """As parts of one buffer: the driver's copy is not defined then."""
+    x = cu.from_cuda_array(Array(library, stream=None), stream)
+    y = cu.from_cuda_array(Array(library, start=32, stream=None), stream)
+    same = cu.from_cuda_array(Array(library, stream=None), stream)
+    for copy in (x.copy_from_async, x.copy_to_async):
+        with pytest.raises(ValueError, match="overlap; a copy needs disjoint parts"):
+            copy(y, stream=stream)
+    x[:8].copy_from_async(y[:8], stream)
+    assert x[8:].copy_from_async(same[8:], stream).done
+    assert x[8:].copy_from_async(y[:8], stream).done
+
+
+def test_work_is_found_by_the_next_buffer_there(driver, library, stream, other, gate):
+    """Also if the one that it used is gone."""
+    gate.hold(stream)
+    x = cu.DeviceBuffer.from_address(library.address, 16)
+    x.fill_async(1, stream)
+    del x
+    y = cu.DeviceBuffer.from_address(library.address, 16)
+    with pytest.raises(cu.BufferBorrowedError):
+        y.fill_async(2, other)
+    gate.open()
+
+
+def test_memory_with_buffers_over_it_is_not_taken(library):
+    """Its records would not be theirs."""
+    address = library.allocate()
+    borrowed = cu.DeviceBuffer.from_address(address + 64, 16)
+    with pytest.raises(ValueError, match=r"lies in a live DeviceBuffer, .* which only borrows it"):
+        cu.DeviceBuffer.from_raw(address, 128)
+    borrowed.close()
+    cu.DeviceBuffer.from_raw(address, 128).close()
+
+
 def test_closing_ends_one_buffer_of_several(library, stream, other):
     x = cu.from_cuda_array(Array(library, stream=None), stream)
     y = cu.from_cuda_array(Array(library, stream=None), stream)
@@ -551,6 +606,46 @@ def test_give_back(library, stream, other, gate):
     token.synchronize()
 
 
+def test_what_was_given_back_can_be_imported_again(library, add, stream, other, gate):
+    """Also while another array of the same allocation is imported, which keeps the records."""
+
+    class Exported(Array):
+        def __dlpack_device__(self):
+            return 2, 0
+
+        def __dlpack__(self, stream, max_version):
+            return new_capsule(self.interface["data"][0], (2, 0), (16,), 4, owner=self)
+
+    kept = cu.from_dlpack(Exported(library, 4096), stream)
+    third = cu.Stream()
+    gate.hold(stream)
+    for imported in (
+        lambda: cu.from_dlpack(Exported(library), third),
+        lambda: cu.from_cuda_array(Array(library, stream=third.handle), third),
+    ):
+        buffer = cu.from_dlpack(Exported(library), stream)
+        buffer.fill_async(1, stream)
+        buffer.give_back(other)
+        buffer = imported()
+        token = buffer.fill_async(2, third)
+        assert not token.done
+        buffer.give_back(stream)
+    add.launch(1, 16, cu.read(Exported(library)), Exported(library, 64), stream=third)
+    gate.open()
+    del kept
+
+
+def test_shared_uses_are_waited_for(library, add, stream, other, gate):
+    buffer = cu.from_cuda_array(Array(library, stream=None), stream)
+    gate.hold(stream)
+    add.launch(1, 16, cu.shared(buffer), cu.DeviceBuffer(16, "u4"), stream=stream)
+    buffer.give_back(other)
+    token = other.record()
+    assert not token.done
+    gate.open()
+    token.synchronize()
+
+
 def test_what_cannot_be_given_back(make, library, stream, other):
     with pytest.raises(ValueError, match="it is no other library's"):
         make("device", 4).give_back(stream)
@@ -561,8 +656,10 @@ def test_what_cannot_be_given_back(make, library, stream, other):
     with pytest.raises(ValueError, match=r"parts of it are alive \(1\)"):
         buffer.give_back(stream)
     del part
-    with buffer.lend(other), pytest.raises(cu.BufferExportedError):
-        buffer.give_back(stream)
+    for lent in (other, stream):  # whatever it queues there is not known yet
+        with buffer.lend(lent), pytest.raises(cu.BufferExportedError):
+            buffer.give_back(stream)
+        lent.synchronize()
     with pytest.raises(TypeError, match="needs a stream"):
         buffer.give_back()
     with stream:
@@ -570,11 +667,6 @@ def test_what_cannot_be_given_back(make, library, stream, other):
 
 
 # ---- arguments of kernels ----
-
-
-@pytest.fixture
-def add(driver):
-    return cu.Module(ADD)["add"]
 
 
 def test_arrays_are_arguments(library, add, stream, other):

@@ -72,6 +72,22 @@ def store(address, value=7, offset=0):
     ctypes.c_ubyte.from_address(address + offset).value = value
 
 
+def discard(program, address, stream, size=SIZE):
+    addresses, sizes = (ctypes.c_uint64 * 1)(address), (ctypes.c_size_t * 1)(size)
+    count, flags = ctypes.c_size_t(1), ctypes.c_ulonglong(0)
+    on = ctypes.c_void_p(stream)
+    program.ok("cuMemDiscardBatchAsync", addresses, sizes, count, flags, on)
+
+
+def allocate_managed(program, stream, size=SIZE):
+    """Stream-ordered managed memory, from the default pool of device 0."""
+    pool, address = ctypes.c_void_p(), ctypes.c_uint64()
+    place = ctypes.byref(ctypes.c_uint64(1))
+    program.ok("cuMemGetDefaultMemPool", ctypes.byref(pool), place, 2)
+    program.ok("cuMemAllocFromPoolAsync", ctypes.byref(address), size, pool, stream)
+    return address.value
+
+
 def check_silence(program, correct):
     """A correct program is not reported."""
     correct(program)

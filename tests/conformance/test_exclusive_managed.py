@@ -235,3 +235,32 @@ assert lib("cuMemAdvise", memory, 4096, 5, 0) == 101
 lib.ok("cuMemAdvise", memory, 4096, 3, -1)
 lib.ok("cuMemAdvise", memory, 4096, 1, 0)
 """)
+
+
+def test_batches_and_managed_pools_need_concurrent_access(run):
+    run("""
+addresses, sizes = (ctypes.c_uint64 * 1)(memory), (ctypes.c_size_t * 1)(4096)
+place, index = (ctypes.c_uint64 * 1)(2), (ctypes.c_size_t * 1)(0)
+one, none = ctypes.c_size_t(1), ctypes.c_ulonglong(0)
+on, to = ctypes.c_void_p(stream), (place, index, one)
+assert lib("cuMemPrefetchBatchAsync", addresses, sizes, one, *to, none, on) == 101
+assert lib("cuMemDiscardBatchAsync", addresses, sizes, one, none, on) == 101
+assert lib("cuMemDiscardAndPrefetchBatchAsync", addresses, sizes, one, *to, none, on) == 101
+pool = ctypes.c_void_p()
+assert lib("cuMemGetDefaultMemPool", ctypes.byref(pool), place, 2) == 801
+lib.ok("cuMemGetDefaultMemPool", ctypes.byref(pool), place, 1)
+assert touch(memory) == 0xCD + 2
+""")
+
+
+def test_uses_move_pages(run):
+    run("""
+faults = (ctypes.c_ulonglong * 2)()
+for round in range(5):
+    lib.ok("cuMemsetD8Async", memory, round, 4096, stream)
+    lib.ok("cuStreamSynchronize", stream)
+    assert touch(memory) == round + 1
+begin, size = ctypes.c_ulonglong(memory), ctypes.c_ulonglong(4096)
+lib.ok("cudadrvSoftPageFaults", begin, size, faults)
+assert list(faults) == [5, 5]
+""")

@@ -7,7 +7,7 @@ import pytest
 from limits import PATIENCE
 
 from .client import LEGACY, SUCCESS, poll
-from .race_program import SIZE, check_silence, store
+from .race_program import SIZE, allocate_managed, check_silence, discard, store
 
 pytestmark = pytest.mark.cuda_software
 
@@ -314,6 +314,39 @@ def device_writes_and_reads_host_memory(p):
     store(y)
 
 
+def prefetches_beside_uses(p):
+    """They change no byte, whoever uses the memory meanwhile."""
+    a, b, x = *p.streams(), p.managed(SIZE)
+    for place in (0, -1):
+        p.fill(x, a)
+        p.ok("cuMemPrefetchAsync", x, SIZE, place, b)
+        p.sync(a)
+        store(x)
+    p.sync(b)
+
+
+def discards_in_order(p):
+    a, x, y = p.stream(), p.managed(SIZE), p.device(SIZE)
+    store(x)
+    discard(p, x, a)
+    p.fill(x, a)
+    p.move(y, x, a)
+    discard(p, x, a)
+    p.sync(a)
+    store(x)
+
+
+def memory_of_a_managed_pool(p):
+    a = p.stream()
+    for _ in range(3):
+        x = allocate_managed(p, a)
+        p.fill(x, a)
+        p.sync(a)
+        store(x)
+        p.fill(x, a)
+        p.ok("cuMemFreeAsync", x, a)
+
+
 def managed_memory(p):
     a, x, y = p.stream(), p.managed(SIZE), p.device(SIZE)
     for value in range(3):
@@ -381,6 +414,9 @@ CORRECT = [
     host_function_makes_a_source,
     device_writes_and_reads_host_memory,
     managed_memory,
+    prefetches_beside_uses,
+    discards_in_order,
+    memory_of_a_managed_pool,
     neighbours_on_the_host,
     captured_work,
     host_memory_comes_back,

@@ -4,7 +4,7 @@ import ctypes
 
 import pytest
 
-from .client import INVALID_DEVICE, INVALID_VALUE, SUCCESS
+from .client import INVALID_VALUE, SUCCESS
 from .kernels import TEXT
 from .structures import (
     DEVICE_LOCATION,
@@ -17,6 +17,7 @@ from .structures import (
     pool_properties,
 )
 
+NOT_SUPPORTED = 801
 NO_LOCATION = 0
 PINNED, MANAGED = 1, 2
 SIZE = 65536
@@ -77,6 +78,13 @@ def pointer(client, address, number, kind=ctypes.c_int):
     return value.value
 
 
+def content(client, memory, size):
+    """The bytes, copied by the device: only functions without a direction take host memory."""
+    target = client.device(size)
+    client.ok("cuMemcpy", target, memory, size)
+    return client.read(target, size)
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_host_and_device_use_the_memory(client, name):
     pool, stream = make_pool(client, name), client.stream()
@@ -93,7 +101,7 @@ def test_host_and_device_use_the_memory(client, name):
     expected[4:12] = b"\x04\x03\x02\x01" * 2
     expected[100:104] = b"\x09" * 4
     assert ctypes.string_at(memory, SIZE) == expected
-    assert client.read(memory, SIZE) == expected
+    assert content(client, memory, SIZE) == expected
     client.ok("cuMemFreeAsync", memory, stream)
 
 
@@ -115,7 +123,7 @@ def test_devices_need_access_to_host_memory(client, name):
     client.ok("cuStreamSynchronize", stream)
     ctypes.memset(memory, 7, SIZE)
     assert client.call("cuMemsetD8Async", memory, 1, 4, stream) == INVALID_VALUE
-    assert client.read(memory, SIZE) == b"\x07" * SIZE  # a copy needs none
+    assert content(client, memory, SIZE) == b"\x07" * SIZE  # a copy needs none
     flags, device = ctypes.c_int(), Location(DEVICE_LOCATION, 0)
     ask = ctypes.byref(flags), pool, ctypes.byref(device)
     client.ok("cuMemPoolGetAccess", *ask)
@@ -129,13 +137,46 @@ def test_devices_need_access_to_host_memory(client, name):
     client.ok("cuMemFreeAsync", memory, stream)
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_the_host_has_access(client, name):
-    pool, flags = make_pool(client, name), ctypes.c_int()
+def access(client, pool, kind, number=0):
+    flags, there = ctypes.c_int(77), Location(kind, number)
+    client.ok("cuMemPoolGetAccess", ctypes.byref(flags), pool, ctypes.byref(there))
+    return flags.value
+
+
+def set_access(client, pool, kind, flags):
+    entry = Access(Location(kind, 0), flags)
+    return client.call("cuMemPoolSetAccess", pool, ctypes.byref(entry), 1)
+
+
+@pytest.mark.parametrize("name", ["host", "node"])
+def test_the_host_has_access_to_its_memory(client, name):
+    pool = make_pool(client, name)
     for kind in (HOST_LOCATION, NUMA_LOCATION):
-        here = Location(kind, 0)
-        client.ok("cuMemPoolGetAccess", ctypes.byref(flags), pool, ctypes.byref(here))
-        assert flags.value == READWRITE
+        assert access(client, pool, kind) == READWRITE
+        assert set_access(client, pool, kind, 0) == NOT_SUPPORTED
+        assert set_access(client, pool, kind, READWRITE) == SUCCESS
+
+
+@pytest.mark.parametrize("name", [name for name in OTHERS if "managed" in name])
+def test_access_to_managed_memory_is_only_noted(client, name):
+    pool = make_pool(client, name)
+    for kind in (DEVICE_LOCATION, HOST_LOCATION):
+        assert access(client, pool, kind) == 0
+        assert set_access(client, pool, kind, READWRITE) == SUCCESS
+        assert access(client, pool, kind) == READWRITE
+        assert set_access(client, pool, kind, 0) == SUCCESS
+        assert access(client, pool, kind) == 0
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_function_for_device_memory_takes_no_host_memory(client, name):
+    pool, stream = make_pool(client, name), client.stream()
+    memory, other = allocate(client, pool, stream, 64), client.device(64)
+    client.ok("cuStreamSynchronize", stream)
+    status = client.call("cuMemcpyDtoDAsync_v2", other, memory, 64, stream)
+    assert status == (SUCCESS if "managed" in name else INVALID_VALUE)
+    client.ok("cuMemcpyHtoDAsync_v2", other, memory, 64, stream)
+    client.ok("cuMemFreeAsync", memory, stream)
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -177,7 +218,7 @@ def test_a_free_comes_in_the_order_of_its_stream(client, name):
     fill = client.function(client.module(TEXT), "fill")
     numbers = ctypes.c_uint(1), ctypes.c_uint(0)
     assert client.launch(fill, stream, memory, *numbers) == SUCCESS
-    client.ok("cuMemcpyDtoDAsync_v2", copy, memory, SIZE, stream)
+    client.ok("cuMemcpyAsync", copy, memory, SIZE, stream)
     client.ok("cuMemFreeAsync", memory, stream)
     assert client.call("cuMemFreeAsync", memory, stream) == INVALID_VALUE
     assert client.call("cuMemsetD8Async", memory, 5, 1, stream) == INVALID_VALUE
@@ -215,7 +256,23 @@ def test_the_pool_of_a_device_is_its_own(client):
     client.ok("cuDeviceGetDefaultMemPool", ctypes.byref(device), 0)
     assert pool_at(client, "cuMemGetDefaultMemPool", "device") == device.value
     for name in OTHERS:
-        assert client.call("cuDeviceSetMemPool", 0, make_pool(client, name)) == INVALID_VALUE
+        if name != "managed device":
+            assert client.call("cuDeviceSetMemPool", 0, make_pool(client, name)) == INVALID_VALUE
+
+
+def test_a_device_allocates_from_its_managed_pool(client):
+    pool, stream = make_pool(client, "managed device"), client.stream()
+    client.ok("cuDeviceSetMemPool", 0, pool)
+    address = ctypes.c_uint64()
+    client.ok("cuMemAllocAsync", ctypes.byref(address), SIZE, stream)
+    assert pointer(client, address.value, IS_MANAGED) == 1
+    assert pointer(client, address.value, POOL, ctypes.c_uint64) == pool
+    client.ok("cuMemFreeAsync", address, stream)
+    client.forget("cuMemPoolDestroy", pool)
+    client.ok("cuMemPoolDestroy", pool)
+    client.ok("cuMemAllocAsync", ctypes.byref(address), SIZE, stream)
+    assert pointer(client, address.value, IS_MANAGED) == 0
+    client.ok("cuMemFreeAsync", address, stream)
 
 
 @pytest.mark.parametrize(
@@ -224,12 +281,13 @@ def test_the_pool_of_a_device_is_its_own(client):
         (0, HOST_LOCATION, 0, INVALID_VALUE),
         (3, HOST_LOCATION, 0, INVALID_VALUE),
         (PINNED, NO_LOCATION, 0, INVALID_VALUE),
-        (PINNED, NUMA_CURRENT_LOCATION, 0, INVALID_VALUE),
+        (PINNED, NUMA_CURRENT_LOCATION, 0, NOT_SUPPORTED),
         (PINNED, NUMA_LOCATION, 99, INVALID_VALUE),
-        (PINNED, 9, 0, INVALID_VALUE),
-        (PINNED, DEVICE_LOCATION, 99, INVALID_DEVICE),
-        (MANAGED, DEVICE_LOCATION, 99, INVALID_DEVICE),
-        (MANAGED, NUMA_CURRENT_LOCATION, 0, INVALID_VALUE),
+        (PINNED, 9, 0, NOT_SUPPORTED),
+        (PINNED, DEVICE_LOCATION, 99, INVALID_VALUE),
+        (MANAGED, DEVICE_LOCATION, 99, INVALID_VALUE),
+        (MANAGED, NUMA_CURRENT_LOCATION, 0, NOT_SUPPORTED),
+        (MANAGED, 9, 0, NOT_SUPPORTED),
     ],
 )
 def test_places_without_pools(client, kind, where, number, status):
@@ -239,11 +297,16 @@ def test_places_without_pools(client, kind, where, number, status):
         assert client.call(function, ctypes.byref(pool), there, kind) == status
     mine = make_pool(client, "host")
     assert client.call("cuMemSetMemPool", there, kind, mine) == status
-    properties = pool_properties(allocType=kind, location=location)
+
+
+@pytest.mark.parametrize("changes", [{"maxSize": 1}, {"usage": 1}])
+def test_managed_pools_have_no_limit(client, changes):
+    pool = ctypes.c_void_p()
+    properties = pool_properties(allocType=MANAGED, location=Location(NO_LOCATION, 0), **changes)
     assert client.call("cuMemPoolCreate", ctypes.byref(pool), properties) == INVALID_VALUE
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", [name for name in OTHERS if name != "node"])
 def test_host_and_managed_pools_are_not_shared(client, name):
     kind, where, number = PLACES[name]
     properties = pool_properties(allocType=kind, location=Location(where, number), handleTypes=1)
@@ -271,14 +334,29 @@ def test_a_managed_pool_prefers_its_place(client):
     assert preferred == {"managed device": 0, "managed host": -1, "managed anywhere": -2}
 
 
-def test_memory_of_a_managed_pool_is_managed_memory(client):
+def test_memory_of_a_managed_pool_takes_no_advice(client):
+    """It can be prefetched. Its pool has chosen where it is at home."""
     pool, stream = make_pool(client, "managed device"), client.stream()
     memory = allocate(client, pool, stream)
-    client.ok("cuMemAdvise", memory, SIZE, 1, 0)
     client.ok("cuMemPrefetchAsync", memory, SIZE, 0, stream)
     client.ok("cuMemPrefetchAsync", memory, SIZE, -1, stream)
-    client.ok("cuStreamAttachMemAsync", stream, memory, 0, 1)
+    for advice in range(1, 7):
+        assert client.call("cuMemAdvise", memory, SIZE, advice, 0) == NOT_SUPPORTED
+    for flags in (1, 2, 4):
+        status = client.call("cuStreamAttachMemAsync", stream, memory, 0, flags)
+        assert status == INVALID_VALUE
     client.ok("cuMemFreeAsync", memory, stream)
+
+
+@pytest.mark.parametrize("name", [name for name in OTHERS if name != "managed device"])
+def test_graphs_have_only_memory_of_devices(client, name):
+    pool, stream, address = make_pool(client, name), client.stream(), ctypes.c_uint64()
+    client.ok("cuStreamBeginCapture_v2", stream, 2)
+    arguments = ctypes.byref(address), SIZE, pool, stream
+    assert client.call("cuMemAllocFromPoolAsync", *arguments) == NOT_SUPPORTED
+    graph = ctypes.c_void_p()
+    client.ok("cuStreamEndCapture", stream, ctypes.byref(graph))
+    client.ok("cuGraphDestroy", graph)
 
 
 @pytest.mark.cuda_software

@@ -5,7 +5,17 @@ import ctypes
 import pytest
 
 from .client import LEGACY
-from .race_program import DOWNLOAD, FILL, SIZE, UPLOAD, check_report, store
+from .race_program import (
+    DOWNLOAD,
+    FILL,
+    MOVE,
+    SIZE,
+    UPLOAD,
+    allocate_managed,
+    check_report,
+    discard,
+    store,
+)
 
 pytestmark = pytest.mark.cuda_software
 
@@ -133,7 +143,65 @@ def host_writes_a_source_behind_a_value(p):
     return UPLOAD, "the host wrote"
 
 
+DISCARD = "cuMemDiscardBatchAsync"
+
+
+def written_and_discarded(p):
+    a, b, x = *p.streams(), p.managed(SIZE)
+    p.fill(x, a)
+    discard(p, x, b)
+    return FILL, DISCARD
+
+
+def discarded_and_read(p):
+    a, b, x, y = *p.streams(), p.managed(SIZE), p.device(SIZE)
+    discard(p, x, a)
+    p.move(y, x, b)
+    return DISCARD, MOVE
+
+
+def host_writes_what_is_discarded(p):
+    a, x = p.stream(), p.managed(SIZE)
+    discard(p, x, a)
+    p.lib("cudadrvSoftDrain")
+    store(x, 99)
+    return DISCARD, "the host wrote"
+
+
+def discarded_and_freed(p):
+    a, x = p.stream(), p.managed(SIZE)
+    discard(p, x, a)
+    p.free(x)
+    return DISCARD, "cuMemFree_v2"
+
+
+def host_writes_memory_of_a_pool_before_it_is_there(p):
+    a = p.stream()
+    p.fill(p.device(SIZE), a)
+    x = allocate_managed(p, a)
+    p.lib("cudadrvSoftDrain")
+    store(x, 99)
+    p.ok("cuCtxSynchronize")
+    p.ok("cuMemFreeAsync", x, a)
+    return "cuMemAllocFromPoolAsync", "the host wrote"
+
+
+def memory_of_a_managed_pool_freed_in_another_stream(p):
+    a, b = p.streams()
+    x = allocate_managed(p, a)
+    p.order(a, b)
+    p.fill(x, b)
+    p.ok("cuMemFreeAsync", x, a)
+    return FILL, "cuMemFreeAsync"
+
+
 RACY = [
+    written_and_discarded,
+    discarded_and_read,
+    host_writes_what_is_discarded,
+    discarded_and_freed,
+    host_writes_memory_of_a_pool_before_it_is_there,
+    memory_of_a_managed_pool_freed_in_another_stream,
     used_before_stream_ordered_allocation,
     freed_in_another_stream,
     freed_under_pending_work,

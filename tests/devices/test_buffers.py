@@ -172,3 +172,48 @@ del buffer, near
 cu.reap()
 """,
     )
+
+
+def test_arrays_that_are_on_no_device_go_with_the_stream(machine):
+    """Page-locked memory, and arrays without items."""
+    machine(
+        "devices=2",
+        """
+class Array:
+    def __init__(self, address, count):
+        self.__dict__["interface"] = {
+            "shape": (count,), "typestr": "|u1", "data": (address, False), "version": 3,
+            "stream": None,
+        }
+
+    @property
+    def __cuda_array_interface__(self):
+        return self.interface
+
+class Exporter:
+    def __init__(self, buffer):
+        self.buffer = buffer
+
+    def __dlpack_device__(self):
+        return self.buffer.__dlpack_device__()
+
+    def __dlpack__(self, **options):
+        return self.buffer.__dlpack__(**options)
+
+locked, ours = cu.LockedBuffer.zeros(8), cu.LockedBuffer.zeros(8)
+for stream in (near, far):
+    for array in (Array(locked.address, 8), Array(0, 0)):
+        found = cu.from_cuda_array(array, stream)
+        assert found.device == stream.device, found.device
+        found.fill_async(1, stream)
+    found = cu.from_dlpack(Exporter(ours), stream)
+    assert found.device == stream.device
+    found.close()
+    stream.synchronize()
+with one:
+    assert cu.from_cuda_array(Array(0, 0)).device == one
+remote = cu.DeviceBuffer(8, device=one)
+refused(ValueError, "the array is on <Device 1", lambda: cu.from_cuda_array(
+    Array(remote.address, 8), near))
+""",
+    )

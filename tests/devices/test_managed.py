@@ -207,3 +207,19 @@ with theirs.read() as array:
 device.fill_async(0, stream)
 """,
     )
+
+
+def test_the_host_uses_what_is_taken_back(machine):
+    machine(
+        "concurrent_managed=0",
+        """
+stream, managed = cu.Stream(), cu.UnifiedBuffer.zeros(8)
+loan = managed.lend(stream)
+array = loan.__cuda_array_interface__
+with loan.back():
+    stream.synchronize()
+    managed[0] = 3
+refused(cu.BufferExportedError, "it is lent to", lambda: managed[0])
+del loan
+""",
+    )

@@ -62,6 +62,8 @@ def test_example_with_another_library(example, tmp_path):
         text=True,
         timeout=PATIENCE,
     )
+    if library == "numba" and "module 'numpy' has no attribute" in done.stderr:
+        pytest.skip("numba-cuda cannot compile here: this NumPy is too new for it")
     assert done.returncode == 0, done.stderr
     # Each shows a refusal, which names a line of the example.
     assert re.search(rf"at (?:\S*/)?{example.name}:\d+", done.stdout)

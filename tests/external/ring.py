@@ -61,14 +61,14 @@ def passed_by_array():
     ]
     assert "it is lent to work on no stream" in refusal(incoming.fill_async, 0, stream)
     MPI.Request.Waitall(requests)
-    requests.clear()
+    assert not incoming.borrowed
 
 
 def passed_by_capsule():
     requests = [comm.Irecv(ByCapsule(incoming), before), comm.Isend(ByCapsule(outgoing), after)]
     assert "it is lent to work on no stream" in refusal(incoming.fill_async, 0, stream)
     MPI.Request.Waitall(requests)
-    requests.clear()
+    assert not incoming.borrowed
 
 
 WAYS = {"address": passed_by_address, "array": passed_by_array, "capsule": passed_by_capsule}
@@ -101,6 +101,9 @@ def forgot_to_synchronize():
         assert "queued at ring.py:" in message, message
     if rank == 0:
         print(message)
+    work.fill_async(7, stream)
+    message = refusal(comm.Send, work, after)  # mpi4py itself asks for the stream -1
+    assert "cannot lend DeviceBuffer 'work'[0:1000] (int64) to work on no stream" in message
     stream.synchronize()
     send = comm.Isend(outgoing.lend(None, readonly=True), after)
     comm.Recv(incoming.lend(None), before)

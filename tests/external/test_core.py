@@ -11,13 +11,16 @@ from cuda.core import (
     LaunchConfig,
     LegacyPinnedMemoryResource,
     ManagedMemoryResource,
+    ManagedMemoryResourceOptions,
     ObjectCode,
     PinnedMemoryResource,
+    PinnedMemoryResourceOptions,
     Program,
     ProgramOptions,
     StreamOptions,
     launch,
 )
+from cuda.core.utils import discard_batch, discard_prefetch_batch, prefetch_batch
 
 N = 5000  # bytes
 
@@ -209,6 +212,60 @@ def test_managed_pool(device, stream, target):
     buffer.prefetch(Host(), stream=stream)
     stream.sync()
     buffer.close(stream)
+
+
+def test_own_pinned_pools(stream, target):
+    for options in ({"max_size": 1 << 20}, {"numa_id": 0}):
+        pool = PinnedMemoryResource(PinnedMemoryResourceOptions(**options))
+        buffer = pool.allocate(N, stream=stream)
+        stream.sync()
+        assert pool.attributes.used_mem_current >= N
+        array(buffer)[:] = 6
+        buffer.copy_to(target, stream=stream)
+        stream.sync()
+        assert (array(target) == 6).all()
+        buffer.close(stream)
+        pool.close()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"preferred_location": 0, "preferred_location_type": "device"},
+        {"preferred_location_type": "host"},
+        {"preferred_location": 0, "preferred_location_type": "host_numa"},
+    ],
+    ids=lambda options: options["preferred_location_type"],
+)
+def test_own_managed_pools(device, stream, target, options):
+    pool = ManagedMemoryResource(ManagedMemoryResourceOptions(**options))
+    buffer = pool.allocate(N, stream=stream)
+    buffer.fill(4, stream=stream)
+    stream.sync()
+    array(buffer)[:10] = 5
+    buffer.prefetch(device, stream=stream)
+    buffer.copy_to(target, stream=stream)
+    stream.sync()
+    assert (array(target) == [5] * 10 + [4] * (N - 10)).all()
+    assert not buffer.read_mostly
+    buffer.close(stream)
+    pool.close()
+
+
+def test_batches(device, stream):
+    pool = ManagedMemoryResource()
+    buffers = [pool.allocate(N, stream=stream) for _ in range(3)]
+    for buffer in buffers:
+        buffer.fill(4, stream=stream)
+    prefetch_batch(stream, buffers, [device, Host(), device])
+    discard_batch(stream, buffers[:1])
+    discard_prefetch_batch(stream, buffers[1:2], device)
+    buffers[0].fill(5, stream=stream)
+    buffers[1].fill(6, stream=stream)
+    stream.sync()
+    assert [array(buffer).tolist() for buffer in buffers] == [[n] * N for n in (5, 6, 4)]
+    for buffer in buffers:
+        buffer.close(stream)
 
 
 def test_errors(device, stream):

@@ -4,9 +4,13 @@ Python looks after calls, where loops jump back, and where functions begin; here
 raises in its place, before each instruction that comes after one of these.
 """
 
+import _thread
+import contextlib
 import dis
 import functools
+import gc
 import itertools
+import operator
 import sys
 
 import pytest
@@ -102,3 +106,54 @@ def test_no_block_stays_in_force(stream, other, program):
         if not met:
             break
     assert 5 < number < MOST - 1
+
+
+BLOCKS = {
+    "stream": lambda stream, buffer: stream,
+    "scope": lambda stream, buffer: stream.scope(),
+    "ordering": lambda stream, buffer: cu.ordering("wait"),
+    "context": lambda stream, buffer: stream.context,
+    "device": lambda stream, buffer: stream.device,
+    "loan": lambda stream, buffer: buffer.lend(stream),
+    "view": lambda stream, buffer: buffer.write(),
+}
+
+
+def enter_with_a_signal(block):
+    """A block in whose `__enter__` a signal comes, which Python notices after that call."""
+
+    class Block:
+        # No Python code runs in it, which would notice the signal.
+        calls = map(operator.call, [_thread.interrupt_main, block.__enter__])
+        __enter__ = staticmethod(functools.partial(list, calls))
+        __exit__ = staticmethod(block.__exit__)
+
+    with contextlib.suppress(KeyboardInterrupt), Block():
+        raise AssertionError("was not interrupted")
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_a_signal_that_comes_during_enter(stream, other, kind):
+    """From Python 3.14 on, it is raised without a call of `__exit__`."""
+    buffer, before = cu.LockedBuffer.zeros(16), cu.Event().context
+    enter_with_a_signal(BLOCKS[kind](stream, buffer))
+    gc.collect()  # a view ends with its block's object
+    assert cu.Event().context is before
+    with pytest.raises(TypeError, match="needs a stream"):
+        buffer.fill_async(0)
+    buffer.fill_async(1, stream)
+    with pytest.raises(cu.BufferBorrowedError):
+        buffer.fill_async(2, other)
+    stream.synchronize()
+    assert not buffer.borrowed
+
+
+def test_a_signal_that_comes_while_a_loan_is_taken_back(stream, other):
+    buffer = cu.LockedBuffer.zeros(16)
+    loan = buffer.lend(stream)
+    with loan:
+        enter_with_a_signal(loan.back())
+        with pytest.raises(cu.BufferExportedError, match="it is lent to"):
+            buffer.fill_async(2, other)
+    buffer.fill_async(2, stream)
+    stream.synchronize()

@@ -13,10 +13,15 @@ has a second thread.
 """
 
 import argparse
+import gc
 import os
 import sys
 import time
+import weakref
 from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from library_programs import LONGEST, POLICIES, Program
 from pair import Disagreement
@@ -40,6 +45,10 @@ def run(seed, policy="strict", awaits=False):
     finally:
         program.end()
     answers = program.session.answers
+    contexts = [weakref.ref(place.context) for place in program.session.places[1:]]
+    del program
+    if any(context() is not None and not context().primary for context in contexts):
+        gc.collect()  # a created context would die in the middle of a later program
     return answers.total(), answers
 
 

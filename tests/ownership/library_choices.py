@@ -30,7 +30,7 @@ class Choices:
         self.random = random.Random(seed)
         self.streams, self.events, self.tokens = [], [], []
         self.buffers, self.views, self.loans, self.raws = [], [], [], []
-        self.modules = []
+        self.holders, self.theirs, self.constants, self.modules = [], [], [], []
         self.several = False  # whether there are several contexts
 
     def chance(self, probability):

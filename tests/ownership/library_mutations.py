@@ -9,10 +9,10 @@ import os
 import subprocess
 import sys
 
-from mutations import ROOT, build, copy_of, main
+from mutations import BUILD, ROOT, build, copy_of, main
 
-NEEDED = ["include", "cudadrv", "pyx", "softdriver", "setup.py", "cuda_header.py", "pyproject.toml"]
-NEEDED += ["tests/ownership"]
+NEEDED = [*BUILD, "include", "cudadrv", "pyx", "softdriver"]
+NEEDED += ["tests/consumer.py", "tests/ownership"]
 OPERATIONS = 100_000
 SHARED = "2"  # the engine's number of the mode that conflicts with nothing
 
@@ -69,8 +69,8 @@ MUTATIONS = [
     (
         "overlapping parts can be copied",
         "_copy.pyx",
-        "if target.memory is source.memory and target.start != source.start",
-        "if False and target.memory is source.memory and target.start != source.start",
+        "if target.memory.state is source.memory.state and target.start != source.start",
+        "if False and target.start != source.start",
     ),
     # ---- policies ----
     (
@@ -292,6 +292,200 @@ MUTATIONS = [
         "_release.pyx",
         "or not users_are_idle(node.state, node.start, node.stop):",
         "or (node.kind != FOREIGN and not users_are_idle(node.state, node.start, node.stop)):",
+    ),
+    # ---- loans ----
+    (
+        "an export does not wait",
+        "_loan.pyx",
+        "        if waits:\n",
+        "        if False:\n",
+    ),
+    (
+        "work on no stream is the host's",
+        "_loan.pyx",
+        "if self.borrower == ON_NOTHING:\n",
+        "if False:\n",
+    ),
+    (
+        "a loan has one holder",
+        "_loan.pyx",
+        "        self.lent.holders += 1\n",
+        "        self.lent.holders = 1\n",
+    ),
+    (
+        "the last array ends nothing",
+        "_loan.pyx",
+        "        if self.holders == 0 and self.live:\n",
+        "        if False:\n",
+    ),
+    (
+        "what was queued for an array is no use",
+        "_loan.pyx",
+        " and self.live:\n            try:\n                self.use(NULL)\n",
+        " and self.live:\n            try:\n                pass\n",
+    ),
+    (
+        "the end of a block ends what arrays hold",
+        "_loan.pyx",
+        "        if lent.holders or not lent.live:\n",
+        "        if not lent.live:\n",
+    ),
+    (
+        "a block ends what was lent last",
+        "_loan.pyx",
+        "        cdef Lent lent = self.entered\n",
+        "        cdef Lent lent = self.lent\n",
+    ),
+    (
+        "each look at the interface holds the loan",
+        "_loan.pyx",
+        "        if self.shown is lent:\n",
+        "        if False:\n",
+    ),
+    (
+        "the interface of a dead loan holds it",
+        "_loan.pyx",
+        "        if self.shown is not None:\n",
+        "        if False:\n",
+    ),
+    (
+        "what the borrower had queued is no use when the buffer is taken back",
+        "_loan.pyx",
+        "        lent.use(NULL)\n        lent.close()\n        self.loan.taken",
+        "        lent.close()\n        self.loan.taken",
+    ),
+    (
+        "the borrower does not wait when it gets the buffer again",
+        "_loan.pyx",
+        "            lent.begin(True)\n",
+        "            lent.begin(False)\n",
+    ),
+    (
+        "what is taken back can be exported",
+        "_loan.pyx",
+        "        if self.taken:\n",
+        "        if False:\n",
+    ),
+    (
+        "reading borrowers are in the way of reads",
+        "_loan.pyx",
+        "OWN_READ if self.readonly else OWN_WRITE)\n        if waits:",
+        "OWN_WRITE)\n        if waits:",
+    ),
+    (
+        "consumers are not told that they may only read",
+        "_loan.pyx",
+        "(DL_READ_ONLY if loan.readonly else 0)",
+        "0",
+    ),
+    (
+        "a loan can be taken on any stream",
+        "_loan.pyx",
+        "(1 if stream is None else operator.index(stream)) != protocol_handle(self.stream):\n",
+        "False:\n",
+    ),
+    (
+        "an array without a name for its items begins a loan",
+        "_dlpack.pyx",
+        "    dlpack_dtype(dtype)\n    if len",
+        "    if len",
+    ),
+    (
+        "loans that were given back go on",
+        "_device.pyx",
+        "        if _end_loans is not NULL:\n",
+        "        if False:\n",
+    ),
+    # ---- imports ----
+    (
+        "an import by DLPack is no use",
+        "_exchange.pyx",
+        "    if stream is not None and count:\n",
+        "    if False:\n",
+    ),
+    (
+        "an import by the array interface is no use",
+        "_exchange.pyx",
+        "    if count and theirs is not None and noted:\n",
+        "    if False:\n",
+    ),
+    (
+        "the stream that the array interface names is not waited for",
+        "_exchange.pyx",
+        "        if their_stream is not found:\n",
+        "        if False:\n",
+    ),
+    (
+        "an array that a kernel reads is written",
+        "_arguments.pyx",
+        "            access.mode = (<Access>value).mode\n",
+        "            access.mode = OWN_WRITE\n",
+    ),
+    (
+        "buffers over one memory have records of their own",
+        "_memory.pyx",
+        "_home_of(context, address, nbytes) if kind == FOREIGN and nbytes else None",
+        "None",
+    ),
+    (
+        "each import of an allocation has records of its own",
+        "_memory.pyx",
+        "    elif first in _homes:\n",
+        "    elif False:\n",
+    ),
+    (
+        "an address in a buffer of ours has records of its own",
+        "_memory.pyx",
+        "    home = _live_memory_around(address, nbytes)\n",
+        "    home = None\n",
+    ),
+    (
+        "the uses of an import are noted at the first bytes",
+        "_region.pyx",
+        "    region.start = memory.start\n",
+        "    region.start = 0\n",
+    ),
+    (
+        "one of several buffers closes under work",
+        "_memory.pyx",
+        "    cdef uint64_t stop = memory.start + memory.nbytes\n",
+        "    cdef uint64_t stop = memory.start\n",
+    ),
+    (
+        "an import does not follow what was given back",
+        "_loan.pyx",
+        "    if region.memory.home is None or not region.memory.home.returned:\n",
+        "    if True:\n",
+    ),
+    (
+        "giving back does not wait",
+        "_loan.pyx",
+        "    access.policy = policy\n",
+        "    access.policy = 2\n",  # OWN_UNCHECKED
+    ),
+    (
+        "shared uses and loans are given back",
+        "_loan.pyx",
+        "    access.closes = OWN_LEAVES if policy == OWN_WAIT else OWN_STAYS\n",
+        "    access.closes = OWN_STAYS\n",
+    ),
+    (
+        "what was given back can be used",
+        "_buffer.pyx",
+        "        leave_home(self.memory)\n",
+        "        pass\n",
+    ),
+    (
+        "memory is given back under its parts",
+        "_buffer.pyx",
+        "        if self.memory.home is None or self.memory.regions > 1:\n",
+        "        if self.memory.home is None:\n",
+    ),
+    (
+        "an overlap of imports is copied",
+        "_copy.pyx",
+        "        and target.memory.state is not source.memory.state \\\n",
+        "        and target.memory is not source.memory \\\n",
     ),
     # ---- kernels ----
     (

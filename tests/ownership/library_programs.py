@@ -8,6 +8,7 @@ import weakref
 from contextlib import contextmanager
 from functools import cache
 
+import library_interop
 from library_choices import (
     CUTS,
     DTYPES,
@@ -16,9 +17,9 @@ from library_choices import (
     NBYTES,
     ODD,
     SIZES,
-    Choices,
     divides,
 )
+from library_interop import OF_IMPORTS, OF_LOANS, InteropChoices
 from library_threads import Worker
 from session import DEFAULTS, ORDERS, Failed, Thread
 from session_buffers import CLASSES, device_side, is_filled
@@ -52,7 +53,7 @@ def the_loop():
     return asyncio.new_event_loop()
 
 
-class Program(Choices):
+class Program(InteropChoices):
     """One random program. `run` makes its steps and logs them, to be printed if one fails."""
 
     def __init__(self, seed, policy="strict", awaits=False):
@@ -76,6 +77,7 @@ class Program(Choices):
         if self.chance(0.15):
             self.workers = [self.new_worker() for _ in range(self.random.choice((1, 2)))]
             self.kinds += ("per_thread",)
+        self.interop, self.imports = self.chance(0.4), self.chance(0.3)
         self.weights = dict(self.choose_weights(awaits))
 
     def contexts(self):
@@ -104,6 +106,12 @@ class Program(Choices):
             if step in OF_THREADS and not self.workers:
                 weight = 0
             if step in OF_MODULES and not modules:
+                weight = 0
+            if step in OF_LOANS and not self.interop:
+                weight = 0
+            if step == "end_loan" and self.interop:
+                weight *= 4
+            if step in OF_IMPORTS and not self.imports:
                 weight = 0
             if step == "fail" and not self.session.software:
                 weight = 0
@@ -139,6 +147,7 @@ class Program(Choices):
             return
         sides = [[self.one_at_once() for _ in range(self.random.randint(1, 2))] for _ in range(2)]
         worker, thread = self.workers[0]
+        self.session.settle()
         if None in (*sides[0], *sides[1]) or not self.session.can_be_at_once(*sides, thread):
             return
         with switching_often():
@@ -209,11 +218,10 @@ class Program(Choices):
         self.note("end")
         while self.workers:
             self.stop(0)
-        while self.loans:
-            self.session.end_loan(self.loans.pop())
+        self.end_loans()
         while self.raws:
             self.buffers.append(self.session.from_raw(self.raws.pop()))
-        self.session.finish(self.buffers, self.views)
+        self.session.finish([*self.buffers, *self.constants], self.views)
 
     def end(self):
         """Drop everything, even after a disagreement, so that a created context ends."""
@@ -222,14 +230,14 @@ class Program(Choices):
             self.stop(0)
         if self.session.gate:
             self.session.gate.open()
-        for loan in self.loans:
-            loan.real.__exit__(None, None, None)
+        self.drop_loans()
         self.session.end_work()
         for raw in self.raws:
             self.session.from_raw(raw)
         for view in self.views:
             view.let_go()
         things = [self.modules, self.views, self.loans, self.raws, self.buffers, self.tokens]
+        things += [self.theirs, self.constants]
         for each in (*things, self.events, self.streams):
             each.clear()
 
@@ -275,9 +283,11 @@ class Program(Choices):
         others = [token for token in self.tokens if token.real.stream is not stream.real]
         buffers = [*self.buffers, *(buffer for token in others for buffer in token.buffers)]
         threads = [self.session.main, *(thread for _, thread in self.workers)]
-        used = stream.kind in DEFAULTS or any(stream in thread.currents for thread in threads)
-        used = used or any(loan.stream is stream for loan in self.loans)
-        used = used or any(buffer.memory.stream is stream for buffer in buffers)
+        used = stream.kind in DEFAULTS or stream.kept
+        used = used or any(stream in thread.currents for thread in threads)
+        users = [*self.loans, *self.holders, *self.theirs, *(b.memory for b in buffers)]
+        users += [b.memory.home for b in buffers if b.memory.home]
+        used = used or any(each.stream is stream for each in users)
         if len(self.streams) > 2 and not used:
             self.note("forget stream", self.streams.index(stream), "and its tokens")
             self.streams.remove(stream)
@@ -464,7 +474,6 @@ class Program(Choices):
         """Give memory away. Sometimes parts of it are alive, so that it is refused."""
         buffer = self.pick_buffer()
         if not buffer.part and not buffer.closed:
-            held = [view.buffer for view in (*self.views, *self.loans)]
             if not self.chance(0.4):
                 self.forget_parts(buffer)
             elif self.chance(0.3):
@@ -475,13 +484,7 @@ class Program(Choices):
                 if buffer.nbytes and buffer.memory.owned:
                     self.session.from_raw_of_live(buffer)
                 return
-            held += [*self.buffers, *(each for token in self.tokens for each in token.buffers)]
-        else:
-            held = []
-        parts = any(
-            each.memory is buffer.memory and each.real is not buffer.real and not each.moved
-            for each in held
-        )
+        parts = not buffer.part and not buffer.closed and self.has_parts(buffer)
         self.note("into_raw", self.buffers.index(buffer), "with parts" * parts)
         raw = self.session.into_raw(buffer, parts)
         if raw is not None:
@@ -559,7 +562,9 @@ class Program(Choices):
         """Drop all references to a buffer's memory, which must outlive the work that uses it."""
         memory = self.pick(self.buffers).memory
         kept = [buffer for buffer in self.buffers if buffer.memory is not memory]
-        held = [view.buffer.memory for view in (*self.views, *self.loans)]
+        held = [each.buffer.memory for each in (*self.views, *self.loans, *self.holders)]
+        if memory.home is not None and memory.home.stream is not None:
+            return  # the other memory keeps its stream until work with these bytes is complete
         if len(kept) > 1 and memory not in held:
             gone = [at for at, buffer in enumerate(self.buffers) if buffer not in kept]
             self.note("forget buffers", *gone, "and their tokens")
@@ -693,31 +698,6 @@ class Program(Choices):
             self.session.close_module(module)
             self.replace()
 
-    # ---- loans ----
-
-    def lend(self):
-        buffer, readonly = self.pick_buffer(), self.chance(0.3)
-        stream = self.maybe_stream(False, buffer.memory.place)
-        if self.workers and (stream is None or stream.kind == "per_thread"):
-            return  # a block must end in the thread where it began
-        told = self.buffers.index(buffer), self.at(stream, self.streams)
-        self.note("lend", *told, "readonly" * readonly)
-        loan = self.session.lend(buffer, stream, readonly)
-        if loan is not None:
-            self.loans.append(loan)
-
-    def use_loan(self):
-        if self.loans:
-            loan, value = self.pick(self.loans), self.random.randrange(256)
-            self.note("use loan", self.loans.index(loan), value)
-            self.session.use_loan(loan, value)
-
-    def end_loan(self):
-        if self.loans:
-            at = self.random.randrange(len(self.loans))
-            self.note("end loan", at)
-            self.session.end_loan(self.loans.pop(at))
-
     # ---- the host ----
 
     def access(self):
@@ -776,6 +756,8 @@ FAILURES = {
     "copy": COPIES,
     "fill": FILLS,
     "launch": ("cuLaunchKernel",),
+    "lend": ("cuEventRecord", "cuEventCreate"),
+    "end_loan": ("cuEventRecord",),
     "copy_in": (*COPIES, "cuEventRecord"),
     "copy_out": (*COPIES, "cuEventRecord"),
     "record": ("cuEventRecord", "cuEventCreate"),
@@ -824,11 +806,9 @@ WEIGHTS = {
     "global_": 5,
     "launch_of_module": 16,
     "close_module": 3,
-    "lend": 3,
-    "use_loan": 3,
-    "end_loan": 3,
     "access": 10,
     "open_view": 8,
     "use_view": 5,
     "close_view": 5,
+    **library_interop.WEIGHTS,
 }

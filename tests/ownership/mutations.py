@@ -16,8 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-NEEDED = ["include", "cudadrv/_engine.pxd", "pyx/_engine.pyx", "setup.py", "cuda_header.py"]
-NEEDED += ["pyproject.toml", "tests/limits.py", "tests/in_threads.py", "tests/ownership"]
+BUILD = ["setup.py", "cuda_header.py", "pyproject.toml", "tools/links.py", "README.md"]
+NEEDED = [*BUILD, "include", "cudadrv/_engine.pxd", "pyx/_engine.pyx"]
+NEEDED += ["tests/limits.py", "tests/in_threads.py", "tests/ownership"]
 PLACES = ["include/cudadrv", "pyx", "cudadrv"]
 DOES_NOT_APPLY = "does not apply"
 STANDS_FOR = "int stands_for = epoch->mode == OWN_WRITE || old->mode == epoch->mode;"
@@ -246,6 +247,78 @@ MUTATIONS = [
         "host.h",
         "int answer = own_check_exports_(NULL, access, conflict);",
         "int answer = OWN_OK;",
+    ),
+    (
+        "a loan is not counted",
+        "access.h",
+        "        memory->loans++;\n",
+        "",
+    ),
+    (
+        "host views are not in the way of work on no stream",
+        "host.h",
+        "answer = own_check_exports_(&nobody, access, conflict);",
+        "",
+    ),
+    (
+        "work on no stream is ordered after all",
+        "host.h",
+        "            answer = own_check_host_(engine, NULL, access, conflict);\n",
+        "",
+    ),
+    (
+        "work on no stream is a host view",
+        "host.h",
+        "own_export_link_(engine, access, site, borrower, view);",
+        "own_export_link_(engine, access, site, NULL, view);",
+    ),
+    (
+        "closed memory is lent",
+        "host.h",
+        "int answer = access->memory->closed ? OWN_MEMORY_CLOSED : OWN_OK;",
+        "int answer = OWN_OK;",
+    ),
+    (
+        "the end of a loan is checked",
+        "borrow.h",
+        "if (request->returns) {",
+        "if (0) {",
+    ),
+    (
+        "a stream's own loan does not keep bytes",
+        "access.h",
+        "(view->borrower != stream || access->closes)",
+        "(view->borrower != stream)",
+    ),
+    (
+        "bytes that leave close all of the memory",
+        "borrow.h",
+        "memory->closed |= access->closes == OWN_CLOSES;",
+        "memory->closed |= access->closes != OWN_STAYS;",
+    ),
+    (
+        "a view of other bytes keeps some",
+        "host.h",
+        "        if (view->start < stop && start < view->stop) {",
+        "        if (1) {",
+    ),
+    (
+        "a view does not keep its bytes",
+        "host.h",
+        "        if (view->start < stop && start < view->stop) {",
+        "        if (0) {",
+    ),
+    (
+        "work does not keep its bytes",
+        "host.h",
+        "if (answer == OWN_OK && !own_bytes_known_(engine, memory, start, stop, conflict)) {",
+        "if (0) {",
+    ),
+    (
+        "work on other bytes keeps some",
+        "host.h",
+        "if (answer == OWN_OK && !own_bytes_known_(engine, memory, start, stop, conflict)) {",
+        "if (answer == OWN_OK && !own_memory_known_(engine, memory, conflict)) {",
     ),
     (
         "a refused loan stays",

@@ -68,6 +68,7 @@ class Access:
     mode: str
     site: int
     stream: Stream | None = None
+    returns: bool = False  # bytes that were given back to another library
 
 
 @dataclass(eq=False)
@@ -79,6 +80,7 @@ class View:
     mode: str
     site: int
     user: Stream | None = None  # None: the host
+    keeps: bool = False  # it is in the way of nothing but closing: a loan that is taken back
 
     @property
     def excludes(self):
@@ -266,7 +268,7 @@ class Oracle:
         sites = frozenset(
             view.site
             for view in memory.views
-            if (view.user is not user or access.mode == "close")
+            if (access.mode == "close" or (view.user is not user and not view.keeps))
             and overlap(view, access)
             and conflict(view.mode, access.mode)
         )
@@ -380,9 +382,21 @@ class Oracle:
                 return Answer(MUST_WAIT if policy == "wait" else BORROWED, sites)
         return answer
 
+    def judge_lend(self, memory, start, stop, mode):
+        """The answer to lending to work on no stream, in the way of which are all others."""
+        if memory.closed:
+            return Answer(MEMORY_CLOSED)
+        if start == stop:
+            return YES
+        access = Access(None, start, stop, mode, 0)
+        return self._judge_views(memory, access, NOBODY) or self.judge_export(
+            memory, start, stop, mode, "strict"
+        )
+
     def _judge_loans(self, memory):
         """Refuse the host if a stream that memory is lent to may have work that excludes it."""
-        lent = [v.user for m in self.memories for v in m.views if v.user and memory.managed]
+        views = [v for m in self.memories for v in m.views if not v.keeps]
+        lent = [view.user for view in views if view.user and memory.managed]
         sites = frozenset(stream.last_site for stream in lent if stream.domain.host_excluded)
         return Answer(EXPORTED, sites) if sites else None
 
@@ -422,6 +436,24 @@ class Oracle:
     def close_export(self, memory, view):
         memory.views.remove(view)
 
+    def keep_open(self, memory, start, stop, mode, site, user):
+        """A borrower lets others use the bytes for a while, and the memory must not be closed."""
+        view = self.export(memory, start, stop, mode, site, user)
+        view.keeps = True
+        return view
+
+    def wait_for_users(self, stream, memory, start, stop):
+        """A stream waits for all unfinished users of bytes that can be waited for."""
+        known = past(self.host)
+        found = {}
+        for byte in range(start, stop):
+            for use in uses_of_byte(memory, byte):
+                if use.stream and use.node not in known and self.can_be_waited_for(use.stream):
+                    found[use.stream] = None
+        for other in found:
+            if other is not stream:
+                self.wait(stream, self._work_of(other))
+
     def close_memory_on(self, memory, stream, policy):
         """Close stream-ordered memory: a write on a stream, which every policy checks."""
         bytes_ = (memory, 0, memory.nbytes)
@@ -440,6 +472,31 @@ class Oracle:
         if self.borrowed_bytes(memory):
             return BORROWED
         memory.closed = True
+        return OK
+
+    def give_back(self, stream, memory, start, stop, site):
+        """Record that another library has bytes again, for its work on a stream."""
+        self.issue(stream, [(memory, start, stop, "write")], site, passive=True)
+        memory.accesses[-1].returns = True
+
+    def follow_returns(self, stream, memory, start, stop):
+        """A stream waits for those to which bytes were given back. Returns these."""
+        known = past(self.host)
+        found = {}
+        for byte in range(start, stop):
+            for use in uses_of_byte(memory, byte):
+                if use.returns and use.node not in known and use.stream is not stream:
+                    found[use.stream] = None
+        for other in found:
+            self.wait(stream, self._work_of(other))
+        return list(found)
+
+    def judge_end(self, memory, start, stop):
+        """The answer to closing one of several buffers over some memory."""
+        if any(view.start < stop and start < view.stop for view in memory.views):
+            return EXPORTED
+        if any(start <= byte < stop for byte in self.borrowed_bytes(memory)):
+            return BORROWED
         return OK
 
     def stream_known(self, stream):

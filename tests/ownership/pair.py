@@ -94,6 +94,48 @@ class Pair:
         self.oracle.issue(stream.model, modelled([access]), site)
         return "ok", Both(what, self.oracle.export(*modelled([access])[0], site, stream.model))
 
+    def lend_to_nobody(self, nobody, memory, start, stop, mode):
+        """Lend bytes to work on no stream: ("ok", loan) or (reason, None)."""
+        site = next(self.sites)
+        expected = self.oracle.judge_lend(memory.model, start, stop, mode)
+        answer, what = memory.real.lend(nobody.real, start, stop, mode, site=site)
+        self.agree_answer("loan to nobody", answer, what, expected)
+        if answer != "ok":
+            return answer, None
+        view = self.oracle.export(memory.model, start, stop, mode, site, nobody.model)
+        return "ok", Both(what, view)
+
+    def open_nobody(self, domain):
+        """What stands for work on no stream."""
+        return Both(real.StreamState(domain.real), model.Stream(domain.model, "nobody"))
+
+    def end_loan(self, stream, access, view):
+        """End a loan: all that was queued counts as one use, queued now, whatever is in the way."""
+        site = next(self.sites)
+        answer, _ = stream.real.issue(*realized([access]), site=site, returns=True)
+        self.agree("end of a loan", answer, "ok")
+        self.oracle.issue(stream.model, modelled([access]), site)
+        self.close_export(access[0], view)
+
+    def leave(self, stream, memory, start, stop, policy):
+        """End a buffer over some bytes behind all that uses them."""
+        site = next(self.sites)
+        access = (memory.model, start, stop, "close")
+        expected = self.oracle.judge(stream.model, [access], policy)
+        answer, what = stream.real.issue(
+            (memory.real, start, stop, "write"), policy=policy, site=site, closes="bytes"
+        )
+        self.agree_answer("leaving", answer, what, expected)
+        if answer == "ok":
+            self.oracle.issue(stream.model, [(*access[:3], "write")], site)
+        return answer
+
+    def free(self, memory, start, stop):
+        """Ask whether a buffer over some bytes can be closed."""
+        answer = memory.real.free(start, stop)
+        self.agree("bytes are free", answer, self.oracle.judge_end(memory.model, start, stop))
+        return answer
+
     def lends_to(self, stream):
         """Whether anything is lent to a stream. The library does not close such a stream."""
         return self.oracle.lends_to(stream.model)

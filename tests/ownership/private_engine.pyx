@@ -9,12 +9,13 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from cudadrv._engine cimport (
-    OWN_BLOCKING, OWN_BORROWED, OWN_EXPORTED, OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MUST_WAIT,
-    OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_OK, OWN_OPEN, OWN_REACH, OWN_READ, OWN_SHARED,
-    OWN_STREAM_CLOSED, OWN_STRICT, OWN_UNCHECKED, OWN_WAIT, OWN_WRITE, own_access, own_begin,
-    own_begin_alone, own_borrow, own_borrows, own_conflict, own_domain, own_domain_lose,
+    OWN_BLOCKING, OWN_BORROWED, OWN_CLOSES, OWN_EXPORTED, OWN_LEAVES, OWN_LEGACY,
+    OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_OK, OWN_OPEN, OWN_REACH,
+    OWN_READ, OWN_SHARED, OWN_STAYS, OWN_STREAM_CLOSED, OWN_STRICT, OWN_UNCHECKED, OWN_WAIT, OWN_WRITE, own_access, own_begin,
+    own_begin_alone, own_borrow, own_borrows, own_bytes_free, own_conflict, own_domain, own_domain_lose,
     own_domain_open, own_domain_snapshot, own_engine, own_engine_prepare, own_event, own_export,
-    own_export_close, own_export_open, own_join_host, own_known, own_memory, own_memory_clear,
+    own_export_close, own_export_open, own_join_host, own_known, own_lend_open, own_memory,
+    own_memory_clear,
     own_memory_free, own_memory_inherit, own_memory_prepare, own_mutex_give, own_record,
     own_request, own_settle, own_settle_alone, own_snapshot, own_snapshot_drop, own_snapshot_take,
     own_stream, own_stream_close, own_stream_known, own_stream_open, own_stream_release, own_undo,
@@ -28,6 +29,7 @@ ANSWERS = {
     OWN_OK: "ok", OWN_BORROWED: "borrowed", OWN_EXPORTED: "exported", OWN_MUST_WAIT: "must_wait",
     OWN_MEMORY_CLOSED: "memory_closed", OWN_STREAM_CLOSED: "stream_closed",
 }
+CLOSINGS = {None: OWN_STAYS, "memory": OWN_CLOSES, "bytes": OWN_LEAVES}
 cdef enum:
     MOST_ACCESSES = 8
 
@@ -122,28 +124,28 @@ cdef class StreamState:
             raise MemoryError()
 
     def issue(
-        self, *accesses, policy="strict", driver_fails=False, site=0, bint closes=False,
-        bint passive=False
+        self, *accesses, policy="strict", driver_fails=False, site=0, closes=None,
+        bint passive=False, bint returns=False
     ):
         """Begin an operation on ``(memory, start, stop, mode)`` accesses; the driver has it then.
 
-        With `closes`, nobody may use the memories after it; with `passive`, the driver may have
-        queued nothing. Gives ``("ok", snapshot)``, or the reason of the refusal and the site in the
-        way.
+        With `closes`, it ends the "memory" or its "bytes"; with `passive`, the driver may have
+        queued nothing; with `returns`, it is the end of a loan. Gives ``("ok", snapshot)``, or the
+        reason of the refusal and the site in the way.
         """
-        return self.begin(accesses, policy, driver_fails, site, None, closes, passive)
+        return self.begin(accesses, policy, driver_fails, site, None, closes, passive, returns)
 
     def lend(self, *access, policy="strict", driver_fails=False, site=0):
         """As `issue`, of one access, and lend its bytes to the stream: ``("ok", view)``."""
         cdef View view = View.__new__(View)
-        answer, what = self.begin([access], policy, driver_fails, site, view, False, False)
+        answer, what = self.begin([access], policy, driver_fails, site, view, None, False, False)
         if answer == "ok":
             view.memory, view.borrower = access[0], self
             return "ok", view
         return answer, what
 
     cdef tuple begin(
-        self, accesses, policy, driver_fails, site, View view, bint closes, bint passive
+        self, accesses, policy, driver_fails, site, View view, closes, bint passive, bint returns
     ):
         cdef own_engine *engine = &self.domain.engine.engine
         cdef own_access borrowed[MOST_ACCESSES]
@@ -153,14 +155,14 @@ cdef class StreamState:
             raise ValueError(f"at most {MOST_ACCESSES} accesses, not {len(accesses)}")
         for i, (memory, start, stop, mode) in enumerate(accesses):
             fill_access(&borrowed[i], memory, start, stop, mode, policy)
-            borrowed[i].closes = closes
+            borrowed[i].closes = CLOSINGS[closes]
         request.stream = self.stream
         request.accesses = borrowed
         request.count = <uint32_t>len(accesses)
         request.site = site
         request.operation = 0
         request.loan = NULL if view is None else &view.view
-        request.returns = False
+        request.returns = returns
         request.passive = passive
         # As `issue` does it for a program's only thread, where that is possible, every second time.
         alone = self.stream.seq % 2 and own_begin_alone(engine, &request)
@@ -209,7 +211,7 @@ cdef int fill_access(
     access.stop = stop
     access.mode = MODES[mode]
     access.policy = POLICIES[policy]
-    access.closes = False
+    access.closes = OWN_STAYS
     return 0
 
 
@@ -288,6 +290,24 @@ cdef class MemoryState:
             view.memory = self
             return "ok", view
         return ANSWERS[answer], blamed(answer, &conflict)
+
+    def lend(self, StreamState borrower not None, start, stop, mode, site=0):
+        """Lend bytes to work on no stream, for which `borrower` stands; as `export` otherwise."""
+        cdef own_access access
+        cdef own_conflict conflict
+        cdef View view = View.__new__(View)
+        fill_access(&access, self, start, stop, mode, "strict")
+        answer = own_lend_open(
+            &self.engine.engine, &access, site, borrower.stream, &view.view, &conflict)
+        if answer == OWN_OK:
+            view.memory, view.borrower = self, borrower
+            return "ok", view
+        return ANSWERS[answer], blamed(answer, &conflict)
+
+    def free(self, start, stop):
+        """Whether nobody uses these bytes: ``"ok"`` or the reason. Closes nothing."""
+        cdef own_conflict conflict
+        return ANSWERS[own_bytes_free(&self.engine.engine, self.memory, start, stop, &conflict)]
 
     def inherit(self, MemoryState other not None, mode):
         """Let all that uses another memory use this one, which is new, in a mode."""

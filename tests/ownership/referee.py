@@ -31,6 +31,7 @@ class Program:
             for _ in range(self.random.choice((1, 1, 2)))
         ]
         self.streams, self.memories, self.snapshots, self.views = [], [], [], []
+        self.nobodies = [self.pair.open_nobody(domain) for domain in self.domains]
         self.legacy = set()  # domains that have their legacy stream
         self.default_streams = self.random.random() < 0.5
         self.answers = {}
@@ -47,6 +48,9 @@ class Program:
             self.synchronize_domain: 0.5 if len(self.domains) == 1 else 2,
             self.export: 6,
             self.lend: 2,
+            self.lend_to_nobody: 1,
+            self.leave: 1,
+            self.free: 1,
             self.close_export: 6,
             self.fail: 4,
             self.open_stream: 2,
@@ -169,7 +173,7 @@ class Program:
         answer, view = self.pair.export(memory, start, stop, mode, policy)
         self.answers["host " + answer] = self.answers.get("host " + answer, 0) + 1
         if answer == "ok":
-            self.views.append((memory, view))
+            self.views.append((memory, view, None))
 
     def lend(self):
         stream, policy = self.pick(self.streams), self.policy()
@@ -180,13 +184,42 @@ class Program:
             answer, view = self.pair.lend(stream, access, policy)
             self.answers["lend " + answer] = self.answers.get("lend " + answer, 0) + 1
             if answer == "ok":
-                self.views.append((access[0], view))
+                self.views.append((access[0], view, (stream, access)))
 
     def close_export(self):
         if self.views:
             at = self.random.randrange(len(self.views))
             self.note("close export", at)
-            self.pair.close_export(*self.views.pop(at))
+            memory, view, lent = self.views.pop(at)
+            if lent is not None and self.random.random() < 0.7:
+                self.note("  after its last use")
+                self.pair.end_loan(*lent, view)
+            else:
+                self.pair.close_export(memory, view)
+
+    def lend_to_nobody(self):
+        start, stop = sorted(self.random.choices(CUTS, k=2))
+        memory, mode = self.pick(self.memories), self.random.choice(("read", "write"))
+        nobody = self.random.choice(self.nobodies)
+        self.note("lend to nobody", self.memories.index(memory), start, stop, mode)
+        answer, view = self.pair.lend_to_nobody(nobody, memory, start, stop, mode)
+        self.answers["nobody " + answer] = self.answers.get("nobody " + answer, 0) + 1
+        if answer == "ok":
+            self.views.append((memory, view, None))
+
+    def leave(self):
+        start, stop = sorted(self.random.choices(CUTS, k=2))
+        stream, memory = self.pick(self.streams), self.pick(self.memories)
+        policy = self.random.choice(("strict", "wait"))
+        told = self.streams.index(stream), self.memories.index(memory), start, stop
+        self.note("leave", *told, policy)
+        self.pair.leave(stream, memory, start, stop, policy)
+
+    def free(self):
+        start, stop = sorted(self.random.sample(CUTS, k=2))
+        memory = self.pick(self.memories)
+        self.note("free", self.memories.index(memory), start, stop)
+        self.pair.free(memory, start, stop)
 
     def close_memory(self):
         memory = self.pick(self.memories)

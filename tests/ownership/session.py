@@ -4,6 +4,7 @@ This module has streams, events, tokens and policies; session_buffers.py has the
 """
 
 import ctypes
+import gc
 import operator
 import re
 import signal
@@ -33,6 +34,9 @@ OVERLAP, IS_PART, NO_STREAM = "overlap", "is_part", "no_stream"
 OTHER_CONTEXT, LENT = "other_context", "lent"
 PARTS_LIVE, LIVE, NOT_OURS = "parts_live", "live", "not_ours"
 NO_SUCH_FILL, ENDED = "no_such_fill", "ended"
+TAKEN, NOT_LENT, NO_TURNS = "taken", "not_lent", "no_turns"
+NO_NAME, OTHER_CONSUMER, READ_ONLY = "no_name", "other_consumer", "read_only"
+NOT_THEIRS, USED_PARTS = "not_theirs", "used_parts"
 DEFAULT_STREAM, NOT_ORDERED = "default_stream", "not_stream_ordered"
 WAITED = "waited"  # accepted, after waits that a policy inserted
 FAILED = "failed"  # accepted, and then a driver call failed
@@ -40,6 +44,14 @@ INTERRUPTED, FINISHED = "interrupted", "finished"  # outcomes of accepted calls 
 
 # The exception of each refusal: exactly this class, with a text that matches this pattern.
 RAISED = {
+    TAKEN: (ValueError, "is taken back for a block"),
+    NOT_LENT: (ValueError, "not in anybody's hands"),
+    NO_TURNS: (ValueError, "cannot be taken back: nothing says"),
+    NO_NAME: (BufferError, "DLPack has no name"),
+    OTHER_CONSUMER: (BufferError, "and the consumer works"),
+    READ_ONLY: (BufferError, "says it is read-only"),
+    NOT_THEIRS: (ValueError, "it is no other library's"),
+    USED_PARTS: (ValueError, "cannot be given back: parts of it are alive"),
     PARTS_LIVE: (cu.BufferBorrowedError, "parts of it are alive"),
     BORROWED: (cu.BufferBorrowedError, "cannot "),
     EXPORTED: (cu.BufferExportedError, ""),
@@ -112,6 +124,7 @@ class Stream:
     place: Place
     foreign: "Foreign | None" = None
     turn: int = 0
+    kept: bool = False  # by the context of a task: it was current when something was awaited
 
     @property
     def given(self):
@@ -168,6 +181,9 @@ class Session:
         self.queued = True  # whether the driver was given the work of an interrupted call
         self.answers = Counter()
         self.sites = count(1)
+        self.unended = False  # whether loans were given back that the library has not ended yet
+        self.unseen = Counter()  # calls of the driver that other libraries made
+        self.nothing = cu.LockedBuffer(0)
 
     def open_place(self, context):
         excluded = not context.device.attribute("concurrent_managed_access")
@@ -194,6 +210,8 @@ class Session:
     def call(self, what, expected, function, *buffers):
         """Make a call that must have this outcome. If it is refused, nothing must have changed."""
         refused = expected not in (OK, WAITED)
+        if refused or self.failing or self.interrupting:
+            self.settle()
         if self.failing and expected == OK:
             return self.fail(what, function, buffers)
         before = self._state(buffers) if refused else None
@@ -205,13 +223,18 @@ class Session:
                 if self.interrupting:
                     self.gate.open()
                 result, self.waited = function(), True
-        except (cu.OwnershipError, ValueError, TypeError) as error:
+        except (cu.OwnershipError, BufferError, ValueError, TypeError) as error:
             got = self._named(what, error)
         self.agree(what, got, expected if refused else OK)
         if refused:
             self.agree(f"what is there after {what}", self._state(buffers), before)
         self.answers[expected] += 1
         return result
+
+    def settle(self):
+        """Let the library end the loans that were given back, as the next call would."""
+        if self.unended:
+            self.unended = self.nothing.borrowed
 
     def fail(self, what, function, buffers):
         """Make a call in which a driver function fails if it is called. Raises `Failed` then.
@@ -285,7 +308,8 @@ class Session:
         return self.disagree(f"{what}: the library raises {error!r}")
 
     def _state(self, buffers):
-        calls = [testing.calls(name) for name in self.queueing] if self.software else []
+        names = self.queueing if self.software else []
+        calls = [testing.calls(name) - self.unseen[name] for name in names]
         return calls, [buffer.real.borrows for buffer in buffers]
 
     # ---- streams ----
@@ -334,11 +358,13 @@ class Session:
 
     def drop_stream(self, stream):
         """Drop the only reference to the library's stream: the caller must have none."""
+        self.settle()
         died = weakref.ref(stream.real)
         stream.real = stream.foreign = None
         patience = 1000  # the thread that watches what is awaited may just have a token in its hand
         while self.awaited and patience and died() is not None:
             time.sleep(0.001)
+            gc.collect()  # the task that awaited it and its exception may refer to each other
             patience -= 1
         self.agree("a stream to which nothing refers", died(), None)
         # A later call records its last event, even if that call is refused.
@@ -467,6 +493,8 @@ class Session:
 
     def _awaiting(self, awaited, loop):
         self.awaited = True
+        for stream in self.currents:
+            stream.kept = True
 
         async def waiting():
             await awaited

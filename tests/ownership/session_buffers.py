@@ -4,6 +4,7 @@ In an accepted program, operations on the same bytes are ordered, and the calls 
 orders that the graph allows. So each byte has the value that the calls give it one after the other.
 """
 
+import contextvars
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -39,15 +40,24 @@ class Memory:
     place: Place
     stream: Stream | None = None  # that stream-ordered memory was allocated on
     owned: bool = True
-    bytes: Any = field(init=False)
+    bytes: Any = None
+    shares: bool = False  # whether others may have the same bytes, and the same records
+    ended: bool = False
+    home: "Memory | None" = None  # the memory of ours whose bytes these are
+    owner: Any = None  # a weak reference to the other library's object
 
     def __post_init__(self):
-        self.bytes = np.full(self.model.nbytes, UNKNOWN, "i2")
+        if self.bytes is None:
+            self.bytes = np.full(self.model.nbytes, UNKNOWN, "i2")
+
+    @property
+    def closed(self):
+        return self.ended or self.model.closed
 
 
 @dataclass(eq=False)
 class Buffer:
-    """A buffer, or a part of one."""
+    """A buffer, or a part of one. `start` counts from the first byte that the records are about."""
 
     real: cu.Buffer
     memory: Memory
@@ -59,7 +69,7 @@ class Buffer:
 
     @property
     def closed(self):
-        return self.moved or self.memory.model.closed
+        return self.moved or self.memory.closed
 
     @property
     def on_host(self):
@@ -88,8 +98,14 @@ class BufferSession(Session):
         if stream is not None:
             options["stream"] = stream.given
         place = stream.place if stream else place or self.places[0]
-        usable = OK if stream is None else self._usable(stream)
         make = lambda: self.new(place, CLASSES[kind], nbytes, **options)  # noqa: E731
+        if kind == "device":
+            if nbytes and options.get("pooled", True):
+                stream = self.current(stream, place)
+        elif self.currents:  # the order of page-locked and managed memory: tests/pools
+            allocate = make
+            make = lambda: contextvars.Context().run(allocate)  # noqa: E731
+        usable = OK if stream is None else self._usable(stream)
         made = self.call("allocation", usable, make)
         if made is None:
             return None
@@ -133,6 +149,16 @@ class BufferSession(Session):
             return None
         return Buffer(made, buffer.memory, buffer.start, buffer.nbytes, True, buffer.policy)
 
+    def reshape(self, buffer):
+        """The same items in another shape, which the array of another library has."""
+        count = buffer.real.count
+        shape = (count // 2, 2) if count % 2 == 0 and count else (1, -1)
+        answer = MEMORY_CLOSED if buffer.closed else OK
+        made = self.call("reshape", answer, lambda: buffer.real.reshape(*shape), buffer)
+        if made is None:
+            return None
+        return Buffer(made, buffer.memory, buffer.start, buffer.nbytes, buffer.part, buffer.policy)
+
     def take(self, buffer):
         answer = MEMORY_CLOSED if buffer.closed else OK
         made = self.call("take", answer, buffer.real.take, buffer)
@@ -154,6 +180,10 @@ class BufferSession(Session):
             return IS_PART
         if memory.stream is None and stream is not None:
             return NOT_ORDERED
+        if memory.shares and buffer.nbytes:
+            answer = self.oracle.judge_end(*buffer.use("close")[:3])
+            memory.ended = answer == OK
+            return answer
         if memory.stream is None or not buffer.nbytes:
             return self.oracle.close_memory(memory.model)
         on = (stream or memory.stream).model
@@ -189,12 +219,13 @@ class BufferSession(Session):
             return OK, on, False
         return self._judge_order(on, uses), on, True
 
-    def _judge_order(self, on, uses):
+    def _judge_order(self, on, uses, policy=None, passive=False):
+        """The answer after the waits of a policy, by default those that are in force."""
         accesses = [buffer.use(mode) for buffer, mode in uses]
-        policies = [self.policy_of(buffer) for buffer, _ in uses]
-        before = self.oracle.judge(on, accesses, policies).answer
-        answer = self.oracle.judge_and_wait(on, accesses, policies).answer
-        if answer == OK and self.oracle.judge(on, accesses, "strict").answer != OK:
+        policies = [policy or self.policy_of(buffer) for buffer, _ in uses]
+        before = self.oracle.judge(on, accesses, policies, passive).answer
+        answer = self.oracle.judge_and_wait(on, accesses, policies, passive).answer
+        if answer == OK and self.oracle.judge(on, accesses, "strict", passive).answer != OK:
             self.ordered = False
         return WAITED if answer == OK and before == MUST_WAIT else answer
 
@@ -222,6 +253,7 @@ class BufferSession(Session):
 
         Uses of other work that the library could not undo may stay, of the same bytes and modes.
         """
+        self.failing = None
         accesses = [buffer.use(mode) for buffer, mode in uses]
         if self.queued:
             self.oracle.issue(on, accesses, next(self.sites))
@@ -361,7 +393,7 @@ def device_side(target, source=None):
 
 def relation(target, source=None):
     """Whether two buffers overlap partly, which copies refuse, and whether they are the same."""
-    if source is None or target.memory is not source.memory:
+    if source is None or target.memory.model is not source.memory.model:
         return False, False
     same = target.start == source.start
     last = max(target.start, source.start)

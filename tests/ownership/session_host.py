@@ -34,6 +34,11 @@ class View:
     array: Any
     kept: Any = None  # refers to the block's memory, which is an error when the block ends
 
+    @property
+    def of_part(self):
+        """Whether it refers to a part that was made for it."""
+        return isinstance(self.array, memoryview)
+
     def let_go(self):
         self.array = self.kept = self.block = None
 

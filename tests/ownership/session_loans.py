@@ -1,169 +1,391 @@
 """The steps of a program that pass buffers to other libraries, and take them back."""
 
 import ctypes
+import weakref
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
 import oracle as model
-from oracle import BORROWED, EXPORTED, MEMORY_CLOSED, OK
+from capsules import Consumer
+from oracle import MEMORY_CLOSED, OK
 from session import (
-    IS_PART,
-    LIVE,
+    NO_NAME,
     NO_STREAM,
-    NOT_OURS,
+    NO_TURNS,
+    NOT_LENT,
+    OTHER_CONSUMER,
     OTHER_CONTEXT,
-    PARTS_LIVE,
+    TAKEN,
     WAITED,
-    Place,
+    Failed,
     Stream,
 )
-from session_buffers import CLASSES, Buffer
+from session_buffers import Buffer
 from session_kernels import KernelSession
 
 import cudadrv as cu
 
+NOBODY, HOST = "work on no stream", "the host"  # borrowers that are no streams
+
+
+@dataclass(eq=False)
+class Lent:
+    """What a borrower has, from its first holder to its last one."""
+
+    buffer: Buffer
+    borrower: Stream | str
+    mode: str
+    address: int = 0
+    view: model.View | None = None  # None: it is over, or taken back
+    holders: int = 0
+
 
 @dataclass(eq=False)
 class Loan:
-    """An entered block of `buffer.lend(stream)`."""
+    """What `buffer.lend()` gives. It may be a block, and other libraries may make arrays of it."""
 
-    real: Any
-    address: int
+    real: Any  # None: dropped
     buffer: Buffer
-    stream: Stream
-    model: model.View
+    borrower: Stream | str
     mode: str
+    lent: Lent | None = None
+    entered: Lent | None = None  # what its block holds
+    left: bool = False
+    shown: Lent | None = None  # what its interface holds, as long as the object lives
+    back: Any = None  # the block in which the buffer is taken back
+    kept: Any = None  # what keeps the buffer open in that block
+    views: int = 0  # memoryviews, which refer to the object
+
+    @property
+    def stream(self):
+        return self.borrower if isinstance(self.borrower, Stream) else None
 
 
 @dataclass(eq=False)
-class Raw:
-    """Memory that was given away, with its bytes."""
+class Holder:
+    """An array of another library over lent memory."""
 
-    address: int
-    kind: str
-    place: Place
-    bytes: Any
+    real: Any
+    lent: Lent
+    loan: Loan | None = None  # the object that it refers to
+
+    @property
+    def buffer(self):
+        return self.lent.buffer
+
+    @property
+    def stream(self):
+        return self.lent.borrower if isinstance(self.lent.borrower, Stream) else None
 
 
 class LoanSession(KernelSession):
-    # ---- lend ----
+    # ---- lending ----
 
-    def lend(self, buffer, stream, readonly):
-        stream = self.current(stream, buffer.memory.place)
-        mode = "read" if readonly else "write"
-        answer = self._judge_loan(buffer, stream, mode)
-        given = () if stream is None else (stream.given,)  # None would be: work on no stream
-
-        def begin():
-            loan = buffer.real.lend(*given, readonly=readonly)
-            return loan, loan.__enter__()
-
-        made = self.call("lend", answer, begin, buffer)
-        if answer not in (OK, WAITED):
-            return None
-        site = next(self.sites)
-        self.oracle.issue(stream.model, [buffer.use(mode)], site)
-        view = self.oracle.export(*buffer.use(mode), site, stream.model)
-        return Loan(*made, buffer, stream, view, mode)
-
-    def _judge_loan(self, buffer, stream, mode):
-        if buffer.closed:
-            return MEMORY_CLOSED
-        if stream is None:
-            return NO_STREAM
-        if not buffer.fits(stream.model):
-            return OTHER_CONTEXT
-        if (usable := self._usable(stream)) != OK:
-            return usable
-        return self._judge_order(stream.model, [(buffer, mode)])
-
-    def use_loan(self, loan, value):
-        """Queue work as another library does: only the driver sees it."""
-        if loan.mode == "write" and loan.buffer.nbytes:
-            with loan.stream.place.context:
-                status = driver().cuMemsetD8Async(
-                    ctypes.c_uint64(loan.address),
-                    ctypes.c_ubyte(value),
-                    ctypes.c_size_t(loan.buffer.nbytes),
-                    ctypes.c_void_p(loan.stream.real.handle),
-                )
-            self.agree("status of another library's fill", status, 0)
-            loan.buffer.bytes[:] = value
-
-    def end_loan(self, loan):
-        """End a loan. All work that was queued inside the block counts as one use, queued now."""
-        self.call("end of lend", OK, lambda: loan.real.__exit__(None, None, None))
-        self.oracle.issue(loan.stream.model, [loan.buffer.use(loan.mode)], next(self.sites))
-        self.oracle.close_export(loan.buffer.memory.model, loan.model)
-
-    # ---- addresses ----
-
-    def into_raw(self, buffer, parts):
-        """Give the memory away. `parts` says whether parts of it are alive."""
-        answer = self._judge_raw(buffer, parts)
-        address = self.call("into_raw", answer, buffer.real.into_raw, buffer)
+    def lend(self, buffer, borrower, readonly=False, device=None):
+        """Make a loan to a stream, or to `NOBODY`. It begins with its first holder."""
+        place = buffer.memory.place
+        if borrower is not NOBODY:
+            borrower = self.current(borrower, place)
+        answer = MEMORY_CLOSED if buffer.closed else OK
+        if answer == OK and borrower is None:
+            answer = NO_STREAM
+        if answer == OK and isinstance(borrower, Stream) and not buffer.fits(borrower.model):
+            answer = OTHER_CONTEXT
+        # None would be: work on no stream.
+        given = () if borrower is None else (getattr(borrower, "given", None),)
+        options = {} if device is None else {"device": device}
+        call = lambda: buffer.real.lend(*given, readonly=readonly, **options)  # noqa: E731
+        real = self.call("lend", answer, call, buffer)
         if answer != OK:
             return None
-        memory = buffer.memory
-        memory.model.closed = True
-        return Raw(address, memory.kind, memory.place, memory.bytes)
+        return Loan(real, buffer, borrower, "read" if readonly else "write")
 
-    def _judge_raw(self, buffer, parts):
+    def enter(self, loan):
+        """Begin the block of a loan."""
+        entered, _ = self._hold("lend", loan, loan.real.__enter__)
+        loan.entered = entered
+        return entered is not None
+
+    def leave(self, loan):
+        """End a block. What was queued in it counts as one use, queued now, if nobody else holds
+        the loan.
+        """
+        lent, loan.entered, loan.left = loan.entered, None, True
+        call = lambda: loan.real.__exit__(None, None, None)  # noqa: E731
+        try:
+            self.call("end of lend", OK, call)
+        except Failed:
+            self._let_go(lent, passive=True)
+        else:
+            self._let_go(lent)
+
+    def show(self, loan):
+        """Ask for the array interface."""
+        call = lambda: loan.real.__cuda_array_interface__  # noqa: E731
+        shown, interface = self._hold("__cuda_array_interface__", loan, call)
+        if shown is None:
+            return
+        if loan.shown is shown:
+            shown.holders -= 1
+        loan.shown = shown
+        address = shown.address if loan.buffer.nbytes else interface["data"][0]
+        self.agree("data", interface["data"], (address, loan.mode == "read"))
+        self.agree("stream", interface["stream"], handle_of(loan.borrower))
+
+    def export(self, loan, stream):
+        """Let a consumer on a stream take a capsule of the loan."""
+        handle = handle_of(stream)
+        usable = self.usable_handle(loan.borrower) if has_name(loan.buffer) else NO_NAME
+        if usable == OK and stream is not loan.borrower:
+            usable = OTHER_CONSUMER
+        call = lambda: loan.real.__dlpack__(stream=handle, max_version=(1, 0))  # noqa: E731
+        lent, capsule = self._hold("loan.__dlpack__", loan, call, usable)
+        return self._holder(capsule, lent, loan.mode)
+
+    def numpy(self, loan):
+        """Let NumPy take the loan, which is one to no stream."""
+        answer = OK if has_name(loan.buffer) else NO_NAME
+        call = lambda: np.from_dlpack(loan.real)  # noqa: E731
+        lent, array = self._hold("numpy.from_dlpack", loan, call, answer)
+        if lent is None:
+            return None
+        if array.size:  # otherwise it need not be of the memory
+            self.agree("writeable", array.flags.writeable, loan.mode == "write")
+        return Holder(array, lent)
+
+    def memoryview(self, loan):
+        lent, view = self._hold("memoryview", loan, lambda: memoryview(loan.real))
+        if lent is None:
+            return None
+        self.agree("readonly", view.readonly, loan.mode == "read")
+        loan.views += 1
+        return Holder(view, lent, loan)
+
+    def export_buffer(self, buffer, borrower, word):
+        """Let a consumer take a capsule of a buffer: a loan to what the `word` says."""
+        options = {} if word is None else {"stream": word}
+        loan = Loan(None, buffer, borrower, "write")
+        call = lambda: buffer.real.__dlpack__(max_version=(1, 0), **options)  # noqa: E731
+        answer = OK if has_name(buffer) or buffer.closed else NO_NAME
+        lent, capsule = self._hold("buffer.__dlpack__", loan, call, answer, waits=True)
+        return self._holder(capsule, lent, loan.mode)
+
+    def numpy_of_buffer(self, buffer):
+        """Let NumPy take page-locked memory: a loan to the host."""
+        loan = Loan(None, buffer, HOST, "write")
+        call = lambda: np.from_dlpack(buffer.real)  # noqa: E731
+        answer = OK if has_name(buffer) or buffer.closed else NO_NAME
+        lent, array = self._hold("numpy.from_dlpack", loan, call, answer)
+        return Holder(array, lent) if lent else None
+
+    def _holder(self, capsule, lent, mode):
+        if lent is None:
+            return None
+        consumer = Consumer(capsule)
+        if lent.buffer.nbytes:
+            self.agree("address", consumer.tensor.data, lent.address)
+        self.agree("shape", consumer.shape, lent.buffer.real.shape)
+        self.agree("flags", consumer.managed.flags, int(mode == "read"))
+        return Holder(consumer, lent)
+
+    # ---- what they do with it ----
+
+    def use_lent(self, lent, value):
+        """Let a borrower use the memory, on its stream or on none, if it has it."""
+        if lent.view is None or not lent.buffer.nbytes:
+            return
+        stream = lent.borrower if isinstance(lent.borrower, Stream) else None
+        place = stream.place if stream else lent.buffer.memory.place
+        address, nbytes = lent.address, lent.buffer.nbytes
+        with place.context:
+            if stream is None:
+                self._copy_at_once(lent, address, value)
+            elif lent.mode == "write":
+                fill_raw(address, value, nbytes, stream)
+                lent.buffer.bytes[:] = value
+
+    def _copy_at_once(self, lent, address, value):
+        """Look at memory as a library does that works on no stream, and perhaps write it."""
+        nbytes = lent.buffer.nbytes
+        found = (ctypes.c_ubyte * nbytes)()
+        host = lent.buffer.on_host
+        if host:
+            ctypes.memmove(found, address, nbytes)
+        else:
+            source = ctypes.c_uint64(address), ctypes.c_size_t(nbytes)
+            assert driver().cuMemcpyDtoH_v2(found, *source) == 0
+        self.compare("lent memory", np.frombuffer(found, "u1"), lent.buffer.bytes)
+        if lent.mode != "write":
+            return
+        if host:
+            ctypes.memset(address, value, nbytes)
+        else:
+            new = (ctypes.c_ubyte * nbytes)(*[value] * nbytes)
+            assert driver().cuMemcpyHtoD_v2(source[0], new, source[1]) == 0
+            assert driver().cuStreamSynchronize(ctypes.c_void_p(1)) == 0
+        lent.buffer.bytes[:] = value
+
+    # ---- the ends ----
+
+    def end_holder(self, holder, way="end"):
+        """Let an array end. The loan ends at the latest before the next call does anything."""
+        real, holder.real = holder.real, None
+        if isinstance(real, Consumer):
+            getattr(real, way)()
+        elif isinstance(real, memoryview):
+            real.release()
+            holder.loan.views -= 1
+        del real
+        self.unended = True
+        self._let_go(holder.lent)
+        if holder.loan is not None:
+            self._let_go_if_dead(holder.loan)
+
+    def drop_loan(self, loan):
+        """Drop the reference to a loan. Its arrays keep the memory, and its interface ends."""
+        died, loan.real = weakref.ref(loan.real), None
+        if not loan.views:
+            self.agree("a loan to which nothing refers", died(), None)
+        self.unended = True
+        self._let_go_if_dead(loan)
+
+    def _let_go_if_dead(self, loan):
+        if loan.real is None and not loan.views and loan.shown is not None:
+            shown, loan.shown = loan.shown, None
+            self._let_go(shown)
+
+    def _let_go(self, lent, passive=False):
+        """One holder less. The last one ends it: what was queued is a use, queued now."""
+        lent.holders -= 1
+        if lent.holders == 0 and lent.view is not None:
+            self._end(lent, passive)
+
+    def _end(self, lent, passive=False):
+        use = lent.buffer.use(lent.mode)
+        if isinstance(lent.borrower, Stream):
+            self.oracle.issue(lent.borrower.model, [use], next(self.sites), passive)
+        self.oracle.close_export(lent.buffer.memory.model, lent.view)
+        lent.view = None
+
+    # ---- taking turns ----
+
+    def take_back(self, loan):
+        lent = loan.lent
+        answer = OK
+        if lent is None or lent.view is None or loan.back is not None:
+            answer = NOT_LENT
+        elif not isinstance(lent.borrower, Stream):
+            answer = NO_TURNS
+        back = loan.real.back()
+        self.call("loan.back()", answer, back.__enter__, loan.buffer)
+        if answer == OK:
+            self._end(lent)
+            loan.back = back
+            user, site = lent.borrower.model, next(self.sites)
+            loan.kept = self.oracle.keep_open(*lent.buffer.use(lent.mode), site, user)
+
+    def give_again(self, loan):
+        """End the block of `back`: the borrower's stream waits for what was done inside.
+
+        Where it cannot, the buffer is lent again all the same: the borrower has an array of it.
+        """
+        back, loan.back = loan.back, None
+        self.oracle.close_export(loan.buffer.memory.model, loan.kept)
+        answer = self._judge_lent(loan, waits=True) if loan.lent.holders else OK
+        call = lambda: back.__exit__(None, None, None)  # noqa: E731
+        self.call("end of loan.back()", answer, call, loan.buffer)
+        if loan.lent.holders and answer in (OK, WAITED):
+            self._begin(loan.lent)
+        elif loan.lent.holders:
+            user, use = loan.borrower.model, loan.buffer.use(loan.mode)
+            loan.lent.view = self.oracle.export(*use, next(self.sites), user)
+            self.oracle.wait_for_users(user, *use[:3])
+
+    # ---- what begins a loan ----
+
+    def _hold(self, what, loan, call, answer=OK, waits=False):
+        """Make a call that adds a holder, and begins the loan if it has not begun.
+
+        Returns the Lent, or None if it was refused, and the result.
+        """
+        lent = loan.lent
+        if answer == OK and loan.back is not None:
+            answer = TAKEN
+        begins = answer == OK and (lent is None or lent.view is None)
+        if begins:
+            answer = self._judge_lent(loan, waits)
+            lent = Lent(loan.buffer, loan.borrower, loan.mode)
+        try:
+            result = self.call(what, answer, call, loan.buffer)
+        except Failed:
+            if isinstance(loan.borrower, Stream):
+                self.after_failure(loan.borrower.model, [(loan.buffer, loan.mode)])
+            return None, None
+        if answer not in (OK, WAITED):
+            return None, None
+        if begins:
+            self._begin(lent)
+            lent.address = loan.buffer.real.address
+        lent.holders += 1
+        loan.lent = lent
+        return lent, result
+
+    def _judge_lent(self, loan, waits):
+        """The answer to the beginning of a loan, after the waits of the policy or the protocol."""
+        buffer, use = loan.buffer, (loan.buffer, loan.mode)
         if buffer.closed:
             return MEMORY_CLOSED
-        if buffer.part:
-            return IS_PART
-        if not buffer.memory.owned:
-            return NOT_OURS
-        if buffer.memory.model.views:
-            return EXPORTED
-        if self.oracle.borrowed_bytes(buffer.memory.model):
-            return BORROWED
-        return PARTS_LIVE if parts else OK
+        if loan.borrower is NOBODY:
+            return self.oracle.judge_lend(*buffer.use(loan.mode)).answer
+        if loan.borrower is HOST:
+            return self.oracle.judge_export(*buffer.use(loan.mode), "strict").answer
+        if (usable := self._usable(loan.borrower)) != OK:
+            return usable
+        policy = "wait" if waits else None
+        return self._judge_order(loan.borrower.model, [use], policy)
 
-    def from_raw(self, raw):
-        """Take memory back. The new buffer has no uses."""
-        make = lambda: CLASSES[raw.kind].from_raw(raw.address, len(raw.bytes))  # noqa: E731
-        buffer = self.new_buffer("from_raw", make, raw.kind, len(raw.bytes), raw.place)
-        buffer.memory.bytes[:] = raw.bytes
-        return buffer
+    def _begin(self, lent):
+        use, user, site = lent.buffer.use(lent.mode), None, next(self.sites)
+        if lent.borrower is NOBODY:
+            user = model.Stream(lent.buffer.memory.place.domain, "nobody")
+        elif isinstance(lent.borrower, Stream):
+            user = lent.borrower.model
+            self.oracle.issue(user, [use], site)
+        lent.view = self.oracle.export(*use, site, user)
 
-    def from_raw_of_live(self, buffer):
-        make = CLASSES[buffer.memory.kind].from_raw
-        address = buffer.real.address
-        call = lambda: self.new(buffer.memory.place, make, address, buffer.nbytes)  # noqa: E731
-        self.call("from_raw of a live buffer's memory", LIVE, call, buffer)
-
-    def from_address(self, kind, nbytes, place):
-        """Use memory that another library allocates, and frees at the end."""
-        owner = Owner(kind, nbytes, place.context)
-        make = lambda: CLASSES[kind].from_address(  # noqa: E731
-            owner.address.value, nbytes, owner=owner
-        )
-        return self.new_buffer("from_address", make, kind, nbytes, place, owned=False)
+    def usable_handle(self, stream):
+        """Whether the handle of a borrower can be asked for."""
+        if not isinstance(stream, Stream) or stream.kind in ("legacy", "per_thread"):
+            return OK
+        return self._usable(stream)
 
 
-class Owner:
-    """Memory of another library. It is freed with this object."""
+def has_name(buffer):
+    """Whether DLPack has a name for the buffer's items."""
+    dtype = buffer.real.dtype
+    return dtype.kind in "iufc" and dtype.isnative
 
-    def __init__(self, kind, nbytes, context):
-        self.kind, self.context, self.address = kind, context, ctypes.c_uint64()
-        made, size = ctypes.byref(self.address), ctypes.c_size_t(nbytes)
-        with context:
-            if kind == "device":
-                status = driver().cuMemAlloc_v2(made, size)
-            elif kind == "locked":
-                status = driver().cuMemHostAlloc(made, size, 3)
-            else:
-                status = driver().cuMemAllocManaged(made, size, 1)
-        assert status == 0, f"allocating {kind} memory: {status}"
 
-    def __del__(self):
-        free = driver().cuMemFreeHost if self.kind == "locked" else driver().cuMemFree_v2
-        with self.context:
-            status = free(self.address)
-        assert status == 0, f"freeing {self.kind} memory: {status}"
+def handle_of(stream):
+    """A stream as the protocols spell it: None for work on no stream, any number if closed."""
+    if not isinstance(stream, Stream):
+        return None
+    if stream.kind in ("legacy", "per_thread"):
+        return 1 if stream.kind == "legacy" else 2
+    return stream.real.handle if stream.model.open else 1
+
+
+def fill_raw(address, value, nbytes, stream):
+    """Queue a fill as another library does: only the driver sees it."""
+    status = driver().cuMemsetD8Async(
+        ctypes.c_uint64(address),
+        ctypes.c_ubyte(value),
+        ctypes.c_size_t(nbytes),
+        ctypes.c_void_p(stream.real.handle),
+    )
+    assert status == 0, f"status of another library's fill: {status}"
 
 
 @cache

@@ -8,8 +8,8 @@ import numpy as np
 from oracle import OK
 from session import Stream
 from session_buffers import UNKNOWN
+from session_imports import ImportSession
 from session_kernels import MODES
-from session_loans import LoanSession
 
 import cudadrv as cu
 
@@ -29,7 +29,7 @@ class Operation:
         return [buffer.use(mode) for buffer, mode in self.uses]
 
 
-class ThreadSession(LoanSession):
+class ThreadSession(ImportSession):
     def fill_at_once(self, buffer, value, stream):
         def effect():
             buffer.bytes[:] = value

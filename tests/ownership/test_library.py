@@ -18,6 +18,8 @@ SELDOM = {session.IS_PART, session.DEFAULT_STREAM, session.NOT_ORDERED, session.
 # Of these refusals, only some kinds need to happen.
 RARE = {session.OTHER_CONTEXT, session.LENT, session.PARTS_LIVE, session.LIVE, session.NOT_OURS}
 RARE |= {session.NO_SUCH_FILL, session.ENDED, oracle.OTHER_THREAD}
+RARE |= {session.TAKEN, session.NOT_LENT, session.NO_TURNS, session.NO_NAME, session.USED_PARTS}
+RARE |= {session.OTHER_CONSUMER, session.NOT_THEIRS, session.READ_ONLY}
 
 
 @pytest.mark.parametrize("policy", POLICIES)

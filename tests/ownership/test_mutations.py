@@ -1,5 +1,7 @@
 """Each mutation of the lists changes exactly one place of the sources."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import library_mutations
@@ -15,6 +17,15 @@ def test_each_changes_one_place(name, file, old, new):
     folder = {".pyx": "pyx", ".pxd": "cudadrv", ".h": "include/cudadrv"}[Path(file).suffix]
     assert (ROOT / folder / file).read_text(encoding="utf-8").count(old) == 1
     assert new != old
+
+
+@pytest.mark.parametrize("needed", [mutations.NEEDED, library_mutations.NEEDED])
+def test_a_copy_has_all_that_a_build_reads(tmp_path, needed):
+    mutations.copy_of(tmp_path, [each for each in needed if (ROOT / each).is_file()])
+    said = subprocess.run(
+        [sys.executable, "setup.py", "--version"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert said.returncode == 0, said.stderr
 
 
 def test_names_are_names():

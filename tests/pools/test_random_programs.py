@@ -150,12 +150,64 @@ class Program:
             step()
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_memory_goes_to_whoever_is_ordered_after_its_uses(pools, seed):
-    before = pools.device.stats
-    program = Program(seed)
+class HostProgram(Program):
+    """Of page-locked or managed memory: its address is chosen when it is first used."""
+
+    def __init__(self, seed, cls):
+        super().__init__(seed)
+        self.cls = cls
+
+    def obtain(self, row, nbytes, free):
+        """What the pool gives: a block whose uses are free, or a new one, without an address."""
+        looked = row[:LOOKS] + row[LOOKS:][: -LOOKS - 1 : -1]
+        for memory in looked:
+            if memory.nbytes >= nbytes and memory.uses <= free:
+                row.remove(memory)
+                self.hits += 1
+                return memory
+        self.misses += 1
+        grown = bool(row) and row[0].nbytes < nbytes
+        return Memory(size_class(nbytes) if grown else nbytes, 0)
+
+    def allocate(self):
+        queue = self.random.choice([None, *self.queues])
+        nbytes = self.random.choice(SIZES)
+        row = self.kept.setdefault(("device", size_class(nbytes)), [])
+        buffer = self.cls(nbytes, stream=queue and queue.real)
+        if queue is not None and queue.order != "plain":
+            queue = None  # these order no allocation of such memory
+        block = self.obtain(row, nbytes, self.view(queue) if queue else self.known)
+        uses = set()
+        if queue:
+            self.note(queue, Memory(0, 0, uses))
+            first = self.random.choice(["host", "stream", "nobody"])
+            if first == "nobody" and block.address:
+                del buffer
+                row.insert(0, block)
+                return
+            if first == "stream":
+                buffer.fill_async(1, queue.real)
+                self.use(queue, Memory(0, 0, uses))
+            else:
+                if not block.uses <= self.known:
+                    self.hits -= 1
+                    other = self.obtain(row, nbytes, self.known)
+                    row.insert(0, block)
+                    block = other
+                buffer[:] = 1
+                uses = set()
+        if block.address:
+            assert buffer.address == block.address
+        else:
+            taken = [memory.address for row in self.kept.values() for memory in row]
+            assert buffer.address not in taken
+        self.alive.append((buffer, Memory(block.nbytes, buffer.address, uses), "device"))
+
+
+def check(program, pool):
+    before = pool.stats
     program.run()
-    after = pools.device.stats
+    after = pool.stats
     assert (after.hits - before.hits, after.misses - before.misses) == (
         program.hits,
         program.misses,
@@ -164,3 +216,15 @@ def test_memory_goes_to_whoever_is_ordered_after_its_uses(pools, seed):
     cached = sum(memory.nbytes for row in program.kept.values() for memory in row)
     used = sum(memory.nbytes for _, memory, shelf in program.alive if shelf)
     assert (after.used_bytes - before.used_bytes, after.cached_bytes) == (used, cached)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_memory_goes_to_whoever_is_ordered_after_its_uses(pools, seed):
+    check(Program(seed), pools.device)
+
+
+@pytest.mark.parametrize("kind", ["locked", "unified"])
+@pytest.mark.parametrize("seed", range(12))
+def test_so_does_memory_of_the_host(pools, seed, kind):
+    cls = {"locked": cu.LockedBuffer, "unified": cu.UnifiedBuffer}[kind]
+    check(HostProgram(seed, cls), getattr(pools, kind))

@@ -162,7 +162,7 @@ struct Batch {
             sizes.slot[i] = player->chance(70) ? player->random.below(8192) : any_size();
             indices.slot[i] = player->chance(90) ? i : any_size();
         }
-        count.value = any_count();
+        count.value = player->chance(60) ? 1 : any_count();
         place_count.value = player->chance(70) ? 1 : any_count();
         flags.value = player->chance(95) ? 0 : any_bits();
     }

@@ -21,7 +21,7 @@ def constructors() -> None:
     cu.DeviceBuffer(4.0)  # refused: arg-type
     cu.DeviceBuffer(4, stream=1)  # refused: arg-type
     cu.DeviceBuffer(4, "u1", None)  # refused: call-arg
-    cu.LockedBuffer(4, stream=cu.Stream())  # refused: call-arg
+    cu.LockedBuffer(4, stream=1)  # refused: arg-type
     cu.UnifiedBuffer.zeros(4, write_combined=True)  # refused: call-arg
     cu.LockedBuffer.zeros(4, write_combine=True)  # refused: call-arg
     cu.LockedBuffer.from_raw("address", 4)  # refused: arg-type

@@ -138,3 +138,63 @@ def test_the_current_stream_of_a_device(stream):
         assert cu.Stream.current(device=cu.Device(0)) is None
     with pytest.raises(TypeError, match="device must be a Device"):
         cu.Stream.current(device=0)
+
+
+def test_a_stream_that_is_closed_in_its_block(driver):
+    closing = cu.Stream()
+    device, locked = cu.DeviceBuffer(16), cu.LockedBuffer.zeros(16)
+    with closing:
+        closing.close()
+        assert cu.Stream.current() is closing
+        for use in (
+            lambda: device.fill_async(1),
+            lambda: locked.copy_from(bytes(16)),
+            lambda: cu.DeviceBuffer(16),
+            lambda: cu.DeviceBuffer.zeros(16),
+            lambda: cu.LockedBuffer.from_array(b"1"),
+        ):
+            with pytest.raises(ValueError, match="is closed"):
+                use()
+        assert cu.LockedBuffer(16, pooled=False).count == 16
+        locked[0] = 1  # the host needs no stream
+    assert cu.Stream.current() is None
+
+
+def test_allocations_follow_generators(stream):
+    def work():
+        with stream:
+            yield cu.DeviceBuffer(16).stream_ordered
+
+    suspended = work()
+    assert next(suspended)
+    assert cu.DeviceBuffer(16).stream_ordered
+    suspended.close()
+    assert not cu.DeviceBuffer(16).stream_ordered
+
+
+def test_allocations_of_new_threads_do_not(stream):
+    found = []
+    with stream:
+        thread = threading.Thread(target=lambda: found.append(cu.DeviceBuffer(16).stream_ordered))
+        thread.start()
+        thread.join()
+        found.append(cu.DeviceBuffer(16).stream_ordered)
+    assert found == [False, True]
+
+
+def test_the_default_stream_of_another_thread(driver):
+    """In a copied context, as by asyncio.to_thread: it is not usable there, whatever for."""
+    found = []
+
+    def use():
+        for call in (lambda: cu.DeviceBuffer(16), lambda: cu.LockedBuffer.zeros(16)):
+            with pytest.raises(ValueError, match="another thread's"):
+                call()
+        found.append(cu.LockedBuffer(16)[0])
+
+    with cu.Stream.per_thread():
+        copied = contextvars.copy_context()
+        thread = threading.Thread(target=copied.run, args=(use,))
+        thread.start()
+        thread.join()
+    assert len(found) == 1

@@ -1,7 +1,10 @@
 """Reports of data races name cudadrv's operations, buffers and lines."""
 
 import ctypes
+import functools
+import operator
 import re
+import signal
 import threading
 
 import pytest
@@ -184,3 +187,23 @@ def test_a_race_that_only_a_worker_saw_is_printed_at_the_end(script):
     done = script.run(program, CUDADRV_SOFTWARE="schedule=eager,races=print")
     assert done.stderr.count("race on ") == 1
     assert "cuLaunchKernel of kernel 'poke'" in done.stderr or "launch of poke" in done.stderr
+
+
+def the_next_line():
+    """Python looks for signals where a function begins."""
+
+
+def test_ctrl_c_is_not_lost_in_a_report(driver):
+    """Words are made while the driver is in a call: a signal has to wait until that is over."""
+    first, second = cu.Stream(name="first"), cu.Stream(name="second")
+    buffer = cu.LockedBuffer(8)
+    fill = functools.partial(buffer.fill_async, 1, second)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        buffer.fill_async(1, first)
+        with cu.ordering("unchecked"), pytest.raises(KeyboardInterrupt):
+            list(map(operator.call, (ctypes.pythonapi.PyErr_SetInterrupt, fill, the_next_line)))
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    first.device.synchronize()
+    assert "Stream 'second'" in the_report()

@@ -3,7 +3,7 @@
 import ctypes
 
 from driver import INT, OUT, Access, PoolProperties
-from section import INITIALISED, Section
+from section import Section
 
 section = Section("placed_pools")
 question = section.question
@@ -218,7 +218,7 @@ for _name, _of in ALL.items():
         section.ask(f"set access of {_name}: {_word}", _set_access)
 
 
-def _ready(p, of, size=SIZE, handle=None, devices=True):
+def ready(p, of, size=SIZE, handle=None, devices=True):
     """Memory of a new pool, ready, which the device may use."""
     mine, stream = handle or pool(p, *of), p.stream()
     if devices and of[0] == PINNED:
@@ -238,7 +238,7 @@ POINTER = {
 
 
 def _pointer(p, of, number):
-    mine, _, address = _ready(p, of)
+    mine, _, address = ready(p, of)
     cell = (ctypes.c_ubyte * 16)(*[0xEE] * 16)
     status = p("cuPointerGetAttribute", cell, number, address)
     size = POINTER[number][1]
@@ -266,14 +266,14 @@ for _name, _of in KINDS.items():
 
 
 def _no_access(p, of):
-    _, _, address = _ready(p, of, devices=False)
+    _, _, address = ready(p, of, devices=False)
     cell = p.cell()
     status = p("cuPointerGetAttribute", cell, 3, address)
     return status, cell._obj.value == address
 
 
 def _uses(p, of, **options):
-    _, stream, address = _ready(p, of, **options)
+    _, stream, address = ready(p, of, **options)
     steps = [p("cuMemsetD8Async", address, 0x41, 16, stream), p("cuStreamSynchronize", stream)]
     target = p.device(16)
     steps += [p("cuMemcpyDtoDAsync_v2", target, address, 16, stream)]
@@ -281,38 +281,40 @@ def _uses(p, of, **options):
     return *steps, p.read(target, 16)
 
 
-for _name, _of in KINDS.items():
-    section.ask(f"use of {_name} by the device", lambda p, of=_of: _uses(p, of), alone=True)
+def ask_uses(section, name, kind):
+    """What can be done with memory of a pool."""
+
+    section.ask(f"use of {name} by the device", lambda p, of=kind: _uses(p, of), alone=True)
     section.ask(
-        f"use of {_name} by the device without access",
-        lambda p, of=_of: _uses(p, of, devices=False),
+        f"use of {name} by the device without access",
+        lambda p, of=kind: _uses(p, of, devices=False),
         alone=True,
     )
 
-    def _by_host(p, of=_of):
-        _, stream, address = _ready(p, of)
+    def _by_host(p, of=kind):
+        _, stream, address = ready(p, of)
         p.fill_host(address, b"abcdefgh")
         target = p.device(8)
         status = p("cuMemcpyHtoDAsync_v2", target, address, 8, stream)
         return status, p("cuStreamSynchronize", stream), p.read(target, 8)
 
-    section.ask(f"use of {_name} by the host", _by_host, alone=True)
+    section.ask(f"use of {name} by the host", _by_host, alone=True)
 
-    def _by_host_alone(p, of=_of):
-        _, _, address = _ready(p, of, devices=False)
+    def _by_host_alone(p, of=kind):
+        _, _, address = ready(p, of, devices=False)
         p.fill_host(address, b"abcdefgh")
         return p.bytes_at(address, 8)
 
-    section.ask(f"use of {_name} by the host alone", _by_host_alone, alone=True)
+    section.ask(f"use of {name} by the host alone", _by_host_alone, alone=True)
 
-    def _zero(p, of=_of):
-        _, _, address = _ready(p, of)
+    def _zero(p, of=kind):
+        _, _, address = ready(p, of)
         return p.bytes_at(address, SIZE) == bytes(SIZE)
 
-    section.ask(f"new memory of {_name} is zero", _zero, alone=True)
+    section.ask(f"new memory of {name} is zero", _zero, alone=True)
 
-    def _calls(p, of=_of):
-        _, stream, address = _ready(p, of)
+    def _calls(p, of=kind):
+        _, stream, address = ready(p, of)
         return {
             "flags": p.get("cuMemHostGetFlags", INT, address),
             "device pointer": p("cuMemHostGetDevicePointer_v2", p.cell(), address, 0),
@@ -331,17 +333,17 @@ for _name, _of in KINDS.items():
             "free inside": p("cuMemFreeAsync", address + 16, stream),
         }
 
-    section.ask(f"calls with memory of {_name}", _calls)
+    section.ask(f"calls with memory of {name}", _calls)
 
-    def _range(p, of=_of):
-        _, _, address = _ready(p, of, 100)
+    def _range(p, of=kind):
+        _, _, address = ready(p, of, 100)
         base, size = p.need("cuMemGetAddressRange_v2", OUT, OUT, address + 50)
         return address % 512, base == address, size
 
-    section.ask(f"alignment and range of {_name}", _range)
+    section.ask(f"alignment and range of {name}", _range)
 
-    def _preferred(p, of=_of):
-        _, _, address = _ready(p, of)
+    def _preferred(p, of=kind):
+        _, _, address = ready(p, of)
         found = []
         for number in (1, 2, 4, 5, 6, 7, 8):
             cell = ctypes.c_int(77)
@@ -350,10 +352,10 @@ for _name, _of in KINDS.items():
         cells = (ctypes.c_int * 2)(77, 77)
         return *found, p("cuMemRangeGetAttribute", cells, 8, 3, address, SIZE), list(cells)
 
-    section.ask(f"range attributes of {_name}", _preferred)
+    section.ask(f"range attributes of {name}", _preferred)
 
-    def _free(p, of=_of, asynchronous=True):
-        _, stream, address = _ready(p, of)
+    def _free(p, of=kind, asynchronous=True):
+        _, stream, address = ready(p, of)
         p.forget(address)
         if asynchronous:
             steps = [p("cuMemFreeAsync", address, stream), p("cuMemFreeAsync", address, stream)]
@@ -361,20 +363,20 @@ for _name, _of in KINDS.items():
             steps = [p("cuMemFree_v2", address), p("cuMemFree_v2", address)]
         return *steps, p("cuStreamSynchronize", stream)
 
-    section.ask(f"free {_name} asynchronously, twice", _free)
-    section.ask(f"free {_name}, twice", lambda p, of=_of, f=_free: f(p, of, False))
+    section.ask(f"free {name} asynchronously, twice", _free)
+    section.ask(f"free {name}, twice", lambda p, of=kind, f=_free: f(p, of, False))
 
-    def _held_free(p, of=_of):
+    def _held_free(p, of=kind):
         mine, stream = pool(p, *of), p.stream()
         p.gate(stream)
         address = p.make("cuMemFree_v2", "cuMemAllocFromPoolAsync", OUT, SIZE, mine, stream)
         p.forget(address)
         return p.blocks("cuMemFree_v2", address)
 
-    section.ask(f"held: free {_name}", _held_free)
+    section.ask(f"held: free {name}", _held_free)
 
-    def _counts(p, of=_of):
-        mine, stream, address = _ready(p, of, 1 << 20)
+    def _counts(p, of=kind):
+        mine, stream, address = ready(p, of, 1 << 20)
         found = [_attributes(p, mine, (5, 6, 7, 8))]
         p("cuMemFreeAsync", address, stream)
         p.forget(address)
@@ -382,21 +384,21 @@ for _name, _of in KINDS.items():
         found.append(_attributes(p, mine, (5, 6, 7, 8)))
         return [" ".join(map(str, entry.values())) for entry in found]
 
-    section.ask(f"used and reserved of {_name}", _counts)
+    section.ask(f"used and reserved of {name}", _counts)
 
-    def _threshold(p, of=_of):
+    def _threshold(p, of=kind):
         mine = pool(p, *of)
         status = p("cuMemPoolSetAttribute", mine, 4, p.cell(1 << 30))
-        _, stream, address = _ready(p, of, 1 << 20, mine)
+        _, stream, address = ready(p, of, 1 << 20, mine)
         p("cuMemFreeAsync", address, stream)
         p.forget(address)
         p("cuStreamSynchronize", stream)
         kept = _attribute(p, mine, 5)
         return status, kept, p("cuMemPoolTrimTo", mine, 0), _attribute(p, mine, 5)
 
-    section.ask(f"reserved of {_name} with a threshold, then trimmed", _threshold)
+    section.ask(f"reserved of {name} with a threshold, then trimmed", _threshold)
 
-    def _limit(p, of=_of):
+    def _limit(p, of=kind):
         mine, stream, found = pool(p, *of, maxSize=1 << 20), p.stream(), []
         for size in (1 << 20, 4 << 20, 40 << 20):
             address = p.get("cuMemAllocFromPoolAsync", OUT, size, mine, stream)
@@ -406,26 +408,26 @@ for _name, _of in KINDS.items():
                 p("cuStreamSynchronize", stream)
         return found
 
-    section.ask(f"a pool of {_name} of limited size", _limit)
+    section.ask(f"a pool of {name} of limited size", _limit)
 
-    def _destroyed(p, of=_of):
-        mine, stream, address = _ready(p, of)
+    def _destroyed(p, of=kind):
+        mine, stream, address = ready(p, of)
         steps = [p.release(mine), p("cuMemsetD8_v2", address, 7, 16), p.read(address, 4)]
         steps.append(p("cuMemFreeAsync", address, stream))
         p.forget(address)
         return *steps, p("cuStreamSynchronize", stream)
 
-    section.ask(f"destroying a pool of {_name} with live memory", _destroyed)
+    section.ask(f"destroying a pool of {name} with live memory", _destroyed)
 
-    def _captured(p, of=_of):
+    def _captured(p, of=kind):
         mine, stream = pool(p, *of), p.stream()
         p.must("cuStreamBeginCapture_v2", stream, 2)
         address = p.get("cuMemAllocFromPoolAsync", OUT, 64, mine, stream)
         return "allocated" if isinstance(address, int) else address
 
-    section.ask(f"while capturing: alloc of {_name}", _captured)
+    section.ask(f"while capturing: alloc of {name}", _captured)
 
-    def _in_turn(p, of=_of):
+    def _in_turn(p, of=kind):
         mine, stream = pool(p, *of), p.stream()
         first = p.need("cuMemAllocFromPoolAsync", OUT, SIZE, mine, stream)
         p("cuMemFreeAsync", first, stream)
@@ -433,31 +435,9 @@ for _name, _of in KINDS.items():
         p("cuMemFreeAsync", second, stream)
         return first == second
 
-    section.ask(f"freed memory of {_name} comes back at once in the same stream", _in_turn)
+    section.ask(f"freed memory of {name} comes back at once in the same stream", _in_turn)
 
 
-@question("batches with memory of a managed pool")
-def _(p):
-    _, stream, address = _ready(p, KINDS["managed"])
-    addresses, sizes = (ctypes.c_uint64 * 1)(address), (ctypes.c_size_t * 1)(SIZE)
-    where, index = (ctypes.c_uint64 * 1)(1), (ctypes.c_size_t * 1)(0)
-    to = (where, index, 1)
-    return (
-        p("cuMemPrefetchBatchAsync", addresses, sizes, 1, *to, 0, stream),
-        p("cuMemDiscardBatchAsync", addresses, sizes, 1, 0, stream),
-        p("cuMemDiscardAndPrefetchBatchAsync", addresses, sizes, 1, *to, 0, stream),
-        p("cuStreamSynchronize", stream),
-    )
-
-
-@question("free managed memory of cuMemAllocManaged asynchronously")
-def _(p):
-    return p("cuMemFreeAsync", p.managed(), p.stream())
-
-
-for _number, _name in ((142, "node pools"), (144, "host pools"), (119, "handle types")):
-    section.ask(
-        f"device attribute: {_name}",
-        lambda p, n=_number: p.get("cuDeviceGetAttribute", INT, n, 0),
-        setup=INITIALISED,
-    )
+RECORDED = ("host", "node", "managed", "managed host")  # the others are in ask_pool_uses
+for _name in RECORDED:
+    ask_uses(section, _name, KINDS[_name])

@@ -15,6 +15,7 @@ NAMES = [
     "places",
     "pools",
     "placed_pools",
+    "pool_uses",
     "pointers",
     "copies1d",
     "copies2d",

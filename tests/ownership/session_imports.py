@@ -1,0 +1,362 @@
+"""The steps of a program that use memory of other libraries, or memory by its address."""
+
+import ctypes
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+from capsules import new_capsule
+from oracle import BORROWED, EXPORTED, MEMORY_CLOSED, OK
+from session import (
+    IS_PART,
+    LIVE,
+    NO_STREAM,
+    NOT_OURS,
+    NOT_THEIRS,
+    PARTS_LIVE,
+    READ_ONLY,
+    USED_PARTS,
+    WAITED,
+    Place,
+    Stream,
+    Token,
+)
+from session_buffers import CLASSES, Buffer, Memory, stream_option
+from session_kernels import MODES
+from session_loans import LoanSession, driver, fill_raw, handle_of
+
+import cudadrv as cu
+
+DEVICES = {"device": 2, "locked": 3, "unified": 13}  # as DLPack numbers them
+
+
+@dataclass(eq=False)
+class Raw:
+    """Memory that was given away, with its bytes."""
+
+    address: int
+    kind: str
+    place: Place
+    bytes: Any
+
+
+@dataclass(eq=False)
+class Theirs:
+    """Memory of another library, which works on one stream. Its arrays may overlap."""
+
+    owner: "Owner"
+    memory: Memory
+    stream: Stream
+    records: cu.Buffer  # over bytes behind it, never used: keeps what is noted of the allocation
+    busy: bool = False  # whether its own work may be unfinished
+
+
+class Array:
+    """An array of another library, by the CUDA Array Interface."""
+
+    def __init__(self, theirs, start, shape, stream, readonly=False):
+        self.theirs = theirs
+        self.interface = {
+            "shape": shape,
+            "typestr": "|u1",
+            "data": (theirs.owner.address.value + start, readonly),
+            "version": 3,
+            "stream": stream,
+        }
+
+    @property
+    def __cuda_array_interface__(self):
+        return self.interface
+
+
+class Tensor:
+    """An array of another library, by DLPack. It orders the consumer's stream after its own."""
+
+    def __init__(self, theirs, start, shape, session, readonly=False):
+        self.theirs, self.start, self.shape, self.session = theirs, start, shape, session
+        self.readonly = readonly
+
+    def __dlpack_device__(self):
+        kind, place = self.theirs.memory.kind, self.theirs.memory.place
+        return DEVICES[kind], place.context.device.ordinal if kind != "locked" else 0
+
+    def __dlpack__(self, stream=None, max_version=None):
+        if stream is not None:
+            self.session.order_raw(stream, self.theirs)
+        address = self.theirs.owner.address.value + self.start
+        device = self.__dlpack_device__()
+        return new_capsule(address, device, self.shape, 1, self.readonly, self.theirs)
+
+
+class ImportSession(LoanSession):
+    # ---- addresses ----
+
+    def into_raw(self, buffer, parts):
+        """Give the memory away. `parts` says whether parts of it are alive."""
+        self.settle()
+        answer = self._judge_raw(buffer, parts)
+        address = self.call("into_raw", answer, buffer.real.into_raw, buffer)
+        if answer != OK:
+            return None
+        memory = buffer.memory
+        memory.model.closed = True
+        return Raw(address, memory.kind, memory.place, memory.bytes)
+
+    def _judge_raw(self, buffer, parts):
+        if buffer.closed:
+            return MEMORY_CLOSED
+        if buffer.part:
+            return IS_PART
+        if not buffer.memory.owned:
+            return NOT_OURS
+        if buffer.memory.model.views:
+            return EXPORTED
+        if self.oracle.borrowed_bytes(buffer.memory.model):
+            return BORROWED
+        return PARTS_LIVE if parts else OK
+
+    def from_raw(self, raw):
+        """Take memory back. The new buffer has no uses."""
+        make = lambda: CLASSES[raw.kind].from_raw(raw.address, len(raw.bytes))  # noqa: E731
+        buffer = self.new_buffer("from_raw", make, raw.kind, len(raw.bytes), raw.place)
+        buffer.memory.bytes[:] = raw.bytes
+        return buffer
+
+    def from_raw_of_live(self, buffer):
+        make = CLASSES[buffer.memory.kind].from_raw
+        address = buffer.real.address
+        call = lambda: self.new(buffer.memory.place, make, address, buffer.nbytes)  # noqa: E731
+        self.call("from_raw of a live buffer's memory", LIVE, call, buffer)
+
+    def from_address(self, kind, nbytes, place):
+        """Use memory that another library allocates, and frees at the end."""
+        owner = Owner(kind, nbytes, place.context)
+        make = lambda: CLASSES[kind].from_address(  # noqa: E731
+            owner.address.value, nbytes, owner=owner
+        )
+        made = self.new_buffer("from_address", make, kind, nbytes, place, owned=False)
+        made.memory.shares, made.memory.owner = True, weakref.ref(owner)
+        return made
+
+    def overlay(self, buffer):
+        """Use the bytes of a live buffer by their address: the records are those of the buffer."""
+        make = CLASSES[buffer.memory.kind].from_address
+        address = buffer.real.address
+        memory = buffer.memory
+        options = {"owner": memory.owner and memory.owner()}
+        made = self._over(memory, buffer.start, lambda: make(address, buffer.nbytes, **options))
+        options.clear()
+        made.memory.home, made.memory.owner = memory.home or memory, memory.owner
+        return made
+
+    def _over(self, memory, start, make, answer=OK):
+        """A buffer over bytes that others may have as well."""
+        real = self.call("a buffer over memory", answer, lambda: self.new(memory.place, make))
+        if answer not in (OK, WAITED):
+            return None
+        shared = Memory(
+            memory.model, memory.kind, memory.place, owned=False, bytes=memory.bytes, shares=True
+        )
+        return Buffer(real, shared, start, real.nbytes, part=False)
+
+    # ---- arrays of other libraries ----
+
+    def open_theirs(self, kind, nbytes, stream, value):
+        """Another library allocates memory, and fills it on its stream."""
+        place = stream.place
+        owner = Owner(kind, nbytes + 8, place.context)
+        make = lambda: CLASSES[kind].from_address(owner.address.value + nbytes, 8)  # noqa: E731
+        records = self.new(place, make)
+        memory = Memory(self.oracle.open_memory(nbytes, kind == "unified"), kind, place)
+        theirs = Theirs(owner, memory, stream, records)
+        self.work_raw(theirs, 0, nbytes, value)
+        return theirs
+
+    def work_raw(self, theirs, start, stop, value):
+        """Another library fills some of its own memory."""
+        with theirs.memory.place.context:
+            fill_raw(theirs.owner.address.value + start, value, stop - start, theirs.stream)
+        theirs.memory.bytes[start:stop] = value
+        theirs.busy = True
+
+    def wait_raw(self, theirs):
+        """Another library waits for all of its work."""
+        if theirs.busy:
+            with theirs.memory.place.context:
+                assert driver().cuCtxSynchronize() == 0
+        theirs.busy = False
+
+    def order_raw(self, stream, theirs):
+        """Another library lets a stream wait for its own one."""
+        if not theirs.busy:
+            return
+        event, handle = ctypes.c_void_p(), theirs.stream.real.handle
+        with theirs.memory.place.context:
+            status = [driver().cuEventCreate(ctypes.byref(event), 2)]
+            status.append(driver().cuEventRecord(event, ctypes.c_void_p(handle)))
+            status.append(driver().cuStreamWaitEvent(ctypes.c_void_p(stream), event, 0))
+            status.append(driver().cuEventDestroy_v2(event))
+        assert status == [0] * 4, f"statuses of another library's calls: {status}"
+        self.unseen.update(("cuEventRecord", "cuStreamWaitEvent"))
+
+    def from_dlpack(self, theirs, start, shape, stream, readonly=False):
+        """Import an array: a write on the stream, which the other library has ordered."""
+        place = theirs.memory.place
+        options, on = stream_option(stream), self._stream_of_import(stream, place)
+        seen = theirs.memory.kind != "locked"
+        if not seen:
+            self.wait_raw(theirs)
+        make = lambda: cu.from_dlpack(  # noqa: E731
+            Tensor(theirs, start, shape, self, readonly), **options
+        )
+        return self._import(theirs, start, shape, make, on if seen else None)
+
+    def from_cuda_array(self, theirs, start, shape, stream, named, readonly=False):
+        """The same by the array interface. If it names its stream, the library waits for that."""
+        place = theirs.memory.place
+        options, on = stream_option(stream), self._stream_of_import(stream, place)
+        if named is None:
+            self.wait_raw(theirs)
+        array = Array(theirs, start, shape, handle_of(named), readonly)
+        if named is not None and named is not on:
+            self.oracle.wait(on.model, self.oracle.snapshot(named.model, record=True))
+
+        def make():
+            try:
+                return cu.from_cuda_array(array, **options)
+            except cu.OwnershipError:
+                if named not in (None, on):  # what it waited for does no harm
+                    self.unseen.update(("cuEventRecord", "cuStreamWaitEvent"))
+                raise
+
+        return self._import(theirs, start, shape, make, on if named else None)
+
+    def _import(self, theirs, start, shape, make, on):
+        memory, stop = theirs.memory, start + product(shape)
+        answer = OK
+        write = (memory.model, start, stop, "write")
+        if on is not None and start < stop:
+            answer = self.oracle.judge(on.model, [write], "unchecked", passive=True).answer
+        made = self._over(memory, start, make, answer)
+        if made is None:
+            return None
+        self.agree("shape", made.real.shape, shape)
+        if on is not None and start < stop:
+            self.oracle.issue(on.model, [write], next(self.sites), passive=True)
+            self.oracle.follow_returns(on.model, memory.model, start, stop)
+        return made
+
+    def write_constant(self, buffer, stream, way):
+        """Try to write what another library gave as read-only."""
+        real = buffer.real
+        calls = {
+            "fill": lambda: real.fill_async(0, stream.real),
+            "part": lambda: real[:2].copy_from_async(real[2:4], stream.real),
+            "lend": lambda: real.lend(stream.real).__enter__(),
+            "export": lambda: (
+                real.reshape(-1).lend(stream.real).__dlpack__(stream=handle_of(stream))
+            ),
+        }
+        self.call(f"{way} of what is read-only", READ_ONLY, calls[way], buffer)
+
+    def _stream_of_import(self, stream, place):
+        return self.current(stream, place) or self.open_stream("legacy", place)
+
+    def give_back(self, buffer, stream, parts):
+        """End an import: the stream waits for all uses. `parts`: whether parts of it are alive."""
+        self.settle()
+        given, on = stream_option(stream), self.current(stream, buffer.memory.place)
+        owner = buffer.memory.owner and buffer.memory.owner()
+        answer = self._judge_give_back(buffer, on, parts)
+        call = lambda: buffer.real.give_back(*([] if stream is None else given.values()))  # noqa: E731
+        if owner is not None:
+            owner.waits = answer in (OK, WAITED)
+        del owner
+        self.call("give_back", answer, call, buffer)
+        if answer not in (OK, WAITED):
+            return False
+        self.oracle.give_back(on.model, *buffer.use("write")[:3], next(self.sites))
+        buffer.memory.ended = True
+        return True
+
+    def _judge_give_back(self, buffer, on, parts):
+        if buffer.closed:
+            return MEMORY_CLOSED
+        if buffer.part:
+            return IS_PART
+        if not buffer.memory.shares or not buffer.nbytes:
+            return NOT_THEIRS
+        if parts:
+            return USED_PARTS
+        if on is None:
+            return NO_STREAM
+        if (usable := self._usable(on)) != OK:
+            return usable
+        return self._judge_order(on.model, [(buffer, "close")], "wait", passive=True)
+
+    def launch_theirs(self, out, theirs, start, b, stream, mode, tensor):
+        """A launch whose second argument is an array of another library: out = array + b."""
+        nbytes = min(out.nbytes, theirs.memory.model.nbytes - start)
+        a = Buffer(None, theirs.memory, start, nbytes, part=False)
+        waits = []
+        if tensor and theirs.memory.kind != "locked":
+            array = Tensor(theirs, start, (nbytes,), self)
+            waits = self.oracle.follow_returns(
+                stream.model, a.memory.model, a.start, start + nbytes
+            )
+        else:
+            self.wait_raw(theirs)
+            array = Array(theirs, start, (nbytes,), None)
+        uses = [(out, "write"), (a, mode), (b, "read")]
+        size = min(nbytes, b.nbytes)
+        answer, on = self._judge_launch(stream.place, stream, uses)
+        args = out.real, MODES[mode](array), MODES["read"](b.real), size
+        add, options = self.kernel(stream.place), stream_option(stream)
+
+        def call():
+            try:
+                return add.launch(1, 1, *args, **options)
+            except cu.OwnershipError:  # what it waited for does no harm
+                self.unseen["cuStreamWaitEvent"] += len(waits)
+                self.unseen["cuEventRecord"] += sum(other.open for other in waits)
+                raise
+
+        result = self.call("launch with an array", answer, call, out, b)
+        if answer not in (OK, WAITED):
+            return None
+        accesses = [buffer.use(use) for buffer, use in uses]
+        node = self.oracle.issue(on, accesses, next(self.sites))
+        self.add_bytes(out, a, b, size)
+        return Token(result, node, [out, b], on)
+
+
+def product(shape):
+    total = 1
+    for size in shape:
+        total *= size
+    return total
+
+
+class Owner:
+    """Memory of another library. It is freed with this object."""
+
+    def __init__(self, kind, nbytes, context):
+        self.kind, self.context, self.address = kind, context, ctypes.c_uint64()
+        self.waits = False  # whether it waits for its stream, to which uses were given back
+        made, size = ctypes.byref(self.address), ctypes.c_size_t(nbytes)
+        with context:
+            if kind == "device":
+                status = driver().cuMemAlloc_v2(made, size)
+            elif kind == "locked":
+                status = driver().cuMemHostAlloc(made, size, 3)
+            else:
+                status = driver().cuMemAllocManaged(made, size, 1)
+        assert status == 0, f"allocating {kind} memory: {status}"
+
+    def __del__(self):
+        free = driver().cuMemFreeHost if self.kind == "locked" else driver().cuMemFree_v2
+        with self.context:
+            if self.waits:
+                driver().cuCtxSynchronize()
+            status = free(self.address)
+        assert status == 0, f"freeing {self.kind} memory: {status}"
