@@ -44,8 +44,8 @@ cdef class Loan:
     cdef int32_t device_type    # the DLPack device type, such as DL_CUDA
     cdef Lent lent              # the loan since its begin; None before it
     cdef int block              # the state of the `with` block: FRESH, BUSY, ENTERED or LEFT
-    cdef Lent entered           # what the block holds
-    cdef Lent shown             # held for consumers that keep this object; None if there are none
+    cdef Lent entered           # the loan that the block has begun or joined
+    cdef Lent shown             # the loan of consumers that keep this object; None without them
     cdef bint taken             # a block of `back` has taken the buffer back
     cdef object __weakref__
 
@@ -55,7 +55,7 @@ cdef class Loan:
 cdef class Back:
     cdef Loan loan
     cdef Lent lent
-    cdef own_export kept    # keeps the memory open
+    cdef own_export kept    # the engine's record that keeps the memory from being closed
     cdef bint entered
 
 

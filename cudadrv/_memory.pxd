@@ -29,8 +29,8 @@ cdef class Memory:
     cdef CUdeviceptr address    # 0 for an empty buffer, and until the address is chosen
     cdef size_t nbytes
     cdef MemoryKind kind
-    cdef unsigned int flags     # of cuMemHostAlloc
-    cdef bint unused            # nothing has used it since its allocation on a stream; see _memory
+    cdef unsigned int flags     # the flags for cuMemHostAlloc
+    cdef bint unused            # allocated on a stream, and not used yet: see _memory.pyx
     # For memory of another library: the Memory of the whole allocation, whose state it shares. None
     # for other memory. See `_home_of`.
     cdef Memory home

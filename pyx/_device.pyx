@@ -417,7 +417,7 @@ cdef class Context:
             self.check(cuCtxPushCurrent(self.raw))
         try:
             _current.set(block)
-            PyErr_CheckSignals()  # as in _ordering.pyx
+            PyErr_CheckSignals()  # for the same reason as in `Nesting.enter` of _ordering.pyx
         except BaseException:  # the variable may have been set even though memory ran out
             _end_block(block)
             with nogil:

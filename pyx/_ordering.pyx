@@ -48,8 +48,8 @@ cdef class Nesting:
             raise
         self.used = True
         try:
-            # From Python 3.14 on, a signal that is noticed when `__enter__` has returned leaves the
-            # block without its `__exit__`.
+            # From Python 3.14 on, a signal that is noticed after `__enter__` has returned ends the
+            # block without a call of `__exit__`. So pending signals are handled here.
             PyErr_CheckSignals()
         except BaseException:
             self.leave(thing)
