@@ -40,7 +40,7 @@ cdef int refuse_argument(Signature signature, Py_ssize_t index, object value, st
 cdef struct Parameter:
     uint32_t offset
     uint32_t nbytes
-    char kind           # u, s, b or f as in PTX; S: a structure; 0: not known
+    char kind           # u, s, b or f as in PTX; S for a structure; 0 if it is not known
     int64_t least       # the smallest integer that fits; larger than `most` if no integer fits
     int64_t most        # the largest integer that fits and that an int64_t can hold
 
@@ -94,7 +94,7 @@ cdef enum:
 
 cdef struct Operand:
     # A buffer that a kernel uses.
-    PyObject *region        # not owned: the arguments of the launch keep it alive
+    PyObject *region        # without a reference, because the arguments of the launch keep it alive
     Py_ssize_t argument     # index of the argument; -1 - i for item i of `borrows`
     uint8_t mode
     bint bare               # passed without read(), write() or shared()

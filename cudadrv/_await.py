@@ -64,7 +64,7 @@ class _Watcher:
                 pause = min(2 * pause, LONGEST_PAUSE_S)
 
     def _take_new(self, pending: list[Await]) -> bool:
-        """Move new items to `pending`; return whether there were any. Blocks while it is empty."""
+        """Move new items to `pending`; return whether there were any. Blocks if both are empty."""
         with self._changed:
             while not (self._new or pending):
                 self._changed.wait()

@@ -1,4 +1,4 @@
-"""Closing: streams that are closed, or die, while their work may be unfinished."""
+"""Closing: streams that are closed or dropped while their work may be unfinished."""
 
 from cudadrv._device cimport Context
 from cudadrv._driver cimport CUstream

@@ -44,7 +44,7 @@ cdef inline int refuse_other_device(Region region, Stream stream) except -1:
 
 
 # The value of the last fill is kept, because programs often repeat a fill.
-cdef object last_value          # an int or a float: immutable, so that comparing identity suffices
+cdef object last_value          # an int or a float; these are immutable, so `is` can compare them
 cdef object last_dtype          # the dtype of `last_item`
 cdef unsigned char[8] last_item     # `last_value` as an item of `last_dtype`
 

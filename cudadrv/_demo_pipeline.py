@@ -41,7 +41,8 @@ class Lane:
         self.result = result
         self.kernel = kernel
         self.work = cu.DeviceBuffer(source.count, name="work")
-        # Each lane has its own counts: kernels on two streams that add to the same memory conflict.
+        # Each lane has its own counts, because kernels on two streams that add to the same memory
+        # conflict.
         self.bins = cu.DeviceBuffer(256, "u8", name="bins")
         self.arrived: cu.Token | None = None
 

@@ -44,8 +44,7 @@ cdef class Event:
     cdef int waiters                # threads that are querying the handle
     cdef bint lent                  # the handle belongs to `lender`
     cdef Event lender               # kept alive as long as this event uses its handle
-    # If this event is the ghost of a stream of another library: cuStreamGetId of that stream, else
-    # 0.
+    # cuStreamGetId of the foreign stream whose ghost this event is; 0 for all other events.
     cdef unsigned long long identity
     cdef object __weakref__
 

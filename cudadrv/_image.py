@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 ELF = b"\x7fELF"
 FATBIN = b"\x50\xed\x55\xba"
-FATBIN_WRAPPER = b"\xb1\x43\x62\x46"  # in programs: a structure that points to a fatbin
+FATBIN_WRAPPER = b"\xb1\x43\x62\x46"  # the structure in a program that points to a fatbin
 ELF_64_LITTLE = b"\x02\x01"  # the class and the byte order in an ELF header
 ELF_HEADER = 64
 ELF_PROGRAM = 56

@@ -16,7 +16,7 @@ cdef class Kernel:
     cdef CUfunction raw         # lives as long as the module
     cdef Signature signature
     cdef Limits limits
-    cdef uint16_t operation     # the number of its operation name, "launch of ..."
+    cdef uint16_t operation     # the number of the name "launch of KERNEL": see _names.pyx
     cdef int most_threads       # the most threads of a block
     cdef int most_shared        # the most dynamic shared memory of a block, in bytes
     cdef list reached           # (Memory, mode) of each variable that the PTX text says it may use

@@ -18,12 +18,12 @@ cdef enum Borrower:
 
 cdef class Lent:
     cdef Region region
-    cdef Stream stream          # the borrower in the engine; an internal stream if it has none
+    cdef Stream stream          # the borrower's stream; an internal stream if it has none
     cdef Borrower borrower
     cdef bint readonly
     cdef Event event            # recorded at begin and end; None on a non-blocking stream
     cdef own_export loan        # the engine's record of the loan
-    cdef bint live              # whether `loan` is in use
+    cdef bint live              # whether `loan` is open in the engine
     cdef Py_ssize_t holders     # how many blocks and exports have not ended
     cdef Lent following         # the next one in the list `_dropped`
 
@@ -36,16 +36,16 @@ cdef class Lent:
 
 cdef class Loan:
     cdef Region region
-    cdef Stream stream          # None: work that is on no stream
+    cdef Stream stream          # None if the borrower's work is not on a stream
     cdef Borrower borrower
     cdef bint readonly
     cdef tuple shape
-    cdef tuple strides          # in bytes; None: C-contiguous
+    cdef tuple strides          # in bytes; None if the array is C-contiguous
     cdef int32_t device_type    # the DLPack device type, such as DL_CUDA
     cdef Lent lent              # the loan since its begin; None before it
     cdef int block              # the state of the `with` block: FRESH, BUSY, ENTERED or LEFT
-    cdef Lent entered           # what the block holds
-    cdef Lent shown             # held for consumers that keep this object; None if there are none
+    cdef Lent entered           # the loan that the block has begun or joined
+    cdef Lent shown             # the loan of consumers that keep this object; None without them
     cdef bint taken             # a block of `back` has taken the buffer back
     cdef object __weakref__
 
@@ -55,7 +55,7 @@ cdef class Loan:
 cdef class Back:
     cdef Loan loan
     cdef Lent lent
-    cdef own_export kept    # keeps the memory open
+    cdef own_export kept    # the engine's record that keeps the memory from being closed
     cdef bint entered
 
 

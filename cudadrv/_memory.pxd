@@ -29,8 +29,8 @@ cdef class Memory:
     cdef CUdeviceptr address    # 0 for an empty buffer, and until the address is chosen
     cdef size_t nbytes
     cdef MemoryKind kind
-    cdef unsigned int flags     # of cuMemHostAlloc
-    cdef bint unused            # nothing has used it since its allocation on a stream; see _memory
+    cdef unsigned int flags     # the flags for cuMemHostAlloc
+    cdef bint unused            # allocated on a stream, and not used yet: see _memory.pyx
     # For memory of another library: the Memory of the whole allocation, whose state it shares. None
     # for other memory. See `_home_of`.
     cdef Memory home
@@ -40,7 +40,7 @@ cdef class Memory:
     cdef Stream stream          # the stream that stream-ordered memory was allocated on, or None
     cdef object owner           # keeps foreign memory alive
     cdef str label              # class and name of the first buffer over the memory
-    cdef Py_ssize_t regions     # live buffers over the memory: the whole and its parts
+    cdef Py_ssize_t regions     # how many buffers over the memory exist, parts included
     cdef uint32_t site          # the line that made the buffer
     cdef uint32_t closed_at     # the line that closed the buffer, or 0
     cdef void *newer            # the next newer Memory in the list of all live Memory, or NULL

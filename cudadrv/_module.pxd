@@ -17,9 +17,9 @@ cdef class Module:
     cdef str log
     cdef Memory code            # the loaded code; each launch borrows it until the kernel is done
     cdef object text            # cudadrv._ptx.Text, or None if the image is not PTX
-    cdef dict variables         # by name: the Memory of variables that a kernel or a buffer uses
-    cdef list unlisted          # Memory of variables that `text` lacks: any kernel may use them
-    cdef Py_ssize_t changes     # how often `unlisted` changed: launches compare it and start again
+    cdef dict variables         # the Memory of each variable that kernels or buffers use, by name
+    cdef list unlisted          # the Memory of each variable that `text` does not list
+    cdef Py_ssize_t changes     # how often `unlisted` has changed; a launch starts again after that
     cdef object kernels         # live Kernels by name
     cdef object __weakref__
 

@@ -42,7 +42,7 @@ cdef int ask(Operation *operation, Stream stream) except? -1
 cdef inline void borrow_all(
     own_memory *memory, own_access *access, int mode, int policy
 ) noexcept:
-    """Fill in the access of an operation that uses all bytes of a memory."""
+    """Fill in the access of an operation that uses all bytes of an allocation."""
     access.memory = memory
     access.start = 0
     access.stop = memory.nbytes

@@ -25,8 +25,10 @@ cdef struct Block:
     own_memory *state   # the record of the memory's uses, which decides who may get the block
     MemoryKind kind
     unsigned int shelf
-    void *cache         # its Cache, without a reference: the context keeps the cache alive
-    Links links[2]      # OF_CLASS: among the blocks of its class; OF_ALL: among all of its cache
+    void *cache         # its Cache, without a reference, because the context keeps the cache alive
+    # links[OF_CLASS] has the neighbours in the list of the block's class, and links[OF_ALL] has the
+    # neighbours in the list of all blocks of the cache.
+    Links links[2]
 
 
 cdef struct Blocks:

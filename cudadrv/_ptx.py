@@ -37,7 +37,7 @@ _PARAMETER = re.compile(
 _MENTIONED = re.compile(rf"(?<![\w$%.]){NAME}")
 # Unlike _MENTIONED, this does not match instructions that have a suffix.
 _NAMED = re.compile(rf"(?<![\w$%.]){NAME}(?![\w$.])")
-# Variables that compilers generate and no program modifies: literals, virtual tables and the like.
+# Variables that compilers generate and programs never modify, such as literals and virtual tables.
 _LITERAL = re.compile(r"_ZT[ISTV]|\$str|_\$_str|__unnamed_|__cudart_")
 _INDIRECT = re.compile(r"\.call(?:prototype|targets)\b")
 # What may precede an instruction: labels and source line directives.
@@ -343,7 +343,7 @@ def _statements(body: str) -> Iterator[str]:
         if stop.start() < skip:
             continue
         statement = _without_labels(body[start : stop.start()])
-        if stop[0] == "{" and statement:  # the registers of a vector
+        if stop[0] == "{" and statement:  # these braces contain the registers of a vector
             skip = body.find("}", stop.end()) + 1 or len(body)
             continue
         if statement:

@@ -34,7 +34,7 @@ cdef struct StagedCopy:
 # The last copy that uses a stage.
 cdef struct StageUse:
     uint32_t slot           # the slot of the copy's stream
-    uint64_t seq            # the copy's number in that slot; 0: there was no copy yet
+    uint64_t seq            # the copy's number in that slot; 0 if there was no copy yet
     bint marked             # the stage's event was recorded after the copy
 
 

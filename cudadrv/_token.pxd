@@ -23,8 +23,8 @@ cdef class Token:
     # The first fields are those of token_fields in recycled.h. The class must not have C methods,
     # because Cython would then add a field before these.
     cdef Stream stream
-    cdef object source      # what is read: a buffer, a tuple of buffers, or None
-    cdef object target      # what is written: likewise
+    cdef object source      # what is read (a buffer, a tuple of buffers, or None)
+    cdef object target      # what is written (a buffer, a tuple of buffers, or None)
     cdef object asked       # None or a Knowledge; later the token's Event, if it was needed
     cdef uint64_t seq       # the operation's number in the slot
     cdef uint32_t slot      # the slot of the operation's stream

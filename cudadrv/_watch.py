@@ -125,7 +125,7 @@ class Watch:
         """
         settle(self.device)
         if self._look():
-            gc.collect()  # only if something was added, because it takes longer than most tests
+            gc.collect()  # takes longer than most tests, so it runs only if something was added
             settle(self.device)
         return self._look()
 

@@ -345,7 +345,10 @@ cdef Signature new_signature(str kernel, CUfunction function, Context context, o
 
 
 cdef int _fill_range(Parameter *parameter) except -1:
-    """Set the range of integers that fit. The range of .u32 and .b32 includes negative numbers."""
+    """Set the range of integers that fit.
+
+    Negative numbers fit .u32 and .b32, because PTX uses these for signed integers of C, too.
+    """
     cdef int bits = 8 * parameter.nbytes
     parameter.least, parameter.most = 1, 0
     if parameter.kind not in (b"u", b"s", b"b") or bits > 64:

@@ -330,8 +330,9 @@ cdef class Buffer(Region):
     def from_array(cls, array, *, stream=None, **options):
         """Make a buffer with a copy of an array's items. Blocks until the copy is complete.
 
-        ``array`` is anything that ``numpy.asarray`` takes; the buffer has its shape. ``stream`` is
-        passed to the class and to `Buffer.copy_from`, the other options to the class.
+        ``array`` is anything that ``numpy.asarray`` takes. The buffer gets the shape of the array.
+        ``stream`` is passed to the class and to `Buffer.copy_from`, and the other options to the
+        class.
 
         Raises what the class and `Buffer.copy_from` raise.
         """
@@ -388,7 +389,8 @@ cdef class Buffer(Region):
 
     @property
     def stream_ordered(self):
-        """Whether it is device memory that was allocated on a stream, and is freed on one."""
+        """Whether the memory is device memory that was allocated on a stream, and is freed on one.
+        """
         return self.memory is not None and self.memory.kind == STREAM_ORDERED
 
     # ---- copies and fills ----

@@ -31,7 +31,7 @@ bind_driver(&cudadrv_table)
 
 cdef enum:
     NO_SLOT = 0xffffffff
-    MOST_GHOSTS = 256   # of a context; if there are more, `make_room` waits for the oldest
+    MOST_GHOSTS = 256   # the most ghosts of a context; `make_room` waits for the oldest beyond that
 
 cdef struct orphan:
     CUstream handle
@@ -41,8 +41,8 @@ cdef struct orphan:
     PyObject *context
     PyObject *owner         # keeps a foreign stream alive until its last event is recorded
     unsigned long thread    # the thread that is closing the orphan, or 0
-    bint stuck              # the last attempt failed: the stream captures, or the driver refused
-    bint told               # a warning has said that the driver refused
+    bint stuck              # whether the last attempt to close it has failed
+    bint told               # whether a warning has reported such a failure
     orphan *next
 
 cdef orphan *_orphans = NULL

@@ -317,8 +317,8 @@ cdef list _variables(tuple uses, tuple kernels, Watch *watches):
 cdef bint _is_declared(Memory memory, tuple uses) except -1:
     """Whether `uses` declares how a variable is used, by `borrow` or by ``borrows=`` of a launch.
 
-    Such a declaration replaces what the PTX text says. An argument of a prepared launch is no
-    declaration.
+    Such a declaration replaces what the PTX text says. A buffer that is only an argument of a
+    prepared launch does not declare anything.
     """
     cdef Use use
     for use in uses:

@@ -417,7 +417,7 @@ cdef class Context:
             self.check(cuCtxPushCurrent(self.raw))
         try:
             _current.set(block)
-            PyErr_CheckSignals()  # as in _ordering.pyx
+            PyErr_CheckSignals()  # for the same reason as in `Nesting.enter` of _ordering.pyx
         except BaseException:  # the variable may have been set even though memory ran out
             _end_block(block)
             with nogil:
@@ -549,7 +549,9 @@ cdef bint is_primary_active(Device device) except -1:
 
 
 cdef int _end_block(list block) except -1:
-    """End a `with` block without allocating memory: copy the enclosing block's items to its list.
+    """End a `with` block without allocating memory.
+
+    The list of the block gets the items of the enclosing block's list.
     """
     former = block[1] if block[1] is not None else (None, None)
     block[0], block[1] = former

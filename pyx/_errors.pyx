@@ -112,7 +112,7 @@ class ContextLostError(CudaError):
 
 
 class DriverNotFoundError(CudaError):
-    """There is no usable libcuda.so.1: it is missing, is not a driver, or has no device."""
+    """There is no usable libcuda.so.1. It is missing, is not a driver, or finds no device."""
 
 
 class CudaWarning(RuntimeWarning):

@@ -410,7 +410,8 @@ cdef class Event:
             if status == CUDA_ERROR_NOT_READY:
                 return UNFINISHED
             self.context.check(status)
-            with nogil:  # the answer is about the last record; check whether that is the same one
+            # If another thread has recorded the event meanwhile, the answer is for that record.
+            with nogil:
                 own_mutex_take(&self.state.issue)
                 latest = self.state.snapshot
                 if recorded != self.state.recorded:

@@ -525,7 +525,7 @@ cdef bint _locate(
     if answer == CUDA_ERROR_INVALID_VALUE and (
             module.text is None or name not in module.text.variables
             or name in module.text.constants):
-        is_managed = 0  # constant memory: cuPointerGetAttribute does not know its address
+        is_managed = 0  # cuPointerGetAttribute does not know addresses of constant memory
     else:
         module.context.check(answer)
     managed[0] = is_managed & 1

@@ -75,7 +75,8 @@ cdef int name_stream(uint64_t number, str name) except -1:
 
     If there are then more than MOST_STREAMS names, the oldest ones are dropped.
     """
-    STREAMS[number] = repr(name)  # which looks for signals: reports of races must not, later
+    # `repr` can run signal handlers. A report of a data race must not, so the name is quoted here.
+    STREAMS[number] = repr(name)
     while len(STREAMS) > MOST_STREAMS:
         STREAMS.pop(next(iter(STREAMS)), None)
     return 0

@@ -30,7 +30,7 @@ cdef class Nesting:
         self.current = ContextVar(name, default=None)
 
     cdef Entry innermost(self):
-        """Return the block entered last of those in force in this thread or task, or None."""
+        """Return the innermost block that is in force in this thread or task, or None."""
         if not self.used:
             return None
         return live(self.current.get())
@@ -48,8 +48,8 @@ cdef class Nesting:
             raise
         self.used = True
         try:
-            # From Python 3.14 on, a signal that is noticed when `__enter__` has returned leaves the
-            # block without its `__exit__`.
+            # From Python 3.14 on, a signal that is noticed after `__enter__` has returned ends the
+            # block without a call of `__exit__`. So pending signals are handled here.
             PyErr_CheckSignals()
         except BaseException:
             self.leave(thing)

@@ -371,7 +371,7 @@ cdef struct Plan:
     size_t ring         # the most stages of one copy
     size_t fresh        # a copy may allocate one new stage for each `fresh` bytes that it copies
     size_t piece        # how much a thread copies at a time
-    size_t threads      # the most threads, including the calling one; 0: not determined yet
+    size_t threads      # the most threads, including the calling one; 0 until it is determined
 
 cdef Plan _plan = Plan(
     threshold=1 << 18, chunk=4 << 20, parts=8, least=1 << 19, ring=8, fresh=32 << 20,

@@ -558,7 +558,11 @@ cdef class Scope:
         raise TypeError("use stream.scope()")
 
     def __dealloc__(self):
-        """End a block that a signal interrupted between `__enter__` and its first line."""
+        """End a block whose `__exit__` was never called.
+
+        That happens if a signal interrupts the program between `__enter__` and the block's first
+        line.
+        """
         while self.entered:
             self.entered -= 1
             try:
@@ -755,7 +759,7 @@ _per_thread = threading.local()
 
 @cython.final
 cdef class ThreadEnd:
-    """Closes a thread's default streams. It is a thread-local object, so it dies with the thread.
+    """Closes a thread's default streams. It is a thread-local object, deallocated at thread end.
 
     No last events are recorded, because recording could block.
     """
@@ -811,7 +815,10 @@ def per_thread_stream(device):
 
 
 cdef int _make_room_for_threads(Context context) except -1:
-    """Limit the number of default streams that ended with unfinished work, by waiting for them."""
+    """Limit how many default streams have unfinished work although their thread has ended.
+
+    If there are more than MOST_ENDED of them, wait for all work of the context.
+    """
     make_room(context)
     if own_unfinished(engine, context.domain) > len(context.ghosts) + MOST_ENDED \
             and may_synchronize(context):
