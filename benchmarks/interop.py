@@ -128,6 +128,9 @@ def main():
     parser.add_argument("--json", help="also write the figures, with machine and versions, here")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"default {ROUNDS}")
     options = parser.parse_args()
+    if cu.driver_info().is_software:
+        print("not measured: the other libraries need a GPU", file=sys.stderr)
+        return
     try:
         columns = dict(peers())
     except ImportError as missing:

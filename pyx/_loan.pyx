@@ -797,8 +797,8 @@ cdef int note_write(Region region, Stream stream, int name, int policy) except -
     """Count what the owner of imported memory does as a write on a stream, without a driver call.
 
     OWN_UNCHECKED: the owner has ordered its work before the stream; other uses of the memory are
-    checked when they are made. OWN_WAIT: the stream waits for all uses first, and whatever it cannot
-    wait for is in the way, its own loans as well: the buffer ends.
+    checked when they are made. OWN_WAIT: the stream waits for all uses first. What it cannot wait
+    for is refused, loans to the stream itself included, because the buffer ends.
     """
     cdef Operation operation
     cdef own_access access

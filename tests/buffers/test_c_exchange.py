@@ -381,16 +381,14 @@ def test_what_is_no_buffer(driver):
         out(np.zeros(3), ctypes.byref(managed))
 
 
-@pytest.mark.parametrize("what", ["dtype", "dimensions"])
-def test_what_cannot_be_said_in_c(make, stream, what):
+def test_what_cannot_be_said_in_c(make, stream):
     """Nothing is lent."""
-    buffer = make("device", 8, "M8[s]" if what == "dtype" else "u1")
-    exported = buffer if what == "dtype" else buffer.reshape((1,) * 100 + (8,))
+    buffer = make("device", 8, "M8[s]")
     stream.synchronize()
     managed = ctypes.c_void_p()
     out = function("managed", ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))
-    with stream, pytest.raises(BufferError, match=r"DLPack has no name|has 101 dimensions"):
-        out(exported, ctypes.byref(managed))
+    with stream, pytest.raises(BufferError, match="DLPack has no name"):
+        out(buffer, ctypes.byref(managed))
     assert not managed.value
     assert not buffer.borrowed
 

@@ -197,12 +197,10 @@ def test_dtypes_without_a_name(make, stream, dtype):
         buffer.close()
 
 
-@pytest.mark.parametrize("shape", [(4,), (1,) * 65 + (4,), (1,) * 200 + (4,)])
-def test_what_cannot_be_said_leaves_nothing(make, stream, other, shape):
-    dtype = ">i4" if len(shape) == 1 else "i4"
-    buffer = cu.DeviceBuffer(4, dtype).reshape(shape)
+def test_what_cannot_be_said_leaves_nothing(stream, other):
+    buffer = cu.DeviceBuffer(4, ">i4")
     for exporter in (buffer, buffer.lend(stream)):
-        with pytest.raises(BufferError, match=r"DLPack has no name|capsule has at most 64"):
+        with pytest.raises(BufferError, match="DLPack has no name"):
             exporter.__dlpack__(stream=stream.handle)
     assert not buffer.borrowed
     buffer.view("u1").fill_async(0, other)
@@ -332,9 +330,8 @@ def test_versions_that_nobody_knows_yet(make, stream):
 def test_more_dimensions_than_a_capsule_has(make, stream, shape):
     buffer = make("device", 8)
     stream.synchronize()
-    for exporter in (buffer.lend(stream, shape=shape), buffer.reshape(shape)):
-        with pytest.raises(BufferError, match=f"has {len(shape)} dimensions, and .* 64"):
-            exporter.__dlpack__(stream=stream.handle)
+    with pytest.raises(BufferError, match=f"has {len(shape)} dimensions, and .* 64"):
+        buffer.lend(stream, shape=shape).__dlpack__(stream=stream.handle)
     assert not buffer.borrowed
     consumer = Consumer(buffer.reshape((1,) * 63 + (8,)).__dlpack__(stream=stream.handle))
     assert consumer.shape == (1,) * 63 + (8,)

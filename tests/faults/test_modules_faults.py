@@ -129,8 +129,10 @@ NO_MEMORY = {
 @pytest.mark.parametrize("name", NO_MEMORY)
 def test_lists_that_cannot_grow_drop_nothing_twice(driver, stream, name):
     memory = pytest.importorskip("_testcapi")
+    if name == "kernel" and sys.version_info[:2] == (3, 12):
+        pytest.skip("a new kernel looks into the PTX, in Python, and CPython 3.12 crashes there")
     module, buffer = cu.Module(PTX), cu.DeviceBuffer.zeros(100, "u1", name="b")
-    module["k"]  # reads the PTX, in Python, which itself may crash where it has no memory
+    kept = module["k"]  # so that no call looks into the PTX again
     buffer.fill_async(1, stream)
     with stream:
         for number in range(STEPS):
@@ -145,6 +147,7 @@ def test_lists_that_cannot_grow_drop_nothing_twice(driver, stream, name):
     gc.collect()
     assert sys.getrefcount(buffer) < 10
     assert len(buffer.chunks(1)) == 100
+    assert kept.name == "k"
 
 
 # ---- entered again ----

@@ -351,8 +351,8 @@ MUTATIONS = [
     (
         "what the borrower had queued is no use when the buffer is taken back",
         "_loan.pyx",
-        "        lent.use(NULL)\n        lent.close()\n        self.loan.taken",
-        "        lent.close()\n        self.loan.taken",
+        "        lent.use(NULL)\n        lent.close()\n        _access_of",
+        "        lent.close()\n        _access_of",
     ),
     (
         "the borrower does not wait when it gets the buffer again",
@@ -381,7 +381,7 @@ MUTATIONS = [
     (
         "a loan can be taken on any stream",
         "_loan.pyx",
-        "(1 if stream is None else operator.index(stream)) != protocol_handle(self.stream):\n",
+        "(1 if stream is None else stream) != protocol_handle(self.stream):\n",
         "False:\n",
     ),
     (

@@ -269,8 +269,8 @@ MUTATIONS = [
     (
         "work on no stream is a host view",
         "host.h",
-        "own_export_link_(engine, access, site, borrower, view);",
-        "own_export_link_(engine, access, site, NULL, view);",
+        "        own_export_link_(engine, access, site, borrower, view);",
+        "        own_export_link_(engine, access, site, NULL, view);",
     ),
     (
         "closed memory is lent",

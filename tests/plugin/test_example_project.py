@@ -17,6 +17,7 @@ def run(*options: str) -> str:
     for name in ("CUDADRV_DRIVER", "CUDADRV_SOFTWARE", "CUDADRV_REQUIRE_GPU"):
         environment.pop(name, None)
     command = [sys.executable, "-m", "pytest", "-p", "pytest_cudadrv", "-p", "no:cacheprovider"]
+    command += ["-p", "no:benchmark"]  # it warns under pytest-xdist, and warnings are errors
     done = subprocess.run(
         [*command, "-W", "error", *options],
         cwd=PROJECT,
