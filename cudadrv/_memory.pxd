@@ -36,6 +36,7 @@ cdef class Memory:
     cdef Stream stream          # the stream that stream-ordered memory was allocated on, or None
     cdef object owner           # keeps foreign memory alive
     cdef str label              # class and name of the buffer that was made first
+    cdef Py_ssize_t loans       # of buffers over the memory, that live
     cdef Py_ssize_t regions     # live buffers over the memory: the whole and its parts
     cdef uint32_t site          # the line that made the buffer
     cdef uint32_t closed_at     # the line that closed the buffer, or 0

@@ -67,7 +67,7 @@ cdef class Lent:
 
     def __dealloc__(self):
         if self.live and not cudadrv_table.forked:
-            own_export_close(engine, &self.loan)
+            self.close()
 
     cdef int begin(self, bint waits) except -1:
         """Lend the memory, or raise. `waits`: for all work that can be waited for."""
@@ -89,6 +89,7 @@ cdef class Lent:
                 refuse_host(answer, &conflict, "lend" if self.borrower == ON_NOTHING else
                             "read" if self.readonly else "export", self.region.describe())
         self.live = True
+        self.region.memory.loans += 1
         return 0
 
     cdef int use(self, own_export *loan, bint recorded=True, bint waits=False) except -1:
@@ -118,6 +119,7 @@ cdef class Lent:
         """What was queued is noted: others may use the memory in order with it."""
         if self.live:
             self.live = False
+            self.region.memory.loans -= 1
             own_export_close(engine, &self.loan)
         return 0
 
@@ -661,8 +663,7 @@ cdef int note_write(Region region, Stream stream, int name, int policy) except -
     """Count what the owner of imported memory does as a write on a stream, without a driver call.
 
     OWN_UNCHECKED: the owner has ordered its work before the stream; other uses of the memory are
-    checked when they are made. OWN_WAIT: the stream waits for all uses first, and whatever it cannot
-    wait for is in the way, its own loans as well: the buffer ends.
+    checked when they are made. OWN_WAIT: the stream waits for all uses first, shared ones as well.
     """
     cdef Operation operation
     cdef own_access access

@@ -80,6 +80,7 @@ class View:
     mode: str
     site: int
     user: Stream | None = None  # None: the host
+    of: object = None  # the buffer's memory, if several share these records
 
     @property
     def excludes(self):
@@ -104,7 +105,7 @@ def overlap(a, b):
 def conflict(mode, other):
     """Whether uses in these two modes must be ordered. Closing comes after all others."""
     pair = {mode, other}
-    if "close" in pair:
+    if pair & {"close", "leave"}:
         return True
     return "shared" not in pair and ("write" in pair or pair == {"read", "reach"})
 

@@ -343,6 +343,7 @@ class LoanSession(KernelSession):
             user = lent.borrower.model
             self.oracle.issue(user, [use], site)
         lent.view = self.oracle.export(*use, site, user)
+        lent.view.of = lent.buffer.memory
 
     def usable_handle(self, stream):
         """Whether the handle of a borrower can be asked for."""
