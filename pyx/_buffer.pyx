@@ -685,7 +685,7 @@ cdef class Buffer(Region):
             It is no buffer of `from_dlpack` or `from_cuda_array`, or a part of one, or parts of it
             are alive.
         BufferBorrowedError, BufferExportedError, BufferClosedError
-            It is in use by what the stream cannot wait for.
+            It is in use by what the stream cannot wait for, or lent itself.
 
         Driver functions: cuEventRecord, cuStreamWaitEvent.
         """

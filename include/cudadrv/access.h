@@ -128,8 +128,8 @@ static inline int own_check_exports_(const own_stream *stream, const own_access 
         return OWN_OK; /* fast path: without loans, all views are the host's own */
     }
     for (const own_export *view = access->memory->exports; view; view = view->next) {
-        if ((view->borrower != stream || access->closes == OWN_CLOSES) && view->start < view->stop &&
-            view->start < access->stop && access->start < view->stop &&
+        if ((view->borrower != stream || access->closes == OWN_CLOSES) &&
+            view->start < view->stop && view->start < access->stop && access->start < view->stop &&
             (view->exclusive || access->mode != OWN_READ) && access->mode != OWN_SHARED) {
             own_blame_export_(conflict, view);
             return OWN_EXPORTED;
