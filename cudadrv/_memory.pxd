@@ -40,6 +40,7 @@ cdef class Memory:
     cdef Stream stream          # the stream that stream-ordered memory was allocated on, or None
     cdef object owner           # keeps foreign memory alive
     cdef str label              # class and name of the first buffer over the memory
+    cdef Py_ssize_t loans       # how many loans of buffers over the memory have not ended
     cdef Py_ssize_t regions     # how many buffers over the memory exist, parts included
     cdef uint32_t site          # the line that made the buffer
     cdef uint32_t closed_at     # the line that closed the buffer, or 0

@@ -41,7 +41,7 @@ from cudadrv._staging cimport array_of, copy_array, drop_idle_stages, target_arr
 from cudadrv._stream cimport known_stream, stream_for
 from cudadrv._token cimport Token
 
-from cudadrv._errors import ForkedError
+from cudadrv._errors import BufferExportedError, ForkedError
 
 bind_driver(&cudadrv_table)
 
@@ -727,7 +727,7 @@ cdef class Buffer(Region):
             The buffer was not made by `from_dlpack` or `from_cuda_array`; it is a part of such a
             buffer; or parts of it are alive.
         BufferBorrowedError, BufferExportedError, BufferClosedError
-            The buffer is in use, and the stream cannot wait for the end of that use.
+            The buffer is lent itself, or in use in a way that the stream cannot wait for.
 
         Driver functions: cuEventRecord, cuStreamWaitEvent.
         """
@@ -737,6 +737,10 @@ cdef class Buffer(Region):
             raise ValueError(f"{self.describe()} cannot be given back: " + (
                 "it is no other library's" if self.memory.home is None else
                 f"parts of it are alive ({self.memory.regions - 1}); drop them first"))
+        if self.memory.loans:
+            raise BufferExportedError(f"cannot give back {self.describe()}: it is lent itself, and"
+                                      " its borrower would keep an array of memory that is gone;"
+                                      " end that loan first")
         found = required_stream(None if stream is ... else stream, self, "give_back")
         note_write(self, found, GIVE_BACK, OWN_WAIT)
         self.memory.home.returned = True

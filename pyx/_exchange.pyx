@@ -49,7 +49,8 @@ def from_dlpack(array, stream=None):
     The other library orders its work before the stream, as the protocol asks: for the checks, the
     memory was written there, so that use on another stream has to be ordered after it. The array is
     kept alive until the last use of the buffer is known to be complete. Buffers over overlapping
-    memory conflict as parts of one buffer do.
+    memory conflict as parts of one buffer do. The stream waits for those to which the bytes were
+    given back.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ cdef class Lent:
 
     def __dealloc__(self):
         if self.live and not cudadrv_table.forked:
-            own_export_close(engine, &self.loan)
+            self.close()
 
     cdef int begin(self, bint waits) except -1:
         """Lend the memory, or raise. `waits`: for all work that can be waited for."""
@@ -97,6 +97,7 @@ cdef class Lent:
                 refuse_host(answer, &conflict, "lend" if self.borrower == ON_NOTHING else
                             "read" if self.readonly else "export", self.region.describe())
         self.live = True
+        self.region.memory.loans += 1
         return 0
 
     cdef int use(self, own_export *loan, bint recorded=True, bint waits=False) except -1:
@@ -129,6 +130,7 @@ cdef class Lent:
         """What was queued is noted: others may use the memory in order with it."""
         if self.live:
             self.live = False
+            self.region.memory.loans -= 1
             own_export_close(engine, &self.loan)
         return 0
 
@@ -443,8 +445,7 @@ cdef class Back:
     def __dealloc__(self):
         """End a block that nobody ended. What was done in it may be unfinished."""
         if self.entered and not cudadrv_table.forked:
-            own_export_close(engine, &self.kept)
-            self.loan.taken = False
+            _end_turn(self)
             if self.lent.holders and not self.lent.live:
                 _lend_anyway(self.lent)
 
@@ -463,6 +464,7 @@ cdef class Back:
         lent.close()
         _access_of(lent, &access)
         own_keep_open(engine, &access, here(), lent.stream.order, &self.kept)
+        lent.region.memory.loans += 1
         self.lent = lent
         self.loan.taken = self.entered = True
         try:
@@ -477,8 +479,7 @@ cdef class Back:
         if not self.entered:
             raise RuntimeError("this block is not entered, or has ended already")
         attend()
-        self.entered = self.loan.taken = False
-        own_export_close(engine, &self.kept)
+        _end_turn(self)
         if lent.holders == 0:  # the last array has died meanwhile
             return
         try:
@@ -490,6 +491,13 @@ cdef class Back:
             if exception is None or not isinstance(error, Exception):
                 raise
             exception.add_note(f"cudadrv: {error}")
+
+
+cdef void _end_turn(Back back) noexcept:
+    """End what keeps the memory open while the buffer is taken back."""
+    back.entered = back.loan.taken = False
+    back.lent.region.memory.loans -= 1
+    own_export_close(engine, &back.kept)
 
 
 cdef void _access_of(Lent lent, own_access *access) noexcept:
@@ -506,6 +514,7 @@ cdef void _lend_anyway(Lent lent) noexcept:
     _access_of(lent, &access)
     own_lend_anyway(engine, &access, here(), lent.stream.order, &lent.loan)
     lent.live = True
+    lent.region.memory.loans += 1
 
 
 cdef int _wait_for_users(Lent lent) except -1:
@@ -797,8 +806,8 @@ cdef int note_write(Region region, Stream stream, int name, int policy) except -
     """Count what the owner of imported memory does as a write on a stream, without a driver call.
 
     OWN_UNCHECKED: the owner has ordered its work before the stream; other uses of the memory are
-    checked when they are made. OWN_WAIT: the stream waits for all uses first. What it cannot wait
-    for is refused, loans to the stream itself included, because the buffer ends.
+    checked when they are made. OWN_WAIT: the stream waits for all uses first, also for shared ones.
+    What it cannot wait for is refused.
     """
     cdef Operation operation
     cdef own_access access

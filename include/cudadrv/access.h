@@ -19,11 +19,10 @@ enum own_answer {
     OWN_NO_MEMORY
 };
 
-/* Whether an operation ends bytes: it comes after all other uses, shared ones as well, and every view
- * and loan is in its way. */
+/* Whether an operation ends bytes, and so comes after all other uses, shared ones as well. */
 enum own_closing {
     OWN_STAYS,
-    OWN_CLOSES, /* the whole memory: every later request is refused */
+    OWN_CLOSES, /* the whole memory: every view is in its way, every later request is refused */
     OWN_LEAVES  /* these bytes, for one of several buffers that share the books of the memory */
 };
 
@@ -131,10 +130,9 @@ static inline int own_check_exports_(const own_stream *stream, const own_access 
         return OWN_OK; /* fast path: without loans, all views are the host's own */
     }
     for (const own_export *view = access->memory->exports; view; view = view->next) {
-        if ((view->borrower != stream || access->closes) && view->start < view->stop &&
-            view->start < access->stop && access->start < view->stop &&
+        if (view->start < view->stop && view->start < access->stop && access->start < view->stop &&
             (view->exclusive || access->mode != OWN_READ) && access->mode != OWN_SHARED &&
-            (!view->keeps || access->closes)) {
+            (access->closes == OWN_CLOSES || (!view->keeps && view->borrower != stream))) {
             own_blame_export_(conflict, view);
             return OWN_EXPORTED;
         }

@@ -635,6 +635,19 @@ def test_what_was_given_back_can_be_imported_again(library, add, stream, other, 
     del kept
 
 
+def test_what_came_round_goes_back(make, stream, other):
+    """The loan to its stream is the owner's, and ends with the import."""
+    buffer = make("device", 8)
+    cu.Device(0).synchronize()
+    found = cu.from_dlpack(Exporter(buffer), stream)
+    found.fill_async(1, stream)
+    found.give_back(stream)
+    with pytest.raises(cu.BufferBorrowedError):
+        buffer.fill_async(2, other)
+    other.wait(stream)
+    buffer.fill_async(2, other)
+
+
 def test_shared_uses_are_waited_for(library, add, stream, other, gate):
     buffer = cu.from_cuda_array(Array(library, stream=None), stream)
     gate.hold(stream)

@@ -206,10 +206,10 @@ for stream in (near, far):
         found = cu.from_cuda_array(array, stream)
         assert found.device == stream.device, found.device
         found.fill_async(1, stream)
+    stream.synchronize()
     found = cu.from_dlpack(Exporter(ours), stream)
     assert found.device == stream.device
-    found.close()
-    stream.synchronize()
+    del found
 with one:
     assert cu.from_cuda_array(Array(0, 0)).device == one
 remote = cu.DeviceBuffer(8, device=one)

@@ -44,7 +44,7 @@ class Choices:
     def pick_usable(self, things, usable):
         """A random thing, seldom one that cannot be used any more; None if there are none."""
         wanted = not self.chance(0.09)
-        found = [thing for thing in things if usable(thing) == wanted]
+        found = [thing for thing in things if bool(usable(thing)) == wanted]
         return self.pick(found or things) if things else None
 
     def pick_buffer(self, on_host=False, place=None):

@@ -129,20 +129,21 @@ class InteropChoices(Choices):
         taken = [loan for loan in loans if loan.back is not None]
         if taken and self.chance(0.7):
             loan = self.pick(taken)
-            self.use_taken(loan)
             self.note("give again", self.loans.index(loan))
             self.session.give_again(loan)
         elif loans:
-            loan = self.pick(loans)
+            loan = self.pick_usable(loans, lambda loan: loan.lent and loan.lent.view)
             self.note("take back", self.loans.index(loan))
             self.session.take_back(loan)
+            if loan.back is not None:
+                self.use_taken(loan)
 
     def use_taken(self, loan):
         """Fill a buffer that was taken back, on a stream that the borrower's will wait for."""
         stream = self.pick_stream(loan.buffer.memory.place)
         if stream is None or not all(map(self.is_usable, (stream, loan.stream))):
             return
-        if self.chance(0.5) and loan.buffer.fits(stream.model) and is_filled(loan.buffer):
+        if self.chance(0.7) and loan.buffer.fits(stream.model) and is_filled(loan.buffer):
             self.note("wait and fill", self.streams.index(stream), "while it is taken back")
             self.session.wait_for_stream(stream, loan.stream)
             self.keep(self.session.fill(loan.buffer, 7, stream))

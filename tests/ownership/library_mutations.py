@@ -464,10 +464,16 @@ MUTATIONS = [
         "    access.policy = 2\n",  # OWN_UNCHECKED
     ),
     (
-        "shared uses and loans are given back",
+        "giving back does not wait for shared uses",
         "_loan.pyx",
         "    access.closes = OWN_LEAVES if policy == OWN_WAIT else OWN_STAYS\n",
         "    access.closes = OWN_STAYS\n",
+    ),
+    (
+        "what is lent itself is given back",
+        "_buffer.pyx",
+        "        if self.memory.loans:\n",
+        "        if False:\n",
     ),
     (
         "what was given back can be used",

@@ -239,7 +239,7 @@ MUTATIONS = [
     (
         "a loan is in the way of its borrower",
         "access.h",
-        "(view->borrower != stream || access->closes)",
+        "(view->borrower != stream || access->closes == OWN_CLOSES)",
         "(view->borrower || view->borrower != stream)",
     ),
     (
@@ -285,9 +285,9 @@ MUTATIONS = [
         "if (0) {",
     ),
     (
-        "a stream's own loan does not keep bytes",
+        "memory closes under a loan to the stream that closes it",
         "access.h",
-        "(view->borrower != stream || access->closes)",
+        "(view->borrower != stream || access->closes == OWN_CLOSES)",
         "(view->borrower != stream)",
     ),
     (

@@ -81,6 +81,7 @@ class View:
     site: int
     user: Stream | None = None  # None: the host
     keeps: bool = False  # it is in the way of nothing but closing: a loan that is taken back
+    of: object = None  # the buffer's memory, if several share these records
 
     @property
     def excludes(self):
@@ -105,7 +106,7 @@ def overlap(a, b):
 def conflict(mode, other):
     """Whether uses in these two modes must be ordered. Closing comes after all others."""
     pair = {mode, other}
-    if "close" in pair:
+    if pair & {"close", "leave"}:
         return True
     return "shared" not in pair and ("write" in pair or pair == {"read", "reach"})
 

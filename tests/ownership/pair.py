@@ -120,7 +120,7 @@ class Pair:
     def leave(self, stream, memory, start, stop, policy):
         """End a buffer over some bytes behind all that uses them."""
         site = next(self.sites)
-        access = (memory.model, start, stop, "close")
+        access = (memory.model, start, stop, "leave")
         expected = self.oracle.judge(stream.model, [access], policy)
         answer, what = stream.real.issue(
             (memory.real, start, stop, "write"), policy=policy, site=site, closes="bytes"

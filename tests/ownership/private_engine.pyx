@@ -10,16 +10,16 @@ from libc.string cimport memset
 
 from cudadrv._engine cimport (
     OWN_BLOCKING, OWN_BORROWED, OWN_CLOSES, OWN_EXPORTED, OWN_LEAVES, OWN_LEGACY,
-    OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_OK, OWN_OPEN, OWN_REACH,
-    OWN_READ, OWN_SHARED, OWN_STAYS, OWN_STREAM_CLOSED, OWN_STRICT, OWN_UNCHECKED, OWN_WAIT, OWN_WRITE, own_access, own_begin,
-    own_begin_alone, own_borrow, own_borrows, own_bytes_free, own_conflict, own_domain, own_domain_lose,
-    own_domain_open, own_domain_snapshot, own_engine, own_engine_prepare, own_event, own_export,
+    OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_OK, OWN_OPEN,
+    OWN_REACH, OWN_READ, OWN_SHARED, OWN_STAYS, OWN_STREAM_CLOSED, OWN_STRICT, OWN_UNCHECKED,
+    OWN_WAIT, OWN_WRITE, own_access, own_begin, own_begin_alone, own_borrow, own_borrows,
+    own_bytes_free, own_conflict, own_domain, own_domain_lose, own_domain_open,
+    own_domain_snapshot, own_engine, own_engine_prepare, own_event, own_export,
     own_export_close, own_export_open, own_join_host, own_known, own_lend_open, own_memory,
-    own_memory_clear,
-    own_memory_free, own_memory_inherit, own_memory_prepare, own_mutex_give, own_record,
-    own_request, own_settle, own_settle_alone, own_snapshot, own_snapshot_drop, own_snapshot_take,
-    own_stream, own_stream_close, own_stream_known, own_stream_open, own_stream_release, own_undo,
-    own_wait,
+    own_memory_clear, own_memory_free, own_memory_inherit, own_memory_prepare, own_mutex_give,
+    own_record, own_request, own_settle, own_settle_alone, own_snapshot, own_snapshot_drop,
+    own_snapshot_take, own_stream, own_stream_close, own_stream_known, own_stream_open,
+    own_stream_release, own_undo, own_wait,
 )
 
 ORDERS = {"non_blocking": OWN_NON_BLOCKING, "blocking": OWN_BLOCKING, "legacy": OWN_LEGACY}

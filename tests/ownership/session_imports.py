@@ -288,11 +288,13 @@ class ImportSession(LoanSession):
             return NOT_THEIRS
         if parts:
             return USED_PARTS
+        if any(view.of is buffer.memory for view in buffer.memory.model.views):
+            return EXPORTED
         if on is None:
             return NO_STREAM
         if (usable := self._usable(on)) != OK:
             return usable
-        return self._judge_order(on.model, [(buffer, "close")], "wait", passive=True)
+        return self._judge_order(on.model, [(buffer, "leave")], "wait", passive=True)
 
     def launch_theirs(self, out, theirs, start, b, stream, mode, tensor):
         """A launch whose second argument is an array of another library: out = array + b."""

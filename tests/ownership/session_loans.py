@@ -285,6 +285,7 @@ class LoanSession(KernelSession):
             loan.back = back
             user, site = lent.borrower.model, next(self.sites)
             loan.kept = self.oracle.keep_open(*lent.buffer.use(lent.mode), site, user)
+            loan.kept.of = lent.buffer.memory
 
     def give_again(self, loan):
         """End the block of `back`: the borrower's stream waits for what was done inside.
@@ -301,6 +302,7 @@ class LoanSession(KernelSession):
         elif loan.lent.holders:
             user, use = loan.borrower.model, loan.buffer.use(loan.mode)
             loan.lent.view = self.oracle.export(*use, next(self.sites), user)
+            loan.lent.view.of = loan.buffer.memory
             self.oracle.wait_for_users(user, *use[:3])
 
     # ---- what begins a loan ----
@@ -354,6 +356,7 @@ class LoanSession(KernelSession):
             user = lent.borrower.model
             self.oracle.issue(user, [use], site)
         lent.view = self.oracle.export(*use, site, user)
+        lent.view.of = lent.buffer.memory
 
     def usable_handle(self, stream):
         """Whether the handle of a borrower can be asked for."""

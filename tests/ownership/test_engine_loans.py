@@ -72,10 +72,12 @@ def test_bytes_leave_behind_every_use(streams, memory):
     assert write(streams[1], memory, 4, 8, **leave) == "ok"
     after(streams[1], streams[0])
     _, loan = streams[1].lend(memory, 0, 4, "read")
-    assert write(streams[1], memory, 0, 4, **leave) == "exported"
-    loan.close()
-    assert write(streams[1], memory, 0, 4, **leave) == "ok"
+    assert write(streams[0], memory, 0, 4, **leave) == "exported"
+    assert write(streams[1], memory, 0, 4, **leave) == "ok"  # as its own loans are never in its way
     assert write(streams[1], memory) == "ok"  # the memory stays
+    assert write(streams[1], memory, closes="memory") == "exported"
+    loan.close()
+    assert write(streams[1], memory, closes="memory") == "ok"
 
 
 def test_what_keeps_some_bytes(streams, memory, nobody):
