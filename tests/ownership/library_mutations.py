@@ -355,6 +355,18 @@ MUTATIONS = [
         "        lent.close()\n        _access_of",
     ),
     (
+        "a buffer that cannot be given to its borrower again is free",
+        "_loan.pyx",
+        "                _lend_anyway(lent)\n                _wait_for_users",
+        "                _wait_for_users",
+    ),
+    (
+        "memory that is taken back can be closed",
+        "_loan.pyx",
+        "        own_keep_open(engine, &access, here(), lent.stream.order, &self.kept)\n",
+        "",
+    ),
+    (
         "the borrower does not wait when it gets the buffer again",
         "_loan.pyx",
         "            lent.begin(True)\n",

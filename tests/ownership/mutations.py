@@ -239,8 +239,8 @@ MUTATIONS = [
     (
         "a loan is in the way of its borrower",
         "access.h",
-        "(view->borrower != stream || access->closes == OWN_CLOSES)",
-        "(view->borrower || view->borrower != stream)",
+        "(!view->keeps && view->borrower != stream)",
+        "!view->keeps",
     ),
     (
         "a loan is not in the way of the host",
@@ -287,8 +287,8 @@ MUTATIONS = [
     (
         "memory closes under a loan to the stream that closes it",
         "access.h",
-        "(view->borrower != stream || access->closes == OWN_CLOSES)",
-        "(view->borrower != stream)",
+        "(access->closes == OWN_CLOSES || (!view->keeps && view->borrower != stream))",
+        "(!view->keeps && view->borrower != stream)",
     ),
     (
         "bytes that leave close all of the memory",

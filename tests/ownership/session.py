@@ -207,8 +207,11 @@ class Session:
         self.disagreed = True
         raise Disagreement(text) from None
 
-    def call(self, what, expected, function, *buffers):
-        """Make a call that must have this outcome. If it is refused, nothing must have changed."""
+    def call(self, what, expected, function, *buffers, unchanged=True):
+        """Make a call that must have this outcome. If it is refused, nothing must have changed.
+
+        `unchanged` is False for a call that does a part of its work even if it raises.
+        """
         refused = expected not in (OK, WAITED)
         if refused or self.failing or self.interrupting:
             self.settle()
@@ -226,7 +229,7 @@ class Session:
         except (cu.OwnershipError, BufferError, ValueError, TypeError) as error:
             got = self._named(what, error)
         self.agree(what, got, expected if refused else OK)
-        if refused:
+        if refused and unchanged:
             self.agree(f"what is there after {what}", self._state(buffers), before)
         self.answers[expected] += 1
         return result
@@ -615,7 +618,7 @@ class Gate:
     """Stops streams until it is opened: they wait until the host writes a flag."""
 
     def __init__(self):
-        self.flag = cu.LockedBuffer(1, "u4")
+        self.flag = cu.LockedBuffer(1, "u4", pooled=False)  # of no stream's order
         self.flag[0] = 0  # not filled, on a current stream
         self.wait = ctypes.CDLL(cu.driver_info().path).cuStreamWaitValue32_v2
         self.wait.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32]

@@ -61,14 +61,15 @@ class FullSession(ThreadSession):
             item.bytes[:] = values[: item.nbytes]
 
     def set_slice(self, buffer, values):
-        array = values.view(buffer.real.dtype)
+        array = values.view(buffer.real.dtype).reshape(buffer.real.shape)
         call = lambda: buffer.real.__setitem__(slice(None), array)  # noqa: E731
         if self.host_access("slice = array", buffer, "write", call):
             buffer.bytes[:] = values
 
     def to_numpy(self, buffer):
         if self.host_access("to_numpy", buffer, "read", buffer.real.to_numpy):
-            self.compare("to_numpy", self.result.view("u1"), buffer.bytes)
+            assert self.result.shape == buffer.real.shape
+            self.compare("to_numpy", self.result.reshape(-1).view("u1"), buffer.bytes)
 
     # ---- views ----
 
@@ -168,4 +169,4 @@ def made_view(buffer, way):
 
 def bytes_of(array):
     """The bytes behind an array or a memoryview."""
-    return np.asarray(array).view("u1")
+    return np.asarray(array).reshape(-1).view("u1")

@@ -296,7 +296,7 @@ class LoanSession(KernelSession):
         self.oracle.close_export(loan.buffer.memory.model, loan.kept)
         answer = self._judge_lent(loan, waits=True) if loan.lent.holders else OK
         call = lambda: back.__exit__(None, None, None)  # noqa: E731
-        self.call("end of loan.back()", answer, call, loan.buffer)
+        self.call("end of loan.back()", answer, call, loan.buffer, unchanged=False)
         if loan.lent.holders and answer in (OK, WAITED):
             self._begin(loan.lent)
         elif loan.lent.holders:
