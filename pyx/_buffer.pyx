@@ -1,6 +1,7 @@
 # cython: nonecheck=True
 """Buffer: the base of the three kinds of buffers, reports of who uses a buffer, and `reap`."""
 
+from importlib import import_module
 from typing import NamedTuple
 
 from cpython.pystate cimport PyThreadState
@@ -304,7 +305,7 @@ cdef class ExchangeTable:
     """
 
     def __get__(self, instance, kind):
-        from cudadrv._exchange import from_dlpack  # no-cython-lint: fills the table
+        import_module("cudadrv._exchange")
         return exchange_capsule
 
 

@@ -5,7 +5,7 @@ orders that the graph allows. So each byte has the value that the calls give it 
 """
 
 import contextvars
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -100,7 +100,7 @@ class BufferSession(Session):
         place = stream.place if stream else place or self.places[0]
         make = lambda: self.new(place, CLASSES[kind], nbytes, **options)  # noqa: E731
         if kind == "device":
-            if nbytes and options.get("pooled", True):
+            if options.get("pooled", True):
                 stream = self.current(stream, place)
         elif self.currents:  # the order of page-locked and managed memory: tests/pools
             allocate = make
