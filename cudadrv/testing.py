@@ -250,7 +250,7 @@ def page_faults(buffer: Buffer) -> PageFaults:
     Parameters
     ----------
     buffer
-        A `UnifiedBuffer` or a part of one. Every block that has one of its bytes counts.
+        A `cudadrv.UnifiedBuffer` or a part of one. Every block that has one of its bytes counts.
 
     Raises
     ------
@@ -274,7 +274,7 @@ def page_places(buffer: Buffer) -> list[int | str | None]:
     Parameters
     ----------
     buffer
-        A `UnifiedBuffer` or a part of one.
+        A `cudadrv.UnifiedBuffer` or a part of one.
 
     Raises
     ------

@@ -168,7 +168,7 @@ cdef class Region:
 
     @property
     def shape(self):
-        """The shape of arrays of the items, in C order: `to_numpy`, host views, exports, loans.
+        """The shape of arrays of the items, in C order: ``to_numpy``, host views, exports, loans.
 
         ``(count,)``, unless the buffer was made by `reshape`, or from an array with another shape.
         Indices, ``len`` and ``count`` are those of the items one after the other.

@@ -17,6 +17,10 @@ from .structures import (
     pool_properties,
 )
 
+# What an H200 answered about such pools is in the probe's section `placed_pools`; these tests are
+# about the software driver's own rules.
+pytestmark = pytest.mark.cuda_software
+
 NOT_SUPPORTED = 801
 NO_LOCATION = 0
 PINNED, MANAGED = 1, 2
