@@ -8,11 +8,15 @@ Under pytest, the fixtures of cudadrv's plugin call most of these functions: see
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
+from cudadrv._buffer import Buffer
 from cudadrv._device import forget_contexts
 from cudadrv._library import driver_info
+from cudadrv._status import CUresult
 
 __all__ = [
+    "PageFaults",
     "calls",
     "configure",
     "configured",
@@ -21,6 +25,8 @@ __all__ = [
     "forget_races",
     "kernel_fault",
     "live_objects",
+    "page_faults",
+    "page_places",
     "pending",
     "races",
     "reset_device",
@@ -61,6 +67,12 @@ def _library() -> ctypes.CDLL:
     library.cudadrvSoftRaceText.argtypes = [ctypes.c_ulonglong]
     library.cudadrvSoftRaceText.restype = ctypes.c_char_p
     library.cudadrvSoftFaultText.restype = ctypes.c_char_p
+    numbers = ctypes.POINTER(ctypes.c_ulonglong)
+    library.cudadrvSoftPageFaults.argtypes = [ctypes.c_ulonglong, ctypes.c_ulonglong, numbers]
+    library.cudadrvSoftPagePlaces.argtypes = [
+        *(ctypes.c_ulonglong, ctypes.c_ulonglong),
+        *(ctypes.POINTER(ctypes.c_int), ctypes.c_ulonglong),
+    ]
     _opened = library
     return library
 
@@ -213,6 +225,79 @@ def kernel_fault() -> str | None:
     """
     text = _library().cudadrvSoftFaultText()
     return text.decode() if text else None
+
+
+class PageFaults(NamedTuple):
+    """How often blocks of managed memory have moved because they were used elsewhere."""
+
+    host: int
+    """Moves to the host."""
+    device: int
+    """Moves to a device."""
+
+
+def page_faults(buffer: Buffer) -> PageFaults:
+    """Return how often managed memory has moved because it was used elsewhere.
+
+    The count is from the allocation of the memory on. Memory moves in blocks of 64 KiB, whose
+    addresses are multiples of that: one fault moves the whole block in which the host or a device
+    has used a byte. What a device uses counts when its work is done. First uses, prefetches, and
+    uses that a device makes where the memory is are no faults. Memory that is mostly read is copied,
+    not moved; the copy counts, but writes of the host to such memory are not seen.
+
+    Parameters
+    ----------
+    buffer
+        A `UnifiedBuffer` or a part of one. Every block that has one of its bytes counts.
+
+    Raises
+    ------
+    ValueError
+        The buffer is not managed memory.
+    RuntimeError
+        The system does not show ``/proc/self/pagemap``, where the driver sees what the host uses.
+    """
+    counts = (ctypes.c_ulonglong * 2)()
+    function = _library().cudadrvSoftPageFaults
+    _check_managed(function(buffer.address, buffer.nbytes, counts), buffer)
+    return PageFaults(*counts)
+
+
+def page_places(buffer: Buffer) -> list[int | str | None]:
+    """Return where each page of managed memory is: the number of a device, ``"host"``, or None.
+
+    None stands for pages that have not been used since they were allocated or discarded. A page has
+    4096 bytes.
+
+    Parameters
+    ----------
+    buffer
+        A `UnifiedBuffer` or a part of one.
+
+    Raises
+    ------
+    ValueError
+        The buffer is not managed memory.
+    RuntimeError
+        As for `page_faults`.
+    """
+    size = buffer.nbytes
+    count = (buffer.address % 4096 + size + 4095) // 4096
+    places = (ctypes.c_int * count)()
+    function = _library().cudadrvSoftPagePlaces
+    _check_managed(function(buffer.address, size, places, count), buffer)
+    names: dict[int, str | None] = {-1: "host", -2: None}
+    return [names.get(place, place) for place in places]
+
+
+def _check_managed(status: int, buffer: Buffer) -> None:
+    if status == CUresult.CUDA_ERROR_NOT_SUPPORTED:
+        raise RuntimeError(
+            "the software driver cannot see which pages the host uses: the system does not show "
+            "/proc/self/pagemap"
+        )
+    if status:
+        raise ValueError(f"a {type(buffer).__name__} is not managed memory, and has no pages to move")
 
 
 def forget_races() -> None:

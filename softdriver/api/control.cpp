@@ -3,8 +3,10 @@
 
 #include "api/state.h"
 #include "base/names.h"
+#include "memory/host_pages.h"
 #include "race/race_names.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -68,7 +70,7 @@ uint64_t created_contexts() {
 uint64_t created_pools() {
     uint64_t created = 0;
     for (const auto &entry : state().pools)
-        created += entry.second != entry.second->device->default_pool;
+        created += !entry.second->standard;
     return created;
 }
 
@@ -151,6 +153,16 @@ void reset(Lock &lock, bool keep_host_memory) {
     driver.races.record.clear();
     driver.settings.faults.clear();
     thread_state().contexts.clear();
+}
+
+// Finds managed memory, and what the host has done with it.
+int find_noticed_pages(uintptr_t address, size_t bytes, Pages &pages) {
+    if (CUresult status = find_pages(address, bytes, pages))
+        return status;
+    if (!sees_page_table())
+        return CUDA_ERROR_NOT_SUPPORTED;
+    notice_host(pages);
+    return CUDA_SUCCESS;
 }
 
 } // namespace
@@ -287,6 +299,37 @@ extern "C" const char *cudadrvSoftFaultText(void) {
     Lock lock(state().mutex);
     text = state().kernel_fault;
     return text.empty() ? nullptr : text.c_str();
+}
+
+extern "C" int cudadrvSoftPageFaults(unsigned long long address, unsigned long long bytes,
+                                     unsigned long long faults[2]) {
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    Lock lock(state().mutex);
+    Pages pages;
+    if (int status = find_noticed_pages(address, bytes, pages))
+        return status;
+    PageFaults sum = faults_of(pages);
+    faults[0] = sum.host;
+    faults[1] = sum.device;
+    return CUDA_SUCCESS;
+}
+
+extern "C" int cudadrvSoftPagePlaces(unsigned long long address, unsigned long long bytes,
+                                     int *places, unsigned long long count) {
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    Lock lock(state().mutex);
+    Pages pages;
+    if (int status = find_noticed_pages(address, bytes, pages))
+        return status;
+    size_t end = std::min<size_t>(pages.end, pages.begin + count * page_bytes);
+    pages.managed->pages.visit(pages.begin, end,
+                               [&](size_t from, size_t to, const PageState &page) {
+                                   std::fill(places + (from - pages.begin) / page_bytes,
+                                             places + (to - pages.begin) / page_bytes, page.place);
+                               });
+    return CUDA_SUCCESS;
 }
 
 extern "C" const char *cudadrvSoftVersion(void) { return version_text; }

@@ -19,6 +19,18 @@ SOFT_EXPORT int cudadrvSoftForgetRaces(void);
 SOFT_EXPORT const char *cudadrvSoftFaultText(void);
 SOFT_EXPORT const char *cudadrvSoftVersion(void);
 
+// For ranges of managed memory. They return CUDA_ERROR_INVALID_VALUE for other memory, and
+// CUDA_ERROR_NOT_SUPPORTED if the system does not tell which pages the host has used.
+//
+// Sets `faults` to how often blocks of the range have moved because the host, or a device, used
+// them.
+SOFT_EXPORT int cudadrvSoftPageFaults(unsigned long long address, unsigned long long bytes,
+                                      unsigned long long faults[2]);
+// Sets `places` to the number of the processor at which each of the first `count` pages is: the
+// ordinal of a device, -1 for the host, -2 for none.
+SOFT_EXPORT int cudadrvSoftPagePlaces(unsigned long long address, unsigned long long bytes,
+                                      int *places, unsigned long long count);
+
 // Functions of a client that name its own work and memory in reports of data races.
 typedef struct cudadrvSoftWords {
     // Sets `label` to two numbers that identify the operation, and returns nonzero, if the calling

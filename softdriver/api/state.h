@@ -15,6 +15,7 @@
 
 #include <map>
 #include <mutex>
+#include <tuple>
 
 namespace soft {
 
@@ -42,6 +43,8 @@ struct State {
     HandleTable<CodeLibrary> libraries{0x5c7000001000};
     HandleTable<LibraryKernel> kernels{0x5c8000001000};
     HandleTable<Link> links{0x5c9000001000};
+    // The pools of memory that is not a device's own, by kind, type of location and its number.
+    std::map<std::tuple<MemoryKind, int, int>, PoolSlot> pool_slots;
     std::vector<CapturePtr> captures; // captures in progress
     std::map<uintptr_t, Allocation> allocations;
     Freed freed;

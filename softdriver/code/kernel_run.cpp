@@ -66,7 +66,7 @@ bool KernelRun::look_up_freed(uintptr_t address, ptx::Segment &segment) const {
     const Context &context = *function_->owner;
     if (!freed || !freed->there)
         return false;
-    if (freed->device != context.device && !(freed->pool && freed->pool->admits(*context.device)))
+    if (freed->pool ? !freed->pool->admits(*context.device) : freed->device != context.device)
         return false;
     segment = {freed->begin, freed->bytes, freed->host, true};
     return true;

@@ -121,7 +121,8 @@ ptx::Launch describe(const KernelFunction &function, const LaunchRequest &reques
     launch.shared_bytes = request.shared;
     launch.cooperative = request.cooperative;
     launch.variables = function.module->variables;
-    launch.record = driver.settings.races != RaceMode::Off;
+    // The race detector needs to know what a kernel uses, and so do the places of managed memory.
+    launch.record = driver.settings.races != RaceMode::Off || Managed::alive;
     if (driver.settings.instructions)
         launch.budget = driver.settings.instructions;
     // Draw the seed now, not when the kernel starts: that moment depends on the machine, so the run

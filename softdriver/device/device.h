@@ -10,6 +10,12 @@ namespace soft {
 struct Context;
 struct Pool;
 
+// The pools of a place: the one that the driver has made, and the one that is in use. Null until a
+// program first asks for the pool; a null `current` means the driver's.
+struct PoolSlot {
+    std::shared_ptr<Pool> standard, current;
+};
+
 struct Device {
     explicit Device(int number) : ordinal(number) {}
 
@@ -23,12 +29,12 @@ struct Device {
     const int ordinal;
     int place = 0; // index among all devices; CUDA_VISIBLE_DEVICES changes only the ordinal
     Arena arena;
-    size_t used = 0; // bytes of the capacity that device memory takes
+    size_t used = 0;     // bytes of the capacity that device memory takes
+    size_t resident = 0; // bytes of managed memory that are on the device
     // The sticky error because of which the device is lost. Destroying contexts does not clear it.
     CUresult sticky = CUDA_SUCCESS;
-    std::shared_ptr<Context> primary;   // stays here when it has been destroyed
-    std::shared_ptr<Pool> default_pool; // null until a program first asks for it
-    std::shared_ptr<Pool> pool;         // the current pool; null means the default pool
+    std::shared_ptr<Context> primary; // stays here when it has been destroyed
+    PoolSlot pools;                   // pools of this device's own memory
     unsigned primary_retains = 0;
     unsigned primary_flags = 0;
 };

@@ -71,6 +71,8 @@ constexpr AttributeValue attributes[] = {
     // their numbers are used.
     {113, 1},  // host memory can be registered as read-only
     {131, -1}, // NUMA node of the device; -1 means none
+    {142, 1},  // pools of memory of the host's NUMA nodes
+    {144, 1},  // pools of host memory
 };
 
 // Limits of arrays and textures, as devices of the architecture have them. This driver implements

@@ -7,11 +7,11 @@ namespace soft {
 namespace {
 
 // Returns the location that all pages have in this field, or no_location if they differ.
-CUmemLocation common(const Pages &pages, CUmemLocation Advice::*field) {
+CUmemLocation common(const Pages &pages, CUmemLocation PageState::*field) {
     bool first = true;
     CUmemLocation found = no_location;
-    pages.managed->advice.visit(pages.begin, pages.end, [&](const Advice &advice) {
-        const CUmemLocation &here = advice.*field;
+    pages.managed->pages.visit(pages.begin, pages.end, [&](size_t, size_t, const PageState &state) {
+        const CUmemLocation &here = state.*field;
         if (first)
             found = here;
         else if (here.type != found.type || here.id != found.id)
@@ -29,20 +29,21 @@ int device_number(const CUmemLocation &location) {
 
 bool all_read_mostly(const Pages &pages) {
     bool all = true;
-    pages.managed->advice.visit(pages.begin, pages.end,
-                                [&](const Advice &advice) { all = all && advice.read_mostly; });
+    pages.managed->pages.visit(pages.begin, pages.end, [&](size_t, size_t, const PageState &state) {
+        all = all && state.read_mostly;
+    });
     return all;
 }
 
 void list_accessors(const Pages &pages, int *list, size_t length) {
     bool first = true;
     std::set<unsigned> all;
-    pages.managed->advice.visit(pages.begin, pages.end, [&](const Advice &advice) {
+    pages.managed->pages.visit(pages.begin, pages.end, [&](size_t, size_t, const PageState &state) {
         if (first)
-            all = advice.accessed_by;
+            all = state.accessed_by;
         for (auto processor = all.begin(); processor != all.end();)
             processor =
-                advice.accessed_by.count(*processor) ? std::next(processor) : all.erase(processor);
+                state.accessed_by.count(*processor) ? std::next(processor) : all.erase(processor);
         first = false;
     });
     auto processor = all.begin();
@@ -67,22 +68,22 @@ CUresult read_range(void *data, size_t size, int attribute, const Pages &pages) 
         list_accessors(pages, value, size / sizeof(int));
         break;
     case preferred:
-        *value = device_number(common(pages, &Advice::preferred));
+        *value = device_number(common(pages, &PageState::preferred));
         break;
     case prefetched:
-        *value = device_number(common(pages, &Advice::prefetched));
+        *value = device_number(common(pages, &PageState::prefetched));
         break;
     case preferred_type:
-        *value = common(pages, &Advice::preferred).type;
+        *value = common(pages, &PageState::preferred).type;
         break;
     case preferred_id:
-        *value = common(pages, &Advice::preferred).id;
+        *value = common(pages, &PageState::preferred).id;
         break;
     case prefetched_type:
-        *value = common(pages, &Advice::prefetched).type;
+        *value = common(pages, &PageState::prefetched).type;
         break;
     case prefetched_id:
-        *value = common(pages, &Advice::prefetched).id;
+        *value = common(pages, &PageState::prefetched).id;
         break;
     default:
         return CUDA_ERROR_INVALID_VALUE;

@@ -16,11 +16,6 @@ constexpr uintptr_t lowest_host_address = 65536;
 
 size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
-bool exceeds_machine(size_t bytes) {
-    static const size_t machine = size_t(sysconf(_SC_PHYS_PAGES)) * size_t(sysconf(_SC_PAGESIZE));
-    return bytes > machine;
-}
-
 Allocation &add(const Context &context, uintptr_t begin, char *host, size_t bytes,
                 MemoryKind kind) {
     State &driver = state();
@@ -49,6 +44,11 @@ void stop_counting(const Allocation &allocation) {
 
 } // namespace
 
+bool exceeds_machine(size_t bytes) {
+    static const size_t machine = size_t(sysconf(_SC_PHYS_PAGES)) * size_t(sysconf(_SC_PAGESIZE));
+    return bytes > machine;
+}
+
 size_t capacity_of(size_t bytes) { return round_up(bytes, 512); }
 
 Allocation *find_allocation(uintptr_t address) {
@@ -72,10 +72,10 @@ Allocation *find_range(uintptr_t begin, size_t bytes) {
 }
 
 bool reaches(const Context &context, const Allocation &allocation) {
-    if (!allocation.on_device() || allocation.device == context.device)
-        return true;
-    return allocation.pool ? allocation.pool->admits(*context.device)
-                           : context.peers.count(allocation.owner->id) > 0;
+    if (allocation.pool)
+        return allocation.pool->admits(*context.device);
+    return !allocation.on_device() || allocation.device == context.device ||
+           context.peers.count(allocation.owner->id) > 0;
 }
 
 bool never_host_memory(uintptr_t address) {
@@ -115,6 +115,7 @@ CUresult allocate_device(const Context &context, size_t bytes, MemoryKind kind,
     if (CUresult status = place_device(context, device, bytes, kind, result))
         return status;
     device.used += capacity_of(bytes);
+    make_room(device);
     return CUDA_SUCCESS;
 }
 
@@ -140,22 +141,16 @@ CUresult allocate_host(const Context &context, size_t bytes, unsigned flags, All
     return CUDA_SUCCESS;
 }
 
-// Without concurrent managed access the driver sometimes protects the mapping that the host uses,
-// so it needs a second mapping for itself.
 CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
                           Allocation *&result) {
     if (CUresult status = state().settings.faults.strike_allocation(bytes))
         return status;
-    if (exceeds_machine(bytes))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    bool concurrent = state().settings.concurrent_managed;
     char *alias = nullptr;
-    char *user = concurrent ? map_fresh(bytes) : map_twice(bytes, alias);
+    char *user = exceeds_machine(bytes) ? nullptr : map_twice(bytes, alias);
     if (!user)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    char *bytes_at = concurrent ? user : alias;
-    std::memset(bytes_at, fresh_memory, bytes);
-    result = &add(context, reinterpret_cast<uintptr_t>(user), bytes_at, bytes, MemoryKind::Managed);
+    std::memset(alias, fresh_memory, bytes);
+    result = &add(context, reinterpret_cast<uintptr_t>(user), alias, bytes, MemoryKind::Managed);
     result->flags = flags;
     result->managed = std::make_shared<Managed>(user, bytes, flags);
     result->sync_memops = true;
@@ -175,8 +170,8 @@ void register_host(const Context &context, void *address, size_t bytes, unsigned
 
 Remains remove_allocation(Allocation &allocation, bool in_stream) {
     State &driver = state();
-    Remains remains{allocation.kind, allocation.device, allocation.begin,
-                    allocation.host, allocation.bytes,  allocation.pool};
+    Remains remains{allocation.kind,  allocation.device, allocation.begin,  allocation.host,
+                    allocation.bytes, allocation.pool,   allocation.managed};
     driver.races.removed(allocation);
     driver.freed.add(allocation, thread_state().function, in_stream);
     if (allocation.pool)
@@ -191,13 +186,13 @@ Remains remove_allocation(Allocation &allocation, bool in_stream) {
 
 void release_memory(const Remains &remains) {
     state().freed.mark_released(remains.begin);
+    if (remains.managed)
+        forget_pages(*remains.managed);
     switch (remains.kind) {
     case MemoryKind::Device:
     case MemoryKind::Async:
         remains.device->arena.release(remains.begin);
         remains.device->arena.discard(remains.begin, remains.bytes);
-        if (remains.pool)
-            remains.pool->left(remains.bytes);
         break;
     case MemoryKind::Host:
     case MemoryKind::Managed: {
@@ -214,6 +209,8 @@ void release_memory(const Remains &remains) {
     case MemoryKind::Registered:
         break;
     }
+    if (remains.pool)
+        remains.pool->left(remains.bytes);
 }
 
 void free_allocation(Allocation &allocation) { release_memory(remove_allocation(allocation)); }
@@ -224,8 +221,14 @@ void abandon_host_memory() {
     for (auto &entry : state().allocations)
         if (!entry.second.on_device())
             shared.push_back(&entry.second);
-    for (Allocation *allocation : shared)
-        state().freed.mark_released(remove_allocation(*allocation).begin);
+    for (Allocation *allocation : shared) {
+        Remains remains = remove_allocation(*allocation);
+        state().freed.mark_released(remains.begin);
+        if (remains.managed)
+            forget_pages(*remains.managed);
+        if (remains.pool)
+            remains.pool->left(remains.bytes);
+    }
 }
 
 void free_context_memory(const Context &context) {

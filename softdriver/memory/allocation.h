@@ -8,8 +8,6 @@ namespace soft {
 
 class RaceShadow;
 
-enum class MemoryKind { Device, Async, Host, Managed, Registered };
-
 struct Allocation {
     uintptr_t begin = 0;
     size_t bytes = 0;
@@ -21,7 +19,7 @@ struct Allocation {
     CUcontext context = nullptr;
     unsigned flags = 0;
     uint64_t id = 0;
-    PoolPtr pool;                     // the pool, if the memory is stream-ordered; else null
+    PoolPtr pool;                     // the pool that the memory is from, or null
     std::shared_ptr<Managed> managed; // the state of managed memory; null for other memory
     // A captured node has allocated it, so it belongs to the graph.
     bool captured = false;
@@ -44,8 +42,8 @@ Allocation *find_allocation(uintptr_t address);
 Allocation *find_start(uintptr_t address);
 // Returns the live allocation that contains the whole range, or null.
 Allocation *find_range(uintptr_t begin, size_t bytes);
-// Returns true if the context may access the allocation. For memory of another device it needs peer
-// access or, for memory of a pool, access to the pool.
+// Returns true if the context may access the allocation. For memory of a pool it needs access to
+// the pool; for other memory of another device, peer access.
 bool reaches(const Context &context, const Allocation &allocation);
 // Returns true for addresses at which the program's own host memory cannot be.
 bool never_host_memory(uintptr_t address);
@@ -53,6 +51,8 @@ inline char *host_address(const Allocation &allocation, uintptr_t address) {
     return allocation.host + (address - allocation.begin);
 }
 
+// Returns true if the machine does not have as much memory.
+bool exceeds_machine(size_t bytes);
 // Returns how many bytes of a device's capacity an allocation of this size uses.
 size_t capacity_of(size_t bytes);
 CUresult allocate_device(const Context &context, size_t bytes, MemoryKind kind,
@@ -83,6 +83,7 @@ struct Remains {
     char *host;
     size_t bytes;
     PoolPtr pool;
+    std::shared_ptr<Managed> managed;
 };
 // Removes an allocation from the table. `in_stream` says that a stream frees the memory, so earlier
 // work of the stream may still use it.

@@ -7,7 +7,8 @@ namespace soft {
 
 SOFT_API(cuMemGetInfo_v2, (size_t *available, size_t *total), (available, total)) {
     size_t capacity = state().settings.memory;
-    size_t used = call.context->device->used;
+    const Device &device = *call.context->device;
+    size_t used = device.used + device.resident;
     if (available)
         *available = used < capacity ? capacity - used : 0;
     if (total)
@@ -64,12 +65,14 @@ SOFT_API(cuMemAllocPitch_v2,
     return cuMemAlloc_v2_body(call, address, bytes);
 }
 
-// Returns whether cuMemFree waits for the device. It never waits for stream-ordered memory and
-// always for managed memory. For device memory, real drivers wait but do not promise to, so the
+// Returns whether cuMemFree waits for the device. It never waits for memory of a pool and always
+// for other managed memory. For device memory, real drivers wait but do not promise to, so the
 // setting `free_waits` or the random schedule decides.
 static bool free_waits(const Allocation &allocation) {
+    if (allocation.pool || allocation.kind == MemoryKind::Async)
+        return false;
     if (allocation.kind != MemoryKind::Device)
-        return allocation.kind != MemoryKind::Async;
+        return true;
     switch (state().settings.free_waits) {
     case FreeWaits::Always:
         return true;
@@ -86,7 +89,8 @@ SOFT_API(cuMemFree_v2, (CUdeviceptr address), (address)) {
     if (!address)
         return CUDA_SUCCESS;
     Allocation *allocation = find_start(address);
-    if (!allocation || allocation->page_locked() || allocation->captured || allocation->of_module)
+    if (!allocation || (allocation->page_locked() && !allocation->pool) || allocation->captured ||
+        allocation->of_module)
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = allocation->owner ? context_status(allocation->owner) : CUDA_SUCCESS)
         return status;

@@ -19,10 +19,12 @@ Allocation *find_locked(void *address) {
     return allocation && allocation->page_locked() ? allocation : nullptr;
 }
 
-// Returns the page-locked allocation of this kind that begins at the address, or null.
+// Returns the page-locked allocation of this kind that begins at the address, or null. Memory of a
+// pool or a graph is freed by other functions.
 Allocation *find_start(void *address, MemoryKind kind) {
     Allocation *allocation = find_locked(address);
-    bool starts = allocation && allocation->kind == kind && allocation->host == address;
+    bool starts = allocation && allocation->kind == kind && allocation->host == address &&
+                  !allocation->pool && !allocation->captured;
     return starts ? allocation : nullptr;
 }
 

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <fcntl.h>
 #include <memory>
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace soft {
 namespace {
@@ -40,6 +42,37 @@ bool is_read_only(uintptr_t begin, size_t bytes) {
 
 bool is_mapped(uintptr_t begin, size_t bytes, bool to_write) {
     return is_there(begin, bytes) && !(to_write && is_read_only(begin, bytes));
+}
+
+namespace {
+
+int page_table() {
+    static const int file = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    return file;
+}
+
+} // namespace
+
+bool sees_page_table() {
+    uint64_t entry;
+    auto here = static_cast<off_t>(reinterpret_cast<uintptr_t>(&entry) / 4096 * sizeof(entry));
+    return pread(page_table(), &entry, sizeof(entry), here) == sizeof(entry);
+}
+
+void visit_present(const char *begin, size_t pages, const std::function<void(size_t)> &visit) {
+    constexpr size_t page = 4096, chunk = 4096;
+    constexpr uint64_t present = uint64_t(1) << 63;
+    uint64_t entries[chunk];
+    size_t first = reinterpret_cast<uintptr_t>(begin) / page;
+    for (size_t done = 0; done < pages; done += chunk) {
+        size_t count = std::min(chunk, pages - done), size = count * sizeof(uint64_t);
+        auto offset = static_cast<off_t>((first + done) * sizeof(uint64_t));
+        if (pread(page_table(), entries, size, offset) != static_cast<ssize_t>(size))
+            return;
+        for (size_t i = 0; i < count; i++)
+            if (entries[i] & present)
+                visit(done + i);
+    }
 }
 
 } // namespace soft

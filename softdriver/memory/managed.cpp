@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// Managed memory: which streams may use it, and when the host may access it.
+// Managed memory: its mappings, which streams may use it, and when the host may access it.
 
 namespace soft {
 namespace {
@@ -20,7 +20,8 @@ void set_closed(Managed &managed, bool closed) {
     if (managed.closed == closed)
         return;
     managed.closed = closed;
-    mprotect(managed.user, managed.bytes, closed ? PROT_NONE : access_of_host);
+    if (managed.user)
+        mprotect(managed.user, managed.bytes, closed ? PROT_NONE : access_of_host);
 }
 
 // Returns true while the stream runs a host function. A host function is not work of a device.
@@ -84,27 +85,52 @@ void open_managed() {
     });
 }
 
-char *map_twice(size_t bytes, char *&alias) {
-    int file = memfd_create("cudadrv-managed", MFD_CLOEXEC);
-    if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) {
-        close(file);
+size_t Managed::alive = 0;
+
+namespace {
+
+// Maps a file at an address at which a block begins. `bytes` is a number of whole pages.
+char *map_blocks(size_t bytes, int file) {
+    void *reserved = mmap(nullptr, bytes + block_bytes, PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (reserved == MAP_FAILED)
+        return nullptr;
+    auto start = static_cast<char *>(reserved);
+    size_t before = (0 - reinterpret_cast<uintptr_t>(start)) % block_bytes;
+    char *address = start + before;
+    if (mmap(address, bytes, access_of_host, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) {
+        munmap(start, bytes + block_bytes);
         return nullptr;
     }
-    void *user = mmap(nullptr, bytes, access_of_host, MAP_SHARED, file, 0);
-    void *hidden = mmap(nullptr, bytes, access_of_host, MAP_SHARED, file, 0);
-    close(file);
-    if (user == MAP_FAILED || hidden == MAP_FAILED) {
-        for (void *mapped : {user, hidden})
-            if (mapped != MAP_FAILED)
-                munmap(mapped, bytes);
+    if (before)
+        munmap(start, before);
+    munmap(address + bytes, block_bytes - before);
+    return address;
+}
+
+} // namespace
+
+char *map_twice(size_t size, char *&alias) {
+    size_t bytes = whole_pages(size);
+    int file = memfd_create("cudadrv-managed", MFD_CLOEXEC);
+    bool made = file >= 0 && ftruncate(file, static_cast<off_t>(bytes)) == 0;
+    char *user = made ? map_blocks(bytes, file) : nullptr;
+    void *hidden = user ? mmap(nullptr, bytes, access_of_host, MAP_SHARED, file, 0) : MAP_FAILED;
+    if (file >= 0)
+        close(file);
+    if (hidden == MAP_FAILED) {
+        if (user)
+            munmap(user, bytes);
         return nullptr;
     }
     // Keep the mappings out of forked children, which would write to the parent's pages because the
-    // mappings are shared.
-    for (void *mapped : {user, hidden})
+    // mappings are shared. Map small pages: the system says of each whether the program has used
+    // it.
+    for (void *mapped : {static_cast<void *>(user), hidden})
         madvise(mapped, bytes, MADV_DONTFORK);
+    madvise(user, bytes, MADV_NOHUGEPAGE);
     alias = static_cast<char *>(hidden);
-    return static_cast<char *>(user);
+    return user;
 }
 
 SOFT_API(cuMemAllocManaged, (CUdeviceptr * address, size_t bytes, unsigned flags),

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "memory/advice.h"
+#include "memory/places.h"
 
 #include <memory>
 
@@ -11,14 +11,23 @@ struct Stream;
 // State of an allocation of managed memory.
 struct Managed {
     Managed(char *user_address, size_t size, unsigned flags)
-        : user(user_address), bytes(size), initial(flags), attached(flags) {}
+        : user(user_address), bytes(size), initial(flags), attached(flags),
+          faults((size - 1) / block_bytes + 1) {
+        alive++;
+    }
+    ~Managed() { alive--; }
+    Managed(const Managed &) = delete;
+    Managed &operator=(const Managed &) = delete;
 
-    char *user; // the address that the program uses
+    static size_t alive; // number of these objects
+
+    char *user; // the address that the program uses; null when the memory is unmapped
     size_t bytes;
     unsigned initial, attached;   // attachments (CU_MEM_ATTACH_*) at allocation and now
     std::weak_ptr<Stream> stream; // the stream to which the memory is attached, if any
     bool closed = false;          // true while the host has no access
-    AdviceMap advice;
+    PageMap pages;
+    std::vector<PageFaults> faults; // of each block
 
     // Returns true if work of this stream may use the memory.
     bool visible(const Stream &stream);
@@ -38,8 +47,9 @@ void close_managed_if_busy(Managed &managed);
 // unfinished work may use. A running host function does not count as work.
 void open_managed();
 
-// Maps memory at two addresses. Returns the one for the program and sets `alias` to the one for the
-// driver; returns null on failure.
+// Maps memory at two addresses. Returns the one for the program, at which a block begins, and sets
+// `alias` to the one for the driver; returns null on failure. The driver needs an address of its
+// own because it protects the program's pages, and asks the system which of them the program uses.
 char *map_twice(size_t bytes, char *&alias);
 
 } // namespace soft

@@ -28,17 +28,34 @@ struct Properties {
 };
 static_assert(sizeof(Properties) == sizeof(CUmemPoolProps), "the same structure");
 
-PoolPtr create_pool(Device &device) {
+PoolPtr create_pool(const PoolPlace &place) {
     auto pool = std::make_shared<Pool>();
-    pool->device = &device;
+    pool->kind = place.kind;
+    pool->location = place.location;
+    pool->device = place.device;
     pool->handle = reinterpret_cast<CUmemoryPool>(state().pools.insert(pool, state().reuse()));
     return pool;
 }
 
+PoolPlace place_of(Device &device) {
+    return {MemoryKind::Async, make_location(location_device, device.ordinal), &device};
+}
+
+PoolPlace place_of(const Pool &pool) { return {pool.kind, pool.location, pool.device}; }
+
 } // namespace
 
+bool Pool::has_room(size_t bytes) const {
+    if (!device)
+        return !exceeds_machine(bytes);
+    return device->used - reserved + bytes <= state().settings.memory;
+}
+
 void Pool::reserve(size_t bytes) {
-    device->used = device->used - reserved + bytes;
+    if (device) {
+        device->used = device->used - reserved + bytes;
+        make_room(*device);
+    }
     reserved = bytes;
     reserved_high = std::max(reserved_high, reserved);
 }
@@ -50,7 +67,7 @@ bool Pool::grow(size_t bytes) {
         size_t target = round_up(bytes, unit);
         if (max_bytes && target > max_bytes)
             continue;
-        if (device->used - reserved + target <= state().settings.memory) {
+        if (has_room(target)) {
             reserve(target);
             return true;
         }
@@ -59,12 +76,12 @@ bool Pool::grow(size_t bytes) {
 }
 
 CUresult Pool::take(size_t bytes, const Stream &stream, Operation &allocation) {
-    if (bytes > state().settings.memory)
+    if (device ? bytes > state().settings.memory : exceeds_machine(bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     size_t size = capacity_of(bytes);
     size_t wanted = live_ + leaving_ + size;
     bool fits = grow(wanted);
-    if (!fits) {
+    if (!fits && device) {
         trim_pools(*device);
         fits = grow(wanted);
     }
@@ -128,19 +145,69 @@ PoolPtr find_pool(CUmemoryPool handle) {
     return state().pools.find(reinterpret_cast<uintptr_t>(handle));
 }
 
-const PoolPtr &default_pool(Device &device) {
-    if (!device.default_pool)
-        device.default_pool = create_pool(device);
-    return device.default_pool;
+CUresult find_pool_place(int type, const CUmemLocation &location, PoolPlace &place) {
+    bool managed = type == allocation_managed;
+    if (!managed && type != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_INVALID_VALUE;
+    place.kind = managed ? MemoryKind::Managed : MemoryKind::Host;
+    place.location = location;
+    place.device = nullptr;
+    switch (static_cast<int>(location.type)) {
+    case location_device:
+        if (Device *device = find_device(location.id)) {
+            if (!managed)
+                place = place_of(*device);
+            break;
+        }
+        return CUDA_ERROR_INVALID_DEVICE;
+    case location_host:
+        place.location.id = the_host;
+        break;
+    case location_numa:
+        if (location.id != 0)
+            return CUDA_ERROR_INVALID_VALUE;
+        break;
+    case location_none:
+        if (!managed)
+            return CUDA_ERROR_INVALID_VALUE;
+        place.location = no_location;
+        break;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return managed && !state().settings.concurrent_managed ? CUDA_ERROR_NOT_SUPPORTED
+                                                           : CUDA_SUCCESS;
 }
 
+PoolSlot &pools_at(const PoolPlace &place) {
+    if (place.device)
+        return place.device->pools;
+    return state().pool_slots[{place.kind, place.location.type, place.location.id}];
+}
+
+const PoolPtr &default_pool(const PoolPlace &place) {
+    PoolSlot &pools = pools_at(place);
+    if (!pools.standard) {
+        pools.standard = create_pool(place);
+        pools.standard->standard = true;
+    }
+    return pools.standard;
+}
+
+const PoolPtr &current_pool(const PoolPlace &place) {
+    PoolSlot &pools = pools_at(place);
+    return pools.current ? pools.current : default_pool(place);
+}
+
+const PoolPtr &default_pool(Device &device) { return default_pool(place_of(device)); }
+
 const PoolPtr &current_pool(Device &device) {
-    return device.pool ? device.pool : default_pool(device);
+    return device.pools.current ? device.pools.current : default_pool(device);
 }
 
 void release_unused(const Device &device) {
     for (const auto &entry : state().pools)
-        if (entry.second->device == &device)
+        if (!entry.second->device || entry.second->device == &device)
             entry.second->trim(entry.second->release_threshold);
 }
 
@@ -163,7 +230,7 @@ void destroy_pools() {
         pools.push_back(entry.second);
     for (const auto &pool : pools) {
         pool->trim(0);
-        pool->device->pool = pool->device->default_pool = nullptr;
+        pools_at(place_of(*pool)) = {};
         driver.pools.erase(reinterpret_cast<uintptr_t>(pool->handle));
     }
 }
@@ -173,21 +240,17 @@ SOFT_API(cuMemPoolCreate, (CUmemoryPool * handle, const CUmemPoolProps *given), 
         return CUDA_ERROR_INVALID_VALUE;
     Properties properties;
     std::memcpy(&properties, given, sizeof(properties));
-    if (properties.allocation_type != CU_MEM_ALLOCATION_TYPE_PINNED)
-        return properties.allocation_type == allocation_managed ? CUDA_ERROR_NOT_SUPPORTED
-                                                                : CUDA_ERROR_INVALID_VALUE;
-    if (properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return is_host(properties.location) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
-    Device *device = find_device(properties.location.id);
-    if (!device)
+    PoolPlace place;
+    if (CUresult status = find_pool_place(properties.allocation_type, properties.location, place))
+        return status == CUDA_ERROR_INVALID_DEVICE ? CUDA_ERROR_INVALID_VALUE : status;
+    // Only device memory can be shared with other processes.
+    if (properties.handle_types & ~(place.device ? shareable : 0))
         return CUDA_ERROR_INVALID_VALUE;
-    if (properties.handle_types & ~shareable)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (properties.handle_types) // pools cannot be shared with other processes
+    if (properties.handle_types) // and this driver does not do it
         return CUDA_ERROR_NOT_SUPPORTED;
     if (properties.max_bytes > address_space)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    PoolPtr pool = create_pool(*device);
+    PoolPtr pool = create_pool(place);
     pool->max_bytes = round_up(properties.max_bytes, chunk);
     *handle = pool->handle;
     return CUDA_SUCCESS;
@@ -195,10 +258,11 @@ SOFT_API(cuMemPoolCreate, (CUmemoryPool * handle, const CUmemPoolProps *given), 
 
 SOFT_API(cuMemPoolDestroy, (CUmemoryPool handle), (handle)) {
     PoolPtr pool = find_pool(handle);
-    if (!pool || pool == pool->device->default_pool)
+    if (!pool || pool->standard)
         return CUDA_ERROR_INVALID_VALUE;
-    if (pool->device->pool == pool)
-        pool->device->pool = nullptr;
+    PoolSlot &pools = pools_at(place_of(*pool));
+    if (pools.current == pool)
+        pools.current = nullptr;
     pool->destroyed = true;
     pool->trim(0);
     state().pools.erase(reinterpret_cast<uintptr_t>(handle));
@@ -240,7 +304,7 @@ SOFT_API(cuDeviceSetMemPool, (CUdevice ordinal, CUmemoryPool handle), (ordinal, 
     PoolPtr pool = find_pool(handle);
     if (!device || !pool || pool->device != device)
         return CUDA_ERROR_INVALID_VALUE;
-    device->pool = pool;
+    device->pools.current = pool;
     return CUDA_SUCCESS;
 }
 

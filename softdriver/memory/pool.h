@@ -1,18 +1,24 @@
 #pragma once
 
 #include "device/device.h"
+#include "memory/location.h"
 #include "work/operation.h"
 
 #include <set>
 
 namespace soft {
 
-// A pool of device memory for stream-ordered allocation. Used bytes are exactly what the program
-// has allocated. Reserved bytes count against the device's capacity. They also include rounding,
-// memory that is kept for later, and memory whose free no stream has run yet.
+enum class MemoryKind { Device, Async, Host, Managed, Registered };
+
+// A pool for stream-ordered allocation. Used bytes are exactly what the program has allocated.
+// Reserved bytes also include rounding, memory that is kept for later, and memory whose free no
+// stream has run yet. Those of device memory count against the device's capacity.
 struct Pool {
     CUmemoryPool handle = nullptr;
-    Device *device = nullptr;
+    MemoryKind kind = MemoryKind::Async; // of the memory: Async (on a device), Host or Managed
+    CUmemLocation location = no_location;
+    Device *device = nullptr; // the device of device memory; else null
+    bool standard = false;    // the driver has made it, as the default pool of its location
     // The program has destroyed the pool: its handle is invalid, but the pool lives until its last
     // allocation is freed.
     bool destroyed = false;
@@ -21,7 +27,8 @@ struct Pool {
     size_t release_threshold = 0;
     size_t reserved = 0, reserved_high = 0;
     size_t used = 0, used_high = 0;
-    std::set<int> visitors; // ordinals of other devices that have access
+    // Ordinals of devices that have access, besides `device`. All devices can use managed memory.
+    std::set<int> visitors;
 
     // Takes capacity for an allocation in this stream. If there is none left, takes the capacity of
     // pending frees, and makes the allocation wait for these frees.
@@ -38,7 +45,7 @@ struct Pool {
     // Returns the operations of pending frees.
     std::vector<OperationPtr> pending() const;
     bool admits(const Device &other) const {
-        return &other == device || visitors.count(other.ordinal) > 0;
+        return kind == MemoryKind::Managed || &other == device || visitors.count(other.ordinal) > 0;
     }
 
   private:
@@ -47,6 +54,7 @@ struct Pool {
         size_t bytes;
     };
 
+    bool has_room(size_t bytes) const;
     bool grow(size_t bytes);
     void reserve(size_t bytes);
 
@@ -58,12 +66,26 @@ using PoolPtr = std::shared_ptr<Pool>;
 
 // Finds a pool by its handle. Returns null if there is none.
 PoolPtr find_pool(CUmemoryPool handle);
+// What a pool is for: a kind of memory at a location.
+struct PoolPlace {
+    MemoryKind kind = MemoryKind::Async;
+    CUmemLocation location = no_location;
+    Device *device = nullptr; // of device memory
+};
+
+// Finds the place of a CUmemAllocationType and a location. Returns an error if no pool can be
+// there.
+CUresult find_pool_place(int type, const CUmemLocation &location, PoolPlace &place);
+// Returns the pools of a place.
+PoolSlot &pools_at(const PoolPlace &place);
+const PoolPtr &default_pool(const PoolPlace &place);
+const PoolPtr &current_pool(const PoolPlace &place);
 const PoolPtr &default_pool(Device &device);
 const PoolPtr &current_pool(Device &device);
-// Called when the host has synchronized with the device. Trims the device's pools to their release
-// thresholds.
+// Called when the host has synchronized with the device. Trims the pools whose memory the device's
+// streams free, to their release thresholds.
 void release_unused(const Device &device);
-// Trims all pools of a device to the memory that is in use.
+// Trims all pools of a device's own memory to the memory that is in use.
 void trim_pools(const Device &device);
 // Destroys all pools, and frees the memory that is still allocated from them. No work may use this
 // memory.

@@ -30,20 +30,6 @@ Device *named_device(const CUmemLocation &location) {
     return location.type == CU_MEM_LOCATION_TYPE_DEVICE ? find_device(location.id) : nullptr;
 }
 
-// Finds the device of a location, for functions about its pools. Returns an error for any other
-// location, because only devices have pools.
-CUresult locate_pools(const CUmemLocation *location, CUmemAllocationType type, Device *&device) {
-    if (!location)
-        return CUDA_ERROR_INVALID_VALUE;
-    bool managed = static_cast<int>(type) == allocation_managed;
-    if (managed || is_host(*location))
-        return CUDA_ERROR_NOT_SUPPORTED;
-    if (type != CU_MEM_ALLOCATION_TYPE_PINNED || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return CUDA_ERROR_INVALID_VALUE;
-    device = named_device(*location);
-    return device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-}
-
 } // namespace
 
 SOFT_API(cuMemPoolSetAttribute, (CUmemoryPool handle, CUmemPool_attribute attribute, void *value),
@@ -103,16 +89,17 @@ SOFT_API(cuMemPoolGetAttribute, (CUmemoryPool handle, CUmemPool_attribute attrib
 
 namespace {
 
-// Returns an error if one change of access is invalid. The pool's own device cannot lose its
-// access.
+// Returns an error if one change of access is invalid. The pool's own place cannot lose its access.
 CUresult check_access(const Pool &pool, const CUmemAccessDesc &access) {
     constexpr int read_only = 1;
     int flags = static_cast<int>(access.flags);
-    if (access.location.type != CU_MEM_LOCATION_TYPE_DEVICE || flags == read_only)
+    bool host = is_host(access.location) && pool.kind != MemoryKind::Async;
+    if (flags == read_only || (!host && access.location.type != CU_MEM_LOCATION_TYPE_DEVICE))
         return CUDA_ERROR_NOT_SUPPORTED;
     const Device *device = named_device(access.location);
     bool none = flags == CU_MEM_ACCESS_FLAGS_PROT_NONE;
-    if (!device || (none && device == pool.device))
+    bool own = host || pool.kind == MemoryKind::Managed || device == pool.device;
+    if ((!device && !host) || (none && own))
         return CUDA_ERROR_INVALID_DEVICE;
     return none || flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? CUDA_SUCCESS
                                                                : CUDA_ERROR_INVALID_VALUE;
@@ -130,6 +117,8 @@ SOFT_API(cuMemPoolSetAccess, (CUmemoryPool handle, const CUmemAccessDesc *map, s
         if (CUresult status = check_access(*pool, map[i]))
             return status;
     for (size_t i = 0; i < count; i++) {
+        if (is_host(map[i].location))
+            continue; // has access already
         if (map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
             pool->visitors.erase(map[i].location.id);
         else
@@ -147,20 +136,20 @@ SOFT_API(cuMemPoolGetAccess,
     const Device *device = named_device(*location);
     if (!device && !is_host(*location))
         return CUDA_ERROR_INVALID_VALUE;
-    bool access = device && pool->admits(*device);
+    bool access = device ? pool->admits(*device) : pool->kind != MemoryKind::Async;
     *flags = access ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;
 }
 
-// Returns a pool of a device. `pool_of` is default_pool or current_pool.
-static CUresult read_pool(CUmemoryPool *handle, CUmemLocation *location, CUmemAllocationType type,
-                          const PoolPtr &(*pool_of)(Device &)) {
-    Device *device = nullptr;
-    if (!handle)
+// Returns a pool of a location. `pool_of` is default_pool or current_pool.
+static CUresult read_pool(CUmemoryPool *handle, const CUmemLocation *location,
+                          CUmemAllocationType type, const PoolPtr &(*pool_of)(const PoolPlace &)) {
+    if (!handle || !location)
         return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult status = locate_pools(location, type, device))
+    PoolPlace place;
+    if (CUresult status = find_pool_place(static_cast<int>(type), *location, place))
         return status;
-    *handle = pool_of(*device)->handle;
+    *handle = pool_of(place)->handle;
     return CUDA_SUCCESS;
 }
 
@@ -178,13 +167,16 @@ SOFT_API(cuMemGetMemPool,
 
 SOFT_API(cuMemSetMemPool, (CUmemLocation * location, CUmemAllocationType type, CUmemoryPool handle),
          (location, type, handle)) {
-    Device *device = nullptr;
-    if (CUresult status = locate_pools(location, type, device))
+    if (!location)
+        return CUDA_ERROR_INVALID_VALUE;
+    PoolPlace place;
+    if (CUresult status = find_pool_place(static_cast<int>(type), *location, place))
         return status;
     PoolPtr pool = find_pool(handle);
-    if (!pool || pool->device != device)
+    if (!pool || pool->kind != place.kind || pool->location.type != place.location.type ||
+        pool->location.id != place.location.id)
         return CUDA_ERROR_INVALID_VALUE;
-    device->pool = pool;
+    pools_at(place).current = pool;
     return CUDA_SUCCESS;
 }
 

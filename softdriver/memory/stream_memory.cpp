@@ -6,16 +6,35 @@
 namespace soft {
 namespace {
 
+// Allocates memory of the kind that the pool has. Its capacity is already counted.
+CUresult place(const Context &context, const Pool &pool, size_t bytes, Allocation *&allocation) {
+    switch (pool.kind) {
+    case MemoryKind::Host:
+        return allocate_host(context, bytes, 0, allocation);
+    case MemoryKind::Managed:
+        if (CUresult status = allocate_managed(context, bytes, CU_MEM_ATTACH_GLOBAL, allocation))
+            return status;
+        // A NUMA node is no preferred location: see prefer() in advice.cpp.
+        if (!is_node(pool.location))
+            allocation->managed->pages.change(
+                0, whole_pages(bytes),
+                [&](size_t, size_t, PageState &state) { state.preferred = pool.location; });
+        return CUDA_SUCCESS;
+    default:
+        return place_device(context, *pool.device, bytes, MemoryKind::Async, allocation);
+    }
+}
+
 // Takes the memory from the pool; if the stream is being captured, allocates memory that belongs to
 // the graph.
 CUresult reserve(const Stream &stream, const PoolPtr &pool, size_t bytes, Operation &operation,
                  Allocation *&allocation) {
     if (stream.capture)
-        return allocate_device(*stream.owner, bytes, MemoryKind::Async, allocation);
+        return pool->device ? allocate_device(*stream.owner, bytes, MemoryKind::Async, allocation)
+                            : place(*stream.owner, *pool, bytes, allocation);
     if (CUresult status = pool->take(bytes, stream, operation))
         return status;
-    CUresult status =
-        place_device(*stream.owner, *pool->device, bytes, MemoryKind::Async, allocation);
+    CUresult status = place(*stream.owner, *pool, bytes, allocation);
     if (status == CUDA_SUCCESS) {
         allocation->pool = pool;
     } else {
@@ -85,9 +104,10 @@ SOFT_STREAM_API(cuMemFreeAsync, (CUdeviceptr address, CUstream handle), (address
     if (!address)
         return CUDA_SUCCESS;
     Allocation *allocation = find_start(address);
-    if (!allocation || allocation->page_locked())
+    bool ordered = allocation && (allocation->pool || allocation->captured);
+    if (!allocation || (allocation->page_locked() && !ordered))
         return CUDA_ERROR_INVALID_VALUE;
-    if (allocation->kind == MemoryKind::Managed)
+    if (allocation->kind == MemoryKind::Managed && !ordered)
         return CUDA_ERROR_NOT_SUPPORTED;
     // While capturing, only memory that was allocated in a capture can be freed; and such memory
     // only while capturing.

@@ -42,6 +42,7 @@ class RaceShadow {
     const MemoryKind kind;
     const uint64_t id;
     bool ignored = false; // true when its device is lost
+    bool removed = false; // true when the memory was freed: it may be unmapped at any time
 
     bool holds(const Range &range) const {
         return range.begin >= begin && range.end() <= begin + bytes;

@@ -216,7 +216,8 @@ bool Races::behind_host_function(const Operation &operation) const {
 void Races::watch(const OperationPtr &operation, const Shadows &shadows) {
     auto shadow = shadows.begin();
     each_range(*operation, [&](const Range &range, RaceUse use) {
-        bool visible = *shadow && !(*shadow)->ignored && (*shadow)->host_visible();
+        bool visible =
+            *shadow && !(*shadow)->ignored && !(*shadow)->removed && (*shadow)->host_visible();
         if (visible && use != RaceUse::Update)
             watches_.add(operation, *shadow, range, use);
         shadow++;
@@ -352,6 +353,7 @@ void Races::removed(const Allocation &allocation) {
     if (!allocation.shadow)
         return;
     watches_.remove(*allocation.shadow);
+    allocation.shadow->removed = true;
     just_removed_ = allocation.shadow;
 }
 

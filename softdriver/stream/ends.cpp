@@ -43,7 +43,7 @@ CUresult locate_host(const void *pointer, size_t bytes, End &end) {
 
 CUresult check_pools(const Context &context, const End &target, const End &source) {
     for (const End *end : {&target, &source})
-        if (end->pool && !end->pool->admits(*context.device))
+        if (end->side == Side::Device && end->pool && !end->pool->admits(*context.device))
             return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }

@@ -51,6 +51,7 @@ struct Operation {
     std::vector<Range> reads, writes;
     std::vector<Range> updates; // ranges of atomic accesses; these do not race with each other
     bool unforeseen = false;    // true for a kernel until it ends: its ranges are unknown
+    bool uses_pages = true;     // its accesses can move pages of managed memory
     bool legacy_rules = true;   // the rules of the legacy stream apply to it
     // Its range is not data, but a value in memory for which streams wait.
     bool synchronizes = false;

@@ -111,6 +111,9 @@ void Scheduler::run_piece(Lock &lock, const OperationPtr &operation) {
     }
     Device &device = *operation->stream->owner->device;
     Outcome outcome = operation->pieces->end();
+    std::vector<Range> writes = outcome.writes;
+    writes.insert(writes.end(), outcome.updates.begin(), outcome.updates.end());
+    use_pages(device, outcome.reads, writes);
     complete(*operation);
     state().races.ended(operation);
     state().races.known(operation, outcome);
@@ -142,6 +145,8 @@ void Scheduler::run(Lock &lock, const OperationPtr &operation) {
         lock.unlock();
         operation->action();
         acquire(lock);
+        if (operation->uses_pages)
+            use_pages(*operation->stream->owner->device, operation->reads, operation->writes);
         if (operation->on_worker && operation->stream->queue.size() > 1)
             close_managed(*operation->stream);
     }
@@ -155,7 +160,9 @@ void Scheduler::complete(Operation &operation) {
     operation.waits.clear();
     operation.action = nullptr;
     operation.pieces = nullptr;
-    operation.kept.clear();
+    // Released when the operation has left its queue, because releasing memory looks for operations
+    // in queues that use it.
+    std::vector<std::shared_ptr<void>> kept = std::move(operation.kept);
     if (operation.condition)
         conditions_--;
     operation.condition = nullptr;

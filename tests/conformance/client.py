@@ -89,7 +89,7 @@ cuMemRangeGetAttribute pzidz|cuMemRangeGetAttributes pppzdz
 cuPointerSetAttribute pid|cuMemPoolCreate pp|cuMemPoolDestroy p|cuMemPoolSetAttribute pip
 cuMemPoolGetAttribute pip|cuMemPoolTrimTo pz|cuMemPoolSetAccess ppz|cuMemPoolGetAccess ppp
 cuMemAllocFromPoolAsync pzpp|cuDeviceGetDefaultMemPool pi|cuDeviceGetMemPool pi
-cuDeviceSetMemPool ip
+cuDeviceSetMemPool ip|cuMemGetDefaultMemPool ppi|cuMemGetMemPool ppi|cuMemSetMemPool pip
 cuModuleLoad ps|cuModuleLoadData ps|cuModuleLoadDataEx psupp|cuModuleLoadFatBinary pp
 cuModuleUnload p|cuModuleGetFunction pps|cuModuleGetGlobal_v2 ppps|cuModuleGetFunctionCount pp
 cuFuncGetAttribute pip|cuFuncSetAttribute pii|cuFuncGetParamInfo pzpp|cuFuncGetName pp

@@ -188,7 +188,6 @@ def test_pool_for_another_device(device, stream, source, target):
     pool.close()
 
 
-@pytest.mark.xfail(strict=True, reason="the software driver has no pools of host memory")
 def test_pinned_pool(stream, target):
     buffer = PinnedMemoryResource().allocate(N, stream=stream)
     assert buffer.is_host_accessible
@@ -200,7 +199,6 @@ def test_pinned_pool(stream, target):
     buffer.close(stream)
 
 
-@pytest.mark.xfail(strict=True, reason="the software driver has no pools of managed memory")
 def test_managed_pool(device, stream, target):
     buffer = ManagedMemoryResource().allocate(N, stream=stream)
     assert buffer.is_managed

@@ -69,8 +69,8 @@ Shape shape_of(const char *name) {
         if (starts(name, looks_up))
             shape.own_buffers = false;
     // These functions take arrays of handles, but their types look like those of a single result.
-    shape.counted =
-        std::strstr(name, "UpdateCaptureDependencies") || std::strstr(name, "Enumerate");
+    shape.counted = std::strstr(name, "UpdateCaptureDependencies") ||
+                    std::strstr(name, "Enumerate") || std::strstr(name, "BatchAsync");
     return shape;
 }
 
@@ -145,6 +145,46 @@ CUresult call(const char *name, CUresult (*function)(void **, size_t *, CUmem_ra
     count.value = any_count();
     return perform<void **, size_t *, CUmem_range_attribute *, size_t, CUdeviceptr, size_t>(
         name, function, attributes.data, attributes.sizes, attributes.kinds, count, address, bytes);
+}
+
+// The batches of cuMemPrefetchBatchAsync and its like.
+struct Batch {
+    Argument<CUdeviceptr *> addresses;
+    Argument<size_t *> sizes, indices;
+    Argument<CUmemLocation *> places;
+    Argument<size_t> count, place_count;
+    Argument<unsigned long long> flags;
+    Argument<CUstream> stream;
+
+    Batch() {
+        for (size_t i = 0; i < array_length; i++) {
+            addresses.slot[i] = looked_up_address();
+            sizes.slot[i] = player->chance(70) ? player->random.below(8192) : any_size();
+            indices.slot[i] = player->chance(90) ? i : any_size();
+        }
+        count.value = any_count();
+        place_count.value = player->chance(70) ? 1 : any_count();
+        flags.value = player->chance(95) ? 0 : any_bits();
+    }
+};
+
+CUresult call(const char *name,
+              CUresult (*function)(CUdeviceptr *, size_t *, size_t, CUmemLocation *, size_t *,
+                                   size_t, unsigned long long, CUstream)) {
+    player->shape = shape_of(name);
+    Batch batch;
+    return perform<CUdeviceptr *, size_t *, size_t, CUmemLocation *, size_t *, size_t,
+                   unsigned long long, CUstream>(name, function, batch.addresses, batch.sizes,
+                                                 batch.count, batch.places, batch.indices,
+                                                 batch.place_count, batch.flags, batch.stream);
+}
+
+CUresult call(const char *name,
+              CUresult (*function)(CUdeviceptr *, size_t *, size_t, unsigned long long, CUstream)) {
+    player->shape = shape_of(name);
+    Batch batch;
+    return perform<CUdeviceptr *, size_t *, size_t, unsigned long long, CUstream>(
+        name, function, batch.addresses, batch.sizes, batch.count, batch.flags, batch.stream);
 }
 
 struct Target {

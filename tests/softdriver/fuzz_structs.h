@@ -27,7 +27,8 @@ inline void fill(CUmemAccessDesc &access) {
 }
 
 inline void fill(CUmemPoolProps &properties) {
-    properties.allocType = static_cast<CUmemAllocationType>(player->chance(85));
+    properties.allocType = static_cast<CUmemAllocationType>(
+        player->chance(95) ? 1 + player->chance(30) : player->random.below(4));
     properties.handleTypes =
         static_cast<CUmemAllocationHandleType>(player->chance(85) ? 0 : player->random.below(9));
     fill(properties.location);

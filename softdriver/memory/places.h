@@ -1,0 +1,50 @@
+#pragma once
+
+#include "base/range.h"
+#include "memory/pages.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace soft {
+
+struct Device;
+struct Managed;
+
+// Where the pages of managed memory are. The host uses them without calling the driver, so what it
+// has done is found later, before the driver changes or reads the place of a page: whenever the
+// host cannot have a page, the driver removes it from the program's page table, and the system puts
+// it back when the host uses it.
+
+// How often a block has been moved, or copied, because a processor used it where it was not.
+struct PageFaults {
+    uint64_t host = 0, device = 0;
+};
+
+// Returns an error if managed memory cannot be at this location. If the location is the host, sets
+// its id to CU_DEVICE_CPU.
+CUresult check_page_place(CUmemLocation &location);
+CUmemLocation location_of_processor(int processor);
+inline int processor_at(const CUmemLocation &location) {
+    return location.type == location_device ? location.id : the_host;
+}
+
+// Called when work of a device has used these bytes. Moves the blocks that the device cannot use
+// where they are. Bytes that are not in managed memory are ignored.
+void use_pages(Device &device, const std::vector<Range> &reads, const std::vector<Range> &writes);
+// Moves pages to a processor, or gives it a copy if they are mostly read.
+void move_pages(const Pages &pages, int processor);
+void set_read_mostly(const Pages &pages, bool read_mostly);
+// Makes pages be nowhere: their bytes are not needed any more.
+void empty_pages(const Pages &pages);
+// Called when the memory is about to be unmapped.
+void forget_pages(Managed &managed);
+// Moves managed memory to the host that the device has no room for. The pages that have not been
+// used for longest go first.
+void make_room(Device &device);
+// Finds what the host has used.
+void notice_host(const Pages &pages);
+// Returns the sum for all blocks in which these pages are.
+PageFaults faults_of(const Pages &pages);
+
+} // namespace soft
