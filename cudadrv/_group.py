@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class StreamGroup:
-    """A number of streams of one device, which work is spread over.
+    """Several streams of one device, over which work is spread.
 
     The streams are plain `Stream` objects: ``for stream in group``, ``group[0]`` and ``len(group)``
     reach them.
 
     Parameters
     ----------
-    n
+    count
         How many streams; at least 1.
     device
         The device of the streams; default: the current context.
@@ -39,16 +39,18 @@ class StreamGroup:
     Driver function: cuStreamCreateWithPriority for each stream.
     """
 
+    __slots__ = ("__weakref__", "_streams", "_turn")
+
     def __init__(
-        self, n: SupportsIndex, *, device: Device | None = None, priority: int = 0
+        self, count: SupportsIndex, *, device: Device | None = None, priority: int = 0
     ) -> None:
-        count = integer(n, "n")
-        if count < 1:
-            raise ValueError(f"a group needs at least 1 stream, not {count}")
+        number = integer(count, "count")
+        if number < 1:
+            raise ValueError(f"a group needs at least 1 stream, not {number}")
         self._streams: list[Stream] = []
         self._turn = 0
         try:
-            for _ in range(count):
+            for _ in range(number):
                 self._streams.append(Stream(device=device, priority=priority))
         except BaseException:
             self.close()
@@ -121,12 +123,15 @@ class StreamGroup:
         self._streams = []
 
     def __iter__(self) -> Iterator[Stream]:
+        """The streams, from the first one on."""
         return iter(tuple(self._streams))
 
     def __len__(self) -> int:
+        """The number of streams; 0 if the group is closed."""
         return len(self._streams)
 
     def __getitem__(self, index: SupportsIndex) -> Stream:
+        """One of the streams, by number."""
         return self._streams[index]
 
     def __repr__(self) -> str:

@@ -23,32 +23,28 @@ if TYPE_CHECKING:
 
 
 class PipelineReport(NamedTuple):
-    """What a run of a `Pipeline` did, and how long the host's stages took."""
+    """What a run of a `Pipeline` did, and how long it took.
+
+    ``chunks`` and ``items`` say how many of the source went through. ``elapsed_s`` are the seconds
+    from the first chunk to the last result, ``filling_s`` those in which the host read the source
+    and ran ``prepare``, and ``consuming_s`` those of ``consume``.
+    """
 
     chunks: int
-    """Chunks that went through."""
     items: int
-    """Items of the source in these chunks."""
-    seconds: float
-    """From the first chunk to the last result."""
-    filling: float
-    """Seconds in which the host read the source: iterators, files, `prepare`."""
-    consuming: float
-    """Seconds in `consume`."""
+    elapsed_s: float
+    filling_s: float
+    consuming_s: float
 
 
 class _Lane:
     """A stream with the buffers of one chunk."""
 
-    def __init__(self, pipeline: "Pipeline") -> None:
-        device, chunk = pipeline.device, pipeline.chunk
+    def __init__(self, device: Device | None, input: DeviceBuffer, output: DeviceBuffer) -> None:
         self.device = device
         self.stream = Stream(device=device)
-        self.input = DeviceBuffer(chunk, pipeline.dtype, device=device, name="input")
-        self.output = self.input
-        if pipeline.output_dtype is not None:
-            items = chunk if pipeline.output_count is None else pipeline.output_count
-            self.output = DeviceBuffer(items, pipeline.output_dtype, device=device, name="output")
+        self.input = input
+        self.output = output
         self._source: LockedBuffer | None = None
         self._result: LockedBuffer | None = None
         self.pending: _Pending | None = None
@@ -82,7 +78,7 @@ class _Lane:
 class _Pending(NamedTuple):
     """A chunk that is on its way."""
 
-    index: int
+    number: int
     items: int
     token: Token
     result: HostBuffer
@@ -113,11 +109,6 @@ class Pipeline:
     device
         Default: the current context.
 
-    Attributes
-    ----------
-    streams : tuple of Stream
-        One for each buffer. They take turns, from the first one on.
-
     Raises
     ------
     TypeError, ValueError
@@ -125,6 +116,11 @@ class Pipeline:
     CudaError
         A driver call failed.
     """
+
+    __slots__ = (
+        *("__weakref__", "_chunk", "_closed", "_compute", "_dtype", "_lanes", "_output_count"),
+        *("_output_dtype", "_running"),
+    )
 
     def __init__(
         self,
@@ -137,20 +133,33 @@ class Pipeline:
         buffers: SupportsIndex = 3,
         device: Device | None = None,
     ) -> None:
-        self.chunk = _positive(chunk, "chunk")
-        self.dtype = np.dtype(dtype)
-        self.compute = compute
-        self.output_dtype = None if output_dtype is None else np.dtype(output_dtype)
-        self.output_count = (
-            None if output_count is None else _positive(output_count, "output_count")
-        )
-        if self.output_count is not None and self.output_dtype is None:
-            raise TypeError("output_count needs output_dtype: without it, kernels work in place")
-        self.device = device
+        self._chunk = _positive(chunk, "chunk")
+        self._dtype = np.dtype(dtype)
+        self._compute = compute
+        self._output_dtype = None if output_dtype is None else np.dtype(output_dtype)
+        self._output_count: int | None = None
+        if output_count is not None:
+            if output_dtype is None:
+                raise TypeError(
+                    "output_count needs output_dtype: without it, kernels work in place"
+                )
+            self._output_count = _positive(output_count, "output_count")
         self._running = False
         self._closed = False
-        self._lanes = [_Lane(self) for _ in range(_positive(buffers, "buffers"))]
-        self.streams = tuple(lane.stream for lane in self._lanes)
+        self._lanes = [self._lane(device) for _ in range(_positive(buffers, "buffers"))]
+
+    def _lane(self, device: Device | None) -> "_Lane":
+        given = DeviceBuffer(self._chunk, self._dtype, device=device, name="input")
+        if self._output_dtype is None:
+            return _Lane(device, given, given)
+        count = self._chunk if self._output_count is None else self._output_count
+        taken = DeviceBuffer(count, self._output_dtype, device=device, name="output")
+        return _Lane(device, given, taken)
+
+    @property
+    def streams(self) -> tuple[Stream, ...]:
+        """The stream of each buffer. They take turns, from the first one on."""
+        return tuple(lane.stream for lane in self._lanes)
 
     def run(
         self,
@@ -205,7 +214,7 @@ class Pipeline:
         try:
             for lane in self._lanes:  # an interrupted run may not have waited for all of its work
                 lane.stream.synchronize()
-            run = _Run(self._lanes, self.compute, self.output_count, into, consume, progress)
+            run = _Run(self._lanes, self._compute, self._output_count, into, consume, progress)
             return run.through(self._feed(source, prepare))
         except BaseException as error:
             self._settle(error)
@@ -214,6 +223,12 @@ class Pipeline:
             for lane in self._lanes:
                 lane.pending = None
             self._running = False
+
+    def __repr__(self) -> str:
+        """The number of its buffers, and the size and dtype of a chunk."""
+        if self._closed:
+            return "<Pipeline closed>"
+        return f"<Pipeline of {len(self._lanes)} buffers of {self._chunk} x {self._dtype}>"
 
     @property
     def closed(self) -> bool:
@@ -257,7 +272,7 @@ class Pipeline:
             raise TypeError(
                 f"into= takes a LockedBuffer or a UnifiedBuffer, and not a {type(into).__name__}"
             )
-        dtype = self.dtype if self.output_dtype is None else self.output_dtype
+        dtype = self._dtype if self._output_dtype is None else self._output_dtype
         if into.dtype != dtype:
             raise TypeError(f"the results have dtype {dtype}, and into= has {into.dtype}")
 
@@ -274,11 +289,11 @@ class Pipeline:
     def _feed(self, source: object, prepare: "_OnArray | None") -> "_Feed":
         """Return a function that brings the next chunk into page-locked memory."""
         if isinstance(source, HostBuffer):
-            if source.dtype != self.dtype:
-                raise TypeError(f"the source has dtype {source.dtype}, and chunks {self.dtype}")
+            if source.dtype != self._dtype:
+                raise TypeError(f"the source has dtype {source.dtype}, and chunks {self._dtype}")
             if prepare is None:
-                return _parts_of(source, self.chunk)
-            return self._filled(_copies_of(source, self.chunk), prepare)
+                return _parts_of(source, self._chunk)
+            return self._filled(_copies_of(source, self._chunk), prepare)
         if isinstance(source, Buffer):
             raise TypeError(
                 "a source is on the host: an array, a file, an iterator or a LockedBuffer,"
@@ -287,13 +302,13 @@ class Pipeline:
         if hasattr(source, "readinto"):
             return self._filled(_reads_of(source), prepare)
         if isinstance(source, np.ndarray):
-            return self._filled(_slices_of(_checked(source, self.dtype)), prepare)
+            return self._filled(_slices_of(_checked(source, self._dtype)), prepare)
         try:
             view = memoryview(source)  # type: ignore[arg-type]
         except TypeError:
             chunks: Iterator[object] = iter(source)  # type: ignore[call-overload]
-            return self._filled(_items_of(chunks, self.dtype), prepare)
-        return self._filled(_slices_of(np.frombuffer(view, self.dtype)), prepare)
+            return self._filled(_items_of(chunks, self._dtype), prepare)
+        return self._filled(_slices_of(np.frombuffer(view, self._dtype)), prepare)
 
     def _filled(self, fill: "_Fill", prepare: "_OnArray | None") -> "_Feed":
         """Return a feed that fills the lanes' own page-locked buffers."""
@@ -384,7 +399,7 @@ class _Run:
         if self.consume is not None:
             before = time.perf_counter()
             with pending.result.read() as array:
-                self.consume(pending.index, array)
+                self.consume(pending.number, array)
             self.consuming += time.perf_counter() - before
         self.done += pending.items
         if self.progress is not None:

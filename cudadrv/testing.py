@@ -228,12 +228,13 @@ def kernel_fault() -> str | None:
 
 
 class PageFaults(NamedTuple):
-    """How often blocks of managed memory have moved because they were used elsewhere."""
+    """How often blocks of managed memory have moved because they were used elsewhere.
+
+    ``host`` counts moves to the host, and ``device`` moves to a device.
+    """
 
     host: int
-    """Moves to the host."""
     device: int
-    """Moves to a device."""
 
 
 def page_faults(buffer: Buffer) -> PageFaults:

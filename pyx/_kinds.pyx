@@ -7,7 +7,7 @@ cimport cython
 from cudadrv._buffers cimport DeviceBuffer, LockedBuffer, UnifiedBuffer
 from cudadrv._ordering cimport Nesting
 from cudadrv._region cimport plain_array
-from cudadrv._stream cimport known_stream
+from cudadrv._stream cimport Stream, known_stream
 
 from cudadrv._errors import integer
 
@@ -105,7 +105,7 @@ def empty(
     sizes, count = _sizes(shape)
     options = {"device": device, "name": name, "pooled": pooled}
     if stream is not None:
-        stream.context  # raises if it was never initialized
+        (<Stream>stream).usable()
         if cls is DeviceBuffer:
             options["stream"] = stream
     return _shaped(cls(count, dtype, **options), sizes)
