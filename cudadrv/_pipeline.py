@@ -68,8 +68,9 @@ class _Lane:
         return self._result
 
     def close(self) -> None:
-        self.stream.synchronize()
-        self.stream.close()
+        if not self.stream.closed:
+            self.stream.synchronize()
+            self.stream.close()
         for buffer in (self.input, self.output, self._source, self._result):
             if buffer is not None:
                 buffer.close()

@@ -210,13 +210,13 @@ def third(what):
     return function
 
 
-@pytest.mark.parametrize("what", [Mine("mine"), KeyboardInterrupt(), SystemExit(3)])
+@pytest.mark.parametrize("what", [Mine, KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("stage", ["prepare", "consume", "progress"])
 def test_a_function_that_raises(pipeline, stage, what):
-    with pytest.raises(type(what)) as caught:
+    with pytest.raises(what) as caught:
         pipeline.run(NUMBERS, **{stage: third(what)})
-    assert caught.value is what
-    assert not hasattr(what, "__notes__")
+    assert not hasattr(caught.value, "__notes__")
+    assert caught.value.__context__ is None
     check(pipeline)
 
 
@@ -265,7 +265,7 @@ class Broken(io.BytesIO):
 
 
 BAD = {
-    "an iterator that raises": (broken, Mine, ""),
+    "an iterator that raises": (broken, Mine, None),
     "a file that raises": (lambda: Broken(bytes(4000)), OSError, "broken"),
     "a chunk that is too large": (
         lambda: [NUMBERS[:CHUNK], NUMBERS[: CHUNK + 1]],
@@ -388,28 +388,28 @@ def test_a_driver_call_that_fails(pipeline, function):
 
 def test_a_signal_while_it_waits(driver, gate):
     """Ctrl-C in a wait for the device ends the run; a second one ends the wait for the rest."""
-    presses = iter([KeyboardInterrupt, KeyboardInterrupt])
+    presses = iter([0.3, 0])
 
     def press(number, frame):
-        error = next(presses, None)
-        if error is None:
-            gate.open()
-        else:
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
-            raise error
+        signal.setitimer(signal.ITIMER_REAL, next(presses))
+        raise KeyboardInterrupt
+
+    def begin(index, array):
+        if index == 0:
+            gate.hold(pipeline.streams[0])
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
 
     with cu.Pipeline(CHUNK, "f4") as pipeline:
-        gate.hold(pipeline.streams[0])
         former = signal.signal(signal.SIGALRM, press)
         try:
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
             with pytest.raises(KeyboardInterrupt):
-                pipeline.run(NUMBERS)
-            assert pipeline._lanes[0].input.borrowed
-            gate.open()
-            results = Results()
-            pipeline.run(NUMBERS, consume=results)
+                pipeline.run(NUMBERS, prepare=begin)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, former)
+            borrowed = pipeline._lanes[0].input.borrowed
+            gate.open()
+        assert borrowed
+        results = Results()
+        pipeline.run(NUMBERS, consume=results)
         assert np.array_equal(results.all(), NUMBERS)
