@@ -12,6 +12,7 @@ from cudadrv._buffer import Buffer
 from cudadrv._buffers import DeviceBuffer, HostBuffer, LockedBuffer
 from cudadrv._device import Device
 from cudadrv._errors import integer
+from cudadrv._site import skip_file_prefixes
 from cudadrv._stream import Stream
 from cudadrv._token import Token
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
     _Compute = Callable[[Stream, DeviceBuffer, DeviceBuffer], object]
     _OnArray = Callable[[int, npt.NDArray[Any]], object]
+
+
+skip_file_prefixes(__file__)  # messages name the line that calls `run`
 
 
 class PipelineReport(NamedTuple):
@@ -215,8 +219,10 @@ class Pipeline:
         try:
             for lane in self._lanes:  # an interrupted run may not have waited for all of its work
                 lane.stream.synchronize()
-            run = _Run(self._lanes, self._compute, self._output_count, into, consume, progress)
-            return run.through(self._feed(source, prepare))
+            feed = self._feed(source, prepare)
+            filled = prepare is not None or not isinstance(source, HostBuffer)
+            run = _Run(self, filled, into, consume, progress)
+            return run.through(feed)
         except BaseException as error:
             self._settle(error)
             raise
@@ -335,19 +341,21 @@ class _Run:
 
     def __init__(
         self,
-        lanes: list[_Lane],
-        compute: "_Compute | None",
-        output_count: int | None,
+        pipeline: Pipeline,
+        filled: bool,
         into: HostBuffer | None,
         consume: "_OnArray | None",
         progress: Callable[[int], object] | None,
     ) -> None:
-        self.lanes = lanes
-        self.compute = compute
-        self.output_count = output_count
+        self.lanes = pipeline._lanes
+        self.compute = pipeline._compute
+        self.output_count = pipeline._output_count
         self.into = into
         self.consume = consume
         self.progress = progress
+        # Whether the host has to wait for a chunk before it queues the next one in the same
+        # buffers. If it does not use these buffers, the order of the stream suffices.
+        self.in_step = filled or consume is not None or progress is not None
         self.used = 0  # items of `into`
         self.done = 0  # items that have gone through
         self.filling = self.consuming = 0.0
@@ -365,6 +373,9 @@ class _Run:
             self.queue(lane, index, part)
         for later in range(index + 1, index + len(self.lanes)):
             self.finish(self.lanes[later % len(self.lanes)])
+        if not self.in_step:
+            for lane in self.lanes:
+                lane.stream.synchronize()
         seconds = time.perf_counter() - start
         return PipelineReport(index, self.done, seconds, self.filling, self.consuming)
 
@@ -396,7 +407,8 @@ class _Run:
         pending, lane.pending = lane.pending, None
         if pending is None:
             return
-        pending.token.wait()
+        if self.in_step:
+            pending.token.wait()
         if self.consume is not None:
             before = time.perf_counter()
             with pending.result.read() as array:

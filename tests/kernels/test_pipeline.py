@@ -297,6 +297,17 @@ def test_bad_sources(pipeline, source, error, words):
     check(pipeline)
 
 
+def test_messages_name_the_line_of_the_program(driver):
+    sites = []
+
+    def compute(stream, given, taken):
+        sites.extend(borrow.site for borrow in given.borrows)
+
+    with cu.Pipeline(CHUNK, "f4", compute=compute) as pipeline:
+        pipeline.run(NUMBERS)
+    assert {site.rpartition(":")[0].rpartition("/")[2] for site in sites} == {"test_pipeline.py"}
+
+
 def test_a_target_that_is_too_small(pipeline):
     target = cu.LockedBuffer(250, "f4")
     for source in (NUMBERS, cu.LockedBuffer.from_array(NUMBERS)):
