@@ -35,7 +35,7 @@ from cudadrv._errors import (
 )
 from cudadrv._event import Event
 from cudadrv._library import DriverInfo, driver_info
-from cudadrv._managed import Advice, prefetch_batch
+from cudadrv._managed import prefetch_batch
 from cudadrv._memory import LiveBuffer, live_buffers, memory_report
 from cudadrv._ordering import ordering
 from cudadrv._pool import MemoryPool, MemoryPools, PoolStats
@@ -45,6 +45,7 @@ from cudadrv._stream import Stream
 from cudadrv._token import Token
 
 if TYPE_CHECKING:
+    from cudadrv._advice import Advice
     from cudadrv._arguments import Access, read, shared, write
     from cudadrv._exchange import from_cuda_array, from_dlpack
     from cudadrv._group import StreamGroup
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 else:  # imported on first use: importing them here would make `import cudadrv` 50 % slower
     _LATER = {
         "Access": "_arguments",
+        "Advice": "_advice",
         "empty": "_kinds",
         "from_array": "_kinds",
         "from_cuda_array": "_exchange",

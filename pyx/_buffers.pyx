@@ -506,8 +506,8 @@ cdef class HostView:
             self.array = self.hidden = None
             borrowed, self.borrowed = self.borrowed, None
         if Py_REFCNT(<PyObject *>borrowed) > 1:
-            found = f"the array of the `with` block at {line_at(self.site)} is still referred to by" \
-                    " something that cannot be emptied with it\n" \
+            found = f"the array of the `with` block at {line_at(self.site)} is still referred to" \
+                    " by something that cannot be emptied with it\n" \
                     "  (a memoryview, a masked array, a tensor, a running call)," \
                     f" so {self.buffer.describe()} stays borrowed until that is gone.\n" \
                     "  Copy what you need to keep: array.copy()"

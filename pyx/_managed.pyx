@@ -1,7 +1,5 @@
 """Managed memory: prefetches of its pages, and advice about where they should be."""
 
-from typing import NamedTuple
-
 from libc.stdlib cimport free, malloc
 
 from cudadrv._copy cimport nothing_to_do, required_stream
@@ -262,21 +260,6 @@ cdef void *_room_for(Prefetch *prefetch) except NULL:
 
 # ---- advice ----
 
-class Advice(NamedTuple):
-    """What the driver was told about managed memory: see `UnifiedBuffer.advise`.
-
-    ``read_mostly`` is whether readers may have copies; ``preferred`` the place where the pages
-    should be, or None; ``accessed_by`` a frozenset of the places whose access should not fault;
-    ``last_prefetch`` the place of the last prefetch, or None. A place is a Device or "host"; that
-    of a prefetch can be "host:N", a NUMA node. An advice counts if all pages have it.
-    """
-
-    read_mostly: bool
-    preferred: object
-    accessed_by: frozenset
-    last_prefetch: object
-
-
 cdef int advise_region(
     Region region, object read_mostly, object preferred, object accessed_by
 ) except -1:
@@ -379,6 +362,7 @@ cdef object advice_of(Region region):
     cdef int preferred = CU_DEVICE_INVALID
     cdef int accessors[MOST_ACCESSORS]
     cdef int i
+    from cudadrv._advice import Advice  # here: a NamedTuple would make each import slower
     check_region(region)
     if region.nbytes == 0:
         return Advice(False, None, frozenset(), None)

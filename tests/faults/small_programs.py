@@ -12,12 +12,13 @@ from pathlib import Path
 import numpy as np
 
 import cudadrv as cu
+from cudadrv import _attributes
 
 PTX = Path(__file__).parent.with_name("kernels") / "kernels.ptx"
 LARGE = 600_000  # bytes that go through several stages
 PROGRAMS = {}
 # Imported before anything fails: Python's compiler crashes where memory runs out.
-WRITTEN_IN_PYTHON = cu.Pipeline, cu.StreamGroup
+WRITTEN_IN_PYTHON = cu.Advice, cu.Pipeline, cu.StreamGroup, _attributes
 
 
 def program(function):
