@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 import cudadrv as cu
+from cudadrv import Pipeline
 
 Bytes = npt.NDArray[np.uint8]
 Counts = npt.NDArray[np.uint64]
@@ -66,7 +67,7 @@ class Demo:
         self.nbytes = nbytes
         self.chunk = chunk
         self.kernel = histogram_kernel()
-        self.pipeline = cu.Pipeline(chunk, compute=self.count, buffers=streams)
+        self.pipeline = Pipeline(chunk, compute=self.count, buffers=streams)
         # Each stream has its own counts: kernels on two streams that add to the same memory
         # conflict.
         self.bins = {stream: new_bins() for stream in self.pipeline.streams}
