@@ -5,8 +5,8 @@
 All ways take turns in one process, and medians of the rounds count. A pipeline cannot be faster
 than its slowest stage, nor than both copies at the same time, which may slow each other down even
 if the device copies in both directions at once. It is compared with both bounds. Two ways to build
-one are measured: a stream for each buffer, on which the three stages of a chunk follow each other;
-and a stream for each stage, with events between them.
+one are measured: `cudadrv.Pipeline`, with a stream for each buffer, on which the three stages of a
+chunk follow each other; and a stream for each stage, with events between them.
 """
 
 import argparse
@@ -44,6 +44,10 @@ class Pipeline:
         self.streams = [cu.Stream() for _ in range(most)]
         self.works = [cu.DeviceBuffer.zeros(self.count, "f4", name="work") for _ in range(most)]
         self.free = [cu.Event() for _ in range(most)]
+        self.pipelines = {
+            number: cu.Pipeline(self.count, "f4", compute=self.computed, buffers=number)
+            for number in streams
+        }
         numbers = np.arange(self.count, dtype="f4") % 4096
         for at, chunk in enumerate(self.sources):
             with chunk.write() as array:
@@ -55,6 +59,10 @@ class Pipeline:
         return self.kernel.launch(
             grid, BLOCK, FACTOR, cu.read(work), work, self.count, stream=stream
         )
+
+    def computed(self, stream, work, same):
+        """Compute a chunk of `cudadrv.Pipeline`, in place."""
+        self.compute(work, stream)
 
     def stage(self, name):
         """Run one stage alone."""
@@ -77,12 +85,8 @@ class Pipeline:
             taken.copy_to_async(result, second)
 
     def by_buffer(self, number):
-        """Run the pipeline with so many buffers, each with a stream."""
-        for at, (source, result) in enumerate(zip(self.sources, self.results, strict=True)):
-            work, stream = self.works[at % number], self.streams[at % number]
-            work.copy_from_async(source, stream)
-            self.compute(work, stream)
-            work.copy_to_async(result, stream)
+        """Run `cudadrv.Pipeline` with so many buffers, each with a stream. Waits for the end."""
+        self.pipelines[number].run(self.source, into=self.result)
 
     def by_stage(self, number):
         """Run the pipeline with so many buffers and a stream for each stage."""

@@ -10,7 +10,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from cudadrv._buffer import Borrow, Buffer, reap
-from cudadrv._buffers import DeviceBuffer, HostBuffer, LockedBuffer, UnifiedBuffer
+from cudadrv._buffers import (
+    DeviceBuffer,
+    HostBuffer,
+    LockedBuffer,
+    UnifiedBuffer,
+    scalar_access,
+)
 from cudadrv._device import Context, Device
 from cudadrv._errors import (
     BufferBorrowedError,
@@ -29,6 +35,7 @@ from cudadrv._errors import (
 )
 from cudadrv._event import Event
 from cudadrv._library import DriverInfo, driver_info
+from cudadrv._managed import prefetch_batch
 from cudadrv._memory import LiveBuffer, live_buffers, memory_report
 from cudadrv._ordering import ordering
 from cudadrv._pool import MemoryPool, MemoryPools, PoolStats
@@ -38,33 +45,45 @@ from cudadrv._stream import Stream
 from cudadrv._token import Token
 
 if TYPE_CHECKING:
+    from cudadrv._advice import Advice
     from cudadrv._arguments import Access, read, shared, write
     from cudadrv._exchange import from_cuda_array, from_dlpack
+    from cudadrv._group import StreamGroup
     from cudadrv._kernel import Kernel, Prepared
     from cudadrv._kernel_attributes import KernelAttributes
+    from cudadrv._kinds import empty, from_array, memory, zeros
     from cudadrv._module import Module
+    from cudadrv._pipeline import Pipeline, PipelineReport
     from cudadrv._ptx import Parameter
 else:  # imported on first use: importing them here would make `import cudadrv` 50 % slower
-    _LAUNCH = {
+    _LATER = {
         "Access": "_arguments",
+        "Advice": "_advice",
+        "empty": "_kinds",
+        "from_array": "_kinds",
         "from_cuda_array": "_exchange",
         "from_dlpack": "_exchange",
         "Kernel": "_kernel",
         "KernelAttributes": "_kernel_attributes",
+        "memory": "_kinds",
         "Module": "_module",
         "Parameter": "_ptx",
+        "Pipeline": "_pipeline",
+        "PipelineReport": "_pipeline",
         "Prepared": "_kernel",
         "read": "_arguments",
         "shared": "_arguments",
+        "StreamGroup": "_group",
         "write": "_arguments",
+        "zeros": "_kinds",
     }
 
     def __getattr__(name):
-        if name not in _LAUNCH:
+        if name not in _LATER:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        found = getattr(import_module(f"{__name__}.{_LAUNCH[name]}"), name)
+        found = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
         globals()[name] = found
         return found
 
@@ -84,6 +103,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Access",
+    "Advice",
     "Borrow",
     "Buffer",
     "BufferBorrowedError",
@@ -114,24 +134,33 @@ __all__ = [
     "Module",
     "OwnershipError",
     "Parameter",
+    "Pipeline",
+    "PipelineReport",
     "PoolStats",
     "Prepared",
     "Stream",
+    "StreamGroup",
     "Token",
     "UnifiedBuffer",
     "__version__",
     "driver_info",
+    "empty",
+    "from_array",
     "from_cuda_array",
     "from_dlpack",
     "get_include",
     "live_buffers",
+    "memory",
     "memory_report",
     "ordering",
+    "prefetch_batch",
     "read",
     "reap",
+    "scalar_access",
     "shared",
     "skip_file_prefixes",
     "write",
+    "zeros",
 ]
 
 

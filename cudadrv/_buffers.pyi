@@ -1,16 +1,37 @@
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Never, Self, SupportsIndex, Unpack, final, overload
+from typing import Any, Literal, Never, Self, SupportsIndex, Unpack, final, overload
 
 import numpy.typing as npt
 from typing_extensions import disjoint_base
 
+from cudadrv._advice import Advice
 from cudadrv._buffer import Buffer, _Options
 from cudadrv._device import Device
+from cudadrv._managed import _Place
 from cudadrv._region import _Slice
 from cudadrv._stream import _AnyStream
+from cudadrv._token import Token
+
+@final
+class scalar_access:
+    def __new__(cls, allowed: bool) -> Self: ...
+    @property
+    def allowed(self) -> bool: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
 
 @disjoint_base
 class HostBuffer(Buffer):
+    @property
+    def scalar_access(self) -> bool: ...
+    @scalar_access.setter
+    def scalar_access(self, value: bool) -> None: ...
     @overload
     def __getitem__(self, key: _Slice, /) -> Self: ...
     @overload
@@ -100,6 +121,16 @@ class UnifiedBuffer(HostBuffer):
         name: str | None = None,
         pooled: bool = True,
     ) -> None: ...
+    def prefetch(self, place: _Place, stream: _AnyStream | None = None) -> Token: ...
+    def advise(
+        self,
+        *,
+        read_mostly: bool | None = None,
+        preferred: _Place | Literal[False] | None = None,
+        accessed_by: Iterable[_Place] | None = None,
+    ) -> None: ...
+    @property
+    def advice(self) -> Advice: ...
 
 @final
 class DeviceBuffer(Buffer):

@@ -12,7 +12,7 @@ import numpy as np
 
 import cudadrv as cu
 from cudadrv._demo_mistakes import show_mistakes
-from cudadrv._demo_pipeline import STAGES, Counts, DemoError, Pipeline, Result
+from cudadrv._demo_pipeline import STAGES, Counts, Demo, DemoError, Result
 
 
 class BadFileError(Exception):
@@ -34,10 +34,10 @@ def run_demo(file: FileIO, name: str, streams: int, chunk: int) -> int:
     print(f"File    {'standard input' if name in STANDARD_INPUT else name}")
     parts = f"{count(chunks, 'chunk')} of {chunk:,}" if chunks > 1 else "1 chunk"
     print(f"        {count(nbytes, 'byte')} in {parts}, {streams} streams\n", flush=True)
-    pipeline = Pipeline(file, nbytes, chunk, streams)
-    alone, expected = pipeline.run_alone()
-    result = pipeline.run_overlapped()
-    pipeline.close()
+    demo = Demo(file, nbytes, chunk, streams)
+    alone, expected = demo.run_alone()
+    result = demo.run_overlapped()
+    demo.close()
     check_counts(result.counts, expected)
     print_result(result, alone, nbytes, chunks, info.is_software)
     return show_mistakes()

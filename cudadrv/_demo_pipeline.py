@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 import cudadrv as cu
+from cudadrv import Pipeline
 
 Bytes = npt.NDArray[np.uint8]
 Counts = npt.NDArray[np.uint64]
@@ -32,87 +33,58 @@ def histogram_kernel() -> cu.Kernel:
     return cu.Module.from_file(folder / "histogram.ptx")["histogram"]
 
 
-class Lane:
-    """A stream, with the part of the host buffers and the device memory that one chunk needs."""
+class Source:
+    """The first bytes of a file, for `cudadrv.Pipeline`."""
 
-    def __init__(self, source: cu.LockedBuffer, result: cu.LockedBuffer, kernel: cu.Kernel) -> None:
-        self.stream = cu.Stream()
-        self.source = source
-        self.result = result
-        self.kernel = kernel
-        self.work = cu.DeviceBuffer(source.count, name="work")
-        # Each lane has its own counts, because kernels on two streams that add to the same memory
-        # conflict.
-        self.bins = cu.DeviceBuffer(256, "u8", name="bins")
-        self.arrived: cu.Token | None = None
+    def __init__(self, file: FileIO, nbytes: int) -> None:
+        self.file = file
+        self.nbytes = nbytes
+        self.at = 0
 
-    def operations(self, nbytes: int) -> Iterator[cu.Token]:
-        """Queue the operations of a chunk, one for each step of the iterator."""
-        stream, work = self.stream, self.work[:nbytes]
-        yield work.copy_from_async(self.source[:nbytes], stream)
-        blocks = -(-nbytes // BLOCK_BYTES)
-        yield self.kernel.launch(blocks, BLOCK, cu.read(work), nbytes, self.bins, stream=stream)
-        yield self.result[:nbytes].copy_from_async(work, stream)
-
-    def counted(self) -> Counts:
-        """Wait for the kernels of this lane, and return what they counted."""
-        counts = np.empty(256, "u8")
-        self.bins.copy_to(counts, stream=self.stream)
-        return counts
-
-    def close(self) -> None:
-        self.stream.synchronize()
-        self.stream.close()
-        self.work.close()
-        self.bins.close()
+    def readinto(self, room: Bytes) -> int:
+        got = read_at(self.file, self.at, room[: self.nbytes - self.at])
+        self.at += got
+        return got
 
 
-class Pipeline:
+def read_at(file: FileIO, start: int, room: Bytes) -> int:
+    """Fill an array with the bytes of a file from a position on. Returns their number."""
+    file.seek(start)
+    done = 0
+    while done < room.size:
+        got = file.readinto(room.data[done:])
+        if not got:
+            raise DemoError("the file became shorter while it was read")
+        done += got
+    return done
+
+
+class Demo:
     """Chunks of a file that go to the device and come back, several of them at a time."""
 
     def __init__(self, file: FileIO, nbytes: int, chunk: int, streams: int) -> None:
         self.file = file
         self.nbytes = nbytes
         self.chunk = chunk
-        # One part of these buffers is refilled or checked while the other parts are in flight.
-        self.source = cu.LockedBuffer(chunk * streams, name="source")
-        self.result = cu.LockedBuffer(chunk * streams, name="result")
-        parts = zip(self.source.chunks(chunk), self.result.chunks(chunk), strict=True)
-        kernel = histogram_kernel()
-        self.lanes = [Lane(*pair, kernel) for pair in parts]
+        self.kernel = histogram_kernel()
+        self.pipeline = Pipeline(chunk, compute=self.count, buffers=streams)
+        # Each stream has its own counts: kernels on two streams that add to the same memory
+        # conflict.
+        self.bins = {stream: new_bins() for stream in self.pipeline.streams}
         self.expected = np.empty(chunk, "u1")
-        self.seconds = {"reading": 0.0, "checking": 0.0}
 
-    def sizes(self) -> list[int]:
-        """Return the number of bytes of each chunk."""
-        return [min(self.chunk, self.nbytes - at) for at in range(0, self.nbytes, self.chunk)]
+    def count(self, stream: cu.Stream, work: cu.DeviceBuffer, _: cu.DeviceBuffer) -> cu.Token:
+        """Queue the kernel of a chunk. It counts the bytes, and leaves them as they are."""
+        blocks, bins = -(-work.count // BLOCK_BYTES), self.bins[stream]
+        return self.kernel.launch(blocks, BLOCK, cu.read(work), work.count, bins, stream=stream)
 
-    def fill(self, lane: Lane, index: int, nbytes: int) -> None:
-        """Read a chunk of the file into a part of the source buffer."""
-        start = time.perf_counter()
-        with lane.source[:nbytes].write() as array:
-            self._read(index, array)
-        self.seconds["reading"] += time.perf_counter() - start
-
-    def check(self, lane: Lane, index: int, nbytes: int) -> None:
+    def check(self, index: int, array: Bytes) -> None:
         """Read the same chunk of the file again and compare every byte that came back."""
-        start = time.perf_counter()
-        expected = self.expected[:nbytes]
-        self._read(index, expected)
-        with lane.result[:nbytes].read() as array:
-            if not equal(array, expected):
-                at = index * self.chunk + int(np.argmax(array != expected))
-                raise DemoError(f"byte {at} came back wrong, unless somebody changed the file")
-        self.seconds["checking"] += time.perf_counter() - start
-
-    def _read(self, index: int, array: Bytes) -> None:
-        self.file.seek(index * self.chunk)
-        done = 0
-        while done < array.size:
-            got = self.file.readinto(array.data[done:])
-            if not got:
-                raise DemoError("the file became shorter while it was read")
-            done += got
+        expected = self.expected[: array.size]
+        read_at(self.file, index * self.chunk, expected)
+        if not equal(array, expected):
+            at = index * self.chunk + int(np.argmax(array != expected))
+            raise DemoError(f"byte {at} came back wrong, unless somebody changed the file")
 
     def run_alone(self) -> tuple[list[float], Counts]:
         """Run one stage at a time; return the seconds of each stage, and the counts of NumPy.
@@ -120,56 +92,56 @@ class Pipeline:
         With overlap, two events around a stage would also measure how long it waits for its turn.
         NumPy counts the bytes in this run, because counting would delay the overlapped run.
         """
-        lane = self.lanes[0]
-        lane.bins.fill(0)
+        stream = cu.Stream()
+        source, result = cu.LockedBuffer(self.chunk), cu.LockedBuffer(self.chunk)
+        work = cu.DeviceBuffer(self.chunk)
+        self.bins[stream] = new_bins()
+        stages: tuple[Callable[[int], cu.Token], ...] = (
+            lambda nbytes: work[:nbytes].copy_from_async(source[:nbytes], stream),
+            lambda nbytes: self.count(stream, work[:nbytes], work[:nbytes]),
+            lambda nbytes: result[:nbytes].copy_from_async(work[:nbytes], stream),
+        )
         seconds = [0.0] * len(STAGES)
         counts = np.zeros(256, "u8")
         start, end = cu.Event(timing=True), cu.Event(timing=True)
         progress = Progress("one stage at a time", self.nbytes)
-        for index, nbytes in enumerate(self.sizes()):
-            self.fill(lane, index, nbytes)
-            with lane.source[:nbytes].read() as array:
+        for at in range(0, self.nbytes, self.chunk):
+            nbytes = min(self.chunk, self.nbytes - at)
+            with source[:nbytes].write() as array:
+                read_at(self.file, at, array)
                 counts += count_bytes(array)
-            operations = lane.operations(nbytes)
-            for stage in range(len(STAGES)):
-                lane.stream.record(start)
-                next(operations)
-                lane.stream.record(end)
+            for number, stage in enumerate(stages):
+                stream.record(start)
+                stage(nbytes)
+                stream.record(end)
                 end.synchronize()
-                seconds[stage] += end.elapsed_ms(start) / 1e3
-            progress.advance(nbytes)
+                seconds[number] += end.elapsed_ms(start) / 1e3
+            progress.reach(at + nbytes)
         progress.end()
+        del self.bins[stream]
         return seconds, counts
 
     def run_overlapped(self) -> "Result":
-        """Run all lanes at once: refill one while the others are in flight."""
-        self.seconds = dict.fromkeys(self.seconds, 0.0)
-        for lane in self.lanes:
-            lane.bins.fill(0, stream=lane.stream)
+        """Run all stages at once, each with another chunk."""
+        for stream, bins in self.bins.items():
+            bins.fill(0, stream=stream)
         progress = Progress("overlapped", self.nbytes)
-        sizes = self.sizes()
-        start = time.perf_counter()
-        for index in range(len(sizes) + len(self.lanes)):
-            lane = self.lanes[index % len(self.lanes)]
-            before = index - len(self.lanes)
-            if before >= 0 and lane.arrived is not None:
-                lane.arrived.wait()
-                lane.arrived = None
-                self.check(lane, before, sizes[before])
-                progress.advance(sizes[before])
-            if index < len(sizes):
-                self.fill(lane, index, sizes[index])
-                *_, lane.arrived = lane.operations(sizes[index])
-        wall = time.perf_counter() - start
+        report = self.pipeline.run(
+            Source(self.file, self.nbytes), consume=self.check, progress=progress.reach
+        )
         progress.end()
-        counts = np.sum([lane.counted() for lane in self.lanes], axis=0, dtype="u8")
-        return Result(wall, self.seconds["reading"], self.seconds["checking"], counts)
+        found = [bins.to_numpy(stream=stream) for stream, bins in self.bins.items()]
+        counts = np.sum(found, axis=0, dtype="u8")
+        return Result(report.elapsed_s, report.filling_s, report.consuming_s, counts)
 
     def close(self) -> None:
-        for lane in self.lanes:
-            lane.close()
-        self.source.close()
-        self.result.close()
+        self.pipeline.close()
+        for bins in self.bins.values():
+            bins.close()
+
+
+def new_bins() -> cu.DeviceBuffer:
+    return cu.DeviceBuffer.zeros(256, "u8", name="bins")
 
 
 class Result:
@@ -188,16 +160,14 @@ class Progress:
     def __init__(self, what: str, total: int) -> None:
         self.what = what
         self.total = total
-        self.done = 0
         self.shown = 0.0
         self.terminal = sys.stdout.isatty()
 
-    def advance(self, nbytes: int) -> None:
-        self.done += nbytes
+    def reach(self, nbytes: int) -> None:
         now = time.monotonic()
         if self.terminal and now - self.shown > 0.05:
             self.shown = now
-            print(f"\r{self.what}: {self.done / self.total:4.0%}", end="", flush=True)
+            print(f"\r{self.what}: {nbytes / self.total:4.0%}", end="", flush=True)
 
     def end(self) -> None:
         if self.terminal and self.shown:

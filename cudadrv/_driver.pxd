@@ -102,6 +102,23 @@ cdef extern from "cudadrv/driver.h" nogil:
         CUstream hStream
         CUlaunchAttribute *attrs
         unsigned int numAttrs
+    ctypedef enum CUmem_advise:
+        CU_MEM_ADVISE_SET_READ_MOSTLY
+        CU_MEM_ADVISE_UNSET_READ_MOSTLY
+        CU_MEM_ADVISE_SET_PREFERRED_LOCATION
+        CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION
+        CU_MEM_ADVISE_SET_ACCESSED_BY
+        CU_MEM_ADVISE_UNSET_ACCESSED_BY
+    ctypedef enum CUmem_range_attribute:
+        CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY
+        CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION
+        CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY
+        CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION
+    ctypedef enum CUmemLocationType:
+        CU_MEM_LOCATION_TYPE_DEVICE
+    ctypedef struct CUmemLocation:
+        CUmemLocationType type
+        int id
     ctypedef enum CUstreamCaptureStatus:
         CU_STREAM_CAPTURE_STATUS_NONE
     ctypedef enum CUstreamCaptureMode:
@@ -118,6 +135,8 @@ cdef extern from "cudadrv/driver.h" nogil:
         CU_MEMHOSTALLOC_DEVICEMAP
         CU_MEMHOSTALLOC_WRITECOMBINED
         CU_MEM_ATTACH_GLOBAL
+        CU_DEVICE_CPU
+        CU_DEVICE_INVALID
         CU_MEMORYTYPE_HOST
         CU_MEMORYTYPE_DEVICE
 
@@ -204,6 +223,16 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult cuMemFreeHost "cudadrv_cuMemFreeHost"(void *address)
     CUresult cuMemAllocManaged "cudadrv_cuMemAllocManaged"(
         CUdeviceptr *address, size_t nbytes, unsigned int flags)
+    CUresult cuMemPrefetchAsync "cudadrv_cuMemPrefetchAsync"(
+        CUdeviceptr address, size_t nbytes, CUdevice place, CUstream stream)
+    CUresult cuMemPrefetchBatchAsync "cudadrv_cuMemPrefetchBatchAsync"(
+        CUdeviceptr *addresses, size_t *sizes, size_t count, CUmemLocation *places,
+        size_t *firsts, size_t place_count, unsigned long long flags, CUstream stream)
+    CUresult cuMemAdvise "cudadrv_cuMemAdvise"(
+        CUdeviceptr address, size_t nbytes, CUmem_advise advice, CUdevice place)
+    CUresult cuMemRangeGetAttribute "cudadrv_cuMemRangeGetAttribute"(
+        void *value, size_t size, CUmem_range_attribute attribute, CUdeviceptr address,
+        size_t nbytes)
     CUresult cuMemGetAddressRange "cudadrv_cuMemGetAddressRange"(
         CUdeviceptr *first, size_t *bytes, CUdeviceptr address)
     CUresult cuPointerGetAttribute "cudadrv_cuPointerGetAttribute"(

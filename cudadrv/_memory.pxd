@@ -51,6 +51,7 @@ cdef class Memory:
     cdef int give_away(self) except -1
 
 
+cdef void leave_cache(Memory memory) noexcept
 cdef own_memory *new_state(size_t nbytes) except NULL
 cdef void list_memory(Memory memory) noexcept
 cdef void show_memory(Memory memory) noexcept

@@ -15,6 +15,8 @@ cdef enum Operation:
     LEND
     IMPORT
     GIVE_BACK
+    PREFETCH
+    PREFETCH_BATCH
     LAUNCH
     CUSTOM
 

@@ -1,44 +1,47 @@
-"""Double buffering: the host fills one half of a buffer while the other half is in flight."""
+"""A pipeline: the host prepares and checks chunks while others are copied and computed."""
+
+from pathlib import Path
 
 import numpy as np
 
 import cudadrv as cu
 
-CHUNK = 1 << 16
-CHUNKS = 20
+CHUNK, CHUNKS, BLOCK = 1 << 16, 20, 256
+TOTAL = CHUNK * CHUNKS - 100  # the last chunk is not full
 
-source = cu.LockedBuffer(2 * CHUNK, "u4", name="source")
-result = cu.LockedBuffer(2 * CHUNK, "u4", name="result")
-halves = list(zip(source.chunks(CHUNK), result.chunks(CHUNK), strict=True))
-streams = [cu.Stream(), cu.Stream()]
-works = [cu.DeviceBuffer(CHUNK, "u4", name="work") for _ in streams]
-arrived: list[cu.Token | None] = [None, None]
+saxpy = cu.Module.from_file(Path(__file__).parent / "kernels" / "saxpy.ptx")["saxpy"]
 checked = 0
 
 
-def finish(turn: int) -> None:
-    """Wait for the copies of this half, and check the result."""
+def chunks():
+    """Yield the source, one chunk at a time. It could also be an array or a file."""
+    for at in range(0, TOTAL, CHUNK):
+        yield np.arange(at, min(at + CHUNK, TOTAL), dtype="f4")
+
+
+def compute(stream: cu.Stream, x: cu.DeviceBuffer, y: cu.DeviceBuffer) -> None:
+    """Queue the kernels of a chunk: y = 0 + 3 * x."""
+    y.fill_async(0, stream)
+    saxpy.launch(-(-x.count // BLOCK), BLOCK, 3.0, cu.read(x), y, x.count, stream=stream)
+
+
+def check(index: int, result: np.ndarray) -> None:
+    """Check a result. The array is a view of page-locked memory, and empty after this call."""
     global checked
-    token = arrived[turn % 2]
-    if token is not None:
-        token.wait()
-        # Without the wait above, this read would raise an error, and so would the write below.
-        with halves[turn % 2][1].read() as array:
-            assert array[0] == checked * CHUNK
-            assert np.all(np.diff(array) == 1)
-        checked += 1
+    expected = np.arange(index * CHUNK, index * CHUNK + result.size, dtype="f4") * 3
+    assert np.array_equal(result, expected)
+    checked += result.size
 
 
-for chunk in range(CHUNKS):
-    half, back = halves[chunk % 2]
-    stream, work = streams[chunk % 2], works[chunk % 2]
-    finish(chunk)
-    with half.write() as array:
-        array[:] = np.arange(chunk * CHUNK, (chunk + 1) * CHUNK, dtype="u4")
-    work.copy_from_async(half, stream)
-    arrived[chunk % 2] = back.copy_from_async(work, stream)
+with cu.Pipeline(CHUNK, "f4", compute=compute, output_dtype="f4", buffers=3) as pipeline:
+    report = pipeline.run(chunks(), consume=check)
+    assert (report.chunks, report.items, checked) == (CHUNKS, TOTAL, TOTAL)
 
-finish(CHUNKS)
-finish(CHUNKS + 1)
-assert checked == CHUNKS
-print(f"{checked} chunks of {CHUNK} numbers went through, each as it should be")
+    # An exception in the middle leaves everything usable.
+    try:
+        pipeline.run(chunks(), progress=lambda items: 1 / (items - 5 * CHUNK))
+    except ZeroDivisionError as error:
+        print(f"stopped after 5 chunks: {error}")
+    assert pipeline.run(chunks()).items == TOTAL
+
+print(f"{report.items} numbers in {report.chunks} chunks went through the device and came back")

@@ -25,19 +25,89 @@ from cudadrv._device cimport Context, context_of
 from cudadrv._driver cimport (
     CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_WRITECOMBINED, unlikely,
 )
+from cudadrv._managed cimport advice_of, advise_region, prefetch_region
 from cudadrv._memory cimport use_on_host
 from cudadrv._operation cimport missing_waits
 from cudadrv._engine cimport (
     OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_WRITE, engine, own_access, own_ask_host,
     own_clock, own_conflict, own_export, own_export_close, own_export_open,
 )
+from cudadrv._ordering cimport Nesting
 from cudadrv._refusal cimport refuse_host
 from cudadrv._region cimport borrow, plain_array, pointer_of
 from cudadrv._release cimport DEVICE, LOCKED, UNIFIED
-from cudadrv._site cimport here, place
+from cudadrv._site cimport here, place as line_at
 from cudadrv._stream cimport Stream, known_stream, stream_for
 
 from cudadrv._errors import BufferExportedError
+
+
+# ---- single items ----
+
+cdef Nesting _scalar_blocks = Nesting("cudadrv.scalar_access")
+
+
+@cython.final
+cdef class scalar_access:
+    """scalar_access(allowed)\n--\n
+    Choose, for a `with` block, whether the host may use single items of buffers.
+
+    Inside ``with cu.scalar_access(False):`` reading and writing single items (``buffer[3]``,
+    ``buffer[3] = x``, iteration) of a LockedBuffer or UnifiedBuffer raises TypeError. So a loop
+    over items, which is slow, becomes a failure at its line. Slices, blocks, copies and arrays work
+    as before.
+
+    The choice reaches the functions that the block calls; new threads start without it. Of nested
+    blocks, the one entered last counts. Outside all blocks, ``buffer.scalar_access`` counts.
+
+    Raises TypeError unless the argument is a bool.
+    """
+
+    cdef bint allowed
+    cdef object __weakref__
+
+    def __cinit__(self, allowed):
+        self.allowed = _checked_bool(allowed)
+
+    @property
+    def allowed(self):
+        """Whether single items may be used in the block."""
+        return self.allowed
+
+    def __enter__(self):
+        """Begin the block."""
+        _scalar_blocks.enter(self)
+        return self
+
+    def __exit__(self, kind, exception, traceback):
+        """End the block. What was chosen before the block is in force again."""
+        _scalar_blocks.leave(self)
+
+    def __repr__(self):
+        return f"scalar_access({self.allowed})"
+
+
+cdef bint _checked_bool(object value) except -1:
+    if value is not True and value is not False:
+        raise TypeError(f"scalar_access is True or False, and not {value!r}")
+    return value
+
+
+cdef int _check_scalar(HostBuffer buffer) except -1:
+    """Raise TypeError where single items may not be used."""
+    block = _scalar_blocks.innermost()
+    if block is not None:
+        where = f"inside {block.thing!r}"
+        refused = not (<scalar_access>block.thing).allowed
+    else:
+        where = "because its scalar_access is False"
+        refused = buffer.no_items
+    if refused:
+        raise TypeError(
+            f"{buffer.describe()} has no access to single items {where}. Use many items at once:"
+            " a slice (buffer[a:b] = array, buffer[a:b].to_numpy()), or a block (with buffer.read()"
+            " as array, with buffer.write() as array)")
+    return 0
 
 
 # ---- what the host can see ----
@@ -62,6 +132,20 @@ cdef class HostBuffer(Buffer):
     a view excludes all GPU work; a view of ``buffer.readonly()`` excludes only GPU writes.
     """
 
+    @property
+    def scalar_access(self):
+        """Whether the host may use single items (``buffer[3]``, iteration); default: True.
+
+        If it is False, they raise TypeError, so that a slow loop over items is noticed. Parts made
+        later inherit it. A block of `cudadrv.scalar_access` overrides it. Setting it raises
+        TypeError unless the value is a bool.
+        """
+        return not self.no_items
+
+    @scalar_access.setter
+    def scalar_access(self, value):
+        self.no_items = not _checked_bool(value)
+
     # ---- items and slices: borrowed while the call runs ----
 
     def __getitem__(self, key):
@@ -69,8 +153,9 @@ cdef class HostBuffer(Buffer):
         ``buffer[i]``: an item, copied to the host. ``buffer[a:b]``: a part of the buffer.
 
         Raises BufferBorrowedError for an item that unfinished GPU work may write (the policy "wait"
-        waits for that work instead), BufferExportedError for an item that is lent for writing, and
-        IndexError if there is no such item.
+        waits for that work instead), BufferExportedError for an item that is lent for writing,
+        IndexError if there is no such item, and TypeError for an item where `scalar_access` is
+        False.
         """
         if isinstance(key, slice):
             return self.part_of(key)
@@ -82,7 +167,8 @@ cdef class HostBuffer(Buffer):
 
         Raises BufferBorrowedError for items that unfinished GPU work may use (the policy "wait"
         waits for that work instead), BufferExportedError for lent ones, IndexError if there is no
-        such item, and what NumPy raises for the value.
+        such item, TypeError for an item where `scalar_access` is False, and what NumPy raises for
+        the value.
         """
         cdef HostBuffer part
         part = self.part_of(key) if isinstance(key, slice) else self._item(key)
@@ -241,6 +327,7 @@ cdef class HostBuffer(Buffer):
             index = operator.index(key)
         except TypeError:
             raise TypeError(f"indices are integers or slices, not {type(key).__name__}") from None
+        _check_scalar(self)
         if not -self.count <= index < self.count:
             raise IndexError(f"item {index} of {self.count}")
         index %= self.count
@@ -444,8 +531,8 @@ cdef class HostView:
             self.array = self.hidden = None
             borrowed, self.borrowed = self.borrowed, None
         if Py_REFCNT(<PyObject *>borrowed) > 1:
-            found = f"the array of the `with` block at {place(self.site)} is still referred to by" \
-                    " something that cannot be emptied with it\n" \
+            found = f"the array of the `with` block at {line_at(self.site)} is still referred to" \
+                    " by something that cannot be emptied with it\n" \
                     "  (a memoryview, a masked array, a tensor, a running call)," \
                     f" so {self.buffer.describe()} stays borrowed until that is gone.\n" \
                     "  Copy what you need to keep: array.copy()"
@@ -616,6 +703,80 @@ cdef class UnifiedBuffer(HostBuffer):
         self, count, dtype="u1", *, stream=None, device=None, name=None, bint pooled=True
     ):
         _allocate(self, count, dtype, stream, device, 0, name, pooled)
+
+    def prefetch(self, place, stream=None):
+        """Queue a move of the pages to a place, before they are used there. Does not wait for it.
+
+        A prefetch changes no bytes: the host and other work may use the buffer meanwhile, and
+        nothing has to be ordered after it. The buffer cannot be closed until the prefetch is known
+        to be complete. An empty buffer has nothing to move. The driver may take part of the time of
+        the move within the call, in particular for a move to the host.
+
+        Parameters
+        ----------
+        place : Device or str
+            A device; ``"host"``; or ``"host:N"``, the NUMA node N of the host.
+        stream : Stream, optional
+            The pages move when earlier work of this stream is complete. Default: the current
+            stream of a ``with stream:`` block; without one, a TypeError.
+
+        Returns
+        -------
+        Token
+
+        Raises
+        ------
+        TypeError, ValueError
+            There is no stream; there is no such place; the device, or that of the stream, has no
+            ``concurrent_managed_access``; ``"host:N"`` with a driver before CUDA 13.0, or on the
+            legacy default stream.
+        BufferClosedError
+            See docs/errors.md.
+        CudaError
+            A driver call failed; there is no such NUMA node.
+
+        Driver functions: cuMemPrefetchAsync; cuMemPrefetchBatchAsync for ``"host:N"``.
+        """
+        return prefetch_region(self, place, stream)
+
+    def advise(self, *, read_mostly=None, preferred=None, accessed_by=None):
+        """Tell the driver how the memory will be used. Applies at once; does not block.
+
+        Advice changes where pages are and when they move, but no results. It applies to whole
+        pages, also to the bytes beside a part. None leaves a kind of advice as it is. The memory of
+        a buffer that was given advice goes back to the driver, and not to the pool.
+
+        Parameters
+        ----------
+        read_mostly : bool, optional
+            Whether each reader gets a copy of the pages, until somebody writes to them.
+        preferred : Device, "host" or False, optional
+            Where the pages should stay. False removes this advice.
+        accessed_by : iterable of Device and "host", optional
+            All places whose access should be possible without a fault: the pages stay mapped there
+            when they move. An empty set removes this advice.
+
+        Raises
+        ------
+        TypeError, ValueError
+            There is no such place, or a device has no ``concurrent_managed_access``.
+        BufferClosedError
+            See docs/errors.md.
+        CudaError
+            A driver call failed.
+
+        Driver function: cuMemAdvise.
+        """
+        advise_region(self, read_mostly, preferred, accessed_by)
+
+    @property
+    def advice(self):
+        """The advice of the pages, and the place of the last prefetch: an `Advice`.
+
+        Read from the driver (cuMemRangeGetAttribute). Where pages differ, the answer is that of no
+        advice. The last prefetch may be that of an earlier buffer in the same memory of a pool.
+        """
+        return advice_of(self)
 
 
 # ---- device memory ----

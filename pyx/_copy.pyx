@@ -107,7 +107,8 @@ cdef Token nothing_to_do(int name, Stream stream, Region source, Region target):
     cdef Operation operation
     cdef Token token
     stream.usable()
-    refuse_other_device(target, stream)
+    if target is not None:
+        refuse_other_device(target, stream)
     token = new_token(stream, source, target)
     prepare(&operation, name, NULL, 0, NULL, NULL)
     operation.request.issued.clock = NULL

@@ -172,7 +172,7 @@ cdef class Memory:
                 f"  parts of it are alive ({self.regions - 1}), which could still use its memory.\n"
                 "  Release it: drop the last reference to each of them.")
         _end(self, "give away", True)
-        _leave_cache(self)
+        leave_cache(self)
         _let_go(self)
         return 0
 
@@ -298,7 +298,7 @@ cdef int _close_on(Memory memory, Stream stream, int policy) except -1:
         if ordered.cached:
             _hand_back(memory, ordered.after)
         else:
-            _leave_cache(memory)
+            leave_cache(memory)
         memory.closed_at = here()
         _let_go(memory)
     return 0
@@ -331,7 +331,7 @@ cdef void _hand_back(Memory memory, own_memory *state) noexcept:
     (<Cache>block.cache).put(block, memory.context)
 
 
-cdef void _leave_cache(Memory memory) noexcept:
+cdef void leave_cache(Memory memory) noexcept:
     """Drop the memory's block, because the memory will not go back to the cache."""
     if memory.block is not NULL:
         (<Cache>memory.block.cache).forget(memory.block)

@@ -393,6 +393,7 @@ cdef class Region:
         region.policy = self.policy
         region.part = True
         region.read_only = self.read_only
+        region.no_items = self.no_items
         return region
 
 

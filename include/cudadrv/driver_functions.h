@@ -73,6 +73,10 @@ CUDADRV_FUNCTION(cuMemFreeAsync, 11020, (CUdeviceptr address, CUstream stream), 
 CUDADRV_FUNCTION(cuMemHostAlloc, 2020, (void **address, size_t bytes, unsigned int flags), (address, bytes, flags))
 CUDADRV_FUNCTION(cuMemFreeHost, 2000, (void *address), (address))
 CUDADRV_FUNCTION(cuMemAllocManaged, 6000, (CUdeviceptr *address, size_t bytes, unsigned int flags), (address, bytes, flags))
+CUDADRV_FUNCTION(cuMemPrefetchAsync, 8000, (CUdeviceptr address, size_t bytes, CUdevice place, CUstream stream), (address, bytes, place, stream))
+CUDADRV_FUNCTION(cuMemPrefetchBatchAsync, 13000, (CUdeviceptr *addresses, size_t *sizes, size_t count, CUmemLocation *places, size_t *firsts, size_t place_count, unsigned long long flags, CUstream stream), (addresses, sizes, count, places, firsts, place_count, flags, stream))
+CUDADRV_FUNCTION(cuMemAdvise, 8000, (CUdeviceptr address, size_t bytes, CUmem_advise advice, CUdevice place), (address, bytes, advice, place))
+CUDADRV_FUNCTION(cuMemRangeGetAttribute, 8000, (void *value, size_t size, CUmem_range_attribute attribute, CUdeviceptr address, size_t bytes), (value, size, attribute, address, bytes))
 CUDADRV_FUNCTION(cuMemGetAddressRange, 3020, (CUdeviceptr *first, size_t *bytes, CUdeviceptr address), (first, bytes, address))
 CUDADRV_FUNCTION(cuPointerGetAttribute, 4000, (void *value, CUpointer_attribute attribute, CUdeviceptr address), (value, attribute, address))
 

@@ -12,10 +12,13 @@ from pathlib import Path
 import numpy as np
 
 import cudadrv as cu
+from cudadrv import _attributes
 
 PTX = Path(__file__).parent.with_name("kernels") / "kernels.ptx"
 LARGE = 600_000  # bytes that go through several stages
 PROGRAMS = {}
+# Imported before anything fails: Python's compiler crashes where memory runs out.
+WRITTEN_IN_PYTHON = cu.Advice, cu.Pipeline, cu.StreamGroup, _attributes
 
 
 def program(function):
@@ -448,3 +451,51 @@ def dropping():
     cu.reap()
     context.synchronize()
     assert set(items_of(kept)) == {2}
+
+
+@program
+def managed_places():
+    device, stream = cu.Device(0), cu.Stream()
+    if not device.attribute("concurrent_managed_access"):
+        return
+    buffer = cu.UnifiedBuffer.from_array(numbers(100), name="managed")
+    buffer.prefetch(device, stream)
+    cu.prefetch_batch([(buffer[:50], "host"), (buffer[50:], device)], stream).wait()
+    buffer.advise(read_mostly=True, preferred="host", accessed_by={device})
+    assert buffer.advice[:3] == (True, "host", {device})
+    with cu.scalar_access(False), suppress(TypeError):
+        buffer[0] = 7
+    assert (buffer.to_numpy() == numbers(100)).all()
+
+
+@program
+def kinds_and_groups():
+    group = cu.StreamGroup(2)
+    with cu.memory("locked"):
+        source = cu.from_array(numbers(100).reshape(4, 25))
+        target = cu.zeros((4, 25), "u4")
+    work = cu.empty(100, "u4", kind="device")
+    with group.scope():
+        for start in range(0, 100, 50):
+            stream, part = group.next(), slice(start, start + 50)
+            work[part].copy_from_async(source[part], stream)
+            target[part].copy_from_async(work[part], stream)
+    assert (target.to_numpy() == numbers(100)).all()
+    group.wait(cu.Stream())
+    group.close()
+
+
+@program
+def pipelines():
+    results = []
+
+    def compute(stream, given, taken):
+        taken.copy_from_async(given, stream)
+
+    with cu.Pipeline(40, "u4", compute=compute, output_dtype="u4", buffers=2) as pipeline:
+        report = pipeline.run(numbers(100), consume=lambda _, array: results.extend(array.tolist()))
+        assert (report.chunks, report.items) == (3, 100)
+        assert results == list(range(100))
+        source, target = cu.LockedBuffer.from_array(numbers(100)), cu.UnifiedBuffer(100, "u4")
+        pipeline.run(source, into=target)
+        assert (target.to_numpy() == numbers(100)).all()

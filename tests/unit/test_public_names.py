@@ -30,6 +30,10 @@ OBJECTS = {
     "Prepared": lambda: cu.Module(PTX)["empty"].prepare(1, 1),
     "Access": lambda: cu.read(cu.DeviceBuffer(4)),
     "ordering": lambda: cu.ordering("wait"),
+    "scalar_access": lambda: cu.scalar_access(False),
+    "memory": lambda: cu.memory("locked"),
+    "StreamGroup": lambda: cu.StreamGroup(2),
+    "Pipeline": lambda: cu.Pipeline(4),
     "MemoryPools": lambda: cu.Device(0).context.pools,
     "MemoryPool": lambda: cu.Device(0).context.pools.device,
 }
@@ -40,7 +44,7 @@ POSITIONAL = {
     "device", "ordinal", "name", "handle", "owner", "event", "work", "stream", "policy",
     "count", "dtype", "address", "array", "source", "target", "value", "key", "index", "start",
     "self", "cls", "exception", "kind", "traceback", "never", "copy", "flags", "other", "args",
-    "buffer", "thing", "image", "path", "grid", "block", "shared_bytes", "preference",
+    "buffer", "thing", "image", "shape", "place", "pairs", "path", "grid", "block", "shared_bytes", "preference",
 }  # fmt: skip
 
 
@@ -97,9 +101,11 @@ def test_rules_for_signatures(name, node):
             assert word.endswith(UNITS), f"{word} does not say its unit"
     for argument in positional:
         kind = ast.unparse(argument.annotation) if argument.annotation else ""
-        assert kind != "bool" or argument.arg == "copy", f"the flag {argument.arg} has to be named"
-        if not name.startswith(("Cuda", "ContextLost")):
-            assert argument.arg in POSITIONAL, f"the option {argument.arg} has to be keyword-only"
+        word = argument.arg
+        named = word not in ("copy", "value") and name != "scalar_access.__new__"
+        assert kind != "bool" or not named, f"the flag {word} has to be named"
+        if not name.startswith(("Cuda", "ContextLost")) and name != "scalar_access.__new__":
+            assert word in POSITIONAL, f"the option {word} has to be keyword-only"
     returns = ast.unparse(node.returns) if node.returns else ""
     if returns == "float":
         assert node.name.endswith(UNITS), f"{name} does not say the unit of what it gives"

@@ -1,0 +1,2 @@
+"""Buffers of a kind that is chosen elsewhere."""
+# No names for other modules.

@@ -1,0 +1,500 @@
+"""Pipeline: chunks of data that go through a device, several of them at a time."""
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import count as counting
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex
+
+import numpy as np
+
+from cudadrv._buffer import Buffer
+from cudadrv._buffers import DeviceBuffer, HostBuffer, LockedBuffer
+from cudadrv._device import Device
+from cudadrv._errors import integer
+from cudadrv._site import skip_file_prefixes
+from cudadrv._stream import Stream
+from cudadrv._token import Token
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    _Compute = Callable[[Stream, DeviceBuffer, DeviceBuffer], object]
+    _OnArray = Callable[[int, npt.NDArray[Any]], object]
+
+
+skip_file_prefixes(__file__)  # messages name the line that calls `run`
+
+
+class PipelineReport(NamedTuple):
+    """What a run of a `Pipeline` did, and how long it took.
+
+    ``chunks`` and ``items`` say how many of the source went through. ``elapsed_s`` are the seconds
+    from the first chunk to the last result, ``filling_s`` those in which the host read the source
+    and ran ``prepare``, and ``consuming_s`` those of ``consume``.
+    """
+
+    chunks: int
+    items: int
+    elapsed_s: float
+    filling_s: float
+    consuming_s: float
+
+
+class _Lane:
+    """A stream with the buffers of one chunk."""
+
+    def __init__(self, device: Device | None, input: DeviceBuffer, output: DeviceBuffer) -> None:
+        self.device = device
+        self.stream = Stream(device=device)
+        self.input = input
+        self.output = output
+        self._source: LockedBuffer | None = None
+        self._result: LockedBuffer | None = None
+        self.pending: _Pending | None = None
+
+    @property
+    def source(self) -> LockedBuffer:
+        """The page-locked side of the input, made when it is first needed."""
+        if self._source is None:
+            self._source = LockedBuffer(
+                self.input.count, self.input.dtype, device=self.device, name="source"
+            )
+        return self._source
+
+    @property
+    def result(self) -> LockedBuffer:
+        """The page-locked side of the output, made when it is first needed."""
+        if self._result is None:
+            self._result = LockedBuffer(
+                self.output.count, self.output.dtype, device=self.device, name="result"
+            )
+        return self._result
+
+    def close(self) -> None:
+        if not self.stream.closed:
+            self.stream.synchronize()
+            self.stream.close()
+        for buffer in (self.input, self.output, self._source, self._result):
+            if buffer is not None:
+                buffer.close()
+
+
+class _Pending(NamedTuple):
+    """A chunk that is on its way."""
+
+    number: int
+    items: int
+    token: Token
+    result: HostBuffer
+
+
+class Pipeline:
+    """Chunks of a source that go to the device, through kernels, and back, several at a time.
+
+    Each chunk has a stream and buffers of its own while it is on its way: while the device copies
+    and computes one chunk, the host fills and reads others. The buffers are borrowed and checked as
+    everywhere. ``with pipeline:`` closes it at the end of the block.
+
+    Parameters
+    ----------
+    chunk
+        Items of a chunk; the last chunk of a source may have fewer.
+    dtype
+        Of the source.
+    compute
+        ``compute(stream, input, output)`` queues the kernels of a chunk on the stream. The buffers
+        are parts with the items of this chunk. Default: the chunks are only copied.
+    output_dtype
+        Of the results. Default: None: the kernels work in place, and ``output`` is ``input``.
+    output_count
+        Items of each result. Default: as many as the chunk has.
+    buffers
+        How many chunks are on their way at a time.
+    device
+        Default: the current context.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is not valid.
+    CudaError
+        A driver call failed.
+    """
+
+    __slots__ = (
+        *("__weakref__", "_chunk", "_closed", "_compute", "_dtype", "_lanes", "_output_count"),
+        *("_output_dtype", "_running"),
+    )
+
+    def __init__(
+        self,
+        chunk: SupportsIndex,
+        dtype: "npt.DTypeLike" = "u1",
+        *,
+        compute: "_Compute | None" = None,
+        output_dtype: "npt.DTypeLike | None" = None,
+        output_count: SupportsIndex | None = None,
+        buffers: SupportsIndex = 3,
+        device: Device | None = None,
+    ) -> None:
+        self._chunk = _positive(chunk, "chunk")
+        self._dtype = np.dtype(dtype)
+        self._compute = compute
+        self._output_dtype = None if output_dtype is None else np.dtype(output_dtype)
+        self._output_count: int | None = None
+        if output_count is not None:
+            if output_dtype is None:
+                raise TypeError(
+                    "output_count needs output_dtype: without it, kernels work in place"
+                )
+            self._output_count = _positive(output_count, "output_count")
+        self._running = False
+        self._closed = False
+        self._lanes = [self._lane(device) for _ in range(_positive(buffers, "buffers"))]
+
+    def _lane(self, device: Device | None) -> "_Lane":
+        given = DeviceBuffer(self._chunk, self._dtype, device=device, name="input")
+        if self._output_dtype is None:
+            return _Lane(device, given, given)
+        count = self._chunk if self._output_count is None else self._output_count
+        taken = DeviceBuffer(count, self._output_dtype, device=device, name="output")
+        return _Lane(device, given, taken)
+
+    @property
+    def streams(self) -> tuple[Stream, ...]:
+        """The stream of each buffer. They take turns, from the first one on."""
+        return tuple(lane.stream for lane in self._lanes)
+
+    def run(
+        self,
+        source: object,
+        *,
+        into: HostBuffer | None = None,
+        prepare: "_OnArray | None" = None,
+        consume: "_OnArray | None" = None,
+        progress: Callable[[int], object] | None = None,
+    ) -> PipelineReport:
+        """Send a source through the pipeline. Blocks until all results have arrived.
+
+        An exception, Ctrl-C included, ends the run: what is queued is waited for, and every buffer
+        and the pipeline can be used again. The exception is raised as it is; if waiting fails, too,
+        it gets a note.
+
+        Parameters
+        ----------
+        source
+            An array, or another object with the buffer protocol: its items in C order. A file
+            opened in binary mode, from its position on. An iterator: each of its arrays is a chunk
+            of up to ``chunk`` items. A LockedBuffer or UnifiedBuffer: copied from directly.
+        into
+            A LockedBuffer or UnifiedBuffer that gets the results, one after the other.
+        prepare
+            ``prepare(index, array)`` may change the items of a chunk before they are copied.
+        consume
+            ``consume(index, array)`` gets each result, in the order of the chunks. The array is
+            empty after the call.
+        progress
+            ``progress(items)`` is called with the items that have gone through, after each chunk.
+
+        Raises
+        ------
+        TypeError, ValueError
+            The source has another dtype; a chunk of an iterator is too large or empty; a file ends
+            within an item; ``into`` is too small; the pipeline is closed.
+        RuntimeError
+            The pipeline is running already.
+        BufferBorrowedError, BufferExportedError, BufferClosedError
+            See docs/errors.md.
+
+        Also raises what the functions, the source and driver calls raise.
+        """
+        if self._closed:
+            raise ValueError("this Pipeline is closed")
+        if self._running:
+            raise RuntimeError("this Pipeline is running already")
+        if into is not None:
+            self._check_target(into)
+        self._running = True
+        try:
+            for lane in self._lanes:  # an interrupted run may not have waited for all of its work
+                lane.stream.synchronize()
+            feed = self._feed(source, prepare)
+            filled = prepare is not None or not isinstance(source, HostBuffer)
+            run = _Run(self, filled, into, consume, progress)
+            return run.through(feed)
+        except BaseException as error:
+            self._settle(error)
+            raise
+        finally:
+            for lane in self._lanes:
+                lane.pending = None
+            self._running = False
+
+    def __repr__(self) -> str:
+        """The number of its buffers, and the size and dtype of a chunk."""
+        if self._closed:
+            return "<Pipeline closed>"
+        return f"<Pipeline of {len(self._lanes)} buffers of {self._chunk} x {self._dtype}>"
+
+    @property
+    def closed(self) -> bool:
+        """Whether the pipeline was closed."""
+        return self._closed
+
+    def close(self) -> None:
+        """Wait for the work of the pipeline, and close its streams and buffers.
+
+        Closing twice does nothing. Raises what `Stream.synchronize` and `Buffer.close` raise, and
+        RuntimeError during a run.
+        """
+        if self._running:
+            raise RuntimeError("this Pipeline is running; it can be closed afterwards")
+        self._closed = True
+        for lane in self._lanes:
+            lane.close()
+
+    def __enter__(self) -> Self:
+        """``with pipeline:`` closes it at the end of the block."""
+        if self._closed:
+            raise ValueError("this Pipeline is closed")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close it. If that fails while an exception propagates, the latter gets a note."""
+        try:
+            self.close()
+        except Exception as error:
+            if exception is None:
+                raise
+            exception.add_note(f"cudadrv: leaving the block did not close the pipeline: {error}")
+
+    def _check_target(self, into: object) -> None:
+        if not isinstance(into, HostBuffer):
+            raise TypeError(
+                f"into= takes a LockedBuffer or a UnifiedBuffer, and not a {type(into).__name__}"
+            )
+        dtype = self._dtype if self._output_dtype is None else self._output_dtype
+        if into.dtype != dtype:
+            raise TypeError(f"the results have dtype {dtype}, and into= has {into.dtype}")
+
+    def _settle(self, error: BaseException) -> None:
+        """Wait for all work after an error, so that every buffer can be used again."""
+        for lane in self._lanes:
+            try:
+                lane.stream.synchronize()
+            except Exception as failure:
+                error.add_note(f"cudadrv: waiting for the pipeline failed, too: {failure}")
+
+    # ---- sources ----
+
+    def _feed(self, source: object, prepare: "_OnArray | None") -> "_Feed":
+        """Return a function that brings the next chunk into page-locked memory."""
+        if isinstance(source, HostBuffer):
+            if source.dtype != self._dtype:
+                raise TypeError(f"the source has dtype {source.dtype}, and chunks {self._dtype}")
+            if prepare is None:
+                return _parts_of(source, self._chunk)
+            return self._filled(_copies_of(source, self._chunk), prepare)
+        if isinstance(source, Buffer):
+            raise TypeError(
+                "a source is on the host: an array, a file, an iterator or a LockedBuffer,"
+                f" and not a {type(source).__name__}"
+            )
+        if hasattr(source, "readinto"):
+            return self._filled(_reads_of(source), prepare)
+        if isinstance(source, np.ndarray):
+            return self._filled(_slices_of(_checked(source, self._dtype)), prepare)
+        try:
+            view = memoryview(source)  # type: ignore[arg-type]
+        except TypeError:
+            chunks: Iterator[object] = iter(source)  # type: ignore[call-overload]
+            return self._filled(_items_of(chunks, self._dtype), prepare)
+        return self._filled(_slices_of(np.frombuffer(view, self._dtype)), prepare)
+
+    def _filled(self, fill: "_Fill", prepare: "_OnArray | None") -> "_Feed":
+        """Return a feed that fills the lanes' own page-locked buffers."""
+
+        def feed(lane: _Lane, index: int) -> HostBuffer | None:
+            with lane.source.write() as array:
+                items = fill(index, array)
+                if items and prepare is not None:
+                    prepare(index, array[:items])
+            return lane.source[:items] if items else None
+
+        return feed
+
+
+# Brings chunk number `index` into an array. Returns how many items it has; 0 at the end.
+_Fill = Callable[[int, "npt.NDArray[Any]"], int]
+# Returns the page-locked memory of chunk number `index`; None at the end.
+_Feed = Callable[[_Lane, int], HostBuffer | None]
+
+
+class _Run:
+    """One run: what goes where, and what has been done."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        filled: bool,
+        into: HostBuffer | None,
+        consume: "_OnArray | None",
+        progress: Callable[[int], object] | None,
+    ) -> None:
+        self.lanes = pipeline._lanes
+        self.compute = pipeline._compute
+        self.output_count = pipeline._output_count
+        self.into = into
+        self.consume = consume
+        self.progress = progress
+        # Whether the host has to wait for a chunk before it queues the next one in the same
+        # buffers. If it does not use these buffers, the order of the stream suffices.
+        self.in_step = filled or consume is not None or progress is not None
+        self.used = 0  # items of `into`
+        self.done = 0  # items that have gone through
+        self.filling = self.consuming = 0.0
+
+    def through(self, feed: _Feed) -> PipelineReport:
+        start = time.perf_counter()
+        for index in counting():
+            lane = self.lanes[index % len(self.lanes)]
+            self.finish(lane)
+            before = time.perf_counter()
+            part = feed(lane, index)
+            self.filling += time.perf_counter() - before
+            if part is None:
+                break
+            self.queue(lane, index, part)
+        for later in range(index + 1, index + len(self.lanes)):
+            self.finish(self.lanes[later % len(self.lanes)])
+        if not self.in_step:
+            for lane in self.lanes:
+                lane.stream.synchronize()
+        seconds = time.perf_counter() - start
+        return PipelineReport(index, self.done, seconds, self.filling, self.consuming)
+
+    def queue(self, lane: _Lane, index: int, part: HostBuffer) -> None:
+        """Queue all work of a chunk."""
+        items = part.count
+        work = lane.input[:items]
+        output = work
+        if lane.output is not lane.input:
+            output = lane.output if self.output_count is not None else lane.output[:items]
+        result = self.target(lane, output.count)
+        work.copy_from_async(part, lane.stream)
+        if self.compute is not None:
+            self.compute(lane.stream, work, output)
+        token = output.copy_to_async(result, lane.stream)
+        lane.pending = _Pending(index, items, token, result)
+
+    def target(self, lane: _Lane, items: int) -> HostBuffer:
+        """Return the memory that a result is copied to."""
+        if self.into is None:
+            return lane.result[:items]
+        start, self.used = self.used, self.used + items
+        if self.used > self.into.count:
+            raise ValueError(f"into= has {self.into.count} items, and the results have more")
+        return self.into[start : self.used]
+
+    def finish(self, lane: _Lane) -> None:
+        """Wait for the chunk that is on its way in a lane, and deliver its result."""
+        pending, lane.pending = lane.pending, None
+        if pending is None:
+            return
+        if self.in_step:
+            pending.token.wait()
+        if self.consume is not None:
+            before = time.perf_counter()
+            with pending.result.read() as array:
+                self.consume(pending.number, array)
+            self.consuming += time.perf_counter() - before
+        self.done += pending.items
+        if self.progress is not None:
+            self.progress(self.done)
+
+
+def _positive(value: SupportsIndex, name: str) -> int:
+    number: int = integer(value, name)
+    if number < 1:
+        raise ValueError(f"{name} must be at least 1, and is {number}")
+    return number
+
+
+def _checked(array: "npt.NDArray[Any]", dtype: "np.dtype[Any]") -> "npt.NDArray[Any]":
+    """Return an array of the source with one dimension."""
+    if hasattr(array, "mask"):
+        raise TypeError("the mask of a masked array would be lost; pass array.filled(value)")
+    if array.dtype != dtype:
+        raise TypeError(
+            f"the source has dtype {array.dtype}, and the chunks {dtype}; nothing is converted"
+        )
+    return array.reshape(-1)
+
+
+def _parts_of(source: HostBuffer, chunk: int) -> _Feed:
+    def feed(lane: _Lane, index: int) -> HostBuffer | None:
+        part = source[index * chunk : (index + 1) * chunk]
+        return part if part.count else None
+
+    return feed
+
+
+def _copies_of(source: HostBuffer, chunk: int) -> _Fill:
+    def fill(index: int, array: "npt.NDArray[Any]") -> int:
+        with source[index * chunk : (index + 1) * chunk].read() as given:
+            array[: given.size] = given
+            return given.size
+
+    return fill
+
+
+def _slices_of(source: "npt.NDArray[Any]") -> _Fill:
+    def fill(index: int, array: "npt.NDArray[Any]") -> int:
+        given = source[index * array.size : (index + 1) * array.size]
+        array[: given.size] = given
+        return given.size
+
+    return fill
+
+
+def _items_of(source: Iterator[object], dtype: "np.dtype[Any]") -> _Fill:
+    def fill(index: int, array: "npt.NDArray[Any]") -> int:
+        try:
+            found = next(source)
+        except StopIteration:
+            return 0
+        given = _checked(found if isinstance(found, np.ndarray) else np.asarray(found), dtype)
+        if not 0 < given.size <= array.size:
+            raise ValueError(
+                f"chunk {index} of the source has {given.size} items, and must have from 1 to"
+                f" {array.size}"
+            )
+        array[: given.size] = given
+        return given.size
+
+    return fill
+
+
+def _reads_of(source: Any) -> _Fill:
+    def fill(index: int, array: "npt.NDArray[Any]") -> int:
+        room = array.view("u1")
+        done = 0
+        while done < room.size:
+            got = source.readinto(room[done:])
+            if got is None:
+                raise ValueError("the file does not block, and has no data now")
+            if not got:
+                break
+            done += got
+        items, rest = divmod(done, array.itemsize)
+        if rest:
+            raise ValueError(f"the file ends within an item: {rest} bytes are left over")
+        return items
+
+    return fill

@@ -1,0 +1,426 @@
+"""Pipeline: every kind of source, results in order, and what is left after each kind of failure."""
+
+import io
+import itertools
+import mmap
+import signal
+
+import numpy as np
+import pytest
+
+import cudadrv as cu
+
+CHUNK = 100
+COUNT = 1234  # twelve chunks, and a part of one
+NUMBERS = np.arange(COUNT, dtype="f4")
+buffers = pytest.mark.parametrize("buffers", [1, 2, 3, 20])
+
+
+@pytest.fixture
+def doubled(module):
+    """Compute function: y += 1 * x in place doubles the items."""
+    saxpy = module["saxpy"]
+
+    def compute(stream, given, taken):
+        assert given.count == taken.count
+        saxpy.launch(1, 128, np.float32(1), cu.read(given), taken, given.count, stream=stream)
+
+    return compute
+
+
+@pytest.fixture
+def pipeline(doubled):
+    with cu.Pipeline(CHUNK, "f4", compute=doubled) as pipeline:
+        yield pipeline
+
+
+class Results:
+    """What `consume` got."""
+
+    def __init__(self):
+        self.arrays = []
+
+    def __call__(self, index, array):
+        assert index == len(self.arrays)
+        self.arrays.append(array.copy())
+
+    def all(self):
+        return np.concatenate(self.arrays) if self.arrays else np.empty(0, "f4")
+
+
+def check(pipeline):
+    """The pipeline works, and nothing of it is in use."""
+    results = Results()
+    report = pipeline.run(NUMBERS, consume=results)
+    assert (report.chunks, report.items) == (13, COUNT)
+    assert np.array_equal(results.all(), 2 * NUMBERS)
+    for lane in pipeline._lanes:
+        for buffer in (lane.input, lane.output, lane.source, lane.result):
+            assert not buffer.borrowed
+            buffer.fill(0)
+
+
+def iterated():
+    return (NUMBERS[at : at + CHUNK] for at in range(0, COUNT, CHUNK))
+
+
+def mapped():
+    memory = mmap.mmap(-1, NUMBERS.nbytes)
+    memory.write(NUMBERS.tobytes())
+    return memory
+
+
+SOURCES = {
+    "array": lambda: NUMBERS,
+    "array of two dimensions": lambda: NUMBERS.reshape(2, -1),
+    "array of every other item": lambda: np.repeat(NUMBERS, 2)[::2],
+    "bytes": NUMBERS.tobytes,
+    "memory map": mapped,
+    "file": lambda: io.BytesIO(NUMBERS.tobytes()),
+    "generator": iterated,
+    "list of arrays": lambda: list(iterated()),
+    "page-locked": lambda: cu.LockedBuffer.from_array(NUMBERS),
+    "managed": lambda: cu.UnifiedBuffer.from_array(NUMBERS),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_sources(pipeline, source):
+    results = Results()
+    target = cu.LockedBuffer(COUNT + 5, "f4")
+    report = pipeline.run(source(), consume=results, into=target)
+    assert (report.chunks, report.items) == (13, COUNT)
+    assert np.array_equal(results.all(), 2 * NUMBERS)
+    assert np.array_equal(target[:COUNT].to_numpy(), 2 * NUMBERS)
+    assert 0 <= report.filling_s + report.consuming_s <= report.elapsed_s
+
+
+@buffers
+def test_numbers_of_buffers(doubled, buffers):
+    with cu.Pipeline(CHUNK, "f4", compute=doubled, buffers=buffers) as pipeline:
+        assert len(pipeline.streams) == buffers
+        results = Results()
+        pipeline.run(NUMBERS, consume=results)
+        assert np.array_equal(results.all(), 2 * NUMBERS)
+
+
+@buffers
+def test_from_buffer_to_buffer(doubled, buffers):
+    """Neither function nor array: the host only queues."""
+    source, target = cu.LockedBuffer.from_array(NUMBERS), cu.UnifiedBuffer(COUNT, "f4")
+    with cu.Pipeline(CHUNK, "f4", compute=doubled, buffers=buffers) as pipeline:
+        report = pipeline.run(source, into=target)
+        assert (report.chunks, report.items) == (13, COUNT)
+        assert np.array_equal(target.to_numpy(), 2 * NUMBERS)
+        assert not source.borrowed
+
+
+def test_without_kernels(driver):
+    results = Results()
+    with cu.Pipeline(7, "i2") as pipeline:
+        pipeline.run(np.arange(20, dtype="i2"), consume=results)
+    assert [array.tolist() for array in results.arrays] == [
+        list(range(7)), list(range(7, 14)), list(range(14, 20)),
+    ]  # fmt: skip
+
+
+def test_results_of_another_dtype_and_size(driver):
+    """One number for each chunk."""
+
+    def compute(stream, given, taken):
+        assert (taken.count, taken.dtype) == (2, np.dtype("u8"))
+        taken.fill_async(given.count, stream)
+
+    results = Results()
+    target = cu.LockedBuffer(6, "u8")
+    with cu.Pipeline(8, "u1", compute=compute, output_dtype="u8", output_count=2) as pipeline:
+        pipeline.run(bytes(20), consume=results, into=target)
+    assert results.all().tolist() == target.to_numpy().tolist() == [8, 8, 8, 8, 4, 4]
+
+
+def test_outputs_apart_from_inputs(driver):
+    def compute(stream, given, taken):
+        assert given.count == taken.count
+        taken.copy_from_async(given.view("i4"), stream)
+
+    results = Results()
+    with cu.Pipeline(8, "f4", compute=compute, output_dtype="i4") as pipeline:
+        pipeline.run(np.zeros(20, "f4"), consume=results)
+    assert [array.size for array in results.arrays] == [8, 8, 4]
+
+
+@pytest.mark.parametrize("name", ["array", "file", "generator", "page-locked"])
+def test_prepare_and_progress(pipeline, name):
+    source, results, seen = SOURCES[name](), Results(), []
+
+    def prepare(index, array):
+        assert array[0] == index * CHUNK
+        array += 1
+
+    pipeline.run(source, prepare=prepare, consume=results, progress=seen.append)
+    assert np.array_equal(results.all(), 2 * (NUMBERS + 1))
+    assert seen == [*range(CHUNK, COUNT, CHUNK), COUNT]
+    assert NUMBERS[0] == 0
+    if name == "page-locked":
+        assert source[0] == 0
+
+
+def test_empty_sources(pipeline):
+    for source in (np.empty(0, "f4"), b"", io.BytesIO(), [], iter(()), cu.LockedBuffer(0, "f4")):
+        assert pipeline.run(source)[:2] == (0, 0)
+    check(pipeline)
+
+
+def test_a_file_is_read_from_its_position_on(driver):
+    class Slow(io.BytesIO):
+        """Gives three bytes at a time, as a pipe may."""
+
+        def readinto(self, room):
+            return super().readinto(memoryview(room)[:3])
+
+    file, results = Slow(bytes(range(50))), Results()
+    file.seek(10)
+    with cu.Pipeline(16) as pipeline:
+        pipeline.run(file, consume=results)
+    assert results.all().tolist() == list(range(10, 50))
+
+
+def test_chunks_of_an_iterator_may_be_short(driver):
+    results = Results()
+    with cu.Pipeline(4, "i8") as pipeline:
+        pipeline.run(iter([[1], np.array([2, 3, 4, 5]), np.ones((2, 1), "i8")]), consume=results)
+    assert [array.tolist() for array in results.arrays] == [[1], [2, 3, 4, 5], [1, 1]]
+
+
+# ---- what goes wrong ----
+
+
+class Mine(Exception):
+    pass
+
+
+def third(what):
+    """Raises in the third call."""
+    calls = itertools.count()
+
+    def function(*arguments):
+        if next(calls) == 2:
+            raise what
+
+    return function
+
+
+@pytest.mark.parametrize("what", [Mine, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("stage", ["prepare", "consume", "progress"])
+def test_a_function_that_raises(pipeline, stage, what):
+    with pytest.raises(what) as caught:
+        pipeline.run(NUMBERS, **{stage: third(what)})
+    assert not hasattr(caught.value, "__notes__")
+    assert caught.value.__context__ is None
+    check(pipeline)
+
+
+@pytest.mark.parametrize("queued", [False, True])
+def test_kernels_that_cannot_be_queued(driver, queued):
+    calls = itertools.count()
+
+    def compute(stream, given, taken):
+        if queued:
+            taken.fill_async(1, stream)
+        if next(calls) == 2:
+            raise Mine
+
+    with cu.Pipeline(CHUNK, "f4", compute=compute) as pipeline:
+        with pytest.raises(Mine):
+            pipeline.run(NUMBERS)
+        assert pipeline.run(NUMBERS).chunks == 13
+
+
+def test_a_refusal_inside(driver, stream, gate):
+    """Borrows are checked as everywhere: all chunks write the same memory."""
+    common = cu.DeviceBuffer(CHUNK, "f4", name="common")
+
+    def compute(stream, given, taken):
+        common[: given.count].copy_from_async(given, stream)
+
+    with cu.Pipeline(CHUNK, "f4", compute=compute) as pipeline:
+        with pytest.raises(cu.BufferBorrowedError, match="DeviceBuffer 'common'"):
+            pipeline.run(NUMBERS)
+        assert not common.borrowed
+    with cu.Pipeline(CHUNK, "f4", compute=compute, buffers=1) as pipeline:
+        assert pipeline.run(NUMBERS).chunks == 13
+
+
+def broken():
+    yield NUMBERS[:CHUNK]
+    yield NUMBERS[:CHUNK]
+    raise Mine
+
+
+class Broken(io.BytesIO):
+    def readinto(self, room):
+        if self.tell() >= 800:
+            raise OSError("broken")
+        return super().readinto(room)
+
+
+BAD = {
+    "an iterator that raises": (broken, Mine, None),
+    "a file that raises": (lambda: Broken(bytes(4000)), OSError, "broken"),
+    "a chunk that is too large": (
+        lambda: [NUMBERS[:CHUNK], NUMBERS[: CHUNK + 1]],
+        ValueError,
+        "chunk 1 of the source has 101 items, and must have from 1 to 100",
+    ),
+    "an empty chunk": (lambda: [NUMBERS[:1], NUMBERS[:0]], ValueError, "chunk 1 .* has 0 items"),
+    "a chunk of another dtype": (lambda: [NUMBERS[:3], np.zeros(3)], TypeError, "float64"),
+    "None as a chunk": (lambda: [NUMBERS[:3], None], TypeError, "object"),
+    "an array of another dtype": (lambda: np.zeros(3), TypeError, "nothing is converted"),
+    "a masked array": (lambda: np.ma.masked_array(NUMBERS, NUMBERS > 3), TypeError, "mask"),
+    "masked chunks": (lambda: [np.ma.masked_array(NUMBERS[:3], [0, 0, 1])], TypeError, "mask"),
+    "a file that ends within an item": (
+        lambda: io.BytesIO(bytes(1003)),
+        ValueError,
+        "ends within an item: 3 bytes are left over",
+    ),
+    "bytes that end within an item": (lambda: bytes(1003), ValueError, "multiple"),
+    "a device buffer": (lambda: cu.DeviceBuffer(8, "f4"), TypeError, "a source is on the host"),
+    "a buffer of another dtype": (lambda: cu.LockedBuffer(8), TypeError, "dtype uint8"),
+    "a number": (lambda: 3, TypeError, "not iterable"),
+}
+
+
+@pytest.mark.parametrize(("source", "error", "words"), BAD.values(), ids=BAD)
+def test_bad_sources(pipeline, source, error, words):
+    with pytest.raises(error, match=words):
+        pipeline.run(source())
+    check(pipeline)
+
+
+def test_messages_name_the_line_of_the_program(driver):
+    sites = []
+
+    def compute(stream, given, taken):
+        sites.extend(borrow.site for borrow in given.borrows)
+
+    with cu.Pipeline(CHUNK, "f4", compute=compute) as pipeline:
+        pipeline.run(NUMBERS)
+    assert {site.rpartition(":")[0].rpartition("/")[2] for site in sites} == {"test_pipeline.py"}
+
+
+def test_a_target_that_is_too_small(pipeline):
+    target = cu.LockedBuffer(250, "f4")
+    for source in (NUMBERS, cu.LockedBuffer.from_array(NUMBERS)):
+        with pytest.raises(ValueError, match="into= has 250 items, and the results have more"):
+            pipeline.run(source, into=target)
+        assert not target.borrowed
+    assert np.array_equal(target[:200].to_numpy(), 2 * NUMBERS[:200])
+    check(pipeline)
+
+
+def test_bad_targets(pipeline):
+    for target, words in (
+        (np.zeros(COUNT, "f4"), "not a ndarray"),
+        (cu.DeviceBuffer(COUNT, "f4"), "not a DeviceBuffer"),
+        (cu.LockedBuffer(COUNT, "i4"), "the results have dtype float32, and into= has int32"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            pipeline.run(NUMBERS, into=target)
+
+
+def test_an_array_that_leaves_consume(pipeline):
+    kept = []
+    with pytest.raises(cu.BufferExportedError, match="cannot be emptied with it"):
+        pipeline.run(NUMBERS, consume=lambda index, array: kept.append(memoryview(array)))
+    kept.clear()
+    check(pipeline)
+
+
+def test_arrays_are_empty_after_their_call(pipeline):
+    kept = []
+    pipeline.run(NUMBERS, consume=lambda index, array: kept.append(array))
+    assert [array.size for array in kept] == [0] * 13
+
+
+def test_a_run_inside_a_run(pipeline):
+    def again(index, array):
+        with pytest.raises(RuntimeError, match="is running already"):
+            pipeline.run(NUMBERS)
+        with pytest.raises(RuntimeError, match="can be closed afterwards"):
+            pipeline.close()
+
+    assert pipeline.run(NUMBERS, consume=again).chunks == 13
+
+
+def test_close(driver):
+    pipeline = cu.Pipeline(CHUNK, buffers=2)
+    assert repr(pipeline) == "<Pipeline of 2 buffers of 100 x uint8>"
+    pipeline.run(bytes(1000))
+    streams = pipeline.streams
+    pipeline.close()
+    pipeline.close()
+    assert pipeline.closed
+    assert all(stream.closed for stream in streams)
+    assert repr(pipeline) == "<Pipeline closed>"
+    for call in (lambda: pipeline.run(b""), pipeline.__enter__):
+        with pytest.raises(ValueError, match="this Pipeline is closed"):
+            call()
+
+
+def test_a_dropped_pipeline_leaves_nothing(driver):
+    pipeline = cu.Pipeline(CHUNK)
+    pipeline.run(bytes(1000))
+    del pipeline
+
+
+def test_bad_arguments(driver):
+    for name in ("chunk", "buffers", "output_count"):
+        options = {"chunk": 4, "output_dtype": "u1"}
+        with pytest.raises(ValueError, match=f"{name} must be at least 1, and is 0"):
+            cu.Pipeline(**{**options, name: 0})
+        with pytest.raises(TypeError, match=f"{name} must be an integer"):
+            cu.Pipeline(**{**options, name: 1.5})
+    with pytest.raises(TypeError, match="output_count needs output_dtype"):
+        cu.Pipeline(4, output_count=3)
+    with pytest.raises(TypeError, match="holds Python objects"):
+        cu.Pipeline(4, object)
+
+
+@pytest.mark.cuda_software
+@pytest.mark.parametrize("function", ["cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2"])
+def test_a_driver_call_that_fails(pipeline, function):
+    from cudadrv import testing
+
+    testing.fail(function, cu.CUresult.CUDA_ERROR_UNKNOWN, nth=5)
+    with pytest.raises(cu.CudaError):
+        pipeline.run(NUMBERS)
+    check(pipeline)
+
+
+def test_a_signal_while_it_waits(driver, gate):
+    """Ctrl-C in a wait for the device ends the run; a second one ends the wait for the rest."""
+    presses = iter([0.3, 0])
+
+    def press(number, frame):
+        signal.setitimer(signal.ITIMER_REAL, next(presses))
+        raise KeyboardInterrupt
+
+    def begin(index, array):
+        if index == 0:
+            gate.hold(pipeline.streams[0])
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+
+    with cu.Pipeline(CHUNK, "f4") as pipeline:
+        former = signal.signal(signal.SIGALRM, press)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                pipeline.run(NUMBERS, prepare=begin)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, former)
+            borrowed = pipeline._lanes[0].input.borrowed
+            gate.open()
+        assert borrowed
+        results = Results()
+        pipeline.run(NUMBERS, consume=results)
+        assert np.array_equal(results.all(), NUMBERS)
