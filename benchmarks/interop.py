@@ -29,7 +29,9 @@ def arrays():
     torch.set_grad_enabled(False)
     theirs = torch.cuda.Stream()
     torch.cuda.set_stream(theirs)
-    cupy.cuda.ExternalStream(theirs.cuda_stream).use()
+    ours = cupy.cuda.Stream
+    current = ours.from_external(theirs) if hasattr(ours, "from_external") else None
+    (current or cupy.cuda.ExternalStream(theirs.cuda_stream)).use()
     tensors = [torch.zeros(COUNT, device="cuda") for _ in range(2)]
     stream = cu.Stream.from_object(theirs)
     buffers = [cu.DeviceBuffer.zeros(COUNT, "f4") for _ in range(2)]
@@ -137,9 +139,10 @@ def main():
         print(f"not measured: {missing}", file=sys.stderr)
         return
     table = prepared({name: timers(peer) for name, peer in columns.items()}, tables.INTEROP)
+    machine = about()
     stay_on_the_quickest_processor()
     measure(table, options.rounds)
-    rows, machine = results(table), about()
+    rows = results(table)
     print(tables.head(machine), f"medians of {options.rounds} rounds\n", sep="\n")
     print(tables.interop(rows))
     if options.json:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+import cudadrv as cu
+
 
 def started(function: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
     """Start a thread. The list gets what the function returns or raises."""

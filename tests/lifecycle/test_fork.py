@@ -65,7 +65,8 @@ ARGUMENTS = """{
 }"""
 MAY_ANSWER = """
     blocking bind closed context count current device dtype from_object handle itemsize name nbytes
-    ordering ordinal primary priority reads scalar_access scope shape site stream stream_ordered timing writes
+    ordering ordinal primary priority reads scalar_access scope shape site stream
+    stream_ordered timing writes
     __len__
 """
 
