@@ -1,6 +1,7 @@
 """Fixtures of all tests: the driver, streams, a gate that stops streams, other processes."""
 
 import ctypes
+import gc
 import os
 import signal
 import subprocess
@@ -65,6 +66,8 @@ class Gate:
     def __init__(self):
         import cudadrv as cu
 
+        if not cu.driver_info().is_software:
+            gc.collect()  # other libraries' objects may wait for the device when they die
         self.flag = cu.LockedBuffer.zeros(1, "u4", name="gate")
         self.library = ctypes.CDLL(cu.driver_info().path)
         self.wait = self.library.cuStreamWaitValue32_v2
