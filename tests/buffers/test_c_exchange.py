@@ -8,6 +8,7 @@ import weakref
 import numpy as np
 import other_library
 import pytest
+from capsules import Deleter, Tensor, Versioned
 
 import cudadrv as cu
 
@@ -393,30 +394,6 @@ def test_what_cannot_be_said_in_c(make, stream):
     assert not buffer.borrowed
 
 
-class Tensor(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("device", ctypes.c_int32 * 2),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    ]
-
-
-class Versioned(ctypes.Structure):
-    _fields_ = [
-        ("version", ctypes.c_uint32 * 2),
-        ("context", ctypes.c_void_p),
-        ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
-        ("flags", ctypes.c_uint64),
-        ("tensor", Tensor),
-    ]
-
-
 def test_allocate_in_c(stream):
     said = []
 
@@ -435,7 +412,7 @@ def test_allocate_in_c(stream):
     made = managed.contents
     assert made.tensor.shape[:2] == [3, 4]
     assert made.tensor.data
-    made.deleter(ctypes.addressof(made))
+    Deleter(made.deleter)(ctypes.addressof(made))
     like.device[0] = 1
     assert allocate(like, ctypes.addressof(managed), None, set_error) == -1
     assert said[0][0] == b"BufferError"
