@@ -480,7 +480,7 @@ def kinds_and_groups():
             stream, part = group.next(), slice(start, start + 50)
             work[part].copy_from_async(source[part], stream)
             target[part].copy_from_async(work[part], stream)
-    assert (target.to_numpy() == numbers(100)).all()
+    assert (target.to_numpy() == numbers(100).reshape(4, 25)).all()
     group.wait(cu.Stream())
     group.close()
 
