@@ -17,8 +17,9 @@ from cudadrv import _attributes
 PTX = Path(__file__).parent.with_name("kernels") / "kernels.ptx"
 LARGE = 600_000  # bytes that go through several stages
 PROGRAMS = {}
-# Imported before anything fails: Python's compiler crashes where memory runs out.
-WRITTEN_IN_PYTHON = cu.Advice, cu.Pipeline, cu.StreamGroup, _attributes
+# Imported before anything fails: Python's compiler crashes where memory runs out, and an import of
+# a Cython module raises ImportError then.
+IMPORTED = cu.Advice, cu.Pipeline, cu.StreamGroup, cu.from_array, cu.from_dlpack, _attributes
 
 
 def program(function):
