@@ -149,14 +149,15 @@ cdef object _call_dlpack(object array, dict options):
 
 cdef Context _context_near(object stream):
     """The context for memory that is on no device: that of the stream's device."""
-    cdef Context context = default_context()
-    cdef Stream found = stream_of_exchange(context) if stream is None else known_stream(stream)
-    return context_of(found.context.device)
+    return context_of(_stream_or_current(stream, default_context()).context.device)
+
+
+cdef Stream _stream_or_current(object stream, Context context):
+    return stream_of_exchange(context) if stream is None else known_stream(stream)
 
 
 cdef Stream _stream_of_import(object stream, Context context):
-    cdef Stream found
-    found = stream_of_exchange(context) if stream is None else known_stream(stream)
+    cdef Stream found = _stream_or_current(stream, context)
     if found.context is not context:
         raise ValueError(f"the array is on {context.device!r}, and {found!r} belongs to"
                          f" {found.context!r}; use a stream of its primary context")
@@ -172,9 +173,7 @@ cdef Region _buffer_of(Tensor taken, int kind, Context context, Stream stream, s
     if not is_contiguous(tensor):
         raise BufferError(f"{name} of shape {shape} is not C-contiguous; make it so there first,"
                           " with contiguous() or copy()")
-    count = 1
-    for size in shape:
-        count *= size
+    count = math.prod(shape)
     address = <size_t>tensor.data + tensor.byte_offset if count else 0
     if count and address < tensor.byte_offset:
         raise BufferError(f"the capsule of {name} breaks the protocol: byte_offset"
@@ -229,9 +228,7 @@ cdef object _import_interface(object array, object stream, bint noted):
         raise TypeError(f"{_name(array)} has no __cuda_array_interface__; from_dlpack takes what"
                         " has __dlpack__") from None
     shape, dtype, address, read_only, theirs = _checked_interface(array, interface)
-    count = 1
-    for size in shape:
-        count *= size
+    count = math.prod(shape)
     kind = DEVICE
     context = None
     if count:
@@ -329,7 +326,7 @@ cdef class Argument:
         cdef dl_tensor tensor
         self.api.tensor_from_object(<void *>array, &tensor)
         return (<size_t>tensor.data + tensor.byte_offset == self.address
-                and bytes_of(&tensor) == self.nbytes
+                and _bytes_of(&tensor) == self.nbytes
                 and tensor.device.device_type == self.device_type
                 and tensor.device.device_id == self.ordinal and is_contiguous(&tensor)
                 and not self.region.memory.context.lost and not self.region.closed)
@@ -350,10 +347,10 @@ cdef class Held:
         if self.argument is not None:
             self.argument.held = False
             if self.argument.launches != self.launches:
-                hold(self.argument, self.array)
+                _hold(self.argument, self.array)
 
 
-cdef int hold(Argument argument, object array) except -1:
+cdef int _hold(Argument argument, object array) except -1:
     cdef Region region = argument.region
     cdef Memory memory = region.memory
     cdef Held held = Held.__new__(Held)
@@ -364,7 +361,7 @@ cdef int hold(Argument argument, object array) except -1:
     return 0
 
 
-cdef uint64_t bytes_of(dl_tensor *tensor) noexcept:
+cdef uint64_t _bytes_of(dl_tensor *tensor) noexcept:
     cdef uint64_t nbytes = (tensor.dtype.bits * tensor.dtype.lanes + 7) // 8
     cdef int32_t i
     for i in range(tensor.ndim):
@@ -444,7 +441,7 @@ cdef Argument _new_argument(dl_exchange *api, object array):
         else context_of(Device(argument.ordinal))
     argument.region = _buffer_of(taken, KINDS[argument.device_type], context, None, _name(array))
     argument.address = <size_t>tensor.data + tensor.byte_offset
-    argument.nbytes = bytes_of(tensor)
+    argument.nbytes = _bytes_of(tensor)
     if argument.region.memory.home is None:  # an empty array, or memory without bounds
         return None
     # From here on, the array itself is kept alive where that is needed.
@@ -466,7 +463,7 @@ cdef int hold_arguments(list used) except -1:
         known = <Argument>used[i]
         known.launches += 1
         if not known.held:
-            hold(known, used[i + 1])
+            _hold(known, used[i + 1])
     return 0
 
 

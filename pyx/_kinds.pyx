@@ -7,7 +7,6 @@ cimport cython
 from cudadrv._buffers cimport DeviceBuffer, LockedBuffer, UnifiedBuffer
 from cudadrv._ordering cimport Nesting
 from cudadrv._region cimport plain_array
-from cudadrv._stream cimport Stream, known_stream
 
 from cudadrv._errors import integer
 
@@ -91,24 +90,17 @@ def empty(
         As for `DeviceBuffer`; default: bytes.
     kind : "device", "locked" or "unified", optional
         For this buffer alone; default: that of the innermost `memory` block.
-    stream : Stream, optional
-        Device memory is allocated on it. Other memory is not stream-ordered.
-    device, name, pooled
-        As for `DeviceBuffer`.
+    stream, device, name, pooled
+        As for the class: the buffer is allocated in the order of the stream.
 
     Raises ValueError for a negative size, and what the class raises.
 
     Driver functions: those of the class.
     """
-    stream = known_stream(stream)
     cls = _class_of(kind)
     sizes, count = _sizes(shape)
-    options = {"device": device, "name": name, "pooled": pooled}
-    if stream is not None:
-        (<Stream>stream).usable()
-        if cls is DeviceBuffer:
-            options["stream"] = stream
-    return _shaped(cls(count, dtype, **options), sizes)
+    made = cls(count, dtype, stream=stream, device=device, name=name, pooled=pooled)
+    return _shaped(made, sizes)
 
 
 def zeros(
@@ -136,7 +128,6 @@ def from_array(array, *, kind=None, stream=None, device=None, name=None, bint po
 
     Driver functions: those of the class and of `Buffer.copy_from`.
     """
-    stream = known_stream(stream)
     cls = _class_of(kind)
     array = plain_array(array)
     made = cls.from_array(array, stream=stream, device=device, name=name, pooled=pooled)

@@ -12,7 +12,6 @@ cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, uint64_t
-from libc.stdlib cimport free, malloc
 
 from cudadrv._device cimport Context, attend, end_loans_with
 from cudadrv._dlpack cimport (
@@ -26,8 +25,8 @@ from cudadrv._driver cimport (
 )
 from cudadrv._engine cimport (
     OWN_DEFAULT, OWN_LEAVES, OWN_NON_BLOCKING, OWN_OK, OWN_PER_THREAD, OWN_READ, OWN_STAYS,
-    OWN_STRICT, OWN_UNCHECKED, OWN_WAIT, OWN_WRITE, engine, own_access, own_borrow, own_borrows,
-    own_conflict, own_export_close, own_export_open, own_keep_open, own_lend_anyway, own_lend_open,
+    OWN_STRICT, OWN_UNCHECKED, OWN_WAIT, OWN_WRITE, engine, own_access, own_conflict,
+    own_export_close, own_export_open, own_keep_open, own_lend_anyway, own_lend_open,
     own_snapshot_drop,
 )
 from cudadrv._errors cimport report_text
@@ -37,7 +36,7 @@ from cudadrv._names cimport GIVE_BACK, LEND
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._refusal cimport refuse_host, refuse_operation
 from cudadrv._region cimport Region, borrow, pointer_of
-from cudadrv._release cimport DEVICE, LOCKED, lending_stream, users_of
+from cudadrv._release cimport DEVICE, LOCKED, last_uses, lending_stream, users_of
 from cudadrv._site cimport here
 from cudadrv._stream cimport Stream, stream_for, user_of
 
@@ -776,24 +775,11 @@ cdef int follow_returns(Region region, Stream stream) except -1:
     The owner has ordered the array after them, which cannot be seen here. Records of what was given
     back are left if another buffer shares them.
     """
-    cdef unsigned int count
-    cdef unsigned int i
-    cdef own_borrow *found
     cdef size_t stop = region.start + region.nbytes
     if region.memory.home is None or not region.memory.home.returned:
         return 0
-    count = own_borrows(engine, region.memory.state, region.start, stop, NULL, 0)
-    found = <own_borrow *>malloc((count + 1) * sizeof(own_borrow))
-    if found is NULL:
-        raise MemoryError()
-    uses = {}
-    count = min(count, own_borrows(engine, region.memory.state, region.start, stop, found, count))
-    for i in range(count):
-        if found[i].epoch.operation == GIVE_BACK and found[i].epoch.slot != stream.order.slot:
-            uses[found[i].epoch.slot] = found[i].epoch.seq
-    free(found)
-    for slot, seq in uses.items():
-        user = user_of(slot, seq)
+    for slot, seq in last_uses(region.memory.state, region.start, stop, GIVE_BACK).items():
+        user = None if slot == stream.order.slot else user_of(slot, seq)
         if user is not None:
             try:
                 stream.wait(user)

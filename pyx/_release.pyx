@@ -44,6 +44,7 @@ bind_driver(&cudadrv_table)
 # captures of other libraries.
 
 cdef size_t ALL = <size_t>-1    # bytes, up to the end
+cdef int ANY = -1               # the name of every operation
 
 
 cdef bint is_unused(own_memory *state, size_t start=0, size_t stop=ALL) noexcept:
@@ -51,8 +52,11 @@ cdef bint is_unused(own_memory *state, size_t start=0, size_t stop=ALL) noexcept
     return state is NULL or own_borrows(engine, state, start, min(stop, state.nbytes), NULL, 0) == 0
 
 
-cdef dict _last_uses(own_memory *state, size_t start, size_t stop):
-    """The last operation of each slot that may use the bytes; none without a state."""
+cdef dict last_uses(own_memory *state, size_t start, size_t stop, int operation=ANY):
+    """Return the last operation of each slot that may use the bytes; none without a state.
+
+    With `operation`, only uses by operations of this name count.
+    """
     cdef unsigned int i
     cdef unsigned int count
     cdef own_borrow *borrows
@@ -67,6 +71,8 @@ cdef dict _last_uses(own_memory *state, size_t start, size_t stop):
     count = min(count, own_borrows(engine, state, start, stop, borrows, count))
     uses = {}
     for i in range(count):
+        if operation not in (ANY, borrows[i].epoch.operation):
+            continue
         slot = borrows[i].epoch.slot
         uses[slot] = max(uses.get(slot, 0), borrows[i].epoch.seq)
     free(borrows)
@@ -76,7 +82,7 @@ cdef dict _last_uses(own_memory *state, size_t start, size_t stop):
 cdef list users_of(own_memory *state, size_t start=0, size_t stop=ALL):
     """The Events to wait for before the memory is freed; None for one that cannot be waited for."""
     works = []
-    for slot, seq in _last_uses(state, start, stop).items():
+    for slot, seq in last_uses(state, start, stop).items():
         user = find_user(slot, seq)
         works.append(_end_of(user) if isinstance(user, Stream) else user)
     return works if not is_unused(state, start, stop) else []
@@ -99,7 +105,7 @@ cdef Event _end_of(Stream stream):
 
 cdef bint users_are_idle(own_memory *state, size_t start=0, size_t stop=ALL) except -1:
     """Whether all work that may use the memory is complete. Asks the driver; no clock learns it."""
-    for slot, seq in _last_uses(state, start, stop).items():
+    for slot, seq in last_uses(state, start, stop).items():
         user = find_user(slot, seq)
         if user is None or not (
                 _stream_is_idle(user) if isinstance(user, Stream) else is_complete(user)):

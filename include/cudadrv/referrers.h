@@ -294,7 +294,8 @@ static int ref_visit_operands(ref_search *search) {
     return 0;
 }
 
-/* Visits a function's variables: a parameter can borrow the reference of its caller's variable. */
+/* Visits the variables of a function that hold a reference of their own. A parameter may borrow the
+ * reference of a variable of the caller. */
 static int ref_visit_variables(ref_search *search, ref_frame *frame) {
     /* A frame that has ended has no variables, and its stack pointer says so. */
     _PyStackRef *end = ref_operands_of(frame);

@@ -160,6 +160,15 @@ CUresult read_batch(Call &call, const Batch &batch, bool moves, CUstream handle,
     return CUDA_SUCCESS;
 }
 
+CUresult run_batch(Call &call, const Batch &batch, bool moves, CUstream handle,
+                   CUresult (*submit)(Stream &, const Items &)) {
+    StreamPtr stream;
+    Items items;
+    if (CUresult status = read_batch(call, batch, moves, handle, stream, items))
+        return status;
+    return submit(*stream, items);
+}
+
 } // namespace
 
 SOFT_STREAM_API(cuMemPrefetchAsync,
@@ -181,36 +190,24 @@ SOFT_STREAM_API(cuMemPrefetchBatchAsync,
                 (CUdeviceptr * addresses, size_t *sizes, size_t count, CUmemLocation *places,
                  size_t *indices, size_t place_count, unsigned long long flags, CUstream handle),
                 (addresses, sizes, count, places, indices, place_count, flags, handle)) {
-    StreamPtr stream;
-    Items items;
     Batch batch{addresses, sizes, count, places, indices, place_count, flags};
-    if (CUresult status = read_batch(call, batch, true, handle, stream, items))
-        return status;
-    return submit_prefetch(*stream, items);
+    return run_batch(call, batch, true, handle, submit_prefetch);
 }
 
 SOFT_STREAM_API(cuMemDiscardBatchAsync,
                 (CUdeviceptr * addresses, size_t *sizes, size_t count, unsigned long long flags,
                  CUstream handle),
                 (addresses, sizes, count, flags, handle)) {
-    StreamPtr stream;
-    Items items;
     Batch batch{addresses, sizes, count, nullptr, nullptr, 0, flags};
-    if (CUresult status = read_batch(call, batch, false, handle, stream, items))
-        return status;
-    return submit_discard(*stream, items);
+    return run_batch(call, batch, false, handle, submit_discard);
 }
 
 SOFT_STREAM_API(cuMemDiscardAndPrefetchBatchAsync,
                 (CUdeviceptr * addresses, size_t *sizes, size_t count, CUmemLocation *places,
                  size_t *indices, size_t place_count, unsigned long long flags, CUstream handle),
                 (addresses, sizes, count, places, indices, place_count, flags, handle)) {
-    StreamPtr stream;
-    Items items;
     Batch batch{addresses, sizes, count, places, indices, place_count, flags};
-    if (CUresult status = read_batch(call, batch, true, handle, stream, items))
-        return status;
-    return submit_discard(*stream, items);
+    return run_batch(call, batch, true, handle, submit_discard);
 }
 
 } // namespace soft
