@@ -9,7 +9,7 @@ Importing cudadrv loads no driver and uses no device. It enables the GIL of a fr
 import sys
 from typing import TYPE_CHECKING
 
-from cudadrv._buffer import Borrow, Buffer, reap
+from cudadrv._buffer import Buffer, reap
 from cudadrv._buffers import (
     DeviceBuffer,
     HostBuffer,
@@ -34,18 +34,16 @@ from cudadrv._errors import (
     OwnershipError,
 )
 from cudadrv._event import Event
-from cudadrv._library import DriverInfo, driver_info
+from cudadrv._library import driver_info
 from cudadrv._managed import prefetch_batch
-from cudadrv._memory import LiveBuffer, live_buffers, memory_report
+from cudadrv._memory import live_buffers, memory_report
 from cudadrv._ordering import ordering
-from cudadrv._pool import MemoryPool, MemoryPools, PoolStats
+from cudadrv._pool import MemoryPool, MemoryPools
 from cudadrv._site import skip_file_prefixes
-from cudadrv._status import CUresult
 from cudadrv._stream import Stream
 from cudadrv._token import Token
 
 if TYPE_CHECKING:
-    from cudadrv._advice import Advice
     from cudadrv._arguments import Access, read, shared, write
     from cudadrv._exchange import from_cuda_array, from_dlpack
     from cudadrv._group import StreamGroup
@@ -55,21 +53,28 @@ if TYPE_CHECKING:
     from cudadrv._module import Module
     from cudadrv._pipeline import Pipeline, PipelineReport
     from cudadrv._ptx import Parameter
+    from cudadrv._records import Advice, Borrow, DriverInfo, LiveBuffer, PoolStats
+    from cudadrv._status import CUresult
 else:  # imported on first use: importing them here would make `import cudadrv` 50 % slower
     _LATER = {
         "Access": "_arguments",
-        "Advice": "_advice",
+        "Advice": "_records",
+        "Borrow": "_records",
+        "CUresult": "_status",
+        "DriverInfo": "_records",
         "empty": "_kinds",
         "from_array": "_kinds",
         "from_cuda_array": "_exchange",
         "from_dlpack": "_exchange",
         "Kernel": "_kernel",
         "KernelAttributes": "_kernel_attributes",
+        "LiveBuffer": "_records",
         "memory": "_kinds",
         "Module": "_module",
         "Parameter": "_ptx",
         "Pipeline": "_pipeline",
         "PipelineReport": "_pipeline",
+        "PoolStats": "_records",
         "Prepared": "_kernel",
         "read": "_arguments",
         "shared": "_arguments",

@@ -3,7 +3,6 @@ from typing import (
     Any,
     ClassVar,
     Literal,
-    NamedTuple,
     Never,
     Self,
     SupportsIndex,
@@ -19,17 +18,10 @@ from typing_extensions import CapsuleType
 
 from cudadrv._device import Device
 from cudadrv._loan import Loan
+from cudadrv._records import Borrow
 from cudadrv._region import Region
 from cudadrv._stream import _AnyStream
 from cudadrv._token import Token
-
-class Borrow(NamedTuple):
-    mode: Literal["read", "write", "shared", "use"]
-    stream: str
-    operation: str
-    site: str
-    start: int
-    stop: int
 
 def reap() -> None: ...
 

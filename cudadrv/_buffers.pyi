@@ -5,10 +5,10 @@ from typing import Any, Literal, Never, Self, SupportsIndex, Unpack, final, over
 import numpy.typing as npt
 from typing_extensions import disjoint_base
 
-from cudadrv._advice import Advice
 from cudadrv._buffer import Buffer, _Options
 from cudadrv._device import Device
 from cudadrv._managed import _Place
+from cudadrv._records import Advice
 from cudadrv._region import _Slice
 from cudadrv._stream import _AnyStream
 from cudadrv._token import Token

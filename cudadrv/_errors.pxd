@@ -9,6 +9,7 @@ from cudadrv._driver cimport CUresult, CUDA_SUCCESS, CUDA_ERROR_NOT_READY
 cdef int raise_status(CUresult status) except -1 with gil
 cdef void report(CUresult status) noexcept with gil
 cdef void report_text(str text) noexcept
+cdef object status_of(int status)
 cdef bint is_sticky(CUresult status) noexcept nogil
 cdef int refuse_if_forked() except -1
 cdef int refuse_capture(str stream) except -1

@@ -1,14 +1,9 @@
-from typing import NamedTuple, final
+from typing import final
+
+from cudadrv._records import LiveBuffer
 
 @final
 class Memory: ...
-
-class LiveBuffer(NamedTuple):
-    kind: str
-    label: str
-    nbytes: int
-    device: int
-    site: str
 
 def live_buffers() -> list[LiveBuffer]: ...
 def memory_report() -> str: ...

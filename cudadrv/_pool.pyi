@@ -1,19 +1,13 @@
-from typing import NamedTuple, Never, SupportsIndex, final
+from typing import Never, SupportsIndex, final
 
 from cudadrv._device import Context, Kept
+from cudadrv._records import PoolStats
 
 @final
 class Cache: ...
 
 @final
 class Caches(Kept): ...
-
-class PoolStats(NamedTuple):
-    used_bytes: int
-    cached_bytes: int
-    peak_bytes: int
-    hits: int
-    misses: int
 
 @final
 class MemoryPool:

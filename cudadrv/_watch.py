@@ -10,7 +10,8 @@ from cudadrv._buffers import DeviceBuffer
 from cudadrv._device import Context, Device, any_lost, unfinished_work
 from cudadrv._errors import ContextLostError
 from cudadrv._library import driver_info
-from cudadrv._memory import LiveBuffer, live_buffers
+from cudadrv._memory import live_buffers
+from cudadrv._records import LiveBuffer
 from cudadrv._stream import Stream
 
 # The software driver's names for cudadrv's kinds of memory. It does not count foreign memory.

@@ -2,7 +2,6 @@
 """Buffer: the base of the three kinds of buffers, reports of who uses a buffer, and `reap`."""
 
 from importlib import import_module
-from typing import NamedTuple
 
 from cpython.pystate cimport PyThreadState
 from cpython.ref cimport PyObject
@@ -64,23 +63,6 @@ cdef enum:
     MOST_LINES = 20
 
 
-class Borrow(NamedTuple):
-    """One GPU use of a buffer that is not known to be complete.
-
-    ``mode`` is "read", "write" or "shared", or "use" for a use that may read or write; ``stream``
-    is the stream's name in messages; ``operation`` is the name of the operation that uses the
-    buffer; ``site`` is the line that queued it; ``start`` and ``stop`` are byte offsets in the
-    buffer.
-    """
-
-    mode: str
-    stream: str
-    operation: str
-    site: str
-    start: int
-    stop: int
-
-
 cdef tuple borrows_of(Region region):
     """Return all GPU uses of a region that are not known to be complete, as a tuple of `Borrow`."""
     listed, _, _ = _look(region, 0xffffffff)
@@ -118,6 +100,7 @@ cdef tuple _look(Region region, unsigned int most):
 
 
 cdef object _borrow(own_borrow *found, size_t start):
+    from cudadrv._records import Borrow
     return Borrow(
         MODES[found.epoch.mode],
         stream_name(found.number, found.kind), operation_name(found.epoch.operation),

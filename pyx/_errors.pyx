@@ -5,11 +5,14 @@ import sys
 import warnings
 
 from cudadrv._driver cimport (
-    CUDA_ERROR_NOT_SUPPORTED, CUresult, CUDA_SUCCESS, bind_driver, cudadrv_table,
+    CUDA_ERROR_ASSERT, CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_ERROR_ECC_UNCORRECTABLE,
+    CUDA_ERROR_HARDWARE_STACK_ERROR, CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_ILLEGAL_INSTRUCTION,
+    CUDA_ERROR_INVALID_ADDRESS_SPACE, CUDA_ERROR_INVALID_PC, CUDA_ERROR_LAUNCH_FAILED,
+    CUDA_ERROR_LAUNCH_TIMEOUT, CUDA_ERROR_MISALIGNED_ADDRESS, CUDA_ERROR_NOT_FOUND,
+    CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+    CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table,
     cuGetErrorString, last_failure,
 )
-
-from cudadrv._status import CUresult as Status
 
 bind_driver(&cudadrv_table)
 
@@ -54,7 +57,7 @@ class CudaError(RuntimeError):
     """
 
     def __init__(self, status, call, detail=""):
-        self.status = Status(status)
+        self.status = status_of(status)
         self.call = call
         self.detail = detail
         super().__init__(_message(self.status, call, detail))
@@ -120,40 +123,51 @@ class CudaWarning(RuntimeWarning):
 
 
 CLASSES = {
-    Status.CUDA_ERROR_OUT_OF_MEMORY: CudaOutOfMemoryError,
-    Status.CUDA_ERROR_NOT_FOUND: CudaNotFoundError,
+    <int>CUDA_ERROR_OUT_OF_MEMORY: CudaOutOfMemoryError,
+    <int>CUDA_ERROR_NOT_FOUND: CudaNotFoundError,
 }
 
 CAPTURING = "Another library is capturing a graph, in a mode that allows no such call meanwhile," \
             " and the driver may have ended the capture for it. Call it before the capture or" \
             " after it."
 HINTS = {
-    Status.CUDA_ERROR_NOT_SUPPORTED:
+    <int>CUDA_ERROR_NOT_SUPPORTED:
         "The driver or the device does not have this function; `python -m cudadrv info` lists what"
         " the driver lacks.",
-    Status.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: CAPTURING,
-    Status.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: CAPTURING,
+    <int>CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: CAPTURING,
+    <int>CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: CAPTURING,
 }
 
 # After one of these statuses, every later call in the context fails (measured: docs/driver.md).
 STICKY = frozenset({
-    Status.CUDA_ERROR_ECC_UNCORRECTABLE,
-    Status.CUDA_ERROR_ILLEGAL_ADDRESS,
-    Status.CUDA_ERROR_LAUNCH_TIMEOUT,
-    Status.CUDA_ERROR_CONTEXT_IS_DESTROYED,
-    Status.CUDA_ERROR_ASSERT,
-    Status.CUDA_ERROR_HARDWARE_STACK_ERROR,
-    Status.CUDA_ERROR_ILLEGAL_INSTRUCTION,
-    Status.CUDA_ERROR_MISALIGNED_ADDRESS,
-    Status.CUDA_ERROR_INVALID_ADDRESS_SPACE,
-    Status.CUDA_ERROR_INVALID_PC,
-    Status.CUDA_ERROR_LAUNCH_FAILED,
+    <int>CUDA_ERROR_ECC_UNCORRECTABLE,
+    <int>CUDA_ERROR_ILLEGAL_ADDRESS,
+    <int>CUDA_ERROR_LAUNCH_TIMEOUT,
+    <int>CUDA_ERROR_CONTEXT_IS_DESTROYED,
+    <int>CUDA_ERROR_ASSERT,
+    <int>CUDA_ERROR_HARDWARE_STACK_ERROR,
+    <int>CUDA_ERROR_ILLEGAL_INSTRUCTION,
+    <int>CUDA_ERROR_MISALIGNED_ADDRESS,
+    <int>CUDA_ERROR_INVALID_ADDRESS_SPACE,
+    <int>CUDA_ERROR_INVALID_PC,
+    <int>CUDA_ERROR_LAUNCH_FAILED,
 })
 cdef int STICKY_STATUS[16]
 cdef int STICKY_COUNT = 0
 for _status in STICKY:
     STICKY_STATUS[STICKY_COUNT] = _status
     STICKY_COUNT += 1
+
+
+cdef object _statuses = None    # CUresult, once the driver is opened: it is slow to make
+
+
+cdef object status_of(int status):
+    """Return a status as a `CUresult`."""
+    global _statuses
+    if _statuses is None:
+        from cudadrv._status import CUresult as _statuses
+    return _statuses(status)
 
 
 cdef bint is_sticky(CUresult status) noexcept nogil:
@@ -244,7 +258,7 @@ cdef void report(CUresult status) noexcept with gil:
     if status == CUDA_SUCCESS or cudadrv_table.forked or _is_finalizing():
         return
     call = last_failure().decode()
-    report_text(_message(Status(<int>status), call, ""))
+    report_text(_message(status_of(<int>status), call, ""))
 
 
 cdef void report_text(str text) noexcept:

@@ -1,18 +1,17 @@
 """Library: chooses a libcuda.so.1 by CUDADRV_DRIVER, and opens it on first use."""
 
 import os
-import threading
-from typing import NamedTuple
+from _thread import RLock  # that of threading, which is slow to import
 
 from cudadrv._driver cimport (
+    CUDA_ERROR_FILE_NOT_FOUND, CUDA_ERROR_NO_DEVICE, CUDA_ERROR_SHARED_OBJECT_INIT_FAILED,
     CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table, cuDeviceGetCount, cuDriverGetVersion,
     cuInit, last_failure,
 )
-from cudadrv._errors cimport check, refuse_if_forked
+from cudadrv._errors cimport check, refuse_if_forked, status_of
 
 from cudadrv._driver import explanation, is_software, open_driver
 from cudadrv._errors import DriverNotFoundError
-from cudadrv._status import CUresult as Status
 
 bind_driver(&cudadrv_table)
 
@@ -20,22 +19,8 @@ SYSTEM_LIBRARY = "libcuda.so.1"
 USE_SOFTWARE = "To run without a GPU, use the software driver: CUDADRV_DRIVER=software"
 
 cdef bint _ready = False
-_opening = threading.RLock()
+_opening = RLock()
 _path = None
-
-
-class DriverInfo(NamedTuple):
-    """The driver in use: see `driver_info`.
-
-    ``name`` is "CUDA driver" or "cudadrv software driver"; ``path`` is the path of the library;
-    ``version`` is the newest CUDA version that it supports, ``(major, minor)``; ``is_software`` is
-    True for the software driver.
-    """
-
-    name: str
-    path: str
-    version: tuple
-    is_software: bool
 
 
 def driver_info():
@@ -58,6 +43,7 @@ def driver_info():
     Driver functions: cuInit, cuDriverGetVersion.
     """
     cdef int version = 0
+    from cudadrv._records import DriverInfo
     ensure_driver()
     with nogil:
         check(cuDriverGetVersion(&version))
@@ -74,7 +60,7 @@ cdef int ensure_driver() except -1:
 
 def _forget_lock():
     global _opening
-    _opening = threading.RLock()
+    _opening = RLock()
 
 
 # If another thread held the lock during a fork, it would stay taken in the child.
@@ -90,6 +76,7 @@ def _open():
         if not _ready:
             _path = _choose()
             _start()
+            status_of(CUDA_SUCCESS)  # now, because it is needed when memory runs out, too
             _ready = True
     finally:
         lock.release()
@@ -125,7 +112,7 @@ def software_path():
     spec = find_spec("cudadrv._softdriver")
     if spec is None or spec.origin is None:
         raise DriverNotFoundError(
-            Status.CUDA_ERROR_FILE_NOT_FOUND, "find_spec",
+            <int>CUDA_ERROR_FILE_NOT_FOUND, "find_spec",
             "This installation of cudadrv was built without its software driver.")
     return spec.origin
 
@@ -139,7 +126,7 @@ def _load(path):
 
 def _unusable(reason):
     return DriverNotFoundError(
-        Status.CUDA_ERROR_SHARED_OBJECT_INIT_FAILED, "dlopen",
+        <int>CUDA_ERROR_SHARED_OBJECT_INIT_FAILED, "dlopen",
         f"{reason}\nInstall an NVIDIA driver of CUDA 12.0 or newer, or point CUDADRV_DRIVER to its"
         f" {SYSTEM_LIBRARY}.\n{USE_SOFTWARE}")
 
@@ -158,7 +145,7 @@ def _start():
             f"CUDADRV_SOFTWARE={os.environ.get('CUDADRV_SOFTWARE', '')!r}: {explanation()}")
     call, code = last_failure().decode(), <int>status
     if status == CUDA_SUCCESS:
-        call, code = "cuDeviceGetCount", Status.CUDA_ERROR_NO_DEVICE
+        call, code = "cuDeviceGetCount", <int>CUDA_ERROR_NO_DEVICE
     lines = [f"{_path} was loaded, but has no usable device."]
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     if hidden is not None:

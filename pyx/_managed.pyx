@@ -362,7 +362,7 @@ cdef object advice_of(Region region):
     cdef int preferred = CU_DEVICE_INVALID
     cdef int accessors[MOST_ACCESSORS]
     cdef int i
-    from cudadrv._advice import Advice  # here: a NamedTuple would make each import slower
+    from cudadrv._records import Advice
     check_region(region)
     if region.nbytes == 0:
         return Advice(False, None, frozenset(), None)

@@ -1,7 +1,6 @@
 """Memory: one allocation, which a buffer and its parts share. Allocates, lists and closes it."""
 
 from collections import Counter
-from typing import NamedTuple
 
 cimport cython
 from libc.stdint cimport uint64_t
@@ -348,21 +347,6 @@ cdef int _let_go(Memory memory) except -1:
 
 # ---- what is alive ----
 
-class LiveBuffer(NamedTuple):
-    """A buffer whose memory is allocated: see `live_buffers`.
-
-    ``kind`` is "device", "stream-ordered", "page-locked", "managed" or "foreign"; ``label`` its
-    class and name; ``nbytes`` the size of the memory; ``device`` the ordinal of its device; and
-    ``site`` the line that made it.
-    """
-
-    kind: str
-    label: str
-    nbytes: int
-    device: int
-    site: str
-
-
 cdef void list_memory(Memory memory) noexcept:
     global _newest
     memory.older = _newest
@@ -447,6 +431,7 @@ def live_buffers():
 
 
 cdef object _live_buffer(Memory memory):
+    from cudadrv._records import LiveBuffer
     return LiveBuffer(KINDS[memory.kind], memory.label, memory.nbytes,
                       memory.context.device.ordinal, place(memory.site))
 

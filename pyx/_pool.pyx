@@ -1,7 +1,5 @@
 """Pools: memory that a context keeps for the next buffer."""
 
-from typing import NamedTuple
-
 cimport cython
 from libc.stdlib cimport free, malloc
 
@@ -314,21 +312,6 @@ cdef bint is_cached(CUdeviceptr address, size_t nbytes) noexcept:
 
 # ---- the public pools ----
 
-class PoolStats(NamedTuple):
-    """The statistics of a pool: see `MemoryPool.stats`.
-
-    ``used_bytes`` are the bytes of blocks that live buffers have; ``cached_bytes`` those of blocks
-    that the pool keeps; ``peak_bytes`` the maximum of ``used_bytes`` so far. ``hits`` counts the
-    allocations that found memory in the pool, ``misses`` those that did not.
-    """
-
-    used_bytes: int
-    cached_bytes: int
-    peak_bytes: int
-    hits: int
-    misses: int
-
-
 @cython.final
 cdef class MemoryPool:
     """MemoryPool(*args, **kwargs)\n--\n
@@ -350,6 +333,7 @@ cdef class MemoryPool:
     def stats(self):
         """The statistics of the pool at this moment: a `PoolStats`."""
         cache = _cache(self)
+        from cudadrv._records import PoolStats
         return PoolStats(cache.used, cache.cached, cache.peak, cache.hits, cache.misses)
 
     @property

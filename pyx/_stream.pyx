@@ -1,7 +1,7 @@
 """Stream: a queue of work; the current stream of a `with` block; default and foreign streams."""
 
 import operator
-import threading
+from _thread import _local as local  # that of threading, which is slow to import
 
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
@@ -754,7 +754,7 @@ cdef inline CUresult _call_driver(Stream stream, Event event, bint record) noexc
 cdef enum:
     MOST_ENDED = 256    # default streams of ended threads that may have unfinished work
 
-_per_thread = threading.local()
+_per_thread = local()
 
 
 @cython.final

@@ -16,6 +16,7 @@ ORDER = [
 ]
 # but for these, which do it inside a function.
 EXCEPTIONS = {
+    ("_records", "_device"): "the type of a field",
     ("_device", "_pool"): "context.pools",
     ("_stream", "_bound"): "stream.bind(thing) returns an object that knows streams",
     ("_buffer", "_exchange"): "__dlpack_c_exchange_api__ needs the functions behind it",

@@ -359,7 +359,8 @@ def addresses():
         try:
             buffer = kind.from_raw(address, 16, "u4")
         except BaseException:
-            with suppress(cu.ContextLostError):
+            # ValueError: Ctrl-C came after from_raw, whose buffer has died with the memory.
+            with suppress(cu.ContextLostError, ValueError):
                 kind.from_raw(address, 16, "u4").close()
             raise
         moved = buffer.take()

@@ -1,0 +1,82 @@
+"""The named tuples that calls return. They are loaded on first use: they are slow to make."""
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from cudadrv._device import Device
+
+
+class Borrow(NamedTuple):
+    """One GPU use of a buffer that is not known to be complete.
+
+    ``mode`` is "read", "write" or "shared", or "use" for a use that may read or write; ``stream``
+    is the stream's name in messages; ``operation`` is the name of the operation that uses the
+    buffer; ``site`` is the line that queued it; ``start`` and ``stop`` are byte offsets in the
+    buffer.
+    """
+
+    mode: Literal["read", "write", "shared", "use"]
+    stream: str
+    operation: str
+    site: str
+    start: int
+    stop: int
+
+
+class LiveBuffer(NamedTuple):
+    """A buffer whose memory is allocated: see `live_buffers`.
+
+    ``kind`` is "device", "stream-ordered", "page-locked", "managed" or "foreign"; ``label`` its
+    class and name; ``nbytes`` the size of the memory; ``device`` the ordinal of its device; and
+    ``site`` the line that made it.
+    """
+
+    kind: str
+    label: str
+    nbytes: int
+    device: int
+    site: str
+
+
+class PoolStats(NamedTuple):
+    """The statistics of a pool: see `MemoryPool.stats`.
+
+    ``used_bytes`` are the bytes of blocks that live buffers have; ``cached_bytes`` those of blocks
+    that the pool keeps; ``peak_bytes`` the maximum of ``used_bytes`` so far. ``hits`` counts the
+    allocations that found memory in the pool, ``misses`` those that did not.
+    """
+
+    used_bytes: int
+    cached_bytes: int
+    peak_bytes: int
+    hits: int
+    misses: int
+
+
+class DriverInfo(NamedTuple):
+    """The driver in use: see `driver_info`.
+
+    ``name`` is "CUDA driver" or "cudadrv software driver"; ``path`` is the path of the library;
+    ``version`` is the newest CUDA version that it supports, ``(major, minor)``; ``is_software`` is
+    True for the software driver.
+    """
+
+    name: str
+    path: str
+    version: tuple[int, int]
+    is_software: bool
+
+
+class Advice(NamedTuple):
+    """What the driver was told about managed memory: see `UnifiedBuffer.advise`.
+
+    ``read_mostly`` is whether readers may have copies; ``preferred`` the place where the pages
+    should be, or None; ``accessed_by`` a frozenset of the places whose access should not fault;
+    ``last_prefetch`` the place of the last prefetch, or None. A place is a Device or "host"; that
+    of a prefetch can be "host:N", a NUMA node. An advice counts if all pages have it.
+    """
+
+    read_mostly: bool
+    preferred: "Device | str | None"
+    accessed_by: "frozenset[Device | str]"
+    last_prefetch: "Device | str | None"
