@@ -508,9 +508,7 @@ def measure_pools(software, rounds):
     peers = with_others(
         software, {"cudadrv": our_pools, "CuPy": cupy_pools, "PyTorch": pytorch_pools}
     )
-    table = calls.prepared(
-        {name: calls.timers(peer) for name, peer in peers.items()}, tables.POOLS
-    )
+    table = calls.prepared({name: calls.timers(peer) for name, peer in peers.items()}, tables.POOLS)
     if not software:
         calls.stay_on_the_quickest_processor()
     calls.measure(table, rounds)
@@ -532,9 +530,7 @@ def main():
     nbytes = options.size * MIB
     rows = {
         "moves": measure_moves(software, nbytes, options.seconds / 2),
-        "pipelines": measure_pipelines(
-            software, nbytes, options.chunk * MIB, options.seconds / 2
-        ),
+        "pipelines": measure_pipelines(software, nbytes, options.chunk * MIB, options.seconds / 2),
     }
     cu.reap()
     rows["pools"] = measure_pools(software, options.rounds)

@@ -42,7 +42,9 @@ class Pipeline:
         self.kernel = cu.Module.from_file(KERNEL)["saxpy"]
         most = max(buffers)
         self.streams = [cu.Stream() for _ in STAGES]
-        self.works = [cu.DeviceBuffer.zeros(self.count, "f4", name="work") for _ in range(max(most, 2))]
+        self.works = [
+            cu.DeviceBuffer.zeros(self.count, "f4", name="work") for _ in range(max(most, 2))
+        ]
         self.free = [cu.Event() for _ in range(most)]
         self.pipelines = {
             number: cu.Pipeline(self.count, "f4", compute=self.computed, buffers=number)

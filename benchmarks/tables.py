@@ -250,9 +250,7 @@ def pools(rows):
 
 
 def managed(rows):
-    return (
-        f"{moves(rows['moves'])}\n{streamed(rows['pipelines'])}\n{pools(rows['pools'])}"
-    )
+    return f"{moves(rows['moves'])}\n{streamed(rows['pipelines'])}\n{pools(rows['pools'])}"
 
 
 TITLES = {

@@ -360,17 +360,20 @@ class Pipeline:
         """Return a feed that fills the lanes' own page-locked buffers."""
 
         def feed(lane: _Lane, index: int) -> HostBuffer | None:
-            with lane.source.write() as array:
-                items = fill(index, array)
-                if items and prepare is not None:
-                    prepare(index, array[:items])
-            return lane.source[:items] if items else None
+            items = fill(index, lane.source)
+            if not items:
+                return None
+            part = lane.source[:items]
+            if prepare is not None:
+                with part.write() as array:
+                    prepare(index, array)
+            return part
 
         return feed
 
 
-# Brings chunk number `index` into an array. Returns how many items it has; 0 at the end.
-_Fill = Callable[[int, "npt.NDArray[Any]"], int]
+# Brings chunk number `index` into a buffer. Returns how many items it has; 0 at the end.
+_Fill = Callable[[int, LockedBuffer], int]
 # Returns the page-locked memory of chunk number `index`; None at the end.
 _Feed = Callable[[_Lane, int], HostBuffer | None]
 
@@ -508,44 +511,49 @@ def _parts_of(source: HostBuffer, chunk: int) -> _Feed:
 
 
 def _copies_of(source: HostBuffer, chunk: int) -> _Fill:
-    def fill(index: int, array: "npt.NDArray[Any]") -> int:
+    def fill(index: int, target: LockedBuffer) -> int:
         with source[index * chunk : (index + 1) * chunk].read() as given:
-            array[: given.size] = given
-            return given.size
+            return _copied(given, target)
 
     return fill
 
 
 def _slices_of(source: "npt.NDArray[Any]") -> _Fill:
-    def fill(index: int, array: "npt.NDArray[Any]") -> int:
-        given = source[index * array.size : (index + 1) * array.size]
-        array[: given.size] = given
-        return given.size
+    def fill(index: int, target: LockedBuffer) -> int:
+        return _copied(source[index * target.count : (index + 1) * target.count], target)
 
     return fill
 
 
+def _copied(given: "npt.NDArray[Any]", target: LockedBuffer) -> int:
+    """Copy an array to the beginning of a buffer, by several threads. Returns its size."""
+    target[: given.size].copy_from(given)
+    return given.size
+
+
 def _items_of(source: Iterator[object], dtype: "np.dtype[Any]") -> _Fill:
-    def fill(index: int, array: "npt.NDArray[Any]") -> int:
+    def fill(index: int, target: LockedBuffer) -> int:
         try:
             found = next(source)
         except StopIteration:
             return 0
         given = _checked(found if isinstance(found, np.ndarray) else np.asarray(found), dtype)
-        if not 0 < given.size <= array.size:
+        if not 0 < given.size <= target.count:
             raise ValueError(
                 f"chunk {index} of the source has {given.size} items, and must have from 1 to"
-                f" {array.size}"
+                f" {target.count}"
             )
-        array[: given.size] = given
-        return given.size
+        return _copied(given, target)
 
     return fill
 
 
 def _reads_of(source: Any) -> _Fill:
-    def fill(index: int, array: "npt.NDArray[Any]") -> int:
-        room = array.view("u1")
+    def fill(index: int, target: LockedBuffer) -> int:
+        with target.write() as array:
+            return read(array.view("u1"), array.itemsize)
+
+    def read(room: "npt.NDArray[Any]", itemsize: int) -> int:
         done = 0
         while done < room.size:
             got = source.readinto(room[done:])
@@ -559,7 +567,7 @@ def _reads_of(source: Any) -> _Fill:
             if not got:
                 break
             done += got
-        items, rest = divmod(done, array.itemsize)
+        items, rest = divmod(done, itemsize)
         if rest:
             raise ValueError(f"the file ends within an item: {rest} bytes are left over")
         return items

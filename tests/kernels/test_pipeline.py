@@ -127,9 +127,7 @@ def test_from_buffer_to_buffer_with_outputs_apart(driver, buffers, consumed):
 
     source, target = cu.LockedBuffer.from_array(NUMBERS), cu.LockedBuffer(COUNT, "i4")
     results = Results()
-    with cu.Pipeline(
-        CHUNK, "f4", compute=compute, output_dtype="i4", buffers=buffers
-    ) as pipeline:
+    with cu.Pipeline(CHUNK, "f4", compute=compute, output_dtype="i4", buffers=buffers) as pipeline:
         pipeline.run(source, into=target, consume=results if consumed else None)
     assert np.array_equal(target.to_numpy(), NUMBERS.view("i4"))
     assert not consumed or np.array_equal(results.all(), NUMBERS.view("i4"))
