@@ -267,8 +267,8 @@ PICTURES = {
     "calls": "What each call costs through each binding, as a multiple of the bare driver call",
     "bandwidth": "Bandwidth of copies between NumPy arrays and the device, by size and binding",
     "imports": "How long importing each binding takes after NumPy",
-    "managed": "How fast a pass over managed memory is by faults, after a prefetch and by a copy, and"
-    " how fast data streams through the device",
+    "managed": "How fast a pass over managed memory is by faults, after a prefetch and by a copy,"
+    " and how fast data streams through the device",
 }
 
 
