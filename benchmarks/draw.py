@@ -180,7 +180,59 @@ def draw_imports(part, results):
     return figure, None, "Importing"
 
 
-DRAWINGS = {"calls": draw_calls, "bandwidth": draw_bandwidth, "imports": draw_imports}
+def draw_managed(part, results):
+    """Bars of GB/s: the moves in both directions above, the pipelines from both sources below."""
+    rows = part["rows"]
+    figure = Figure(figsize=(9, 6.4))
+    above, below = figure.subplots(2, 2, sharex="row", height_ratios=(4, 5))
+    for axes, (direction, ways) in zip(above, rows["moves"].items(), strict=True):
+        cells = [(way, name) for way in ways for name in LOOKS if name in ways[way]]
+        cells = [cell for cell in cells if cell[0] != tables.THERE]  # 10 to 100 times as much
+        bar_chart(
+            axes,
+            [f"{way}: {name}" for way, name in cells],
+            [ways[way][name]["median"] for way, name in cells],
+            [LOOKS[name][0] for _, name in cells],
+        )
+        axes.set_title(f"managed memory {direction}", fontsize=9)
+    for axes, (kind, found) in zip(below, rows["pipelines"].items(), strict=True):
+        names = [name for name in found if name != "kernel"]
+        bar_chart(
+            axes,
+            names,
+            [found[name]["median"] for name in names],
+            [STREAMED.get(name, "#bbbbbb") for name in names],
+        )
+        axes.set_title(f"from {kind}: stages alone (grey), and pipelines", fontsize=9)
+    for axes in (above[-1], below[-1]):
+        axes.set_xlabel("GB/s")
+    return figure, None, "Managed memory, and data that streams through the device"
+
+
+STREAMED = {
+    "Pipeline": LOOKS["cudadrv"][0],
+    "waiting for each chunk": "#f0b88f",
+    "PyTorch": LOOKS["PyTorch"][0],
+    "CuPy": LOOKS["CuPy"][0],
+}
+
+
+def bar_chart(axes, names, values, colours):
+    bars = axes.barh(range(len(names)), values, color=colours, height=0.66)
+    axes.bar_label(bars, [plain(value) for value in values], padding=3, fontsize=8)
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+    axes.grid(True, axis="x")
+    axes.margins(x=0.15)
+
+
+DRAWINGS = {
+    "calls": draw_calls,
+    "bandwidth": draw_bandwidth,
+    "imports": draw_imports,
+    "managed": draw_managed,
+}
 
 
 def finish(figure, legend, title, results):

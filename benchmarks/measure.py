@@ -25,6 +25,7 @@ PARTS = {
     "pipeline": ([], ["--rounds=1", "--size=4", "--chunk=1"]),
     "imports": (["--rounds=9"], ["--rounds=1", "--only", "cudadrv", "cuda.bindings"]),
     "interop": ([], ["--rounds=2"]),
+    "managed": ([], ["--rounds=1", "--seconds=0", "--size=2", "--chunk=1"]),
 }
 COMPARING = ("calls", "bandwidth", "imports")
 LIMIT = 240  # seconds for a part

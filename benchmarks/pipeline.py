@@ -1,12 +1,12 @@
 """Copy in, kernel, copy out, in chunks: the pipeline compared with each of its stages alone.
 
-    python benchmarks/pipeline.py [--size MIB] [--chunk MIB] [--streams N ...] [--json FILE]
+    python benchmarks/pipeline.py [--size MIB] [--chunk MIB] [--buffers N ...] [--json FILE]
 
 All ways take turns in one process, and medians of the rounds count. A pipeline cannot be faster
 than its slowest stage, nor than both copies at the same time, which may slow each other down even
-if the device copies in both directions at once. It is compared with both bounds. Two ways to build
-one are measured: `cudadrv.Pipeline`, with a stream for each buffer, on which the three stages of a
-chunk follow each other; and a stream for each stage, with events between them.
+if the device copies in both directions at once. It is compared with both bounds. `cudadrv.Pipeline`
+is measured with several numbers of buffers, and beside it the same by hand: a stream for each
+stage, with events between them.
 """
 
 import argparse
@@ -33,20 +33,22 @@ COPIES = "both copies at once"
 class Pipeline:
     """Page-locked memory in chunks, device buffers for a few of them, and the ways to use them."""
 
-    def __init__(self, nbytes, chunk, streams):
+    def __init__(self, nbytes, chunk, buffers):
         self.count = chunk // 4
         self.source = cu.LockedBuffer(nbytes // 4, "f4", name="source")
         self.result = cu.LockedBuffer.zeros(nbytes // 4, "f4", name="result")
         self.sources = self.source.chunks(self.count)
         self.results = self.result.chunks(self.count)
         self.kernel = cu.Module.from_file(KERNEL)["saxpy"]
-        most = max(*streams, len(STAGES))
-        self.streams = [cu.Stream() for _ in range(most)]
-        self.works = [cu.DeviceBuffer.zeros(self.count, "f4", name="work") for _ in range(most)]
+        most = max(buffers)
+        self.streams = [cu.Stream() for _ in STAGES]
+        self.works = [
+            cu.DeviceBuffer.zeros(self.count, "f4", name="work") for _ in range(max(most, 2))
+        ]
         self.free = [cu.Event() for _ in range(most)]
         self.pipelines = {
             number: cu.Pipeline(self.count, "f4", compute=self.computed, buffers=number)
-            for number in streams
+            for number in buffers
         }
         numbers = np.arange(self.count, dtype="f4") % 4096
         for at, chunk in enumerate(self.sources):
@@ -78,19 +80,19 @@ class Pipeline:
 
     def copies(self):
         """Run both copies, on streams that never wait for each other."""
-        first, second, *_ = self.streams
+        first, second, _ = self.streams
         given, taken, *_ = self.works
         for source, result in zip(self.sources, self.results, strict=True):
             given.copy_from_async(source, first)
             taken.copy_to_async(result, second)
 
-    def by_buffer(self, number):
-        """Run `cudadrv.Pipeline` with so many buffers, each with a stream. Waits for the end."""
+    def by_class(self, number):
+        """Run `cudadrv.Pipeline` with so many buffers. Waits for the end."""
         self.pipelines[number].run(self.source, into=self.result)
 
-    def by_stage(self, number):
-        """Run the pipeline with so many buffers and a stream for each stage."""
-        inward, middle, outward, *_ = self.streams
+    def by_hand(self, number):
+        """Queue the same with so many buffers."""
+        inward, middle, outward = self.streams
         for at, (source, result) in enumerate(zip(self.sources, self.results, strict=True)):
             work, free = self.works[at % number], self.free[at % number]
             if at >= number:
@@ -123,10 +125,10 @@ class Pipeline:
                     raise SystemExit(f"{way.__name__}{arguments} gave wrong numbers")
 
 
-def measure(pipeline, streams, rounds):
+def measure(pipeline, buffers, rounds):
     """Seconds to issue and to finish, for each way and round."""
-    pipelines = {f"{n} buffers, a stream for each": (pipeline.by_buffer, n) for n in streams}
-    pipelines[f"{max(streams)} buffers, a stream for each stage"] = pipeline.by_stage, max(streams)
+    pipelines = {f"Pipeline, {n} buffers": (pipeline.by_class, n) for n in buffers}
+    pipelines[f"by hand, {max(buffers)} buffers"] = pipeline.by_hand, max(buffers)
     for way in pipelines.values():
         pipeline.check(*way)
     ways = {name: (pipeline.stage, name) for name in STAGES}
@@ -177,17 +179,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", type=int, default=size, metavar="MIB", help="in all")
     parser.add_argument("--chunk", type=int, default=chunk, metavar="MIB")
-    parser.add_argument("--streams", type=int, nargs="+", default=[2, 3, 4], metavar="N")
+    parser.add_argument("--buffers", type=int, nargs="+", default=[2, 3, 4], metavar="N")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--json", help="also write the figures, with machine and versions, here")
     options = parser.parse_args()
-    if min(options.size, options.chunk, *options.streams, options.rounds) < 1:
+    if min(options.size, options.chunk, *options.buffers, options.rounds) < 1:
         parser.error("sizes and numbers are positive")
     if options.size % options.chunk:
         parser.error(f"{options.size} MiB are not a multiple of {options.chunk} MiB")
     nbytes = options.size * MIB
-    pipeline = Pipeline(nbytes, options.chunk * MIB, options.streams)
-    found = rows(measure(pipeline, options.streams, options.rounds), nbytes)
+    pipeline = Pipeline(nbytes, options.chunk * MIB, options.buffers)
+    found = rows(measure(pipeline, options.buffers, options.rounds), nbytes)
     machine = about()
     print(
         f"{machine['device']}, CUDA {machine['cuda']}, {machine['cpus']} cores, {machine['date']};"
@@ -196,7 +198,6 @@ def main():
     if software:
         print(
             "The software driver's stages share these cores, so they are not expected to overlap."
-            "\nIts kernels run on as many cores as there are streams with one: that may exceed 1."
         )
     show(found)
     if options.json:

@@ -20,7 +20,10 @@ PAGES = [
     ROOT / "README.md",
     *(
         ROOT / "docs" / name
-        for name in ("index.md", "performance.md", "benchmarks.md", "interop.md")
+        for name in (
+            *("index.md", "performance.md", "benchmarks.md"),
+            *("interop.md", "managed.md", "pipelines.md"),
+        )
     ),
 ]
 
@@ -51,6 +54,16 @@ INTEROP = {
     "from CuPy": "an array from CuPy",
     "loan": "a loan begun and ended",
     "launch": "a launch with two tensors of PyTorch",
+}
+BY_FAULTS, BY_PREFETCH, BY_COPY = "faults", "prefetch, then use", "copy, then use"
+THERE = "already there"
+MOVES = (BY_FAULTS, BY_PREFETCH, BY_COPY, THERE)
+FILL = "source to page-locked memory"
+POOLS = {
+    "locked": "page-locked",
+    "locked on a stream": "page-locked, on a stream",
+    "managed": "managed",
+    "managed on a stream": "managed, on a stream",
 }
 FEW_CALLS = ("h2d", "h2d and wait", "launch", "launch prepared", "record", "wait")
 FEW_BINDINGS = ("cudadrv", "cuda.bindings", "cuda.core", "CuPy")
@@ -202,12 +215,51 @@ def interop(rows):
     return grid(["nanoseconds a call", *there], lines) + "\n"
 
 
+def moves(rows):
+    """GB/s of a pass over managed memory, by the way in which it moves; one table a direction."""
+    parts = []
+    for direction, ways in rows.items():
+        there = [name for name in BINDINGS if any(name in cells for cells in ways.values())]
+        lines = [
+            [way, *(rate(cells.get(name), None) for name in there)] for way, cells in ways.items()
+        ]
+        parts.append(f"{grid([f'GB/s {direction}', *there], lines)}\n")
+    return "\n".join(parts)
+
+
+def streamed(rows):
+    """GB/s of each stage alone and of each pipeline, one table for each kind of source."""
+    bounds = ("of the slowest stage", "of both copies at once")
+    parts = []
+    for kind, cells in rows.items():
+        lines = []
+        for name, row in cells.items():
+            shares = [f"{row[bound]:.3f}" if bound in row else None for bound in bounds]
+            lines.append([name, rate(row, None), *shares])
+        parts.append(f"{grid([f'GB/s from {kind}', '', *bounds], lines)}\n")
+    return "\n".join(parts)
+
+
+def pools(rows):
+    there = [name for name in BINDINGS if any(name in cells for cells in rows.values())]
+    lines = []
+    for row, cells in rows.items():
+        figures = [f"{cells[n]['loop']['median']:,.0f}" if n in cells else None for n in there]
+        lines.append([POOLS[row], *figures])
+    return grid(["1 MiB, taken and given back: ns", *there], lines) + "\n"
+
+
+def managed(rows):
+    return f"{moves(rows['moves'])}\n{streamed(rows['pipelines'])}\n{pools(rows['pools'])}"
+
+
 TITLES = {
     "calls": "Calls",
     "bandwidth": "Ordinary memory",
     "pipeline": "A pipeline over chunks",
     "imports": "Importing",
     "interop": "Arrays of other libraries",
+    "managed": "Managed memory, streams of data, pools",
 }
 
 
@@ -215,6 +267,8 @@ PICTURES = {
     "calls": "What each call costs through each binding, as a multiple of the bare driver call",
     "bandwidth": "Bandwidth of copies between NumPy arrays and the device, by size and binding",
     "imports": "How long importing each binding takes after NumPy",
+    "managed": "How fast a pass over managed memory is by faults, after a prefetch and by a copy,"
+    " and how fast data streams through the device",
 }
 
 
@@ -228,7 +282,13 @@ def part(results, name):
     rows = results["parts"][name]["rows"]
     if name == "calls":
         return f"{calls(rows, results['software'])}\n{quicker(rows)}"
-    text = {"bandwidth": bandwidth, "pipeline": pipeline, "imports": imports, "interop": interop}
+    text = {
+        "bandwidth": bandwidth,
+        "pipeline": pipeline,
+        "imports": imports,
+        "interop": interop,
+        "managed": managed,
+    }
     return text[name](rows)
 
 
@@ -251,6 +311,13 @@ def few_calls(results):
         figures = [f"{rows[row][name]['loop']['median']:,.0f}" for name in (FLOOR, "cudadrv")]
         lines.append([CALLS[row], *figures])
     return grid(["nanoseconds a call", FLOOR, "cudadrv, from Python"], lines) + "\n"
+
+
+def of_managed(results, name, table):
+    """One of the tables of the part "managed"."""
+    if "managed" not in results["parts"]:
+        return "Not measured in this run.\n"
+    return table(results["parts"]["managed"]["rows"][name])
 
 
 def with_picture(results, name):
@@ -280,6 +347,8 @@ def blocks(recorded, software):
         "few calls": few_calls(recorded),
         "versions": versions_of(recorded),
         **{f"part {name}": with_picture(recorded, name) for name in TITLES},
+        "moves": of_managed(recorded, "moves", moves),
+        "streamed": of_managed(recorded, "pipelines", streamed),
         "software versions": versions_of(software),
         "software calls": part(software, "calls"),
     }

@@ -11,7 +11,7 @@ import cudadrv as cu
 
 INTERRUPTED = 130  # the exit status that shells give to a program that Ctrl-C ended
 UNITS = {"": 0, "b": 0, "k": 10, "kib": 10, "m": 20, "mib": 20, "g": 30, "gib": 30}
-MOST_STREAMS = 64
+MOST_BUFFERS = 64
 
 
 def size(text: str) -> int:
@@ -26,14 +26,14 @@ def size(text: str) -> int:
     return nbytes
 
 
-def stream_count(text: str) -> int:
+def buffer_count(text: str) -> int:
     try:
         count = int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
-    if not 2 <= count <= MOST_STREAMS:
+    if not 2 <= count <= MOST_BUFFERS:
         raise argparse.ArgumentTypeError(
-            f"{count}: from 2 (with one stream nothing overlaps) to {MOST_STREAMS}"
+            f"{count}: from 2 (with one buffer nothing overlaps) to {MOST_BUFFERS}"
         )
     return count
 
@@ -64,7 +64,7 @@ def make_parser() -> argparse.ArgumentParser:
     demo = commands.add_parser(
         "demo",
         help="stream a file through the device, count its bytes, then provoke some errors",
-        description="Stream a file through the device in a double-buffered pipeline, check every"
+        description="Stream a file through the device in a pipeline, check every"
         " byte that comes back and the histogram that a kernel counts, and then show what the"
         " library says to five mistakes.",
     )
@@ -75,11 +75,12 @@ def make_parser() -> argparse.ArgumentParser:
         help="any file, or - for standard input; default: NumPy's largest library",
     )
     demo.add_argument(
+        "--buffers",
         "--streams",
-        type=stream_count,
-        default=2,
+        type=buffer_count,
+        default=3,
         metavar="N",
-        help="how many chunks are under way at a time, each on a stream of its own (default: 2)",
+        help="how many chunks are under way at a time (default: 3)",
     )
     demo.add_argument(
         "--chunk",
@@ -114,7 +115,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
         return print_info()
     if options.command == "demo":
-        return demo(options.file, options.streams, options.chunk)
+        return demo(options.file, options.buffers, options.chunk)
     if options.command == "bench":
         from cudadrv._bench import run_bench
 
@@ -125,14 +126,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def demo(file: str | None, streams: int, chunk: int) -> int:
+def demo(file: str | None, buffers: int, chunk: int) -> int:
     from cudadrv._demo import BadFileError, default_file, open_file, run_demo
     from cudadrv._demo_pipeline import DemoError
 
     name = str(default_file()) if file is None else file
     try:
         with open_file(name) as opened:
-            return run_demo(opened, name, streams, chunk) if driver_is_usable() else 1
+            return run_demo(opened, name, buffers, chunk) if driver_is_usable() else 1
     except BadFileError as error:
         complain(f"demo: {error}")
         return 2

@@ -22,7 +22,7 @@ class BadFileError(Exception):
 STANDARD_INPUT = ("-", "/dev/stdin")
 
 
-def run_demo(file: FileIO, name: str, streams: int, chunk: int) -> int:
+def run_demo(file: FileIO, name: str, buffers: int, chunk: int) -> int:
     """Stream the file, then show the mistakes. Returns the exit status."""
     nbytes = os.fstat(file.fileno()).st_size
     info = cu.driver_info()
@@ -33,8 +33,8 @@ def run_demo(file: FileIO, name: str, streams: int, chunk: int) -> int:
     chunks = -(-nbytes // chunk)
     print(f"File    {'standard input' if name in STANDARD_INPUT else name}")
     parts = f"{count(chunks, 'chunk')} of {chunk:,}" if chunks > 1 else "1 chunk"
-    print(f"        {count(nbytes, 'byte')} in {parts}, {streams} streams\n", flush=True)
-    demo = Demo(file, nbytes, chunk, streams)
+    print(f"        {count(nbytes, 'byte')} in {parts}, {buffers} buffers, 3 streams\n", flush=True)
+    demo = Demo(file, nbytes, chunk, buffers)
     alone, expected = demo.run_alone()
     result = demo.run_overlapped()
     demo.close()

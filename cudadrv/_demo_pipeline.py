@@ -62,21 +62,21 @@ def read_at(file: FileIO, start: int, room: Bytes) -> int:
 class Demo:
     """Chunks of a file that go to the device and come back, several of them at a time."""
 
-    def __init__(self, file: FileIO, nbytes: int, chunk: int, streams: int) -> None:
+    def __init__(self, file: FileIO, nbytes: int, chunk: int, buffers: int) -> None:
         self.file = file
         self.nbytes = nbytes
         self.chunk = chunk
         self.kernel = histogram_kernel()
-        self.pipeline = Pipeline(chunk, compute=self.count, buffers=streams)
-        # Each stream has its own counts: kernels on two streams that add to the same memory
-        # conflict.
-        self.bins = {stream: new_bins() for stream in self.pipeline.streams}
+        self.pipeline = Pipeline(chunk, compute=self.count, buffers=buffers)
+        self.bins = cu.DeviceBuffer.zeros(256, "u8", name="bins")
         self.expected = np.empty(chunk, "u1")
 
     def count(self, stream: cu.Stream, work: cu.DeviceBuffer, _: cu.DeviceBuffer) -> cu.Token:
         """Queue the kernel of a chunk. It counts the bytes, and leaves them as they are."""
-        blocks, bins = -(-work.count // BLOCK_BYTES), self.bins[stream]
-        return self.kernel.launch(blocks, BLOCK, cu.read(work), work.count, bins, stream=stream)
+        blocks = -(-work.count // BLOCK_BYTES)
+        return self.kernel.launch(
+            blocks, BLOCK, cu.read(work), work.count, self.bins, stream=stream
+        )
 
     def check(self, index: int, array: Bytes) -> None:
         """Read the same chunk of the file again and compare every byte that came back."""
@@ -95,7 +95,6 @@ class Demo:
         stream = cu.Stream()
         source, result = cu.LockedBuffer(self.chunk), cu.LockedBuffer(self.chunk)
         work = cu.DeviceBuffer(self.chunk)
-        self.bins[stream] = new_bins()
         stages: tuple[Callable[[int], cu.Token], ...] = (
             lambda nbytes: work[:nbytes].copy_from_async(source[:nbytes], stream),
             lambda nbytes: self.count(stream, work[:nbytes], work[:nbytes]),
@@ -118,30 +117,22 @@ class Demo:
                 seconds[number] += end.elapsed_ms(start) / 1e3
             progress.reach(at + nbytes)
         progress.end()
-        del self.bins[stream]
         return seconds, counts
 
     def run_overlapped(self) -> "Result":
         """Run all stages at once, each with another chunk."""
-        for stream, bins in self.bins.items():
-            bins.fill(0, stream=stream)
+        self.bins.fill(0)
         progress = Progress("overlapped", self.nbytes)
         report = self.pipeline.run(
             Source(self.file, self.nbytes), consume=self.check, progress=progress.reach
         )
         progress.end()
-        found = [bins.to_numpy(stream=stream) for stream, bins in self.bins.items()]
-        counts = np.sum(found, axis=0, dtype="u8")
+        counts = self.bins.to_numpy()
         return Result(report.elapsed_s, report.filling_s, report.consuming_s, counts)
 
     def close(self) -> None:
         self.pipeline.close()
-        for bins in self.bins.values():
-            bins.close()
-
-
-def new_bins() -> cu.DeviceBuffer:
-    return cu.DeviceBuffer.zeros(256, "u8", name="bins")
+        self.bins.close()
 
 
 class Result:

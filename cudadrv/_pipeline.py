@@ -1,6 +1,7 @@
 """Pipeline: chunks of data that go through a device, several of them at a time."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import count as counting
 from types import TracebackType
@@ -12,9 +13,9 @@ from cudadrv._buffer import Buffer
 from cudadrv._buffers import DeviceBuffer, HostBuffer, LockedBuffer
 from cudadrv._device import Device
 from cudadrv._errors import integer
+from cudadrv._event import Event
 from cudadrv._site import skip_file_prefixes
 from cudadrv._stream import Stream
-from cudadrv._token import Token
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -26,32 +27,66 @@ if TYPE_CHECKING:
 skip_file_prefixes(__file__)  # messages name the line that calls `run`
 
 
+# The device's stages, in the order in which a chunk goes through them. Each has a stream.
+COPY_IN, COMPUTE, COPY_OUT = STAGES = range(3)
+
+# If the host only queues, so many chunks for each buffer are queued at a time.
+AHEAD = 4
+
+
 class PipelineReport(NamedTuple):
     """What a run of a `Pipeline` did, and how long it took.
 
     ``chunks`` and ``items`` say how many of the source went through. ``elapsed_s`` are the seconds
-    from the first chunk to the last result, ``filling_s`` those in which the host read the source
-    and ran ``prepare``, and ``consuming_s`` those of ``consume``.
+    from the first chunk to the last result. The other figures are the seconds in which each stage
+    was busy, without waiting for its turn: ``filling_s``, in which the host read the source and ran
+    ``prepare``; ``copying_in_s``, ``computing_s`` and ``copying_out_s`` of the device;
+    ``consuming_s`` of ``consume``.
     """
 
     chunks: int
     items: int
     elapsed_s: float
     filling_s: float
+    copying_in_s: float
+    computing_s: float
+    copying_out_s: float
     consuming_s: float
+
+    @property
+    def overlap(self) -> float:
+        """How many stages were busy at a time, on average; 1 if one after the other."""
+        busy = self.filling_s + self.consuming_s
+        busy += self.copying_in_s + self.computing_s + self.copying_out_s
+        return busy / self.elapsed_s
+
+
+class _Marks:
+    """Events where the stages of a chunk begin and end."""
+
+    def __init__(self, device: Device | None) -> None:
+        self.begun = [Event(timing=True, device=device) for _ in STAGES]
+        self.ended = [Event(timing=True, device=device) for _ in STAGES]
+
+    def seconds(self) -> list[float]:
+        """How long each stage took, without its wait for its turn."""
+        pairs = zip(self.begun, self.ended, strict=True)
+        return [ended.elapsed_ms(begun) / 1e3 for begun, ended in pairs]
+
+    def close(self) -> None:
+        for event in (*self.begun, *self.ended):
+            event.close()
 
 
 class _Lane:
-    """A stream with the buffers of one chunk."""
+    """The buffers of one chunk."""
 
     def __init__(self, device: Device | None, input: DeviceBuffer, output: DeviceBuffer) -> None:
         self.device = device
-        self.stream = Stream(device=device)
         self.input = input
         self.output = output
         self._source: LockedBuffer | None = None
         self._result: LockedBuffer | None = None
-        self.pending: _Pending | None = None
 
     @property
     def source(self) -> LockedBuffer:
@@ -72,9 +107,6 @@ class _Lane:
         return self._result
 
     def close(self) -> None:
-        if not self.stream.closed:
-            self.stream.synchronize()
-            self.stream.close()
         for buffer in (self.input, self.output, self._source, self._result):
             if buffer is not None:
                 buffer.close()
@@ -85,16 +117,17 @@ class _Pending(NamedTuple):
 
     number: int
     items: int
-    token: Token
+    marks: _Marks
     result: HostBuffer
 
 
 class Pipeline:
     """Chunks of a source that go to the device, through kernels, and back, several at a time.
 
-    Each chunk has a stream and buffers of its own while it is on its way: while the device copies
-    and computes one chunk, the host fills and reads others. The buffers are borrowed and checked as
-    everywhere. ``with pipeline:`` closes it at the end of the block.
+    Each stage has a stream: copies in, kernels, copies out. Each chunk has buffers of its own while
+    it is on its way. So the device copies one chunk in, computes another and copies a third one
+    out, while the host fills and reads others. The buffers are borrowed and checked as everywhere.
+    ``with pipeline:`` closes it at the end of the block.
 
     Parameters
     ----------
@@ -103,7 +136,8 @@ class Pipeline:
     dtype
         Of the source.
     compute
-        ``compute(stream, input, output)`` queues the kernels of a chunk on the stream. The buffers
+        ``compute(stream, input, output)`` queues the kernels of a chunk on the stream, which is the
+        same one for all chunks: kernels of different chunks may use the same memory. The buffers
         are parts with the items of this chunk. Default: the chunks are only copied.
     output_dtype
         Of the results. Default: None: the kernels work in place, and ``output`` is ``input``.
@@ -123,8 +157,8 @@ class Pipeline:
     """
 
     __slots__ = (
-        *("__weakref__", "_chunk", "_closed", "_compute", "_dtype", "_lanes", "_output_count"),
-        *("_output_dtype", "_running"),
+        *("__weakref__", "_chunk", "_closed", "_compute", "_device", "_dtype", "_lanes", "_marks"),
+        *("_output_count", "_output_dtype", "_running", "_streams"),
     )
 
     def __init__(
@@ -151,20 +185,23 @@ class Pipeline:
             self._output_count = _positive(output_count, "output_count")
         self._running = False
         self._closed = False
-        self._lanes = [self._lane(device) for _ in range(_positive(buffers, "buffers"))]
+        self._device = device
+        self._lanes = [self._lane() for _ in range(_positive(buffers, "buffers"))]
+        self._streams = tuple(Stream(device=device) for _ in STAGES)
+        self._marks: list[_Marks] = []
 
-    def _lane(self, device: Device | None) -> "_Lane":
-        given = DeviceBuffer(self._chunk, self._dtype, device=device, name="input")
+    def _lane(self) -> _Lane:
+        given = DeviceBuffer(self._chunk, self._dtype, device=self._device, name="input")
         if self._output_dtype is None:
-            return _Lane(device, given, given)
+            return _Lane(self._device, given, given)
         count = self._chunk if self._output_count is None else self._output_count
-        taken = DeviceBuffer(count, self._output_dtype, device=device, name="output")
-        return _Lane(device, given, taken)
+        taken = DeviceBuffer(count, self._output_dtype, device=self._device, name="output")
+        return _Lane(self._device, given, taken)
 
     @property
     def streams(self) -> tuple[Stream, ...]:
-        """The stream of each buffer. They take turns, from the first one on."""
-        return tuple(lane.stream for lane in self._lanes)
+        """The three streams: of the copies in, of the kernels, and of the copies out."""
+        return self._streams
 
     def run(
         self,
@@ -217,8 +254,8 @@ class Pipeline:
             self._check_target(into)
         self._running = True
         try:
-            for lane in self._lanes:  # an interrupted run may not have waited for all of its work
-                lane.stream.synchronize()
+            for stream in self._streams:  # an interrupted run may not have waited for all its work
+                stream.synchronize()
             feed = self._feed(source, prepare)
             filled = prepare is not None or not isinstance(source, HostBuffer)
             run = _Run(self, filled, into, consume, progress)
@@ -227,8 +264,6 @@ class Pipeline:
             self._settle(error)
             raise
         finally:
-            for lane in self._lanes:
-                lane.pending = None
             self._running = False
 
     def __repr__(self) -> str:
@@ -251,8 +286,12 @@ class Pipeline:
         if self._running:
             raise RuntimeError("this Pipeline is running; it can be closed afterwards")
         self._closed = True
-        for lane in self._lanes:
-            lane.close()
+        for stream in self._streams:
+            if not stream.closed:
+                stream.synchronize()
+                stream.close()
+        for part in (*self._lanes, *self._marks):
+            part.close()
 
     def __enter__(self) -> Self:
         """``with pipeline:`` closes it at the end of the block."""
@@ -285,9 +324,9 @@ class Pipeline:
 
     def _settle(self, error: BaseException) -> None:
         """Wait for all work after an error, so that every buffer can be used again."""
-        for lane in self._lanes:
+        for stream in self._streams:
             try:
-                lane.stream.synchronize()
+                stream.synchronize()
             except Exception as failure:
                 error.add_note(f"cudadrv: waiting for the pipeline failed, too: {failure}")
 
@@ -321,17 +360,20 @@ class Pipeline:
         """Return a feed that fills the lanes' own page-locked buffers."""
 
         def feed(lane: _Lane, index: int) -> HostBuffer | None:
-            with lane.source.write() as array:
-                items = fill(index, array)
-                if items and prepare is not None:
-                    prepare(index, array[:items])
-            return lane.source[:items] if items else None
+            items = fill(index, lane.source)
+            if not items:
+                return None
+            part = lane.source[:items]
+            if prepare is not None:
+                with part.write() as array:
+                    prepare(index, array)
+            return part
 
         return feed
 
 
-# Brings chunk number `index` into an array. Returns how many items it has; 0 at the end.
-_Fill = Callable[[int, "npt.NDArray[Any]"], int]
+# Brings chunk number `index` into a buffer. Returns how many items it has; 0 at the end.
+_Fill = Callable[[int, LockedBuffer], int]
 # Returns the page-locked memory of chunk number `index`; None at the end.
 _Feed = Callable[[_Lane, int], HostBuffer | None]
 
@@ -348,50 +390,74 @@ class _Run:
         progress: Callable[[int], object] | None,
     ) -> None:
         self.lanes = pipeline._lanes
+        self.streams = pipeline._streams
         self.compute = pipeline._compute
         self.output_count = pipeline._output_count
         self.into = into
         self.consume = consume
         self.progress = progress
         # Whether the host has to wait for a chunk before it queues the next one in the same
-        # buffers. If it does not use these buffers, the order of the stream suffices.
+        # buffers. If it does not use these buffers, it only queues: the order of the streams
+        # suffices.
         self.in_step = filled or consume is not None or progress is not None
+        most = len(self.lanes) * (1 if self.in_step else AHEAD)
+        while len(pipeline._marks) < most:
+            pipeline._marks.append(_Marks(pipeline._device))
+        self.marks = pipeline._marks[:most]
+        self.on_way: deque[_Pending] = deque()
         self.used = 0  # items of `into`
         self.done = 0  # items that have gone through
         self.filling = self.consuming = 0.0
+        self.busy = [0.0 for _ in STAGES]
 
     def through(self, feed: _Feed) -> PipelineReport:
         start = time.perf_counter()
         for index in counting():
+            if len(self.on_way) == len(self.marks):
+                self.finish()
             lane = self.lanes[index % len(self.lanes)]
-            self.finish(lane)
             before = time.perf_counter()
             part = feed(lane, index)
             self.filling += time.perf_counter() - before
             if part is None:
                 break
             self.queue(lane, index, part)
-        for later in range(index + 1, index + len(self.lanes)):
-            self.finish(self.lanes[later % len(self.lanes)])
-        if not self.in_step:
-            for lane in self.lanes:
-                lane.stream.synchronize()
+        while self.on_way:
+            self.finish()
         seconds = time.perf_counter() - start
-        return PipelineReport(index, self.done, seconds, self.filling, self.consuming)
+        return PipelineReport(
+            index, self.done, seconds, self.filling, *self.busy, consuming_s=self.consuming
+        )
 
     def queue(self, lane: _Lane, index: int, part: HostBuffer) -> None:
-        """Queue all work of a chunk."""
-        items = part.count
-        work = lane.input[:items]
+        """Queue all work of a chunk, each stage on its stream."""
+        work = lane.input[: part.count]
         output = work
         if lane.output is not lane.input:
-            output = lane.output if self.output_count is not None else lane.output[:items]
+            output = lane.output if self.output_count is not None else lane.output[: part.count]
         result = self.target(lane, output.count)
-        work.copy_from_async(part, lane.stream)
+        copying_in, computing, copying_out = self.streams
+        marks = self.marks[index % len(self.marks)]
+        if not self.in_step and index >= len(self.lanes):  # another chunk had the same buffers
+            former = self.marks[(index - len(self.lanes)) % len(self.marks)].ended
+            copying_in.wait(former[COPY_OUT if output is work else COMPUTE])
+            computing.wait(former[COPY_OUT])
+
+        copying_in.record(marks.begun[COPY_IN])
+        work.copy_from_async(part, copying_in)
+        copying_in.record(marks.ended[COPY_IN])
+
+        computing.wait(marks.ended[COPY_IN])
+        computing.record(marks.begun[COMPUTE])
         if self.compute is not None:
-            self.compute(lane.stream, work, output)
-        token = output.copy_to_async(result, lane.stream)
-        lane.pending = _Pending(index, items, token, result)
+            self.compute(computing, work, output)
+        computing.record(marks.ended[COMPUTE])
+
+        copying_out.wait(marks.ended[COMPUTE])
+        copying_out.record(marks.begun[COPY_OUT])
+        output.copy_to_async(result, copying_out)
+        copying_out.record(marks.ended[COPY_OUT])
+        self.on_way.append(_Pending(index, part.count, marks, result))
 
     def target(self, lane: _Lane, items: int) -> HostBuffer:
         """Return the memory that a result is copied to."""
@@ -402,13 +468,12 @@ class _Run:
             raise ValueError(f"into= has {self.into.count} items, and the results have more")
         return self.into[start : self.used]
 
-    def finish(self, lane: _Lane) -> None:
-        """Wait for the chunk that is on its way in a lane, and deliver its result."""
-        pending, lane.pending = lane.pending, None
-        if pending is None:
-            return
-        if self.in_step:
-            pending.token.wait()
+    def finish(self) -> None:
+        """Wait for the first chunk that is on its way, and deliver its result."""
+        pending = self.on_way.popleft()
+        pending.marks.ended[COPY_OUT].synchronize()
+        for stage, seconds in enumerate(pending.marks.seconds()):
+            self.busy[stage] += seconds
         if self.consume is not None:
             before = time.perf_counter()
             with pending.result.read() as array:
@@ -446,53 +511,63 @@ def _parts_of(source: HostBuffer, chunk: int) -> _Feed:
 
 
 def _copies_of(source: HostBuffer, chunk: int) -> _Fill:
-    def fill(index: int, array: "npt.NDArray[Any]") -> int:
+    def fill(index: int, target: LockedBuffer) -> int:
         with source[index * chunk : (index + 1) * chunk].read() as given:
-            array[: given.size] = given
-            return given.size
+            return _copied(given, target)
 
     return fill
 
 
 def _slices_of(source: "npt.NDArray[Any]") -> _Fill:
-    def fill(index: int, array: "npt.NDArray[Any]") -> int:
-        given = source[index * array.size : (index + 1) * array.size]
-        array[: given.size] = given
-        return given.size
+    def fill(index: int, target: LockedBuffer) -> int:
+        return _copied(source[index * target.count : (index + 1) * target.count], target)
 
     return fill
 
 
+def _copied(given: "npt.NDArray[Any]", target: LockedBuffer) -> int:
+    """Copy an array to the beginning of a buffer, by several threads. Returns its size."""
+    target[: given.size].copy_from(given)
+    return given.size
+
+
 def _items_of(source: Iterator[object], dtype: "np.dtype[Any]") -> _Fill:
-    def fill(index: int, array: "npt.NDArray[Any]") -> int:
+    def fill(index: int, target: LockedBuffer) -> int:
         try:
             found = next(source)
         except StopIteration:
             return 0
         given = _checked(found if isinstance(found, np.ndarray) else np.asarray(found), dtype)
-        if not 0 < given.size <= array.size:
+        if not 0 < given.size <= target.count:
             raise ValueError(
                 f"chunk {index} of the source has {given.size} items, and must have from 1 to"
-                f" {array.size}"
+                f" {target.count}"
             )
-        array[: given.size] = given
-        return given.size
+        return _copied(given, target)
 
     return fill
 
 
 def _reads_of(source: Any) -> _Fill:
-    def fill(index: int, array: "npt.NDArray[Any]") -> int:
-        room = array.view("u1")
+    def fill(index: int, target: LockedBuffer) -> int:
+        with target.write() as array:
+            return read(array.view("u1"), array.itemsize)
+
+    def read(room: "npt.NDArray[Any]", itemsize: int) -> int:
         done = 0
         while done < room.size:
             got = source.readinto(room[done:])
             if got is None:
                 raise ValueError("the file does not block, and has no data now")
+            if not 0 <= got <= room.size - done:
+                raise ValueError(
+                    f"the file says that it has read {got} bytes, and there was room for"
+                    f" {room.size - done}"
+                )
             if not got:
                 break
             done += got
-        items, rest = divmod(done, array.itemsize)
+        items, rest = divmod(done, itemsize)
         if rest:
             raise ValueError(f"the file ends within an item: {rest} bytes are left over")
         return items

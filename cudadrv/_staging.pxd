@@ -64,6 +64,7 @@ cdef int refuse_early(int name, Region region, Stream stream) except -1
 
 cdef bint is_worth_chunks(size_t nbytes) noexcept nogil
 cdef int copy_chunks(Region region, char *ordinary, Stream stream, int name) except -1
+cdef int copy_on_host(char *block, char *ordinary, size_t nbytes, bint inward) except -1
 
 
 cdef Token copy_array(int name, Region region, object array, Stream stream)

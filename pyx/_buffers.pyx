@@ -18,7 +18,6 @@ from cpython.buffer cimport (
 )
 from cpython.ref cimport PyObject
 from libc.stdlib cimport free, malloc
-from libc.string cimport memmove
 
 from cudadrv._buffer cimport Buffer
 from cudadrv._device cimport Context, context_of
@@ -37,6 +36,7 @@ from cudadrv._refusal cimport refuse_host
 from cudadrv._region cimport borrow, plain_array, pointer_of
 from cudadrv._release cimport DEVICE, LOCKED, UNIFIED
 from cudadrv._site cimport here, place as line_at
+from cudadrv._staging cimport copy_on_host
 from cudadrv._stream cimport Stream, known_stream, stream_for
 
 from cudadrv._errors import BufferExportedError
@@ -349,12 +349,10 @@ cdef bint _copy(HostBuffer buffer, array, bint inward) except -1:
                              f" {view.len}: it was changed meanwhile")
         buffer.open_view(&export, "write" if inward else "read")
         ours = <void *><size_t>pointer_of(buffer)
-        with nogil:
-            if inward:
-                memmove(ours, view.buf, view.len)
-            else:
-                memmove(view.buf, ours, view.len)
-        own_export_close(engine, &export)
+        try:
+            copy_on_host(<char *>ours, <char *>view.buf, view.len, inward)
+        finally:
+            own_export_close(engine, &export)
     finally:
         PyBuffer_Release(&view)
     return True

@@ -11,7 +11,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint32_t, uint8_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memmove
 
 from cudadrv._copy cimport copy_call, refuse_other_device, refuse_other_dtype
 from cudadrv._device cimport Context, enter_context, leave_context
@@ -504,6 +504,42 @@ cdef int _copy_chunks(Region region, char *ordinary, Stream stream, int name) ex
         for stage in stages:
             give_stage(stage)
     return 0
+
+
+cdef int copy_on_host(char *block, char *ordinary, size_t nbytes, bint inward) except -1:
+    """Copy between page-locked or managed memory and other memory; neither is used by a device.
+
+    Many bytes are copied by several threads, if the two do not overlap.
+    """
+    cdef par_copy memory
+    cdef bint apart = block + nbytes <= ordinary or ordinary + nbytes <= block
+    if not apart or not is_worth_chunks(nbytes):
+        with nogil:
+            if inward:
+                memmove(block, ordinary, nbytes)
+            else:
+                memmove(ordinary, block, nbytes)
+        return 0
+    memory.ordinary, memory.nbytes = ordinary, nbytes
+    memory.chunk, memory.piece = nbytes, _plan.piece
+    memory.blocks[0], memory.ring = block, 1
+    memory.threads = min(_threads(), max(<size_t>1, nbytes // _plan.piece))
+    memory.inward = inward
+    with nogil:
+        par_begin(&memory)
+        par_open(&memory, nbytes)
+        _help_until_copied(&memory)
+        par_end(&memory)
+    return 0
+
+
+cdef void _help_until_copied(par_copy *memory) noexcept nogil:
+    cdef int64_t moved_at = now_ns()
+    while par_copied(memory) < memory.nbytes:
+        if par_help(memory):
+            moved_at = now_ns()
+        else:
+            pause_after(now_ns() - moved_at)
 
 
 cdef size_t _whole_steps(size_t nbytes) noexcept nogil:

@@ -1,7 +1,7 @@
-"""The pictures of ownership.md and interop.md: `python tools/ownership_pictures.py` makes them.
+"""The pictures of the guide's pages: `python tools/ownership_pictures.py` makes them.
 
 A test compares the files in docs/pictures/ with what this would write. In all of them time runs to
-the right, in the order of the program's calls; a picture has its own background, so that it reads
+the right: in the order of the program's calls, or as the device works. A picture has its own background, so that it reads
 in light and dark.
 """
 
@@ -387,7 +387,70 @@ def give_back() -> Picture:
     return picture
 
 
-PICTURES = (borrow, event, readers, ranges, view, legacy, loan, give_back)
+def faults() -> Picture:
+    picture = Picture(
+        "faults",
+        "A prefetch moves pages before they are used",
+        "Above, a kernel uses managed memory that is on the host: it stops at each fault until the "
+        "driver has moved some pages, and then goes on for a moment. Below, a prefetch was queued "
+        "on a second stream and moves all pages while another kernel runs. The kernel that uses "
+        "them then runs without a stop, and ends earlier.",
+        300,
+    )
+    alone, compute, mover = 76, 186, 252
+    before = 300  # where the kernel before has ended
+    picture.text(LEFT, 34, "By faults", bold=True)
+    picture.lane(alone, "stream")
+    picture.bar(LEFT + 10, before, alone, "read", "the kernel before")
+    step, busy = 62, 22
+    for number in range(6):
+        x = before + 10 + number * step
+        picture.bar(x, x + step - busy, alone, "wait", "moves", code=True)
+        picture.bar(x + step - busy, x + step, alone, "write")
+    picture.text(before + 10, alone + 32, "each fault stops the kernel until its pages are there")
+    picture.text(LEFT, 146, "After a prefetch on another stream", bold=True)
+    picture.lane(compute, "stream")
+    picture.bar(LEFT + 10, before, compute, "read", "the kernel before")
+    picture.bar(before + 10, before + 10 + 6 * busy + 20, compute, "write", "the kernel")
+    picture.lane(mover, "mover")
+    picture.bar(LEFT + 30, before - 10, mover, "wait", "all pages move")
+    picture.code(LEFT + 30, mover + 34, "buffer.prefetch(device, mover)")
+    picture.arrow(before - 10, mover - 14, before + 6, compute + 15)
+    picture.verdict(before + 175, compute - 8, True, "ends earlier", anchor="start")
+    return picture
+
+
+def pipeline() -> Picture:
+    picture = Picture(
+        "pipeline",
+        "The stages of a pipeline work at the same time, each on another chunk",
+        "Five lanes: the host fills page-locked memory, the device copies in, computes and copies "
+        "out, and the host reads results. Chunk 0 goes through them one after the other. Chunk 1 "
+        "follows one step behind, and so on. The host fills and reads in turn. In the fifth step "
+        "all three stages of the device and the host are busy.",
+        296,
+    )
+    stages = ("host fills", "copies in", "computes", "copies out", "host reads")
+    kinds = ("view", "read", "write", "read", "view")
+    width, first, chunks = 68, LEFT + 10, 5
+    for at, (stage, kind) in enumerate(zip(stages, kinds, strict=True)):
+        y = 44 + 46 * at
+        picture.lane(y, stage)
+        for chunk in range(chunks):
+            x = first + (at + chunk) * width
+            half = (width - 6) // 2  # the host does its two stages in turn
+            start = x + half if stage == "host reads" else x
+            end = x + half if stage == "host fills" else x + width - 6
+            picture.bar(start, end, y, kind, str(chunk))
+    x = first + 4 * width - 3
+    for edge in (x, x + width):
+        picture.line(edge, 20, edge, 250, dashed=True)
+    picture.text(x + width / 2, 272, "all stages are busy", anchor="middle", bold=True)
+    picture.text(RIGHT, 20, "the host fills and reads in turn", anchor="end", size=12)
+    return picture
+
+
+PICTURES = (borrow, event, readers, ranges, view, legacy, loan, give_back, faults, pipeline)
 
 
 def files() -> dict[Path, str]:

@@ -61,6 +61,37 @@ def test_overlapping_views_are_copied_as_if_apart(make, kind):
 
 
 @kinds
+@pytest.mark.parametrize("nbytes", [(1 << 18) + 1, (3 << 20) + 5])
+def test_many_bytes(make, kind, nbytes):
+    """Several threads copy them, in both directions; what lies beside them stays."""
+    given = np.random.default_rng(nbytes).integers(0, 256, nbytes, dtype="u1")
+    buffer = make(kind, nbytes + 2, "u1", np.zeros(nbytes + 2, "u1"))
+    buffer[1:-1] = given
+    assert buffer[0] == buffer[-1] == 0
+    found = np.zeros(nbytes + 2, "u1")
+    buffer[1:-1].copy_to(found[1:-1])
+    assert np.array_equal(found[1:-1], given)
+    assert found[0] == found[-1] == 0
+    assert np.array_equal(buffer[1:-1].to_numpy(), given)
+    assert not buffer.borrowed
+
+
+@kinds
+@pytest.mark.parametrize("shift", [-1, 1, 1 << 17])
+def test_many_bytes_that_overlap(make, kind, shift):
+    nbytes = 1 << 20
+    given = np.random.default_rng(0).integers(0, 256, nbytes, dtype="u1")
+    buffer = make(kind, nbytes, "u1", given)
+    view = np.asarray(buffer)
+    source = slice(shift, None) if shift > 0 else slice(None, shift)
+    target = slice(None, -shift) if shift > 0 else slice(-shift, None)
+    buffer[target] = view[source]
+    expected = given.copy()
+    expected[target] = given[source]
+    assert np.array_equal(view, expected)
+
+
+@kinds
 def test_to_numpy_is_a_copy(make, stream, kind):
     buffer = make(kind, 8, "i4", COUNT)
     array = buffer.to_numpy()

@@ -19,32 +19,43 @@ KERNELS = sorted(path for path in ROOT.glob("examples/kernels/*.py") if path.nam
 INTEROP = sorted(path for path in ROOT.glob("examples/interop/*.py"))
 LIBRARIES = [ROOT / "examples" / "interop" / "tiny.py"]  # they are imported, and may be longer
 ALONE = [ROOT / "examples" / "interop" / "array_library.py"]
+DISCUSSIONS = sorted(path for path in ROOT.glob("examples/discussions/*.py"))
 WITH_OTHERS = [path for path in INTEROP if path not in LIBRARIES + ALONE]
 LONGEST = 60
 LONGEST_LIBRARY = 180
 
 
-@pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])
-@pytest.mark.parametrize("example", EXAMPLES + KERNELS + ALONE, ids=lambda path: path.name)
-def test_example_runs(example, schedule, tmp_path):
+OURS = pytest.mark.parametrize(
+    "example", EXAMPLES + KERNELS + ALONE + DISCUSSIONS, ids=lambda path: path.name
+)
+
+
+def run(example, folder, **environ):
     if "from PIL import" in example.read_text(encoding="utf-8"):
         pytest.importorskip("PIL", reason="an example needs Pillow")
-    environ = {
-        **os.environ,
-        "CUDADRV_DRIVER": "software",
-        "CUDADRV_SOFTWARE": f"schedule={schedule},seed=7",
-        "PYTHONPATH": PACKAGE,
-    }
     done = subprocess.run(
         [sys.executable, "-W", "error", str(example)],
-        cwd=tmp_path,
-        env=environ,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": PACKAGE, **environ},
         capture_output=True,
         text=True,
         timeout=PATIENCE,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout
+
+
+@pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])
+@OURS
+def test_example_runs(example, schedule, tmp_path):
+    settings = f"schedule={schedule},seed=7"
+    run(example, tmp_path, CUDADRV_DRIVER="software", CUDADRV_SOFTWARE=settings)
+
+
+@pytest.mark.cuda_gpu
+@OURS
+def test_example_runs_on_a_gpu(example, tmp_path):
+    run(example, tmp_path, CUDADRV_DRIVER="cuda")
 
 
 @pytest.mark.cuda_gpu
@@ -69,7 +80,9 @@ def test_example_with_another_library(example, tmp_path):
     assert re.search(rf"at (?:\S*/)?{example.name}:\d+", done.stdout)
 
 
-@pytest.mark.parametrize("example", EXAMPLES + KERNELS + INTEROP, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "example", EXAMPLES + KERNELS + INTEROP + DISCUSSIONS, ids=lambda path: path.name
+)
 def test_example_is_short(example):
     longest = LONGEST_LIBRARY if example in LIBRARIES else LONGEST
     assert len(example.read_text(encoding="utf-8").splitlines()) < longest
@@ -86,6 +99,11 @@ def test_users_of_a_library_see_their_own_lines(tmp_path):
         timeout=PATIENCE,
     )
     assert re.findall(r"(\w+\.py):\d+", done.stdout) == ["array_library.py"] * 2
+
+
+def test_discussions_are_listed():
+    listed = (ROOT / "examples" / "discussions" / "README.md").read_text(encoding="utf-8")
+    assert [path.name for path in DISCUSSIONS if f"]({path.name})" not in listed] == []
 
 
 def test_examples_are_numbered_and_listed():

@@ -4,6 +4,7 @@ import io
 import itertools
 import mmap
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -98,7 +99,8 @@ def test_sources(pipeline, source):
 @buffers
 def test_numbers_of_buffers(doubled, buffers):
     with cu.Pipeline(CHUNK, "f4", compute=doubled, buffers=buffers) as pipeline:
-        assert len(pipeline.streams) == buffers
+        assert len(pipeline._lanes) == buffers
+        assert len(pipeline.streams) == 3
         results = Results()
         pipeline.run(NUMBERS, consume=results)
         assert np.array_equal(results.all(), 2 * NUMBERS)
@@ -113,6 +115,125 @@ def test_from_buffer_to_buffer(doubled, buffers):
         assert (report.chunks, report.items) == (13, COUNT)
         assert np.array_equal(target.to_numpy(), 2 * NUMBERS)
         assert not source.borrowed
+
+
+@buffers
+@pytest.mark.parametrize("consumed", [False, True])
+def test_from_buffer_to_buffer_with_outputs_apart(driver, buffers, consumed):
+    """The input of a chunk is used again before its output."""
+
+    def compute(stream, given, taken):
+        taken.copy_from_async(given.view("i4"), stream)
+
+    source, target = cu.LockedBuffer.from_array(NUMBERS), cu.LockedBuffer(COUNT, "i4")
+    results = Results()
+    with cu.Pipeline(CHUNK, "f4", compute=compute, output_dtype="i4", buffers=buffers) as pipeline:
+        pipeline.run(source, into=target, consume=results if consumed else None)
+    assert np.array_equal(target.to_numpy(), NUMBERS.view("i4"))
+    assert not consumed or np.array_equal(results.all(), NUMBERS.view("i4"))
+
+
+def test_kernels_of_all_chunks_may_use_the_same_memory(driver, module):
+    """They are on one stream. An accumulator needs neither events nor a copy for each buffer."""
+    total = cu.DeviceBuffer.zeros(CHUNK, "f4", name="total")
+
+    def compute(stream, given, taken):
+        module["saxpy"].launch(
+            1, 128, np.float32(1), cu.read(given), total, given.count, stream=stream
+        )
+
+    with cu.Pipeline(CHUNK, "f4", compute=compute) as pipeline:
+        pipeline.run(NUMBERS)
+    padded = np.zeros(13 * CHUNK, "f4")
+    padded[:COUNT] = NUMBERS
+    assert np.array_equal(total.to_numpy(), padded.reshape(13, CHUNK).sum(axis=0))
+
+
+# ---- stages overlap ----
+
+
+@pytest.mark.parametrize("held", ["compute", "copy out"])
+def test_stages_before_one_that_is_held_go_on(doubled, gate, held):
+    """Chunk 0 is held in a stage; chunk 1 goes through the stages before meanwhile."""
+    stage = 1 if held == "compute" else 2
+    gone = []
+
+    def begin(index, array):
+        if index == 0:
+            gate.hold(pipeline.streams[stage])
+        if index == 2:  # chunks 0 and 1 are queued
+            pipeline.streams[stage - 1].synchronize(timeout=60)
+            gone.append(pipeline.streams[stage].done)
+            gate.open()
+
+    with cu.Pipeline(CHUNK, "f4", compute=doubled) as pipeline:
+        results = Results()
+        pipeline.run(NUMBERS, prepare=begin, consume=results)
+    assert gone == [False]
+    assert np.array_equal(results.all(), 2 * NUMBERS)
+
+
+@pytest.mark.parametrize("held", ["copy in", "compute"])
+def test_stages_after_one_that_is_held_go_on(doubled, gate, held):
+    """Chunk 1 is held in a stage; chunk 0 goes through the stages after it, and is delivered."""
+    stage = ["copy in", "compute"].index(held)
+    delivered = []
+
+    def compute(stream, given, taken):
+        if held == "compute" and len(queued) == 1:
+            gate.hold(stream)
+        queued.append(given)
+        doubled(stream, given, taken)
+
+    def prepare(index, array):
+        if held == "copy in" and index == 1:
+            gate.hold(pipeline.streams[0])
+
+    def consume(index, array):
+        if index == 0:
+            delivered.append(pipeline.streams[stage].done)
+            gate.open()
+        results(index, array)
+
+    queued, results = [], Results()
+    with cu.Pipeline(CHUNK, "f4", compute=compute) as pipeline:
+        pipeline.run(NUMBERS, prepare=prepare, consume=consume)
+    assert delivered == [False]
+    assert np.array_equal(results.all(), 2 * NUMBERS)
+
+
+def test_the_host_queues_several_chunks_for_each_buffer(driver, gate):
+    """Where it uses neither source nor result, it does not wait for each of them."""
+    source, target = cu.LockedBuffer.from_array(NUMBERS), cu.LockedBuffer(COUNT, "f4")
+    queued = []
+
+    def compute(stream, given, taken):
+        if not queued:
+            gate.hold(stream)
+        queued.append(given.count)
+        if len(queued) == 8:
+            gate.open()
+
+    with cu.Pipeline(CHUNK, "f4", compute=compute, buffers=2) as pipeline:
+        pipeline.run(source, into=target)
+    assert len(queued) == 13
+    assert np.array_equal(target.to_numpy(), NUMBERS)
+
+
+def test_the_report_has_the_time_of_each_stage(doubled):
+    pause = 0.02
+
+    def slow(index, array):
+        time.sleep(pause)
+
+    with cu.Pipeline(CHUNK, "f4", compute=doubled) as pipeline:
+        report = pipeline.run(NUMBERS[:500], prepare=slow, consume=slow)
+    assert report.filling_s >= 5 * pause
+    assert report.consuming_s >= 5 * pause
+    device = report.copying_in_s, report.computing_s, report.copying_out_s
+    assert all(0 < seconds <= report.elapsed_s for seconds in device)
+    stages = report.filling_s + report.consuming_s + sum(device)
+    assert report.overlap == pytest.approx(stages / report.elapsed_s)
 
 
 def test_without_kernels(driver):
@@ -220,41 +341,99 @@ def test_a_function_that_raises(pipeline, stage, what):
     check(pipeline)
 
 
+@pytest.mark.parametrize("what", [Mine, KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("queued", [False, True])
-def test_kernels_that_cannot_be_queued(driver, queued):
+def test_kernels_that_cannot_be_queued(driver, queued, what):
     calls = itertools.count()
 
     def compute(stream, given, taken):
         if queued:
             taken.fill_async(1, stream)
         if next(calls) == 2:
-            raise Mine
+            raise what
 
     with cu.Pipeline(CHUNK, "f4", compute=compute) as pipeline:
-        with pytest.raises(Mine):
+        with pytest.raises(what):
             pipeline.run(NUMBERS)
+        for lane in pipeline._lanes:
+            assert not lane.input.borrowed
+            assert not lane.source.borrowed
         assert pipeline.run(NUMBERS).chunks == 13
 
 
-def test_a_refusal_inside(driver, stream, gate):
-    """Borrows are checked as everywhere: all chunks write the same memory."""
+@pytest.mark.parametrize("what", [Mine, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("kind", ["generator", "file"])
+def test_a_source_that_raises_or_is_interrupted(pipeline, kind, what):
+    def generator():
+        yield from (NUMBERS[:CHUNK], NUMBERS[:CHUNK])
+        raise what
+
+    class File(io.BytesIO):
+        def readinto(self, room):
+            if self.tell() >= 800:
+                raise what
+            return super().readinto(room)
+
+    with pytest.raises(what) as caught:
+        pipeline.run(generator() if kind == "generator" else File(bytes(4000)))
+    assert not hasattr(caught.value, "__notes__")
+    check(pipeline)
+
+
+@pytest.mark.cuda_software
+@pytest.mark.parametrize("where", ["prepare", "consume"])
+def test_the_first_error_is_the_one_that_is_seen(pipeline, where):
+    """A wait that fails afterwards adds a note to it."""
+    from cudadrv import testing
+
+    def fail(index, array):
+        if index == 1:
+            testing.fail("cuStreamQuery", cu.CUresult.CUDA_ERROR_UNKNOWN)
+            raise Mine("mine")
+
+    with pytest.raises(Mine, match="mine") as caught:
+        pipeline.run(NUMBERS, **{where: fail})
+    [note] = caught.value.__notes__
+    assert note.startswith("cudadrv: waiting for the pipeline failed, too: cuStreamQuery: ")
+    check(pipeline)
+
+
+def test_a_refusal_inside(driver, stream, other):
+    """Borrows are checked as everywhere: two chunks write the same memory on other streams."""
     common = cu.DeviceBuffer(CHUNK, "f4", name="common")
 
-    def compute(stream, given, taken):
-        common[: given.count].copy_from_async(given, stream)
+    def compute(given_stream, given, taken):
+        side = next(sides)
+        side.wait(given_stream)
+        common[: given.count].copy_from_async(given, side)
+        if joined:
+            given_stream.wait(side)
 
+    sides, joined = itertools.cycle([stream, other]), False
     with cu.Pipeline(CHUNK, "f4", compute=compute) as pipeline:
         with pytest.raises(cu.BufferBorrowedError, match="DeviceBuffer 'common'"):
             pipeline.run(NUMBERS)
-        assert not common.borrowed
-    with cu.Pipeline(CHUNK, "f4", compute=compute, buffers=1) as pipeline:
+        stream.synchronize()
+        joined = True
         assert pipeline.run(NUMBERS).chunks == 13
+    assert not common.borrowed
 
 
 def broken():
     yield NUMBERS[:CHUNK]
     yield NUMBERS[:CHUNK]
     raise Mine
+
+
+class Counting(io.BytesIO):
+    """Says that it has read more than there was room for, or less than nothing."""
+
+    def __init__(self, more):
+        super().__init__(bytes(4000))
+        self.more = more
+
+    def readinto(self, room):
+        return super().readinto(room) + self.more
 
 
 class Broken(io.BytesIO):
@@ -284,6 +463,16 @@ BAD = {
         "ends within an item: 3 bytes are left over",
     ),
     "bytes that end within an item": (lambda: bytes(1003), ValueError, "multiple"),
+    "a file that reads too much": (
+        lambda: Counting(4),
+        ValueError,
+        "the file says that it has read 404 bytes, and there was room for 400",
+    ),
+    "a file that reads less than nothing": (
+        lambda: Counting(-500),
+        ValueError,
+        "the file says that it has read -100 bytes",
+    ),
     "a device buffer": (lambda: cu.DeviceBuffer(8, "f4"), TypeError, "a source is on the host"),
     "a buffer of another dtype": (lambda: cu.LockedBuffer(8), TypeError, "dtype uint8"),
     "a number": (lambda: 3, TypeError, "not iterable"),
@@ -397,8 +586,9 @@ def test_a_driver_call_that_fails(pipeline, function):
     check(pipeline)
 
 
-def test_a_signal_while_it_waits(driver, gate):
-    """Ctrl-C in a wait for the device ends the run; a second one ends the wait for the rest."""
+@pytest.mark.parametrize("stage", ["copy in", "compute", "copy out"])
+def test_a_signal_while_it_waits(driver, gate, stage):
+    """Ctrl-C in a wait for any stage ends the run; a second one ends the wait for the rest."""
     presses = iter([0.3, 0])
 
     def press(number, frame):
@@ -407,7 +597,7 @@ def test_a_signal_while_it_waits(driver, gate):
 
     def begin(index, array):
         if index == 0:
-            gate.hold(pipeline.streams[0])
+            gate.hold(pipeline.streams[["copy in", "compute", "copy out"].index(stage)])
             signal.setitimer(signal.ITIMER_REAL, 0.3)
 
     with cu.Pipeline(CHUNK, "f4") as pipeline:

@@ -78,10 +78,10 @@ def test_says_what_ran_it(cli, driver):
     assert ("is not a GPU" in " ".join(text.split())) == (driver != "cuda")
 
 
-@pytest.mark.parametrize("streams", [2, 3, 7])
+@pytest.mark.parametrize("buffers", [2, 3, 7])
 @pytest.mark.parametrize("chunk", ["4KiB", "1000", "251000"])
-def test_every_byte(cli, file, streams, chunk):
-    done = cli("demo", file, "--streams", streams, "--chunk", chunk)
+def test_every_byte(cli, file, buffers, chunk):
+    done = cli("demo", file, "--buffers", buffers, "--chunk", chunk)
     assert done.returncode == 0, done.stderr
     assert "Every byte came back as it is in the file: 251,000 bytes" in done.stdout
 
@@ -232,10 +232,10 @@ def test_unreadable_file(driver, file, monkeypatch, capsys):
         ["--chunk", "1.5M"],
         ["--chunk", "MiB"],
         ["--chunk"],
-        ["--streams", "1"],
-        ["--streams", "0"],
-        ["--streams", "two"],
-        ["--streams", "100000"],
+        ["--buffers", "1"],
+        ["--buffers", "0"],
+        ["--buffers", "two"],
+        ["--buffers", "100000"],
         ["--nonsense"],
         ["one", "two"],
     ],
