@@ -50,8 +50,9 @@ cdef class Context:
     cdef size_t staged          # bytes of the Stages in `stages`
     cdef size_t stage_bytes     # bytes of all Stages of the context
     cdef Kept caches            # None, or the Caches of the context's pools: see _pool.pyx
-    # Default streams and internal streams, by name or by the number of their thread. The streams
-    # refer to this context; the garbage collector breaks that cycle by clearing the dict.
+    # Default streams and internal streams, by name or by the number of their thread, and the event
+    # of loans. They refer to this context; the garbage collector breaks that cycle by clearing the
+    # dict.
     cdef dict defaults
     cdef object __weakref__
 

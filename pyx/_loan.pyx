@@ -30,7 +30,7 @@ from cudadrv._engine cimport (
     own_snapshot_drop,
 )
 from cudadrv._errors cimport report_text
-from cudadrv._event cimport new_event
+from cudadrv._event cimport Event, new_event
 from cudadrv._memory cimport use_on_host
 from cudadrv._names cimport GIVE_BACK, LEND
 from cudadrv._operation cimport Operation, issue, prepare
@@ -62,6 +62,13 @@ cdef CUresult _no_call(void *event, CUstream stream, bint *queued) noexcept nogi
     return CUDA_SUCCESS
 
 
+cdef Event _marker_of(Context context):
+    """Return an event that loans record. Nothing waits for it, so that one is enough."""
+    if "loans" not in context.defaults:
+        context.defaults.setdefault("loans", new_event(context, CU_EVENT_DISABLE_TIMING))
+    return context.defaults["loans"]
+
+
 # ---- one loan, as the engine knows it ----
 
 @cython.final
@@ -80,7 +87,7 @@ cdef class Lent:
         self.region.usable()
         if self.borrower == ON_STREAM:
             if self.stream.order.order != OWN_NON_BLOCKING and self.event is None:
-                self.event = new_event(self.stream.context, CU_EVENT_DISABLE_TIMING)
+                self.event = _marker_of(self.stream.context)
             self.use(&self.loan, True, waits)
         else:
             if self.region.memory.unused:
