@@ -262,6 +262,12 @@ static inline own_stream *own_stream_open(own_engine *engine, own_domain *domain
     return stream;
 }
 
+/* Returns a number that identifies a stream. Another stream never has this number, even when it
+ * takes over the slot. */
+static inline uint64_t own_tag(const own_stream *stream) {
+    return (uint64_t)stream->slot << 40 | stream->number;
+}
+
 static inline uint8_t own_kind_of_(const own_stream *stream) {
     return stream && stream->state == OWN_OPEN && !stream->dropped ? stream->kind : OWN_ENDED;
 }

@@ -123,7 +123,7 @@ class Pair:
         access = (memory.model, start, stop, "leave")
         expected = self.oracle.judge(stream.model, [access], policy)
         answer, what = stream.real.issue(
-            (memory.real, start, stop, "write"), policy=policy, site=site, closes="bytes"
+            (memory.real, start, stop, "write"), policy=policy, site=site, effect="leaves"
         )
         self.agree_answer("leaving", answer, what, expected)
         if answer == "ok":
