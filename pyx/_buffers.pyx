@@ -295,7 +295,11 @@ cdef class HostBuffer(Buffer):
     # ---- borrowing for the host ----
 
     cdef int open_view(self, own_export *view, str verb) except -1:
-        """Borrow all bytes to "read", "write" or "export" them. Waits if the policy is "wait"."""
+        """Borrow all bytes. Waits if the policy is "wait".
+
+        `verb` is "read"; "write", for a call; "block", for one that writes; or "export", for views
+        whose users may read and write.
+        """
         cdef own_access access
         cdef own_conflict conflict
         cdef HostRequest request = HostRequest(&access, &conflict)
@@ -312,7 +316,8 @@ cdef class HostBuffer(Buffer):
             if answer == OWN_MUST_WAIT:
                 works = missing_waits(&conflict, _still_in_the_way, &request)
             if works is None:
-                return refuse_host(answer, &conflict, verb, self.describe())
+                return refuse_host(answer, &conflict, "export" if verb == "block" else verb,
+                                   self.describe())
             for work in works:
                 work.synchronize()
 
@@ -400,7 +405,7 @@ cdef object _array_over(HostBuffer buffer, bint shared, object dtype, object cop
         if copy is False:
             raise ValueError(f"the items are {buffer.dtype}: other ones need a copy")
         return buffer.to_numpy().astype(dtype)
-    array = np.ndarray(buffer.shape, buffer.dtype, Borrowed(buffer, shared))
+    array = np.ndarray(buffer.shape, buffer.dtype, Borrowed(buffer, shared, False))
     return array.copy() if copy else array
 
 
@@ -409,10 +414,10 @@ cdef object _array_over(HostBuffer buffer, bint shared, object dtype, object cop
 cdef class Borrowed:
     """The bytes of a buffer, borrowed by the host for as long as this object lives."""
 
-    def __cinit__(self, HostBuffer buffer not None, bint shared):
+    def __cinit__(self, HostBuffer buffer not None, bint shared, bint block):
         self.buffer = buffer
         self.shared = shared
-        buffer.open_view(&self.view, "read" if shared else "export")
+        buffer.open_view(&self.view, "read" if shared else "block" if block else "export")
         self.open = True
         self.first = <void *><size_t>pointer_of(buffer)
 
@@ -520,7 +525,7 @@ cdef class HostView:
             raise RuntimeError("this block has been entered already; call read() or write() again")
         self.site = here()
         self.buffer.usable()
-        self.borrowed = Borrowed(self.buffer, self.shared)
+        self.borrowed = Borrowed(self.buffer, self.shared, True)
         self.hidden = ndarray(self.buffer.shape, self.buffer.dtype, self.borrowed)
         self.array = self.hidden.view()
         return self.array

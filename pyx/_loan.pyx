@@ -110,7 +110,8 @@ cdef class Lent:
         if self.borrower != ON_STREAM:
             return 0
         borrow(self.region, &access, OWN_READ if self.readonly else OWN_WRITE)
-        access.effect = OWN_USES
+        if loan is not NULL:
+            access.effect = OWN_USES
         if waits:
             access.policy = OWN_WAIT
         if recorded and self.event is not None:

@@ -8,8 +8,8 @@ from libc.stdint cimport uint32_t
 
 from cudadrv._engine cimport (
     OWN_ATTACHED, OWN_DISCARDED, OWN_ENDED, OWN_EXPORTED, OWN_INTERNAL, OWN_LEGACY,
-    OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_PER_THREAD, OWN_REACH, OWN_READ, OWN_STREAM_CLOSED,
-    OWN_WRITE, own_conflict,
+    OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_PER_THREAD, OWN_REACH,
+    OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE, own_conflict,
 )
 from cudadrv._names cimport RELEASE, host_wait, operation_name, stream_name
 from cudadrv._operation cimport REFUSED, Operation

@@ -20,13 +20,18 @@
 /* Returns the stream of an open attachment, or NULL. */
 static inline const own_stream *own_attached_stream_(const own_engine *engine,
                                                      const own_memory *memory) {
-    uint64_t tag = memory->attachment.stream, slot = tag >> 40;
+    uint64_t tag = memory->limits->attachment.stream, slot = tag >> 40;
     const own_stream *stream = slot < engine->size ? engine->slots[slot].stream : NULL;
     if (!stream || own_tag(stream) != tag ||
         (stream->state != OWN_OPEN && own_known_(engine, stream->slot, stream->seq))) {
         return NULL;
     }
     return stream;
+}
+
+/* Returns whether only the host may use the memory where work excludes the host. */
+static inline int own_is_for_host_(const own_memory *memory) {
+    return memory->limited & OWN_IS_ATTACHED && memory->limits->attachment.stream == OWN_NO_STREAM;
 }
 
 /* Returns whether work of the stream may use the memory where work excludes the host. */
@@ -36,7 +41,7 @@ static inline int own_may_use_(const own_engine *engine, const own_memory *memor
         return 1;
     }
     const own_stream *only = own_attached_stream_(engine, memory);
-    return only ? only == stream : memory->attachment.stream != OWN_NO_STREAM;
+    return only ? only == stream : !own_is_for_host_(memory);
 }
 
 /* Returns a host view that excludes work of the stream, or NULL. Call this only where host views of
@@ -46,7 +51,7 @@ static inline const own_export *own_excluding_view_(const own_engine *engine,
                                                     const own_stream *stream) {
     const own_export *view = engine->managed;
     while (view && (stream ? !own_may_use_(engine, view->memory, stream)
-                           : view->memory->attachment.stream == OWN_NO_STREAM)) {
+                           : own_is_for_host_(view->memory))) {
         view = view->next_managed;
     }
     return view;
@@ -55,24 +60,28 @@ static inline const own_export *own_excluding_view_(const own_engine *engine,
 static inline void own_blame_attachment_(const own_engine *engine, const own_memory *memory,
                                          own_conflict *conflict) {
     const own_stream *only = own_attached_stream_(engine, memory);
-    conflict->site = memory->attachment.site;
+    conflict->site = memory->limits->attachment.site;
     conflict->number = only ? only->number : 0; /* 0: it is attached to the host */
     conflict->kind = own_kind_of_(only);
 }
 
 /* Exchanges the attachment of the memory and the one given. */
 static inline void own_attach_(own_memory *memory, own_attachment *attachment) {
-    const own_attachment old = memory->attachment;
-    memory->attachment = *attachment;
+    const own_attachment old = memory->limits->attachment;
+    memory->limits->attachment = *attachment;
     *attachment = old;
     memory->limited &= (uint8_t)~OWN_IS_ATTACHED;
-    memory->limited |= memory->attachment.stream ? OWN_IS_ATTACHED : 0;
+    memory->limited |= memory->limits->attachment.stream ? OWN_IS_ATTACHED : 0;
 }
 
 /* ---- discarded contents ---- */
 
 static inline int own_is_discarded_(const own_discard *discard) {
     return discard->start < discard->stop && !discard->written.seq;
+}
+
+static inline own_discard *own_discards_(const own_memory *memory) {
+    return memory->limits ? memory->limits->discards : NULL;
 }
 
 static inline int own_same_id_(own_id a, own_id b) { return a.seq == b.seq && a.slot == b.slot; }
@@ -92,7 +101,7 @@ static inline int own_writes_(const own_access *access) {
 static inline const own_discard *own_find_discard_(const own_memory *memory, uint64_t start,
                                                    uint64_t stop) {
     const own_discard *found = NULL;
-    for (const own_discard *each = memory->discards; each; each = each->next) {
+    for (const own_discard *each = own_discards_(memory); each; each = each->next) {
         if (own_is_discarded_(each) && each->start < stop && start < each->stop &&
             (!found || each->start < found->start)) {
             found = each;
@@ -135,8 +144,8 @@ static __attribute__((noinline)) int own_check_limits_(const own_engine *engine,
 static inline own_discard *own_new_discard_(own_memory *memory) {
     own_discard *made = calloc(1, sizeof *made);
     if (made) {
-        made->next = memory->discards;
-        memory->discards = made;
+        made->next = memory->limits->discards;
+        memory->limits->discards = made;
         memory->limited |= OWN_HAS_DISCARDS;
     }
     return made;
@@ -146,7 +155,7 @@ static inline void own_drop_discard_(own_memory *memory, own_discard **link) {
     own_discard *dropped = *link;
     *link = dropped->next;
     free(dropped);
-    if (!memory->discards) {
+    if (!memory->limits->discards) {
         memory->limited &= (uint8_t)~OWN_HAS_DISCARDS;
     }
 }
@@ -154,7 +163,7 @@ static inline void own_drop_discard_(own_memory *memory, own_discard **link) {
 /* Cuts the entries that contain the byte at `at`, so that none has bytes on both sides. Returns 0
  * if malloc fails. */
 static inline int own_cut_discards_(own_memory *memory, uint64_t at) {
-    for (own_discard *each = memory->discards; each; each = each->next) {
+    for (own_discard *each = own_discards_(memory); each; each = each->next) {
         if (each->start < at && at < each->stop) {
             own_discard *right = own_new_discard_(memory);
             if (!right) {
@@ -172,6 +181,12 @@ static inline int own_cut_discards_(own_memory *memory, uint64_t at) {
 /* Allocates what own_commit_effect_ needs for an access. Returns 0 if malloc fails. */
 static __attribute__((noinline)) int own_reserve_contents_(const own_access *access) {
     own_memory *memory = access->memory;
+    if (!memory->limits && (access->effect == OWN_DISCARDS || access->effect == OWN_ATTACHES)) {
+        memory->limits = calloc(1, sizeof *memory->limits);
+        if (!memory->limits) {
+            return 0;
+        }
+    }
     if (!own_writes_(access)) {
         return 1;
     }
@@ -197,7 +212,8 @@ static __attribute__((noinline)) void own_commit_effect_(const own_engine *engin
     if (access->effect == OWN_ATTACHES) {
         own_attach_(memory, attachment);
     }
-    for (own_discard **link = &memory->discards, *each; (each = *link);) {
+    own_discard **link = memory->limits ? &memory->limits->discards : NULL;
+    for (own_discard *each; link && (each = *link);) {
         if (each->start == each->stop) {
             empty = each;
         } else if (each->written.seq) {
@@ -227,7 +243,8 @@ static __attribute__((noinline)) void own_undo_effect_(const own_access *access,
     if (access->effect == OWN_ATTACHES) {
         own_attach_(memory, attachment);
     }
-    for (own_discard **link = &memory->discards, *each; (each = *link);) {
+    own_discard **link = memory->limits ? &memory->limits->discards : NULL;
+    for (own_discard *each; link && (each = *link);) {
         if (own_same_id_(each->made, by)) {
             own_drop_discard_(memory, link);
             continue;
@@ -248,7 +265,8 @@ static __attribute__((noinline)) int own_write_on_host_(const own_access *access
     if (!own_reserve_contents_(access)) {
         return 0;
     }
-    for (own_discard **link = &memory->discards, *each; (each = *link);) {
+    own_discard **link = memory->limits ? &memory->limits->discards : NULL;
+    for (own_discard *each; link && (each = *link);) {
         if (own_is_discarded_(each) && access->start <= each->start && each->stop <= access->stop) {
             own_drop_discard_(memory, link);
         } else {

@@ -102,7 +102,7 @@ typedef struct own_engine {
     own_slot *slots;
     uint32_t size;
     uint64_t streams;  /* number of streams ever opened */
-    uint64_t requests; /* number of requests ever checked by own_some_twice_ */
+    uint32_t requests; /* number of requests checked by own_some_twice_, modulo 2^32 */
     own_domain *domains;
     struct own_export *managed; /* live host views of managed memory */
 } own_engine;

@@ -66,6 +66,11 @@ typedef struct own_attachment {
 
 enum own_limit { OWN_HAS_DISCARDS = 1, OWN_IS_ATTACHED = 2 };
 
+typedef struct own_limits {
+    own_discard *discards;
+    own_attachment attachment;
+} own_limits;
+
 struct own_export;
 
 /* The state of one allocation. It must not be moved, because `ranges` may point into it. The
@@ -85,11 +90,10 @@ typedef struct own_memory {
     uint8_t managed; /* the rules for managed memory apply */
     own_range one;   /* the only range, if the memory has no cuts */
     uint32_t capacity;
-    uint32_t crowded; /* number of ranges at which own_sweep_ runs */
-    uint32_t loans;   /* how many of the exports are loans */
-    uint64_t asked;   /* number of the request in which own_some_twice_ last met this memory */
-    own_discard *discards;
-    own_attachment attachment;
+    uint32_t crowded;   /* number of ranges at which own_sweep_ runs */
+    uint32_t loans;     /* how many of the exports are loans */
+    uint32_t asked;     /* number of the request in which own_some_twice_ last met this memory */
+    own_limits *limits; /* NULL until the memory is first discarded or attached */
 } own_memory;
 
 static inline own_epoch *own_epochs(own_range *range) {
@@ -117,11 +121,12 @@ static inline void own_memory_clear(own_memory *memory) {
     if (memory->ranges != &memory->one) {
         free(memory->ranges);
     }
-    while (memory->discards) {
-        own_discard *first = memory->discards;
-        memory->discards = first->next;
+    while (memory->limits && memory->limits->discards) {
+        own_discard *first = memory->limits->discards;
+        memory->limits->discards = first->next;
         free(first);
     }
+    free(memory->limits);
 }
 
 /* Returns the index of the range that contains the byte at `at`. */

@@ -57,7 +57,8 @@ static inline int own_usual_(const own_engine *engine, const own_stream *stream,
     return left < OWN_FEW;
 }
 
-/* Returns whether two accesses of the request use the same memory. */
+/* Returns whether two accesses of the request use the same memory, or perhaps do: the numbers of
+ * requests wrap around. */
 static inline int own_some_twice_(own_engine *engine, const own_request *request) {
     const own_access *access = request->accesses, *end = access + request->count;
     engine->requests++;
