@@ -128,21 +128,18 @@ cdef CUresult _prefetch_call(void *arguments, CUstream stream, bint *queued) noe
 
 cdef CUresult _discard_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
     cdef Ranges *ranges = <Ranges *>arguments
-    cdef CUresult status = cuMemDiscardBatchAsync(
-        ranges.addresses, ranges.sizes, ranges.count, 0, stream)
-    queued[0] = True
-    return status
+    queued[0] = ranges.count > 1  # a batch that fails may have begun
+    return cuMemDiscardBatchAsync(ranges.addresses, ranges.sizes, ranges.count, 0, stream)
 
 
 cdef CUresult _discard_and_prefetch_call(
     void *arguments, CUstream stream, bint *queued
 ) noexcept nogil:
     cdef Ranges *ranges = <Ranges *>arguments
-    cdef CUresult status = cuMemDiscardAndPrefetchBatchAsync(
+    queued[0] = ranges.count > 1
+    return cuMemDiscardAndPrefetchBatchAsync(
         ranges.addresses, ranges.sizes, ranges.count, ranges.places, ranges.firsts, ranges.count,
         0, stream)
-    queued[0] = True
-    return status
 
 
 cdef CUresult _no_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:

@@ -300,7 +300,7 @@ class Oracle:
         )
         return Answer(DISCARDED, sites) if sites else None
 
-    def _change(self, memory, start, stop, mode, site):
+    def change(self, memory, start, stop, mode, site):
         """Record what an access does to contents. What may write counts as a write of all bytes."""
         if mode == "discard":
             memory.discarded.update(dict.fromkeys(range(start, stop), site))
@@ -337,13 +337,14 @@ class Oracle:
         )
         return Answer(MUST_WAIT if policy == "wait" else BORROWED, sites) if sites else YES
 
-    def judge_and_wait(self, stream, accesses, policy, passive=False):
+    def judge_and_wait(self, stream, accesses, policy, passive=False, lends=False):
         """As `judge`, after the waits that the policy inserts. If the answer is no, none was made.
 
         Each wait is for all work of the conflicting stream.
         """
         before = self.order()
-        while (answer := self.judge(stream, accesses, policy, passive)).answer == MUST_WAIT:
+        request = (stream, accesses, policy, passive, lends)
+        while (answer := self.judge(*request)).answer == MUST_WAIT:
             known = past(*self.before(stream, passive))
             other = self._in_the_way(known, accesses, policies_of(policy, accesses))
             if not self.can_be_waited_for(other):
@@ -391,7 +392,7 @@ class Oracle:
         """Record an accepted operation. Returns the node that its token stands for."""
         node = Node(*self.before(stream, passive))
         for memory, *access in accesses:
-            self._change(memory, *access, site)
+            self.change(memory, *access, site)
         return self._borrow(stream, accesses, site, node if passive else self.use(stream, node))
 
     def fail(self, stream, kept, site):
@@ -495,7 +496,7 @@ class Oracle:
         view = View(start, stop, mode, site, user)
         memory.views.append(view)
         if user is None:
-            self._change(memory, start, stop, mode, site)
+            self.change(memory, start, stop, mode, site)
         return view
 
     def close_export(self, memory, view):
