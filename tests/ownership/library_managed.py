@@ -14,9 +14,7 @@ class ManagedChoices(InteropChoices):
         if not found:
             return []
         count = 2 if self.chance(0.3) and not self.session.failing else 1
-        picked = [
-            self.pick_usable(found, lambda buffer: not buffer.closed) for _ in range(count)
-        ]
+        picked = [self.pick_usable(found, lambda buffer: not buffer.closed) for _ in range(count)]
         return [
             self.cut(buffer)[0] if self.chance(0.3) and not buffer.closed else buffer
             for buffer in picked
@@ -52,5 +50,10 @@ class ManagedChoices(InteropChoices):
         if not buffers or stream is None:
             return
         to = self.random.choice((stream, stream, "global", "host"))
-        self.note("attach", self.told(buffers[0]), to if isinstance(to, str) else "to", self.streams.index(stream))
+        self.note(
+            "attach",
+            self.told(buffers[0]),
+            to if isinstance(to, str) else "to",
+            self.streams.index(stream),
+        )
         self.keep(self.session.attach(buffers[0], to, stream))

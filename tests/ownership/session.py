@@ -130,7 +130,8 @@ class Stream:
     place: Place
     foreign: "Foreign | None" = None
     turn: int = 0
-    kept: bool = False  # by the context of a task: it was current when something was awaited
+    # By the context of a task, if it was current when something was awaited; or by attached memory.
+    kept: bool = False
 
     @property
     def given(self):

@@ -40,7 +40,9 @@ class ManagedSession(BufferSession):
             stream, given = to, (to.given,)
         else:
             given = (to, stream and stream.given)
-        token = self._queue("attach", [buffer], "attach", stream, lambda: buffer.real.attach(*given))
+        token = self._queue(
+            "attach", [buffer], "attach", stream, lambda: buffer.real.attach(*given)
+        )
         if token is not None and token.node is not None:
             only = to.model if isinstance(to, Stream) else {"host": HOST, "global": None}[to]
             self.oracle.attach(buffer.memory.model, only, next(self.sites))
