@@ -40,11 +40,12 @@ class ManagedSession(BufferSession):
             stream, given = to, (to.given,)
         else:
             given = (to, stream and stream.given)
-        token = self._queue(
-            "attach", [buffer], "attach", stream, lambda: buffer.real.attach(*given)
-        )
+        call = lambda: buffer.real.attach(*given)  # noqa: E731
+        token = self._queue("attach", [buffer], "attach", stream, call)
         if token is not None and token.node is not None:
-            only = to.model if isinstance(to, Stream) else {"host": HOST, "global": None}[to]
+            only = HOST if to == "host" else None
+            if isinstance(to, Stream):
+                only, to.kept = to.model, True
             self.oracle.attach(buffer.memory.model, only, next(self.sites))
         return token
 
