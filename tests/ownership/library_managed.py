@@ -50,10 +50,6 @@ class ManagedChoices(InteropChoices):
         if not buffers or stream is None:
             return
         to = self.random.choice((stream, stream, "global", "host"))
-        self.note(
-            "attach",
-            self.told(buffers[0]),
-            to if isinstance(to, str) else "to",
-            self.streams.index(stream),
-        )
+        word = to if isinstance(to, str) else "to"
+        self.note("attach", self.told(buffers[0]), word, self.streams.index(stream))
         self.keep(self.session.attach(buffers[0], to, stream))

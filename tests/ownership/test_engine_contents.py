@@ -251,9 +251,8 @@ def test_an_attachment_is_ordered_as_a_write(pair, managed):
     after(first, second)
     assert attach(first, managed, first) == "ok"
     assert host(managed) == "borrowed"
-    _, view = MemoryState(first.domain.engine, 8).export(0, 8, "read")
     synchronize(first, second)
-    _, view = managed.export(0, 1, "read")
+    _, _view = managed.export(0, 1, "read")
     assert attach(first, managed, None) == "exported"
 
 
