@@ -328,10 +328,10 @@ def test_bad_input(managed, stream, unchanged):
 @pytest.mark.parametrize("name", CALLS[:2])
 def test_a_failing_call_discards_nothing(managed, stream, name):
     testing.fail(name, cu.CUresult.CUDA_ERROR_INVALID_VALUE)
+    places = () if name == CALLS[0] else ("host",)
+    discard = managed.discard_and_prefetch if places else managed.discard
     with pytest.raises(cu.CudaError, match=name):
-        if name == CALLS[0]:
-            managed.discard(stream)
-        managed.discard_and_prefetch("host", stream)
+        discard(*places, stream)
     assert not managed.borrowed
     assert managed[0] == 5
 
