@@ -22,6 +22,7 @@ from cudadrv._errors import (
     BufferBorrowedError,
     BufferClosedError,
     BufferExportedError,
+    ContentsDiscardedError,
     ContextLostError,
     CudaError,
     CudaImageError,
@@ -35,7 +36,7 @@ from cudadrv._errors import (
 )
 from cudadrv._event import Event
 from cudadrv._library import driver_info
-from cudadrv._managed import prefetch_batch
+from cudadrv._managed import discard_batch, prefetch_batch
 from cudadrv._memory import live_buffers, memory_report
 from cudadrv._ordering import ordering
 from cudadrv._pool import MemoryPool, MemoryPools
@@ -115,6 +116,7 @@ __all__ = [
     "BufferClosedError",
     "BufferExportedError",
     "CUresult",
+    "ContentsDiscardedError",
     "Context",
     "ContextLostError",
     "CudaError",
@@ -148,6 +150,7 @@ __all__ = [
     "Token",
     "UnifiedBuffer",
     "__version__",
+    "discard_batch",
     "driver_info",
     "empty",
     "from_array",

@@ -149,6 +149,8 @@ cdef extern from "cudadrv/driver.h" nogil:
         CU_MEMHOSTALLOC_DEVICEMAP
         CU_MEMHOSTALLOC_WRITECOMBINED
         CU_MEM_ATTACH_GLOBAL
+        CU_MEM_ATTACH_HOST
+        CU_MEM_ATTACH_SINGLE
         CU_DEVICE_CPU
         CU_DEVICE_INVALID
         CU_MEMORYTYPE_HOST
@@ -242,6 +244,14 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult cuMemPrefetchBatchAsync "cudadrv_cuMemPrefetchBatchAsync"(
         CUdeviceptr *addresses, size_t *sizes, size_t count, CUmemLocation *places,
         size_t *firsts, size_t place_count, unsigned long long flags, CUstream stream)
+    CUresult cuMemDiscardBatchAsync "cudadrv_cuMemDiscardBatchAsync"(
+        CUdeviceptr *addresses, size_t *sizes, size_t count, unsigned long long flags,
+        CUstream stream)
+    CUresult cuMemDiscardAndPrefetchBatchAsync "cudadrv_cuMemDiscardAndPrefetchBatchAsync"(
+        CUdeviceptr *addresses, size_t *sizes, size_t count, CUmemLocation *places,
+        size_t *firsts, size_t place_count, unsigned long long flags, CUstream stream)
+    CUresult cuStreamAttachMemAsync "cudadrv_cuStreamAttachMemAsync"(
+        CUstream stream, CUdeviceptr address, size_t nbytes, unsigned int flags)
     CUresult cuMemAdvise "cudadrv_cuMemAdvise"(
         CUdeviceptr address, size_t nbytes, CUmem_advise advice, CUdevice place)
     CUresult cuMemRangeGetAttribute "cudadrv_cuMemRangeGetAttribute"(

@@ -29,6 +29,10 @@ cdef extern from "cudadrv/ownership.h" nogil:
         OWN_CLOSED
         OWN_RETIRED
         OWN_STAYS
+        OWN_USES
+        OWN_MOVES
+        OWN_ATTACHES
+        OWN_DISCARDS
         OWN_CLOSES
         OWN_LEAVES
         OWN_STRICT
@@ -41,6 +45,12 @@ cdef extern from "cudadrv/ownership.h" nogil:
         OWN_MEMORY_CLOSED
         OWN_STREAM_CLOSED
         OWN_NO_MEMORY
+        OWN_DISCARDED
+        OWN_ATTACHED
+        OWN_HAS_DISCARDS
+        OWN_IS_ATTACHED
+
+    uint64_t OWN_NO_STREAM
 
     ctypedef struct own_clock:
         uint64_t references
@@ -56,10 +66,18 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint32_t site
         uint16_t operation
         uint8_t mode
+    ctypedef struct own_discard:
+        uint64_t start
+        uint64_t stop
+        uint32_t site
+    ctypedef struct own_attachment:
+        uint64_t stream
+        uint32_t site
     ctypedef struct own_memory:
         uint64_t nbytes
         uint32_t count
         uint8_t closed
+        uint8_t limited
         uint8_t managed
     ctypedef struct own_export:
         own_memory *memory
@@ -92,10 +110,12 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint64_t stop
         uint8_t mode
         uint8_t policy
-        uint8_t closes
+        uint8_t effect
     ctypedef struct own_conflict:
         uint32_t access
         own_epoch epoch
+        uint64_t start
+        uint64_t stop
         uint32_t site
         uint64_t number
         uint8_t order
@@ -111,6 +131,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         own_export *loan
         uint8_t returns
         uint8_t passive
+        own_attachment attachment
         own_snapshot issued
         own_conflict conflict
     ctypedef struct own_borrow:
@@ -199,6 +220,9 @@ cdef extern from "cudadrv/ownership.h" nogil:
     uint32_t own_borrows(
         own_engine *engine, own_memory *memory, uint64_t start, uint64_t stop,
         own_borrow *borrows, uint32_t fit)
+    bint own_discarded(
+        own_engine *engine, const own_memory *memory, uint64_t start, uint64_t stop,
+        own_discard *found)
     uint64_t own_tag(const own_stream *stream)
     bint own_current(own_engine *engine, uint64_t tag, own_suspect *current)
     uint32_t own_suspects(

@@ -38,6 +38,7 @@ cdef class Memory:
     cdef bint is_home           # whether this stands for a whole allocation of another library
     cdef bint returned          # whether bytes were given back while others used this home
     cdef Stream stream          # the stream that stream-ordered memory was allocated on, or None
+    cdef Stream attached        # the stream that managed memory is attached to, or None
     cdef object owner           # keeps foreign memory alive
     cdef str label              # class and name of the first buffer over the memory
     cdef Py_ssize_t loans       # how many loans of buffers over the memory have not ended

@@ -17,6 +17,10 @@ cdef enum Operation:
     GIVE_BACK
     PREFETCH
     PREFETCH_BATCH
+    DISCARD
+    DISCARD_AND_PREFETCH
+    DISCARD_BATCH
+    ATTACH
     LAUNCH
     CUSTOM
 

@@ -48,7 +48,7 @@ cdef inline void borrow_all(
     access.stop = memory.nbytes
     access.mode = mode
     access.policy = policy
-    access.closes = OWN_STAYS
+    access.effect = OWN_STAYS
 
 
 cdef inline bint is_alone(PyThreadState *thread) noexcept:

@@ -96,6 +96,6 @@ cdef inline int borrow(Region region, own_access *access, int mode) except -1:
     access.policy = OWN_STRICT
     if unlikely(policies_used):
         access.policy = policy_in_force(region.policy, region.memory.context.policy)
-    access.closes = OWN_STAYS
+    access.effect = OWN_STAYS
     return 0
 cdef object plain_array(object array)

@@ -17,8 +17,9 @@ from cudadrv._copy cimport (
 from cudadrv._device cimport Context, attend, context_of, contexts
 from cudadrv._driver cimport CUdeviceptr, bind_driver, cudadrv_table, likely, unlikely, words
 from cudadrv._engine cimport (
-    OWN_BORROWED, OWN_OK, OWN_REACH, OWN_READ, OWN_SHARED, OWN_WAIT, OWN_WRITE, engine,
-    own_borrow, own_borrows, own_conflict, own_current, own_obstacle, own_suspect,
+    OWN_BORROWED, OWN_HAS_DISCARDS, OWN_OK, OWN_REACH, OWN_READ, OWN_SHARED, OWN_WAIT, OWN_WRITE,
+    engine, own_borrow, own_borrows, own_conflict, own_current, own_discard, own_discarded,
+    own_obstacle, own_suspect,
 )
 from cudadrv._errors cimport close_at_end, refuse_if_forked
 from cudadrv._library cimport ensure_driver
@@ -147,8 +148,10 @@ cdef str explain_region(Region region):
     ways = []
     obstacle = _obstacle(region, ways)
     borrows, count, waits = _look(region, MOST_LINES)
+    discarded = _discarded(region)
     if not borrows and not obstacle:
-        return f"{region.describe()} is free: no GPU work that uses it may be unfinished."
+        return f"{region.describe()} is free: no GPU work that uses it may be unfinished." \
+            + discarded
     lines = [f"{region.describe()} is in use:"]
     if obstacle:
         lines.append(obstacle)
@@ -160,7 +163,19 @@ cdef str explain_region(Region region):
     for way in waits:
         if way not in ways:
             ways.append(way)
-    return "\n".join(lines + ways)
+    return "\n".join(lines + ways) + discarded
+
+
+cdef str _discarded(Region region):
+    """Return a line about the first discarded bytes, or "" if there are none."""
+    cdef own_discard found
+    cdef size_t stop = region.start + region.nbytes
+    if not region.memory.state.limited & OWN_HAS_DISCARDS or not own_discarded(
+            engine, region.memory.state, region.start, stop, &found):
+        return ""
+    first, last = max(found.start, region.start), min(found.stop, stop)
+    return f"\nThe contents of its bytes {first - region.start}:{last - region.start} were" \
+           f" discarded at {place(found.site)}."
 
 
 cdef str _wait(int kind):

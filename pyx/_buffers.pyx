@@ -24,11 +24,13 @@ from cudadrv._device cimport Context, context_of
 from cudadrv._driver cimport (
     CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_WRITECOMBINED, unlikely,
 )
-from cudadrv._managed cimport advice_of, advise_region, prefetch_region
+from cudadrv._managed cimport (
+    advice_of, advise_region, attach_region, discard_region, prefetch_region,
+)
 from cudadrv._memory cimport use_on_host
 from cudadrv._operation cimport missing_waits
 from cudadrv._engine cimport (
-    OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_WRITE, engine, own_access, own_ask_host,
+    OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_USES, OWN_WRITE, engine, own_access, own_ask_host,
     own_clock, own_conflict, own_export, own_export_close, own_export_open,
 )
 from cudadrv._ordering cimport Nesting
@@ -293,13 +295,19 @@ cdef class HostBuffer(Buffer):
     # ---- borrowing for the host ----
 
     cdef int open_view(self, own_export *view, str verb) except -1:
-        """Borrow all bytes to "read", "write" or "export" them. Waits if the policy is "wait"."""
+        """Borrow all bytes. Waits if the policy is "wait".
+
+        `verb` is "read"; "write", for a call; "block", for one that writes; or "export", for views
+        whose users may read and write.
+        """
         cdef own_access access
         cdef own_conflict conflict
         cdef HostRequest request = HostRequest(&access, &conflict)
         if unlikely(self.memory.unused):
             use_on_host(self.memory)
         borrow(self, &access, OWN_READ if verb == "read" else OWN_WRITE)
+        if verb == "export":
+            access.effect = OWN_USES
         while True:
             answer = own_export_open(engine, &access, here(), view, &conflict)
             if answer == OWN_OK:
@@ -308,7 +316,8 @@ cdef class HostBuffer(Buffer):
             if answer == OWN_MUST_WAIT:
                 works = missing_waits(&conflict, _still_in_the_way, &request)
             if works is None:
-                return refuse_host(answer, &conflict, verb, self.describe())
+                return refuse_host(answer, &conflict, "export" if verb == "block" else verb,
+                                   self.describe())
             for work in works:
                 work.synchronize()
 
@@ -394,7 +403,7 @@ cdef object _array_over(HostBuffer buffer, bint shared, object dtype, object cop
         if copy is False:
             raise ValueError(f"the items are {buffer.dtype}: other ones need a copy")
         return buffer.to_numpy().astype(dtype)
-    array = np.ndarray(buffer.shape, buffer.dtype, Borrowed(buffer, shared))
+    array = np.ndarray(buffer.shape, buffer.dtype, Borrowed(buffer, shared, False))
     return array.copy() if copy else array
 
 
@@ -403,10 +412,10 @@ cdef object _array_over(HostBuffer buffer, bint shared, object dtype, object cop
 cdef class Borrowed:
     """The bytes of a buffer, borrowed by the host for as long as this object lives."""
 
-    def __cinit__(self, HostBuffer buffer not None, bint shared):
+    def __cinit__(self, HostBuffer buffer not None, bint shared, bint block):
         self.buffer = buffer
         self.shared = shared
-        buffer.open_view(&self.view, "read" if shared else "export")
+        buffer.open_view(&self.view, "read" if shared else "block" if block else "export")
         self.open = True
         self.first = <void *><size_t>pointer_of(buffer)
 
@@ -514,7 +523,7 @@ cdef class HostView:
             raise RuntimeError("this block has been entered already; call read() or write() again")
         self.site = here()
         self.buffer.usable()
-        self.borrowed = Borrowed(self.buffer, self.shared)
+        self.borrowed = Borrowed(self.buffer, self.shared, True)
         self.hidden = ndarray(self.buffer.shape, self.buffer.dtype, self.borrowed)
         self.array = self.hidden.view()
         return self.array
@@ -736,6 +745,109 @@ cdef class UnifiedBuffer(HostBuffer):
         Driver functions: cuMemPrefetchAsync; cuMemPrefetchBatchAsync for ``"host:N"``.
         """
         return prefetch_region(self, place, stream)
+
+    def discard(self, stream=None):
+        """Queue a discard: the contents are not needed any more. Does not wait for it.
+
+        The driver then need not move the pages to where they are used next, and may take them back.
+        A discard counts as a write. From this call until something writes them, the contents are
+        undefined, and reading them is refused: by the host, by copies, by kernels that get the
+        buffer as ``cu.read``, and by loans. What may write a range counts as writing all of it:
+        a copy, a fill, a bare argument of a kernel, a ``write()`` block of the host.
+
+        A driver before CUDA 13.0 cannot discard. It gets no call, and the rules are the same; only
+        the default streams' rules do not order the discard then.
+
+        Parameters
+        ----------
+        stream : Stream, optional
+            Default: the current stream of a ``with stream:`` block; without one, a TypeError.
+
+        Returns
+        -------
+        Token
+
+        Raises
+        ------
+        TypeError, ValueError
+            There is no stream; it is the legacy default stream; its device has no
+            ``concurrent_managed_access``; the memory is read-only.
+        BufferBorrowedError, BufferExportedError, BufferClosedError
+            The buffer is in use. Views and loans are in the way even if they are the stream's own.
+        CudaError
+            A driver call failed.
+
+        Driver function: cuMemDiscardBatchAsync.
+        """
+        return discard_region(self, None, stream)
+
+    def discard_and_prefetch(self, place, stream=None):
+        """Queue a discard, and a move of the pages to where they will be written next.
+
+        As `discard` and then `prefetch`, but nothing is copied. Does not wait for it. A driver
+        before CUDA 13.0 only prefetches, and so copies the contents.
+
+        Parameters
+        ----------
+        place : Device or str
+            As for `prefetch`.
+        stream : Stream, optional
+            Default: the current stream of a ``with stream:`` block; without one, a TypeError.
+
+        Returns
+        -------
+        Token
+
+        Raises
+        ------
+        TypeError, ValueError, CudaError
+            See `discard` and `prefetch`.
+        BufferBorrowedError, BufferExportedError, BufferClosedError
+            See `discard`.
+
+        Driver functions: cuMemDiscardAndPrefetchBatchAsync, or else cuMemPrefetchAsync.
+        """
+        return discard_region(self, place, stream)
+
+    def attach(self, to, stream=None):
+        """Queue a change of which streams may use the memory. Does not wait for it.
+
+        For devices without ``concurrent_managed_access``, where any unfinished work excludes the
+        host from managed memory. After ``attach(stream)``, only that stream may use the memory, and
+        only its work excludes the host. After ``attach("host")``, no stream may use it, and no work
+        excludes the host. ``attach("global")`` allows all streams again. The change counts as a
+        write on the stream that queues it: the host and other streams have to be ordered after it.
+
+        Devices with ``concurrent_managed_access`` let every stream use the memory in any case. An
+        attachment ends with its stream. The memory of a buffer that was attached goes back to the
+        driver, and not to the pool.
+
+        Parameters
+        ----------
+        to : Stream, "global" or "host"
+            Who may use the memory.
+        stream : Stream, optional
+            The stream that queues the change, for "global" and "host". Default: the current stream
+            of a ``with stream:`` block; without one, a TypeError. A stream queues its own
+            attachment.
+
+        Returns
+        -------
+        Token
+
+        Raises
+        ------
+        TypeError, ValueError
+            There is no stream; ``to`` is nothing of the kind; a stream is given twice; the buffer
+            is not the whole of its allocation; the memory is read-only.
+        BufferBorrowedError, BufferExportedError, BufferClosedError
+            The buffer is in use. Views and loans are in the way even if they are the stream's own.
+        CudaError
+            A driver call failed.
+
+        Driver function: cuStreamAttachMemAsync.
+        """
+        return attach_region(self, to, stream)
 
     def advise(self, *, read_mostly=None, preferred=None, accessed_by=None):
         """Tell the driver how the memory will be used. Applies at once; does not block.

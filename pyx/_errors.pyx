@@ -35,6 +35,10 @@ class BufferClosedError(OwnershipError, ValueError):
     """The buffer was closed, or moved by ``take()`` or ``into_raw()``."""
 
 
+class ContentsDiscardedError(OwnershipError, BufferError):
+    """The contents of the memory were discarded, and nothing has written them since."""
+
+
 class EventNotRecordedError(OwnershipError):
     """The event was never recorded, so there is nothing to wait for."""
 

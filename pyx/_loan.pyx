@@ -25,7 +25,7 @@ from cudadrv._driver cimport (
 )
 from cudadrv._engine cimport (
     OWN_DEFAULT, OWN_LEAVES, OWN_NON_BLOCKING, OWN_OK, OWN_PER_THREAD, OWN_READ, OWN_STAYS,
-    OWN_STRICT, OWN_UNCHECKED, OWN_WAIT, OWN_WRITE, engine, own_access, own_conflict,
+    OWN_STRICT, OWN_UNCHECKED, OWN_USES, OWN_WAIT, OWN_WRITE, engine, own_access, own_conflict,
     own_export_close, own_export_open, own_keep_open, own_lend_anyway, own_lend_open,
     own_snapshot_drop,
 )
@@ -93,7 +93,7 @@ cdef class Lent:
             if self.region.memory.unused:
                 use_on_host(self.region.memory)
             borrow(self.region, &access, OWN_READ if self.readonly else OWN_WRITE)
-            access.policy = OWN_STRICT
+            access.policy, access.effect = OWN_STRICT, OWN_USES
             if self.borrower == ON_NOTHING:
                 answer = own_lend_open(
                     engine, &access, here(), self.stream.order, &self.loan, &conflict)
@@ -117,6 +117,8 @@ cdef class Lent:
         if self.borrower != ON_STREAM:
             return 0
         borrow(self.region, &access, OWN_READ if self.readonly else OWN_WRITE)
+        if loan is not NULL:
+            access.effect = OWN_USES
         if waits:
             access.policy = OWN_WAIT
         if recorded and self.event is not None:
@@ -806,7 +808,7 @@ cdef int note_write(Region region, Stream stream, int name, int policy) except -
     cdef own_access access
     borrow(region, &access, OWN_READ)
     access.mode = OWN_WRITE  # the owner may write what is read-only here
-    access.closes = OWN_LEAVES if policy == OWN_WAIT else OWN_STAYS
+    access.effect = OWN_LEAVES if policy == OWN_WAIT else OWN_STAYS
     access.policy = policy
     prepare(&operation, name, &access, 1, _no_call, NULL)
     operation.request.passive = True

@@ -1,4 +1,4 @@
-"""Managed memory: prefetches of its pages, and advice about where they should be."""
+"""Managed memory: moves and discards of its pages, who may use it, and advice about its pages."""
 
 from libc.stdlib cimport free, malloc
 
@@ -6,7 +6,8 @@ from cudadrv._copy cimport nothing_to_do, required_stream
 from cudadrv._device cimport Context, Device, enter_context, leave_context
 from cudadrv._driver cimport (
     CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUDA_SUCCESS, CU_DEVICE_CPU,
-    CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, CU_DEVICE_INVALID,
+    CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, CU_DEVICE_INVALID, CU_MEM_ATTACH_GLOBAL,
+    CU_MEM_ATTACH_HOST, CU_MEM_ATTACH_SINGLE,
     CU_MEM_ADVISE_SET_ACCESSED_BY, CU_MEM_ADVISE_SET_PREFERRED_LOCATION,
     CU_MEM_ADVISE_SET_READ_MOSTLY, CU_MEM_ADVISE_UNSET_ACCESSED_BY,
     CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, CU_MEM_ADVISE_UNSET_READ_MOSTLY,
@@ -14,18 +15,22 @@ from cudadrv._driver cimport (
     CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION,
     CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, CUdevice, CUdeviceptr, CUmem_advise, CUmem_range_attribute,
     CUmemLocation, CUmemLocationType, CUresult, CUstream, bind_driver, cuMemAdvise,
-    cuMemPrefetchAsync, cuMemPrefetchBatchAsync, cuMemRangeGetAttribute, cudadrv_table,
+    cuMemDiscardAndPrefetchBatchAsync, cuMemDiscardBatchAsync, cuMemPrefetchAsync,
+    cuMemPrefetchBatchAsync, cuMemRangeGetAttribute, cuStreamAttachMemAsync, cudadrv_table,
 )
 from cudadrv._engine cimport (
-    OWN_LEGACY, OWN_OK, OWN_READ, OWN_SHARED, engine, own_access, own_conflict,
-    own_export, own_export_close, own_export_open,
+    OWN_ATTACHES, OWN_DISCARDS, OWN_LEGACY, OWN_MOVES, OWN_NO_STREAM, OWN_OK, OWN_READ,
+    OWN_SHARED, OWN_WRITE, engine, own_access, own_conflict, own_export, own_export_close,
+    own_export_open, own_tag,
 )
-from cudadrv._memory cimport leave_cache
-from cudadrv._names cimport PREFETCH, PREFETCH_BATCH
-from cudadrv._operation cimport Operation, issue, prepare
+from cudadrv._memory cimport Memory, leave_cache
+from cudadrv._names cimport (
+    ATTACH, DISCARD, DISCARD_AND_PREFETCH, DISCARD_BATCH, PREFETCH, PREFETCH_BATCH, operation_name,
+)
+from cudadrv._operation cimport Operation, ask, driver_call, issue, note, prepare
 from cudadrv._refusal cimport refuse_host, refuse_operation
 from cudadrv._region cimport Region, borrow, check_region, pointer_of
-from cudadrv._release cimport UNIFIED
+from cudadrv._release cimport FOREIGN, UNIFIED
 from cudadrv._site cimport here
 from cudadrv._stream cimport Stream, known_stream
 from cudadrv._token cimport Token, new_token, stand_for
@@ -45,6 +50,8 @@ cdef enum:
     LAST_PREFETCH_NUMBER = 8
 
 cdef str BATCH = "cuMemPrefetchBatchAsync"
+cdef str DISCARD_CALL = "cuMemDiscardBatchAsync"
+cdef str LEGACY = "do not work on the legacy default stream; use another stream"
 
 
 cdef CUmemLocation _place_of(object place) except *:
@@ -70,7 +77,7 @@ cdef int _check_concurrent(Device device, str what) except -1:
     if not device.attribute_value(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS):
         raise ValueError(f"{what} is {device!r}, whose concurrent_managed_access is 0: the driver"
                          " moves all managed memory to such a device when work is queued, and"
-                         " takes neither prefetches nor advice for it")
+                         " takes no prefetches, discards or advice for it")
     return 0
 
 
@@ -86,37 +93,57 @@ cdef object _place_at(int processor):
     return "host" if processor == CU_DEVICE_CPU else Device(processor)
 
 
-# ---- prefetches ----
+# ---- prefetches and discards ----
 
-# Ranges of memory with their places, as cuMemPrefetchBatchAsync takes them, and the accesses.
-cdef struct Prefetch:
+# Ranges of memory with their places, as the functions for batches take them, and the accesses.
+cdef struct Ranges:
     size_t count
     CUdeviceptr *addresses
     size_t *sizes
     CUmemLocation *places
     size_t *firsts          # to which range each place belongs first: 0, 1, 2, ...
     own_access *accesses
-    bint at_once            # whether to try cuMemPrefetchBatchAsync
+    bint at_once            # whether to try the function for batches
 
 
 cdef CUresult _prefetch_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
-    cdef Prefetch *prefetch = <Prefetch *>arguments
+    cdef Ranges *ranges = <Ranges *>arguments
     cdef CUresult status = CUDA_ERROR_NOT_SUPPORTED
     cdef size_t i
-    if prefetch.at_once:
+    if ranges.at_once:
         status = cuMemPrefetchBatchAsync(
-            prefetch.addresses, prefetch.sizes, prefetch.count, prefetch.places, prefetch.firsts,
-            prefetch.count, 0, stream)
+            ranges.addresses, ranges.sizes, ranges.count, ranges.places, ranges.firsts,
+            ranges.count, 0, stream)
         # A batch that fails may have begun.
         queued[0] = status != CUDA_ERROR_NOT_SUPPORTED
     if status == CUDA_ERROR_NOT_SUPPORTED:
-        for i in range(prefetch.count):
-            status = cuMemPrefetchAsync(prefetch.addresses[i], prefetch.sizes[i],
-                                        _processor(prefetch.places[i]), stream)
+        for i in range(ranges.count):
+            status = cuMemPrefetchAsync(ranges.addresses[i], ranges.sizes[i],
+                                        _processor(ranges.places[i]), stream)
             if status != CUDA_SUCCESS:
                 return status
             queued[0] = True
     return status
+
+
+cdef CUresult _discard_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    cdef Ranges *ranges = <Ranges *>arguments
+    queued[0] = ranges.count > 1  # a batch that fails may have begun
+    return cuMemDiscardBatchAsync(ranges.addresses, ranges.sizes, ranges.count, 0, stream)
+
+
+cdef CUresult _discard_and_prefetch_call(
+    void *arguments, CUstream stream, bint *queued
+) noexcept nogil:
+    cdef Ranges *ranges = <Ranges *>arguments
+    queued[0] = ranges.count > 1
+    return cuMemDiscardAndPrefetchBatchAsync(
+        ranges.addresses, ranges.sizes, ranges.count, ranges.places, ranges.firsts, ranges.count,
+        0, stream)
+
+
+cdef CUresult _no_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    return CUDA_SUCCESS
 
 
 cdef Token prefetch_region(Region region, object place, object stream):
@@ -125,7 +152,17 @@ cdef Token prefetch_region(Region region, object place, object stream):
     stream = known_stream(stream)
     check_region(region)
     found = required_stream(stream, region, "prefetch")
-    return _prefetch(PREFETCH, [region], [place], found)
+    return _queue(PREFETCH, [region], [place], found)
+
+
+cdef Token discard_region(Region region, object place, object stream):
+    """Queue a discard of a whole buffer. If `place` is not None, its pages move there."""
+    cdef Stream found
+    cdef int name = DISCARD if place is None else DISCARD_AND_PREFETCH
+    stream = known_stream(stream)
+    check_region(region)
+    found = required_stream(stream, region, operation_name(name))
+    return _queue(name, [region], [place], found)
 
 
 def prefetch_batch(pairs, stream=None):
@@ -158,36 +195,82 @@ def prefetch_batch(pairs, stream=None):
 
     Driver functions: cuMemPrefetchBatchAsync, else cuMemPrefetchAsync for each pair.
     """
-    cdef Stream found
     stream = known_stream(stream)
     regions, places = [], []
     for buffer, place in pairs:
-        if not isinstance(buffer, Region) or (<Region>buffer).kind != UNIFIED:
-            raise TypeError("only a UnifiedBuffer can be prefetched, and not a"
-                            f" {type(buffer).__name__}")
         regions.append(buffer)
         places.append(place)
     if not regions:
         raise ValueError("prefetch_batch needs at least one pair of a buffer and a place")
+    return _queue_batch(PREFETCH_BATCH, regions, places, stream)
+
+
+def discard_batch(buffers, stream=None):
+    """Queue discards of several buffers at once: ``discard_batch([buffer, other, ...])``.
+
+    As `UnifiedBuffer.discard` for each buffer in turn, but checked before anything is queued, and
+    with one driver call. Does not block.
+
+    Parameters
+    ----------
+    buffers : iterable of UnifiedBuffer
+        Buffers, or parts. There must be at least one.
+    stream : Stream, optional
+        Default: the current stream of a ``with stream:`` block; without one, a TypeError.
+
+    Returns
+    -------
+    Token
+        It stands for all of them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        There is no stream; a buffer is not a UnifiedBuffer; there is no buffer; or see
+        `UnifiedBuffer.discard`.
+    BufferBorrowedError, BufferExportedError, BufferClosedError
+        A buffer is in use. Nothing is discarded then.
+    CudaError
+        A driver call failed.
+
+    Driver function: cuMemDiscardBatchAsync.
+    """
+    stream = known_stream(stream)
+    regions = list(buffers)
+    if not regions:
+        raise ValueError("discard_batch needs at least one buffer")
+    return _queue_batch(DISCARD_BATCH, regions, [None] * len(regions), stream)
+
+
+cdef Token _queue_batch(int name, list regions, list places, object stream):
+    cdef Stream found
+    what = "discarded" if name == DISCARD_BATCH else "prefetched"
+    for region in regions:
+        if not isinstance(region, Region) or (<Region>region).kind != UNIFIED:
+            raise TypeError(f"only a UnifiedBuffer can be {what}, and not a"
+                            f" {type(region).__name__}")
     for region in regions:
         check_region(<Region>region)
-    found = required_stream(stream, <Region>regions[0], "prefetch_batch")
-    return _prefetch(PREFETCH_BATCH, regions, places, found)
+    found = required_stream(stream, <Region>regions[0], operation_name(name))
+    return _queue(name, regions, places, found)
 
 
-cdef Token _prefetch(int name, list regions, list places, Stream stream):
-    """Queue prefetches. The regions are checked; there is at least one."""
-    cdef Prefetch prefetch
+cdef Token _queue(int name, list regions, list places, Stream stream):
+    """Queue prefetches or discards. The regions are checked; there is at least one."""
+    cdef Ranges ranges
     cdef list locations = []
     cdef list used = []
     cdef Region region
     cdef Token token
     cdef void *room
+    cdef bint discards = name not in (PREFETCH, PREFETCH_BATCH)
     stream.usable()
     _check_concurrent(stream.context.device, "the device of the stream")
+    if discards and stream.order.order == OWN_LEGACY:
+        raise ValueError(f"discards {LEGACY}")
     nodes = False
     for region, place in zip(regions, places):
-        location = _place_of(place)
+        location = _place_of("host" if place is None else place)
         nodes = nodes or <int>location.type == NUMA_NODE
         if region.nbytes:
             locations.append(location)
@@ -195,34 +278,43 @@ cdef Token _prefetch(int name, list regions, list places, Stream stream):
     if nodes:
         _check_nodes(stream)
     if not used:
-        return nothing_to_do(name, stream, <Region>regions[0], None)
-    prefetch.count = len(used)
-    prefetch.at_once = nodes or (prefetch.count > 1 and stream.order.order != OWN_LEGACY)
-    room = _room_for(&prefetch)
+        return nothing_to_do(name, stream, None if discards else <Region>regions[0],
+                             <Region>regions[0] if discards else None)
+    ranges.count = len(used)
+    ranges.at_once = nodes or (ranges.count > 1 and stream.order.order != OWN_LEGACY)
+    room = _room_for(&ranges)
     try:
         for i, region in enumerate(used):
-            prefetch.addresses[i] = pointer_of(region)
-            prefetch.sizes[i] = region.nbytes
-            prefetch.places[i] = locations[i]
-            prefetch.firsts[i] = i
-            # It moves pages and changes no byte, also not in memory that is read-only. So it
-            # conflicts with no other use, and the borrow only keeps the memory from being freed.
-            borrow(region, &prefetch.accesses[i], OWN_READ)
-            prefetch.accesses[i].mode = OWN_SHARED
-        token = new_token(stream, tuple(used), None)
-        _issue(name, &prefetch, stream, used, token)
+            ranges.addresses[i] = pointer_of(region)
+            ranges.sizes[i] = region.nbytes
+            ranges.places[i] = locations[i]
+            ranges.firsts[i] = i
+            if discards:
+                borrow(region, &ranges.accesses[i], OWN_WRITE)
+                ranges.accesses[i].effect = OWN_DISCARDS
+            else:
+                # A prefetch moves pages and changes no byte, also not in memory that is read-only.
+                # So it conflicts with no other use, and only keeps the memory from being freed.
+                borrow(region, &ranges.accesses[i], OWN_READ)
+                ranges.accesses[i].mode = OWN_SHARED
+                ranges.accesses[i].effect = OWN_MOVES
+        if discards:
+            token = new_token(stream, None, tuple(used))
+        else:
+            token = new_token(stream, tuple(used), None)
+        _issue(name, &ranges, stream, used, token)
     finally:
         free(room)
     return token
 
 
-cdef int _issue(
-    int name, Prefetch *prefetch, Stream stream, list regions, Token token
-) except -1:
+cdef int _issue(int name, Ranges *ranges, Stream stream, list regions, Token token) except -1:
     cdef Operation operation
     cdef Region region
-    prepare(&operation, name, prefetch.accesses, <int>prefetch.count, _prefetch_call, prefetch)
-    reason = issue(&operation, stream)
+    cdef driver_call call = _call_for(name)
+    prepare(&operation, name, ranges.accesses, <int>ranges.count, call, ranges)
+    operation.request.passive = call == &_no_call
+    reason = note(&operation, stream) if call == &_no_call else issue(&operation, stream)
     if reason:
         described = []
         for region in regions:
@@ -230,6 +322,16 @@ cdef int _issue(
         refuse_operation(&operation, reason, stream, tuple(described))
     stand_for(token, &operation)
     return 0
+
+
+cdef driver_call _call_for(int name) except NULL:
+    """Return what makes the driver call. A driver that cannot discard gets the rest, or nothing."""
+    if name == PREFETCH or name == PREFETCH_BATCH:
+        return _prefetch_call
+    discards = DISCARD_CALL not in missing_functions()
+    if name == DISCARD_AND_PREFETCH:
+        return _discard_and_prefetch_call if discards else _prefetch_call
+    return _discard_call if discards else _no_call
 
 
 cdef int _check_nodes(Stream stream) except -1:
@@ -243,19 +345,83 @@ cdef int _check_nodes(Stream stream) except -1:
     return 0
 
 
-cdef void *_room_for(Prefetch *prefetch) except NULL:
-    """Allocate the arrays of a prefetch in one piece, which the caller frees."""
-    cdef size_t count = prefetch.count
+cdef void *_room_for(Ranges *ranges) except NULL:
+    """Allocate the arrays of the ranges in one piece, which the caller frees."""
+    cdef size_t count = ranges.count
     cdef char *room = <char *>malloc(count * (
         sizeof(own_access) + sizeof(CUdeviceptr) + 2 * sizeof(size_t) + sizeof(CUmemLocation)))
     if room is NULL:
         raise MemoryError()
-    prefetch.accesses = <own_access *>room
-    prefetch.addresses = <CUdeviceptr *>&prefetch.accesses[count]
-    prefetch.sizes = <size_t *>&prefetch.addresses[count]
-    prefetch.firsts = &prefetch.sizes[count]
-    prefetch.places = <CUmemLocation *>&prefetch.firsts[count]
+    ranges.accesses = <own_access *>room
+    ranges.addresses = <CUdeviceptr *>&ranges.accesses[count]
+    ranges.sizes = <size_t *>&ranges.addresses[count]
+    ranges.firsts = &ranges.sizes[count]
+    ranges.places = <CUmemLocation *>&ranges.firsts[count]
     return room
+
+
+# ---- attachments ----
+
+cdef struct Attachment:
+    CUdeviceptr address
+    unsigned int flags
+
+
+cdef CUresult _attach_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    cdef Attachment *attachment = <Attachment *>arguments
+    return cuStreamAttachMemAsync(stream, attachment.address, 0, attachment.flags)
+
+
+cdef Token attach_region(Region region, object to, object stream):
+    """Queue a change of the streams that may use a whole allocation."""
+    cdef Attachment attachment
+    cdef Operation operation
+    cdef Memory memory
+    cdef Stream found
+    cdef own_access access
+    cdef Token token
+    only = None
+    if not isinstance(to, str):
+        only = known_stream(to)
+        if only is None:
+            raise TypeError(f"a buffer is attached to a Stream, 'global' or 'host', not to {to!r}")
+        if stream is not None:
+            raise ValueError("attach(stream) is queued on that stream itself; leave out `stream=`")
+    elif to not in ("global", "host"):
+        raise ValueError(f"a buffer is attached to a Stream, 'global' or 'host', not to {to!r}")
+    check_region(region)
+    found = required_stream(known_stream(stream) if only is None else only, region, "attach")
+    found.usable()
+    memory = region.memory
+    if region.nbytes == 0:
+        return nothing_to_do(ATTACH, found, None, region)
+    if region.start or memory.start or region.nbytes != memory.state.nbytes \
+            or (memory.kind == FOREIGN and memory.home is None):
+        raise ValueError(f"{region.describe()} is not the whole of an allocation, and only whole"
+                         " allocations of managed memory can be attached")
+    borrow(region, &access, OWN_WRITE)
+    access.effect = OWN_ATTACHES
+    attachment.address = pointer_of(region)
+    attachment.flags = CU_MEM_ATTACH_SINGLE if only is not None \
+        else CU_MEM_ATTACH_HOST if to == "host" else CU_MEM_ATTACH_GLOBAL
+    token = new_token(found, None, region)
+    prepare(&operation, ATTACH, &access, 1, _attach_call, &attachment)
+    operation.request.attachment.site = operation.request.site
+    operation.request.attachment.stream = own_tag(found.order) if only is not None \
+        else OWN_NO_STREAM if to == "host" else 0
+    reason = ask(&operation, found)
+    if reason == 0:
+        # The next buffer in this memory would inherit the attachment, so it leaves the pool.
+        leave_cache(memory)
+        reason = issue(&operation, found)
+    if reason:
+        refuse_operation(&operation, reason, found, (region.describe(),))
+    stand_for(token, &operation)
+    # The attachment ends with the stream, so the stream stays as long as the attachment.
+    if memory.home is not None:
+        memory = memory.home
+    memory.attached = only
+    return token
 
 
 # ---- advice ----

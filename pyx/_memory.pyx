@@ -87,7 +87,7 @@ cdef int _write_on(
     cdef Operation operation
     cdef own_access access
     borrow_all(memory.state, &access, OWN_WRITE, policy)
-    access.closes = OWN_CLOSES if name == RELEASE else OWN_STAYS
+    access.effect = OWN_CLOSES if name == RELEASE else OWN_STAYS
     prepare(&operation, name, &access, 1, call, memory)
     operation.request.passive = True
     reason = note(&operation, stream) if memory.cached else issue(&operation, stream)

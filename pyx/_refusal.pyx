@@ -7,16 +7,19 @@ line that queued that work; that nothing orders the two; and the calls that reso
 from libc.stdint cimport uint32_t
 
 from cudadrv._engine cimport (
-    OWN_ENDED, OWN_EXPORTED, OWN_INTERNAL, OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MUST_WAIT,
-    OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_PER_THREAD, OWN_REACH, OWN_READ, OWN_STREAM_CLOSED,
-    OWN_WRITE, own_conflict,
+    OWN_ATTACHED, OWN_DISCARDED, OWN_ENDED, OWN_EXPORTED, OWN_INTERNAL, OWN_LEGACY,
+    OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_PER_THREAD, OWN_REACH,
+    OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE, own_conflict,
 )
 from cudadrv._names cimport RELEASE, host_wait, operation_name, stream_name
 from cudadrv._operation cimport REFUSED, Operation
 from cudadrv._site cimport place
 from cudadrv._stream cimport STREAM_IS_CLOSED, Stream
 
-from cudadrv._errors import BufferBorrowedError, BufferClosedError, BufferExportedError
+from cudadrv._errors import (
+    BufferBorrowedError, BufferClosedError, BufferExportedError, ContentsDiscardedError,
+    OwnershipError,
+)
 
 cdef str PASS_A_STREAM = "stream=..., for a call that runs after the work of that stream, or on" \
                          " the host with"
@@ -26,6 +29,9 @@ cdef str CANNOT_WAIT = "ordering('wait') cannot wait for it: that is the default
                        " another thread,\n  or a foreign stream that is gone." \
                        " context.synchronize() can."
 cdef str WHERE = "(concurrent_managed_access is 0)"
+cdef str WRITE_FIRST = "Write them first: by a fill, by a copy to them, by a kernel that gets the" \
+                       " buffer without cu.read, or on\n  the host with buffer[a:b] = array, or" \
+                       " with buffer.write() as array"
 cdef str END_LOAN = "Use it on that stream, or once the loan has ended: its `with` block is left," \
                     " and the last\n  array that another library made of it is gone"
 cdef str END_VIEW = "Release it: leave its `with` block, delete the array that refers to it, or" \
@@ -51,11 +57,17 @@ cdef int refuse_operation(
     target = targets[conflict.access]
     if answer == OWN_MEMORY_CLOSED:
         return refuse_closed(target)
+    if answer == OWN_DISCARDED:
+        return _refuse_reading(
+            conflict, f"cannot read {target} by {operation_name(operation.request.operation)} on"
+                      f" {stream.called()}")
     ours = stream.order.kind == OWN_INTERNAL
     wanted = f"cannot {_request(operation, conflict, target)} on" \
              f" {'a stream of its own' if ours else stream.called()}"
     if answer == OWN_EXPORTED:
         raise BufferExportedError(f"{wanted}:\n{_view(conflict)}")
+    if answer == OWN_ATTACHED:
+        return _refuse_attached(conflict, wanted)
     raise BufferBorrowedError(
         f"{wanted}:\n{_user(conflict)}\n"
         "  and nothing orders this operation after it.\n"
@@ -75,8 +87,16 @@ cdef int refuse_host(
     """
     if answer == OWN_MEMORY_CLOSED:
         return refuse_closed(target)
+    if answer == OWN_NO_MEMORY:
+        raise MemoryError("no host memory to note who uses the buffer")
+    if answer == OWN_DISCARDED and verb != "lend":
+        return _refuse_reading(conflict, f"cannot read {target} from the host")
     wanted = f"cannot {'write' if verb == 'export' else verb} {target}" \
              f" {'to work on no stream' if verb == 'lend' else 'from the host'}"
+    if answer == OWN_DISCARDED:
+        return _refuse_reading(conflict, wanted)
+    if answer == OWN_ATTACHED:
+        return _refuse_attached(conflict, wanted)
     if answer == OWN_EXPORTED:
         raise BufferExportedError(f"{wanted}:\n{_view(conflict)}")
     why = excluding_work(conflict) if conflict.excluded \
@@ -85,6 +105,25 @@ cdef int refuse_host(
         f"{wanted}:\n{why}\n"
         f"  Release it with: {host_wait(conflict.kind)}."
         + (f"\n  {READ_ONLY}" if verb == "export" and conflict.epoch.mode == OWN_READ else ""))
+
+
+cdef int _refuse_reading(own_conflict *conflict, str wanted) except -1:
+    """Raise the exception for bytes whose contents were discarded."""
+    raise ContentsDiscardedError(
+        f"{wanted}:\n  the contents of its bytes {conflict.start}:{conflict.stop} were discarded"
+        f" at {place(conflict.site)}, and nothing has written them since.\n"
+        f"  {WRITE_FIRST}.")
+
+
+cdef int _refuse_attached(own_conflict *conflict, str wanted) except -1:
+    """Raise the exception for memory that is attached to another stream, or to the host."""
+    to, others = "the host", "no stream"
+    if conflict.number:
+        to, others = stream_name(conflict.number, conflict.kind), "no other stream"
+    raise OwnershipError(
+        f"{wanted}:\n  it is attached to {to}, at {place(conflict.site)}, and the device lets"
+        f" {others} use it {WHERE}.\n"
+        "  Attach it anew first: buffer.attach(stream), or buffer.attach('global').")
 
 
 cdef str excluding_work(own_conflict *conflict):

@@ -16,14 +16,21 @@ enum own_answer {
     OWN_MUST_WAIT, /* like OWN_BORROWED, but the policy is OWN_WAIT */
     OWN_MEMORY_CLOSED,
     OWN_STREAM_CLOSED,
-    OWN_NO_MEMORY
+    OWN_NO_MEMORY,
+    OWN_DISCARDED, /* the contents of the bytes were discarded, and the request may read them */
+    OWN_ATTACHED   /* the memory is attached to another stream, or to the host */
 };
 
-/* Whether an operation ends bytes, and so comes after all other uses, shared ones as well. */
-enum own_closing {
+/* What an access does beside reading or writing its bytes. From OWN_CLOSES on, it ends the bytes,
+ * and so comes after all other uses, shared ones as well. */
+enum own_effect {
     OWN_STAYS,
-    OWN_CLOSES, /* the whole memory: every view is in its way, every later request is refused */
-    OWN_LEAVES  /* these bytes, for one of several buffers that share the books of the memory */
+    OWN_USES,     /* it may read the bytes even if the mode is not OWN_READ */
+    OWN_MOVES,    /* it changes no contents, although the mode is not OWN_READ */
+    OWN_ATTACHES, /* as OWN_MOVES, and changes the attachment; every view is in its way */
+    OWN_DISCARDS, /* the contents become undefined; every view of these bytes is in its way */
+    OWN_CLOSES,   /* the whole memory: every view is in its way, every later request is refused */
+    OWN_LEAVES    /* these bytes, for one of several buffers that share the books of the memory */
 };
 
 /* A live host view, or a loan: memory that another library uses on one stream. The caller owns this
@@ -46,7 +53,7 @@ typedef struct own_access {
     uint64_t start, stop;
     uint8_t mode;
     uint8_t policy;
-    uint8_t closes; /* an own_closing */
+    uint8_t effect; /* an own_effect */
     uint8_t undo;   /* `saved` has the former epochs of the bytes, which were one range */
     uint8_t undo_count;
     own_epoch saved[OWN_FEW];
@@ -55,9 +62,14 @@ typedef struct own_access {
 /* The other user of the bytes, because of which a request was refused. */
 typedef struct own_conflict {
     uint32_t access; /* index of the access that was refused */
-    own_epoch epoch; /* the conflicting operation, if there is one */
-    uint32_t site;   /* call site of the conflicting view or loan, if there is one */
-    uint64_t number; /* number of the stream that has the conflicting operation or loan */
+    union {
+        own_epoch epoch; /* the conflicting operation, if there is one */
+        struct {
+            uint64_t start, stop; /* OWN_DISCARDED: bytes, counted from the start of the access */
+        };
+    };
+    uint32_t site;   /* call site of the conflicting view, loan, discard or attachment */
+    uint64_t number; /* number of the stream that has the operation, loan or attachment */
     uint8_t order;   /* own_order of the stream that has this number */
     uint8_t kind;    /* own_kind of the stream that has this number */
     uint8_t loan;    /* the conflict is with a loan */
@@ -123,16 +135,17 @@ static inline void own_blame_export_(own_conflict *conflict, const own_export *v
 
 /* Returns OWN_EXPORTED if a view or a loan conflicts with the access, else OWN_OK. `stream` is
  * NULL for the host. The host is one user: its own views never block it, and a stream's loans
- * never block that stream, except when closing. */
+ * never block that stream, except when it closes, discards or attaches. */
 static inline int own_check_exports_(const own_stream *stream, const own_access *access,
                                      own_conflict *conflict) {
-    if (!stream && !access->closes && !access->memory->loans) {
+    if (!stream && !access->effect && !access->memory->loans) {
         return OWN_OK; /* fast path: without loans, all views are the host's own */
     }
     for (const own_export *view = access->memory->exports; view; view = view->next) {
         if (view->start < view->stop && view->start < access->stop && access->start < view->stop &&
             (view->exclusive || access->mode != OWN_READ) && access->mode != OWN_SHARED &&
-            (access->closes == OWN_CLOSES || (!view->keeps && view->borrower != stream))) {
+            ((access->effect >= OWN_ATTACHES && access->effect <= OWN_CLOSES) ||
+             (!view->keeps && view->borrower != stream))) {
             own_blame_export_(conflict, view);
             return OWN_EXPORTED;
         }

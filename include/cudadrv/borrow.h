@@ -41,8 +41,9 @@ static inline int own_check_epochs_(const own_engine *engine, const own_stream *
     for (; range < last; range++) {
         const own_epoch *epoch = own_epochs(range), *end = epoch + range->count;
         for (; epoch < end; epoch++) {
-            if ((access->mode == OWN_WRITE ? epoch->mode != OWN_SHARED || access->closes
-                                           : own_excludes_read_(access->mode, epoch->mode)) &&
+            if ((access->mode == OWN_WRITE
+                     ? epoch->mode != OWN_SHARED || access->effect >= OWN_CLOSES
+                     : own_excludes_read_(access->mode, epoch->mode)) &&
                 !own_in_view_(engine, stream, view, epoch)) {
                 own_blame_(engine, conflict, epoch);
                 return access->policy == OWN_WAIT ? OWN_MUST_WAIT : OWN_BORROWED;
@@ -66,7 +67,10 @@ static inline int own_check_(const own_engine *engine, own_request *request,
     for (uint32_t i = 0; i < request->count; i++) {
         const own_access *access = &request->accesses[i];
         own_conflict conflict = {.access = i};
-        int found = access->memory->closed ? OWN_MEMORY_CLOSED : OWN_OK;
+        int found = OWN_OK;
+        if (__builtin_expect(access->memory->unusual, 0)) {
+            found = own_check_limits_(engine, request->stream, access, &conflict);
+        }
         if (found == OWN_OK && access->start < access->stop) {
             found = own_check_exports_(request->stream, access, &conflict);
             if (found == OWN_OK) {
@@ -78,10 +82,12 @@ static inline int own_check_(const own_engine *engine, own_request *request,
             request->conflict = conflict;
         }
     }
-    if ((answer == OWN_OK || answer == OWN_MUST_WAIT) && request->stream->domain->host_excluded &&
-        engine->managed) {
-        request->conflict = (own_conflict){.site = engine->managed->site, .excluded = 1};
-        return OWN_EXPORTED;
+    if ((answer == OWN_OK || answer == OWN_MUST_WAIT) && request->stream->domain->host_excluded) {
+        const own_export *view = own_excluding_view_(engine, request->stream);
+        if (view) {
+            request->conflict = (own_conflict){.site = view->site, .excluded = 1};
+            return OWN_EXPORTED;
+        }
     }
     return answer;
 }
@@ -103,6 +109,9 @@ static inline int own_reserve_(const own_request *request, const own_access *acc
         return 1;
     }
     if (!own_range_cut(memory, access->start) || !own_range_cut(memory, access->stop)) {
+        return 0;
+    }
+    if (__builtin_expect(access->effect | memory->limited, 0) && !own_reserve_contents_(access)) {
         return 0;
     }
     own_range *end, *range = own_ranges_of(memory, access->start, access->stop, &end);
@@ -134,13 +143,15 @@ static inline void own_replace_(const own_engine *engine, const own_stream *stre
     range->count = (uint32_t)(kept - own_epochs(range));
 }
 
-static inline void own_commit_(const own_engine *engine, const own_request *request,
-                               own_access *access) {
+static inline void own_commit_(const own_engine *engine, own_request *request, own_access *access) {
     own_memory *memory = access->memory;
     const own_epoch epoch = {request->issued.seq, request->issued.slot, request->site,
                              request->operation, access->mode};
     access->undo = 0;
-    memory->closed |= access->closes == OWN_CLOSES;
+    if (__builtin_expect(access->effect | memory->limited, 0)) {
+        const own_id by = {epoch.seq, epoch.slot};
+        own_commit_effect_(engine, access, by, request->site, &request->attachment);
+    }
     if (access->start >= access->stop) {
         return;
     }
@@ -390,7 +401,10 @@ static inline void own_undo(own_engine *engine, own_request *request) {
     }
     for (uint32_t i = request->count; i-- > 0;) {
         own_access *access = &request->accesses[i];
-        access->memory->closed &= access->closes != OWN_CLOSES;
+        if (__builtin_expect(access->effect | access->memory->limited, 0)) {
+            const own_id by = {request->issued.seq, request->issued.slot};
+            own_undo_effect_(access, by, &request->attachment);
+        }
         if (access->start >= access->stop) {
             continue;
         }

@@ -102,7 +102,7 @@ typedef struct own_engine {
     own_slot *slots;
     uint32_t size;
     uint64_t streams;  /* number of streams ever opened */
-    uint64_t requests; /* number of requests ever checked by own_some_twice_ */
+    uint32_t requests; /* number of requests checked by own_some_twice_, modulo 2^32 */
     own_domain *domains;
     struct own_export *managed; /* live host views of managed memory */
 } own_engine;
@@ -260,6 +260,12 @@ static inline own_stream *own_stream_open(own_engine *engine, own_domain *domain
     }
     own_unlock(engine);
     return stream;
+}
+
+/* Returns a number that identifies a stream. Another stream never has this number, even when it
+ * takes over the slot. */
+static inline uint64_t own_tag(const own_stream *stream) {
+    return (uint64_t)stream->slot << 40 | stream->number;
 }
 
 static inline uint8_t own_kind_of_(const own_stream *stream) {

@@ -6,15 +6,16 @@
 
 #include "borrow.h"
 
-/* Where `host_excluded` is set, the host may use managed memory only while no work is in flight.
- * Returns 1 and sets `conflict` if a stream of such a domain has work that is not known to be
- * complete and is not in the clock `waited`. */
-static inline int own_excluded_(const own_engine *engine, const own_clock *waited,
-                                own_conflict *conflict) {
+/* Where `host_excluded` is set, the host may use managed memory only while no work that may use it
+ * is in flight. Returns 1 and sets `conflict` if such a stream of such a domain has work that is
+ * not known to be complete and is not in the clock `waited`. */
+static inline int own_excluded_(const own_engine *engine, const own_memory *memory,
+                                const own_clock *waited, own_conflict *conflict) {
     for (const own_domain *domain = engine->domains; domain; domain = domain->next) {
         const own_stream *stream = domain->host_excluded ? domain->streams : NULL;
         for (; stream; stream = stream->next) {
-            if (!own_known_(engine, stream->slot, stream->seq) &&
+            if (own_may_use_(engine, memory, stream) &&
+                !own_known_(engine, stream->slot, stream->seq) &&
                 own_clock_at(waited, stream->slot) < stream->seq) {
                 const own_operation *last = &stream->recent[stream->seq % OWN_RECENT];
                 own_epoch epoch = {stream->seq, stream->slot, last->site, last->operation,
@@ -30,11 +31,12 @@ static inline int own_excluded_(const own_engine *engine, const own_clock *waite
 
 /* Where `host_excluded` is set, a stream that has a loan may have work at any time. If there is
  * such a stream, returns 1 and sets `conflict`. */
-static inline int own_lent_where_excluded_(const own_engine *engine, own_conflict *conflict) {
+static inline int own_lent_where_excluded_(const own_engine *engine, const own_memory *memory,
+                                           own_conflict *conflict) {
     for (const own_domain *domain = engine->domains; domain; domain = domain->next) {
         const own_stream *stream = domain->host_excluded ? domain->streams : NULL;
         for (; stream; stream = stream->next) {
-            if (stream->loans > stream->taken) {
+            if (stream->loans > stream->taken && own_may_use_(engine, memory, stream)) {
                 *conflict = (own_conflict){.site = stream->recent[stream->seq % OWN_RECENT].site,
                                            .number = stream->number,
                                            .kind = own_kind_of_(stream),
@@ -52,21 +54,25 @@ static inline int own_lent_where_excluded_(const own_engine *engine, own_conflic
 static inline int own_check_host_(const own_engine *engine, const own_clock *waited,
                                   const own_access *access, own_conflict *conflict) {
     *conflict = (own_conflict){0};
-    if (access->memory->closed) {
-        return OWN_MEMORY_CLOSED;
+    if (__builtin_expect(access->memory->unusual, 0)) {
+        int limit = own_check_limits_(engine, NULL, access, conflict);
+        if (limit != OWN_OK) {
+            return limit;
+        }
     }
     if (access->start >= access->stop) {
         return OWN_OK;
     }
     int answer = own_check_exports_(NULL, access, conflict);
-    if (answer == OWN_OK && access->memory->managed && own_lent_where_excluded_(engine, conflict)) {
+    if (answer == OWN_OK && access->memory->managed &&
+        own_lent_where_excluded_(engine, access->memory, conflict)) {
         answer = OWN_EXPORTED;
     }
     if (answer == OWN_OK) {
         answer = own_check_epochs_(engine, NULL, waited, access, conflict);
     }
     if (answer == OWN_OK && access->memory->managed && access->policy != OWN_UNCHECKED &&
-        own_excluded_(engine, waited, conflict)) {
+        own_excluded_(engine, access->memory, waited, conflict)) {
         answer = access->policy == OWN_WAIT ? OWN_MUST_WAIT : OWN_BORROWED;
     }
     return answer;
@@ -89,6 +95,9 @@ static inline int own_export_open(own_engine *engine, const own_access *access, 
                                   own_export *view, own_conflict *conflict) {
     own_lock(engine);
     int answer = own_check_host_(engine, NULL, access, conflict);
+    if (answer == OWN_OK && access->memory->limited && !own_write_on_host_(access)) {
+        answer = OWN_NO_MEMORY;
+    }
     if (answer == OWN_OK) {
         own_export_link_(engine, access, site, NULL, view);
     }
@@ -104,7 +113,8 @@ static inline int own_lend_open(own_engine *engine, const own_access *access, ui
     static const own_stream nobody;
     own_lock(engine);
     *conflict = (own_conflict){0};
-    int answer = access->memory->closed ? OWN_MEMORY_CLOSED : OWN_OK;
+    int answer =
+        access->memory->unusual ? own_check_limits_(engine, borrower, access, conflict) : OWN_OK;
     if (answer == OWN_OK && access->start < access->stop) {
         answer = own_check_exports_(&nobody, access, conflict);
         if (answer == OWN_OK) {
@@ -240,15 +250,18 @@ static inline int own_obstacle(own_engine *engine, const own_domain *domain,
             answer = OWN_EXPORTED;
         }
     }
-    if (answer == OWN_OK && memory->managed && own_lent_where_excluded_(engine, conflict)) {
+    if (answer == OWN_OK && memory->managed && own_lent_where_excluded_(engine, memory, conflict)) {
         answer = OWN_EXPORTED;
     }
-    if (answer == OWN_OK && memory->managed && own_excluded_(engine, NULL, conflict)) {
+    if (answer == OWN_OK && memory->managed && own_excluded_(engine, memory, NULL, conflict)) {
         answer = OWN_BORROWED;
     }
-    if (answer == OWN_OK && domain->host_excluded && engine->managed) {
-        *conflict = (own_conflict){.site = engine->managed->site, .excluded = 1};
-        answer = OWN_EXPORTED;
+    if (answer == OWN_OK && domain->host_excluded) {
+        const own_export *other = own_excluding_view_(engine, NULL);
+        if (other) {
+            *conflict = (own_conflict){.site = other->site, .excluded = 1};
+            answer = OWN_EXPORTED;
+        }
     }
     own_unlock(engine);
     return answer;
@@ -315,12 +328,6 @@ static inline uint32_t own_suspects(own_engine *engine, const own_domain *domain
     }
     own_unlock(engine);
     return found;
-}
-
-/* Returns a number that identifies a stream. Another stream never has this number, even when it
- * takes over the slot. */
-static inline uint64_t own_tag(const own_stream *stream) {
-    return (uint64_t)stream->slot << 40 | stream->number;
 }
 
 /* Finds the operation that a thread is submitting now to the stream with this tag. Returns 0 if

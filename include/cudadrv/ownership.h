@@ -7,6 +7,7 @@
  *   engine.h  streams, their slots, and the host's clock
  *   order.h   events, waits, synchronizations: how clocks learn
  *   access.h  requested bytes, host views and loans
+ *   contents.h  contents that were discarded, and memory that is attached to one stream
  *   usual.h   the fast path
  *   borrow.h  checks of operations
  *   host.h    checks of host access

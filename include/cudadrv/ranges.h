@@ -43,6 +43,34 @@ typedef struct own_range {
     uint64_t start; /* the range ends at the start of the next one */
 } own_range;
 
+/* One operation: its slot, and its number in that slot. The number 0 stands for no operation. */
+typedef struct own_id {
+    uint64_t seq;
+    uint32_t slot;
+} own_id;
+
+/* Bytes whose contents were discarded: see contents.h. */
+typedef struct own_discard {
+    struct own_discard *next;
+    uint64_t start, stop;
+    own_id made;    /* the discard */
+    own_id written; /* the operation that has written all these bytes since, if there is one */
+    uint32_t site;  /* call site of the discard */
+} own_discard;
+
+/* Which streams may use managed memory where work excludes the host: see contents.h. */
+typedef struct own_attachment {
+    uint64_t stream; /* own_tag of the only stream, 0 for all streams, or OWN_NO_STREAM */
+    uint32_t site;   /* call site of the operation that attached the memory */
+} own_attachment;
+
+enum own_limit { OWN_HAS_DISCARDS = 1, OWN_IS_ATTACHED = 2 };
+
+typedef struct own_limits {
+    own_discard *discards;
+    own_attachment attachment;
+} own_limits;
+
 struct own_export;
 
 /* The state of one allocation. It must not be moved, because `ranges` may point into it. The
@@ -52,13 +80,20 @@ typedef struct own_memory {
     own_range *ranges; /* sorted; the first starts at 0 */
     struct own_export *exports;
     uint32_t count;
-    uint8_t closed;
+    union {
+        struct {
+            uint8_t closed;
+            uint8_t limited; /* own_limit bits: there is more to check than uses and views */
+        };
+        uint16_t unusual; /* `closed` and `limited`: the fast path tests both at once */
+    };
     uint8_t managed; /* the rules for managed memory apply */
     own_range one;   /* the only range, if the memory has no cuts */
     uint32_t capacity;
-    uint32_t crowded; /* number of ranges at which own_sweep_ runs */
-    uint32_t loans;   /* how many of the exports are loans */
-    uint64_t asked;   /* number of the request in which own_some_twice_ last met this memory */
+    uint32_t crowded;   /* number of ranges at which own_sweep_ runs */
+    uint32_t loans;     /* how many of the exports are loans */
+    uint32_t asked;     /* number of the request in which own_some_twice_ last met this memory */
+    own_limits *limits; /* NULL until the memory is first discarded or attached */
 } own_memory;
 
 static inline own_epoch *own_epochs(own_range *range) {
@@ -86,6 +121,12 @@ static inline void own_memory_clear(own_memory *memory) {
     if (memory->ranges != &memory->one) {
         free(memory->ranges);
     }
+    while (memory->limits && memory->limits->discards) {
+        own_discard *first = memory->limits->discards;
+        memory->limits->discards = first->next;
+        free(first);
+    }
+    free(memory->limits);
 }
 
 /* Returns the index of the range that contains the byte at `at`. */

@@ -7,7 +7,7 @@
 #ifndef CUDADRV_USUAL_H
 #define CUDADRV_USUAL_H
 
-#include "access.h"
+#include "contents.h"
 
 typedef struct own_request {
     own_stream *stream;
@@ -23,20 +23,23 @@ typedef struct own_request {
     /* The driver may queue nothing for a passive operation, so the default streams' rules do not
      * order it. */
     uint8_t passive;
+    /* Only for an access that OWN_ATTACHES: the new attachment. own_begin replaces it with the
+     * old one, for own_undo. */
+    own_attachment attachment;
     own_snapshot issued;     /* snapshot of the operation, for a token; the caller drops it */
     own_operation forgotten; /* entry of `recent` that this operation replaced */
     own_conflict conflict;
 } own_request;
 
 /* Returns whether an access can take the fast path. It must use all of its memory, which must be
- * open and have a single range and no host view or loan, and the unfinished uses must be of this
- * stream. */
+ * open and have a single range, no host view or loan, and no limits, and the unfinished uses must
+ * be of this stream. */
 static inline int own_usual_(const own_engine *engine, const own_stream *stream,
                              const own_access *access) {
     const own_memory *memory = access->memory;
     const own_range *range = memory->ranges;
     uint32_t left = 0;
-    uint64_t unusual = (memory->count ^ 1) | range->capacity | memory->closed | access->closes |
+    uint64_t unusual = (memory->count ^ 1) | range->capacity | memory->unusual | access->effect |
                        access->start | (access->stop ^ memory->nbytes);
     if (__builtin_expect(unusual || memory->exports || access->stop == 0, 0)) {
         return 0;
@@ -54,7 +57,8 @@ static inline int own_usual_(const own_engine *engine, const own_stream *stream,
     return left < OWN_FEW;
 }
 
-/* Returns whether two accesses of the request use the same memory. */
+/* Returns whether two accesses of the request use the same memory, or perhaps do: the numbers of
+ * requests wrap around. */
 static inline int own_some_twice_(own_engine *engine, const own_request *request) {
     const own_access *access = request->accesses, *end = access + request->count;
     engine->requests++;

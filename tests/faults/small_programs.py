@@ -471,6 +471,24 @@ def managed_places():
 
 
 @program
+def discards_and_attachments():
+    stream, device = cu.Stream(), cu.Device(0)
+    buffer = cu.UnifiedBuffer.from_array(numbers(100), name="managed")
+    if device.attribute("concurrent_managed_access"):
+        buffer.discard(stream)
+        with suppress(cu.ContentsDiscardedError):
+            buffer.copy_to_async(cu.DeviceBuffer(100, "u4"), stream)
+            raise AssertionError("nobody has written that")
+        buffer.copy_from_async(numbers(100), stream)
+        cu.discard_batch([buffer[:10], buffer[90:]], stream)
+        buffer[90:].discard_and_prefetch(device, stream).wait()
+        buffer[:10], buffer[90:] = numbers(10), numbers(100)[90:]
+    buffer.attach(stream).wait()
+    assert (buffer.to_numpy() == numbers(100)).all()
+    buffer.attach("global", stream).wait()
+
+
+@program
 def kinds_and_groups():
     group = cu.StreamGroup(2)
     with cu.memory("locked"):

@@ -381,8 +381,8 @@ MUTATIONS = [
     (
         "reading borrowers are in the way of reads",
         "_loan.pyx",
-        "OWN_READ if self.readonly else OWN_WRITE)\n        if waits:",
-        "OWN_WRITE)\n        if waits:",
+        "OWN_READ if self.readonly else OWN_WRITE)\n        if loan is not NULL:",
+        "OWN_WRITE)\n        if loan is not NULL:",
     ),
     (
         "consumers are not told that they may only read",
@@ -478,8 +478,8 @@ MUTATIONS = [
     (
         "giving back does not wait for shared uses",
         "_loan.pyx",
-        "    access.closes = OWN_LEAVES if policy == OWN_WAIT else OWN_STAYS\n",
-        "    access.closes = OWN_STAYS\n",
+        "    access.effect = OWN_LEAVES if policy == OWN_WAIT else OWN_STAYS\n",
+        "    access.effect = OWN_STAYS\n",
     ),
     (
         "what is lent itself is given back",
@@ -580,6 +580,36 @@ MUTATIONS = [
         "_copy.pyx",
         "if pointer_of(region) % min(region.itemsize, 4):",
         "if False:",
+    ),
+    (
+        "a prefetch writes",
+        "_managed.pyx",
+        "                ranges.accesses[i].effect = OWN_MOVES\n",
+        "",
+    ),
+    (
+        "a discard is a write and no more",
+        "_managed.pyx",
+        "                ranges.accesses[i].effect = OWN_DISCARDS\n",
+        "",
+    ),
+    (
+        "parts are attached",
+        "_managed.pyx",
+        "if region.start or memory.start or region.nbytes != memory.state.nbytes",
+        "if False",
+    ),
+    (
+        "what is discarded is exported",
+        "_buffers.pyx",
+        "            access.effect = OWN_USES\n",
+        "            pass\n",
+    ),
+    (
+        "what is discarded is lent",
+        "_loan.pyx",
+        "            access.effect = OWN_USES\n",
+        "            pass\n",
     ),
     (
         "what the driver refused stays borrowed",

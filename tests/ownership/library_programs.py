@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 
 import library_interop
+import library_managed
 from library_choices import (
     CUTS,
     DTYPES,
@@ -19,7 +20,8 @@ from library_choices import (
     SIZES,
     divides,
 )
-from library_interop import OF_IMPORTS, OF_LOANS, InteropChoices
+from library_interop import OF_IMPORTS, OF_LOANS
+from library_managed import ManagedChoices
 from library_threads import Worker
 from session import DEFAULTS, ORDERS, Failed, Thread
 from session_buffers import CLASSES, device_side, is_filled
@@ -53,7 +55,7 @@ def the_loop():
     return asyncio.new_event_loop()
 
 
-class Program(InteropChoices):
+class Program(ManagedChoices):
     """One random program. `run` makes its steps and logs them, to be printed if one fails."""
 
     def __init__(self, seed, policy="strict", awaits=False):
@@ -756,6 +758,9 @@ FAILURES = {
     "copy": COPIES,
     "fill": FILLS,
     "launch": ("cuLaunchKernel",),
+    "prefetch": ("cuMemPrefetchAsync",),
+    "discard": ("cuMemDiscardBatchAsync", "cuMemDiscardAndPrefetchBatchAsync"),
+    "attach": ("cuStreamAttachMemAsync",),
     "lend": ("cuEventRecord", "cuEventCreate"),
     "end_loan": ("cuEventRecord",),
     "copy_in": (*COPIES, "cuEventRecord"),
@@ -811,4 +816,5 @@ WEIGHTS = {
     "use_view": 5,
     "close_view": 5,
     **library_interop.WEIGHTS,
+    **library_managed.WEIGHTS,
 }

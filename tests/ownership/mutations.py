@@ -25,6 +25,149 @@ STANDS_FOR = "int stands_for = epoch->mode == OWN_WRITE || old->mode == epoch->m
 WRITE = "epoch->mode == OWN_WRITE"
 
 MUTATIONS = [
+    # ---- contents and attachments ----
+    ("discarded memory is usual", "usual.h", "| memory->unusual |", "| memory->closed |"),
+    (
+        "discarded bytes are read",
+        "contents.h",
+        "access->mode == OWN_READ || access->effect == OWN_USES",
+        "0",
+    ),
+    (
+        "discarded bytes are lent",
+        "contents.h",
+        "access->mode == OWN_READ || access->effect == OWN_USES",
+        "access->mode == OWN_READ",
+    ),
+    (
+        "a move writes",
+        "contents.h",
+        "access->mode != OWN_READ && access->effect != OWN_MOVES &&",
+        "access->mode != OWN_READ &&",
+    ),
+    (
+        "an attachment writes",
+        "contents.h",
+        " &&\n           access->effect != OWN_ATTACHES;",
+        ";",
+    ),
+    (
+        "a write of a part writes nothing",
+        "contents.h",
+        "own_cut_discards_(memory, access->start) &&",
+        "",
+    ),
+    (
+        "a write that ends inside writes nothing",
+        "contents.h",
+        "&& own_cut_discards_(memory, access->stop) &&",
+        "&&",
+    ),
+    (
+        "a write of a part writes all",
+        "contents.h",
+        "own_writes_(access) && access->start <= each->start &&\n"
+        "                   each->stop <= access->stop",
+        "own_writes_(access)",
+    ),
+    ("a write that failed has written", "contents.h", "each->written = (own_id){0, 0};", ""),
+    (
+        "a discard that failed discards",
+        "contents.h",
+        "if (own_same_id_(each->made, by)) {",
+        "if (0) {",
+    ),
+    (
+        "what a write in flight has written is forgotten",
+        "contents.h",
+        "return !stream || stream->settled >= id.seq;",
+        "return 1;",
+    ),
+    (
+        "what was written is kept for ever",
+        "contents.h",
+        "if (own_is_settled_(engine, each->written)) {",
+        "if (0) {",
+    ),
+    (
+        "the host writes in vain",
+        "host.h",
+        "if (answer == OWN_OK && access->memory->limited && !own_write_on_host_(access)) {",
+        "if (0) {",
+    ),
+    (
+        "the host writes beside the bytes",
+        "contents.h",
+        "own_is_discarded_(each) && access->start <= each->start && each->stop <= access->stop",
+        "1",
+    ),
+    (
+        "a loan to the stream is not in the way of its discard",
+        "access.h",
+        "(access->effect >= OWN_ATTACHES && access->effect <= OWN_CLOSES)",
+        "access->effect == OWN_CLOSES",
+    ),
+    (
+        "other streams use attached memory",
+        "contents.h",
+        "!own_may_use_(engine, memory, stream)) {\n        own_blame",
+        "0) {\n        own_blame",
+    ),
+    (
+        "an attachment matters where access is concurrent",
+        "contents.h",
+        "stream->domain->host_excluded && access->effect < OWN_ATTACHES",
+        "access->effect < OWN_ATTACHES",
+    ),
+    (
+        "attached memory cannot be attached anew",
+        "contents.h",
+        "access->effect < OWN_ATTACHES &&",
+        "access->effect < OWN_DISCARDS &&",
+    ),
+    (
+        "an attachment ends when its stream is closed",
+        "contents.h",
+        "(stream->state != OWN_OPEN && own_known_(engine, stream->slot, stream->seq))",
+        "stream->state != OWN_OPEN",
+    ),
+    (
+        "another stream inherits an attachment",
+        "contents.h",
+        "own_tag(stream) != tag ||",
+        "0 ||",
+    ),
+    (
+        "an attachment does not end",
+        "contents.h",
+        "return only ? only == stream : !own_is_for_host_(memory);",
+        "return only == stream;",
+    ),
+    (
+        "work of other streams excludes the host from attached memory",
+        "host.h",
+        "if (own_may_use_(engine, memory, stream) &&\n",
+        "if (\n",
+    ),
+    (
+        "loans to other streams exclude the host from attached memory",
+        "host.h",
+        "stream->loans > stream->taken && own_may_use_(engine, memory, stream)",
+        "stream->loans > stream->taken",
+    ),
+    (
+        "views of attached memory exclude other streams",
+        "contents.h",
+        "!own_may_use_(engine, view->memory, stream)",
+        "0",
+    ),
+    (
+        "an attachment that failed attaches",
+        "contents.h",
+        "    memory->closed &= access->effect != OWN_CLOSES;\n"
+        "    if (access->effect == OWN_ATTACHES) {",
+        "    memory->closed &= access->effect != OWN_CLOSES;\n    if (0) {",
+    ),
     # ---- which uses a range keeps ----
     (
         "a read hides other streams' reads",
@@ -105,10 +248,10 @@ MUTATIONS = [
     (
         "closed memory is usual",
         "usual.h",
-        "range->capacity | memory->closed |",
+        "range->capacity | memory->unusual |",
         "range->capacity |",
     ),
-    ("freeing memory is usual", "usual.h", "| access->closes |", "|"),
+    ("freeing memory is usual", "usual.h", "| access->effect |", "|"),
     ("parts are usual", "usual.h", "access->start | (access->stop ^ memory->nbytes)", "0"),
     (
         "whoever alone uses memory is taken for the stream",
@@ -159,7 +302,7 @@ MUTATIONS = [
     (
         "a write ignores readers",
         "borrow.h",
-        "access->mode == OWN_WRITE ? epoch->mode != OWN_SHARED || access->closes",
+        "access->mode == OWN_WRITE ? epoch->mode != OWN_SHARED || access->effect >= OWN_CLOSES",
         "access->mode == OWN_WRITE ? epoch->mode == OWN_WRITE",
     ),
     (
@@ -177,7 +320,7 @@ MUTATIONS = [
     (
         "memory is freed under a shared use",
         "borrow.h",
-        "epoch->mode != OWN_SHARED || access->closes",
+        "epoch->mode != OWN_SHARED || access->effect >= OWN_CLOSES",
         "epoch->mode != OWN_SHARED",
     ),
     (
@@ -221,8 +364,8 @@ MUTATIONS = [
     (
         "work in flight does not exclude the host",
         "host.h",
-        "if (!own_known_(engine, stream->slot, stream->seq) &&\n                own_clock_at(",
-        "if (0 &&\n                own_clock_at(",
+        "                !own_known_(engine, stream->slot, stream->seq) &&\n",
+        "                0 &&\n",
     ),
     (
         "a view without bytes excludes all work",
@@ -275,8 +418,8 @@ MUTATIONS = [
     (
         "closed memory is lent",
         "host.h",
-        "int answer = access->memory->closed ? OWN_MEMORY_CLOSED : OWN_OK;",
-        "int answer = OWN_OK;",
+        "access->memory->unusual ? own_check_limits_(engine, borrower, access, conflict) : OWN_OK",
+        "OWN_OK",
     ),
     (
         "the end of a loan is checked",
@@ -287,14 +430,14 @@ MUTATIONS = [
     (
         "memory closes under a loan to the stream that closes it",
         "access.h",
-        "(access->closes == OWN_CLOSES || (!view->keeps && view->borrower != stream))",
-        "(!view->keeps && view->borrower != stream)",
+        "access->effect <= OWN_CLOSES)",
+        "access->effect < OWN_CLOSES)",
     ),
     (
         "bytes that leave close all of the memory",
-        "borrow.h",
-        "memory->closed |= access->closes == OWN_CLOSES;",
-        "memory->closed |= access->closes != OWN_STAYS;",
+        "contents.h",
+        "memory->closed |= access->effect == OWN_CLOSES;",
+        "memory->closed |= access->effect >= OWN_CLOSES;",
     ),
     (
         "a view of other bytes keeps some",

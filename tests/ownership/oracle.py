@@ -10,9 +10,15 @@ from typing import NamedTuple
 
 OK, BORROWED, EXPORTED, MUST_WAIT = "ok", "borrowed", "exported", "must_wait"
 MEMORY_CLOSED, STREAM_CLOSED = "memory_closed", "stream_closed"
+DISCARDED, ATTACHED = "discarded", "attached"
 EVENT_CLOSED, NOT_RECORDED = "event_closed", "not_recorded"
 OTHER_THREAD = "other_thread"
 NOBODY = frozenset()
+# How uses that do more than read or write are ordered. Those of the third kind have every view in
+# their way, even those of their own stream.
+AS = {"discard": "write", "attach": "write", "move": "shared"}
+FINAL = ("close", "discard", "attach")
+HOST = "host"
 
 
 class Answer(NamedTuple):
@@ -96,6 +102,10 @@ class Memory:
     accesses: list = field(default_factory=list)
     views: list = field(default_factory=list)
     closed: bool = False
+    discarded: dict = field(default_factory=dict)  # bytes, with the sites of the discards
+    # Who may use it where work excludes the host: None for all, a stream, or HOST for no stream.
+    attached: object = None
+    attached_at: int = 0
 
 
 def overlap(a, b):
@@ -105,7 +115,7 @@ def overlap(a, b):
 
 def conflict(mode, other):
     """Whether uses in these two modes must be ordered. Closing comes after all others."""
-    pair = {mode, other}
+    pair = {AS.get(mode, mode), AS.get(other, other)}
     if pair & {"close", "leave"}:
         return True
     return "shared" not in pair and ("write" in pair or pair == {"read", "reach"})
@@ -230,14 +240,17 @@ class Oracle:
 
     # ---- operations ----
 
-    def judge(self, stream, accesses, policy, passive=False):
-        """The answer to an operation. `policy` is one for all accesses, or one for each."""
+    def judge(self, stream, accesses, policy, passive=False, lends=False):
+        """The answer to an operation. `policy` is one for all accesses, or one for each.
+
+        An operation that `lends` may read what it writes.
+        """
         if (usable := self.judge_stream(stream)) != YES:
             return usable
         known = past(*self.before(stream, passive))
         policies = policies_of(policy, accesses)
         answers = [
-            self._judge_access(stream, known, *access, one)
+            self._judge_access(stream, known, *access, one, lends)
             for access, one in zip(accesses, policies, strict=True)
         ]
         # What cannot be waited for is refused before anything is waited for.
@@ -245,21 +258,58 @@ class Oracle:
             if answer.answer not in (OK, MUST_WAIT):
                 return answer
         if stream.domain.host_excluded:
-            views = [v for m in self.memories if m.managed for v in m.views if v.excludes]
+            used = [m for m in self.memories if m.managed and self.may_use(m, stream)]
+            views = [view for memory in used for view in memory.views if view.excludes]
             if views:
                 return Answer(EXPORTED, frozenset(view.site for view in views))
         waits = frozenset().union(*(answer.blamed for answer in answers))
         return Answer(MUST_WAIT, waits) if waits else YES
 
-    def _judge_access(self, stream, known, memory, start, stop, mode, policy):
+    def _judge_access(self, stream, known, memory, start, stop, mode, policy, lends):
         if memory.closed:
             return Answer(MEMORY_CLOSED)
         if start == stop:
             return YES
         access = Access(None, start, stop, mode, 0)
-        return self._judge_views(memory, access, stream) or self._judge_order(
-            known, memory, access, policy
+        return (
+            self._judge_attachment(memory, stream, mode)
+            or self._judge_contents(memory, access, lends)
+            or self._judge_views(memory, access, stream)
+            or self._judge_order(known, memory, access, policy)
         )
+
+    def may_use(self, memory, stream):
+        """Whether an attachment lets a stream use memory where work excludes the host."""
+        only = memory.attached
+        if only in (None, HOST):
+            return only is None
+        return only is stream or not (only.open or not self.stream_known(only))
+
+    def _judge_attachment(self, memory, stream, mode):
+        if not stream.domain.host_excluded or mode in (*FINAL, "leave"):
+            return None
+        refused = not self.may_use(memory, stream)
+        return Answer(ATTACHED, frozenset({memory.attached_at})) if refused else None
+
+    def _judge_contents(self, memory, access, lends=False):
+        """Refuse to read what was discarded and not written since."""
+        if access.mode != "read" and not lends:
+            return None
+        sites = frozenset(
+            site for byte, site in memory.discarded.items() if access.start <= byte < access.stop
+        )
+        return Answer(DISCARDED, sites) if sites else None
+
+    def change(self, memory, start, stop, mode, site):
+        """Record what an access does to contents. What may write counts as a write of all bytes."""
+        if mode == "discard":
+            memory.discarded.update(dict.fromkeys(range(start, stop), site))
+        elif mode in ("write", "shared", "reach"):
+            for byte in range(start, stop):
+                memory.discarded.pop(byte, None)
+
+    def attach(self, memory, to, site):
+        memory.attached, memory.attached_at = to, site
 
     def _judge_views(self, memory, access, user):
         """The sites of views that conflict with an access of a user: a stream, or None: the host.
@@ -269,7 +319,7 @@ class Oracle:
         sites = frozenset(
             view.site
             for view in memory.views
-            if (access.mode == "close" or (view.user is not user and not view.keeps))
+            if (access.mode in FINAL or (view.user is not user and not view.keeps))
             and overlap(view, access)
             and conflict(view.mode, access.mode)
         )
@@ -287,13 +337,14 @@ class Oracle:
         )
         return Answer(MUST_WAIT if policy == "wait" else BORROWED, sites) if sites else YES
 
-    def judge_and_wait(self, stream, accesses, policy, passive=False):
+    def judge_and_wait(self, stream, accesses, policy, passive=False, lends=False):
         """As `judge`, after the waits that the policy inserts. If the answer is no, none was made.
 
         Each wait is for all work of the conflicting stream.
         """
         before = self.order()
-        while (answer := self.judge(stream, accesses, policy, passive)).answer == MUST_WAIT:
+        request = (stream, accesses, policy, passive, lends)
+        while (answer := self.judge(*request)).answer == MUST_WAIT:
             known = past(*self.before(stream, passive))
             other = self._in_the_way(known, accesses, policies_of(policy, accesses))
             if not self.can_be_waited_for(other):
@@ -340,6 +391,8 @@ class Oracle:
     def issue(self, stream, accesses, site, passive=False):
         """Record an accepted operation. Returns the node that its token stands for."""
         node = Node(*self.before(stream, passive))
+        for memory, *access in accesses:
+            self.change(memory, *access, site)
         return self._borrow(stream, accesses, site, node if passive else self.use(stream, node))
 
     def fail(self, stream, kept, site):
@@ -348,7 +401,7 @@ class Oracle:
         It is ordered within its stream, but the rules of the default streams do not order it.
         """
         if kept:
-            self.issue(stream, kept, site, passive=True)
+            self._borrow(stream, kept, site, Node(*self.before(stream, passive=True)))
 
     def is_plain(self, memory, start, stop, mode):
         """Whether the engine surely undoes a failed use: one of few, each of the whole memory."""
@@ -360,50 +413,60 @@ class Oracle:
         stream.last_site = site
         for memory, start, stop, mode in accesses:
             if start < stop:
+                mode = AS.get(mode, mode)
                 memory.accesses.append(Access(node, start, stop, mode, site, stream))
         return node
 
     # ---- the host ----
 
-    def judge_export(self, memory, start, stop, mode, policy):
-        """The answer to a host access. The host is one user: its own views never conflict."""
+    def judge_export(self, memory, start, stop, mode, policy, lends=False):
+        """The answer to a host access. The host is one user: its own views never conflict.
+
+        One that `lends` may read what it writes: a view that anybody uses.
+        """
         if memory.closed:
             return Answer(MEMORY_CLOSED)
         if start == stop:
             return YES
         access = Access(None, start, stop, mode, 0)
         answer = (
-            self._judge_views(memory, access, None)
+            self._judge_contents(memory, access, lends)
+            or self._judge_views(memory, access, None)
             or self._judge_loans(memory)
             or self._judge_order(past(self.host), memory, access, policy)
         )
         if answer == YES and memory.managed and policy != "unchecked":
-            sites = frozenset(stream.last_site for stream in self._unfinished_where_excluded())
+            unfinished = self._unfinished_where_excluded(memory)
+            sites = frozenset(stream.last_site for stream in unfinished)
             if sites:
                 return Answer(MUST_WAIT if policy == "wait" else BORROWED, sites)
         return answer
 
-    def judge_lend(self, memory, start, stop, mode):
+    def judge_lend(self, memory, start, stop, mode, nobody):
         """The answer to lending to work on no stream, in the way of which are all others."""
         if memory.closed:
             return Answer(MEMORY_CLOSED)
         if start == stop:
             return YES
         access = Access(None, start, stop, mode, 0)
-        return self._judge_views(memory, access, NOBODY) or self.judge_export(
-            memory, start, stop, mode, "strict"
+        return (
+            self._judge_attachment(memory, nobody, mode)
+            or self._judge_contents(memory, access, True)
+            or self._judge_views(memory, access, NOBODY)
+            or self.judge_export(memory, start, stop, mode, "strict")
         )
 
     def _judge_loans(self, memory):
         """Refuse the host if a stream that memory is lent to may have work that excludes it."""
         views = [v for m in self.memories for v in m.views if not v.keeps]
         lent = [view.user for view in views if view.user and memory.managed]
+        lent = [stream for stream in lent if self.may_use(memory, stream)]
         sites = frozenset(stream.last_site for stream in lent if stream.domain.host_excluded)
         return Answer(EXPORTED, sites) if sites else None
 
-    def judge_export_and_wait(self, memory, start, stop, mode, policy):
+    def judge_export_and_wait(self, memory, start, stop, mode, policy, lends=False):
         """As `judge_export`, after the waits that the policy inserts."""
-        request = (memory, start, stop, mode, policy)
+        request = (memory, start, stop, mode, policy, lends)
         before = self.order()
         while (answer := self.judge_export(*request)).answer == MUST_WAIT:
             other = self._in_the_way_of_host(memory, start, stop, mode)
@@ -415,23 +478,25 @@ class Oracle:
     def _in_the_way_of_host(self, memory, start, stop, mode):
         access = (memory, start, stop, mode)
         if self._judge_order(past(self.host), memory, Access(None, *access[1:], 0), "wait") == YES:
-            return self._unfinished_where_excluded()[0]
+            return self._unfinished_where_excluded(memory)[0]
         return self._in_the_way(past(self.host), [access], ["wait"])
 
-    def _unfinished_where_excluded(self):
-        """The streams with unfinished work, in contexts where such work excludes the host."""
+    def _unfinished_where_excluded(self, memory):
+        """The streams whose unfinished work excludes the host from memory."""
         return [
             stream
             for domain in self.domains
             if domain.host_excluded
             for stream in domain.streams
-            if not self.stream_known(stream)
+            if self.may_use(memory, stream) and not self.stream_known(stream)
         ]
 
     def export(self, memory, start, stop, mode, site, user=None):
         """Make a view of the host, or a loan to a stream."""
         view = View(start, stop, mode, site, user)
         memory.views.append(view)
+        if user is None:
+            self.change(memory, start, stop, mode, site)
         return view
 
     def close_export(self, memory, view):

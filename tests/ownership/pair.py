@@ -73,20 +73,34 @@ class Pair:
         stream.real.close()
         self.oracle.close_stream(stream.model)
 
-    def issue(self, stream, accesses, policy="strict"):
+    def issue(self, stream, accesses, policy="strict", attach_to=None):
         """Returns ("ok", token) or (reason, None)."""
         site = next(self.sites)
         expected = self.oracle.judge(stream.model, modelled(accesses), policy)
-        answer, what = stream.real.issue(*realized(accesses), policy=policy, site=site)
+        answer, what = self._issue(stream, accesses, policy, site, attach_to)
         self.agree_answer("operation", answer, what, expected)
         if answer != "ok":
             return answer, None
-        return "ok", Both(what, self.oracle.issue(stream.model, modelled(accesses), site))
+        made = Both(what, self.oracle.issue(stream.model, modelled(accesses), site))
+        if effect_of(accesses) == "attaches":
+            to = attach_to.model if isinstance(attach_to, Both) else attach_to
+            self.oracle.attach(accesses[0][0].model, to, site)
+        return "ok", made
+
+    def _issue(self, stream, accesses, policy, site, attach_to=None, driver_fails=False):
+        return stream.real.issue(
+            *realized(accesses),
+            policy=policy,
+            site=site,
+            effect=effect_of(accesses),
+            attach_to=attach_to.real if isinstance(attach_to, Both) else attach_to,
+            driver_fails=driver_fails,
+        )
 
     def lend(self, stream, access, policy="strict"):
         """Returns ("ok", loan) or (reason, None). A loan ends as an export does."""
         site = next(self.sites)
-        expected = self.oracle.judge(stream.model, modelled([access]), policy)
+        expected = self.oracle.judge(stream.model, modelled([access]), policy, lends=True)
         answer, what = stream.real.lend(*realized([access])[0], policy=policy, site=site)
         self.agree_answer("loan", answer, what, expected)
         if answer != "ok":
@@ -97,7 +111,7 @@ class Pair:
     def lend_to_nobody(self, nobody, memory, start, stop, mode):
         """Lend bytes to work on no stream: ("ok", loan) or (reason, None)."""
         site = next(self.sites)
-        expected = self.oracle.judge_lend(memory.model, start, stop, mode)
+        expected = self.oracle.judge_lend(memory.model, start, stop, mode, nobody.model)
         answer, what = memory.real.lend(nobody.real, start, stop, mode, site=site)
         self.agree_answer("loan to nobody", answer, what, expected)
         if answer != "ok":
@@ -123,7 +137,7 @@ class Pair:
         access = (memory.model, start, stop, "leave")
         expected = self.oracle.judge(stream.model, [access], policy)
         answer, what = stream.real.issue(
-            (memory.real, start, stop, "write"), policy=policy, site=site, closes="bytes"
+            (memory.real, start, stop, "write"), policy=policy, site=site, effect="leaves"
         )
         self.agree_answer("leaving", answer, what, expected)
         if answer == "ok":
@@ -140,7 +154,7 @@ class Pair:
         """Whether anything is lent to a stream. The library does not close such a stream."""
         return self.oracle.lends_to(stream.model)
 
-    def fail(self, stream, accesses, policy="strict"):
+    def fail(self, stream, accesses, policy="strict", attach_to=None):
         """An operation that the driver refuses if the engine accepts it.
 
         The state must be as before. If the engine cannot undo that much, bytes of the operation may
@@ -150,9 +164,7 @@ class Pair:
         expected = self.oracle.judge(stream.model, modelled(accesses), policy)
         before = [uses_by_byte(memory) for memory in self.memories]
         exact = all(remembers(memory, start, stop) for memory, start, stop, _ in accesses)
-        answer, what = stream.real.issue(
-            *realized(accesses), policy=policy, site=site, driver_fails=True
-        )
+        answer, what = self._issue(stream, accesses, policy, site, attach_to, driver_fails=True)
         if answer != "driver_failed":
             self.agree_answer("failing operation", answer, what, expected)
             return answer
@@ -177,10 +189,13 @@ class Pair:
         self.oracle.fail(stream.model, kept, site)
         return answer
 
-    def export(self, memory, start, stop, mode, policy="strict"):
+    def export(self, memory, start, stop, mode, policy="strict", uses=False):
+        """Make a view of the host. One that `uses` may read what it writes."""
         site = next(self.sites)
-        expected = self.oracle.judge_export(memory.model, start, stop, mode, policy)
-        answer, what = memory.real.export(start, stop, mode, policy=policy, site=site)
+        expected = self.oracle.judge_export(memory.model, start, stop, mode, policy, uses)
+        answer, what = memory.real.export(
+            start, stop, mode, policy=policy, site=site, effect="uses" if uses else None
+        )
         self.agree_answer("host access", answer, what, expected)
         if answer != "ok":
             return answer, None
@@ -201,13 +216,27 @@ class Pair:
             uses = uses_by_byte(memory)
             got = {byte for byte, held in enumerate(uses) if held}
             self.agree("borrowed bytes", got, self.oracle.borrowed_bytes(memory.model))
+            found = {byte: memory.real.discarded(byte, byte + 1) for byte in range(len(uses))}
+            got = {byte: discard[2] for byte, discard in found.items() if discard}
+            self.agree("discarded bytes", got, memory.model.discarded)
         for stream in streams:
             known = self.oracle.stream_known(stream.model)
             self.agree("stream known", stream.real.known, known)
 
 
+EFFECTS = {"discard": "discards", "attach": "attaches", "move": "moves"}
+
+
+def effect_of(accesses):
+    """What an operation does beside reading and writing: all its accesses are of the same kind."""
+    return EFFECTS.get(accesses[0][3]) if accesses else None
+
+
 def realized(accesses):
-    return [(memory.real, *rest) for memory, *rest in accesses]
+    return [
+        (memory.real, start, stop, model.AS.get(mode, mode))
+        for memory, start, stop, mode in accesses
+    ]
 
 
 def modelled(accesses):

@@ -9,17 +9,18 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from cudadrv._engine cimport (
-    OWN_BLOCKING, OWN_BORROWED, OWN_CLOSES, OWN_EXPORTED, OWN_LEAVES, OWN_LEGACY,
-    OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_OK, OWN_OPEN,
+    OWN_ATTACHED, OWN_ATTACHES, OWN_BLOCKING, OWN_BORROWED, OWN_CLOSES, OWN_DISCARDED,
+    OWN_DISCARDS, OWN_EXPORTED, OWN_LEAVES, OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MOVES,
+    OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_NO_STREAM, OWN_OK, OWN_OPEN,
     OWN_REACH, OWN_READ, OWN_SHARED, OWN_STAYS, OWN_STREAM_CLOSED, OWN_STRICT, OWN_UNCHECKED,
-    OWN_WAIT, OWN_WRITE, own_access, own_begin, own_begin_alone, own_borrow, own_borrows,
-    own_bytes_free, own_conflict, own_domain, own_domain_lose, own_domain_open,
-    own_domain_snapshot, own_engine, own_engine_prepare, own_event, own_export,
+    OWN_USES, OWN_WAIT, OWN_WRITE, own_access, own_begin, own_begin_alone, own_borrow, own_borrows,
+    own_bytes_free, own_conflict, own_discard, own_discarded, own_domain, own_domain_lose,
+    own_domain_open, own_domain_snapshot, own_engine, own_engine_prepare, own_event, own_export,
     own_export_close, own_export_open, own_join_host, own_known, own_lend_open, own_memory,
     own_memory_clear, own_memory_free, own_memory_inherit, own_memory_prepare, own_mutex_give,
     own_record, own_request, own_settle, own_settle_alone, own_snapshot, own_snapshot_drop,
     own_snapshot_take, own_stream, own_stream_close, own_stream_known, own_stream_open,
-    own_stream_release, own_undo, own_wait,
+    own_stream_release, own_tag, own_undo, own_wait,
 )
 
 ORDERS = {"non_blocking": OWN_NON_BLOCKING, "blocking": OWN_BLOCKING, "legacy": OWN_LEGACY}
@@ -28,8 +29,12 @@ POLICIES = {"strict": OWN_STRICT, "wait": OWN_WAIT, "unchecked": OWN_UNCHECKED}
 ANSWERS = {
     OWN_OK: "ok", OWN_BORROWED: "borrowed", OWN_EXPORTED: "exported", OWN_MUST_WAIT: "must_wait",
     OWN_MEMORY_CLOSED: "memory_closed", OWN_STREAM_CLOSED: "stream_closed",
+    OWN_DISCARDED: "discarded", OWN_ATTACHED: "attached",
 }
-CLOSINGS = {None: OWN_STAYS, "memory": OWN_CLOSES, "bytes": OWN_LEAVES}
+EFFECTS = {
+    None: OWN_STAYS, "uses": OWN_USES, "moves": OWN_MOVES, "attaches": OWN_ATTACHES,
+    "discards": OWN_DISCARDS, "closes": OWN_CLOSES, "leaves": OWN_LEAVES,
+}
 cdef enum:
     MOST_ACCESSES = 8
 
@@ -124,28 +129,32 @@ cdef class StreamState:
             raise MemoryError()
 
     def issue(
-        self, *accesses, policy="strict", driver_fails=False, site=0, closes=None,
-        bint passive=False, bint returns=False
+        self, *accesses, policy="strict", driver_fails=False, site=0, effect=None,
+        bint passive=False, bint returns=False, attach_to=None
     ):
         """Begin an operation on ``(memory, start, stop, mode)`` accesses; the driver has it then.
 
-        With `closes`, it ends the "memory" or its "bytes"; with `passive`, the driver may have
-        queued nothing; with `returns`, it is the end of a loan. Gives ``("ok", snapshot)``, or the
+        `effect` is what it does beside that, a key of EFFECTS; with `passive`, the driver may have
+        queued nothing; with `returns`, it is the end of a loan. One that "attaches" does so to
+        `attach_to`: a StreamState, "host", or None for all. Gives ``("ok", snapshot)``, or the
         reason of the refusal and the site in the way.
         """
-        return self.begin(accesses, policy, driver_fails, site, None, closes, passive, returns)
+        return self.begin(
+            accesses, policy, driver_fails, site, None, effect, passive, returns, attach_to)
 
     def lend(self, *access, policy="strict", driver_fails=False, site=0):
         """As `issue`, of one access, and lend its bytes to the stream: ``("ok", view)``."""
         cdef View view = View.__new__(View)
-        answer, what = self.begin([access], policy, driver_fails, site, view, None, False, False)
+        answer, what = self.begin(
+            [access], policy, driver_fails, site, view, "uses", False, False, None)
         if answer == "ok":
             view.memory, view.borrower = access[0], self
             return "ok", view
         return answer, what
 
     cdef tuple begin(
-        self, accesses, policy, driver_fails, site, View view, closes, bint passive, bint returns
+        self, accesses, policy, driver_fails, site, View view, effect, bint passive, bint returns,
+        attach_to
     ):
         cdef own_engine *engine = &self.domain.engine.engine
         cdef own_access borrowed[MOST_ACCESSES]
@@ -155,7 +164,7 @@ cdef class StreamState:
             raise ValueError(f"at most {MOST_ACCESSES} accesses, not {len(accesses)}")
         for i, (memory, start, stop, mode) in enumerate(accesses):
             fill_access(&borrowed[i], memory, start, stop, mode, policy)
-            borrowed[i].closes = CLOSINGS[closes]
+            borrowed[i].effect = EFFECTS[effect]
         request.stream = self.stream
         request.accesses = borrowed
         request.count = <uint32_t>len(accesses)
@@ -164,6 +173,8 @@ cdef class StreamState:
         request.loan = NULL if view is None else &view.view
         request.returns = returns
         request.passive = passive
+        request.attachment.site = site
+        request.attachment.stream = tag_of(attach_to)
         # As `issue` does it for a program's only thread, where that is possible, every second time.
         alone = self.stream.seq % 2 and own_begin_alone(engine, &request)
         answer = OWN_OK if alone else own_begin(engine, &request)
@@ -193,8 +204,14 @@ cdef class StreamState:
         return ANSWERS[answer], blamed(answer, &request.conflict)
 
 
+cdef uint64_t tag_of(attach_to) except? 0:
+    if attach_to is None:
+        return 0
+    return OWN_NO_STREAM if attach_to == "host" else own_tag((<StreamState>attach_to).stream)
+
+
 cdef object blamed(int answer, own_conflict *conflict):
-    if answer == OWN_EXPORTED:
+    if answer in (OWN_EXPORTED, OWN_DISCARDED, OWN_ATTACHED):
         return conflict.site
     if answer in (OWN_BORROWED, OWN_MUST_WAIT):
         return conflict.epoch.site
@@ -211,7 +228,7 @@ cdef int fill_access(
     access.stop = stop
     access.mode = MODES[mode]
     access.policy = POLICIES[policy]
-    access.closes = OWN_STAYS
+    access.effect = OWN_STAYS
     return 0
 
 
@@ -279,16 +296,27 @@ cdef class MemoryState:
                            found[i].start, found[i].stop))
         return listed
 
-    def export(self, start, stop, mode, policy="strict", site=0):
+    def discarded(self, start=0, stop=None):
+        """The first discarded bytes, and the site of that discard; None without any."""
+        cdef own_discard found
+        cdef uint64_t end = self.memory.nbytes if stop is None else stop
+        if not own_discarded(&self.engine.engine, self.memory, start, end, &found):
+            return None
+        return found.start, found.stop, found.site
+
+    def export(self, start, stop, mode, policy="strict", site=0, effect=None):
         """Borrow bytes for the host: ``("ok", view)`` or the reason and the site in the way."""
         cdef own_access access
         cdef own_conflict conflict
         cdef View view = View.__new__(View)
         fill_access(&access, self, start, stop, mode, policy)
+        access.effect = EFFECTS[effect]
         answer = own_export_open(&self.engine.engine, &access, site, &view.view, &conflict)
         if answer == OWN_OK:
             view.memory = self
             return "ok", view
+        if answer == OWN_NO_MEMORY:
+            raise MemoryError()
         return ANSWERS[answer], blamed(answer, &conflict)
 
     def lend(self, StreamState borrower not None, start, stop, mode, site=0):
@@ -297,6 +325,7 @@ cdef class MemoryState:
         cdef own_conflict conflict
         cdef View view = View.__new__(View)
         fill_access(&access, self, start, stop, mode, "strict")
+        access.effect = OWN_USES
         answer = own_lend_open(
             &self.engine.engine, &access, site, borrower.stream, &view.view, &conflict)
         if answer == OWN_OK:

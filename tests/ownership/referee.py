@@ -34,6 +34,7 @@ class Program:
         self.nobodies = [self.pair.open_nobody(domain) for domain in self.domains]
         self.legacy = set()  # domains that have their legacy stream
         self.default_streams = self.random.random() < 0.5
+        self.limits = self.random.random() < 0.5  # whether memory is discarded and attached
         self.answers = {}
         self.log = []
         for _ in range(self.random.randint(1, 4)):
@@ -53,6 +54,9 @@ class Program:
             self.free: 1,
             self.close_export: 6,
             self.fail: 4,
+            self.discard: 5 if self.limits else 0,
+            self.attach: 3 if self.limits else 0,
+            self.move: 1,
             self.open_stream: 2,
             self.close_stream: 2,
             self.close_memory: 1,
@@ -140,6 +144,37 @@ class Program:
         self.note("issue, driver fails", self.streams.index(stream), self.told(accesses), policy)
         self.pair.fail(stream, accesses, policy)
 
+    def discard(self):
+        self.special("discard")
+
+    def move(self):
+        self.special("move")
+
+    def special(self, mode):
+        """Discard or move the bytes of some accesses."""
+        stream, policy, fails = self.pick(self.streams), self.policy(), self.random.random() < 0.15
+        accesses = [(*access[:3], mode) for access in self.accesses(not fails)]
+        self.note(mode, self.streams.index(stream), self.told(accesses), policy, fails)
+        if fails:
+            self.pair.fail(stream, accesses, policy)
+        else:
+            answer, _ = self.pair.issue(stream, accesses, policy)
+            self.answers[f"{mode} {answer}"] = self.answers.get(f"{mode} {answer}", 0) + 1
+
+    def attach(self):
+        """Attach memory to a stream, to all, or to the host."""
+        stream, memory = self.pick(self.streams), self.pick(self.memories)
+        to = self.random.choice((stream, stream, None, "host"))
+        access, policy = (memory, 0, NBYTES, "attach"), self.policy()
+        fails = self.random.random() < 0.15
+        told = "itself" if to is stream else to
+        self.note("attach", self.streams.index(stream), self.told([access]), policy, told, fails)
+        if fails:
+            self.pair.fail(stream, [access], policy, to)
+        else:
+            answer, _ = self.pair.issue(stream, [access], policy, to)
+            self.answers["attach " + answer] = self.answers.get("attach " + answer, 0) + 1
+
     def told(self, accesses):
         return [(self.memories.index(memory), *rest) for memory, *rest in accesses]
 
@@ -168,9 +203,9 @@ class Program:
     def export(self):
         start, stop = sorted(self.random.choices(CUTS, k=2))
         memory, mode = self.pick(self.memories), self.random.choice(("read", "write"))
-        policy = self.policy()
-        self.note("export", self.memories.index(memory), start, stop, mode, policy)
-        answer, view = self.pair.export(memory, start, stop, mode, policy)
+        policy, uses = self.policy(), self.random.random() < 0.4
+        self.note("export", self.memories.index(memory), start, stop, mode, policy, uses)
+        answer, view = self.pair.export(memory, start, stop, mode, policy, uses)
         self.answers["host " + answer] = self.answers.get("host " + answer, 0) + 1
         if answer == "ok":
             self.views.append((memory, view, None))

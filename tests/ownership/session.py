@@ -17,6 +17,7 @@ from itertools import count
 import oracle as model
 from oracle import (
     BORROWED,
+    DISCARDED,
     EVENT_CLOSED,
     EXPORTED,
     MEMORY_CLOSED,
@@ -38,6 +39,7 @@ TAKEN, NOT_LENT, NO_TURNS = "taken", "not_lent", "no_turns"
 NO_NAME, OTHER_CONSUMER, READ_ONLY = "no_name", "other_consumer", "read_only"
 NOT_THEIRS, USED_PARTS = "not_theirs", "used_parts"
 DEFAULT_STREAM, NOT_ORDERED = "default_stream", "not_stream_ordered"
+NOT_WHOLE = "not_whole"
 WAITED = "waited"  # accepted, after waits that a policy inserted
 FAILED = "failed"  # accepted, and then a driver call failed
 INTERRUPTED, FINISHED = "interrupted", "finished"  # outcomes of accepted calls during Ctrl-C
@@ -71,6 +73,8 @@ RAISED = {
     LIVE: (ValueError, "lies in a live"),
     NOT_OURS: (ValueError, "only borrows its memory"),
     LENT: (cu.OwnershipError, "are lent to it"),
+    DISCARDED: (cu.ContentsDiscardedError, "were discarded at"),
+    NOT_WHOLE: (ValueError, "not the whole of an allocation"),
 }
 # The driver calls that queue work and waits. A refused call makes none of them.
 QUEUEING = (
@@ -78,6 +82,8 @@ QUEUEING = (
     *("cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async", "cuMemsetD2D32Async"),
     *("cuEventRecord", "cuStreamWaitEvent", "cuMemAllocAsync", "cuMemFreeAsync"),
     *("cuLaunchKernel", "cuLaunchKernelEx"),
+    *("cuMemPrefetchAsync", "cuMemPrefetchBatchAsync", "cuMemDiscardBatchAsync"),
+    *("cuMemDiscardAndPrefetchBatchAsync", "cuStreamAttachMemAsync"),
 )
 WORK = [name for name in QUEUEING if name.startswith(("cuMemcpy", "cuMemset"))]
 DEFAULTS = ("legacy", "per_thread")
@@ -124,7 +130,8 @@ class Stream:
     place: Place
     foreign: "Foreign | None" = None
     turn: int = 0
-    kept: bool = False  # by the context of a task: it was current when something was awaited
+    # By the context of a task, if it was current when something was awaited; or by attached memory.
+    kept: bool = False
 
     @property
     def given(self):

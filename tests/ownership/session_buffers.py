@@ -219,13 +219,14 @@ class BufferSession(Session):
             return OK, on, False
         return self._judge_order(on, uses), on, True
 
-    def _judge_order(self, on, uses, policy=None, passive=False):
+    def _judge_order(self, on, uses, policy=None, passive=False, lends=False):
         """The answer after the waits of a policy, by default those that are in force."""
+        kind = {"passive": passive, "lends": lends}
         accesses = [buffer.use(mode) for buffer, mode in uses]
         policies = [policy or self.policy_of(buffer) for buffer, _ in uses]
-        before = self.oracle.judge(on, accesses, policies, passive).answer
-        answer = self.oracle.judge_and_wait(on, accesses, policies, passive).answer
-        if answer == OK and self.oracle.judge(on, accesses, "strict", passive).answer != OK:
+        before = self.oracle.judge(on, accesses, policies, **kind).answer
+        answer = self.oracle.judge_and_wait(on, accesses, policies, **kind).answer
+        if answer == OK and self.oracle.judge(on, accesses, "strict", **kind).answer != OK:
             self.ordered = False
         return WAITED if answer == OK and before == MUST_WAIT else answer
 
@@ -258,14 +259,14 @@ class BufferSession(Session):
         if self.queued:
             self.oracle.issue(on, accesses, next(self.sites))
             for buffer, mode in uses:
-                if mode == "write":
+                if mode in ("write", "discard"):
                     buffer.bytes[:] = UNKNOWN
             return
         kept = [
             (each.memory.model, each.start + byte, each.start + byte + 1, mode)
             for each, byte, mode in self.kept
         ]
-        asked = {(memory, mode) for memory, _, _, mode in accesses}
+        asked = {(memory, model.AS.get(mode, mode)) for memory, _, _, mode in accesses}
         self.agree("borrowed by a failure", {(use[0], use[3]) for use in kept} <= asked, True)
         if all(self.oracle.is_plain(*access) for access in accesses):
             left = sorted((start, mode) for _, start, _, mode in kept)
@@ -345,14 +346,14 @@ class BufferSession(Session):
 
     # ---- the host ----
 
-    def judge_host(self, buffer, mode):
+    def judge_host(self, buffer, mode, lends=False):
         """The answer for a host access, after the waits of its policy."""
         if buffer.closed:
             return MEMORY_CLOSED
-        request = (*buffer.use(mode), self.policy_of(buffer))
+        request = (*buffer.use(mode), self.policy_of(buffer), lends)
         before = self.oracle.judge_export(*request).answer
         answer = self.oracle.judge_export_and_wait(*request).answer
-        if answer == OK and self.oracle.judge_export(*request[:-1], "strict").answer != OK:
+        if answer == OK and self.oracle.judge_export(*request[:-2], "strict").answer != OK:
             self.ordered = False
         return WAITED if answer == OK and before == MUST_WAIT else answer
 
@@ -360,6 +361,8 @@ class BufferSession(Session):
         """Make a host access that ends with the call. Returns whether it was accepted."""
         answer = self.judge_host(buffer, mode)
         self.result = self.call(what, answer, call, buffer)
+        if answer in (OK, WAITED):
+            self.oracle.change(*buffer.use(mode), next(self.sites))
         return answer in (OK, WAITED)
 
     def compare(self, what, got, expected):

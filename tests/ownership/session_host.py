@@ -8,6 +8,7 @@ import oracle as model
 from oracle import EXPORTED, OK
 from session import WAITED
 from session_buffers import Buffer
+from session_managed import ManagedSession
 from session_threads import ThreadSession
 
 import cudadrv as cu
@@ -43,7 +44,7 @@ class View:
         self.array = self.kept = self.block = None
 
 
-class FullSession(ThreadSession):
+class FullSession(ThreadSession, ManagedSession):
     # ---- items and slices ----
 
     def get_item(self, buffer, index):
@@ -75,7 +76,7 @@ class FullSession(ThreadSession):
 
     def open_view(self, buffer, way):
         mode = WAYS[way]
-        answer = self.judge_host(buffer, mode)
+        answer = self.judge_host(buffer, mode, lends=way in ("memoryview", "asarray"))
         made = self.call(way, answer, lambda: made_view(buffer.real, way), buffer)
         if answer not in (OK, WAITED):
             return None

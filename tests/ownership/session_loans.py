@@ -340,13 +340,14 @@ class LoanSession(KernelSession):
         if buffer.closed:
             return MEMORY_CLOSED
         if loan.borrower is NOBODY:
-            return self.oracle.judge_lend(*buffer.use(loan.mode)).answer
+            nobody = model.Stream(buffer.memory.place.domain, "nobody")
+            return self.oracle.judge_lend(*buffer.use(loan.mode), nobody).answer
         if loan.borrower is HOST:
-            return self.oracle.judge_export(*buffer.use(loan.mode), "strict").answer
+            return self.oracle.judge_export(*buffer.use(loan.mode), "strict", lends=True).answer
         if (usable := self._usable(loan.borrower)) != OK:
             return usable
         policy = "wait" if waits else None
-        return self._judge_order(loan.borrower.model, [use], policy)
+        return self._judge_order(loan.borrower.model, [use], policy, lends=True)
 
     def _begin(self, lent):
         use, user, site = lent.buffer.use(lent.mode), None, next(self.sites)

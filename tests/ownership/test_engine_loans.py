@@ -65,7 +65,7 @@ def test_the_end_of_a_loan_is_a_use_whatever_is_in_the_way(streams, memory):
 
 
 def test_bytes_leave_behind_every_use(streams, memory):
-    leave = {"closes": "bytes"}
+    leave = {"effect": "leaves"}
     shared(streams[0], memory, 0, 4)
     assert write(streams[1], memory, 0, 4) == "ok"
     assert write(streams[1], memory, 0, 4, **leave) == "borrowed"
@@ -75,9 +75,9 @@ def test_bytes_leave_behind_every_use(streams, memory):
     assert write(streams[0], memory, 0, 4, **leave) == "exported"
     assert write(streams[1], memory, 0, 4, **leave) == "ok"  # as its own loans are never in its way
     assert write(streams[1], memory) == "ok"  # the memory stays
-    assert write(streams[1], memory, closes="memory") == "exported"
+    assert write(streams[1], memory, effect="closes") == "exported"
     loan.close()
-    assert write(streams[1], memory, closes="memory") == "ok"
+    assert write(streams[1], memory, effect="closes") == "ok"
 
 
 def test_what_keeps_some_bytes(streams, memory, nobody):

@@ -37,16 +37,16 @@ def test_memory_is_not_freed_under_a_shared_use(streams, memory):
     shared(user, memory)
     assert write(owner, memory) == "ok"
     whole = (memory, 0, 8, "write")
-    assert owner.issue(whole, closes="memory")[0] == "borrowed"
+    assert owner.issue(whole, effect="closes")[0] == "borrowed"
     after(owner, user)
-    assert owner.issue(whole, closes="memory")[0] == "ok"
+    assert owner.issue(whole, effect="closes")[0] == "ok"
     assert write(owner, memory) == "memory_closed"
 
 
 def test_memory_is_closed_by_whoever_frees_it(streams, memory):
     owner = streams[0]
     assert write(owner, memory) == "ok"
-    assert owner.issue((memory, 0, 8, "write"), closes="memory")[0] == "ok"
+    assert owner.issue((memory, 0, 8, "write"), effect="closes")[0] == "ok"
     assert write(owner, memory) == "memory_closed"
 
 

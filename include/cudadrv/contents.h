@@ -1,0 +1,292 @@
+/* Limits of memory beyond who uses it when: contents that were discarded, and managed memory that
+ * is attached to one stream or to the host.
+ *
+ * From a discard until something writes the bytes, they must not be read. What may write them
+ * counts as writing all of them. An operation marks the discards that it writes, and they are
+ * dropped when the driver has the operation, so that own_undo can revert the marks.
+ *
+ * An attachment only matters where work excludes the host: there no other stream may use the
+ * memory, and the host is excluded only by work of that stream. It ends with the stream. */
+
+#ifndef CUDADRV_CONTENTS_H
+#define CUDADRV_CONTENTS_H
+
+#include "access.h"
+
+#define OWN_NO_STREAM UINT64_MAX /* the attachment of memory that only the host may use */
+
+/* ---- attachments ---- */
+
+/* Returns the stream of an open attachment, or NULL. */
+static inline const own_stream *own_attached_stream_(const own_engine *engine,
+                                                     const own_memory *memory) {
+    uint64_t tag = memory->limits->attachment.stream, slot = tag >> 40;
+    const own_stream *stream = slot < engine->size ? engine->slots[slot].stream : NULL;
+    if (!stream || own_tag(stream) != tag ||
+        (stream->state != OWN_OPEN && own_known_(engine, stream->slot, stream->seq))) {
+        return NULL;
+    }
+    return stream;
+}
+
+/* Returns whether only the host may use the memory where work excludes the host. */
+static inline int own_is_for_host_(const own_memory *memory) {
+    return memory->limited & OWN_IS_ATTACHED && memory->limits->attachment.stream == OWN_NO_STREAM;
+}
+
+/* Returns whether work of the stream may use the memory where work excludes the host. */
+static inline int own_may_use_(const own_engine *engine, const own_memory *memory,
+                               const own_stream *stream) {
+    if (!(memory->limited & OWN_IS_ATTACHED)) {
+        return 1;
+    }
+    const own_stream *only = own_attached_stream_(engine, memory);
+    return only ? only == stream : !own_is_for_host_(memory);
+}
+
+/* Returns a host view that excludes work of the stream, or NULL. Call this only where host views of
+ * managed memory and work exclude each other. If `stream` is NULL, the work may be on any stream.
+ */
+static inline const own_export *own_excluding_view_(const own_engine *engine,
+                                                    const own_stream *stream) {
+    const own_export *view = engine->managed;
+    while (view && (stream ? !own_may_use_(engine, view->memory, stream)
+                           : own_is_for_host_(view->memory))) {
+        view = view->next_managed;
+    }
+    return view;
+}
+
+static inline void own_blame_attachment_(const own_engine *engine, const own_memory *memory,
+                                         own_conflict *conflict) {
+    const own_stream *only = own_attached_stream_(engine, memory);
+    conflict->site = memory->limits->attachment.site;
+    conflict->number = only ? only->number : 0; /* 0: it is attached to the host */
+    conflict->kind = own_kind_of_(only);
+}
+
+/* Exchanges the attachment of the memory and the one given. */
+static inline void own_attach_(own_memory *memory, own_attachment *attachment) {
+    const own_attachment old = memory->limits->attachment;
+    memory->limits->attachment = *attachment;
+    *attachment = old;
+    memory->limited &= (uint8_t)~OWN_IS_ATTACHED;
+    memory->limited |= memory->limits->attachment.stream ? OWN_IS_ATTACHED : 0;
+}
+
+/* ---- discarded contents ---- */
+
+static inline int own_is_discarded_(const own_discard *discard) {
+    return discard->start < discard->stop && !discard->written.seq;
+}
+
+static inline own_discard *own_discards_(const own_memory *memory) {
+    return memory->limits ? memory->limits->discards : NULL;
+}
+
+static inline int own_same_id_(own_id a, own_id b) { return a.seq == b.seq && a.slot == b.slot; }
+
+/* Returns whether an access may read its bytes, and so needs their contents. */
+static inline int own_reads_(const own_access *access) {
+    return access->mode == OWN_READ || access->effect == OWN_USES;
+}
+
+/* Returns whether an access may change the contents of its bytes. */
+static inline int own_writes_(const own_access *access) {
+    return access->mode != OWN_READ && access->effect != OWN_MOVES &&
+           access->effect != OWN_ATTACHES;
+}
+
+/* Returns the first discarded bytes between `start` and `stop`, or NULL. */
+static inline const own_discard *own_find_discard_(const own_memory *memory, uint64_t start,
+                                                   uint64_t stop) {
+    const own_discard *found = NULL;
+    for (const own_discard *each = own_discards_(memory); each; each = each->next) {
+        if (own_is_discarded_(each) && each->start < stop && start < each->stop &&
+            (!found || each->start < found->start)) {
+            found = each;
+        }
+    }
+    return found;
+}
+
+/* Returns the reason why an access is refused whatever is in flight, or OWN_OK. `stream` is NULL
+ * for the host. */
+static __attribute__((noinline)) int own_check_limits_(const own_engine *engine,
+                                                       const own_stream *stream,
+                                                       const own_access *access,
+                                                       own_conflict *conflict) {
+    const own_memory *memory = access->memory;
+    if (memory->closed) {
+        return OWN_MEMORY_CLOSED;
+    }
+    if (access->start >= access->stop) {
+        return OWN_OK;
+    }
+    if (stream && stream->domain->host_excluded && access->effect < OWN_ATTACHES &&
+        !own_may_use_(engine, memory, stream)) {
+        own_blame_attachment_(engine, memory, conflict);
+        return OWN_ATTACHED;
+    }
+    const own_discard *found =
+        own_reads_(access) ? own_find_discard_(memory, access->start, access->stop) : NULL;
+    if (found) {
+        conflict->site = found->site;
+        conflict->start =
+            (found->start > access->start ? found->start : access->start) - access->start;
+        conflict->stop = (found->stop < access->stop ? found->stop : access->stop) - access->start;
+        return OWN_DISCARDED;
+    }
+    return OWN_OK;
+}
+
+/* Adds an entry, at first without bytes. Returns NULL if malloc fails. */
+static inline own_discard *own_new_discard_(own_memory *memory) {
+    own_discard *made = calloc(1, sizeof *made);
+    if (made) {
+        made->next = memory->limits->discards;
+        memory->limits->discards = made;
+        memory->limited |= OWN_HAS_DISCARDS;
+    }
+    return made;
+}
+
+static inline void own_drop_discard_(own_memory *memory, own_discard **link) {
+    own_discard *dropped = *link;
+    *link = dropped->next;
+    free(dropped);
+    if (!memory->limits->discards) {
+        memory->limited &= (uint8_t)~OWN_HAS_DISCARDS;
+    }
+}
+
+/* Cuts the entries that contain the byte at `at`, so that none has bytes on both sides. Returns 0
+ * if malloc fails. */
+static inline int own_cut_discards_(own_memory *memory, uint64_t at) {
+    for (own_discard *each = own_discards_(memory); each; each = each->next) {
+        if (each->start < at && at < each->stop) {
+            own_discard *right = own_new_discard_(memory);
+            if (!right) {
+                return 0;
+            }
+            own_discard *next = right->next;
+            *right = *each;
+            right->next = next;
+            right->start = each->stop = at;
+        }
+    }
+    return 1;
+}
+
+/* Allocates what own_commit_effect_ needs for an access. Returns 0 if malloc fails. */
+static __attribute__((noinline)) int own_reserve_contents_(const own_access *access) {
+    own_memory *memory = access->memory;
+    if (!memory->limits && (access->effect == OWN_DISCARDS || access->effect == OWN_ATTACHES)) {
+        memory->limits = calloc(1, sizeof *memory->limits);
+        if (!memory->limits) {
+            return 0;
+        }
+    }
+    if (!own_writes_(access)) {
+        return 1;
+    }
+    return own_cut_discards_(memory, access->start) && own_cut_discards_(memory, access->stop) &&
+           (access->effect != OWN_DISCARDS || own_new_discard_(memory));
+}
+
+/* Returns whether own_undo of the operation is no longer possible. */
+static inline int own_is_settled_(const own_engine *engine, own_id id) {
+    const own_stream *stream = engine->slots[id.slot].stream;
+    return !stream || stream->settled >= id.seq;
+}
+
+/* Records what an access that is accepted does to contents and attachment. `by` is its operation.
+ */
+static __attribute__((noinline)) void own_commit_effect_(const own_engine *engine,
+                                                         const own_access *access, own_id by,
+                                                         uint32_t site,
+                                                         own_attachment *attachment) {
+    own_memory *memory = access->memory;
+    own_discard *empty = NULL;
+    memory->closed |= access->effect == OWN_CLOSES;
+    if (access->effect == OWN_ATTACHES) {
+        own_attach_(memory, attachment);
+    }
+    own_discard **link = memory->limits ? &memory->limits->discards : NULL;
+    for (own_discard *each; link && (each = *link);) {
+        if (each->start == each->stop) {
+            empty = each;
+        } else if (each->written.seq) {
+            if (own_is_settled_(engine, each->written)) {
+                own_drop_discard_(memory, link);
+                continue;
+            }
+        } else if (own_writes_(access) && access->start <= each->start &&
+                   each->stop <= access->stop) {
+            each->written = by;
+        }
+        link = &each->next;
+    }
+    if (access->effect == OWN_DISCARDS && access->start < access->stop) {
+        empty->start = access->start;
+        empty->stop = access->stop;
+        empty->made = by;
+        empty->site = site;
+    }
+}
+
+/* Reverts own_commit_effect_. */
+static __attribute__((noinline)) void own_undo_effect_(const own_access *access, own_id by,
+                                                       own_attachment *attachment) {
+    own_memory *memory = access->memory;
+    memory->closed &= access->effect != OWN_CLOSES;
+    if (access->effect == OWN_ATTACHES) {
+        own_attach_(memory, attachment);
+    }
+    own_discard **link = memory->limits ? &memory->limits->discards : NULL;
+    for (own_discard *each; link && (each = *link);) {
+        if (own_same_id_(each->made, by)) {
+            own_drop_discard_(memory, link);
+            continue;
+        }
+        if (own_same_id_(each->written, by)) {
+            each->written = (own_id){0, 0};
+        }
+        link = &each->next;
+    }
+}
+
+/* Records a write of the host, which cannot fail after that. Returns 0 if malloc fails. */
+static __attribute__((noinline)) int own_write_on_host_(const own_access *access) {
+    own_memory *memory = access->memory;
+    if (!own_writes_(access) || access->start >= access->stop) {
+        return 1;
+    }
+    if (!own_reserve_contents_(access)) {
+        return 0;
+    }
+    own_discard **link = memory->limits ? &memory->limits->discards : NULL;
+    for (own_discard *each; link && (each = *link);) {
+        if (own_is_discarded_(each) && access->start <= each->start && each->stop <= access->stop) {
+            own_drop_discard_(memory, link);
+        } else {
+            link = &each->next;
+        }
+    }
+    return 1;
+}
+
+/* Sets *found to the discarded bytes of the memory that begin first between `start` and `stop`.
+ * Returns 0 if there are none. */
+static inline int own_discarded(own_engine *engine, const own_memory *memory, uint64_t start,
+                                uint64_t stop, own_discard *found) {
+    own_lock(engine);
+    const own_discard *first = own_find_discard_(memory, start, stop);
+    if (first) {
+        *found = *first;
+    }
+    own_unlock(engine);
+    return first != NULL;
+}
+
+#endif

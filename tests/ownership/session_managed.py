@@ -1,0 +1,87 @@
+"""The steps of a program in which managed memory is prefetched, discarded or attached."""
+
+from oracle import HOST, MEMORY_CLOSED, OK
+from session import DEFAULT_STREAM, NO_STREAM, NOT_WHOLE, WAITED, Failed, Stream, Token
+from session_buffers import UNKNOWN, BufferSession
+
+import cudadrv as cu
+
+
+class ManagedSession(BufferSession):
+    def prefetch(self, buffers, place, stream, batch):
+        """Move the pages of buffers, which changes no byte."""
+        given = stream and stream.given
+        if batch:
+            pairs = [(buffer.real, place) for buffer in buffers]
+            call = lambda: cu.prefetch_batch(pairs, given)  # noqa: E731
+        else:
+            call = lambda: buffers[0].real.prefetch(place, given)  # noqa: E731
+        return self._queue("prefetch", buffers, "move", stream, call)
+
+    def discard(self, buffers, place, stream, batch):
+        """Discard the contents of buffers, which nobody may read before they are written."""
+        given = stream and stream.given
+        if batch:
+            real = [buffer.real for buffer in buffers]
+            call = lambda: cu.discard_batch(real, given)  # noqa: E731
+        elif place is None:
+            call = lambda: buffers[0].real.discard(given)  # noqa: E731
+        else:
+            call = lambda: buffers[0].real.discard_and_prefetch(place, given)  # noqa: E731
+        token = self._queue("discard", buffers, "discard", stream, call)
+        if token is not None:
+            for buffer in buffers:
+                buffer.bytes[:] = UNKNOWN
+        return token
+
+    def attach(self, buffer, to, stream):
+        """Attach memory to a stream, or "global", or to the "host"."""
+        if isinstance(to, Stream):
+            stream, given = to, (to.given,)
+        else:
+            given = (to, stream and stream.given)
+        call = lambda: buffer.real.attach(*given)  # noqa: E731
+        token = self._queue("attach", [buffer], "attach", stream, call)
+        if token is not None and token.node is not None:
+            only = HOST if to == "host" else None
+            if isinstance(to, Stream):
+                only, to.kept = to.model, True
+            self.oracle.attach(buffer.memory.model, only, next(self.sites))
+        return token
+
+    def _queue(self, what, buffers, mode, stream, call):
+        """Make an operation that uses all bytes of some buffers. Returns its token, or None."""
+        stream = self.current(stream, buffers[0].memory.place)
+        uses = [(buffer, mode) for buffer in buffers if buffer.nbytes]
+        answer = self._judge_use(buffers, uses, mode, stream)
+        try:
+            result = self.call(what, answer, call, *buffers)
+        except Failed:
+            self.after_failure(stream.model, uses)
+            return None
+        if answer not in (OK, WAITED):
+            return None
+        node = None
+        if uses:
+            accesses = [buffer.use(mode) for buffer, mode in uses]
+            node = self.oracle.issue(stream.model, accesses, next(self.sites))
+        return Token(result, node, buffers, stream.model)
+
+    def _judge_use(self, buffers, uses, mode, stream):
+        if any(buffer.closed for buffer in buffers):
+            return MEMORY_CLOSED
+        if stream is None:
+            return NO_STREAM
+        if (usable := self._usable(stream)) != OK:
+            return usable
+        if mode == "discard" and stream.kind == "legacy":
+            return DEFAULT_STREAM
+        if not uses:
+            return OK
+        if mode == "attach" and not is_whole(buffers[0]):
+            return NOT_WHOLE
+        return self._judge_order(stream.model, uses)
+
+
+def is_whole(buffer):
+    return buffer.start == 0 and buffer.nbytes == buffer.memory.model.nbytes
