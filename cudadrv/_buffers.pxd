@@ -42,3 +42,6 @@ cdef class UnifiedBuffer(HostBuffer):
 
 cdef class DeviceBuffer(Buffer):
     pass
+
+
+cdef object class_of_kind(object kind, str what)

@@ -17,6 +17,8 @@ cdef enum Operation:
     GIVE_BACK
     PREFETCH
     PREFETCH_BATCH
+    TO
+    OFFLOAD
     LAUNCH
     CUSTOM
 

@@ -17,11 +17,11 @@ from cudadrv._driver cimport (
     cuMemPrefetchAsync, cuMemPrefetchBatchAsync, cuMemRangeGetAttribute, cudadrv_table,
 )
 from cudadrv._engine cimport (
-    OWN_LEGACY, OWN_OK, OWN_READ, OWN_SHARED, engine, own_access, own_conflict,
+    OWN_LEGACY, OWN_OK, OWN_READ, OWN_SHARED, OWN_WRITE, engine, own_access, own_conflict,
     own_export, own_export_close, own_export_open,
 )
 from cudadrv._memory cimport leave_cache
-from cudadrv._names cimport PREFETCH, PREFETCH_BATCH
+from cudadrv._names cimport PREFETCH, PREFETCH_BATCH, TO
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._refusal cimport refuse_host, refuse_operation
 from cudadrv._region cimport Region, borrow, check_region, pointer_of
@@ -50,24 +50,37 @@ cdef str BATCH = "cuMemPrefetchBatchAsync"
 cdef CUmemLocation _place_of(object place) except *:
     """Return a place as the driver takes it. Raises if managed memory cannot be there."""
     cdef CUmemLocation location
+    check_place(place)
     if isinstance(place, Device):
         _check_concurrent(<Device>place, "the place")
         location.type = CU_MEM_LOCATION_TYPE_DEVICE
         location.id = (<Device>place).raw
         return location
+    _, colon, node = place.partition(":")
+    location.type = <CUmemLocationType><int>(NUMA_NODE if colon else HOST)
+    location.id = int(node) if colon else CU_DEVICE_CPU
+    return location
+
+
+cdef int check_place(object place) except -1:
+    """Raise TypeError or ValueError for what names no place."""
+    if isinstance(place, Device):
+        return 0
     if not isinstance(place, str):
         raise TypeError(f"a place is a Device, 'host' or 'host:N', and not {place!r}")
     host, colon, node = place.partition(":")
     if host != "host" or (colon and not (node.isascii() and node.isdigit() and len(node) < 10)):
         raise ValueError(f"a place is a Device, 'host' or 'host:N' with the number of a NUMA node,"
                          f" and not {place!r}")
-    location.type = <CUmemLocationType><int>(NUMA_NODE if colon else HOST)
-    location.id = int(node) if colon else CU_DEVICE_CPU
-    return location
+    return 0
+
+
+cdef bint _is_concurrent(Device device) except -1:
+    return device.attribute_value(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) != 0
 
 
 cdef int _check_concurrent(Device device, str what) except -1:
-    if not device.attribute_value(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS):
+    if not _is_concurrent(device):
         raise ValueError(f"{what} is {device!r}, whose concurrent_managed_access is 0: the driver"
                          " moves all managed memory to such a device when work is queued, and"
                          " takes neither prefetches nor advice for it")
@@ -125,7 +138,48 @@ cdef Token prefetch_region(Region region, object place, object stream):
     stream = known_stream(stream)
     check_region(region)
     found = required_stream(stream, region, "prefetch")
-    return _prefetch(PREFETCH, [region], [place], found)
+    return _prefetch(PREFETCH, [region], [place], found, OWN_SHARED)
+
+
+cdef Token move_region(Region region, object place, Stream stream):
+    """Queue a move of a whole buffer that is used at the place next: see `Buffer.to`.
+
+    Unlike a prefetch it counts as a write. So nothing else uses the buffer during the move, and the
+    next user has to be ordered after it. To devices that take no prefetches the driver moves all
+    managed memory by itself: then no driver call is made.
+    """
+    cdef Device home = stream.context.device
+    check_region(region)
+    if isinstance(place, Device):
+        moves = _is_concurrent(home) and _is_concurrent(<Device>place)
+    else:
+        moves = place != "host" or _is_concurrent(home)
+    if moves:
+        return _prefetch(TO, [region], [place], stream, OWN_WRITE)
+    return _hand_over(region, stream)
+
+
+cdef CUresult _no_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    return CUDA_SUCCESS
+
+
+cdef Token _hand_over(Region region, Stream stream):
+    """Let a buffer count as written on a stream, without a driver call."""
+    cdef Operation operation
+    cdef own_access access
+    cdef Token token
+    if region.nbytes == 0:
+        return nothing_to_do(TO, stream, None, region)
+    borrow(region, &access, OWN_READ)
+    access.mode = OWN_WRITE  # it changes no byte, so memory that is read-only may be handed over
+    token = new_token(stream, None, region)
+    prepare(&operation, TO, &access, 1, _no_call, NULL)
+    operation.request.passive = True
+    reason = issue(&operation, stream)
+    if reason:
+        refuse_operation(&operation, reason, stream, (region.describe(),))
+    stand_for(token, &operation)
+    return token
 
 
 def prefetch_batch(pairs, stream=None):
@@ -172,11 +226,15 @@ def prefetch_batch(pairs, stream=None):
     for region in regions:
         check_region(<Region>region)
     found = required_stream(stream, <Region>regions[0], "prefetch_batch")
-    return _prefetch(PREFETCH_BATCH, regions, places, found)
+    return _prefetch(PREFETCH_BATCH, regions, places, found, OWN_SHARED)
 
 
-cdef Token _prefetch(int name, list regions, list places, Stream stream):
-    """Queue prefetches. The regions are checked; there is at least one."""
+cdef Token _prefetch(int name, list regions, list places, Stream stream, int mode):
+    """Queue prefetches. The regions are checked; there is at least one.
+
+    A prefetch moves pages and changes no byte, also not in memory that is read-only. With the mode
+    OWN_SHARED it conflicts with no other use, and only keeps the memory from being freed.
+    """
     cdef Prefetch prefetch
     cdef list locations = []
     cdef list used = []
@@ -205,10 +263,8 @@ cdef Token _prefetch(int name, list regions, list places, Stream stream):
             prefetch.sizes[i] = region.nbytes
             prefetch.places[i] = locations[i]
             prefetch.firsts[i] = i
-            # It moves pages and changes no byte, also not in memory that is read-only. So it
-            # conflicts with no other use, and the borrow only keeps the memory from being freed.
             borrow(region, &prefetch.accesses[i], OWN_READ)
-            prefetch.accesses[i].mode = OWN_SHARED
+            prefetch.accesses[i].mode = mode
         token = new_token(stream, tuple(used), None)
         _issue(name, &prefetch, stream, used, token)
     finally:

@@ -13,7 +13,7 @@ cdef extern from "Python.h":
 cdef list NAMES = [
     "copy_from", "copy_to", "copy_from_async", "copy_to_async", "fill", "fill_async",
     "its allocation", "close", "lend", "its import", "give_back",
-    "prefetch", "prefetch_batch",
+    "prefetch", "prefetch_batch", "to", "offload",
     "a launch", "a custom operation",
 ]
 cdef dict ADDED = {}        # the number of each name that was added to NAMES
