@@ -20,6 +20,23 @@ cdef class ArrayArgument:
     cdef Way way
 
 
+cdef class In(ArrayArgument):
+    pass
+
+
+cdef class Out(ArrayArgument):
+    pass
+
+
+cdef class InOut(ArrayArgument):
+    pass
+
+
+cdef inline bint is_captured(object value) noexcept:
+    """As isinstance(value, ArrayArgument), but faster."""
+    return type(value) is In or type(value) is Out or type(value) is InOut
+
+
 cdef class Capture:
     cdef object array           # as the program passed it
     cdef Way way

@@ -30,7 +30,7 @@ from cudadrv._driver cimport (
 )
 from cudadrv._engine cimport OWN_READ, OWN_SHARED, OWN_WRITE
 from cudadrv._exchange cimport import_argument, is_foreign_array
-from cudadrv._offload cimport IN, ArrayArgument, Capture
+from cudadrv._offload cimport IN, Capture, is_captured
 from cudadrv._region cimport Region, is_region, plain_array
 from cudadrv._stream cimport Stream
 
@@ -536,7 +536,7 @@ cdef bint is_array(object value) except -1:
     """
     if type(value) is Access:
         return (<Access>value).region is None
-    return isinstance(value, ArrayArgument) or is_foreign_array(value)
+    return is_foreign_array(value) or is_captured(value)
 
 
 cdef tuple with_regions(tuple values, Stream stream, list used, list captures):
@@ -559,7 +559,9 @@ cdef tuple with_regions(tuple values, Stream stream, list used, list captures):
             access.region = import_argument((<Access>value).array, stream, used)
             access.mode = (<Access>value).mode
             value = access
-        elif isinstance(value, ArrayArgument):
+        elif type(value) is not Access and is_foreign_array(value):
+            value = import_argument(value, stream, used)
+        elif is_captured(value):
             if captures is None:
                 raise TypeError(f"{value!r} is for the arguments of a launch, not for borrows")
             capture = captures[captured]
@@ -568,8 +570,6 @@ cdef tuple with_regions(tuple values, Stream stream, list used, list captures):
             access.region = capture.buffer
             access.mode = OWN_READ if capture.way == IN else OWN_WRITE
             value = access
-        elif type(value) is not Access and is_foreign_array(value):
-            value = import_argument(value, stream, used)
         found.append(value)
     return tuple(found)
 
