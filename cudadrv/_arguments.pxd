@@ -121,7 +121,6 @@ cdef int pack_unknown(Signature signature, tuple arguments, Packed *packed) exce
 cdef int pack_borrows(tuple borrows, Packed *packed) except -1
 cdef int refuse_count(Signature signature, Py_ssize_t given) except -1
 cdef int refuse_address(Signature signature, Py_ssize_t index, object value) except -1
-cdef tuple several_buffers(Packed *packed, int mode, Py_ssize_t count)
 cdef str describe_operand(Signature signature, Operand *operand)
 
 
@@ -241,19 +240,3 @@ cdef inline Region add_operand(object value, Py_ssize_t index, Packed *packed):
     operand.argument = index
     packed.operand_count += 1
     return region
-
-
-cdef inline object buffers_of(Packed *packed, int mode):
-    """Return the buffers that are used in a mode: None, one buffer, or a tuple of buffers."""
-    cdef Py_ssize_t i
-    cdef Py_ssize_t count = 0
-    cdef PyObject *found = NULL
-    for i in range(packed.operand_count):
-        if packed.operands[i].mode == mode:
-            found = packed.operands[i].region
-            count += 1
-    if count == 0:
-        return None
-    if unlikely(count > 1):
-        return several_buffers(packed, mode, count)
-    return <object>found

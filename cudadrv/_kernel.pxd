@@ -64,16 +64,14 @@ cdef int find_variables(Kernel kernel) except -1
 
 
 cdef Token launch_packed(
-    Kernel kernel, Shape *shape, Packed *packed, Stream stream, object reads, object writes)
+    Kernel kernel, Shape *shape, Packed *packed, Stream stream, tuple uses)
 cdef tuple borrows_of_launch(object borrows)
 
 
 cdef class Prepared:
     cdef Kernel kernel
-    cdef tuple args    # keeps the buffers among the arguments alive
-    cdef tuple borrows          # keeps the other buffers alive
-    cdef object reads
-    cdef object writes
+    cdef tuple args
+    cdef tuple uses             # the arguments, and the items of `borrows`; keeps buffers alive
     cdef Room room              # the memory that `packed` refers to
     cdef Packed packed
     cdef Shape shape

@@ -23,8 +23,8 @@ cdef class Token:
     # The first fields are those of token_fields in recycled.h. The class must not have C methods,
     # because Cython would then add a field before these.
     cdef Stream stream
-    cdef object source      # what is read (a buffer, a tuple of buffers, or None)
-    cdef object target      # what is written (a buffer, a tuple of buffers, or None)
+    cdef object source      # see `new_token`
+    cdef object target
     cdef object asked       # None or a Knowledge; later the token's Event, if it was needed
     cdef uint64_t seq       # the operation's number in the slot
     cdef uint32_t slot      # the slot of the operation's stream
@@ -43,7 +43,8 @@ cdef inline Token new_token(Stream stream, object source, object target):
     may fail afterwards.
 
     `source` is what the operation reads, and `target` what it writes. Each is a buffer, a tuple of
-    buffers, or None.
+    buffers, or None. For a launch, `source` is the tuple of its arguments, and `target` a function
+    that finds the buffers among them: most programs never ask which ones these are.
     """
     if unlikely(ended_tokens.count == 0):
         return first_token(stream, source, target)

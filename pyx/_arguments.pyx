@@ -12,8 +12,6 @@ import numpy as np
 
 cimport cython
 from cpython.long cimport PyLong_AsLongLong, PyLong_CheckExact
-from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
@@ -622,18 +620,17 @@ cdef int refuse_address(Signature signature, Py_ssize_t index, object value) exc
     refuse_argument(signature, index, value, "the parameter is no address")
 
 
-cdef tuple several_buffers(Packed *packed, int mode, Py_ssize_t count):
-    """The part of `buffers_of` for several buffers: return `count` buffers as a tuple."""
-    cdef Py_ssize_t i
-    cdef tuple found = PyTuple_New(count)
-    count = 0
-    for i in range(packed.operand_count):
-        if packed.operands[i].mode == mode:
-            region = <Region>packed.operands[i].region
-            Py_INCREF(region)
-            PyTuple_SET_ITEM(found, count, region)
-            count += 1
-    return found
+def buffers_in(tuple uses, bint written):
+    """Return the buffers that the arguments of a launch use: those it writes, or those it reads."""
+    cdef int mode = OWN_WRITE if written else OWN_READ
+    found = []
+    for value in uses:
+        if type(value) is Access:
+            if (<Access>value).mode == mode:
+                found.append((<Access>value).region)
+        elif written and is_region(value):
+            found.append(value)
+    return tuple(found)
 
 
 cdef str describe_operand(Signature signature, Operand *operand):

@@ -6,7 +6,7 @@ import operator
 cimport cython
 
 from cudadrv._arguments cimport (
-    FEW_ARGUMENTS, Frame, Packed, Room, Shape, Signature, buffers_of, describe_operand, dimensions,
+    FEW_ARGUMENTS, Frame, Packed, Room, Shape, Signature, describe_operand, dimensions,
     fill_shape, limits_of, new_room, new_signature, pack, room_for, threads_of, with_regions,
 )
 from cudadrv._copy cimport refuse_other_device
@@ -23,7 +23,7 @@ from cudadrv._driver cimport (
     likely, unlikely,
 )
 from cudadrv._engine cimport (
-    OWN_BORROWED, OWN_MUST_WAIT, OWN_REACH, OWN_READ, OWN_SHARED, OWN_STRICT, OWN_WRITE, own_access,
+    OWN_BORROWED, OWN_MUST_WAIT, OWN_REACH, OWN_READ, OWN_SHARED, OWN_STRICT, own_access,
     own_conflict,
 )
 from cudadrv._exchange cimport hold_arguments
@@ -38,6 +38,7 @@ from cudadrv._region cimport Region, borrow, check_region
 from cudadrv._stream cimport Stream, check_stream, stream_for
 from cudadrv._token cimport Token, new_token, stand_for
 
+from cudadrv._arguments import buffers_in
 from cudadrv._kernel_attributes import CACHES, KernelAttributes
 from cudadrv._module import function_of
 
@@ -145,8 +146,7 @@ cdef class Kernel:
         if unlikely(pack(self.signature, args, more, &packed)):
             token = _launch_with_arrays(self, &shape, args, more, &packed, found)
         else:
-            token = launch_packed(self, &shape, &packed, found, buffers_of(&packed, OWN_READ),
-                                  buffers_of(&packed, OWN_WRITE))
+            token = launch_packed(self, &shape, &packed, found, args + more if more else args)
         del room  # kept until here, because `packed` may point into it
         return token
 
@@ -521,16 +521,19 @@ cdef tuple borrows_of_launch(object borrows):
 
 
 cdef Token launch_packed(
-    Kernel kernel, Shape *shape, Packed *packed, Stream stream, object reads, object writes
+    Kernel kernel, Shape *shape, Packed *packed, Stream stream, tuple uses
 ):
-    """Queue a launch whose arguments are already checked and packed, and return its token."""
+    """Queue a launch whose arguments are already checked and packed, and return its token.
+
+    `uses` are the arguments, and the items of `borrows`.
+    """
     cdef Operation operation
     cdef Launch launch = Launch(kernel.raw, shape, packed.pointers, &kernel.module.changes, 0)
     cdef own_access few[FEW_ACCESSES]
     cdef own_access *accesses = few
     cdef Room room = None
     cdef list variables = None
-    cdef Token token = new_token(stream, reads, writes)
+    cdef Token token = new_token(stream, uses, buffers_in)
     cdef Py_ssize_t count
     cdef int reason = VARIABLES_CHANGED
     while reason == VARIABLES_CHANGED:
@@ -559,20 +562,33 @@ cdef object _launch_with_arrays(
     Kernel kernel, Shape *shape, tuple args, tuple more, Packed *packed, Stream stream
 ):
     """Queue a launch with arrays among its arguments: see `with_regions`."""
-    cdef list used = []
-    cdef list captures = captures_of(args, stream)
+    cdef list captures
+    for argument in args:
+        if is_captured(argument):
+            break
+    else:
+        return _launch_with_regions(kernel, shape, args, more, packed, stream, None)
+    captures = captures_of(args, stream)
     try:
-        args = with_regions(args, stream, used, captures)
-        more = with_regions(more, stream, used, None)
-        pack(kernel.signature, args, more, packed)
-        upload(captures, stream)
-        token = launch_packed(kernel, shape, packed, stream, buffers_of(packed, OWN_READ),
-                              buffers_of(packed, OWN_WRITE))
-        hold_arguments(used)
-        return bring_home_later(token, captures, stream) if captures else token
+        token = _launch_with_regions(kernel, shape, args, more, packed, stream, captures)
+        return bring_home_later(token, captures, stream)
     except BaseException:
         end_captures(captures)
         raise
+
+
+cdef Token _launch_with_regions(
+    Kernel kernel, Shape *shape, tuple args, tuple more, Packed *packed, Stream stream,
+    list captures
+):
+    cdef list used = []
+    args, more = with_regions(args, stream, used, captures), with_regions(more, stream, used, None)
+    pack(kernel.signature, args, more, packed)
+    if captures is not None:
+        upload(captures, stream)
+    token = launch_packed(kernel, shape, packed, stream, args + more if more else args)
+    hold_arguments(used)
+    return token
 
 
 cdef inline Py_ssize_t _borrow_operands(
@@ -712,8 +728,7 @@ cdef class Prepared:
             raise TypeError("this Prepared was never initialized")
         check_kernel(self.kernel)
         return launch_packed(
-            self.kernel, &self.shape, &self.packed, stream_of(self.kernel, stream),
-            self.reads, self.writes)
+            self.kernel, &self.shape, &self.packed, stream_of(self.kernel, stream), self.uses)
 
     def __repr__(self):
         if self.kernel is None:
@@ -730,16 +745,15 @@ cdef Prepared prepared(
     cdef Prepared ready = Prepared.__new__(Prepared)
     kernel.usable()
     kernel.fill(&ready.shape, grid, block, shared_bytes, cooperative, cluster)
-    ready.args, ready.borrows = args, borrows_of_launch(borrows)
-    ready.room = room_for(kernel.signature, args, ready.borrows, NULL, &ready.packed)
-    if pack(kernel.signature, args, ready.borrows, &ready.packed):
+    more = borrows_of_launch(borrows)
+    ready.args, ready.uses = args, args + more
+    ready.room = room_for(kernel.signature, args, more, NULL, &ready.packed)
+    if pack(kernel.signature, args, more, &ready.packed):
         for argument in args:
             if is_captured(argument):
                 raise TypeError(f"prepare takes buffers, and {argument!r} is copied at each launch:"
                                 " pass it to launch, or a buffer to prepare")
         raise TypeError("prepare takes buffers: make one of the other library's array first, with"
                         " cudadrv.from_dlpack(array)")
-    ready.reads = buffers_of(&ready.packed, OWN_READ)
-    ready.writes = buffers_of(&ready.packed, OWN_WRITE)
     ready.kernel = kernel
     return ready

@@ -509,17 +509,12 @@ cdef list captures_of(tuple arguments, Stream stream):
     The captures have their buffers, but nothing is copied yet.
     """
     cdef list captures = []
-    cdef Py_ssize_t i
-    cdef uint32_t site = 0
-    for i in range(len(arguments)):
-        argument = arguments[i]
+    site = here()
+    for i, argument in enumerate(arguments):
         if is_captured(argument):
-            site = site or here()
             way = (<ArrayArgument>argument).way
             captures.append(_new_capture(
                 (<ArrayArgument>argument).array, way, f"argument {i} ({WORDS[way]})", site))
-    if not captures:
-        return captures
     try:
         _begin(captures, True)
         _allocate(captures, stream.context, stream)

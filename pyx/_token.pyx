@@ -71,12 +71,12 @@ cdef class Token:
     @property
     def reads(self):
         """The buffers that the operation reads, as a tuple. The token keeps them alive."""
-        return _all_of(self.source)
+        return _buffers_of(self, False)
 
     @property
     def writes(self):
         """The buffers that the operation writes, as a tuple. The token keeps them alive."""
-        return _all_of(self.target)
+        return _buffers_of(self, True)
 
     @property
     def site(self):
@@ -190,7 +190,10 @@ def _event_of_work(work):
 find_events_of_tokens_with(_event_of_work)
 
 
-cdef tuple _all_of(object buffers):
+cdef tuple _buffers_of(Token token, bint written):
+    buffers = token.target if written else token.source
+    if callable(token.target):
+        return token.target(token.source, written)
     if type(buffers) is tuple:
         return buffers
     return () if buffers is None else (buffers,)
