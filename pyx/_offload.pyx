@@ -195,7 +195,7 @@ cdef bint _can_be_unlocked(object array) except -1:
         return True
     base = array.base
     while isinstance(base, ndarray):
-        if base.flags.writeable:
+        if base.flags.writeable or _is_locked(base):
             return True
         if base.flags.owndata:
             return False
@@ -208,6 +208,15 @@ cdef bint _can_be_unlocked(object array) except -1:
         return False
     PyBuffer_Release(&view)
     return True
+
+
+cdef bint _is_locked(object array) noexcept:
+    """Whether an array is read-only because it is captured."""
+    cdef Capture capture
+    for capture in _captures:
+        if capture.locked and capture.array is array:
+            return True
+    return False
 
 
 cdef int end_captures(list captures) except -1:
@@ -231,19 +240,23 @@ cdef int end_captures(list captures) except -1:
 cdef int _unlock() except -1:
     """Make arrays writable again.
 
-    A view cannot be writable while its base is read-only because of another capture: it is tried
-    again when that capture ends.
+    A view cannot be writable while its base is read-only because of another capture: then it is
+    tried again when that capture ends.
     """
     cdef list rest = []
-    while _still_locked:
-        array = _still_locked.pop()
-        try:
-            array.flags.writeable = True
-        except ValueError:
-            rest.append(array)
-    if _captures:
+    cdef Py_ssize_t before = 0
+    while len(_still_locked) != before:  # a base can come after its view
+        before = len(_still_locked)
+        rest = []
+        while _still_locked:
+            array = _still_locked.pop()
+            try:
+                array.flags.writeable = True
+            except ValueError:
+                rest.append(array)
         _still_locked.extend(rest)
-    elif rest:
+    if rest and not _captures:
+        _still_locked.clear()
         report_text(f"an array of shape {rest[0].shape} stays read-only after its capture, because"
                     " the array it is a view of was made read-only meanwhile")
     return 0
