@@ -16,25 +16,9 @@ cdef enum Way:
 
 
 cdef class ArrayArgument:
-    cdef readonly object array
+    cdef object array
     cdef Way way
-
-
-cdef class In(ArrayArgument):
-    pass
-
-
-cdef class Out(ArrayArgument):
-    pass
-
-
-cdef class InOut(ArrayArgument):
-    pass
-
-
-cdef inline bint is_captured(object value) noexcept:
-    """As isinstance(value, ArrayArgument), but faster."""
-    return type(value) is In or type(value) is Out or type(value) is InOut
+    cdef object __weakref__
 
 
 cdef class Capture:

@@ -28,7 +28,7 @@ from cudadrv._driver cimport (
 )
 from cudadrv._engine cimport OWN_READ, OWN_SHARED, OWN_WRITE
 from cudadrv._exchange cimport import_argument, is_foreign_array
-from cudadrv._offload cimport IN, Capture, is_captured
+from cudadrv._offload cimport IN, ArrayArgument, Capture
 from cudadrv._region cimport Region, is_region, plain_array
 from cudadrv._stream cimport Stream
 
@@ -534,7 +534,7 @@ cdef bint is_array(object value) except -1:
     """
     if type(value) is Access:
         return (<Access>value).region is None
-    return is_foreign_array(value) or is_captured(value)
+    return is_foreign_array(value) or type(value) is ArrayArgument
 
 
 cdef tuple with_regions(tuple values, Stream stream, list used, list captures):
@@ -559,7 +559,7 @@ cdef tuple with_regions(tuple values, Stream stream, list used, list captures):
             value = access
         elif type(value) is not Access and is_foreign_array(value):
             value = import_argument(value, stream, used)
-        elif is_captured(value):
+        elif type(value) is ArrayArgument:
             if captures is None:
                 raise TypeError(f"{value!r} is for the arguments of a launch, not for borrows")
             capture = captures[captured]

@@ -31,7 +31,7 @@ from cudadrv._memory cimport Memory
 from cudadrv._module cimport Module, variables_of
 from cudadrv._names cimport is_launch, launch_of
 from cudadrv._operation cimport REFUSED, Operation, borrow_all, issue, prepare
-from cudadrv._offload cimport bring_home_later, captures_of, end_captures, is_captured, upload
+from cudadrv._offload cimport ArrayArgument, bring_home_later, captures_of, end_captures, upload
 from cudadrv._ordering cimport policies_used, policy_in_force
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, check_region
@@ -564,7 +564,7 @@ cdef object _launch_with_arrays(
     """Queue a launch with arrays among its arguments: see `with_regions`."""
     cdef list captures
     for argument in args:
-        if is_captured(argument):
+        if type(argument) is ArrayArgument:
             break
     else:
         return _launch_with_regions(kernel, shape, args, more, packed, stream, None)
@@ -750,7 +750,7 @@ cdef Prepared prepared(
     ready.room = room_for(kernel.signature, args, more, NULL, &ready.packed)
     if pack(kernel.signature, args, more, &ready.packed):
         for argument in args:
-            if is_captured(argument):
+            if type(argument) is ArrayArgument:
                 raise TypeError(f"prepare takes buffers, and {argument!r} is copied at each launch:"
                                 " pass it to launch, or a buffer to prepare")
         raise TypeError("prepare takes buffers: make one of the other library's array first, with"

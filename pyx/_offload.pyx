@@ -37,78 +37,66 @@ cdef tuple GROUPS = ("", "array", "out array", "inout array")
 
 # ---- arguments of launches ----
 
+@cython.final
 cdef class ArrayArgument:
     """ArrayArgument(*args, **kwargs)\n--\n
-    The base of `In`, `Out` and `InOut`."""
+    A kernel argument: a NumPy array that is copied to the device for one launch. See `In`, `Out`
+    and `InOut`.
 
-    def __init__(self, array):
-        if not isinstance(array, ndarray):
-            refuse_type(f"{WORDS[self.way]}()", array)
-        if self.way == 0:
-            raise TypeError("use cudadrv.In(array), Out(array) or InOut(array)")
-        self.array = array
+    Attributes
+    ----------
+    array : numpy.ndarray
+    """
+
+    def __init__(self, *args, **kwargs):
+        raise TypeError("use cudadrv.In(array), Out(array) or InOut(array)")
+
+    @property
+    def array(self):
+        """The array that is passed."""
+        return self.array
 
     def __repr__(self):
-        array = self.array
-        what = "None" if array is None else f"array of shape {array.shape}, {array.dtype}"
-        return f"{WORDS[self.way]}({what})"
+        if self.array is None:
+            return "<ArrayArgument, never initialized>"
+        return f"{WORDS[self.way]}(array of shape {self.array.shape}, {self.array.dtype})"
 
 
-@cython.final
-cdef class In(ArrayArgument):
-    """In(array)\n--\n
-    An argument of `Kernel.launch`: a NumPy array whose items the kernel reads.
+cdef ArrayArgument _argument(object array, Way way):
+    cdef ArrayArgument argument
+    if not isinstance(array, ndarray):
+        _refuse_type(f"{WORDS[way]}()", array)
+    argument = ArrayArgument.__new__(ArrayArgument)
+    argument.array, argument.way = array, way
+    return argument
+
+
+def In(array):
+    """Return an argument for `Kernel.launch`: a NumPy array whose items the kernel reads.
 
     The launch copies the items to a buffer on the device and passes that buffer. The array may
-    change as soon as the call returns.
-
-    Raises TypeError unless the argument is a NumPy array.
-
-    Attributes
-    ----------
-    array : numpy.ndarray
+    change as soon as the call returns. Raises TypeError if the argument is not a NumPy array.
     """
-
-    def __cinit__(self):
-        self.way = IN
+    return _argument(array, IN)
 
 
-@cython.final
-cdef class Out(ArrayArgument):
-    """Out(array)\n--\n
-    An argument of `Kernel.launch`: a NumPy array for the results of the kernel.
+def Out(array):
+    """Return an argument for `Kernel.launch`: a NumPy array for the results of the kernel.
 
-    The launch passes a buffer on the device whose contents are undefined at first, and returns a
-    `ResultToken`. Its `wait` copies all items of the buffer to the array; until then the array is
-    captured, and read-only. If the kernel does not write every item, use `InOut`.
-
-    Raises TypeError unless the argument is a NumPy array.
-
-    Attributes
-    ----------
-    array : numpy.ndarray
+    The launch passes a buffer on the device, and returns a `ResultToken`, whose `wait` copies all
+    items of the buffer to the array; until then the array is captured and read-only. The buffer is
+    undefined at first: use `InOut` if the kernel does not write every item. Raises TypeError if the
+    argument is not a NumPy array.
     """
-
-    def __cinit__(self):
-        self.way = OUT
+    return _argument(array, OUT)
 
 
-@cython.final
-cdef class InOut(ArrayArgument):
-    """InOut(array)\n--\n
-    An argument of `Kernel.launch`: a NumPy array whose items the kernel reads and changes.
+def InOut(array):
+    """Return an argument for `Kernel.launch`: a NumPy array whose items the kernel changes.
 
-    As `Out`, but the buffer begins with a copy of the array's items.
-
-    Raises TypeError unless the argument is a NumPy array.
-
-    Attributes
-    ----------
-    array : numpy.ndarray
+    As `Out`, but the buffer begins with a copy of the items of the array.
     """
-
-    def __cinit__(self):
-        self.way = INOUT
+    return _argument(array, INOUT)
 
 
 # ---- captures ----
@@ -125,7 +113,7 @@ cdef class Capture:
         return f"{self.label}, of shape {self.array.shape} and dtype {self.array.dtype},"
 
 
-cdef int refuse_type(str label, object given) except -1:
+cdef int _refuse_type(str label, object given) except -1:
     raise TypeError(f"{label} takes a NumPy array, not {type(given).__name__}; make one:"
                     " numpy.asarray(...)")
 
@@ -134,7 +122,7 @@ cdef Capture _new_capture(object array, Way way, str label, uint32_t site):
     """Check an array, and describe it. It is captured by `_begin`."""
     cdef Capture capture = Capture.__new__(Capture)
     if not isinstance(array, ndarray):
-        refuse_type(label, array)
+        _refuse_type(label, array)
     plain = plain_array(array)
     items_of(plain.dtype)
     capture.array, capture.way, capture.label, capture.site = array, way, label, site
@@ -413,7 +401,7 @@ cdef class offload:
             for i, array in enumerate(_listed(group, GROUPS[way])):
                 label = f"{GROUPS[way]} {i}"
                 if not isinstance(array, ndarray):
-                    refuse_type(label, array)
+                    _refuse_type(label, array)
                 given.append((array, way, label))
         if not given:
             raise TypeError("offload needs at least one array")
@@ -455,7 +443,10 @@ cdef class offload:
             self._end()
             raise
         self.stream = found
-        return tuple([(<Capture>each).buffer for each in captures])
+        buffers = []
+        for capture in captures:
+            buffers.append(capture.buffer)
+        return tuple(buffers)
 
     def __exit__(self, kind, exception, traceback):
         """Copy the results to their arrays, unless there is an exception. Blocks until they are
@@ -471,6 +462,12 @@ cdef class offload:
             self._end()
         if exception is None:
             _close_buffers(captures)
+
+    def __repr__(self):
+        if self.given is None:
+            return "<offload, never initialized>"
+        state = "" if self.captures is None else ", over" if self.ended else ", entered"
+        return f"<offload of {len(self.given)} arrays{state}>"
 
     cdef int _bring_home(self, list captures) except -1:
         cdef Capture capture
@@ -496,7 +493,7 @@ cdef object _listed(object group, str what):
     if isinstance(group, ndarray):
         return (group,)
     if not isinstance(group, (tuple, list)):
-        refuse_type(what, group)
+        _refuse_type(what, group)
     return group
 
 
@@ -524,7 +521,7 @@ cdef list captures_of(tuple arguments, Stream stream):
     cdef list captures = []
     site = here()
     for i, argument in enumerate(arguments):
-        if is_captured(argument):
+        if type(argument) is ArrayArgument:
             way = (<ArrayArgument>argument).way
             captures.append(_new_capture(
                 (<ArrayArgument>argument).array, way, f"argument {i} ({WORDS[way]})", site))
@@ -690,7 +687,8 @@ cdef class ResultToken:
         return f"<ResultToken of {self.launch!r}, results {state}>"
 
     cdef int _bring_home(self) except -1:
-        with self.lock:
+        self.lock.acquire()
+        try:
             if self.lost:
                 raise OwnershipError(f"the results of the launch queued at {self.launch.site} are"
                                      " lost: they could not be brought home before")
@@ -702,14 +700,20 @@ cdef class ResultToken:
                     self.lost = False
                 finally:
                     end_captures(captures)
+        finally:
+            self.lock.release()
         return 0
 
     cdef int _lose(self) except -1:
-        with self.lock:
+        """End the captures of a launch whose results cannot come any more."""
+        self.lock.acquire()
+        try:
             captures, self.captures = self.captures, None
             if captures is not None:
                 self.lost = True
                 end_captures(captures)
+        finally:
+            self.lock.release()
         return 0
 
 
