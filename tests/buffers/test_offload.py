@@ -134,7 +134,7 @@ def test_memory_maps_and_bytearrays(stream, tmp_path):
 
 def test_an_exception_brings_nothing_home(arrays, stream):
     x, y, z = arrays
-    with pytest.raises(KeyError), cu.offload(x, out=y, inout=z, stream=stream) as (dx, dy, dz):
+    with pytest.raises(KeyError), cu.offload(x, out=y, inout=z, stream=stream) as (dx, dy, dz):  # noqa: PT012
         dz.fill_async(1, stream)
         double(dx, dy, stream)
         raise KeyError
@@ -148,7 +148,7 @@ def test_an_exception_brings_nothing_home(arrays, stream):
 def test_work_of_another_stream_is_refused_at_the_end(arrays, stream, other, gate):
     x, y, z = arrays
     gate.hold(other)
-    with pytest.raises(cu.BufferBorrowedError, match="cannot read DeviceBuffer 'out array 0'.* by"):
+    with pytest.raises(cu.BufferBorrowedError, match=r"cannot read .* 'out array 0'.* by"):  # noqa: PT012
         with cu.offload(x, out=y, inout=z, stream=stream) as (dx, dy, dz):
             dz.fill_async(1, stream)
             double(dx, dy, other)
@@ -165,7 +165,7 @@ def test_buffers_in_use_at_the_end(arrays, stream, other, gate):
     x, y, _ = arrays
     gate.hold(other)
     sink = cu.DeviceBuffer(600, "i4")
-    with pytest.raises(cu.BufferBorrowedError, match="cannot close DeviceBuffer 'array 0'"):
+    with pytest.raises(cu.BufferBorrowedError, match="cannot close DeviceBuffer 'array 0'"):  # noqa: PT012
         with cu.offload(x, out=y, stream=stream) as (dx, dy):
             double(dx, dy, stream)
             double(dx, sink, other)
@@ -178,7 +178,7 @@ def test_buffers_in_use_at_the_end(arrays, stream, other, gate):
 
 def test_a_closed_or_moved_buffer_is_refused_at_the_end(arrays, stream):
     x, y, z = arrays
-    with pytest.raises(cu.BufferClosedError, match="'inout array 0'.* was moved at"):
+    with pytest.raises(cu.BufferClosedError, match=r"'inout array 0'.* was moved at"):  # noqa: PT012
         with cu.offload(x, out=y, inout=z, stream=stream) as (dx, dy, dz):
             dx.close()
             dy.fill_async(1, stream)
@@ -290,7 +290,7 @@ def test_a_base_that_was_made_read_only_meanwhile(stream):
 
 def test_an_array_that_was_made_writable_meanwhile(arrays, stream):
     x, y, _ = arrays
-    with pytest.raises(cu.OwnershipError, match="array 0, of shape .* was made writable by the pro"):
+    with pytest.raises(cu.OwnershipError, match=r"^array 0, .* was made writable by"):  # noqa: PT012
         with cu.offload(x, out=y, stream=stream) as (dx, dy):
             x.flags.writeable = True
             x[0] = 5
@@ -302,12 +302,12 @@ def test_an_array_that_was_made_writable_meanwhile(arrays, stream):
 
 def test_an_array_that_was_resized_meanwhile(driver, stream):
     y, z = np.zeros(8), np.zeros(8)
-    with pytest.raises(ValueError, match="had 64 bytes, and has 32: it was changed meanwhile"):
+    with pytest.raises(ValueError, match="had 64 bytes, and has 32: it was changed meanwhile"):  # noqa: PT012
         with cu.offload(out=[z, y], stream=stream) as (dz, _):
             dz.fill_async(1, stream)
             y.resize(4, refcheck=False)
     assert (z == 0).all()
-    with pytest.raises(ValueError, match="is not C-contiguous any more"):
+    with pytest.raises(ValueError, match="is not C-contiguous any more"):  # noqa: PT012
         with cu.offload(out=z, stream=stream):
             with warnings.catch_warnings():  # NumPy 2.4 has deprecated this
                 warnings.simplefilter("ignore")
@@ -397,22 +397,25 @@ def test_failing_driver_calls(arrays, stream, function):
     x, y, z = arrays
     cu.reap()
     before = len(cu.live_buffers())
+    buffers = []
     for nth in (1, 2):
         testing.configure(f"fault={function}:{nth}:1")
         try:
-            with pytest.raises(cu.CudaError):
-                with cu.offload(x, out=y, inout=z, stream=stream) as (dx, dy, dz):
-                    dy.fill_async(1, stream)
-                    dz.fill_async(1, stream)
+            with pytest.raises(cu.CudaError):  # noqa: PT012
+                with cu.offload(x, out=y, inout=z, stream=stream) as found:
+                    buffers.extend(found)
+                    for buffer in buffers[1:]:
+                        buffer.fill_async(1, stream)
+                    del found, buffer
         finally:
             testing.configure("fault=none")
         assert (y == 0).all()
         assert (z == 10).all()
         assert all(array.flags.writeable for array in arrays)
-        dx = dy = dz = None
+        buffers.clear()
         stream.synchronize()
         assert len(cu.live_buffers()) == before
-    with cu.offload(x, out=y, inout=z, stream=stream) as (dx, dy, dz):
+    with cu.offload(x, out=y, inout=z, stream=stream) as (dx, dy, _):
         double(dx, dy, stream)
     assert y[8] == 8
 
@@ -423,7 +426,7 @@ def test_ctrl_c_while_results_come_home(arrays, stream, gate):
 
     x, y, z = arrays
     timer = threading.Timer(0.1, _thread.interrupt_main)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012
         with cu.offload(x, out=y, inout=z, stream=stream) as (dx, dy, dz):
             double(dx, dy, stream)
             gate.hold(stream)

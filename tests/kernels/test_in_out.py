@@ -46,7 +46,7 @@ def test_wait_brings_the_results_home(arrays, launch, stream, gate):
         y[0] = 7
     assert not token.done
     assert "results not home" in repr(token)
-    with pytest.raises(TimeoutError, match="launch|copy_to_async"):
+    with pytest.raises(TimeoutError, match="copy_to_async on Stream"):
         token.wait(timeout=0)
     assert (y == 1).all()
     gate.open()
@@ -120,7 +120,7 @@ def test_two_launches_in_a_row(arrays, launch):
 
 def test_a_token_that_is_dropped_warns(arrays, launch, stream):
     token = launch()
-    with pytest.warns(cu.CudaWarning, match=r"queued at \S*test_in_out.py:\d+ never came home"):
+    with pytest.warns(cu.CudaWarning, match=r"queued at \S*test_in_out.py:\d+ never came home"):  # noqa: PT031
         del token
         gc.collect()
     assert (arrays[1] == 1).all()
@@ -139,7 +139,7 @@ def test_an_array_that_was_made_writable_meanwhile(arrays, launch):
     token = launch()
     y.flags.writeable = True
     y[0] = 5
-    with pytest.raises(cu.OwnershipError, match="made writable by the program while it was captured"):
+    with pytest.raises(cu.OwnershipError, match="made writable by the program while it was"):
         token.wait()
     assert (y[1:] == 1).all()
     for again in (token.wait, lambda: token.done):
@@ -156,7 +156,7 @@ def test_what_is_no_array(driver, cls, value):
 
 
 def test_wrong_arrays(saxpy, arrays, launch, stream):
-    x, y = arrays
+    x = arrays[0]
     frozen = np.ones(N, "f4")
     frozen.flags.writeable = False
     for wrong, error, text in [
@@ -189,7 +189,7 @@ def test_where_arrays_are_not_taken(saxpy, vectors, arrays, stream):
     array = cu.In(arrays[0])
     with pytest.raises(TypeError, match=r"prepare takes buffers, and In\(array of shape \(1000,\)"):
         saxpy.prepare(8, 128, 2.0, array, vectors[1], N)
-    with pytest.raises(TypeError, match=r"^In\(array .*\) is for the arguments of a launch, not fo"):
+    with pytest.raises(TypeError, match=r"^In\(array .*\) is for the arguments of a launch,"):
         saxpy.launch(8, 128, 2.0, *vectors, N, stream=stream, borrows=[array])
     for wrap in (cu.read, cu.write, cu.shared):
         with pytest.raises(TypeError, match="takes a buffer"):
