@@ -28,6 +28,7 @@ cdef class Capture:
     cdef size_t start           # the address of the array's memory, and its size
     cdef size_t nbytes
     cdef uint32_t site          # the line that captured it
+    cdef bint over              # whether it has ended
     cdef bint locked            # whether the array is read-only because of this capture
     cdef DeviceBuffer buffer    # the items on the device
     cdef LockedBuffer home      # where results arrive; None for IN

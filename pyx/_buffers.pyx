@@ -892,6 +892,16 @@ cdef object class_of_kind(object kind, str what):
     return CLASSES[kind]
 
 
+cdef Buffer new_buffer(
+    object cls, Py_ssize_t count, object dtype, Context context, Stream stream, object name
+):
+    """Allocate a buffer in a context, on the stream if there is one."""
+    cdef Buffer made = cls.__new__(cls)
+    made.allocate(
+        count, dtype, context, stream, PAGE_LOCKED if cls is LockedBuffer else 0, name, True)
+    return made
+
+
 # ---- other places ----
 
 cdef Buffer _moved_to(Buffer buffer, object place, bint copy, object kind, object stream):
@@ -935,16 +945,15 @@ cdef object _class_at(Buffer buffer, object place, object kind):
 cdef Buffer _copied_to(Buffer buffer, object cls, object place, Stream stream):
     """Return a new buffer of a class at a place. Waits for the copy if `stream` is None."""
     cdef Context context = buffer.memory.context
-    cdef Buffer made = cls.__new__(cls)
+    cdef Buffer made
     if stream is not None:
         stream.usable()
         context = stream.context
     if isinstance(place, Device) and context.device != place:
         context = context_of(place)
-    made.allocate(
-        buffer.count, buffer.dtype, context,
-        stream if stream is not None and stream.context is context else None,
-        PAGE_LOCKED if cls is LockedBuffer else 0, buffer.name, True)
+    made = new_buffer(
+        cls, buffer.count, buffer.dtype, context,
+        stream if stream is not None and stream.context is context else None, buffer.name)
     made.sizes = buffer.sizes
     if not made.portable and not buffer.portable and context is not buffer.memory.context:
         _copy_across(made, buffer, stream)
@@ -962,7 +971,8 @@ cdef int _copy_across(Buffer target, Buffer source, Stream stream) except -1:
     one, and is ordered after both.
     """
     cdef Stream first, second
-    cdef LockedBuffer between = LockedBuffer(source.count, source.dtype, device=source.device)
+    cdef Buffer between = new_buffer(
+        LockedBuffer, source.count, source.dtype, source.memory.context, None, source.name)
     if stream is None:
         copy_and_wait(TO, between, source, None)
         copy_and_wait(TO, target, between, None)

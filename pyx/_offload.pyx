@@ -2,8 +2,8 @@
 """Offload: arrays of the host that a device uses for a block, or for one launch.
 
 An array is *captured* while results may come home to it, or while a block uses it. The module keeps
-the captures that have not ended (`_captures`), and arrays that could not be made writable again yet
-(`_still_locked`). The GIL guards both.
+the captures that have not ended, and those whose array could not be made writable again yet
+(`_captures`). The GIL guards this list.
 """
 
 from threading import RLock
@@ -15,7 +15,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
 
-from cudadrv._buffers cimport DeviceBuffer, LockedBuffer
+from cudadrv._buffers cimport DeviceBuffer, LockedBuffer, new_buffer
 from cudadrv._copy cimport blocking_stream, copy_async
 from cudadrv._device cimport Context, context_of
 from cudadrv._driver cimport bind_driver, cudadrv_table
@@ -102,7 +102,6 @@ def InOut(array):
 # ---- captures ----
 
 cdef list _captures = []
-cdef list _still_locked = []
 
 
 @cython.final
@@ -146,7 +145,7 @@ cdef int _begin(list captures, bint snapshots) except -1:
                     f"{capture.describe()} shares memory with {other.label}; results for the one"
                     " would change the other. For the same array pass it once, as inout")
         for other in _captures:
-            if _conflict(capture, other):
+            if not other.over and _conflict(capture, other):
                 raise OwnershipError(
                     f"{capture.describe()} shares memory with the {other.label} of the block or"
                     f" launch at {line_at(other.site)}, which is not over; end that block, or wait"
@@ -208,45 +207,68 @@ cdef bint _is_locked(object array) noexcept:
 
 
 cdef int end_captures(list captures) except -1:
-    """End captures. Arrays that were made read-only are writable again. May be called twice."""
-    cdef Capture capture, other
-    for capture in captures:
-        if capture in _captures:
-            _captures.remove(capture)
-        if capture.locked:
-            capture.locked = False
-            for other in _captures:
-                if other.array is capture.array:
-                    other.locked = True
-                    break
-            else:
-                _still_locked.append(capture.array)
-    _unlock()
-    return 0
+    """End captures: make their arrays writable again. May be called twice.
 
-
-cdef int _unlock() except -1:
-    """Make arrays writable again.
-
-    A view cannot be writable while its base is read-only because of another capture: then it is
-    tried again when that capture ends.
+    A view cannot be writable while its base is read-only because of another capture. It then stays
+    in the list until that capture ends, too.
     """
-    cdef list rest = []
-    cdef Py_ssize_t before = 0
-    while len(_still_locked) != before:  # a base can come after its view
-        before = len(_still_locked)
-        rest = []
-        while _still_locked:
-            array = _still_locked.pop()
-            try:
-                array.flags.writeable = True
-            except ValueError:
-                rest.append(array)
-        _still_locked.extend(rest)
-    if rest and not _captures:
-        _still_locked.clear()
-        report_text(f"an array of shape {rest[0].shape} stays read-only after its capture, because"
-                    " the array it is a view of was made read-only meanwhile")
+    cdef Capture capture
+    for capture in captures:
+        capture.over = True
+    while True:
+        capture = _next_unlocked()
+        if capture is None:
+            break
+        _captures.remove(capture)
+    return _report_locked()
+
+
+cdef Capture _next_unlocked():
+    """Unlock the array of a capture that is over, and return the capture; None if there is none."""
+    cdef Capture capture
+    for capture in _captures:
+        if capture.over and _unlock(capture):
+            return capture
+    return None
+
+
+cdef bint _unlock(Capture capture) except -1:
+    """Make an array writable again. Returns False if its base is read-only.
+
+    If the array was captured again meanwhile, that capture takes over the lock.
+    """
+    cdef Capture other
+    cdef int trial
+    if not capture.locked:
+        return True
+    for other in _captures:
+        if other.array is capture.array and not other.over:
+            other.locked, capture.locked = True, False
+            return True
+    for trial in range(2):
+        try:
+            capture.array.flags.writeable = True
+        except ValueError:
+            return False
+        except MemoryError:  # NumPy allocates a few bytes for this
+            if trial:
+                raise
+        else:
+            break
+    capture.locked = False
+    return True
+
+
+cdef int _report_locked() except -1:
+    """Warn of arrays that stay read-only although no capture is left that could be the reason."""
+    cdef Capture capture
+    for capture in _captures:
+        if not capture.over:
+            return 0
+    while _captures:
+        capture = _captures.pop()
+        report_text(f"an array of shape {capture.array.shape} stays read-only after its capture,"
+                    " because the array it is a view of was made read-only meanwhile")
     return 0
 
 
@@ -257,15 +279,13 @@ cdef int _allocate(list captures, Context context, Stream stream) except -1:
     cdef Capture capture
     for capture in captures:
         items = capture.array
-        capture.buffer = DeviceBuffer.__new__(DeviceBuffer)
-        capture.buffer.allocate(
-            items.size, items.dtype, context, stream, 0, capture.label, True)
+        capture.buffer = new_buffer(
+            DeviceBuffer, items.size, items.dtype, context, stream, capture.label)
         if items.ndim > 1:
             capture.buffer.sizes = items.shape
         if capture.way != IN:  # now, so that lack of memory is an error before any work is queued
-            capture.home = LockedBuffer(
-                items.size, items.dtype, device=None if stream is not None else context.device,
-                stream=stream, name=capture.label)
+            capture.home = new_buffer(
+                LockedBuffer, items.size, items.dtype, context, stream, capture.label)
     return 0
 
 
@@ -584,6 +604,7 @@ cdef class ResultToken:
     cdef Token last         # of the last copy to page-locked memory
     cdef list captures      # None when the results have come home, or are lost
     cdef bint lost
+    cdef bint told          # whether a call has raised because the results are not home
     cdef object lock        # held while results are copied, so that other threads wait for that
     cdef object __weakref__
 
@@ -594,7 +615,7 @@ cdef class ResultToken:
         captures, self.captures = self.captures, None
         if captures is not None:
             end_captures(captures)
-            if not cudadrv_table.ending:
+            if not self.told and not cudadrv_table.ending:
                 report_text(f"the results of a launch queued at {self.launch.site} never came home"
                             " to their arrays, because nobody waited for its token: token.wait()")
 
@@ -634,8 +655,8 @@ cdef class ResultToken:
         try:
             if not self.last.done:
                 return False
-        except ContextLostError:
-            self._lose()
+        except BaseException as error:
+            self._note(error)
             raise
         self._bring_home()
         return True
@@ -664,8 +685,8 @@ cdef class ResultToken:
         _launch_of(self)
         try:
             self.last.wait(timeout=timeout)
-        except ContextLostError:
-            self._lose()
+        except BaseException as error:
+            self._note(error)
             raise
         self._bring_home()
 
@@ -675,8 +696,8 @@ cdef class ResultToken:
         _launch_of(self)
         try:
             yield from self.last.__await__()
-        except ContextLostError:
-            self._lose()
+        except BaseException as error:
+            self._note(error)
             raise
         self._bring_home()
 
@@ -691,7 +712,8 @@ cdef class ResultToken:
         try:
             if self.lost:
                 raise OwnershipError(f"the results of the launch queued at {self.launch.site} are"
-                                     " lost: they could not be brought home before")
+                                     " lost: an earlier call could not bring them home. The buffers"
+                                     " still have them: token.writes")
             captures, self.captures = self.captures, None
             if captures is not None:
                 self.lost = True
@@ -704,8 +726,11 @@ cdef class ResultToken:
             self.lock.release()
         return 0
 
-    cdef int _lose(self) except -1:
-        """End the captures of a launch whose results cannot come any more."""
+    cdef int _note(self, object error) except -1:
+        """Note that a wait has failed. If the context is lost, no results can come any more."""
+        self.told = True
+        if not isinstance(error, ContextLostError):
+            return 0
         self.lock.acquire()
         try:
             captures, self.captures = self.captures, None

@@ -143,7 +143,7 @@ def test_an_array_that_was_made_writable_meanwhile(arrays, launch):
         token.wait()
     assert (y[1:] == 1).all()
     for again in (token.wait, lambda: token.done):
-        with pytest.raises(cu.OwnershipError, match="are lost: they could not be brought home"):
+        with pytest.raises(cu.OwnershipError, match="are lost: an earlier call could not bring"):
             again()
     launch().wait()
 
