@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from cudadrv._kernel_attributes import KernelAttributes
     from cudadrv._kinds import empty, from_array, memory, zeros
     from cudadrv._module import Module
+    from cudadrv._offload import In, InOut, Out, ResultToken, offload
     from cudadrv._pipeline import Pipeline, PipelineReport
     from cudadrv._ptx import Parameter
     from cudadrv._records import Advice, Borrow, DriverInfo, LiveBuffer, PoolStats
@@ -67,17 +68,22 @@ else:  # imported on first use: importing them here would make `import cudadrv` 
         "from_array": "_kinds",
         "from_cuda_array": "_exchange",
         "from_dlpack": "_exchange",
+        "In": "_offload",
+        "InOut": "_offload",
         "Kernel": "_kernel",
         "KernelAttributes": "_kernel_attributes",
         "LiveBuffer": "_records",
         "memory": "_kinds",
         "Module": "_module",
+        "offload": "_offload",
+        "Out": "_offload",
         "Parameter": "_ptx",
         "Pipeline": "_pipeline",
         "PipelineReport": "_pipeline",
         "PoolStats": "_records",
         "Prepared": "_kernel",
         "read": "_arguments",
+        "ResultToken": "_offload",
         "shared": "_arguments",
         "StreamGroup": "_group",
         "write": "_arguments",
@@ -132,6 +138,8 @@ __all__ = [
     "EventNotRecordedError",
     "ForkedError",
     "HostBuffer",
+    "In",
+    "InOut",
     "Kernel",
     "KernelAttributes",
     "LiveBuffer",
@@ -139,12 +147,14 @@ __all__ = [
     "MemoryPool",
     "MemoryPools",
     "Module",
+    "Out",
     "OwnershipError",
     "Parameter",
     "Pipeline",
     "PipelineReport",
     "PoolStats",
     "Prepared",
+    "ResultToken",
     "Stream",
     "StreamGroup",
     "Token",
@@ -160,6 +170,7 @@ __all__ = [
     "live_buffers",
     "memory",
     "memory_report",
+    "offload",
     "ordering",
     "prefetch_batch",
     "read",

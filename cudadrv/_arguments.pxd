@@ -89,7 +89,7 @@ cdef enum:
     FEW_ARGUMENTS = 16      # how many arguments are packed on the stack
     FEW_WORDS = 32          # how many 8-byte words of values are packed on the stack
     WIDEST = 4096           # the most bytes of arguments if the parameters are not known
-    FOREIGN_ARRAYS = 1      # what `pack` returns for arguments that other libraries made
+    ARRAYS = 1              # what `pack` returns if there are arrays among the arguments
 
 
 cdef struct Operand:
@@ -114,8 +114,8 @@ cdef struct Frame:
     Operand operands[FEW_ARGUMENTS]
 
 
-cdef bint is_foreign(object value) except -1
-cdef tuple with_regions(tuple values, Stream stream, list used)
+cdef bint is_array(object value) except -1
+cdef tuple with_regions(tuple values, Stream stream, list used, list captures)
 cdef Room room_on_heap(size_t nbytes, Py_ssize_t count, Py_ssize_t uses, Packed *packed)
 cdef int pack_unknown(Signature signature, tuple arguments, Packed *packed) except -1
 cdef int pack_borrows(tuple borrows, Packed *packed) except -1
@@ -147,15 +147,16 @@ cdef inline int pack(
 ) except -1:
     """Check and convert the arguments. Whether the buffers may be used is checked by the launch.
 
-    Returns 0, or FOREIGN_ARRAYS if there are arrays of other libraries among the arguments. The
-    caller then replaces these by buffers (`with_regions`), and packs the arguments again.
+    Returns 0, or ARRAYS if there are arrays of other libraries, or arrays in `In`, `Out` or `InOut`
+    among the arguments. The caller then replaces these by buffers (`with_regions`), and packs the
+    arguments again.
     """
     cdef Py_ssize_t i
     cdef unsigned char *place
     packed.operand_count = 0
     if unlikely(signature.count < 0):
         if pack_unknown(signature, arguments, packed):
-            return FOREIGN_ARRAYS
+            return ARRAYS
     else:
         if unlikely(len(arguments) != signature.count):
             refuse_count(signature, len(arguments))
@@ -164,8 +165,8 @@ cdef inline int pack(
             packed.pointers[i] = place
             if not put_number(&signature.parameters[i], arguments[i], place) \
                     and not put_buffer(signature, i, arguments[i], packed, place):
-                if unlikely(is_foreign(arguments[i])):
-                    return FOREIGN_ARRAYS
+                if unlikely(is_array(arguments[i])):
+                    return ARRAYS
                 put_value(signature, i, arguments[i], place)
     return pack_borrows(borrows, packed) if unlikely(len(borrows)) else 0
 

@@ -12,3 +12,4 @@ cdef class Buffer(Region):
     cdef bint fill_on_host(self, bytes item) except -1
     cdef bint copy_in_on_host(self, array) except -1
     cdef bint copy_out_on_host(self, array) except -1
+    cdef Buffer moved_to(self, object place, bint copy, object kind, object stream)

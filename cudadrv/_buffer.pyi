@@ -9,6 +9,7 @@ from typing import (
     TypeAlias,
     TypedDict,
     Unpack,
+    overload,
 )
 
 import numpy as np
@@ -16,8 +17,10 @@ import numpy.typing as npt
 from _typeshed import ReadableBuffer, WriteableBuffer
 from typing_extensions import CapsuleType
 
+from cudadrv._buffers import DeviceBuffer, LockedBuffer, UnifiedBuffer
 from cudadrv._device import Device
 from cudadrv._loan import Loan
+from cudadrv._managed import _Place
 from cudadrv._records import Borrow
 from cudadrv._region import Region
 from cudadrv._stream import _AnyStream
@@ -82,6 +85,42 @@ class Buffer(Region):
     def copy_to_async(self, target: Buffer, stream: _AnyStream | None = None) -> Token: ...
     def fill(self, value: _Item, *, stream: _AnyStream | None = None) -> None: ...
     def fill_async(self, value: _Item, stream: _AnyStream | None = None) -> Token: ...
+    @overload
+    def to(
+        self,
+        place: _Place,
+        *,
+        copy: bool = False,
+        kind: Literal["device"],
+        stream: _AnyStream | None = None,
+    ) -> DeviceBuffer: ...
+    @overload
+    def to(
+        self,
+        place: _Place,
+        *,
+        copy: bool = False,
+        kind: Literal["locked"],
+        stream: _AnyStream | None = None,
+    ) -> LockedBuffer: ...
+    @overload
+    def to(
+        self,
+        place: _Place,
+        *,
+        copy: bool = False,
+        kind: Literal["unified"],
+        stream: _AnyStream | None = None,
+    ) -> UnifiedBuffer: ...
+    @overload
+    def to(
+        self,
+        place: _Place,
+        *,
+        copy: bool = False,
+        kind: Literal["device", "locked", "unified"] | None = None,
+        stream: _AnyStream | None = None,
+    ) -> DeviceBuffer | LockedBuffer | UnifiedBuffer: ...
     @property
     def borrowed(self) -> bool: ...
     @property

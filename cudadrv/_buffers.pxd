@@ -3,7 +3,9 @@
 from libc.stdint cimport uint32_t
 
 from cudadrv._buffer cimport Buffer
+from cudadrv._device cimport Context
 from cudadrv._engine cimport own_export
+from cudadrv._stream cimport Stream
 
 
 cdef class HostBuffer(Buffer):
@@ -42,3 +44,8 @@ cdef class UnifiedBuffer(HostBuffer):
 
 cdef class DeviceBuffer(Buffer):
     pass
+
+
+cdef object class_of_kind(object kind, str what)
+cdef Buffer new_buffer(
+    object cls, Py_ssize_t count, object dtype, Context context, Stream stream, object name)

@@ -21,6 +21,8 @@ cdef enum Operation:
     DISCARD_AND_PREFETCH
     DISCARD_BATCH
     ATTACH
+    TO
+    OFFLOAD
     LAUNCH
     CUSTOM
 

@@ -28,6 +28,7 @@ from cudadrv._driver cimport (
 )
 from cudadrv._engine cimport OWN_READ, OWN_SHARED, OWN_WRITE
 from cudadrv._exchange cimport import_argument, is_foreign_array
+from cudadrv._offload cimport IN, ArrayArgument, Capture
 from cudadrv._region cimport Region, is_region, plain_array
 from cudadrv._stream cimport Stream
 
@@ -257,7 +258,8 @@ cdef str _ctype_kind(object value):
 cdef str _advice(object value, Parameter *parameter):
     """Return what to pass instead of a value of the wrong type, for the message."""
     if isinstance(value, np.ndarray):
-        return "the device cannot see the memory of an array; copy it to a buffer and pass that:" \
+        return "the device cannot see the memory of an array; pass cudadrv.In(array), Out(array)" \
+               " or InOut(array), or copy it to a buffer and pass that:" \
                " DeviceBuffer.from_array(array)"
     if parameter is not NULL and parameter.kind == b"S":
         return "pass a NumPy structured scalar (array[i], or numpy.void) or a ctypes structure" \
@@ -526,21 +528,27 @@ cdef Room room_on_heap(size_t nbytes, Py_ssize_t count, Py_ssize_t uses, Packed 
     return room
 
 
-cdef bint is_foreign(object value) except -1:
-    """Whether an argument is another library's array, bare or in `read`, `write` or `shared`."""
+cdef bint is_array(object value) except -1:
+    """Whether an argument is another library's array, bare or in `read`, `write` or `shared`, or an
+    array of the host in `In`, `Out` or `InOut`.
+    """
     if type(value) is Access:
         return (<Access>value).region is None
-    return is_foreign_array(value)
+    return is_foreign_array(value) or type(value) is ArrayArgument
 
 
-cdef tuple with_regions(tuple values, Stream stream, list used):
-    """Return the arguments, with each array of another library replaced by a buffer over it.
+cdef tuple with_regions(tuple values, Stream stream, list used, list captures):
+    """Return the arguments, with each array replaced by a buffer.
 
-    The stream waits for the work of those libraries. Once the launch is queued, the caller passes
-    `used` to `hold_arguments`.
+    For an array of another library this is a buffer over it; the stream waits for the work of that
+    library. Once the launch is queued, the caller passes `used` to `hold_arguments`. For an array
+    in `In`, `Out` or `InOut` it is the buffer of its capture: `captures` are those of
+    `captures_of`, or None where such arrays cannot be passed.
     """
     cdef Access access
+    cdef Capture capture
     cdef list found = []
+    cdef Py_ssize_t captured = 0
     for value in values:
         if type(value) is float or type(value) is int or is_region(value):
             pass
@@ -551,6 +559,15 @@ cdef tuple with_regions(tuple values, Stream stream, list used):
             value = access
         elif type(value) is not Access and is_foreign_array(value):
             value = import_argument(value, stream, used)
+        elif type(value) is ArrayArgument:
+            if captures is None:
+                raise TypeError(f"{value!r} is for the arguments of a launch, not for borrows")
+            capture = captures[captured]
+            captured += 1
+            access = Access.__new__(Access)
+            access.region = capture.buffer
+            access.mode = OWN_READ if capture.way == IN else OWN_WRITE
+            value = access
         found.append(value)
     return tuple(found)
 
@@ -559,8 +576,8 @@ cdef int pack_borrows(tuple borrows, Packed *packed) except -1:
     """The part of `pack` that adds the buffers in ``borrows`` to the operands."""
     for i, each in enumerate(borrows):
         if add_operand(each, -1 - i, packed) is None:
-            if is_foreign(each):
-                return FOREIGN_ARRAYS
+            if is_array(each):
+                return ARRAYS
             raise TypeError("borrows takes buffers, or read(buffer), write(buffer) and"
                             f" shared(buffer), not {type(each).__name__}")
     return 0
@@ -579,8 +596,8 @@ cdef int pack_unknown(Signature signature, tuple arguments, Packed *packed) exce
                 and put_buffer(signature, i, each, packed, packed.values + at):
             at += ALIGNED
             continue
-        if is_foreign(each):
-            return FOREIGN_ARRAYS
+        if is_array(each):
+            return ARRAYS
         data = bytes_of_value(signature, i, each)
         nbytes = len(data)
         if at + nbytes > WIDEST - ALIGNED:

@@ -552,6 +552,53 @@ cdef class Buffer(Region):
         return fill_region(
             FILL_ASYNC, self, item, required_stream(stream, self, "fill_async"))
 
+    def to(self, place, *, bint copy=False, kind=None, stream=None):
+        """Return a buffer with these items that can be used at a place: this one, or a new one.
+
+        The result is of the kind that belongs to the place: a UnifiedBuffer stays one, and its
+        pages are moved; otherwise it is a DeviceBuffer for a device, and a LockedBuffer for the
+        host. If this buffer is of that kind and at the place, it is the result. Otherwise a new
+        buffer gets a copy of the items, with the shape and the name.
+
+        Without ``stream`` this blocks until the result can be used. It runs on the current stream,
+        else on an internal one, as `copy_from` does. With ``stream`` the move or the copy is queued
+        there, and counts as a write of the result: until the work of the stream is known to be
+        complete (``stream.synchronize()``), the host cannot use the result, and other streams have
+        to be ordered after it. A move counts as a write also where the driver moves pages only when
+        they are used. Where nothing is moved or copied, nothing is ordered.
+
+        Parameters
+        ----------
+        place : Device or str
+            A device, or ``"host"``; for managed memory also ``"host:N"``, the NUMA node N.
+        copy : bool, optional
+            Whether the result is a new buffer in any case.
+        kind : "device", "locked" or "unified", optional
+            The kind of the result.
+        stream : Stream, optional
+            A stream of the buffer's context; for a copy to another device also one of that device.
+
+        Returns
+        -------
+        DeviceBuffer, LockedBuffer or UnifiedBuffer
+
+        Raises
+        ------
+        TypeError, ValueError
+            There is no such place or kind; the kind cannot be at the place; the stream belongs to
+            another context; see also `UnifiedBuffer.prefetch`.
+        BufferBorrowedError, BufferExportedError, BufferClosedError
+            See docs/errors.md.
+        CudaError
+            A driver call failed.
+
+        A copy to another device goes through page-locked memory.
+
+        Driver functions: cuMemPrefetchAsync for managed memory; else those of the class of the
+        result and of `copy_from` with a buffer.
+        """
+        return self.moved_to(place, copy, kind, stream)
+
     # ---- who uses the buffer ----
 
     @property
@@ -815,6 +862,11 @@ cdef class Buffer(Region):
 
     cdef bint copy_out_on_host(self, array) except -1:
         return False
+
+    # ---- other places: overridden by each kind of buffer ----
+
+    cdef Buffer moved_to(self, object place, bint copy, object kind, object stream):
+        raise TypeError(ABSTRACT)
 
 
 cdef Buffer _bare(cls):

@@ -20,14 +20,17 @@ from cpython.ref cimport PyObject
 from libc.stdlib cimport free, malloc
 
 from cudadrv._buffer cimport Buffer
-from cudadrv._device cimport Context, context_of
+from cudadrv._copy cimport blocking_stream, copy_and_wait, copy_async
+from cudadrv._device cimport Context, Device, context_of
 from cudadrv._driver cimport (
     CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_WRITECOMBINED, unlikely,
 )
 from cudadrv._managed cimport (
-    advice_of, advise_region, attach_region, discard_region, prefetch_region,
+    advice_of, advise_region, attach_region, check_place, discard_region, move_region,
+    prefetch_region,
 )
 from cudadrv._memory cimport use_on_host
+from cudadrv._names cimport TO
 from cudadrv._operation cimport missing_waits
 from cudadrv._engine cimport (
     OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_USES, OWN_WRITE, engine, own_access, own_ask_host,
@@ -40,6 +43,7 @@ from cudadrv._release cimport DEVICE, LOCKED, UNIFIED
 from cudadrv._site cimport here, place as line_at
 from cudadrv._staging cimport copy_on_host
 from cudadrv._stream cimport Stream, known_stream, stream_for
+from cudadrv._token cimport Token
 
 from cudadrv._errors import BufferExportedError
 
@@ -331,6 +335,9 @@ cdef class HostBuffer(Buffer):
     cdef bint copy_out_on_host(self, array) except -1:
         return _copy(self, array, False)
 
+    cdef Buffer moved_to(self, object place, bint copy, object kind, object stream):
+        return _moved_to(self, place, copy, kind, stream)
+
     def _item(self, key):
         try:
             index = operator.index(key)
@@ -575,6 +582,9 @@ def host_view(HostBuffer buffer not None, bint shared):
 
 # ---- allocating ----
 
+cdef unsigned int PAGE_LOCKED = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
+
+
 cdef int _allocate(
     Buffer buffer, object count, object dtype, object stream, object device, unsigned int flags,
     object name, bint pooled
@@ -652,8 +662,8 @@ name=None, pooled=True)\n--\n
         name=None, bint pooled=True
     ):
         _allocate(self, count, dtype, stream, device,
-                  CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
-                  | (CU_MEMHOSTALLOC_WRITECOMBINED if write_combined else 0), name, pooled)
+                  PAGE_LOCKED | (CU_MEMHOSTALLOC_WRITECOMBINED if write_combined else 0), name,
+                  pooled)
 
 
 # ---- managed memory ----
@@ -974,3 +984,119 @@ cdef class DeviceBuffer(Buffer):
         """Raise TypeError: the host cannot read the memory of a device."""
         raise TypeError("a DeviceBuffer is no array: the host cannot read it. Copy it to one:"
                         " buffer.to_numpy()")
+
+    cdef Buffer moved_to(self, object place, bint copy, object kind, object stream):
+        return _moved_to(self, place, copy, kind, stream)
+
+
+# ---- the classes by name ----
+
+cdef dict CLASSES = {"device": DeviceBuffer, "locked": LockedBuffer, "unified": UnifiedBuffer}
+
+
+cdef object class_of_kind(object kind, str what):
+    """Return the class that a word names. `what` is what the word was given as, for messages."""
+    if not isinstance(kind, str):
+        raise TypeError(f"{what} must be a str, not {type(kind).__name__}")
+    if kind not in CLASSES:
+        raise ValueError(f"{what} is {kind!r}, and must be 'device', 'locked' or 'unified'")
+    return CLASSES[kind]
+
+
+cdef Buffer new_buffer(
+    object cls, Py_ssize_t count, object dtype, Context context, Stream stream, object name
+):
+    """Allocate a buffer in a context, on the stream if there is one."""
+    cdef Buffer made = cls.__new__(cls)
+    made.allocate(
+        count, dtype, context, stream, PAGE_LOCKED if cls is LockedBuffer else 0, name, True)
+    return made
+
+
+# ---- other places ----
+
+cdef Buffer _moved_to(Buffer buffer, object place, bint copy, object kind, object stream):
+    """Return a buffer with the same items that can be used at a place: see `Buffer.to`."""
+    cdef Stream found = known_stream(stream)
+    cdef Buffer made = buffer
+    cdef Token token
+    buffer.usable()
+    cls = _class_at(buffer, place, kind)
+    if copy or type(buffer) is not cls or (cls is DeviceBuffer and buffer.device != place):
+        made = _copied_to(buffer, cls, place, found)
+    if cls is UnifiedBuffer:
+        context = made.memory.context
+        token = move_region(made, place, blocking_stream(stream_for(found, context), made))
+        if found is None:
+            token.wait()
+    return made
+
+
+cdef object _class_at(Buffer buffer, object place, object kind):
+    """Return the class of the result of `to`. Raises if it cannot be at the place."""
+    check_place(place)
+    on_device = isinstance(place, Device)
+    if kind is not None:
+        cls = class_of_kind(kind, "kind")
+    elif isinstance(buffer, UnifiedBuffer):
+        cls = UnifiedBuffer
+    else:
+        cls = DeviceBuffer if on_device else LockedBuffer
+    if cls is DeviceBuffer and not on_device:
+        raise ValueError(f"a DeviceBuffer is on a device, and the place is {place!r}; use"
+                         " kind='locked' or kind='unified'")
+    if cls is LockedBuffer and place != "host":
+        raise ValueError(
+            f"a LockedBuffer is on the host, and the place is {place!r}" + (
+                "; use kind='device' or kind='unified'" if on_device else
+                "; only a UnifiedBuffer can be on a certain NUMA node: kind='unified'"))
+    return cls
+
+
+cdef Buffer _copied_to(Buffer buffer, object cls, object place, Stream stream):
+    """Return a new buffer of a class at a place. Waits for the copy if `stream` is None."""
+    cdef Context context = buffer.memory.context
+    cdef Buffer made
+    if stream is not None:
+        stream.usable()
+        context = stream.context
+    if isinstance(place, Device) and context.device != place:
+        context = context_of(place)
+    made = new_buffer(
+        cls, buffer.count, buffer.dtype, context,
+        stream if stream is not None and stream.context is context else None, buffer.name)
+    made.sizes = buffer.sizes
+    if not made.portable and not buffer.portable and context is not buffer.memory.context:
+        _copy_across(made, buffer, stream)
+    elif stream is None:
+        copy_and_wait(TO, made, buffer, None)
+    else:
+        copy_async(TO, made, buffer, stream, "to")
+    return made
+
+
+cdef int _copy_across(Buffer target, Buffer source, Stream stream) except -1:
+    """Copy to the memory of another context, through page-locked memory.
+
+    No stream reaches both. So a new stream makes one of the two copies. `stream` makes the other
+    one, and is ordered after both.
+    """
+    cdef Stream first, second
+    cdef Buffer between = new_buffer(
+        LockedBuffer, source.count, source.dtype, source.memory.context, None, source.name)
+    if stream is None:
+        copy_and_wait(TO, between, source, None)
+        copy_and_wait(TO, target, between, None)
+        return 0
+    first = second = stream
+    if stream.context is source.memory.context:
+        second = Stream(device=target.device)
+    else:
+        first = Stream(device=source.device)
+        first.wait(stream)
+    copy_async(TO, between, source, first, "to")
+    second.wait(first)
+    copy_async(TO, target, between, second, "to")
+    if second is not stream:
+        stream.wait(second)
+    return 0

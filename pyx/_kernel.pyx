@@ -31,6 +31,7 @@ from cudadrv._memory cimport Memory
 from cudadrv._module cimport Module, variables_of
 from cudadrv._names cimport is_launch, launch_of
 from cudadrv._operation cimport REFUSED, Operation, borrow_all, issue, prepare
+from cudadrv._offload cimport ArrayArgument, bring_home_later, captures_of, end_captures, upload
 from cudadrv._ordering cimport policies_used, policy_in_force
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, check_region
@@ -104,7 +105,8 @@ cdef class Kernel:
             One value for each parameter. A buffer is passed as its address and borrowed for
             writing, unless it is wrapped in `cudadrv.read`, `write` or `shared`. Other values: int,
             float, bool; NumPy scalars and 0-dimensional arrays; ctypes values; an address as an
-            int, whose memory is not borrowed.
+            int, whose memory is not borrowed; NumPy arrays in `In`, `Out` or `InOut`, which are
+            copied to the device and back.
         stream : Stream, optional
             Default: the current stream of a ``with stream:`` block; without one, a TypeError.
         shared_bytes : int, optional
@@ -119,13 +121,15 @@ cdef class Kernel:
         Returns
         -------
         Token
+            With `Out` or `InOut` arguments a `ResultToken`, whose `wait` brings the results to the
+            arrays.
 
         Raises
         ------
         TypeError, ValueError
             There is no stream, or it belongs to another context; the number, type, size or range
             of arguments is wrong; grid, block or shared memory exceed the limits of the device or
-            the kernel.
+            the kernel; an array in `In`, `Out` or `InOut` cannot be captured (see `offload`).
         BufferBorrowedError, BufferExportedError, BufferClosedError
             See docs/errors.md. Nothing is queued.
 
@@ -134,19 +138,15 @@ cdef class Kernel:
         cdef Shape shape
         cdef Frame frame
         cdef Packed packed
-        cdef list used = None
         check_kernel(self)
         found = stream_of(self, stream)
         shape_of(self, &shape, grid, block, shared_bytes, cooperative, cluster)
         more = borrows if type(borrows) is tuple else borrows_of_launch(borrows)
         room = room_for(self.signature, args, more, &frame, &packed)
         if unlikely(pack(self.signature, args, more, &packed)):
-            used = []
-            args, more = with_regions(args, found, used), with_regions(more, found, used)
-            pack(self.signature, args, more, &packed)
-        token = launch_packed(self, &shape, &packed, found, args + more if more else args)
-        if unlikely(used is not None):
-            hold_arguments(used)
+            token = _launch_with_arrays(self, &shape, args, more, &packed, found)
+        else:
+            token = launch_packed(self, &shape, &packed, found, args + more if more else args)
         del room  # kept until here, because `packed` may point into it
         return token
 
@@ -558,6 +558,39 @@ cdef Token launch_packed(
     return token
 
 
+cdef object _launch_with_arrays(
+    Kernel kernel, Shape *shape, tuple args, tuple more, Packed *packed, Stream stream
+):
+    """Queue a launch with arrays among its arguments: see `with_regions`."""
+    cdef list captures
+    for argument in args:
+        if type(argument) is ArrayArgument:
+            break
+    else:
+        return _launch_with_regions(kernel, shape, args, more, packed, stream, None)
+    captures = captures_of(args, stream)
+    try:
+        token = _launch_with_regions(kernel, shape, args, more, packed, stream, captures)
+        return bring_home_later(token, captures, stream)
+    except BaseException:
+        end_captures(captures)
+        raise
+
+
+cdef Token _launch_with_regions(
+    Kernel kernel, Shape *shape, tuple args, tuple more, Packed *packed, Stream stream,
+    list captures
+):
+    cdef list used = []
+    args, more = with_regions(args, stream, used, captures), with_regions(more, stream, used, None)
+    pack(kernel.signature, args, more, packed)
+    if captures is not None:
+        upload(captures, stream)
+    token = launch_packed(kernel, shape, packed, stream, args + more if more else args)
+    hold_arguments(used)
+    return token
+
+
 cdef inline Py_ssize_t _borrow_operands(
     Packed *packed, Stream stream, own_access *accesses
 ) except -1:
@@ -716,6 +749,10 @@ cdef Prepared prepared(
     ready.args, ready.uses = args, args + more
     ready.room = room_for(kernel.signature, args, more, NULL, &ready.packed)
     if pack(kernel.signature, args, more, &ready.packed):
+        for argument in args:
+            if type(argument) is ArrayArgument:
+                raise TypeError(f"prepare takes buffers, and {argument!r} is copied at each launch:"
+                                " pass it to launch, or a buffer to prepare")
         raise TypeError("prepare takes buffers: make one of the other library's array first, with"
                         " cudadrv.from_dlpack(array)")
     ready.kernel = kernel

@@ -4,17 +4,16 @@ import os
 
 cimport cython
 
-from cudadrv._buffers cimport DeviceBuffer, LockedBuffer, UnifiedBuffer
+from cudadrv._buffers cimport class_of_kind
 from cudadrv._ordering cimport Nesting
 from cudadrv._region cimport plain_array
 
 from cudadrv._errors import integer
 
-cdef dict CLASSES = {"device": DeviceBuffer, "locked": LockedBuffer, "unified": UnifiedBuffer}
 cdef str VARIABLE = "CUDADRV_MEMORY"
 
 cdef Nesting _blocks = Nesting("cudadrv.memory")
-cdef str _default = None    # the kind outside all blocks, once it is known
+cdef object _default = None     # the class outside all blocks, once it is known
 
 
 @cython.final
@@ -33,10 +32,12 @@ cdef class memory:
     """
 
     cdef str kind
+    cdef object made
     cdef object __weakref__
 
     def __cinit__(self, str kind not None):
-        self.kind = _checked(kind, "kind")
+        self.kind = kind
+        self.made = class_of_kind(kind, "kind")
 
     @property
     def kind(self):
@@ -56,25 +57,17 @@ cdef class memory:
         return f"memory({self.kind!r})"
 
 
-cdef str _checked(str kind, str what):
-    if kind not in CLASSES:
-        raise ValueError(f"{what} is {kind!r}, and must be 'device', 'locked' or 'unified'")
-    return kind
-
-
 cdef object _class_of(object kind):
     """Return the class for a ``kind=`` argument, or for what is chosen here if it is None."""
     global _default
     if kind is not None:
-        if not isinstance(kind, str):
-            raise TypeError(f"kind must be a str, not {type(kind).__name__}")
-        return CLASSES[_checked(kind, "kind")]
+        return class_of_kind(kind, "kind")
     block = _blocks.innermost()
     if block is not None:
-        return CLASSES[(<memory>block.thing).kind]
+        return (<memory>block.thing).made
     if _default is None:
-        _default = _checked(os.environ.get(VARIABLE) or "device", VARIABLE)
-    return CLASSES[_default]
+        _default = class_of_kind(os.environ.get(VARIABLE) or "device", VARIABLE)
+    return _default
 
 
 def empty(

@@ -25,7 +25,8 @@ from cudadrv._engine cimport (
 )
 from cudadrv._memory cimport Memory, leave_cache
 from cudadrv._names cimport (
-    ATTACH, DISCARD, DISCARD_AND_PREFETCH, DISCARD_BATCH, PREFETCH, PREFETCH_BATCH, operation_name,
+    ATTACH, DISCARD, DISCARD_AND_PREFETCH, DISCARD_BATCH, PREFETCH, PREFETCH_BATCH, TO,
+    operation_name,
 )
 from cudadrv._operation cimport Operation, ask, driver_call, issue, note, prepare
 from cudadrv._refusal cimport refuse_host, refuse_operation
@@ -57,24 +58,37 @@ cdef str LEGACY = "do not work on the legacy default stream; use another stream"
 cdef CUmemLocation _place_of(object place) except *:
     """Return a place as the driver takes it. Raises if managed memory cannot be there."""
     cdef CUmemLocation location
+    check_place(place)
     if isinstance(place, Device):
         _check_concurrent(<Device>place, "the place")
         location.type = CU_MEM_LOCATION_TYPE_DEVICE
         location.id = (<Device>place).raw
         return location
+    _, colon, node = place.partition(":")
+    location.type = <CUmemLocationType><int>(NUMA_NODE if colon else HOST)
+    location.id = int(node) if colon else CU_DEVICE_CPU
+    return location
+
+
+cdef int check_place(object place) except -1:
+    """Raise TypeError or ValueError for what names no place."""
+    if isinstance(place, Device):
+        return 0
     if not isinstance(place, str):
         raise TypeError(f"a place is a Device, 'host' or 'host:N', and not {place!r}")
     host, colon, node = place.partition(":")
     if host != "host" or (colon and not (node.isascii() and node.isdigit() and len(node) < 10)):
         raise ValueError(f"a place is a Device, 'host' or 'host:N' with the number of a NUMA node,"
                          f" and not {place!r}")
-    location.type = <CUmemLocationType><int>(NUMA_NODE if colon else HOST)
-    location.id = int(node) if colon else CU_DEVICE_CPU
-    return location
+    return 0
+
+
+cdef bint _is_concurrent(Device device) except -1:
+    return device.attribute_value(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) != 0
 
 
 cdef int _check_concurrent(Device device, str what) except -1:
-    if not device.attribute_value(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS):
+    if not _is_concurrent(device):
         raise ValueError(f"{what} is {device!r}, whose concurrent_managed_access is 0: the driver"
                          " moves all managed memory to such a device when work is queued, and"
                          " takes no prefetches, discards or advice for it")
@@ -152,7 +166,7 @@ cdef Token prefetch_region(Region region, object place, object stream):
     stream = known_stream(stream)
     check_region(region)
     found = required_stream(stream, region, "prefetch")
-    return _queue(PREFETCH, [region], [place], found)
+    return _queue(PREFETCH, [region], [place], found, OWN_SHARED)
 
 
 cdef Token discard_region(Region region, object place, object stream):
@@ -162,7 +176,46 @@ cdef Token discard_region(Region region, object place, object stream):
     stream = known_stream(stream)
     check_region(region)
     found = required_stream(stream, region, operation_name(name))
-    return _queue(name, [region], [place], found)
+    return _queue(name, [region], [place], found, OWN_WRITE)
+    return _prefetch(PREFETCH, [region], [place], found, OWN_SHARED)
+
+
+cdef Token move_region(Region region, object place, Stream stream):
+    """Queue a move of a whole buffer that is used at the place next: see `Buffer.to`.
+
+    Unlike a prefetch it counts as a write. So nothing else uses the buffer during the move, and the
+    next user has to be ordered after it. To devices that take no prefetches the driver moves all
+    managed memory by itself: then no driver call is made.
+    """
+    cdef Device home = stream.context.device
+    check_region(region)
+    if isinstance(place, Device):
+        moves = _is_concurrent(home) and _is_concurrent(<Device>place)
+    else:
+        moves = place != "host" or _is_concurrent(home)
+    if moves:
+        return _queue(TO, [region], [place], stream, OWN_WRITE)
+    return _hand_over(region, stream)
+
+
+cdef Token _hand_over(Region region, Stream stream):
+    """Let a buffer count as written on a stream, without a driver call."""
+    cdef Operation operation
+    cdef own_access access
+    cdef Token token
+    if region.nbytes == 0:
+        return nothing_to_do(TO, stream, None, region)
+    borrow(region, &access, OWN_READ)
+    access.mode = OWN_WRITE  # it changes no byte, so memory that is read-only may be handed over
+    access.effect = OWN_MOVES
+    token = new_token(stream, None, region)
+    prepare(&operation, TO, &access, 1, _no_call, NULL)
+    operation.request.passive = True
+    reason = issue(&operation, stream)
+    if reason:
+        refuse_operation(&operation, reason, stream, (region.describe(),))
+    stand_for(token, &operation)
+    return token
 
 
 def prefetch_batch(pairs, stream=None):
@@ -252,11 +305,16 @@ cdef Token _queue_batch(int name, list regions, list places, object stream):
     for region in regions:
         check_region(<Region>region)
     found = required_stream(stream, <Region>regions[0], operation_name(name))
-    return _queue(name, regions, places, found)
+    return _queue(name, regions, places, found,
+                  OWN_WRITE if name == DISCARD_BATCH else OWN_SHARED)
 
 
-cdef Token _queue(int name, list regions, list places, Stream stream):
-    """Queue prefetches or discards. The regions are checked; there is at least one."""
+cdef Token _queue(int name, list regions, list places, Stream stream, int mode):
+    """Queue prefetches, moves or discards. The regions are checked; there is at least one.
+
+    A prefetch moves pages and changes no byte, also not in memory that is read-only. With the mode
+    OWN_SHARED it conflicts with no other use, and only keeps the memory from being freed.
+    """
     cdef Ranges ranges
     cdef list locations = []
     cdef list used = []
@@ -289,15 +347,9 @@ cdef Token _queue(int name, list regions, list places, Stream stream):
             ranges.sizes[i] = region.nbytes
             ranges.places[i] = locations[i]
             ranges.firsts[i] = i
-            if discards:
-                borrow(region, &ranges.accesses[i], OWN_WRITE)
-                ranges.accesses[i].effect = OWN_DISCARDS
-            else:
-                # A prefetch moves pages and changes no byte, also not in memory that is read-only.
-                # So it conflicts with no other use, and only keeps the memory from being freed.
-                borrow(region, &ranges.accesses[i], OWN_READ)
-                ranges.accesses[i].mode = OWN_SHARED
-                ranges.accesses[i].effect = OWN_MOVES
+            borrow(region, &ranges.accesses[i], OWN_WRITE if discards else OWN_READ)
+            ranges.accesses[i].mode = mode
+            ranges.accesses[i].effect = OWN_DISCARDS if discards else OWN_MOVES
         if discards:
             token = new_token(stream, None, tuple(used))
         else:

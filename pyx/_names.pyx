@@ -14,7 +14,7 @@ cdef list NAMES = [
     "copy_from", "copy_to", "copy_from_async", "copy_to_async", "fill", "fill_async",
     "its allocation", "close", "lend", "its import", "give_back",
     "prefetch", "prefetch_batch",
-    "discard", "discard_and_prefetch", "discard_batch", "attach",
+    "discard", "discard_and_prefetch", "discard_batch", "attach", "to", "offload",
     "a launch", "a custom operation",
 ]
 cdef dict ADDED = {}        # the number of each name that was added to NAMES

@@ -182,6 +182,8 @@ cdef void take_snapshot(Token token, own_snapshot *issued) noexcept:
 
 
 def _event_of_work(work):
+    if not isinstance(work, Token):
+        work = getattr(work, "token", None)  # a ResultToken has the token of its launch
     return event_of(<Token>work) if isinstance(work, Token) else NotImplemented
 
 

@@ -519,3 +519,43 @@ def pipelines():
         source, target = cu.LockedBuffer.from_array(numbers(100)), cu.UnifiedBuffer(100, "u4")
         pipeline.run(source, into=target)
         assert (target.to_numpy() == numbers(100)).all()
+
+
+@program
+def other_places():
+    device, stream = cu.Device(0), cu.Stream()
+    shared = cu.UnifiedBuffer.from_array(numbers(100), name="shared")
+    assert shared.to(device) is shared
+    assert shared.to("host", stream=stream) is shared
+    stream.synchronize()
+    assert (shared.to_numpy() == numbers(100)).all()
+    there = shared.to(device, kind="device")
+    back = there.to("host", stream=stream)
+    stream.synchronize()
+    assert (back.to_numpy() == numbers(100)).all()
+
+
+@program
+def arrays_for_a_block():
+    stream = cu.Stream()
+    x, y, z = numbers(100), np.zeros(100, "u4"), np.ones(100, "u4")
+    try:
+        with cu.offload(x, out=y, inout=[z], stream=stream) as (dx, dy, dz):
+            dy.copy_from_async(dx, stream)
+            dz.fill_async(7, stream)
+        assert (z == 7).all()
+    finally:
+        # All of the results are home, or none is.
+        assert (y == (x if z[0] == 7 else 0)).all()
+        assert all(array.flags.writeable for array in (x, y, z))
+
+
+@program
+def arrays_of_a_launch():
+    stream = cu.Stream()
+    x, y = numbers(64, "f4"), np.ones(64, "f4")
+    with cu.Module.from_file(PTX) as module:
+        token = module["saxpy"].launch(1, 64, 2.0, cu.In(x), cu.InOut(y), 64, stream=stream)
+        token.wait()
+        assert (y == 2 * x + 1).all()
+        assert y.flags.writeable

@@ -16,6 +16,15 @@ pytestmark = pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
 
 STUBS = Path(cu.__file__).parent
 PTX = ".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry empty() { ret; }"
+TAKING = PTX.replace("empty()", "taking(.param .u64 x)")
+
+
+def launched():
+    token = cu.Module(TAKING)["taking"].launch(1, 1, cu.Out(np.zeros(4)), stream=cu.Stream())
+    token.wait()
+    return token
+
+
 OBJECTS = {
     "Device": lambda: cu.Device(0),
     "Context": lambda: cu.Device(0).context,
@@ -25,6 +34,8 @@ OBJECTS = {
     "DeviceBuffer": lambda: cu.DeviceBuffer(4),
     "LockedBuffer": lambda: cu.LockedBuffer(4),
     "UnifiedBuffer": lambda: cu.UnifiedBuffer(4),
+    "ResultToken": launched,
+    "offload": lambda: cu.offload(np.zeros(4)),
     "Module": lambda: cu.Module(PTX),
     "Kernel": lambda: cu.Module(PTX)["empty"],
     "Prepared": lambda: cu.Module(PTX)["empty"].prepare(1, 1),
@@ -136,6 +147,7 @@ REFUSING = {
     "MemoryPool": "use context.pools.device",
     "MemoryPools": "use context.pools",
     "Prepared": "use kernel.prepare(",
+    "ResultToken": "launches with Out or InOut arguments return these",
     "Token": "tokens come from asynchronous methods",
 }
 

@@ -1,0 +1,47 @@
+"""Offload: arrays of the host that a device uses for a block, or for one launch."""
+
+from libc.stdint cimport uint32_t
+
+from cudadrv._buffers cimport DeviceBuffer, LockedBuffer
+from cudadrv._engine cimport own_export
+from cudadrv._stream cimport Stream
+from cudadrv._token cimport Token
+
+
+# How an array is used. With IN its items go to the device, with OUT they come back.
+cdef enum Way:
+    IN = 1
+    OUT = 2
+    INOUT = 3
+
+
+cdef class ArrayArgument:
+    cdef object array
+    cdef Way way
+    cdef object __weakref__
+
+
+cdef class Capture:
+    cdef object array           # as the program passed it
+    cdef Way way
+    cdef str label              # what messages call it, such as "inout array 0"
+    cdef size_t start           # the address of the array's memory, and its size
+    cdef size_t nbytes
+    cdef uint32_t site          # the line that captured it
+    cdef bint over              # whether it has ended
+    cdef bint locked            # whether the array is read-only because of this capture
+    cdef DeviceBuffer buffer    # the items on the device
+    cdef LockedBuffer home      # where results arrive; None for IN
+    # While results are copied from `home` to the array:
+    cdef Py_buffer view         # the array's memory
+    cdef own_export export      # the view of `home`
+    cdef bint viewed            # whether `view` is open
+    cdef bint exported          # whether `export` is open
+
+    cdef str describe(self)
+
+
+cdef list captures_of(tuple arguments, Stream stream)
+cdef int upload(list captures, Stream stream) except -1
+cdef int end_captures(list captures) except -1
+cdef object bring_home_later(Token token, list captures, Stream stream)
