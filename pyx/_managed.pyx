@@ -166,7 +166,7 @@ cdef Token prefetch_region(Region region, object place, object stream):
     stream = known_stream(stream)
     check_region(region)
     found = required_stream(stream, region, "prefetch")
-    return _queue(PREFETCH, [region], [place], found, OWN_SHARED)
+    return _queue(PREFETCH, [region], [place], found)
 
 
 cdef Token discard_region(Region region, object place, object stream):
@@ -176,8 +176,7 @@ cdef Token discard_region(Region region, object place, object stream):
     stream = known_stream(stream)
     check_region(region)
     found = required_stream(stream, region, operation_name(name))
-    return _queue(name, [region], [place], found, OWN_WRITE)
-    return _prefetch(PREFETCH, [region], [place], found, OWN_SHARED)
+    return _queue(name, [region], [place], found)
 
 
 cdef Token move_region(Region region, object place, Stream stream):
@@ -194,7 +193,7 @@ cdef Token move_region(Region region, object place, Stream stream):
     else:
         moves = place != "host" or _is_concurrent(home)
     if moves:
-        return _queue(TO, [region], [place], stream, OWN_WRITE)
+        return _queue(TO, [region], [place], stream)
     return _hand_over(region, stream)
 
 
@@ -211,7 +210,7 @@ cdef Token _hand_over(Region region, Stream stream):
     token = new_token(stream, None, region)
     prepare(&operation, TO, &access, 1, _no_call, NULL)
     operation.request.passive = True
-    reason = issue(&operation, stream)
+    reason = note(&operation, stream)
     if reason:
         refuse_operation(&operation, reason, stream, (region.describe(),))
     stand_for(token, &operation)
@@ -305,30 +304,26 @@ cdef Token _queue_batch(int name, list regions, list places, object stream):
     for region in regions:
         check_region(<Region>region)
     found = required_stream(stream, <Region>regions[0], operation_name(name))
-    return _queue(name, regions, places, found,
-                  OWN_WRITE if name == DISCARD_BATCH else OWN_SHARED)
+    return _queue(name, regions, places, found)
 
 
-cdef Token _queue(int name, list regions, list places, Stream stream, int mode):
-    """Queue prefetches, moves or discards. The regions are checked; there is at least one.
-
-    A prefetch moves pages and changes no byte, also not in memory that is read-only. With the mode
-    OWN_SHARED it conflicts with no other use, and only keeps the memory from being freed.
-    """
+cdef Token _queue(int name, list regions, list places, Stream stream):
+    """Queue prefetches, moves or discards. The regions are checked; there is at least one."""
     cdef Ranges ranges
     cdef list locations = []
     cdef list used = []
     cdef Region region
     cdef Token token
     cdef void *room
-    cdef bint discards = name not in (PREFETCH, PREFETCH_BATCH)
+    cdef bint discards = name in (DISCARD, DISCARD_AND_PREFETCH, DISCARD_BATCH)
+    cdef bint writes = discards or name == TO
     stream.usable()
     _check_concurrent(stream.context.device, "the device of the stream")
     if discards and stream.order.order == OWN_LEGACY:
         raise ValueError(f"discards {LEGACY}")
     nodes = False
     for region, place in zip(regions, places):
-        location = _place_of("host" if place is None else place)
+        location = _place_of("host" if name in (DISCARD, DISCARD_BATCH) else place)
         nodes = nodes or <int>location.type == NUMA_NODE
         if region.nbytes:
             locations.append(location)
@@ -336,8 +331,8 @@ cdef Token _queue(int name, list regions, list places, Stream stream, int mode):
     if nodes:
         _check_nodes(stream)
     if not used:
-        return nothing_to_do(name, stream, None if discards else <Region>regions[0],
-                             <Region>regions[0] if discards else None)
+        return nothing_to_do(name, stream, None if writes else <Region>regions[0],
+                             <Region>regions[0] if writes else None)
     ranges.count = len(used)
     ranges.at_once = nodes or (ranges.count > 1 and stream.order.order != OWN_LEGACY)
     room = _room_for(&ranges)
@@ -347,10 +342,12 @@ cdef Token _queue(int name, list regions, list places, Stream stream, int mode):
             ranges.sizes[i] = region.nbytes
             ranges.places[i] = locations[i]
             ranges.firsts[i] = i
+            # Prefetches and moves change no byte, also not in memory that is read-only. A prefetch
+            # conflicts with no other use, and only keeps the memory from being freed.
             borrow(region, &ranges.accesses[i], OWN_WRITE if discards else OWN_READ)
-            ranges.accesses[i].mode = mode
+            ranges.accesses[i].mode = OWN_WRITE if writes else OWN_SHARED
             ranges.accesses[i].effect = OWN_DISCARDS if discards else OWN_MOVES
-        if discards:
+        if writes:
             token = new_token(stream, None, tuple(used))
         else:
             token = new_token(stream, tuple(used), None)
@@ -378,7 +375,7 @@ cdef int _issue(int name, Ranges *ranges, Stream stream, list regions, Token tok
 
 cdef driver_call _call_for(int name) except NULL:
     """Return what makes the driver call. A driver that cannot discard gets the rest, or nothing."""
-    if name == PREFETCH or name == PREFETCH_BATCH:
+    if name in (PREFETCH, PREFETCH_BATCH, TO):
         return _prefetch_call
     discards = DISCARD_CALL not in missing_functions()
     if name == DISCARD_AND_PREFETCH:
