@@ -302,8 +302,8 @@ MUTATIONS = [
     (
         "a write ignores readers",
         "borrow.h",
-        "access->mode == OWN_WRITE ? epoch->mode != OWN_SHARED || access->effect >= OWN_CLOSES",
-        "access->mode == OWN_WRITE ? epoch->mode == OWN_WRITE",
+        "? epoch->mode != OWN_SHARED || access->effect >= OWN_CLOSES",
+        "? epoch->mode == OWN_WRITE",
     ),
     (
         "what may be a use ignores reads",

@@ -55,8 +55,8 @@ POSITIONAL = {
     "device", "ordinal", "name", "handle", "owner", "event", "work", "stream", "policy",
     "count", "dtype", "address", "array", "source", "target", "value", "key", "index", "start",
     "self", "cls", "exception", "kind", "traceback", "never", "copy", "flags", "other", "args",
-    "buffer", "thing", "image", "shape", "place", "pairs", "path", "grid", "block",
-    "shared_bytes", "preference",
+    "buffer", "buffers", "thing", "image", "shape", "place", "to", "pairs", "path", "grid",
+    "block", "shared_bytes", "preference",
 }  # fmt: skip
 
 
