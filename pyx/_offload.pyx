@@ -120,6 +120,7 @@ cdef int _refuse_type(str label, object given) except -1:
 cdef Capture _new_capture(object array, Way way, str label, uint32_t site):
     """Check an array, and describe it. It is captured by `_begin`."""
     cdef Capture capture = Capture.__new__(Capture)
+    cdef Py_buffer view
     if not isinstance(array, ndarray):
         _refuse_type(label, array)
     plain = plain_array(array)
@@ -128,8 +129,9 @@ cdef Capture _new_capture(object array, Way way, str label, uint32_t site):
     if not plain.flags.c_contiguous:
         raise ValueError(f"{capture.describe()} is not C-contiguous; pass a contiguous copy:"
                          " numpy.ascontiguousarray(array)")
-    capture.start = plain.__array_interface__["data"][0]
-    capture.nbytes = plain.nbytes
+    PyObject_GetBuffer(plain.reshape(-1).view(np.uint8), &view, PyBUF_SIMPLE)
+    capture.start, capture.nbytes = <size_t>view.buf, view.len
+    PyBuffer_Release(&view)
     return capture
 
 
@@ -330,10 +332,10 @@ cdef void _copy(Py_buffer *view, size_t source) noexcept:
 
 cdef int _open(Capture capture) except -1:
     """Open the memory of an array, and that of its results."""
-    flat = plain_array(capture.array).reshape(-1).view(np.uint8)
-    if not np.may_share_memory(flat, capture.array):
+    plain = plain_array(capture.array)
+    if not plain.flags.c_contiguous:
         raise ValueError(f"{capture.describe()} is not C-contiguous any more")
-    PyObject_GetBuffer(flat, &capture.view, PyBUF_WRITABLE)
+    PyObject_GetBuffer(plain.reshape(-1).view(np.uint8), &capture.view, PyBUF_WRITABLE)
     capture.viewed = True
     if <size_t>capture.view.len != capture.nbytes:
         raise ValueError(f"{capture.describe()} had {capture.nbytes} bytes, and has"
