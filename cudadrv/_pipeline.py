@@ -74,8 +74,9 @@ class _Marks:
         return [ended.elapsed_ms(begun) / 1e3 for begun, ended in pairs]
 
     def close(self) -> None:
-        for event in (*self.begun, *self.ended):
-            event.close()
+        for events in (self.begun, self.ended):
+            for event in events:
+                event.close()
 
 
 class _Lane:
@@ -290,8 +291,10 @@ class Pipeline:
             if not stream.closed:
                 stream.synchronize()
                 stream.close()
-        for part in (*self._lanes, *self._marks):
-            part.close()
+        for lane in self._lanes:
+            lane.close()
+        for marks in self._marks:
+            marks.close()
 
     def __enter__(self) -> Self:
         """``with pipeline:`` closes it at the end of the block."""
@@ -425,8 +428,10 @@ class _Run:
         while self.on_way:
             self.finish()
         seconds = time.perf_counter() - start
+        copying_in, computing, copying_out = self.busy
         return PipelineReport(
-            index, self.done, seconds, self.filling, *self.busy, consuming_s=self.consuming
+            *(index, self.done, seconds, self.filling),
+            *(copying_in, computing, copying_out, self.consuming),
         )
 
     def queue(self, lane: _Lane, index: int, part: HostBuffer) -> None:
