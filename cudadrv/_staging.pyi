@@ -1,6 +1,16 @@
 from typing import final
 
+from _typeshed import ReadableBuffer, WriteableBuffer
+
 @final
 class Stage: ...
+
+@final
+class Filling:
+    def __init__(
+        self, target: WriteableBuffer, source: ReadableBuffer | int, offset: int = 0
+    ) -> None: ...
+    def end(self) -> tuple[int, float]: ...
+    def cancel(self) -> None: ...
 
 def plan(**changes: int) -> dict[str, int]: ...
