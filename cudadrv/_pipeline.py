@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex
 import numpy as np
 
 from cudadrv._buffer import Buffer
-from cudadrv._buffers import DeviceBuffer, HostBuffer, HostView, LockedBuffer
+from cudadrv._buffers import DeviceBuffer, HostBuffer, LockedBuffer
 from cudadrv._device import Device
 from cudadrv._errors import integer
 from cudadrv._event import Event
@@ -427,8 +427,7 @@ class _Ahead:
         self.room = room
         self.prepare = prepare
         self.seconds = 0.0
-        self.filling: Filling | None = None
-        self.view: HostView | None = None  # over the buffer that is being filled
+        self.filling: Filling | None = None  # borrows the buffer that is being filled
 
     def chunk_of(self, index: int) -> HostBuffer | None:
         if index == 0:
@@ -452,19 +451,14 @@ class _Ahead:
 
     def fill(self, target: LockedBuffer, source: "npt.NDArray[Any] | int", offset: int = 0) -> None:
         """Begin to fill a buffer."""
-        self.view = target.write()
-        array = self.view.__enter__()
         given = source if isinstance(source, int) else source.data
-        self.filling = Filling(array.view("u1").data, given, offset)
+        self.filling = Filling(target, given, offset)
 
     def cancel(self) -> None:
         """End what is under way."""
         filling, self.filling = self.filling, None
-        view, self.view = self.view, None
         if filling is not None:
             filling.cancel()
-        if view is not None:
-            view.__exit__(None, None, None)
 
     def begin(self, index: int) -> None:
         """Begin to fill the buffer of a chunk, if there is one."""

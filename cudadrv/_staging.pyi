@@ -1,6 +1,8 @@
 from typing import final
 
-from _typeshed import ReadableBuffer, WriteableBuffer
+from _typeshed import ReadableBuffer
+
+from cudadrv._buffers import HostBuffer
 
 @final
 class Stage: ...
@@ -8,7 +10,7 @@ class Stage: ...
 @final
 class Filling:
     def __init__(
-        self, target: WriteableBuffer, source: ReadableBuffer | int, offset: int = 0
+        self, target: HostBuffer, source: ReadableBuffer | int, offset: int = 0
     ) -> None: ...
     def end(self) -> tuple[int, float]: ...
     def cancel(self) -> None: ...

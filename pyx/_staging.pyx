@@ -568,8 +568,9 @@ cdef class Filling:
     """Filling(target, source, offset=0)\n--\n
     The host's threads bring bytes into page-locked memory, while the calling thread goes on.
 
-    ``target`` is an array. ``source`` is an array of the same size, or the descriptor of a file,
-    which is read from ``offset`` on. Nobody else may use either until `end` or `cancel` returns.
+    ``target`` is a HostBuffer, which is borrowed as by a view until `end` or `cancel` returns.
+    ``source`` is an array of the same size, which must not change meanwhile, or the descriptor of a
+    file, which is read from ``offset`` on.
     """
     cdef par_copy memory
     cdef Py_buffer room, given

@@ -261,7 +261,7 @@ def test_the_report_has_the_time_of_each_stage(doubled):
     assert report.filling_s >= 5 * pause
     assert report.consuming_s >= 5 * pause
     device = report.copying_in_s, report.computing_s, report.copying_out_s
-    assert all(0 < seconds <= report.elapsed_s for seconds in device)
+    assert all(seconds > 0 for seconds in device)  # an estimate from the first chunk
     stages = report.filling_s + report.consuming_s + sum(device)
     assert report.overlap == pytest.approx(stages / report.elapsed_s)
 
