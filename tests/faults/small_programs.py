@@ -19,7 +19,8 @@ LARGE = 600_000  # bytes that go through several stages
 PROGRAMS = {}
 # Imported before anything fails: Python's compiler crashes where memory runs out, and an import of
 # a Cython module raises ImportError then.
-IMPORTED = cu.Advice, cu.Pipeline, cu.StreamGroup, cu.from_array, cu.from_dlpack, _attributes, _processors
+IMPORTED = cu.Advice, cu.Pipeline, cu.StreamGroup, cu.from_array, cu.from_dlpack
+IMPORTED += _attributes, _processors
 
 
 def program(function):
