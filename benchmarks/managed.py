@@ -21,10 +21,13 @@ and those of the round that was begun.
 import argparse
 import ctypes
 import gc
+import itertools
+import os
 import statistics
 import sys
 import tempfile
 import time
+from contextlib import suppress
 
 import calls
 import numpy as np
@@ -160,6 +163,7 @@ class CuPyMoves:
         self.kernel((-(-array.size // BLOCK),), (BLOCK,), arguments, stream=self.stream)
 
     def prefetch(self, to_host):
+        # To the host with -1, which CuPy 14 on CUDA 13 refuses (cudaErrorInvalidDevice).
         place = -1 if to_host else 0
         self.runtime.memPrefetchAsync(self.memory.ptr, self.nbytes, place, self.stream.ptr)
 
@@ -212,8 +216,9 @@ def ways_to_move(moves, to_host):
             moves.wait()
 
     def placed(on_host):
-        moves.prefetch(on_host)
-        moves.wait()
+        """Use all pages on one side, so that they are there. A prefetch makes it faster."""
+        with suppress(Exception):
+            moves.prefetch(on_host)
         if on_host:
             moves.use(False)
         else:
@@ -404,16 +409,12 @@ class Source:
             np.copyto(room, self.parts[at])
 
 
-def fill(source, stages):
-    """Bring all chunks of a source into page-locked memory, as `Pipeline` does."""
-    source.begin()
-    for at, part in enumerate(source.parts):
-        stage = stages[at % len(stages)]
-        if source.array is None:
-            with stage.write() as room:
-                source.fill(at, room)
-        else:
-            stage.copy_from(part)
+def fill(source, made):
+    """Bring all chunks of a source into page-locked memory, as `Pipeline` does it."""
+    feed = made.pipelines[BUFFERS]._feed(source.begin(), None)
+    for index in itertools.count():
+        if feed.chunk_of(index) is None:
+            return index
 
 
 def loops(made, software):
@@ -442,7 +443,6 @@ def measure_pipelines(software, nbytes, chunk, seconds):
     made = pipeline.Pipeline(nbytes, chunk, [BUFFERS])
     numbers = made.source.to_numpy()
     ways = loops(made, software)
-    stages = [cu.LockedBuffer(made.count, "f4", name="stage") for _ in range(BUFFERS)]
     alone = {name: lambda name=name: lambda: made.timed(made.stage, name)
              for name in pipeline.STAGES}  # fmt: skip
     alone[pipeline.COPIES] = lambda: lambda: made.timed(made.copies)
@@ -455,7 +455,7 @@ def measure_pipelines(software, nbytes, chunk, seconds):
         for kind, source in sources.items():
             for name, (run, found) in ways.items():
                 check(name, run, found, made, source, numbers)
-            timed = {tables.FILL: lambda source=source: lambda: fill(source, stages), **alone}
+            timed = {tables.FILL: lambda source=source: lambda: fill(source, made), **alone}
             for name, (run, _) in ways.items():
                 timed[name] = lambda run=run, source=source: lambda: run(source)
             rows[kind] = rates(in_turns(timed, seconds / 2), nbytes)
@@ -509,9 +509,11 @@ def measure_pools(software, rounds):
         software, {"cudadrv": our_pools, "CuPy": cupy_pools, "PyTorch": pytorch_pools}
     )
     table = calls.prepared({name: calls.timers(peer) for name, peer in peers.items()}, tables.POOLS)
+    processors = os.sched_getaffinity(0)
     if not software:
         calls.stay_on_the_quickest_processor()
     calls.measure(table, rounds)
+    os.sched_setaffinity(0, processors)
     return calls.results(table)
 
 

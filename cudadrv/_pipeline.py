@@ -1,8 +1,11 @@
 """Pipeline: chunks of data that go through a device, several of them at a time."""
 
+import os
+import stat
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from io import BufferedReader, FileIO
 from itertools import count as counting
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex
@@ -15,6 +18,7 @@ from cudadrv._device import Device
 from cudadrv._errors import integer
 from cudadrv._event import Event
 from cudadrv._site import skip_file_prefixes
+from cudadrv._staging import Filling
 from cudadrv._stream import Stream
 
 if TYPE_CHECKING:
@@ -33,15 +37,20 @@ COPY_IN, COMPUTE, COPY_OUT = STAGES = range(3)
 # If the host only queues, so many chunks for each buffer are queued at a time.
 AHEAD = 4
 
+# The stages of each so-manyth chunk are timed. On an H200, events with times around every copy of
+# 8 MiB make the copies 3 % slower.
+TIMED = 8
+
 
 class PipelineReport(NamedTuple):
     """What a run of a `Pipeline` did, and how long it took.
 
     ``chunks`` and ``items`` say how many of the source went through. ``elapsed_s`` are the seconds
     from the first chunk to the last result. The other figures are the seconds in which each stage
-    was busy, without waiting for its turn: ``filling_s``, in which the host read the source and ran
-    ``prepare``; ``copying_in_s``, ``computing_s`` and ``copying_out_s`` of the device;
-    ``consuming_s`` of ``consume``.
+    was busy, without waiting for its turn: ``filling_s``, in which the host brought the source to
+    page-locked memory and ran ``prepare``; ``copying_in_s``, ``computing_s`` and
+    ``copying_out_s`` of the device, which are estimated from every eighth chunk; ``consuming_s`` of
+    ``consume``.
     """
 
     chunks: int
@@ -62,11 +71,11 @@ class PipelineReport(NamedTuple):
 
 
 class _Marks:
-    """Events where the stages of a chunk begin and end."""
+    """Events where the stages of a chunk end; of a chunk that is timed, also where they begin."""
 
-    def __init__(self, device: Device | None) -> None:
-        self.begun = [Event(timing=True, device=device) for _ in STAGES]
-        self.ended = [Event(timing=True, device=device) for _ in STAGES]
+    def __init__(self, device: Device | None, timed: bool) -> None:
+        self.begun = [Event(timing=True, device=device) for _ in STAGES] if timed else []
+        self.ended = [Event(timing=timed, device=device) for _ in STAGES]
 
     def seconds(self) -> list[float]:
         """How long each stage took, without its wait for its turn."""
@@ -74,8 +83,9 @@ class _Marks:
         return [ended.elapsed_ms(begun) / 1e3 for begun, ended in pairs]
 
     def close(self) -> None:
-        for event in (*self.begun, *self.ended):
-            event.close()
+        for events in (self.begun, self.ended):
+            for event in events:
+                event.close()
 
 
 class _Lane:
@@ -85,17 +95,7 @@ class _Lane:
         self.device = device
         self.input = input
         self.output = output
-        self._source: LockedBuffer | None = None
         self._result: LockedBuffer | None = None
-
-    @property
-    def source(self) -> LockedBuffer:
-        """The page-locked side of the input, made when it is first needed."""
-        if self._source is None:
-            self._source = LockedBuffer(
-                self.input.count, self.input.dtype, device=self.device, name="source"
-            )
-        return self._source
 
     @property
     def result(self) -> LockedBuffer:
@@ -107,9 +107,10 @@ class _Lane:
         return self._result
 
     def close(self) -> None:
-        for buffer in (self.input, self.output, self._source, self._result):
-            if buffer is not None:
-                buffer.close()
+        self.input.close()
+        self.output.close()
+        if self._result is not None:
+            self._result.close()
 
 
 class _Pending(NamedTuple):
@@ -158,7 +159,7 @@ class Pipeline:
 
     __slots__ = (
         *("__weakref__", "_chunk", "_closed", "_compute", "_device", "_dtype", "_lanes", "_marks"),
-        *("_output_count", "_output_dtype", "_running", "_streams"),
+        *("_output_count", "_output_dtype", "_running", "_sources", "_streams"),
     )
 
     def __init__(
@@ -187,8 +188,11 @@ class Pipeline:
         self._closed = False
         self._device = device
         self._lanes = [self._lane() for _ in range(_positive(buffers, "buffers"))]
-        self._streams = tuple(Stream(device=device) for _ in STAGES)
+        self._streams = (Stream(device=device), Stream(device=device), Stream(device=device))
         self._marks: list[_Marks] = []
+        # The page-locked side of the inputs. There is one more than lanes: it is filled while all
+        # others may be on their way.
+        self._sources: list[LockedBuffer] = []
 
     def _lane(self) -> _Lane:
         given = DeviceBuffer(self._chunk, self._dtype, device=self._device, name="input")
@@ -253,17 +257,20 @@ class Pipeline:
         if into is not None:
             self._check_target(into)
         self._running = True
+        feed: _Feed | None = None
         try:
             for stream in self._streams:  # an interrupted run may not have waited for all its work
                 stream.synchronize()
             feed = self._feed(source, prepare)
-            filled = prepare is not None or not isinstance(source, HostBuffer)
+            filled = not isinstance(feed, _Parts)
             run = _Run(self, filled, into, consume, progress)
             return run.through(feed)
         except BaseException as error:
             self._settle(error)
             raise
         finally:
+            if feed is not None:
+                feed.cancel()
             self._running = False
 
     def __repr__(self) -> str:
@@ -290,8 +297,12 @@ class Pipeline:
             if not stream.closed:
                 stream.synchronize()
                 stream.close()
-        for part in (*self._lanes, *self._marks):
-            part.close()
+        for lane in self._lanes:
+            lane.close()
+        for marks in self._marks:
+            marks.close()
+        for source in self._sources:
+            source.close()
 
     def __enter__(self) -> Self:
         """``with pipeline:`` closes it at the end of the block."""
@@ -333,49 +344,176 @@ class Pipeline:
     # ---- sources ----
 
     def _feed(self, source: object, prepare: "_OnArray | None") -> "_Feed":
-        """Return a function that brings the next chunk into page-locked memory."""
+        """Return what brings one chunk after the other into page-locked memory."""
         if isinstance(source, HostBuffer):
             if source.dtype != self._dtype:
                 raise TypeError(f"the source has dtype {source.dtype}, and chunks {self._dtype}")
             if prepare is None:
-                return _parts_of(source, self._chunk)
-            return self._filled(_copies_of(source, self._chunk), prepare)
+                return _Parts(source, self._chunk)
+            return _Fills(self._room(), _copies_of(source, self._chunk), prepare)
         if isinstance(source, Buffer):
             raise TypeError(
                 "a source is on the host: an array, a file, an iterator or a LockedBuffer,"
                 f" and not a {type(source).__name__}"
             )
         if hasattr(source, "readinto"):
-            return self._filled(_reads_of(source), prepare)
+            if _is_regular(source):
+                return _FillsOfFile(self._room(), source, prepare)
+            return _Fills(self._room(), _reads_of(source), prepare)
         if isinstance(source, np.ndarray):
-            return self._filled(_slices_of(_checked(source, self._dtype)), prepare)
+            return _FillsOfArray(self._room(), _checked(source, self._dtype), prepare)
         try:
             view = memoryview(source)  # type: ignore[arg-type]
         except TypeError:
             chunks: Iterator[object] = iter(source)  # type: ignore[call-overload]
-            return self._filled(_items_of(chunks, self._dtype), prepare)
-        return self._filled(_slices_of(np.frombuffer(view, self._dtype)), prepare)
+            return _Fills(self._room(), _items_of(chunks, self._dtype), prepare)
+        return _FillsOfArray(self._room(), np.frombuffer(view, self._dtype), prepare)
 
-    def _filled(self, fill: "_Fill", prepare: "_OnArray | None") -> "_Feed":
-        """Return a feed that fills the lanes' own page-locked buffers."""
-
-        def feed(lane: _Lane, index: int) -> HostBuffer | None:
-            items = fill(index, lane.source)
-            if not items:
-                return None
-            part = lane.source[:items]
-            if prepare is not None:
-                with part.write() as array:
-                    prepare(index, array)
-            return part
-
-        return feed
+    def _room(self) -> list[LockedBuffer]:
+        while len(self._sources) <= len(self._lanes):
+            self._sources.append(
+                LockedBuffer(self._chunk, self._dtype, device=self._device, name="source")
+            )
+        return self._sources
 
 
 # Brings chunk number `index` into a buffer. Returns how many items it has; 0 at the end.
 _Fill = Callable[[int, LockedBuffer], int]
-# Returns the page-locked memory of chunk number `index`; None at the end.
-_Feed = Callable[[_Lane, int], HostBuffer | None]
+
+
+class _Parts:
+    """The chunks of a page-locked or managed buffer, which the device copies from directly."""
+
+    seconds = 0.0
+
+    def __init__(self, source: HostBuffer, chunk: int) -> None:
+        self.source = source
+        self.chunk = chunk
+
+    def chunk_of(self, index: int) -> HostBuffer | None:
+        """Return the page-locked memory of the next chunk; None at the end."""
+        part = self.source[index * self.chunk : (index + 1) * self.chunk]
+        return part if part.count else None
+
+    def cancel(self) -> None:
+        """End everything that is under way."""
+
+
+class _Fills:
+    """Chunks that a function brings into page-locked memory, one at a time."""
+
+    def __init__(self, room: list[LockedBuffer], fill: _Fill, prepare: "_OnArray | None") -> None:
+        self.room = room
+        self.fill = fill
+        self.prepare = prepare
+        self.seconds = 0.0  # the time that it took
+
+    def chunk_of(self, index: int) -> HostBuffer | None:
+        before = time.perf_counter()
+        target = self.room[index % len(self.room)]
+        items = self.fill(index, target)
+        part = _prepared(target[:items], index, self.prepare) if items else None
+        self.seconds += time.perf_counter() - before
+        return part
+
+    def cancel(self) -> None:
+        """Nothing is under way between two calls."""
+
+
+class _Ahead:
+    """Chunks that threads bring into page-locked memory, while others are queued and computed."""
+
+    def __init__(self, room: list[LockedBuffer], prepare: "_OnArray | None") -> None:
+        self.room = room
+        self.prepare = prepare
+        self.seconds = 0.0
+        self.filling: Filling | None = None  # borrows the buffer that is being filled
+
+    def chunk_of(self, index: int) -> HostBuffer | None:
+        if index == 0:
+            self.begin(0)
+        if self.filling is None:
+            return None
+        nbytes, seconds = self.filling.end()
+        self.cancel()
+        self.seconds += seconds
+        target = self.room[index % len(self.room)]
+        items = self.ended(nbytes, target)
+        if not items:
+            return None
+        part = target[:items]
+        if items == target.count:
+            self.begin(index + 1)
+        before = time.perf_counter()
+        _prepared(part, index, self.prepare)
+        self.seconds += time.perf_counter() - before
+        return part
+
+    def fill(self, target: LockedBuffer, source: "npt.NDArray[Any] | int", offset: int = 0) -> None:
+        """Begin to fill a buffer."""
+        given = source if isinstance(source, int) else source.data
+        self.filling = Filling(target, given, offset)
+
+    def cancel(self) -> None:
+        """End what is under way."""
+        filling, self.filling = self.filling, None
+        if filling is not None:
+            filling.cancel()
+
+    def begin(self, index: int) -> None:
+        """Begin to fill the buffer of a chunk, if there is one."""
+        raise NotImplementedError
+
+    def ended(self, nbytes: int, target: LockedBuffer) -> int:
+        """Return the items of the bytes that have been filled."""
+        raise NotImplementedError
+
+
+class _FillsOfArray(_Ahead):
+    """Chunks of an array with one dimension."""
+
+    def __init__(
+        self, room: list[LockedBuffer], source: "npt.NDArray[Any]", prepare: "_OnArray | None"
+    ) -> None:
+        super().__init__(room, prepare)
+        self.source = source
+
+    def begin(self, index: int) -> None:
+        target = self.room[index % len(self.room)]
+        given = self.source[index * target.count : (index + 1) * target.count]
+        if given.size:
+            given = np.ascontiguousarray(given)
+            self.fill(target[: given.size], given.view("u1"))
+
+    def ended(self, nbytes: int, target: LockedBuffer) -> int:
+        return nbytes // target.itemsize
+
+
+class _FillsOfFile(_Ahead):
+    """Chunks of a regular file, which threads read in parts."""
+
+    def __init__(self, room: list[LockedBuffer], source: Any, prepare: "_OnArray | None") -> None:
+        super().__init__(room, prepare)
+        self.source = source
+        self.start = source.tell()
+
+    def begin(self, index: int) -> None:
+        target = self.room[index % len(self.room)]
+        self.fill(target, self.source.fileno(), self.start + index * target.nbytes)
+
+    def ended(self, nbytes: int, target: LockedBuffer) -> int:
+        self.source.seek(nbytes, os.SEEK_CUR)  # as if it had been read in order
+        return _whole_items(nbytes, target.itemsize)
+
+
+_Feed = _Parts | _Fills | _Ahead
+
+
+def _prepared(part: HostBuffer, index: int, prepare: "_OnArray | None") -> HostBuffer:
+    if prepare is not None:
+        with part.write() as array:
+            prepare(index, array)
+    return part
 
 
 class _Run:
@@ -401,32 +539,37 @@ class _Run:
         # suffices.
         self.in_step = filled or consume is not None or progress is not None
         most = len(self.lanes) * (1 if self.in_step else AHEAD)
-        while len(pipeline._marks) < most:
-            pipeline._marks.append(_Marks(pipeline._device))
-        self.marks = pipeline._marks[:most]
+        # Chunk number `index` has the marks `index % len(self.marks)`. There are enough of them
+        # that a chunk that is on its way keeps its own. The first of each `TIMED` ones has times.
+        self.most = most
+        while len(pipeline._marks) < max(most + 1, TIMED) or len(pipeline._marks) % TIMED:
+            timed = len(pipeline._marks) % TIMED == 0
+            pipeline._marks.append(_Marks(pipeline._device, timed))
+        self.marks = pipeline._marks
         self.on_way: deque[_Pending] = deque()
         self.used = 0  # items of `into`
         self.done = 0  # items that have gone through
-        self.filling = self.consuming = 0.0
-        self.busy = [0.0 for _ in STAGES]
+        self.consuming = 0.0
+        self.busy = [0.0 for _ in STAGES]  # of the chunks that are timed
+        self.timed = 0  # their items
 
     def through(self, feed: _Feed) -> PipelineReport:
         start = time.perf_counter()
         for index in counting():
-            if len(self.on_way) == len(self.marks):
+            if len(self.on_way) == self.most:
                 self.finish()
-            lane = self.lanes[index % len(self.lanes)]
-            before = time.perf_counter()
-            part = feed(lane, index)
-            self.filling += time.perf_counter() - before
+            part = feed.chunk_of(index)
             if part is None:
                 break
-            self.queue(lane, index, part)
+            self.queue(self.lanes[index % len(self.lanes)], index, part)
         while self.on_way:
             self.finish()
         seconds = time.perf_counter() - start
+        whole = self.done / self.timed if self.timed else 0.0
+        copying_in, computing, copying_out = (busy * whole for busy in self.busy)
         return PipelineReport(
-            index, self.done, seconds, self.filling, *self.busy, consuming_s=self.consuming
+            *(index, self.done, seconds, feed.seconds),
+            *(copying_in, computing, copying_out, self.consuming),
         )
 
     def queue(self, lane: _Lane, index: int, part: HostBuffer) -> None:
@@ -443,18 +586,21 @@ class _Run:
             copying_in.wait(former[COPY_OUT if output is work else COMPUTE])
             computing.wait(former[COPY_OUT])
 
-        copying_in.record(marks.begun[COPY_IN])
+        if marks.begun:
+            copying_in.record(marks.begun[COPY_IN])
         work.copy_from_async(part, copying_in)
         copying_in.record(marks.ended[COPY_IN])
 
         computing.wait(marks.ended[COPY_IN])
-        computing.record(marks.begun[COMPUTE])
+        if marks.begun:
+            computing.record(marks.begun[COMPUTE])
         if self.compute is not None:
             self.compute(computing, work, output)
         computing.record(marks.ended[COMPUTE])
 
         copying_out.wait(marks.ended[COMPUTE])
-        copying_out.record(marks.begun[COPY_OUT])
+        if marks.begun:
+            copying_out.record(marks.begun[COPY_OUT])
         output.copy_to_async(result, copying_out)
         copying_out.record(marks.ended[COPY_OUT])
         self.on_way.append(_Pending(index, part.count, marks, result))
@@ -472,8 +618,10 @@ class _Run:
         """Wait for the first chunk that is on its way, and deliver its result."""
         pending = self.on_way.popleft()
         pending.marks.ended[COPY_OUT].synchronize()
-        for stage, seconds in enumerate(pending.marks.seconds()):
-            self.busy[stage] += seconds
+        if pending.marks.begun:
+            self.timed += pending.items
+            for stage, seconds in enumerate(pending.marks.seconds()):
+                self.busy[stage] += seconds
         if self.consume is not None:
             before = time.perf_counter()
             with pending.result.read() as array:
@@ -502,25 +650,10 @@ def _checked(array: "npt.NDArray[Any]", dtype: "np.dtype[Any]") -> "npt.NDArray[
     return array.reshape(-1)
 
 
-def _parts_of(source: HostBuffer, chunk: int) -> _Feed:
-    def feed(lane: _Lane, index: int) -> HostBuffer | None:
-        part = source[index * chunk : (index + 1) * chunk]
-        return part if part.count else None
-
-    return feed
-
-
 def _copies_of(source: HostBuffer, chunk: int) -> _Fill:
     def fill(index: int, target: LockedBuffer) -> int:
         with source[index * chunk : (index + 1) * chunk].read() as given:
             return _copied(given, target)
-
-    return fill
-
-
-def _slices_of(source: "npt.NDArray[Any]") -> _Fill:
-    def fill(index: int, target: LockedBuffer) -> int:
-        return _copied(source[index * target.count : (index + 1) * target.count], target)
 
     return fill
 
@@ -567,9 +700,22 @@ def _reads_of(source: Any) -> _Fill:
             if not got:
                 break
             done += got
-        items, rest = divmod(done, itemsize)
-        if rest:
-            raise ValueError(f"the file ends within an item: {rest} bytes are left over")
-        return items
+        return _whole_items(done, itemsize)
 
     return fill
+
+
+def _whole_items(nbytes: int, itemsize: int) -> int:
+    items, rest = divmod(nbytes, itemsize)
+    if rest:
+        raise ValueError(f"the file ends within an item: {rest} bytes are left over")
+    return items
+
+
+def _is_regular(source: object) -> bool:
+    """Whether threads can read a file by its descriptor, and find what `readinto` would."""
+    if type(source) is not FileIO and type(source) is not BufferedReader:
+        return False
+    if type(source) is BufferedReader and type(source.raw) is not FileIO:
+        return False
+    return source.readable() and stat.S_ISREG(os.fstat(source.fileno()).st_mode)

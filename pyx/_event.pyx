@@ -323,6 +323,7 @@ cdef class Event:
         cdef float milliseconds = 0
         cdef CUresult status
         cdef bint pushed = False
+        cdef bint asked = False
         for event in (start, self):
             (<Event>event).refuse_unrecorded("timed")
             if not (<Event>event).timing:
@@ -334,11 +335,12 @@ cdef class Event:
         with nogil:
             status = enter_context(self.context.raw, &pushed)
             if status == CUDA_SUCCESS:
+                asked = True
                 status = cuEventElapsedTime(&milliseconds, start.raw, self.raw)
                 leave_context(pushed)
         _end_wait(start)
         _end_wait(self)
-        if status == CUDA_ERROR_NOT_READY:
+        if asked and status == CUDA_ERROR_NOT_READY:
             raise CudaError(<int>status, "cuEventElapsedTime",
                             "elapsed_ms needs both events complete: synchronize the later one"
                             " first, end.synchronize()")

@@ -10,8 +10,9 @@ import numpy as np
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport int64_t, uint32_t, uint8_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcpy, memmove
+from posix.unistd cimport getpid
 
 from cudadrv._copy cimport copy_call, refuse_other_device, refuse_other_dtype
 from cudadrv._device cimport Context, enter_context, leave_context
@@ -349,6 +350,11 @@ cdef extern from "cudadrv/parallel_copy.h" nogil:
         uint32_t ring
         uint32_t threads
         uint8_t inward
+        int file
+        uint64_t offset
+        size_t missing
+        int error
+        int64_t copied_at
     void par_begin(par_copy *copy)
     void par_open(par_copy *copy, size_t upto)
     bint par_help(par_copy *copy)
@@ -482,7 +488,7 @@ cdef int _copy_chunks(Region region, char *ordinary, Stream stream, int name) ex
         transfer.memory.ordinary, transfer.memory.nbytes = ordinary, nbytes
         transfer.memory.chunk, transfer.memory.piece = chunk, _plan.piece
         transfer.memory.ring, transfer.memory.threads = len(stages), threads
-        transfer.memory.inward = name != COPY_TO
+        transfer.memory.inward, transfer.memory.file = name != COPY_TO, -1
         for at, stage in enumerate(stages):
             transfer.memory.blocks[at] = (<Stage>stage).data
             transfer.events[at] = (<Stage>stage).event.raw
@@ -520,26 +526,121 @@ cdef int copy_on_host(char *block, char *ordinary, size_t nbytes, bint inward) e
             else:
                 memmove(ordinary, block, nbytes)
         return 0
-    memory.ordinary, memory.nbytes = ordinary, nbytes
-    memory.chunk, memory.piece = nbytes, _plan.piece
-    memory.blocks[0], memory.ring = block, 1
-    memory.threads = min(_threads(), max(<size_t>1, nbytes // _plan.piece))
-    memory.inward = inward
+    _one_block(&memory, block, nbytes)
+    memory.ordinary, memory.inward = ordinary, inward
     with nogil:
         par_begin(&memory)
         par_open(&memory, nbytes)
-        _help_until_copied(&memory)
+        while not _help(&memory):
+            pass
         par_end(&memory)
     return 0
 
 
-cdef void _help_until_copied(par_copy *memory) noexcept nogil:
-    cdef int64_t moved_at = now_ns()
+cdef int _one_block(par_copy *memory, char *block, size_t nbytes) except -1:
+    """Describe a copy of a single chunk."""
+    memory.nbytes = memory.chunk = nbytes
+    memory.blocks[0], memory.ring = block, 1
+    memory.piece = _plan.piece
+    memory.threads = min(_threads(), max(<size_t>1, nbytes // _plan.piece))
+    memory.ordinary, memory.inward, memory.file, memory.offset = NULL, True, -1, 0
+    return 0
+
+
+cdef bint _help(par_copy *memory) noexcept nogil:
+    """Copy pieces for some time, or until everything is copied; return whether that is so."""
+    cdef int64_t entered = now_ns()
+    cdef int64_t now = entered
+    cdef int64_t moved_at = entered
     while par_copied(memory) < memory.nbytes:
+        if now - entered > SIGNALS_NS:
+            return False
         if par_help(memory):
-            moved_at = now_ns()
+            moved_at = now
         else:
-            pause_after(now_ns() - moved_at)
+            pause_after(now - moved_at)
+        now = now_ns()
+    return True
+
+
+@cython.final
+cdef class Filling:
+    """Filling(target, source, offset=0)\n--\n
+    The host's threads bring bytes into page-locked memory, while the calling thread goes on.
+
+    ``target`` is a HostBuffer, which is borrowed as by a view until `end` or `cancel` returns.
+    ``source`` is an array of the same size, which must not change meanwhile, or the descriptor of a
+    file, which is read from ``offset`` on.
+    """
+    cdef par_copy memory
+    cdef Py_buffer room, given
+    cdef int64_t begun_at
+    cdef bint running
+    cdef int process            # a forked child has none of the threads
+
+    def __init__(self, target, source, uint64_t offset=0):
+        if self.running:
+            raise RuntimeError("a Filling is used once")
+        PyObject_GetBuffer(target, &self.room, PyBUF_WRITABLE)
+        try:
+            _one_block(&self.memory, <char *>self.room.buf, self.room.len)
+            if isinstance(source, int):
+                self.memory.file, self.memory.offset = source, offset
+            else:
+                PyObject_GetBuffer(source, &self.given, PyBUF_SIMPLE)
+                if self.given.len != self.room.len:
+                    raise ValueError("the source has another size")
+                self.memory.ordinary = <char *>self.given.buf
+        except BaseException:
+            self._release()
+            raise
+        self.begun_at = now_ns()
+        self.running, self.process = True, getpid()
+        with nogil:
+            par_begin(&self.memory)
+            par_open(&self.memory, self.memory.nbytes)
+            if self.memory.threads == 1:  # no other thread would begin
+                par_help(&self.memory)
+
+    def end(self):
+        """Return how many bytes there are, and the seconds that it took. Blocks until then.
+
+        Fewer bytes than the target has: the file has no more. Signals such as Ctrl-C interrupt it.
+        Raises OSError if reading failed.
+        """
+        cdef bint done = False
+        if not self.running or self.process != getpid():
+            raise RuntimeError("this Filling has ended")
+        while not done:
+            with nogil:
+                done = _help(&self.memory)
+            if not done:
+                PyErr_CheckSignals()
+        self.cancel()
+        if self.memory.error:
+            raise OSError(self.memory.error, os.strerror(self.memory.error))
+        return self.memory.missing, (self.memory.copied_at - self.begun_at) / 1e9
+
+    def cancel(self):
+        """End it, even if it is not complete. Waits for the pieces that threads copy now."""
+        self._stop()
+
+    def __dealloc__(self):
+        # Threads must not write memory that is gone. They take no new pieces, so this waits for
+        # pieces of `Plan.piece` bytes only.
+        self._stop()
+
+    cdef void _stop(self) noexcept:
+        if self.running:
+            self.running = False
+            if self.process == getpid():
+                with nogil:
+                    par_end(&self.memory)
+            self._release()
+
+    cdef void _release(self) noexcept:
+        PyBuffer_Release(&self.room)
+        PyBuffer_Release(&self.given)
 
 
 cdef size_t _whole_steps(size_t nbytes) noexcept nogil:

@@ -1,8 +1,8 @@
 """The pictures of the guide's pages: `python tools/ownership_pictures.py` makes them.
 
 A test compares the files in docs/pictures/ with what this would write. In all of them time runs to
-the right: in the order of the program's calls, or as the device works. A picture has its own background, so that it reads
-in light and dark.
+the right: in the order of the program's calls, or as the device works. A picture has its own
+background, so that it reads in light and dark.
 """
 
 from html import escape

@@ -1,4 +1,5 @@
-/* Copies between ordinary memory and a ring of page-locked blocks, by several threads.
+/* Copies between ordinary memory and a ring of page-locked blocks, by several threads. A copy to
+ * the blocks may also read a file.
  *
  * Uses neither CUDA nor Python. A copy is divided into chunks, and chunk i uses block i % ring.
  * One thread owns the copy. It opens a chunk (par_open) when the block of the chunk is free, and
@@ -6,7 +7,9 @@
  * pieces. The threads of a pool take pieces from all copies in turn. The owner also takes pieces
  * (par_help) when it has nothing else to do.
  *
- * The pool's threads are created when they are first needed, and sleep while no chunk is open. A
+ * The pool's threads are created when they are first needed, and sleep while no chunk is open.
+ * They look for new chunks for PAR_SPIN_NS before they sleep, because to wake a thread can take as
+ * long as to copy a megabyte. A
  * forked child does not inherit them and creates its own. At exit the threads stop, because the
  * memory that they use may disappear.
  *
@@ -15,6 +18,7 @@
 #ifndef CUDADRV_PARALLEL_COPY_H
 #define CUDADRV_PARALLEL_COPY_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -22,10 +26,17 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cudadrv/streaming_copy.h"
 
-enum { PAR_RING = 16, PAR_THREADS = 64, PAR_STACK = 1 << 18, PAR_EXIT_SECONDS = 2 };
+enum {
+    PAR_RING = 16,
+    PAR_THREADS = 64,
+    PAR_STACK = 1 << 18,
+    PAR_EXIT_SECONDS = 2,
+    PAR_SPIN_NS = 50000
+};
 
 typedef struct par_copy {
     char *ordinary;
@@ -38,12 +49,17 @@ typedef struct par_copy {
     uint32_t ring;
     uint32_t threads; /* limit of threads that work on the copy at once, with the owner */
     uint8_t inward;   /* 1: copy from ordinary memory to the blocks; 0: the other direction */
+    int file;        /* -1, or the descriptor of the file that is read instead of ordinary memory */
+    uint64_t offset; /* where to begin in the file */
     /* The lock of the pool guards the members from here on. */
     size_t opened;         /* chunks up to this offset may be copied */
     size_t taken;          /* pieces up to this offset have been taken */
     size_t copied;         /* all chunks up to this offset are complete */
     size_t left[PAR_RING]; /* for each block: bytes of its chunk that are not copied yet */
     uint32_t busy;         /* number of threads that are copying a piece of this copy */
+    size_t missing;        /* the offset from which on the file has no more bytes, or nbytes */
+    int error;             /* errno of a read that failed, or 0 */
+    int64_t copied_at;     /* the time at which everything was copied, in ns */
     struct par_copy *following;
 } par_copy;
 
@@ -69,6 +85,13 @@ typedef struct par_piece {
      .rest = PTHREAD_COND_INITIALIZER}
 
 static par_pool par_the_pool = PAR_NEW_POOL;
+static uint64_t par_openings; /* how often chunks were opened; spinning threads watch it */
+
+static int64_t par_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
 
 static size_t par_chunk_end(const par_copy *copy, size_t at) {
     size_t end = (at / copy->chunk + 1) * copy->chunk;
@@ -122,10 +145,19 @@ static par_piece par_take(par_copy *copy) {
     return piece;
 }
 
-static void par_done(par_copy *copy, par_piece piece) {
+static void par_done(par_copy *copy, par_piece piece, size_t got, int error) {
+    if (got < piece.size && piece.start + got < copy->missing) {
+        copy->missing = piece.start + got;
+    }
+    if (error && !copy->error) {
+        copy->error = error;
+    }
     copy->left[par_block_of(copy, piece.start)] -= piece.size;
     while (copy->copied < copy->opened && copy->left[par_block_of(copy, copy->copied)] == 0) {
         copy->copied = par_chunk_end(copy, copy->copied);
+        if (copy->copied == copy->nbytes) {
+            copy->copied_at = par_now();
+        }
     }
     copy->busy--;
     par_the_pool.busy--;
@@ -134,24 +166,62 @@ static void par_done(par_copy *copy, par_piece piece) {
     }
 }
 
+/* Reads bytes of a file. Returns how many there are, and sets *error if a read failed. */
+static size_t par_read(int file, char *room, size_t size, uint64_t offset, int *error) {
+    size_t done = 0;
+    while (done < size) {
+        ssize_t got = pread(file, room + done, size - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0) {
+            *error = got < 0 ? errno : 0;
+            break;
+        }
+        done += (size_t)got;
+    }
+    return done;
+}
+
 /* Takes a piece and copies it. Releases the lock while it copies. */
 static void par_work(par_copy *copy) {
     par_piece piece = par_take(copy);
     pthread_mutex_unlock(&par_the_pool.lock);
     char *block = copy->blocks[par_block_of(copy, piece.start)] + piece.start % copy->chunk;
     char *ordinary = copy->ordinary + piece.start;
-    if (copy->inward) {
+    size_t got = piece.size;
+    int error = 0;
+    if (copy->file >= 0) {
+        got = par_read(copy->file, block, piece.size, copy->offset + piece.start, &error);
+    } else if (copy->inward) {
         streaming_copy(block, ordinary, piece.size);
     } else {
         memcpy(ordinary, block, piece.size); /* the host will read it, so use the caches */
     }
     pthread_mutex_lock(&par_the_pool.lock);
-    par_done(copy, piece);
+    par_done(copy, piece, got, error);
 }
 
 /* ---- threads ---- */
 
+/* Waits for a short time until chunks are opened. Returns whether that has happened. */
+static int par_spin(uint64_t openings) {
+    int64_t end = par_now() + PAR_SPIN_NS;
+    do {
+        for (int turn = 0; turn < 64; turn++) {
+            if (__atomic_load_n(&par_openings, __ATOMIC_RELAXED) != openings) {
+                return 1;
+            }
+#ifdef __SSE2__
+            _mm_pause();
+#endif
+        }
+    } while (par_now() < end);
+    return 0;
+}
+
 static void *par_thread(void *unused) {
+    int spun = 0;
     prctl(PR_SET_NAME, "cudadrv-copy");
     pthread_mutex_lock(&par_the_pool.lock);
     for (;;) {
@@ -163,10 +233,17 @@ static void *par_thread(void *unused) {
             par_remove(copy);
             par_append(copy);
             par_work(copy);
+            spun = 0;
+        } else if (!spun) {
+            uint64_t openings = __atomic_load_n(&par_openings, __ATOMIC_RELAXED);
+            pthread_mutex_unlock(&par_the_pool.lock);
+            spun = !par_spin(openings);
+            pthread_mutex_lock(&par_the_pool.lock);
         } else {
             par_the_pool.sleeping++;
             pthread_cond_wait(&par_the_pool.work, &par_the_pool.lock);
             par_the_pool.sleeping--;
+            spun = 0;
         }
     }
     return unused;
@@ -217,12 +294,15 @@ static void par_have_threads(uint32_t count) {
 
 /* ---- functions for owners ---- */
 
-/* Begins a copy that has no open chunks yet. The caller has set the members up to `inward`. */
+/* Begins a copy that has no open chunks yet. The caller has set the members up to `offset`. */
 static void par_begin(par_copy *copy) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, par_prepare_process);
     copy->opened = copy->taken = copy->copied = 0;
     copy->busy = 0;
+    copy->missing = copy->nbytes;
+    copy->error = 0;
+    copy->copied_at = 0;
     pthread_mutex_lock(&par_the_pool.lock);
     par_have_threads(copy->threads - 1 < PAR_THREADS ? copy->threads - 1 : PAR_THREADS);
     par_append(copy);
@@ -236,6 +316,7 @@ static void par_open(par_copy *copy, size_t upto) {
         end = par_chunk_end(copy, copy->opened);
         copy->left[par_block_of(copy, copy->opened)] = end - copy->opened;
     }
+    __atomic_fetch_add(&par_openings, 1, __ATOMIC_RELAXED);
     if (par_the_pool.sleeping && par_has_piece(copy)) {
         pthread_cond_broadcast(&par_the_pool.work);
     }

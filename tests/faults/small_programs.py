@@ -12,14 +12,15 @@ from pathlib import Path
 import numpy as np
 
 import cudadrv as cu
-from cudadrv import _attributes
+from cudadrv import _attributes, _processors
 
 PTX = Path(__file__).parent.with_name("kernels") / "kernels.ptx"
 LARGE = 600_000  # bytes that go through several stages
 PROGRAMS = {}
 # Imported before anything fails: Python's compiler crashes where memory runs out, and an import of
 # a Cython module raises ImportError then.
-IMPORTED = cu.Advice, cu.Pipeline, cu.StreamGroup, cu.from_array, cu.from_dlpack, _attributes
+IMPORTED = cu.Advice, cu.Pipeline, cu.StreamGroup, cu.from_array, cu.from_dlpack
+IMPORTED += _attributes, _processors
 
 
 def program(function):

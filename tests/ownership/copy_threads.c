@@ -86,6 +86,7 @@ static void one_copy(owner *self) {
     copy->ring = 1 + below(random, PAR_RING);
     copy->threads = 1 + below(random, 4);
     copy->inward = below(random, 2);
+    copy->file = -1;
     for (uint32_t i = 0; i < copy->ring; i++) {
         copy->blocks[i] = self->blocks[i];
     }

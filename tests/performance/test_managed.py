@@ -5,8 +5,6 @@ import io
 import numpy as np
 import pytest
 
-import cudadrv as cu
-
 STAGES = ["source to page-locked memory", "copy in", "kernel", "copy out", "both copies at once"]
 WAYS = ["Pipeline", "waiting for each chunk"]
 
@@ -83,6 +81,8 @@ def test_the_stage_of_the_host_is_that_of_a_pipeline(managed, scripts):
     made = scripts("pipeline").Pipeline(1 << 16, 1 << 14, [managed.BUFFERS])
     numbers = made.source.to_numpy()
     for file in (None, io.BytesIO()):
-        stages = [cu.LockedBuffer(made.count, "f4") for _ in range(4)]
-        managed.fill(managed.Source(numbers, made.count, file), stages)
-        assert np.array_equal(np.concatenate([stage.to_numpy() for stage in stages]), numbers)
+        assert managed.fill(managed.Source(numbers, made.count, file), made) == 4
+        rooms = made.pipelines[managed.BUFFERS]._sources[:4]
+        assert np.array_equal(np.concatenate([room.to_numpy() for room in rooms]), numbers)
+        for room in rooms:
+            room.fill(0)
