@@ -18,6 +18,7 @@ from cudadrv._buffers import (
     scalar_access,
 )
 from cudadrv._device import Context, Device
+from cudadrv._driver_pool import DriverPool, DriverPoolStats
 from cudadrv._errors import (
     BufferBorrowedError,
     BufferClosedError,
@@ -31,12 +32,14 @@ from cudadrv._errors import (
     DriverNotFoundError,
     EventNotRecordedError,
     ForkedError,
+    MigrationError,
     OwnershipError,
 )
 from cudadrv._event import Event
 from cudadrv._library import DriverInfo, driver_info
 from cudadrv._managed import prefetch_batch
 from cudadrv._memory import LiveBuffer, live_buffers, memory_report
+from cudadrv._migrations import migration_limit
 from cudadrv._ordering import ordering
 from cudadrv._pool import MemoryPool, MemoryPools, PoolStats
 from cudadrv._site import skip_file_prefixes
@@ -121,6 +124,8 @@ __all__ = [
     "DeviceBuffer",
     "DriverInfo",
     "DriverNotFoundError",
+    "DriverPool",
+    "DriverPoolStats",
     "Event",
     "EventNotRecordedError",
     "ForkedError",
@@ -131,6 +136,7 @@ __all__ = [
     "LockedBuffer",
     "MemoryPool",
     "MemoryPools",
+    "MigrationError",
     "Module",
     "OwnershipError",
     "Parameter",
@@ -152,6 +158,7 @@ __all__ = [
     "live_buffers",
     "memory",
     "memory_report",
+    "migration_limit",
     "ordering",
     "prefetch_batch",
     "read",

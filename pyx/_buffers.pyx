@@ -25,14 +25,17 @@ from cudadrv._device cimport Context, context_of
 from cudadrv._driver cimport (
     CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_WRITECOMBINED, unlikely,
 )
+from cudadrv._driver_pool cimport chosen_pool
 from cudadrv._managed cimport advice_of, advise_region, prefetch_region
 from cudadrv._memory cimport use_on_host
+from cudadrv._migrations cimport count_migration, migrations_of
 from cudadrv._operation cimport missing_waits
 from cudadrv._engine cimport (
     OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_WRITE, engine, own_access, own_ask_host,
     own_clock, own_conflict, own_export, own_export_close, own_export_open,
 )
 from cudadrv._ordering cimport Nesting
+from cudadrv._pool cimport PoolHandle
 from cudadrv._refusal cimport refuse_host
 from cudadrv._region cimport borrow, plain_array, pointer_of
 from cudadrv._release cimport DEVICE, LOCKED, UNIFIED
@@ -303,7 +306,7 @@ cdef class HostBuffer(Buffer):
         while True:
             answer = own_export_open(engine, &access, here(), view, &conflict)
             if answer == OWN_OK:
-                return 0
+                break
             works = None
             if answer == OWN_MUST_WAIT:
                 works = missing_waits(&conflict, _still_in_the_way, &request)
@@ -311,6 +314,13 @@ cdef class HostBuffer(Buffer):
                 return refuse_host(answer, &conflict, verb, self.describe())
             for work in works:
                 work.synchronize()
+        if self.kind == UNIFIED:
+            try:
+                count_migration(self, &access)
+            except BaseException:
+                own_export_close(engine, view)
+                raise
+        return 0
 
     cdef bint fill_on_host(self, bytes item) except -1:
         items = np.frombuffer(item, f"u{len(item)}")  # as integers: NumPy then copies padding, too
@@ -573,6 +583,7 @@ cdef int _allocate(
     object name, bint pooled
 ) except -1:
     """Allocate on the stream that is given, else on the current one if pooled, else on none."""
+    cdef PoolHandle pool = None
     cdef Stream found = known_stream(stream)
     cdef Context context
     if found is None:
@@ -584,7 +595,12 @@ cdef int _allocate(
         context = found.context
         if device is not None and context.device != device:
             raise ValueError(f"{found!r} is not a stream of {device!r}")
-    return buffer.allocate(count, dtype, context, found, flags, name, pooled)
+    if pooled:
+        pool = chosen_pool(buffer.kind, context)
+    if pool is not None and flags & CU_MEMHOSTALLOC_WRITECOMBINED:
+        raise ValueError(f"memory of {pool!r} cannot be write-combined; with pooled=False, the"
+                         " buffer does not come from it")
+    return buffer.allocate(count, dtype, context, found, flags, name, pooled, pool)
 
 
 # ---- page-locked memory ----
@@ -703,6 +719,17 @@ cdef class UnifiedBuffer(HostBuffer):
         self, count, dtype="u1", *, stream=None, device=None, name=None, bint pooled=True
     ):
         _allocate(self, count, dtype, stream, device, 0, name, pooled)
+
+    @property
+    def migrations(self):
+        """How often the memory changed sides without a prefetch: from a device to the host.
+
+        Counted from what cudadrv knows, for each 64 KiB, when the host uses bytes that work has
+        used since the host used them last. This is the highest of these counts in the buffer. A
+        prefetch to the host in between does not count, and neither does memory that was given
+        advice. See `migration_limit`.
+        """
+        return migrations_of(self)
 
     def prefetch(self, place, stream=None):
         """Queue a move of the pages to a place, before they are used there. Does not wait for it.

@@ -18,7 +18,7 @@ from cudadrv._driver cimport (
 )
 from cudadrv._engine cimport (
     OWN_LEGACY, OWN_OK, OWN_READ, OWN_SHARED, engine, own_access, own_conflict,
-    own_export, own_export_close, own_export_open,
+    own_export, own_export_close, own_export_open, own_turn_end,
 )
 from cudadrv._memory cimport leave_cache
 from cudadrv._names cimport PREFETCH, PREFETCH_BATCH
@@ -47,7 +47,7 @@ cdef enum:
 cdef str BATCH = "cuMemPrefetchBatchAsync"
 
 
-cdef CUmemLocation _place_of(object place) except *:
+cdef CUmemLocation place_of(object place) except *:
     """Return a place as the driver takes it. Raises if managed memory cannot be there."""
     cdef CUmemLocation location
     if isinstance(place, Device):
@@ -187,7 +187,7 @@ cdef Token _prefetch(int name, list regions, list places, Stream stream):
     _check_concurrent(stream.context.device, "the device of the stream")
     nodes = False
     for region, place in zip(regions, places):
-        location = _place_of(place)
+        location = place_of(place)
         nodes = nodes or <int>location.type == NUMA_NODE
         if region.nbytes:
             locations.append(location)
@@ -211,6 +211,9 @@ cdef Token _prefetch(int name, list regions, list places, Stream stream):
             prefetch.accesses[i].mode = OWN_SHARED
         token = new_token(stream, tuple(used), None)
         _issue(name, &prefetch, stream, used, token)
+        for i in range(prefetch.count):
+            if prefetch.places[i].type != CU_MEM_LOCATION_TYPE_DEVICE:
+                own_turn_end(engine, &prefetch.accesses[i])
     finally:
         free(room)
     return token
@@ -278,13 +281,16 @@ cdef int advise_region(
     if accessed_by is not None:
         changes += _accesses(accessed_by)
     if changes and region.nbytes:
+        if region.memory.pool is not None:
+            raise ValueError(f"{region.describe()} has memory of a DriverPool, which takes no"
+                             " advice: the pool was told the place")
         _advise(region, changes)
     return 0
 
 
 cdef int _adviser(object place) except? -3:
     """Return the number of a place that advice can be about."""
-    cdef CUmemLocation location = _place_of(place)
+    cdef CUmemLocation location = place_of(place)
     if <int>location.type == NUMA_NODE:
         raise ValueError(f"advice is about a Device or 'host', and not about one NUMA node:"
                          f" {place!r}")
@@ -323,6 +329,7 @@ cdef int _advise(Region region, list changes) except -1:
     try:
         # The next buffer in this memory would inherit the advice, so it leaves the pool.
         leave_cache(region.memory)
+        region.memory.advised = True
         for advice, processor in changes:
             pushed = False
             with nogil:
