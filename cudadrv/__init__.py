@@ -18,7 +18,6 @@ from cudadrv._buffers import (
     scalar_access,
 )
 from cudadrv._device import Context, Device
-from cudadrv._driver_pool import DriverPool, DriverPoolStats
 from cudadrv._errors import (
     BufferBorrowedError,
     BufferClosedError,
@@ -39,7 +38,6 @@ from cudadrv._event import Event
 from cudadrv._library import DriverInfo, driver_info
 from cudadrv._managed import prefetch_batch
 from cudadrv._memory import LiveBuffer, live_buffers, memory_report
-from cudadrv._migrations import migration_limit
 from cudadrv._ordering import ordering
 from cudadrv._pool import MemoryPool, MemoryPools, PoolStats
 from cudadrv._site import skip_file_prefixes
@@ -50,11 +48,13 @@ from cudadrv._token import Token
 if TYPE_CHECKING:
     from cudadrv._advice import Advice
     from cudadrv._arguments import Access, read, shared, write
+    from cudadrv._driver_pool import DriverPool, DriverPoolStats
     from cudadrv._exchange import from_cuda_array, from_dlpack
     from cudadrv._group import StreamGroup
     from cudadrv._kernel import Kernel, Prepared
     from cudadrv._kernel_attributes import KernelAttributes
     from cudadrv._kinds import empty, from_array, memory, zeros
+    from cudadrv._migrations import migration_limit
     from cudadrv._module import Module
     from cudadrv._pipeline import Pipeline, PipelineReport
     from cudadrv._ptx import Parameter
@@ -62,6 +62,8 @@ else:  # imported on first use: importing them here would make `import cudadrv` 
     _LATER = {
         "Access": "_arguments",
         "Advice": "_advice",
+        "DriverPool": "_driver_pool",
+        "DriverPoolStats": "_driver_pool",
         "empty": "_kinds",
         "from_array": "_kinds",
         "from_cuda_array": "_exchange",
@@ -69,6 +71,7 @@ else:  # imported on first use: importing them here would make `import cudadrv` 
         "Kernel": "_kernel",
         "KernelAttributes": "_kernel_attributes",
         "memory": "_kinds",
+        "migration_limit": "_migrations",
         "Module": "_module",
         "Parameter": "_ptx",
         "Pipeline": "_pipeline",

@@ -1,8 +1,6 @@
 """DriverPool: the driver's own memory pools."""
 
-from cudadrv._device cimport Context
 from cudadrv._pool cimport PoolHandle
-from cudadrv._release cimport MemoryKind
 
 
 cdef class DriverPool(PoolHandle):
@@ -11,5 +9,3 @@ cdef class DriverPool(PoolHandle):
     cdef str name
     cdef object __weakref__
 
-
-cdef PoolHandle chosen_pool(MemoryKind kind, Context context)

@@ -1,8 +1,7 @@
 """Migrations: how often managed memory changes sides."""
 
-from cudadrv._engine cimport own_access
-from cudadrv._region cimport Region
 
-
-cdef int count_migration(Region region, own_access *access) except -1
-cdef object migrations_of(Region region)
+cdef class migration_limit:
+    cdef Py_ssize_t count
+    cdef str action
+    cdef object __weakref__

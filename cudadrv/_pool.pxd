@@ -5,6 +5,7 @@ from libc.stdint cimport uint32_t
 from cudadrv._device cimport Context, Device, Kept
 from cudadrv._driver cimport CUdeviceptr, CUmemoryPool
 from cudadrv._engine cimport own_memory, own_stream
+from cudadrv._ordering cimport Nesting
 from cudadrv._release cimport MemoryKind
 
 
@@ -48,6 +49,12 @@ cdef class PoolHandle:
     cdef uint32_t closed_at     # the line that closed it, or 0
 
     cdef int usable(self) except -1
+
+
+cdef bint driver_pools_used     # whether any DriverPool was ever chosen
+cdef void use_driver_pools() noexcept
+cdef Nesting blocks_of(MemoryKind kind)
+cdef PoolHandle chosen_pool(MemoryKind kind, Context context)
 
 
 cdef class Cache:

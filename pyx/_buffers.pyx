@@ -25,17 +25,17 @@ from cudadrv._device cimport Context, context_of
 from cudadrv._driver cimport (
     CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_WRITECOMBINED, unlikely,
 )
-from cudadrv._driver_pool cimport chosen_pool
 from cudadrv._managed cimport advice_of, advise_region, prefetch_region
 from cudadrv._memory cimport use_on_host
-from cudadrv._migrations cimport count_migration, migrations_of
+from cudadrv._names cimport ALLOCATION
 from cudadrv._operation cimport missing_waits
 from cudadrv._engine cimport (
     OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_WRITE, engine, own_access, own_ask_host,
-    own_clock, own_conflict, own_export, own_export_close, own_export_open,
+    own_clock, own_conflict, own_export, own_export_close, own_export_open, own_turn,
+    own_turn_begins, own_turn_end,
 )
 from cudadrv._ordering cimport Nesting
-from cudadrv._pool cimport PoolHandle
+from cudadrv._pool cimport PoolHandle, chosen_pool, driver_pools_used
 from cudadrv._refusal cimport refuse_host
 from cudadrv._region cimport borrow, plain_array, pointer_of
 from cudadrv._release cimport DEVICE, LOCKED, UNIFIED
@@ -300,6 +300,7 @@ cdef class HostBuffer(Buffer):
         cdef own_access access
         cdef own_conflict conflict
         cdef HostRequest request = HostRequest(&access, &conflict)
+        cdef own_turn turn
         if unlikely(self.memory.unused):
             use_on_host(self.memory)
         borrow(self, &access, OWN_READ if verb == "read" else OWN_WRITE)
@@ -314,12 +315,13 @@ cdef class HostBuffer(Buffer):
                 return refuse_host(answer, &conflict, verb, self.describe())
             for work in works:
                 work.synchronize()
-        if self.kind == UNIFIED:
+        if self.kind == UNIFIED and own_turn_begins(engine, &access, ALLOCATION, &turn):
             try:
-                count_migration(self, &access)
+                count_migration(self, turn.start, turn.stop, turn.last.operation, turn.last.site)
             except BaseException:
                 own_export_close(engine, view)
                 raise
+            own_turn_end(engine, &access)
         return 0
 
     cdef bint fill_on_host(self, bytes item) except -1:
@@ -342,6 +344,13 @@ cdef class HostBuffer(Buffer):
             raise IndexError(f"item {index} of {self.count}")
         index %= self.count
         return self.part_of(slice(index, index + 1))
+
+
+def count_migration(buffer, start, stop, operation, site):
+    """As `_migrations.count_migration`, which is imported when it is first needed."""
+    global count_migration
+    from cudadrv._migrations import count_migration
+    count_migration(buffer, start, stop, operation, site)
 
 
 cdef bint _copy(HostBuffer buffer, array, bint inward) except -1:
@@ -595,11 +604,11 @@ cdef int _allocate(
         context = found.context
         if device is not None and context.device != device:
             raise ValueError(f"{found!r} is not a stream of {device!r}")
-    if pooled:
+    if unlikely(driver_pools_used) and pooled:
         pool = chosen_pool(buffer.kind, context)
-    if pool is not None and flags & CU_MEMHOSTALLOC_WRITECOMBINED:
-        raise ValueError(f"memory of {pool!r} cannot be write-combined; with pooled=False, the"
-                         " buffer does not come from it")
+        if pool is not None and flags & CU_MEMHOSTALLOC_WRITECOMBINED:
+            raise ValueError(f"memory of {pool!r} cannot be write-combined; with pooled=False, the"
+                             " buffer does not come from it")
     return buffer.allocate(count, dtype, context, found, flags, name, pooled, pool)
 
 
@@ -729,7 +738,10 @@ cdef class UnifiedBuffer(HostBuffer):
         prefetch to the host in between does not count, and neither does memory that was given
         advice. See `migration_limit`.
         """
-        return migrations_of(self)
+        self.usable()
+        if self.memory.migrations is None or self.nbytes == 0:
+            return 0
+        return self.memory.migrations.most(self.start, self.start + self.nbytes)
 
     def prefetch(self, place, stream=None):
         """Queue a move of the pages to a place, before they are used there. Does not wait for it.

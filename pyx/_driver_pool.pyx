@@ -6,7 +6,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 from libc.string cimport memset
 
-from cudadrv._device cimport Context, Device
+from cudadrv._device cimport Device
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, CU_MEM_LOCATION_TYPE_DEVICE,
     CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
@@ -22,9 +22,8 @@ from cudadrv._driver cimport (
 from cudadrv._errors cimport check, report
 from cudadrv._managed cimport place_of
 from cudadrv._names cimport checked_name
-from cudadrv._ordering cimport Entry, Nesting, live
-from cudadrv._pool cimport PoolHandle, cache_of
-from cudadrv._release cimport DEVICE, LOCKED, UNIFIED, MemoryKind
+from cudadrv._pool cimport PoolHandle, blocks_of, use_driver_pools
+from cudadrv._release cimport DEVICE, LOCKED, UNIFIED
 from cudadrv._site cimport here
 
 from cudadrv._driver import missing_functions
@@ -59,30 +58,6 @@ cdef enum:
 cdef dict KINDS = {"device": DEVICE, "locked": LOCKED, "unified": UNIFIED}
 cdef dict WORDS = {DEVICE: "device", LOCKED: "locked", UNIFIED: "unified"}
 cdef dict ACCESS = {None: 0, "read": 1, "readwrite": 3}    # CUmemAccess_flags
-
-# The `with pool:` blocks, by the kind of the buffers that they are for.
-cdef Nesting _device_blocks = Nesting("cudadrv.driver_pool.device")
-cdef Nesting _locked_blocks = Nesting("cudadrv.driver_pool.locked")
-cdef Nesting _unified_blocks = Nesting("cudadrv.driver_pool.unified")
-
-
-cdef Nesting _blocks_of(MemoryKind kind):
-    if kind == DEVICE:
-        return _device_blocks
-    return _locked_blocks if kind == LOCKED else _unified_blocks
-
-
-cdef PoolHandle chosen_pool(MemoryKind kind, Context context):
-    """Return the pool of the innermost block that fits, else that of the context, or None."""
-    cdef PoolHandle pool
-    cdef Entry entry = _blocks_of(kind).innermost()
-    while entry is not None:
-        pool = entry.thing
-        if pool.device is None or pool.device == context.device:
-            return pool
-        entry = live(entry.outer)
-    return None if context.caches is None else cache_of(context, kind).driver_pool
-
 
 class DriverPoolStats(NamedTuple):
     """The statistics of a `DriverPool`, from the driver: see `DriverPool.stats`.
@@ -356,12 +331,13 @@ cdef class DriverPool(PoolHandle):
     def __enter__(self):
         """Allocate buffers of the pool's kind from it in this block."""
         self.usable()
-        _blocks_of(self.kind).enter(self)
+        use_driver_pools()
+        blocks_of(self.kind).enter(self)
         return self
 
     def __exit__(self, kind, exception, traceback):
         """End the block. What was chosen before the block is chosen again."""
-        _blocks_of(self.kind).leave(self)
+        blocks_of(self.kind).leave(self)
 
     def close(self):
         """Destroy the pool. May be called twice. Does not block.

@@ -7,8 +7,7 @@ import numpy as np
 
 cimport cython
 
-from cudadrv._engine cimport engine, own_access, own_turn, own_turn_begins, own_turn_end
-from cudadrv._names cimport ALLOCATION, operation_name
+from cudadrv._names cimport operation_name
 from cudadrv._ordering cimport Nesting
 from cudadrv._region cimport Region
 from cudadrv._site cimport here, place
@@ -18,7 +17,7 @@ from cudadrv._errors import CudaWarning, MigrationError, integer
 cdef enum:
     SHIFT = 16  # counted are blocks of 64 KiB, which drivers move at once
 
-cdef Nesting _blocks = Nesting("cudadrv.migration_limit")
+cdef Nesting _limits = Nesting("cudadrv.migration_limit")
 
 
 @cython.final
@@ -37,10 +36,6 @@ cdef class migration_limit:
 
     Raises TypeError or ValueError for another action, or a count that is negative or no integer.
     """
-
-    cdef Py_ssize_t count
-    cdef str action
-    cdef object __weakref__
 
     def __cinit__(self, count, str action not None="raise"):
         count = integer(count, "count")
@@ -63,12 +58,12 @@ cdef class migration_limit:
 
     def __enter__(self):
         """Begin the block."""
-        _blocks.enter(self)
+        _limits.enter(self)
         return self
 
     def __exit__(self, kind, exception, traceback):
         """End the block. The limit from before the block is in force again."""
-        _blocks.leave(self)
+        _limits.leave(self)
 
     def __repr__(self):
         return f"migration_limit({self.count}, {self.action!r})"
@@ -81,34 +76,35 @@ cdef class Migrations:
     cdef object counts  # since it was allocated: an array with a count for each block
     cdef object within  # since a `migration_limit` was first in force: such an array for each
 
+    def __cinit__(self, size_t nbytes):
+        self.counts = np.zeros((nbytes >> SHIFT) + 1, np.uint32)
+        self.within = WeakKeyDictionary()
 
-cdef int count_migration(Region region, own_access *access) except -1:
-    """Count, before the host uses managed memory, whether it changes sides. Raises at a limit."""
-    cdef own_turn turn
+    def most(self, size_t start, size_t stop):
+        """Return the highest count of some bytes; there is at least one."""
+        return int(self.counts[_blocks_between(start, stop)].max())
+
+
+def count_migration(Region region not None, size_t start, size_t stop, int operation, site):
+    """Count that the host uses bytes that an operation used last. Raises at a limit."""
     cdef Migrations migrations
-    if not own_turn_begins(engine, access, ALLOCATION, &turn):
-        return 0
-    if not region.memory.advised:
-        if region.memory.migrations is None:
-            region.memory.migrations = _new_migrations(region.memory.state.nbytes)
-        migrations = region.memory.migrations
-        blocks = slice(turn.start >> SHIFT, ((turn.stop - 1) >> SHIFT) + 1)
-        limit = _blocks.innermost()
-        if limit is not None:
-            within = _within(migrations, limit.thing)
-            if within[blocks].max() >= (<migration_limit>limit.thing).count:
-                _complain(region, &turn, limit.thing)
-            within[blocks] += 1
-        migrations.counts[blocks] += 1
-    own_turn_end(engine, access)
-    return 0
+    if region.memory.advised:
+        return
+    if region.memory.migrations is None:
+        region.memory.migrations = Migrations(region.memory.state.nbytes)
+    migrations = region.memory.migrations
+    blocks = _blocks_between(start, stop)
+    limit = _limits.innermost()
+    if limit is not None:
+        within = _within(migrations, limit.thing)
+        if within[blocks].max() >= (<migration_limit>limit.thing).count:
+            _complain(region, operation, site, limit.thing)
+        within[blocks] += 1
+    migrations.counts[blocks] += 1
 
 
-cdef Migrations _new_migrations(size_t nbytes):
-    cdef Migrations migrations = Migrations.__new__(Migrations)
-    migrations.counts = np.zeros((nbytes >> SHIFT) + 1, np.uint32)
-    migrations.within = WeakKeyDictionary()
-    return migrations
+cdef object _blocks_between(size_t start, size_t stop):
+    return slice(start >> SHIFT, ((stop - 1) >> SHIFT) + 1)
 
 
 cdef object _within(Migrations migrations, migration_limit limit):
@@ -119,28 +115,15 @@ cdef object _within(Migrations migrations, migration_limit limit):
     return counts
 
 
-cdef int _complain(Region region, own_turn *turn, migration_limit limit) except -1:
+cdef int _complain(Region region, int operation, site, migration_limit limit) except -1:
     times = "once" if limit.count == 1 else f"{limit.count} times"
     text = (
-        f"{region.describe()} has changed sides {times} in migration_limit({limit.count}), and does"
-        " so again:\n"
-        f"  a device used it by {operation_name(turn.last.operation)}, queued at"
-        f" {place(turn.last.site)},\n"
+        f"{region.describe()} has changed sides {times} in {limit!r}, and does so again:\n"
+        f"  a device used it by {operation_name(operation)}, queued at {place(site)},\n"
         f"  and the host uses it at {place(here())}.\n"
         "  Move it before it is used: buffer.prefetch('host', stream), buffer.prefetch(device,"
         " stream).")
     if limit.action == "raise":
         raise MigrationError(text)
-    warn(text, CudaWarning, stacklevel=2)
+    warn(text, CudaWarning, stacklevel=1)
     return 0
-
-
-cdef object migrations_of(Region region):
-    """Return how often a buffer changed sides."""
-    cdef Migrations migrations
-    region.usable()
-    if region.memory.migrations is None or region.nbytes == 0:
-        return 0
-    migrations = region.memory.migrations
-    return int(migrations.counts[
-        region.start >> SHIFT:((region.start + region.nbytes - 1) >> SHIFT) + 1].max())

@@ -11,6 +11,7 @@ from cudadrv._driver cimport (
 )
 from cudadrv._engine cimport engine, own_memory_clear, own_memory_reusable, own_stream
 from cudadrv._errors cimport refuse_if_forked
+from cudadrv._ordering cimport Entry, Nesting, live
 from cudadrv._release cimport (
     DEVICE, LOCKED, STREAM_ORDERED, UNIFIED, MemoryKind, drain, free_unnoticed, release_later,
 )
@@ -105,6 +106,36 @@ cdef class PoolHandle:
         if self.closed_at:
             raise ValueError(f"this DriverPool was closed at {place(self.closed_at)}")
         raise TypeError("this DriverPool was never initialized")
+
+
+# The `with pool:` blocks of DriverPools, by the kind of the buffers that they are for.
+cdef Nesting _device_blocks = Nesting("cudadrv.driver_pool.device")
+cdef Nesting _locked_blocks = Nesting("cudadrv.driver_pool.locked")
+cdef Nesting _unified_blocks = Nesting("cudadrv.driver_pool.unified")
+driver_pools_used = False
+
+
+cdef void use_driver_pools() noexcept:
+    global driver_pools_used
+    driver_pools_used = True
+
+
+cdef Nesting blocks_of(MemoryKind kind):
+    if kind == DEVICE:
+        return _device_blocks
+    return _locked_blocks if kind == LOCKED else _unified_blocks
+
+
+cdef PoolHandle chosen_pool(MemoryKind kind, Context context):
+    """Return the pool of the innermost block that fits, else that of the context, or None."""
+    cdef PoolHandle pool
+    cdef Entry entry = blocks_of(kind).innermost()
+    while entry is not None:
+        pool = entry.thing
+        if pool.device is None or pool.device == context.device:
+            return pool
+        entry = live(entry.outer)
+    return None if context.caches is None else cache_of(context, kind).driver_pool
 
 
 @cython.final
@@ -436,6 +467,7 @@ cdef class MemoryPool:
                 raise ValueError(f"{pool!r} is not a pool of {self.name} memory")
             if pool.device is not None and pool.device != self.context.device:
                 raise ValueError(f"{pool!r} has no memory of {self.context.device!r}")
+        use_driver_pools()
         cache.driver_pool = value
 
     def trim(self, *, keep_bytes=0):

@@ -138,7 +138,7 @@ static inline void own_commit_(const own_engine *engine, const own_request *requ
                                own_access *access) {
     own_memory *memory = access->memory;
     const own_epoch epoch = {request->issued.seq, request->issued.slot, request->site,
-                             request->operation, access->mode};
+                             request->operation,  access->mode,         0};
     access->undo = 0;
     memory->closed |= access->closes == OWN_CLOSES;
     if (access->start >= access->stop) {
