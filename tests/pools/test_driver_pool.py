@@ -196,7 +196,7 @@ def test_the_memory_outlives_a_pool_that_nobody_refers_to(stream):
 
 def test_a_pool_with_live_buffers_is_not_closed(pool, make):
     first, second = make(16), make(16)
-    with pytest.raises(cu.OwnershipError, match="cannot close .* 2 buffers have memory of it"):
+    with pytest.raises(cu.OwnershipError, match=r"cannot close .* 2 buffers have memory of it"):
         pool.close()
     first.close()
     with pytest.raises(cu.OwnershipError, match="1 buffer has memory of it"):
@@ -379,8 +379,7 @@ def test_access():
 
 def test_kernels_of_all_devices_may_use_page_locked_memory(stream):
     """Without access, a kernel that uses it would lose the context."""
-    pool = new_pool("locked")
-    for pool in (pool, cu.DriverPool.of("host")):
+    for pool in (new_pool("locked"), cu.DriverPool.of("host")):
         with pool:
             buffer = cu.LockedBuffer(64, "u4")
         work = cu.DeviceBuffer(64, "u4")
