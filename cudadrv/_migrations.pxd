@@ -2,6 +2,6 @@
 
 
 cdef class migration_limit:
-    cdef Py_ssize_t count
+    cdef unsigned int count
     cdef str action
     cdef object __weakref__

@@ -63,8 +63,9 @@ class DriverPoolStats(NamedTuple):
     """The statistics of a `DriverPool`, from the driver: see `DriverPool.stats`.
 
     ``used_bytes`` are the bytes of memory that was allocated and not freed; ``reserved_bytes``
-    those that the pool has from the device or the host. The peaks are their maximums since the pool
-    was made or `DriverPool.reset_peaks` was called.
+    those that the pool has from the device or the host. ``peak_used_bytes`` and
+    ``peak_reserved_bytes`` are their maximums since the pool was made or `DriverPool.reset_peaks`
+    was called.
     """
 
     used_bytes: int
@@ -76,8 +77,8 @@ class DriverPoolStats(NamedTuple):
 @cython.final
 @cython.no_gc_clear
 cdef class DriverPool(PoolHandle):
-    """DriverPool(kind='device', place=None, *, max_bytes=None, release_threshold=0, name=None)
-    \n--\n
+    """DriverPool(kind='device', place=None, *, max_bytes=None, release_threshold=0, \
+name=None)\n--\n
     A memory pool of the driver, from which buffers of one kind are allocated.
 
     ``with pool:`` allocates all buffers of the pool's kind from it, in the block and in the

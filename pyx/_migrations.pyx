@@ -3,9 +3,8 @@
 from warnings import warn
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
 cimport cython
+from libc.stdlib cimport calloc, free
 
 from cudadrv._names cimport operation_name
 from cudadrv._ordering cimport Nesting
@@ -70,49 +69,69 @@ cdef class migration_limit:
 
 
 @cython.final
-cdef class Migrations:
-    """How often the 64-KiB blocks of an allocation changed sides. Internal to `Memory`."""
+cdef class Counts:
+    """How often each 64-KiB block of an allocation changed sides. Internal to `Migrations`."""
 
-    cdef object counts  # since it was allocated: an array with a count for each block
-    cdef object within  # since a `migration_limit` was first in force: such an array for each
+    cdef unsigned int *each
+    cdef size_t nbytes
 
     def __cinit__(self, size_t nbytes):
-        self.counts = np.zeros((nbytes >> SHIFT) + 1, np.uint32)
+        self.nbytes = nbytes
+        self.each = <unsigned int *>calloc((nbytes >> SHIFT) + 1, sizeof(unsigned int))
+        if self.each is NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        free(self.each)
+
+    cdef unsigned int most(self, size_t start, size_t stop) noexcept:
+        """Return the highest count of some bytes; there is at least one."""
+        cdef unsigned int found = 0
+        for block in range(start >> SHIFT, ((stop - 1) >> SHIFT) + 1):
+            found = max(found, self.each[block])
+        return found
+
+    cdef void add(self, size_t start, size_t stop) noexcept:
+        for block in range(start >> SHIFT, ((stop - 1) >> SHIFT) + 1):
+            self.each[block] += 1
+
+
+@cython.final
+cdef class Migrations:
+    """How often the memory of an allocation changed sides. Internal to `Memory`."""
+
+    cdef Counts counts  # since it was allocated
+    cdef object within  # since a `migration_limit` was first in force: Counts for each limit
+
+    def __cinit__(self, size_t nbytes):
+        self.counts = Counts(nbytes)
         self.within = WeakKeyDictionary()
 
     def most(self, size_t start, size_t stop):
         """Return the highest count of some bytes; there is at least one."""
-        return int(self.counts[_blocks_between(start, stop)].max())
+        return self.counts.most(start, stop)
 
 
 def count_migration(Region region not None, size_t start, size_t stop, int operation, site):
     """Count that the host uses bytes that an operation used last. Raises at a limit."""
     cdef Migrations migrations
+    cdef migration_limit limit
+    cdef Counts within = None
     if region.memory.advised:
         return
     if region.memory.migrations is None:
         region.memory.migrations = Migrations(region.memory.state.nbytes)
     migrations = region.memory.migrations
-    blocks = _blocks_between(start, stop)
-    limit = _limits.innermost()
-    if limit is not None:
-        within = _within(migrations, limit.thing)
-        if within[blocks].max() >= (<migration_limit>limit.thing).count:
-            _complain(region, operation, site, limit.thing)
-        within[blocks] += 1
-    migrations.counts[blocks] += 1
-
-
-cdef object _blocks_between(size_t start, size_t stop):
-    return slice(start >> SHIFT, ((stop - 1) >> SHIFT) + 1)
-
-
-cdef object _within(Migrations migrations, migration_limit limit):
-    """Return the counts since a limit was first in force."""
-    counts = migrations.within.get(limit)
-    if counts is None:
-        counts = migrations.within[limit] = np.zeros_like(migrations.counts)
-    return counts
+    entry = _limits.innermost()
+    if entry is not None:
+        limit = entry.thing
+        within = migrations.within.get(limit)
+        if within is None:
+            within = migrations.within[limit] = Counts(migrations.counts.nbytes)
+        if within.most(start, stop) >= limit.count:
+            _complain(region, operation, site, limit)
+        within.add(start, stop)
+    migrations.counts.add(start, stop)
 
 
 cdef int _complain(Region region, int operation, site, migration_limit limit) except -1:
