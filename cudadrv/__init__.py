@@ -32,6 +32,7 @@ from cudadrv._errors import (
     DriverNotFoundError,
     EventNotRecordedError,
     ForkedError,
+    MigrationError,
     OwnershipError,
 )
 from cudadrv._event import Event
@@ -46,11 +47,13 @@ from cudadrv._token import Token
 
 if TYPE_CHECKING:
     from cudadrv._arguments import Access, read, shared, write
+    from cudadrv._driver_pool import DriverPool, DriverPoolStats
     from cudadrv._exchange import from_cuda_array, from_dlpack
     from cudadrv._group import StreamGroup
     from cudadrv._kernel import Kernel, Prepared
     from cudadrv._kernel_attributes import KernelAttributes
     from cudadrv._kinds import empty, from_array, memory, zeros
+    from cudadrv._migrations import migration_limit
     from cudadrv._module import Module
     from cudadrv._offload import In, InOut, Out, ResultToken, offload
     from cudadrv._pipeline import Pipeline, PipelineReport
@@ -64,6 +67,8 @@ else:  # imported on first use: importing them here would make `import cudadrv` 
         "Borrow": "_records",
         "CUresult": "_status",
         "DriverInfo": "_records",
+        "DriverPool": "_driver_pool",
+        "DriverPoolStats": "_driver_pool",
         "empty": "_kinds",
         "from_array": "_kinds",
         "from_cuda_array": "_exchange",
@@ -74,6 +79,7 @@ else:  # imported on first use: importing them here would make `import cudadrv` 
         "KernelAttributes": "_kernel_attributes",
         "LiveBuffer": "_records",
         "memory": "_kinds",
+        "migration_limit": "_migrations",
         "Module": "_module",
         "offload": "_offload",
         "Out": "_offload",
@@ -134,6 +140,8 @@ __all__ = [
     "DeviceBuffer",
     "DriverInfo",
     "DriverNotFoundError",
+    "DriverPool",
+    "DriverPoolStats",
     "Event",
     "EventNotRecordedError",
     "ForkedError",
@@ -146,6 +154,7 @@ __all__ = [
     "LockedBuffer",
     "MemoryPool",
     "MemoryPools",
+    "MigrationError",
     "Module",
     "Out",
     "OwnershipError",
@@ -170,6 +179,7 @@ __all__ = [
     "live_buffers",
     "memory",
     "memory_report",
+    "migration_limit",
     "offload",
     "ordering",
     "prefetch_batch",

@@ -133,6 +133,25 @@ cdef extern from "cudadrv/driver.h" nogil:
     ctypedef struct CUmemLocation:
         CUmemLocationType type
         int id
+    ctypedef struct CUmemPoolHandle_st:
+        pass
+    ctypedef CUmemPoolHandle_st *CUmemoryPool
+    ctypedef struct CUmemPoolProps:
+        pass
+    ctypedef enum CUmemPool_attribute:
+        CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES
+        CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC
+        CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES
+        CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+        CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
+        CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH
+        CU_MEMPOOL_ATTR_USED_MEM_CURRENT
+        CU_MEMPOOL_ATTR_USED_MEM_HIGH
+    ctypedef enum CUmemAccess_flags:
+        CU_MEM_ACCESS_FLAGS_PROT_NONE
+    ctypedef struct CUmemAccessDesc:
+        CUmemLocation location
+        CUmemAccess_flags flags
     ctypedef enum CUstreamCaptureStatus:
         CU_STREAM_CAPTURE_STATUS_NONE
     ctypedef enum CUstreamCaptureMode:
@@ -234,6 +253,24 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult cuMemAllocAsync "cudadrv_cuMemAllocAsync"(
         CUdeviceptr *address, size_t nbytes, CUstream stream)
     CUresult cuMemFreeAsync "cudadrv_cuMemFreeAsync"(CUdeviceptr address, CUstream stream)
+    CUresult cuMemAllocFromPoolAsync "cudadrv_cuMemAllocFromPoolAsync"(
+        CUdeviceptr *address, size_t nbytes, CUmemoryPool pool, CUstream stream)
+    CUresult cuMemPoolCreate "cudadrv_cuMemPoolCreate"(
+        CUmemoryPool *pool, const CUmemPoolProps *properties)
+    CUresult cuMemPoolDestroy "cudadrv_cuMemPoolDestroy"(CUmemoryPool pool)
+    CUresult cuMemPoolTrimTo "cudadrv_cuMemPoolTrimTo"(CUmemoryPool pool, size_t keep)
+    CUresult cuMemPoolSetAttribute "cudadrv_cuMemPoolSetAttribute"(
+        CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+    CUresult cuMemPoolGetAttribute "cudadrv_cuMemPoolGetAttribute"(
+        CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+    CUresult cuMemPoolSetAccess "cudadrv_cuMemPoolSetAccess"(
+        CUmemoryPool pool, const CUmemAccessDesc *changes, size_t count)
+    CUresult cuMemPoolGetAccess "cudadrv_cuMemPoolGetAccess"(
+        CUmemAccess_flags *access, CUmemoryPool pool, CUmemLocation *place)
+    CUresult cuDeviceGetDefaultMemPool "cudadrv_cuDeviceGetDefaultMemPool"(
+        CUmemoryPool *pool, CUdevice device)
+    CUresult cuMemGetDefaultMemPool "cudadrv_cuMemGetDefaultMemPool"(
+        CUmemoryPool *pool, CUmemLocation *place, int type)
     CUresult cuMemHostAlloc "cudadrv_cuMemHostAlloc"(
         void **address, size_t nbytes, unsigned int flags)
     CUresult cuMemFreeHost "cudadrv_cuMemFreeHost"(void *address)

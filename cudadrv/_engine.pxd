@@ -150,6 +150,14 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint32_t streams
         uint32_t views
 
+    ctypedef struct own_turn:
+        uint64_t start
+        uint64_t stop
+        own_epoch last
+
+    bint own_turn_begins(
+        own_engine *engine, const own_access *access, uint16_t allocation, own_turn *turn)
+    void own_turn_end(own_engine *engine, const own_access *access)
     void own_clock_drop(own_clock *clock)
     bint own_foresee(own_engine *engine, uint32_t slot, own_clock **clock)
     void own_engine_prepare(own_engine *engine)

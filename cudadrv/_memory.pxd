@@ -3,9 +3,9 @@
 from libc.stdint cimport uint32_t
 
 from cudadrv._device cimport Context
-from cudadrv._driver cimport CUdeviceptr
+from cudadrv._driver cimport CUdeviceptr, CUmemoryPool
 from cudadrv._engine cimport own_memory
-from cudadrv._pool cimport Block
+from cudadrv._pool cimport Block, PoolHandle
 from cudadrv._release cimport MemoryKind
 from cudadrv._stream cimport Stream
 
@@ -16,6 +16,7 @@ cdef struct StreamOrdered:
     own_memory *state       # the engine's record of the memory
     bint cached             # the memory comes from a pool or goes to a pool, without a driver call
     own_memory *after       # the state that the block gets when it goes back to its pool, or NULL
+    CUmemoryPool pool       # the pool to allocate from; NULL: the current pool of the device
 
 
 cdef int allocate_on(StreamOrdered *memory, Stream stream, str label) except? -1
@@ -39,7 +40,10 @@ cdef class Memory:
     cdef bint returned          # whether bytes were given back while others used this home
     cdef Stream stream          # the stream that stream-ordered memory was allocated on, or None
     cdef Stream attached        # the stream that managed memory is attached to, or None
+    cdef PoolHandle pool        # the DriverPool that the memory comes from, or None
     cdef object owner           # keeps foreign memory alive
+    cdef object migrations      # None, or how often its blocks changed sides: see _migrations.pyx
+    cdef bint advised           # whether advice decides where managed memory is
     cdef str label              # class and name of the first buffer over the memory
     cdef Py_ssize_t loans       # how many loans of buffers over the memory have not ended
     cdef Py_ssize_t regions     # how many buffers over the memory exist, parts included
@@ -70,6 +74,8 @@ cdef int use_on_host(Memory memory) except -1
 cdef Memory allocate_memory(
     MemoryKind kind, Context context, size_t nbytes, unsigned int flags, Stream stream, str label,
     bint pooled)
+cdef Memory allocate_from(
+    PoolHandle pool, Context context, size_t nbytes, Stream stream, str label)
 cdef Memory adopt_memory(
     MemoryKind kind, Context context, CUdeviceptr address, size_t nbytes, object owner, str label)
 

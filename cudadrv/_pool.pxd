@@ -1,8 +1,11 @@
 """Pools: memory that a context keeps for the next buffer."""
 
-from cudadrv._device cimport Context, Kept
-from cudadrv._driver cimport CUdeviceptr
+from libc.stdint cimport uint32_t
+
+from cudadrv._device cimport Context, Device, Kept
+from cudadrv._driver cimport CUdeviceptr, CUmemoryPool
 from cudadrv._engine cimport own_memory, own_stream
+from cudadrv._ordering cimport Nesting
 from cudadrv._release cimport MemoryKind
 
 
@@ -37,6 +40,23 @@ cdef struct Blocks:
     size_t count
 
 
+# What an allocation needs of a DriverPool, which is in a module below this one.
+cdef class PoolHandle:
+    cdef CUmemoryPool raw       # NULL before it is made and once it is closed
+    cdef MemoryKind kind        # DEVICE, LOCKED or UNIFIED: the kind of buffers that use the pool
+    cdef Device device          # the only device that allocates from the pool, or None
+    cdef Py_ssize_t buffers     # how many live Memory objects have, or are getting, its memory
+    cdef uint32_t closed_at     # the line that closed it, or 0
+
+    cdef int usable(self) except -1
+
+
+cdef bint driver_pools_used     # whether any DriverPool was ever chosen
+cdef void use_driver_pools() noexcept
+cdef Nesting blocks_of(MemoryKind kind)
+cdef PoolHandle chosen_pool(MemoryKind kind, Context context)
+
+
 cdef class Cache:
     cdef Blocks all
     cdef Blocks classes[SHELVES][CLASSES]
@@ -46,6 +66,7 @@ cdef class Cache:
     cdef size_t limit       # the maximum that `cached` may reach
     cdef unsigned long long hits
     cdef unsigned long long misses
+    cdef PoolHandle driver_pool     # where new buffers come from instead, or None
     cdef void *newer        # the next newer Cache in the list of all caches, or NULL
     cdef void *older        # the next older Cache in that list, or NULL
 
@@ -63,12 +84,14 @@ cdef class Caches(Kept):
     cdef Cache device
     cdef Cache locked
     cdef Cache unified
+    cdef object on_out_of_memory    # None, or the function that MemoryPools has of this name
 
     cdef list all(self)
 
 
 cdef Cache cache_of(Context context, MemoryKind kind)
 cdef int trim_caches() except -1
+cdef bint make_room(Context context, size_t nbytes) except -1
 cdef size_t cached_bytes() noexcept
 cdef bint is_cached(CUdeviceptr address, size_t nbytes) noexcept
 
@@ -84,4 +107,5 @@ cdef class MemoryPools:
     cdef MemoryPool device
     cdef MemoryPool locked
     cdef MemoryPool unified
+    cdef Context context
     cdef object __weakref__

@@ -7,6 +7,7 @@ from cudadrv._driver cimport CUdeviceptr, likely, unlikely
 from cudadrv._engine cimport OWN_READ, OWN_STAYS, OWN_STRICT, own_access
 from cudadrv._memory cimport Memory, chosen_address
 from cudadrv._ordering cimport policies_used, policy_in_force
+from cudadrv._pool cimport PoolHandle
 from cudadrv._release cimport MemoryKind
 from cudadrv._stream cimport Stream
 
@@ -43,7 +44,7 @@ cdef class Region:
 
     cdef int allocate(
         self, object count, object dtype, Context context, Stream stream, unsigned int flags,
-        object name, bint pooled) except -1
+        object name, bint pooled, PoolHandle pool) except -1
     cdef int adopt(
         self, object address, object count, object dtype, Context context, object name,
         object owner, bint ours) except -1

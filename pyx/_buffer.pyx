@@ -388,7 +388,8 @@ cdef class Buffer(Region):
 
     @property
     def stream_ordered(self):
-        """Whether the memory is device memory that was allocated on a stream, and is freed on one.
+        """Whether the memory was allocated on a stream, and is freed on one: device memory that was
+        made with ``stream=``, and all memory of a `DriverPool`.
         """
         return self.memory is not None and self.memory.kind == STREAM_ORDERED
 

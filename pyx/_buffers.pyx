@@ -30,13 +30,15 @@ from cudadrv._managed cimport (
     prefetch_region,
 )
 from cudadrv._memory cimport use_on_host
-from cudadrv._names cimport TO
+from cudadrv._names cimport ALLOCATION, TO
 from cudadrv._operation cimport missing_waits
 from cudadrv._engine cimport (
     OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_USES, OWN_WRITE, engine, own_access, own_ask_host,
-    own_clock, own_conflict, own_export, own_export_close, own_export_open,
+    own_clock, own_conflict, own_export, own_export_close, own_export_open, own_turn,
+    own_turn_begins, own_turn_end,
 )
 from cudadrv._ordering cimport Nesting
+from cudadrv._pool cimport PoolHandle, chosen_pool, driver_pools_used
 from cudadrv._refusal cimport refuse_host
 from cudadrv._region cimport borrow, plain_array, pointer_of
 from cudadrv._release cimport DEVICE, LOCKED, UNIFIED
@@ -307,6 +309,7 @@ cdef class HostBuffer(Buffer):
         cdef own_access access
         cdef own_conflict conflict
         cdef HostRequest request = HostRequest(&access, &conflict)
+        cdef own_turn turn
         if unlikely(self.memory.unused):
             use_on_host(self.memory)
         borrow(self, &access, OWN_READ if verb == "read" else OWN_WRITE)
@@ -315,7 +318,7 @@ cdef class HostBuffer(Buffer):
         while True:
             answer = own_export_open(engine, &access, here(), view, &conflict)
             if answer == OWN_OK:
-                return 0
+                break
             works = None
             if answer == OWN_MUST_WAIT:
                 works = missing_waits(&conflict, _still_in_the_way, &request)
@@ -324,6 +327,14 @@ cdef class HostBuffer(Buffer):
                                    self.describe())
             for work in works:
                 work.synchronize()
+        if self.kind == UNIFIED and own_turn_begins(engine, &access, ALLOCATION, &turn):
+            try:
+                count_migration(self, turn.start, turn.stop, turn.last.operation, turn.last.site)
+            except BaseException:
+                own_export_close(engine, view)
+                raise
+            own_turn_end(engine, &access)
+        return 0
 
     cdef bint fill_on_host(self, bytes item) except -1:
         items = np.frombuffer(item, f"u{len(item)}")  # as integers: NumPy then copies padding, too
@@ -348,6 +359,13 @@ cdef class HostBuffer(Buffer):
             raise IndexError(f"item {index} of {self.count}")
         index %= self.count
         return self.part_of(slice(index, index + 1))
+
+
+def count_migration(buffer, start, stop, operation, site):
+    """As `_migrations.count_migration`, which is imported when it is first needed."""
+    global count_migration
+    from cudadrv._migrations import count_migration
+    count_migration(buffer, start, stop, operation, site)
 
 
 cdef bint _copy(HostBuffer buffer, array, bint inward) except -1:
@@ -590,6 +608,7 @@ cdef int _allocate(
     object name, bint pooled
 ) except -1:
     """Allocate on the stream that is given, else on the current one if pooled, else on none."""
+    cdef PoolHandle pool = None
     cdef Stream found = known_stream(stream)
     cdef Context context
     if found is None:
@@ -601,7 +620,12 @@ cdef int _allocate(
         context = found.context
         if device is not None and context.device != device:
             raise ValueError(f"{found!r} is not a stream of {device!r}")
-    return buffer.allocate(count, dtype, context, found, flags, name, pooled)
+    if unlikely(driver_pools_used) and pooled:
+        pool = chosen_pool(buffer.kind, context)
+        if pool is not None and flags & CU_MEMHOSTALLOC_WRITECOMBINED:
+            raise ValueError(f"memory of {pool!r} cannot be write-combined; with pooled=False, the"
+                             " buffer does not come from it")
+    return buffer.allocate(count, dtype, context, found, flags, name, pooled, pool)
 
 
 # ---- page-locked memory ----
@@ -720,6 +744,20 @@ cdef class UnifiedBuffer(HostBuffer):
         self, count, dtype="u1", *, stream=None, device=None, name=None, bint pooled=True
     ):
         _allocate(self, count, dtype, stream, device, 0, name, pooled)
+
+    @property
+    def migrations(self):
+        """How often the memory changed sides without a prefetch: from a device to the host.
+
+        Counted from what cudadrv knows, for each 64 KiB, when the host uses bytes that work has
+        used since the host used them last. This is the highest of these counts in the buffer. A
+        prefetch to the host in between does not count, and neither does memory that was given
+        advice. See `migration_limit`.
+        """
+        self.usable()
+        if self.memory.migrations is None or self.nbytes == 0:
+            return 0
+        return self.memory.migrations.most(self.start, self.start + self.nbytes)
 
     def prefetch(self, place, stream=None):
         """Queue a move of the pages to a place, before they are used there. Does not wait for it.

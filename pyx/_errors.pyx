@@ -31,6 +31,10 @@ class BufferExportedError(OwnershipError, BufferError):
     """A host view (memoryview, NumPy array) of the memory is alive, or the memory is lent."""
 
 
+class MigrationError(OwnershipError):
+    """Managed memory changed sides more often than a `migration_limit` block allows."""
+
+
 class BufferClosedError(OwnershipError, ValueError):
     """The buffer was closed, or moved by ``take()`` or ``into_raw()``."""
 

@@ -21,7 +21,7 @@ from cudadrv._driver cimport (
 from cudadrv._engine cimport (
     OWN_ATTACHES, OWN_DISCARDS, OWN_LEGACY, OWN_MOVES, OWN_NO_STREAM, OWN_OK, OWN_READ,
     OWN_SHARED, OWN_WRITE, engine, own_access, own_conflict, own_export, own_export_close,
-    own_export_open, own_tag,
+    own_export_open, own_tag, own_turn_end,
 )
 from cudadrv._memory cimport Memory, leave_cache
 from cudadrv._names cimport (
@@ -55,7 +55,7 @@ cdef str DISCARD_CALL = "cuMemDiscardBatchAsync"
 cdef str LEGACY = "do not work on the legacy default stream; use another stream"
 
 
-cdef CUmemLocation _place_of(object place) except *:
+cdef CUmemLocation place_of(object place) except *:
     """Return a place as the driver takes it. Raises if managed memory cannot be there."""
     cdef CUmemLocation location
     check_place(place)
@@ -194,10 +194,10 @@ cdef Token move_region(Region region, object place, Stream stream):
         moves = place != "host" or _is_concurrent(home)
     if moves:
         return _queue(TO, [region], [place], stream)
-    return _hand_over(region, stream)
+    return _hand_over(region, place, stream)
 
 
-cdef Token _hand_over(Region region, Stream stream):
+cdef Token _hand_over(Region region, object place, Stream stream):
     """Let a buffer count as written on a stream, without a driver call."""
     cdef Operation operation
     cdef own_access access
@@ -213,6 +213,8 @@ cdef Token _hand_over(Region region, Stream stream):
     reason = note(&operation, stream)
     if reason:
         refuse_operation(&operation, reason, stream, (region.describe(),))
+    if not isinstance(place, Device):
+        own_turn_end(engine, &access)
     stand_for(token, &operation)
     return token
 
@@ -323,7 +325,7 @@ cdef Token _queue(int name, list regions, list places, Stream stream):
         raise ValueError(f"discards {LEGACY}")
     nodes = False
     for region, place in zip(regions, places):
-        location = _place_of("host" if name in (DISCARD, DISCARD_BATCH) else place)
+        location = place_of("host" if name in (DISCARD, DISCARD_BATCH) else place)
         nodes = nodes or <int>location.type == NUMA_NODE
         if region.nbytes:
             locations.append(location)
@@ -352,6 +354,9 @@ cdef Token _queue(int name, list regions, list places, Stream stream):
         else:
             token = new_token(stream, tuple(used), None)
         _issue(name, &ranges, stream, used, token)
+        for i in range(ranges.count):
+            if ranges.places[i].type != CU_MEM_LOCATION_TYPE_DEVICE:
+                own_turn_end(engine, &ranges.accesses[i])
     finally:
         free(room)
     return token
@@ -493,13 +498,16 @@ cdef int advise_region(
     if accessed_by is not None:
         changes += _accesses(accessed_by)
     if changes and region.nbytes:
+        if region.memory.pool is not None:
+            raise ValueError(f"{region.describe()} has memory of a DriverPool, which takes no"
+                             " advice: the pool was told the place")
         _advise(region, changes)
     return 0
 
 
 cdef int _adviser(object place) except? -3:
     """Return the number of a place that advice can be about."""
-    cdef CUmemLocation location = _place_of(place)
+    cdef CUmemLocation location = place_of(place)
     if <int>location.type == NUMA_NODE:
         raise ValueError(f"advice is about a Device or 'host', and not about one NUMA node:"
                          f" {place!r}")
@@ -538,6 +546,7 @@ cdef int _advise(Region region, list changes) except -1:
     try:
         # The next buffer in this memory would inherit the advice, so it leaves the pool.
         leave_cache(region.memory)
+        region.memory.advised = True
         for advice, processor in changes:
             pushed = False
             with nogil:

@@ -12,8 +12,8 @@ from cudadrv._driver cimport (
     CU_MEMHOSTALLOC_WRITECOMBINED,
     CU_MEMORYTYPE_HOST, CU_MEM_ATTACH_GLOBAL, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
     CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUdeviceptr, CUresult,
-    CUstream, bind_driver, cuMemAlloc, cuMemAllocAsync, cuMemAllocManaged, cuMemFreeAsync,
-    cuMemGetAddressRange, cuMemHostAlloc, cuPointerGetAttribute, cudadrv_table, last_failure,
+    CUstream, bind_driver, cuMemAlloc, cuMemAllocAsync, cuMemAllocFromPoolAsync,
+    cuMemAllocManaged, cuMemFreeAsync, cuMemGetAddressRange, cuMemHostAlloc, cuPointerGetAttribute, cudadrv_table, last_failure,
 )
 from cudadrv._operation cimport (
     REFUSED, Operation, borrow_all, driver_call, issue, note, prepare,
@@ -25,7 +25,9 @@ from cudadrv._engine cimport (
     own_memory_forget, own_memory_free, own_memory_prepare, own_memory_prepare_used,
     own_memory_renew, own_memory_reusable, own_snapshot_drop,
 )
-from cudadrv._pool cimport Block, Cache, cache_of, cached_bytes, is_cached, trim_caches
+from cudadrv._pool cimport (
+    Block, Cache, PoolHandle, cache_of, cached_bytes, is_cached, make_room, trim_caches,
+)
 from cudadrv._refusal cimport refuse_close, refuse_operation
 from cudadrv._release cimport (
     CODE, DEVICE, FOREIGN, LOCKED, STREAM_ORDERED, UNIFIED, MemoryKind, drain, drain_for_more,
@@ -49,6 +51,8 @@ bind_driver(&cudadrv_table)
 
 cdef CUresult _allocate_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
     cdef StreamOrdered *memory = <StreamOrdered *>arguments
+    if memory.pool is not NULL:
+        return cuMemAllocFromPoolAsync(&memory.address, memory.nbytes, memory.pool, stream)
     return cuMemAllocAsync(&memory.address, memory.nbytes, stream)
 
 
@@ -118,8 +122,12 @@ cdef class Memory:
 
     def __dealloc__(self):
         if self.state is NULL:
+            _leave_pool(self)
             return
         unlist_memory(self)
+        if self.pool is not None:
+            self.owner = self.pool  # until the memory is freed
+            _leave_pool(self)
         if self.is_home:
             _forget_home(self)
         if self.home is not None:
@@ -161,6 +169,8 @@ cdef class Memory:
     cdef int give_away(self) except -1:
         """Close the memory without freeing it, or raise and change nothing."""
         self.context.usable()
+        if self.pool is not None:
+            raise ValueError(f"{self.label} has memory of a DriverPool, which it cannot give away")
         if self.kind == FOREIGN:
             raise ValueError(f"{self.label} only borrows its memory (from_address), so it cannot"
                              " give it away; its owner can")
@@ -283,7 +293,7 @@ cdef int _close_on(Memory memory, Stream stream, int policy) except -1:
             stream = internal_stream(memory.context)
     elif stream.context is not memory.context:
         raise ValueError(f"{stream!r} is not a stream of the context of {memory.label}")
-    ordered = StreamOrdered(memory.address, memory.nbytes, memory.state, False, NULL)
+    ordered = StreamOrdered(memory.address, memory.nbytes, memory.state, False, NULL, NULL)
     if stream.order.order == OWN_NON_BLOCKING:
         ordered.after = _state_after(memory)
         ordered.cached = ordered.after is not NULL
@@ -340,9 +350,17 @@ cdef void leave_cache(Memory memory) noexcept:
 cdef int _let_go(Memory memory) except -1:
     """Remove memory from the list of live memory, and drop its address and its owner."""
     unlist_memory(memory)
+    _leave_pool(memory)
     memory.address = 0
     memory.owner = None
     return 0
+
+
+cdef void _leave_pool(Memory memory) noexcept:
+    """Stop counting as memory of a DriverPool."""
+    if memory.pool is not None:
+        memory.pool.buffers -= 1
+        memory.pool = None
 
 
 # ---- what is alive ----
@@ -502,6 +520,33 @@ cdef Memory allocate_memory(
     return memory
 
 
+cdef Memory allocate_from(
+    PoolHandle pool, Context context, size_t nbytes, Stream stream, str label
+):
+    """Make the Memory of a buffer: from a pool of the driver, or empty for 0 bytes.
+
+    Without a stream, it is allocated on the internal stream, and the host waits until it is there.
+    """
+    cdef Memory memory = Memory.__new__(Memory)
+    context.usable()
+    pool.usable()
+    memory.context = context
+    memory.kind = STREAM_ORDERED
+    memory.nbytes = nbytes
+    memory.label = label
+    memory.site = here()
+    memory.stream = internal_stream(context) if stream is None else stream
+    if nbytes:
+        pool.buffers += 1  # no other thread closes it from here on
+        memory.pool = pool
+    _allocate(memory, nbytes)
+    if nbytes:
+        list_memory(memory)
+        if stream is None:
+            memory.stream.synchronize()
+    return memory
+
+
 cdef inline bint _takes_order(MemoryKind kind, Stream stream) noexcept:
     """Whether page-locked or managed memory is allocated in the order of a stream.
 
@@ -559,7 +604,7 @@ cdef int _reuse_on(Memory memory, Block *block, Stream stream) except -1:
 
 cdef int _note_allocation(Memory memory, Stream stream) except? -1:
     """Count the allocation of memory that exists as a write on a stream."""
-    cdef StreamOrdered ordered = StreamOrdered(0, memory.nbytes, memory.state, True, NULL)
+    cdef StreamOrdered ordered = StreamOrdered(0, memory.nbytes, memory.state, True, NULL, NULL)
     return allocate_on(&ordered, stream, memory.label)
 
 
@@ -620,20 +665,23 @@ cdef size_t _allocate(Memory memory, size_t size) except? 0:
     """Free what can be freed of the queue, then allocate from the driver. Return the size.
 
     If the driver is out of memory: release the caches, free the whole queue (which may block), and
-    try again with the exact size.
+    try again with the exact size. If that fails, too, let the program make room.
     """
     cdef CUresult status
     drain_for_more()
     memory.state = new_state(memory.nbytes)
-    memory.state.managed = memory.kind == UNIFIED
+    memory.state.managed = \
+        memory.kind == UNIFIED or (memory.pool is not None and memory.pool.kind == UNIFIED)
     if size == 0:
         return 0
     status = _call(memory, size)
-    if status == CUDA_ERROR_OUT_OF_MEMORY:
+    again = True
+    while status == CUDA_ERROR_OUT_OF_MEMORY and again:
         trim_caches()
         drain(True)
         size = memory.nbytes
         status = _call(memory, size)
+        again = status == CUDA_ERROR_OUT_OF_MEMORY and make_room(memory.context, size)
     if status == CUDA_ERROR_OUT_OF_MEMORY:
         raise CudaOutOfMemoryError(
             <int>status, last_failure().decode(),
@@ -652,7 +700,9 @@ cdef CUresult _call(Memory memory, size_t size) except *:
     cdef StreamOrdered ordered
     cdef bint pushed = False
     if memory.kind == STREAM_ORDERED:
-        ordered = StreamOrdered(0, size, memory.state, False, NULL)
+        ordered = StreamOrdered(0, size, memory.state, False, NULL, NULL)
+        if memory.pool is not None:
+            ordered.pool = memory.pool.raw
         status = <CUresult>allocate_on(&ordered, memory.stream, memory.label)
         memory.address = ordered.address
         return status

@@ -4,11 +4,16 @@ cimport cython
 from libc.stdlib cimport free, malloc
 
 from cudadrv._device cimport Context, Kept, contexts, report_in
-from cudadrv._driver cimport CU_STREAM_LEGACY, CUdeviceptr, CUresult, bind_driver, cudadrv_table
+from cudadrv._driver cimport (
+    CU_STREAM_LEGACY, CUdeviceptr, CUresult, bind_driver, cudadrv_table, this_thread,
+)
 from cudadrv._engine cimport engine, own_memory_clear, own_memory_reusable, own_stream
+from cudadrv._errors cimport refuse_if_forked
+from cudadrv._ordering cimport Entry, Nesting, live
 from cudadrv._release cimport (
     DEVICE, LOCKED, STREAM_ORDERED, UNIFIED, MemoryKind, drain, free_unnoticed, release_later,
 )
+from cudadrv._site cimport place
 
 from cudadrv._errors import integer
 
@@ -86,6 +91,49 @@ cdef inline void _unlink(Blocks *blocks, Block *block, int which) noexcept:
     else:
         links.older.links[which].newer = links.newer
     blocks.count -= 1
+
+
+cdef class PoolHandle:
+    """The driver's handle of a `DriverPool`. Internal to pools."""
+
+    cdef int usable(self) except -1:
+        """Raise if nothing can be allocated from the pool."""
+        refuse_if_forked()
+        if self.raw is not NULL:
+            return 0
+        if self.closed_at:
+            raise ValueError(f"this DriverPool was closed at {place(self.closed_at)}")
+        raise TypeError("this DriverPool was never initialized")
+
+
+# The `with pool:` blocks of DriverPools, by the kind of the buffers that they are for.
+cdef Nesting _device_blocks = Nesting("cudadrv.driver_pool.device")
+cdef Nesting _locked_blocks = Nesting("cudadrv.driver_pool.locked")
+cdef Nesting _unified_blocks = Nesting("cudadrv.driver_pool.unified")
+driver_pools_used = False
+
+
+cdef void use_driver_pools() noexcept:
+    global driver_pools_used
+    driver_pools_used = True
+
+
+cdef Nesting blocks_of(MemoryKind kind):
+    if kind == DEVICE:
+        return _device_blocks
+    return _locked_blocks if kind == LOCKED else _unified_blocks
+
+
+cdef PoolHandle chosen_pool(MemoryKind kind, Context context):
+    """Return the pool of the innermost block that fits, else that of the context, or None."""
+    cdef PoolHandle pool
+    cdef Entry entry = blocks_of(kind).innermost()
+    while entry is not None:
+        pool = entry.thing
+        if pool.device is None or pool.device == context.device:
+            return pool
+        entry = live(entry.outer)
+    return None if context.caches is None else cache_of(context, kind).driver_pool
 
 
 @cython.final
@@ -286,6 +334,29 @@ cdef int trim_caches() except -1:
     return 0
 
 
+cdef set _making_room = set()   # threads in which the program's function runs
+
+
+cdef bint make_room(Context context, size_t nbytes) except -1:
+    """Let the program free memory for an allocation; whether to try the allocation again.
+
+    Allocations of that function do not call it again.
+    """
+    cdef unsigned long long thread = this_thread()
+    function = (<Caches>context.caches).on_out_of_memory if context.caches is not None else None
+    if function is None or thread in _making_room:
+        return False
+    _making_room.add(thread)
+    try:
+        answer = function(nbytes, context)
+    finally:
+        _making_room.discard(thread)
+    if answer is not True and answer is not False and answer is not None:
+        raise TypeError("on_out_of_memory returns True to try the allocation again, else False or"
+                        f" None, and not {answer!r}")
+    return answer is True
+
+
 cdef size_t cached_bytes() noexcept:
     """Return the number of bytes in all cached blocks of all contexts."""
     cdef void *each = _newest
@@ -356,6 +427,33 @@ cdef class MemoryPool:
         self.cache.limit = limit
         self.trim(keep_bytes=limit)
 
+    @property
+    def driver_pool(self):
+        """The `DriverPool` that new buffers of this kind and context come from; default: None.
+
+        A ``with pool:`` block overrides it, and buffers with ``pooled=False`` ignore it. Setting it
+        raises TypeError or ValueError unless the value is None, or a pool of this kind and device
+        that is open.
+        """
+        return _cache(self).driver_pool
+
+    @driver_pool.setter
+    def driver_pool(self, value):
+        cdef PoolHandle pool
+        cache = _cache(self)
+        self.context.usable()
+        if value is not None:
+            if not isinstance(value, PoolHandle):
+                raise TypeError(f"driver_pool is a DriverPool or None, and not {value!r}")
+            pool = value
+            pool.usable()
+            if cache_of(self.context, pool.kind) is not cache:
+                raise ValueError(f"{pool!r} is not a pool of {self.name} memory")
+            if pool.device is not None and pool.device != self.context.device:
+                raise ValueError(f"{pool!r} has no memory of {self.context.device!r}")
+        use_driver_pools()
+        cache.driver_pool = value
+
     def trim(self, *, keep_bytes=0):
         """Release the oldest memory, until at most ``keep_bytes`` bytes are kept.
 
@@ -407,6 +505,33 @@ cdef class MemoryPools:
         """The `MemoryPool` of UnifiedBuffers."""
         return self.unified
 
+    @property
+    def on_out_of_memory(self):
+        """A function that is called if a buffer finds no memory; default: None.
+
+        ``function(nbytes, context)`` is called when the driver has no memory left for a buffer of
+        ``nbytes`` bytes, after cudadrv has freed what pools keep and what dead buffers had. If it
+        returns True, the allocation is tried again, and if that fails, the function is called
+        again. If it returns False or None, the allocation raises CudaOutOfMemoryError. Other
+        answers are a TypeError. An exception of the function leaves the allocation.
+
+        It runs in the thread that allocates, and may use and allocate buffers: if these find no
+        memory, it is not called for them. Several threads may run it at a time. Setting it raises
+        TypeError unless the value can be called or is None.
+        """
+        if self.context is None:
+            raise TypeError("this MemoryPools was never initialized")
+        return (<Caches>self.context.caches).on_out_of_memory
+
+    @on_out_of_memory.setter
+    def on_out_of_memory(self, value):
+        if self.context is None:
+            raise TypeError("this MemoryPools was never initialized")
+        self.context.usable()
+        if value is not None and not callable(value):
+            raise TypeError(f"on_out_of_memory is a function or None, and not {value!r}")
+        (<Caches>self.context.caches).on_out_of_memory = value
+
     def __repr__(self):
         if self.device is None:
             return "<MemoryPools, never initialized>"
@@ -441,6 +566,7 @@ def pools_of(Context context not None):
     """
     cdef MemoryPools pools = MemoryPools.__new__(MemoryPools)
     context.usable()
+    pools.context = context
     pools.device = _pool(context, DEVICE, "device")
     pools.locked = _pool(context, LOCKED, "locked")
     pools.unified = _pool(context, UNIFIED, "unified")

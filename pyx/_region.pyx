@@ -13,9 +13,10 @@ from cudadrv._device cimport Context
 from cudadrv._driver cimport CUdeviceptr
 from cudadrv._errors cimport refuse_if_forked
 from cudadrv._memory cimport (
-    Memory, adopt_memory, allocate_memory, check_external, use_on_host,
+    Memory, adopt_memory, allocate_from, allocate_memory, check_external, use_on_host,
 )
 from cudadrv._ordering cimport policy_name
+from cudadrv._pool cimport PoolHandle
 from cudadrv._refusal cimport refuse_closed
 from cudadrv._release cimport DEVICE, FOREIGN, STREAM_ORDERED, UNIFIED
 from cudadrv._site cimport place
@@ -311,15 +312,18 @@ cdef class Region:
 
     cdef int allocate(
         self, object count, object dtype, Context context, Stream stream, unsigned int flags,
-        object name, bint pooled
+        object name, bint pooled, PoolHandle pool
     ) except -1:
-        """Initialize as a buffer over new memory."""
+        """Initialize as a buffer over new memory: of `pool`, unless that is None."""
         cdef Items items = items_of(dtype)
         cdef Py_ssize_t number = _checked_count(count, items)
         label = _checked_label(self, name)
-        kind = STREAM_ORDERED if stream is not None and self.kind == DEVICE else self.kind
-        memory = allocate_memory(
-            kind, context, <size_t>number * <size_t>items.itemsize, flags, stream, label, pooled)
+        nbytes = <size_t>number * <size_t>items.itemsize
+        if pool is not None:
+            memory = allocate_from(pool, context, nbytes, stream, label)
+        else:
+            kind = STREAM_ORDERED if stream is not None and self.kind == DEVICE else self.kind
+            memory = allocate_memory(kind, context, nbytes, flags, stream, label, pooled)
         return _fill_in(self, memory, number, items.dtype, items.itemsize, name)
 
     cdef int adopt(

@@ -146,7 +146,7 @@ static inline void own_replace_(const own_engine *engine, const own_stream *stre
 static inline void own_commit_(const own_engine *engine, own_request *request, own_access *access) {
     own_memory *memory = access->memory;
     const own_epoch epoch = {request->issued.seq, request->issued.slot, request->site,
-                             request->operation, access->mode};
+                             request->operation,  access->mode,         0};
     access->undo = 0;
     if (__builtin_expect(access->effect | memory->limited, 0)) {
         const own_id by = {epoch.seq, epoch.slot};

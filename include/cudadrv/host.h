@@ -18,8 +18,8 @@ static inline int own_excluded_(const own_engine *engine, const own_memory *memo
                 !own_known_(engine, stream->slot, stream->seq) &&
                 own_clock_at(waited, stream->slot) < stream->seq) {
                 const own_operation *last = &stream->recent[stream->seq % OWN_RECENT];
-                own_epoch epoch = {stream->seq, stream->slot, last->site, last->operation,
-                                   OWN_WRITE};
+                own_epoch epoch = {stream->seq,     stream->slot, last->site,
+                                   last->operation, OWN_WRITE,    0};
                 own_blame_(engine, conflict, &epoch);
                 conflict->excluded = 1;
                 return 1;

@@ -11,6 +11,7 @@
  *   usual.h   the fast path
  *   borrow.h  checks of operations
  *   host.h    checks of host access
+ *   turns.h   whether host and devices use memory in turn
  *   reuse.h   whether memory can be given to a new owner
  *
  * Functions whose names end in _ expect the caller to hold the engine's lock. */
@@ -20,5 +21,6 @@
 
 #include "host.h"
 #include "reuse.h"
+#include "turns.h"
 
 #endif

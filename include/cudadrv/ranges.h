@@ -26,6 +26,7 @@ typedef struct own_epoch {
     uint32_t site;
     uint16_t operation;
     uint8_t mode;
+    uint8_t seen; /* the host has used the bytes since: see turns.h */
 } own_epoch;
 
 enum {
@@ -229,7 +230,8 @@ static inline int own_range_same(own_range *a, own_range *b) {
     }
     const own_epoch *x = own_epochs(a), *y = own_epochs(b);
     for (uint32_t i = 0; i < a->count; i++) {
-        if (x[i].seq != y[i].seq || x[i].slot != y[i].slot || x[i].mode != y[i].mode) {
+        if (x[i].seq != y[i].seq || x[i].slot != y[i].slot || x[i].mode != y[i].mode ||
+            x[i].seen != y[i].seen) {
             return 0;
         }
     }

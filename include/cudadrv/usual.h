@@ -118,7 +118,7 @@ static inline void own_commit_usual_(const own_engine *engine, const own_request
         kept = own_keep_others_(engine, range, access->mode);
     }
     range->few[kept] = (own_epoch){request->issued.seq, request->issued.slot, request->site,
-                                   request->operation, access->mode};
+                                   request->operation,  access->mode,         0};
     range->count = kept + 1;
 }
 

@@ -56,8 +56,7 @@ void move_to(PageState &state, int processor) {
 // or copied the bytes.
 bool use(PageState &state, int processor, bool write) {
     if (state.place == nowhere) {
-        bool at_host = static_cast<int>(state.preferred.type) == location_host;
-        move_to(state, at_host ? the_host : processor);
+        move_to(state, is_host(state.preferred) ? the_host : processor);
         return false;
     }
     if (state.place == processor) {

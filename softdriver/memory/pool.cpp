@@ -159,7 +159,8 @@ CUresult find_pool_place(int type, const CUmemLocation &location, PoolPlace &pla
         return CUDA_ERROR_NOT_SUPPORTED;
     // The number means nothing for other kinds of locations.
     int id = kind == location_device ? location.id : 0;
-    place = {managed ? MemoryKind::Managed : MemoryKind::Host, make_location(kind, id), nullptr};
+    place = {managed ? MemoryKind::Managed : MemoryKind::Host,
+             kind == location_none ? no_location : make_location(kind, id), nullptr};
     if (!managed && kind == location_device)
         place = place_of(*find_device(id));
     return CUDA_SUCCESS;

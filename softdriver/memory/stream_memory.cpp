@@ -14,11 +14,9 @@ CUresult place(const Context &context, const Pool &pool, size_t bytes, Allocatio
     case MemoryKind::Managed:
         if (CUresult status = allocate_managed(context, bytes, CU_MEM_ATTACH_GLOBAL, allocation))
             return status;
-        // A NUMA node is no preferred location: see prefer() in advice.cpp.
-        if (!is_node(pool.location))
-            allocation->managed->pages.change(
-                0, whole_pages(bytes),
-                [&](size_t, size_t, PageState &state) { state.preferred = pool.location; });
+        allocation->managed->pages.change(
+            0, whole_pages(bytes),
+            [&](size_t, size_t, PageState &state) { state.preferred = pool.location; });
         return CUDA_SUCCESS;
     default:
         return place_device(context, *pool.device, bytes, MemoryKind::Async, allocation);
@@ -30,8 +28,9 @@ CUresult place(const Context &context, const Pool &pool, size_t bytes, Allocatio
 CUresult reserve(const Stream &stream, const PoolPtr &pool, size_t bytes, Operation &operation,
                  Allocation *&allocation) {
     if (stream.capture) {
-        if (static_cast<int>(pool->location.type) != location_device)
-            return CUDA_ERROR_NOT_SUPPORTED;
+        int kind = static_cast<int>(pool->location.type);
+        if (kind != location_device)
+            return kind == location_none ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
         return pool->device ? allocate_device(*stream.owner, bytes, MemoryKind::Async, allocation)
                             : place(*stream.owner, *pool, bytes, allocation);
     }

@@ -13,15 +13,15 @@ from .comparison import TIMING, UNDEFINED, Comparison, Difference
 
 SECTIONS = (
     "blocking lifecycle ordering peers contexts pools values fork library capture_calls copies1d "
-    "devices attributes limits device_memory host_memory managed places placed_pools pointers "
-    "copies2d copies3d fills streams events host_functions capture proc_address kernel_faults "
-    "kernels modules jit functions libraries launches kernel_parameters link_logs old_launches "
-    "cooperation"
+    "devices attributes limits device_memory host_memory managed places placed_pools pool_uses "
+    "pointers copies2d copies3d fills streams events host_functions capture proc_address "
+    "kernel_faults kernels modules jit functions libraries launches kernel_parameters link_logs "
+    "old_launches cooperation"
 )  # those that take long first
 # What these ask about, or what they need to ask, can depend on when operations run.
 SCHEDULED = (
-    "blocking ordering pools placed_pools places values capture_calls copies1d streams events "
-    "host_functions capture kernels kernel_faults old_launches cooperation"
+    "blocking ordering pools placed_pools pool_uses places values capture_calls copies1d streams "
+    "events host_functions capture kernels kernel_faults old_launches cooperation"
 )
 AT_ONCE = 4  # they mostly wait
 PEERS = "devices=2"

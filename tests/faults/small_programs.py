@@ -20,7 +20,7 @@ PROGRAMS = {}
 # Imported before anything fails: Python's compiler crashes where memory runs out, and an import of
 # a Cython module raises ImportError then.
 IMPORTED = cu.Advice, cu.Pipeline, cu.StreamGroup, cu.from_array, cu.from_dlpack
-IMPORTED += _attributes, _processors
+IMPORTED += _attributes, _processors, cu.DriverPool, cu.migration_limit
 
 
 def program(function):
@@ -487,6 +487,51 @@ def discards_and_attachments():
     buffer.attach(stream).wait()
     assert (buffer.to_numpy() == numbers(100)).all()
     buffer.attach("global", stream).wait()
+
+
+@program
+def pools_of_the_driver():
+    stream = cu.Stream()
+    pool = cu.DriverPool(name="mine", release_threshold=4096)
+    try:
+        locked = cu.DriverPool("locked")
+    except ValueError:  # with a driver before CUDA 13.0
+        return
+    with pool, locked:
+        work = cu.DeviceBuffer(100, stream=stream)
+        frames = cu.LockedBuffer.from_array(numbers(25))
+        work.copy_from_async(frames.view("u1"), stream)
+        other = cu.DeviceBuffer(100)
+        other.copy_from_async(work, stream)
+    stream.synchronize()
+    assert (items_of(other).view("u4") == numbers(25)).all()
+    work.close(stream)
+    del other
+    with suppress(cu.OwnershipError):
+        locked.close()
+    frames.close()
+    pool.trim()
+    stream.synchronize()
+    assert pool.stats.peak_used_bytes > 0
+    pool.close()
+    locked.close()
+
+
+@program
+def ping_pong():
+    device, stream = cu.Device(0), cu.Stream()
+    if not device.attribute("concurrent_managed_access"):
+        return
+    buffer = cu.UnifiedBuffer.zeros(100, name="managed")
+    with cu.migration_limit(1):
+        for value in range(2):
+            buffer.fill_async(value, stream).wait()
+            try:
+                assert buffer[0] == value == 0
+            except cu.MigrationError:
+                assert value == 1
+    assert buffer.migrations == 1
+    assert buffer[0] == 1
 
 
 @program

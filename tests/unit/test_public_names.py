@@ -43,6 +43,8 @@ OBJECTS = {
     "ordering": lambda: cu.ordering("wait"),
     "scalar_access": lambda: cu.scalar_access(False),
     "memory": lambda: cu.memory("locked"),
+    "migration_limit": lambda: cu.migration_limit(3),
+    "DriverPool": lambda: cu.DriverPool(),
     "StreamGroup": lambda: cu.StreamGroup(2),
     "Pipeline": lambda: cu.Pipeline(4),
     "MemoryPools": lambda: cu.Device(0).context.pools,
@@ -52,6 +54,7 @@ UNITS = ("_ms", "_s", "_us", "_ns")
 TIMES = ("time", "timeout", "elapsed", "duration", "delay", "interval")
 # Positional ones say what a call works on. Everything else is an option, and keyword-only.
 POSITIONAL = {
+    "access", "action",
     "device", "ordinal", "name", "handle", "owner", "event", "work", "stream", "policy",
     "count", "dtype", "address", "array", "source", "target", "value", "key", "index", "start",
     "self", "cls", "exception", "kind", "traceback", "never", "copy", "flags", "other", "args",

@@ -1,0 +1,55 @@
+/* Whether the host and the devices use memory in turn. Managed memory moves at each such turn. */
+
+#ifndef CUDADRV_TURNS_H
+#define CUDADRV_TURNS_H
+
+#include "host.h"
+
+/* Bytes that operations have used since the host did, and one of these operations. */
+typedef struct own_turn {
+    uint64_t start, stop;
+    own_epoch last;
+} own_turn;
+
+/* Returns whether operations have used some of these bytes since own_turn_end was called for them,
+ * and sets `turn`. Operations by the name `allocation` do not count. Changes nothing. */
+static inline int own_turn_begins(own_engine *engine, const own_access *access, uint16_t allocation,
+                                  own_turn *turn) {
+    *turn = (own_turn){0};
+    own_lock(engine);
+    own_memory *memory = access->memory;
+    uint32_t i = own_range_find(memory, access->start);
+    for (; i < memory->count && memory->ranges[i].start < access->stop; i++) {
+        const own_epoch *epoch = own_epochs(&memory->ranges[i]);
+        const own_epoch *end = epoch + memory->ranges[i].count;
+        uint64_t from = memory->ranges[i].start, to = own_range_stop(memory, i);
+        for (; epoch < end; epoch++) {
+            if (!epoch->seen && epoch->operation != allocation) {
+                if (turn->stop == 0) {
+                    turn->start = from > access->start ? from : access->start;
+                }
+                turn->stop = to < access->stop ? to : access->stop;
+                turn->last = *epoch;
+            }
+        }
+    }
+    own_unlock(engine);
+    return turn->stop != 0;
+}
+
+/* Notes that the host uses these bytes now, and with them all bytes that the same operations used
+ * last. */
+static inline void own_turn_end(own_engine *engine, const own_access *access) {
+    own_lock(engine);
+    own_memory *memory = access->memory;
+    uint32_t i = own_range_find(memory, access->start);
+    for (; i < memory->count && memory->ranges[i].start < access->stop; i++) {
+        own_epoch *epochs = own_epochs(&memory->ranges[i]);
+        for (uint32_t k = 0; k < memory->ranges[i].count; k++) {
+            epochs[k].seen = 1;
+        }
+    }
+    own_unlock(engine);
+}
+
+#endif
