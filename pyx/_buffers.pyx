@@ -1047,7 +1047,8 @@ cdef Buffer new_buffer(
     """Allocate a buffer in a context, on the stream if there is one."""
     cdef Buffer made = cls.__new__(cls)
     made.allocate(
-        count, dtype, context, stream, PAGE_LOCKED if cls is LockedBuffer else 0, name, True)
+        count, dtype, context, stream, PAGE_LOCKED if cls is LockedBuffer else 0, name, True,
+        chosen_pool(made.kind, context) if driver_pools_used else None)
     return made
 
 
