@@ -9,9 +9,8 @@
  *
  * The pool's threads are created when they are first needed, and sleep while no chunk is open.
  * They look for new chunks for PAR_SPIN_NS before they sleep, because waking a thread takes time,
- * too. A
- * forked child does not inherit them and creates its own. At exit the threads stop, because the
- * memory that they use may disappear.
+ * too. A forked child does not inherit them and creates its own. At exit the threads stop, because
+ * the memory that they use may disappear.
  *
  * Only cudadrv._staging includes this file. */
 
