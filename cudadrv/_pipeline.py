@@ -37,8 +37,8 @@ COPY_IN, COMPUTE, COPY_OUT = STAGES = range(3)
 # If the host only queues, so many chunks for each buffer are queued at a time.
 AHEAD = 4
 
-# The stages of each so-manyth chunk are timed. On an H200, events with times around every copy of
-# 8 MiB make the copies 3 % slower.
+# Of so many chunks one is timed, so that the events for it cost little. On an H200, a pipeline that
+# timed every chunk of 8 MiB reached 0.96 of both copies at once; by hand, without times, 0.998.
 TIMED = 8
 
 

@@ -580,7 +580,7 @@ cdef class Filling:
 
     def __init__(self, target, source, uint64_t offset=0):
         if self.running:
-            raise RuntimeError("a Filling is used once")
+            raise RuntimeError("this Filling is running")
         PyObject_GetBuffer(target, &self.room, PyBUF_WRITABLE)
         try:
             _one_block(&self.memory, <char *>self.room.buf, self.room.len)

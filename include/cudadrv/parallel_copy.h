@@ -8,10 +8,9 @@
  * (par_help) when it has nothing else to do.
  *
  * The pool's threads are created when they are first needed, and sleep while no chunk is open.
- * They look for new chunks for PAR_SPIN_NS before they sleep, because to wake a thread can take as
- * long as to copy a megabyte. A
- * forked child does not inherit them and creates its own. At exit the threads stop, because the
- * memory that they use may disappear.
+ * They look for new chunks for PAR_SPIN_NS before they sleep, because waking a thread takes time,
+ * too. A forked child does not inherit them and creates its own. At exit the threads stop, because
+ * the memory that they use may disappear.
  *
  * Only cudadrv._staging includes this file. */
 

@@ -1,8 +1,11 @@
 """The native threads of large copies: their number, a process that ends or forks meanwhile."""
 
+import numpy as np
 import pytest
 
+import cudadrv as cu
 from cudadrv import _processors
+from cudadrv._staging import Filling
 
 HEAD = """
     import os, sys, threading, time
@@ -80,6 +83,52 @@ def test_a_child_has_no_threads_and_ends(script):
     assert (array == 3).all()
     """
     )
+
+
+def test_a_fork_while_threads_fill_a_buffer(script):
+    """The child has none of the threads, and does not wait for them when it drops the filling."""
+    script.quiet(
+        HEAD
+        + """
+    from cudadrv._staging import Filling
+    buffer, array = cu.LockedBuffer.zeros(64 << 20), np.full(64 << 20, 3, "u1")
+    filling = Filling(buffer, array)
+    child = os.fork()
+    if child == 0:
+        try:
+            filling.end()
+        except RuntimeError:
+            del filling
+            os._exit(3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    nbytes, seconds = filling.end()
+    assert nbytes == 64 << 20 and seconds > 0
+    assert (buffer.to_numpy() == 3).all()
+    """
+    )
+
+
+def test_a_buffer_that_is_being_filled_is_borrowed(driver):
+    """Until the filling ends, is cancelled or is dropped."""
+    array = np.arange(1 << 22, dtype="u1")
+    buffer = cu.LockedBuffer(array.size)
+    for end in (Filling.end, Filling.cancel, lambda filling: None):
+        filling = Filling(buffer, array)
+        with pytest.raises(cu.BufferExportedError):
+            buffer.close()
+        end(filling)
+        del filling
+        buffer.fill(0)
+    with pytest.raises(ValueError, match="another size"):
+        Filling(buffer, array[1:])
+    buffer.fill(1)
+    filling = Filling(buffer, array)
+    with pytest.raises(RuntimeError, match="is running"):
+        filling.__init__(buffer, array)
+    filling.cancel()
+    filling.cancel()
+    with pytest.raises(RuntimeError, match="has ended"):
+        filling.end()
 
 
 def test_as_many_threads_as_are_asked_for(script):
