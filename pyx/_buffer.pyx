@@ -37,7 +37,7 @@ from cudadrv._pool cimport trim_caches
 from cudadrv._refusal cimport excluding_work, view_end, view_line
 from cudadrv._region cimport Region, dtype_name, is_region, plain_array, pointer_of
 from cudadrv._release cimport STREAM_ORDERED, drain
-from cudadrv._site cimport here, place
+from cudadrv._site cimport here, place as line_at
 from cudadrv._staging cimport array_of, copy_array, drop_idle_stages, target_array
 from cudadrv._stream cimport known_stream, stream_for
 from cudadrv._token cimport Token
@@ -105,7 +105,7 @@ cdef object _borrow(own_borrow *found, size_t start):
     return Borrow(
         MODES[found.epoch.mode],
         stream_name(found.number, found.kind), operation_name(found.epoch.operation),
-        place(found.epoch.site), found.start - start, found.stop - start)
+        line_at(found.epoch.site), found.start - start, found.stop - start)
 
 
 cdef str state_of(Region region):
@@ -142,7 +142,7 @@ cdef str _obstacle(Region region, list ways):
 
 cdef str explain_region(Region region):
     if region.moved:
-        return f"{region.describe()} was moved at {place(region.moved_at)}."
+        return f"{region.describe()} was moved at {line_at(region.moved_at)}."
     if region.closed:
         return f"{region.describe()} is closed."
     ways = []
@@ -244,7 +244,7 @@ cdef int _write_words(
     try:
         words_found = label_at(address) if label is NULL else (
             f"{operation_name((label[0] >> 8) & 0xffff)} on"
-            f" {stream_name(label[1], label[0] & 0xff)}, queued at {place(label[0] >> 32)}")
+            f" {stream_name(label[1], label[0] & 0xff)}, queued at {line_at(label[0] >> 32)}")
         if words_found is not None:
             encoded = PyUnicode_AsUTF8AndSize(words_found, &length)
             length = min(length, size)

@@ -37,6 +37,7 @@ cdef tuple GROUPS = ("", "array", "out array", "inout array")
 
 # ---- arguments of launches ----
 
+
 @cython.final
 cdef class ArrayArgument:
     """ArrayArgument(*args, **kwargs)\n--\n

@@ -129,6 +129,28 @@ def copies() -> None:
     stream.synchronize()
 
 
+def places() -> None:
+    stream, device = cu.Stream(), cu.Device(0)
+    shared = cu.UnifiedBuffer(16, "f4")
+    assert shared.to(device, stream=stream) is shared
+    stream.synchronize()
+    assert_type(shared.to("host", kind="locked"), cu.LockedBuffer)
+    assert_type(shared.to(device, kind="device", copy=True), cu.DeviceBuffer)
+    assert_type(shared.to("host", kind="unified"), cu.UnifiedBuffer)
+    assert_type(cu.DeviceBuffer(1).to("host"), cu.DeviceBuffer | cu.LockedBuffer | cu.UnifiedBuffer)
+
+
+def captured() -> None:
+    stream = cu.Stream()
+    x, y = np.zeros(4, "f4"), np.zeros(4)
+    with cu.offload(x, out=y, inout=[np.ones(2)], stream=stream) as buffers:
+        assert_type(buffers, tuple[cu.DeviceBuffer, ...])
+        for buffer in buffers:
+            buffer.fill_async(1, stream)
+    assert y[0] == 1
+    assert repr(cu.In(x)) + repr(cu.Out(y)) + repr(cu.InOut(x))
+
+
 def parts() -> None:
     locked = cu.LockedBuffer(16, "u2")
     assert_type(locked[2:8], cu.LockedBuffer)
@@ -225,6 +247,7 @@ async def completion(token: cu.Token, event: cu.Event, stream: cu.Stream) -> Non
         assert_type(same, cu.Stream)
 
 
+USES = (devices, streams, classes, copies, places, captured, parts, host, policies, kernels)
 if __name__ == "__main__":
-    for use in (devices, streams, classes, copies, parts, host, policies, kernels, errors, reports):
+    for use in (*USES, errors, reports):
         use()
