@@ -5,7 +5,7 @@ from cudadrv._token cimport Token
 
 
 cdef Token prefetch_region(Region region, object place, object stream)
-cdef Token discard_region(Region region, object place, object stream)
+cdef Token discard_region(Region region, bint moves, object place, object stream)
 cdef Token attach_region(Region region, object to, object stream)
 cdef int advise_region(
     Region region, object read_mostly, object preferred, object accessed_by) except -1

@@ -112,6 +112,14 @@ def test_a_write_that_failed_wrote_nothing(streams, memory):
     assert discarded(memory) == {}
 
 
+def test_a_write_in_flight_may_still_fail(streams, memory):
+    discard(streams[0], memory, site=7)
+    after(streams[1], streams[0])
+    elsewhere = During(lambda: write(streams[1], memory, 6, 8), fails=True)
+    assert write(streams[0], memory, 0, 4, driver_fails=elsewhere) == "driver_failed"
+    assert list(discarded(memory)) == [0, 1, 2, 3, 4, 5]
+
+
 def test_a_discard_that_failed_discards_nothing(streams, memory):
     discard(streams[0], memory, 2, 4, site=1)
     assert discard(streams[0], memory, driver_fails=True, site=2) == "driver_failed"
