@@ -160,11 +160,12 @@ def test_books_of_discards_do_not_grow(streams, memory):
 def test_discards_of_one_line_are_joined(streams, memory):
     for start in (0, 2, 4, 6):
         discard(streams[0], memory, start, start + 2, site=5)
-    write(streams[0], memory, 1, 2)
-    assert memory.discarded(2, 8) == (2, 8, 5)
+    whole = (memory, 0, 8, "shared")
+    streams[0].issue(whole, effect="moves")
+    assert memory.discarded() == (0, 8, 5)
     discard(streams[0], memory, 2, 4, site=6)
-    write(streams[0], memory, 0, 1)
-    assert list(discarded(memory).values()) == [6, 6, 5, 5, 5, 5]
+    streams[0].issue(whole, effect="moves")
+    assert list(discarded(memory).values()) == [5, 5, 6, 6, 5, 5, 5, 5]
     assert memory.discarded(4, 8) == (4, 8, 5)
 
 
