@@ -9,7 +9,7 @@ from cudadrv._token cimport Token
 cdef int check_place(object place) except -1
 cdef CUmemLocation place_of(object place) except *
 cdef Token prefetch_region(Region region, object place, object stream)
-cdef Token discard_region(Region region, object place, object stream)
+cdef Token discard_region(Region region, bint moves, object place, object stream)
 cdef Token attach_region(Region region, object to, object stream)
 cdef Token move_region(Region region, object place, Stream stream)
 cdef int advise_region(

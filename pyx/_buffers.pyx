@@ -827,7 +827,7 @@ cdef class UnifiedBuffer(HostBuffer):
 
         Driver function: cuMemDiscardBatchAsync.
         """
-        return discard_region(self, None, stream)
+        return discard_region(self, False, None, stream)
 
     def discard_and_prefetch(self, place, stream=None):
         """Queue a discard, and a move of the pages to where they will be written next.
@@ -855,7 +855,7 @@ cdef class UnifiedBuffer(HostBuffer):
 
         Driver functions: cuMemDiscardAndPrefetchBatchAsync, or else cuMemPrefetchAsync.
         """
-        return discard_region(self, place, stream)
+        return discard_region(self, True, place, stream)
 
     def attach(self, to, stream=None):
         """Queue a change of which streams may use the memory. Does not wait for it.

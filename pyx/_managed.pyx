@@ -169,10 +169,10 @@ cdef Token prefetch_region(Region region, object place, object stream):
     return _queue(PREFETCH, [region], [place], found)
 
 
-cdef Token discard_region(Region region, object place, object stream):
-    """Queue a discard of a whole buffer. If `place` is not None, its pages move there."""
+cdef Token discard_region(Region region, bint moves, object place, object stream):
+    """Queue a discard of a whole buffer. If it `moves`, its pages move to the place."""
     cdef Stream found
-    cdef int name = DISCARD if place is None else DISCARD_AND_PREFETCH
+    cdef int name = DISCARD_AND_PREFETCH if moves else DISCARD
     stream = known_stream(stream)
     check_region(region)
     found = required_stream(stream, region, operation_name(name))

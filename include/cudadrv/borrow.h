@@ -220,6 +220,9 @@ static inline void own_commit_all_(own_engine *engine, own_request *request) {
     for (uint32_t i = 0; i < request->count; i++) {
         own_join_ranges_(&request->accesses[i]);
         own_sweep_(engine, request->accesses[i].memory);
+        if (__builtin_expect(request->accesses[i].memory->limited, 0)) {
+            own_join_discards_(engine, request->accesses[i].memory);
+        }
     }
 }
 

@@ -235,6 +235,24 @@ static __attribute__((noinline)) void own_commit_effect_(const own_engine *engin
     }
 }
 
+/* Joins neighbours that the same line has discarded, so that a loop over parts leaves few entries.
+ * Call this when all accesses of an operation are committed, because that needs the cuts. */
+static __attribute__((noinline)) void own_join_discards_(const own_engine *engine,
+                                                         own_memory *memory) {
+    for (own_discard *each = own_discards_(memory); each && each->next;) {
+        own_discard *next = each->next;
+        if (!own_is_discarded_(each) || !own_is_discarded_(next) || each->site != next->site ||
+            (each->start != next->stop && each->stop != next->start) ||
+            !own_is_settled_(engine, each->made) || !own_is_settled_(engine, next->made)) {
+            each = next;
+            continue;
+        }
+        each->start = each->start < next->start ? each->start : next->start;
+        each->stop = each->stop > next->stop ? each->stop : next->stop;
+        own_drop_discard_(memory, &each->next);
+    }
+}
+
 /* Reverts own_commit_effect_. */
 static __attribute__((noinline)) void own_undo_effect_(const own_access *access, own_id by,
                                                        own_attachment *attachment) {

@@ -303,6 +303,7 @@ def test_bad_input(managed, stream, unchanged):
             lambda: managed.discard(),
             lambda: managed.discard(3),
             lambda: managed.discard_and_prefetch(3, stream),
+            lambda: managed.discard_and_prefetch(None, stream),
             lambda: cu.discard_batch([managed]),
             lambda: cu.discard_batch([managed, cu.LockedBuffer(4)], stream),
             lambda: cu.discard_batch([managed, np.zeros(4)], stream),

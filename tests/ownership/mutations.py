@@ -84,6 +84,12 @@ MUTATIONS = [
         "return 1;",
     ),
     (
+        "discards of different lines are joined",
+        "contents.h",
+        " || each->site != next->site ||",
+        " ||",
+    ),
+    (
         "what was written is kept for ever",
         "contents.h",
         "if (own_is_settled_(engine, each->written)) {",

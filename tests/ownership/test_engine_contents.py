@@ -112,6 +112,14 @@ def test_a_write_that_failed_wrote_nothing(streams, memory):
     assert discarded(memory) == {}
 
 
+def test_a_write_in_flight_may_still_fail(streams, memory):
+    discard(streams[0], memory, site=7)
+    after(streams[1], streams[0])
+    elsewhere = During(lambda: write(streams[1], memory, 6, 8), fails=True)
+    assert write(streams[0], memory, 0, 4, driver_fails=elsewhere) == "driver_failed"
+    assert list(discarded(memory)) == [0, 1, 2, 3, 4, 5]
+
+
 def test_a_discard_that_failed_discards_nothing(streams, memory):
     discard(streams[0], memory, 2, 4, site=1)
     assert discard(streams[0], memory, driver_fails=True, site=2) == "driver_failed"
@@ -147,6 +155,18 @@ def test_books_of_discards_do_not_grow(streams, memory):
     rounds(100)
     before = rounds(1000)
     assert rounds(20_000) - before < 1000  # KiB; one entry has 64 bytes
+
+
+def test_discards_of_one_line_are_joined(streams, memory):
+    for start in (0, 2, 4, 6):
+        discard(streams[0], memory, start, start + 2, site=5)
+    whole = (memory, 0, 8, "shared")
+    streams[0].issue(whole, effect="moves")
+    assert memory.discarded() == (0, 8, 5)
+    discard(streams[0], memory, 2, 4, site=6)
+    streams[0].issue(whole, effect="moves")
+    assert list(discarded(memory).values()) == [5, 5, 6, 6, 5, 5, 5, 5]
+    assert memory.discarded(4, 8) == (4, 8, 5)
 
 
 def test_memory_dies_with_discards(streams, domain):
