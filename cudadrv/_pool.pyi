@@ -1,8 +1,11 @@
 from collections.abc import Callable
 from typing import NamedTuple, Never, SupportsIndex, final
 
+from typing_extensions import disjoint_base
+
 from cudadrv._device import Context, Kept
 
+@disjoint_base
 class PoolHandle: ...
 
 @final
