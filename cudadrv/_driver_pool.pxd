@@ -8,4 +8,3 @@ cdef class DriverPool(PoolHandle):
     cdef bint shared        # the driver's default pool of the place: it is not destroyed
     cdef str name
     cdef object __weakref__
-

@@ -1,9 +1,12 @@
 from collections.abc import Callable
 from typing import Never, SupportsIndex, final
 
+from typing_extensions import disjoint_base
+
 from cudadrv._device import Context, Kept
 from cudadrv._records import PoolStats
 
+@disjoint_base
 class PoolHandle: ...
 
 @final

@@ -59,6 +59,7 @@ cdef dict KINDS = {"device": DEVICE, "locked": LOCKED, "unified": UNIFIED}
 cdef dict WORDS = {DEVICE: "device", LOCKED: "locked", UNIFIED: "unified"}
 cdef dict ACCESS = {None: 0, "read": 1, "readwrite": 3}    # CUmemAccess_flags
 
+
 class DriverPoolStats(NamedTuple):
     """The statistics of a `DriverPool`, from the driver: see `DriverPool.stats`.
 

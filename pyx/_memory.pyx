@@ -12,8 +12,9 @@ from cudadrv._driver cimport (
     CU_MEMHOSTALLOC_WRITECOMBINED,
     CU_MEMORYTYPE_HOST, CU_MEM_ATTACH_GLOBAL, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
     CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUdeviceptr, CUresult,
-    CUstream, bind_driver, cuMemAlloc, cuMemAllocAsync, cuMemAllocFromPoolAsync,
-    cuMemAllocManaged, cuMemFreeAsync, cuMemGetAddressRange, cuMemHostAlloc, cuPointerGetAttribute, cudadrv_table, last_failure,
+    CUstream, bind_driver, cuMemAlloc, cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemAllocManaged,
+    cuMemFreeAsync, cuMemGetAddressRange, cuMemHostAlloc, cuPointerGetAttribute, cudadrv_table,
+    last_failure,
 )
 from cudadrv._operation cimport (
     REFUSED, Operation, borrow_all, driver_call, issue, note, prepare,

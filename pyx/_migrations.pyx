@@ -87,11 +87,13 @@ cdef class Counts:
     cdef unsigned int most(self, size_t start, size_t stop) noexcept:
         """Return the highest count of some bytes; there is at least one."""
         cdef unsigned int found = 0
+        cdef size_t block
         for block in range(start >> SHIFT, ((stop - 1) >> SHIFT) + 1):
             found = max(found, self.each[block])
         return found
 
     cdef void add(self, size_t start, size_t stop) noexcept:
+        cdef size_t block
         for block in range(start >> SHIFT, ((stop - 1) >> SHIFT) + 1):
             self.each[block] += 1
 
