@@ -46,6 +46,15 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: longest.isdisjoint(item.path.parents))
 
 
+def pytest_collection_finish():
+    """Leave what pytest collected out of later garbage collections, of which the tests make many.
+
+    All tests are alive until the end: 10 times as many objects as everything else.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_collectstart(collector):
     """Make all other tests use the fixture `driver`, even if they do not name it."""
     if isinstance(collector, pytest.Module):
