@@ -55,6 +55,15 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def pytest_runtest_setup(item):
+    """Drop the reports of earlier tests in a worker of pytest-xdist, which has sent them.
+
+    The worker would keep them to the end, and each garbage collection would look through them.
+    """
+    if hasattr(item.config, "workerinput"):
+        item.config.pluginmanager.get_plugin("terminalreporter").stats.clear()
+
+
 def pytest_collectstart(collector):
     """Make all other tests use the fixture `driver`, even if they do not name it."""
     if isinstance(collector, pytest.Module):
