@@ -46,6 +46,24 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: longest.isdisjoint(item.path.parents))
 
 
+def pytest_collection_finish():
+    """Leave what pytest collected out of later garbage collections, of which the tests make many.
+
+    All tests are alive until the end: 10 times as many objects as everything else.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_runtest_setup(item):
+    """Drop the reports of earlier tests in a worker of pytest-xdist, which has sent them.
+
+    The worker would keep them to the end, and each garbage collection would look through them.
+    """
+    if hasattr(item.config, "workerinput"):
+        item.config.pluginmanager.get_plugin("terminalreporter").stats.clear()
+
+
 def pytest_collectstart(collector):
     """Make all other tests use the fixture `driver`, even if they do not name it."""
     if isinstance(collector, pytest.Module):

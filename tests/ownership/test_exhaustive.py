@@ -79,8 +79,9 @@ def run(kinds, program):
 def run_all(kinds, length, shortened=False):
     """Run all programs of this length, and return their number.
 
-    A host access changes nothing, so it comes only as the last step. By symmetry, the range that is
-    used first is the first one, and so are streams of the same kind.
+    A host access changes nothing, so it comes only as the last step, and one run of a program is
+    followed by all of them. By symmetry, the range that is used first is the first one, and so are
+    streams of the same kind.
 
     `shortened` skips programs with an earlier step that changes nothing, such as a refused
     operation: shorter programs cover them.
@@ -94,13 +95,15 @@ def run_all(kinds, length, shortened=False):
         programs = [[*program, step] for program in programs for step in steps]
         if shortened:
             programs = [program for program in programs if run(kinds, program)[1]]
-    count = 0
     for program in programs:
-        for last in steps + LAST:
+        for last in steps:
             small, _ = run(kinds, [*program, last])
             small.pair.compare(small.streams)
-            count += 1
-    return count
+        small, _ = run(kinds, program)
+        for step, *arguments in LAST:
+            step(small, *arguments)
+            small.pair.compare(small.streams)
+    return len(programs) * len(steps + LAST)
 
 
 KINDS = [("non_blocking", "non_blocking"), ("blocking", "legacy")]

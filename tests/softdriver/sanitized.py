@@ -25,7 +25,8 @@ DRIVER_HEADERS = [*(ROOT / "softdriver").rglob("*.h"), *(ROOT / "softdriver").rg
 FUZZ_HEADERS = [*DRIVER_HEADERS, *FUZZ.parent.glob("*.h")]
 # Half of the driver's files include this, and reading it takes half of their time.
 PRECOMPILED = '#include "api/state.h"\n'
-COMMON = ["-std=c++17", "-O1", "-g1", "-pthread", "-fPIC", "-fno-omit-frame-pointer"]
+# -Og compiles a quarter faster than -O1, and what it makes runs nearly as fast.
+COMMON = ["-std=c++17", "-Og", "-g1", "-pthread", "-fPIC", "-fno-omit-frame-pointer"]
 # Programs are C or ctypes, and may pass any number where an enumeration is declared. Whether a
 # pointer points to something is what the address sanitizer asks: the same asked by the other one
 # takes half the time of the build.
