@@ -175,7 +175,7 @@ cdef str _discarded(Region region):
         return ""
     first, last = max(found.start, region.start), min(found.stop, stop)
     return f"\nThe contents of its bytes {first - region.start}:{last - region.start} were" \
-           f" discarded at {place(found.site)}."
+           f" discarded at {line_at(found.site)}."
 
 
 cdef str _wait(int kind):
