@@ -1,6 +1,7 @@
 """Finds what a test leaves behind: leaks, data races, a lost device. The pytest plugin uses it."""
 
 import gc
+import time
 from collections import Counter
 from weakref import WeakSet
 
@@ -21,6 +22,8 @@ COUNTED_AS = {
     "page-locked": "host",
     "managed": "managed",
 }
+
+OTHER_THREADS_S = 0.02  # longer than the time for which Python lets one thread run
 
 # Settings of the software driver that are restored before each test, because tests may change them.
 RESTORED = ("memory", "races", "instructions", "kernel_faults")
@@ -129,6 +132,9 @@ class Watch:
         settle(self.device)
         if self._look():
             gc.collect()  # takes longer than most tests, so it runs only if something was added
+            settle(self.device)
+        if self._look():  # other threads, as that of `await`, may be about to drop what they hold
+            time.sleep(OTHER_THREADS_S)
             settle(self.device)
         return self._look()
 
