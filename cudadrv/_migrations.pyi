@@ -1,6 +1,8 @@
 from types import TracebackType
 from typing import Literal, Self, SupportsIndex, final
 
+from cudadrv._region import Region
+
 _Action = Literal["warn", "raise"]
 
 @final
@@ -19,7 +21,12 @@ class migration_limit:
     ) -> None: ...
 
 @final
-class Counts: ...
+class Counts:
+    def __new__(cls, nbytes: int) -> Self: ...
 
 @final
-class Migrations: ...
+class Migrations:
+    def __new__(cls, nbytes: int) -> Self: ...
+    def most(self, start: int, stop: int) -> int: ...
+
+def count_migration(region: Region, start: int, stop: int, operation: int, site: int) -> None: ...

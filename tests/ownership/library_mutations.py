@@ -67,6 +67,12 @@ MUTATIONS = [
         f"borrow_all(memory.state, &access, {SHARED}, policy)",
     ),
     (
+        "memory of a pool of the driver is allocated on a stream of the library",
+        "_memory.pyx",
+        "memory.stream = internal_stream(context) if stream is None else stream",
+        "memory.stream = internal_stream(context)",
+    ),
+    (
         "overlapping parts can be copied",
         "_copy.pyx",
         "if target.memory.state is source.memory.state and target.start != source.start",

@@ -464,6 +464,8 @@ class Program(ManagedChoices):
         options = {"pooled": False} if self.chance(0.1) else {}
         if kind == "locked" and self.chance(0.05):
             options["write_combined"] = True
+        if kind == "device" and stream and "pooled" not in options and self.chance(0.15):
+            options["driver_pool"] = True
         made = self.session.allocate(kind, size, stream, place, **options)
         self.add(made, kind, size, self.at(stream, self.streams), *self.where(place), *options)
 
@@ -475,6 +477,8 @@ class Program(ManagedChoices):
     def into_raw(self):
         """Give memory away. Sometimes parts of it are alive, so that it is refused."""
         buffer = self.pick_buffer()
+        if buffer.memory.of_driver_pool:  # it cannot be given away: tests/pools
+            return
         if not buffer.part and not buffer.closed:
             if not self.chance(0.4):
                 self.forget_parts(buffer)
@@ -769,7 +773,13 @@ FAILURES = {
     "wait_for_an_event": ("cuStreamWaitEvent",),
     "make_event": ("cuEventCreate",),
     "open_stream": ("cuStreamCreateWithPriority",),
-    "allocate": ("cuMemAlloc_v2", "cuMemHostAlloc", "cuMemAllocAsync", "cuMemAllocManaged"),
+    "allocate": (
+        "cuMemAlloc_v2",
+        "cuMemHostAlloc",
+        "cuMemAllocAsync",
+        "cuMemAllocManaged",
+        "cuMemAllocFromPoolAsync",
+    ),
 }
 OF_THREADS = ("end_thread", "at_once")
 OF_MODULES = ("load", "global_", "launch_of_module", "close_module")

@@ -5,6 +5,7 @@ orders that the graph allows. So each byte has the value that the calls give it 
 """
 
 import contextvars
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -40,6 +41,7 @@ class Memory:
     place: Place
     stream: Stream | None = None  # that stream-ordered memory was allocated on
     owned: bool = True
+    of_driver_pool: bool = False
     bytes: Any = None
     shares: bool = False  # whether others may have the same bytes, and the same records
     ended: bool = False
@@ -94,11 +96,17 @@ class Buffer:
 class BufferSession(Session):
     # ---- making and ending buffers ----
 
-    def allocate(self, kind, nbytes, stream=None, place=None, **options):
+    def allocate(self, kind, nbytes, stream=None, place=None, driver_pool=False, **options):
+        """With `driver_pool`, device memory comes from a pool of the driver: needs a stream."""
         if stream is not None:
             options["stream"] = stream.given
         place = stream.place if stream else place or self.places[0]
-        make = lambda: self.new(place, CLASSES[kind], nbytes, **options)  # noqa: E731
+        pool = cu.DriverPool("device", place.context.device) if driver_pool else nullcontext()
+
+        def make():
+            with pool:
+                return self.new(place, CLASSES[kind], nbytes, **options)
+
         if kind == "device":
             if options.get("pooled", True):
                 stream = self.current(stream, place)
@@ -110,6 +118,7 @@ class BufferSession(Session):
         if made is None:
             return None
         memory = Memory(self.oracle.open_memory(nbytes, kind == "unified"), kind, place, stream)
+        memory.of_driver_pool = driver_pool and nbytes > 0
         buffer = Buffer(made, memory, 0, nbytes, part=False)
         if stream is not None and nbytes:
             self.oracle.issue(stream.model, [buffer.use("write")], next(self.sites), passive=True)
