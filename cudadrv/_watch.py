@@ -23,7 +23,7 @@ COUNTED_AS = {
     "managed": "managed",
 }
 
-OTHER_THREADS_S = 0.02  # longer than the time for which Python lets one thread run
+OTHER_THREADS_S = 0.3  # so long other threads may take to drop what they hold
 
 # Settings of the software driver that are restored before each test, because tests may change them.
 RESTORED = ("memory", "races", "instructions", "kernel_faults")
@@ -133,8 +133,9 @@ class Watch:
         if self._look():
             gc.collect()  # takes longer than most tests, so it runs only if something was added
             settle(self.device)
-        if self._look():  # other threads, as that of `await`, may be about to drop what they hold
-            time.sleep(OTHER_THREADS_S)
+        deadline = time.monotonic() + OTHER_THREADS_S
+        while self._look() and time.monotonic() < deadline:
+            time.sleep(0.002)  # other threads, as that of `await`, may be about to let go
             settle(self.device)
         return self._look()
 

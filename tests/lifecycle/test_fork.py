@@ -61,10 +61,12 @@ ARGUMENTS = """{
     "zeros": [(3,)], "from_raw": [(4096, 1)], "from_address": [(4096, 1)], "from_handle": [(1,)],
     "from_object": [(stream,)], "__getitem__": [(0,), (slice(0, 2),)], "lend": [(stream,), (None,)],
     "reshape": [(-1,)], "give_back": [(stream,)],
-    "bind": [(locked,)], "prefetch": [("host", stream), ("host",)],
+    "bind": [(locked,)], "prefetch": [("host", stream), ("host",)], "discard": [(stream,)],
+    "discard_and_prefetch": [("host", stream)], "attach": [(stream,), ("host", stream)],
+    "to": [("host",), ("host", stream)],
 }"""
 MAY_ANSWER = """
-    blocking bind closed context count current device dtype from_object handle itemsize name nbytes
+    blocking bind closed context count current device dtype from_object handle itemsize migrations name nbytes
     ordering ordinal primary priority reads scalar_access scope shape site stream
     stream_ordered timing writes
     __len__

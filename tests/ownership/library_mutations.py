@@ -590,14 +590,14 @@ MUTATIONS = [
     (
         "a prefetch writes",
         "_managed.pyx",
-        "                ranges.accesses[i].effect = OWN_MOVES\n",
-        "",
+        "effect = OWN_DISCARDS if discards else OWN_MOVES",
+        "effect = OWN_DISCARDS if discards else 0",
     ),
     (
         "a discard is a write and no more",
         "_managed.pyx",
-        "                ranges.accesses[i].effect = OWN_DISCARDS\n",
-        "",
+        "effect = OWN_DISCARDS if discards else OWN_MOVES",
+        "effect = OWN_MOVES",
     ),
     (
         "parts are attached",
