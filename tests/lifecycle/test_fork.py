@@ -63,7 +63,7 @@ ARGUMENTS = """{
     "reshape": [(-1,)], "give_back": [(stream,)],
     "bind": [(locked,)], "prefetch": [("host", stream), ("host",)], "discard": [(stream,)],
     "discard_and_prefetch": [("host", stream)], "attach": [(stream,), ("host", stream)],
-    "to": [("host",), ("host", stream)],
+    "to": [("host",)],
 }"""
 MAY_ANSWER = """
     blocking bind closed context count current device dtype from_object handle itemsize migrations name nbytes
