@@ -8,9 +8,7 @@ from cudadrv._token import Token
 
 _Place: TypeAlias = Device | str  # "host" or "host:N"
 
-def discard_batch(
-    buffers: Iterable[UnifiedBuffer], stream: _AnyStream | None = None
-) -> Token: ...
+def discard_batch(buffers: Iterable[UnifiedBuffer], stream: _AnyStream | None = None) -> Token: ...
 def prefetch_batch(
     pairs: Iterable[tuple[UnifiedBuffer, _Place]], stream: _AnyStream | None = None
 ) -> Token: ...

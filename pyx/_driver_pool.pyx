@@ -284,7 +284,7 @@ name=None)\n--\n
         Raises as `allow_access`. Driver function: cuMemPoolGetAccess.
         """
         cdef CUmemLocation location
-        cdef CUmemAccess_flags flags
+        cdef CUmemAccess_flags flags = <CUmemAccess_flags>0
         self.usable()
         location = _visitor(self, place)
         with nogil:

@@ -66,8 +66,8 @@ ARGUMENTS = """{
     "to": [("host",)],
 }"""
 MAY_ANSWER = """
-    blocking bind closed context count current device dtype from_object handle itemsize migrations name nbytes
-    ordering ordinal primary priority reads scalar_access scope shape site stream
+    blocking bind closed context count current device dtype from_object handle itemsize migrations
+    name nbytes ordering ordinal primary priority reads scalar_access scope shape site stream
     stream_ordered timing writes
     __len__
 """
