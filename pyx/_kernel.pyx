@@ -121,8 +121,8 @@ cdef class Kernel:
         Returns
         -------
         Token
-            With `Out` or `InOut` arguments a `ResultToken`, whose `wait` brings the results to the
-            arrays.
+            With `Out` or `InOut` arguments a `ResultToken`, whose ``wait`` brings the results to
+            the arrays.
 
         Raises
         ------

@@ -84,7 +84,7 @@ def In(array):
 def Out(array):
     """Return an argument for `Kernel.launch`: a NumPy array for the results of the kernel.
 
-    The launch passes a buffer on the device, and returns a `ResultToken`, whose `wait` copies all
+    The launch passes a buffer on the device, and returns a `ResultToken`, whose ``wait`` copies all
     items of the buffer to the array; until then the array is captured and read-only. The buffer is
     undefined at first: use `InOut` if the kernel does not write every item. Raises TypeError if the
     argument is not a NumPy array.
