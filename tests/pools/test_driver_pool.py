@@ -338,7 +338,7 @@ def test_settings(pool):
 def test_stats_and_trim(pool, make, stream):
     pool.release_threshold = 1 << 40
     make(MIB, stream=stream).close(stream)
-    stream.synchronize()
+    cu.Device(0).synchronize()  # an H200 trims nothing after stream.synchronize()
     stats = pool.stats
     assert stats.used_bytes == 0
     assert stats.peak_used_bytes >= MIB
