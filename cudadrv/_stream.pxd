@@ -101,6 +101,7 @@ cdef enum:
 
 
 cdef Stream stream_for(object stream, Context context)
+cdef Context context_for(Stream stream, object device)
 cdef int wait_for_handle(Stream stream, size_t number) except -1
 cdef Stream stream_from_object(object thing, str argument)
 

@@ -44,7 +44,7 @@ from cudadrv._region cimport borrow, plain_array, pointer_of
 from cudadrv._release cimport DEVICE, LOCKED, UNIFIED
 from cudadrv._site cimport here, place as line_at
 from cudadrv._staging cimport copy_on_host
-from cudadrv._stream cimport Stream, known_stream, stream_for
+from cudadrv._stream cimport Stream, context_for, known_stream, stream_for
 from cudadrv._token cimport Token
 
 from cudadrv._errors import BufferExportedError
@@ -610,16 +610,9 @@ cdef int _allocate(
     """Allocate on the stream that is given, else on the current one if pooled, else on none."""
     cdef PoolHandle pool = None
     cdef Stream found = known_stream(stream)
-    cdef Context context
-    if found is None:
-        context = context_of(device)
-        if pooled:
-            found = stream_for(None, context)
-    else:
-        found.usable()
-        context = found.context
-        if device is not None and context.device != device:
-            raise ValueError(f"{found!r} is not a stream of {device!r}")
+    cdef Context context = context_for(found, device)
+    if found is None and pooled:
+        found = stream_for(None, context)
     if unlikely(driver_pools_used) and pooled:
         pool = chosen_pool(buffer.kind, context)
         if pool is not None and flags & CU_MEMHOSTALLOC_WRITECOMBINED:

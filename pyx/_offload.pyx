@@ -24,7 +24,7 @@ from cudadrv._errors cimport report_text
 from cudadrv._names cimport COPY_TO_ASYNC, OFFLOAD
 from cudadrv._region cimport items_of, plain_array, pointer_of
 from cudadrv._site cimport here, place as line_at
-from cudadrv._stream cimport Stream, known_stream, stream_for
+from cudadrv._stream cimport Stream, context_for, known_stream, stream_for
 from cudadrv._token cimport Token
 
 from cudadrv._errors import ContextLostError, OwnershipError
@@ -444,14 +444,9 @@ cdef class offload:
         cdef list captures = []
         if self.given is None or self.captures is not None:
             raise RuntimeError("this block has been entered already; call offload() again")
+        context = context_for(found, self.device)
         if found is None:
-            context = context_of(self.device)
             found = stream_for(None, context)
-        else:
-            found.usable()
-            context = found.context
-            if self.device is not None and context.device != self.device:
-                raise ValueError(f"{found!r} is not a stream of {self.device!r}")
         site = here()
         for array, way, label in self.given:
             captures.append(_new_capture(array, way, label, site))

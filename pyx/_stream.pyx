@@ -634,6 +634,18 @@ cdef Stream stream_for(object stream, Context context):
     return None
 
 
+cdef Context context_for(Stream stream, object device):
+    """Return the context of a call that takes a stream and a device: the stream's, if there is one,
+    else that of the device.
+    """
+    if stream is None:
+        return context_of(device)
+    stream.usable()
+    if device is not None and stream.context.device != device:
+        raise ValueError(f"{stream!r} is not a stream of {device!r}")
+    return stream.context
+
+
 # ---- driver calls on a stream ----
 
 cdef inline bint _is_idle(Stream stream, own_snapshot *snapshot, bint patiently) except -1:
