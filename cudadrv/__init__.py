@@ -47,7 +47,7 @@ from cudadrv._token import Token
 
 if TYPE_CHECKING:
     from cudadrv._arguments import Access, read, shared, write
-    from cudadrv._driver_pool import DriverPool, DriverPoolStats
+    from cudadrv._driver_pool import DriverPool
     from cudadrv._exchange import from_cuda_array, from_dlpack
     from cudadrv._group import StreamGroup
     from cudadrv._kernel import Kernel, Prepared
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from cudadrv._offload import In, InOut, Out, ResultToken, offload
     from cudadrv._pipeline import Pipeline, PipelineReport
     from cudadrv._ptx import Parameter
-    from cudadrv._records import Advice, Borrow, DriverInfo, LiveBuffer, PoolStats
+    from cudadrv._records import Advice, Borrow, DriverInfo, DriverPoolStats, LiveBuffer, PoolStats
     from cudadrv._status import CUresult
 else:  # imported on first use: importing them here would make `import cudadrv` 50 % slower
     _LATER = {
@@ -68,7 +68,7 @@ else:  # imported on first use: importing them here would make `import cudadrv` 
         "CUresult": "_status",
         "DriverInfo": "_records",
         "DriverPool": "_driver_pool",
-        "DriverPoolStats": "_driver_pool",
+        "DriverPoolStats": "_records",
         "empty": "_kinds",
         "from_array": "_kinds",
         "from_cuda_array": "_exchange",

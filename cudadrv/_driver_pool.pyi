@@ -1,17 +1,12 @@
 from types import TracebackType
-from typing import Literal, NamedTuple, Self, SupportsIndex, TypeAlias, final
+from typing import Literal, Self, SupportsIndex, TypeAlias, final
 
 from cudadrv._device import Device
 from cudadrv._pool import PoolHandle
+from cudadrv._records import DriverPoolStats
 
 _Kind: TypeAlias = Literal["device", "locked", "unified"]
 _Access: TypeAlias = Literal["readwrite", "read"] | None
-
-class DriverPoolStats(NamedTuple):
-    used_bytes: int
-    reserved_bytes: int
-    peak_used_bytes: int
-    peak_reserved_bytes: int
 
 @final
 class DriverPool(PoolHandle):

@@ -53,6 +53,21 @@ class PoolStats(NamedTuple):
     misses: int
 
 
+class DriverPoolStats(NamedTuple):
+    """The statistics of a `DriverPool`, from the driver: see `DriverPool.stats`.
+
+    ``used_bytes`` are the bytes of memory that was allocated and not freed; ``reserved_bytes``
+    those that the pool has from the device or the host. ``peak_used_bytes`` and
+    ``peak_reserved_bytes`` are their maximums since the pool was made or `DriverPool.reset_peaks`
+    was called.
+    """
+
+    used_bytes: int
+    reserved_bytes: int
+    peak_used_bytes: int
+    peak_reserved_bytes: int
+
+
 class DriverInfo(NamedTuple):
     """The driver in use: see `driver_info`.
 

@@ -1,7 +1,5 @@
 """DriverPool: the driver's own memory pools, as the source of buffers."""
 
-from typing import NamedTuple
-
 cimport cython
 from libc.stdint cimport uint64_t
 from libc.string cimport memset
@@ -58,21 +56,6 @@ cdef enum:
 cdef dict KINDS = {"device": DEVICE, "locked": LOCKED, "unified": UNIFIED}
 cdef dict WORDS = {DEVICE: "device", LOCKED: "locked", UNIFIED: "unified"}
 cdef dict ACCESS = {None: 0, "read": 1, "readwrite": 3}    # CUmemAccess_flags
-
-
-class DriverPoolStats(NamedTuple):
-    """The statistics of a `DriverPool`, from the driver: see `DriverPool.stats`.
-
-    ``used_bytes`` are the bytes of memory that was allocated and not freed; ``reserved_bytes``
-    those that the pool has from the device or the host. ``peak_used_bytes`` and
-    ``peak_reserved_bytes`` are their maximums since the pool was made or `DriverPool.reset_peaks`
-    was called.
-    """
-
-    used_bytes: int
-    reserved_bytes: int
-    peak_used_bytes: int
-    peak_reserved_bytes: int
 
 
 @cython.final
@@ -302,6 +285,7 @@ name=None)\n--\n
 
         Raises ValueError if the pool is closed. Driver function: cuMemPoolGetAttribute.
         """
+        from cudadrv._records import DriverPoolStats
         return DriverPoolStats(
             _read(self, CU_MEMPOOL_ATTR_USED_MEM_CURRENT),
             _read(self, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT),
