@@ -27,6 +27,12 @@ def make(driver, stream):
 
 
 @pytest.fixture
+def concurrent_access(driver):
+    if not cu.Device(0).attribute("concurrent_managed_access"):
+        pytest.skip("needs concurrent_managed_access")
+
+
+@pytest.fixture
 def items_of():
     """The items of a buffer of any kind, as a new array."""
 

@@ -7,15 +7,10 @@ from other_library import ADD
 import cudadrv as cu
 from cudadrv import testing
 
+pytestmark = pytest.mark.usefixtures("concurrent_access")
 BLOCK = 65536
 CALLS = ("cuMemDiscardBatchAsync", "cuMemDiscardAndPrefetchBatchAsync", "cuMemPrefetchAsync")
 software = pytest.mark.cuda_software
-
-
-@pytest.fixture(autouse=True)
-def concurrent(driver):
-    if not cu.Device(0).attribute("concurrent_managed_access"):
-        pytest.skip("this device takes no discards")
 
 
 @pytest.fixture

@@ -7,14 +7,9 @@ import pytest
 
 import cudadrv as cu
 
+pytestmark = pytest.mark.usefixtures("concurrent_access")
 BLOCK = 1 << 16
 LINE = r"test_migrations\.py:\d+"
-
-
-@pytest.fixture(autouse=True)
-def concurrent(driver):
-    if not cu.Device(0).attribute("concurrent_managed_access"):
-        pytest.skip("this device takes no prefetches")
 
 
 @pytest.fixture

@@ -5,14 +5,9 @@ import pytest
 
 import cudadrv as cu
 
+pytestmark = pytest.mark.usefixtures("concurrent_access")
 BLOCK = 65536  # what one page fault of the software driver moves
 software = pytest.mark.cuda_software
-
-
-@pytest.fixture(autouse=True)
-def concurrent(driver):
-    if not cu.Device(0).attribute("concurrent_managed_access"):
-        pytest.skip("this device takes no prefetches")
 
 
 @pytest.fixture
