@@ -14,8 +14,8 @@ Three parts, each beside CuPy and PyTorch where they are installed and there is 
 - pools: a block of 1 MiB of page-locked and of managed memory, taken from a warm pool and given
   back.
 
-All ways take turns in one process, and medians of the rounds count. It ends after the given seconds
-and those of the round that was begun.
+In each round every way runs once, and the result is the median of the rounds. No round begins after
+the given seconds.
 """
 
 import argparse

@@ -109,7 +109,7 @@ cdef object _place_at(int processor):
 
 # ---- prefetches and discards ----
 
-# Ranges of memory with their places, as the functions for batches take them, and the accesses.
+# The arguments of cuMemPrefetchBatchAsync and its like, and an access for each range.
 cdef struct Ranges:
     size_t count
     CUdeviceptr *addresses

@@ -191,9 +191,9 @@ find_events_of_tokens_with(_event_of_work)
 
 
 cdef tuple _buffers_of(Token token, bint written):
-    buffers = token.target if written else token.source
-    if callable(token.target):
+    if callable(token.target):  # a launch's, which finds the buffers among its arguments
         return token.target(token.source, written)
+    buffers = token.target if written else token.source
     if type(buffers) is tuple:
         return buffers
     return () if buffers is None else (buffers,)

@@ -32,7 +32,8 @@ try:
 except cu.BufferBorrowedError as error:
     print(f"{error}\n")
 
-# Where waiting is wanted, the missing wait is inserted: by an event, not by blocking the host.
+# With the policy "wait", cudadrv inserts the missing wait: the second stream waits for an event
+# of the first one, and the host goes on.
 with cu.ordering("wait"):
     double(columns[0], streams[1])
 

@@ -165,7 +165,8 @@ static void par_done(par_copy *copy, par_piece piece, size_t got, int error) {
     }
 }
 
-/* Reads bytes of a file. Returns how many there are, and sets *error if a read failed. */
+/* Reads `size` bytes of a file, or fewer at its end. Returns how many were read, and sets *error if
+ * a read failed. */
 static size_t par_read(int file, char *room, size_t size, uint64_t offset, int *error) {
     size_t done = 0;
     while (done < size) {
