@@ -3,10 +3,10 @@
     python benchmarks/pipeline.py [--size MIB] [--chunk MIB] [--buffers N ...] [--json FILE]
 
 In each round every way runs once, and the result is the median of the rounds. A pipeline cannot be
-faster than its slowest stage, nor than both copies at the same time, which may slow each other down even
-if the device copies in both directions at once. It is compared with both bounds. `cudadrv.Pipeline`
-is measured with several numbers of buffers, and beside it the same by hand: a stream for each
-stage, with events between them.
+faster than its slowest stage, nor than both copies at the same time, which may slow each other down
+even if the device copies in both directions at once. It is compared with both bounds.
+`cudadrv.Pipeline` is measured with several numbers of buffers, and beside it the same by hand: a
+stream for each stage, with events between them.
 """
 
 import argparse
