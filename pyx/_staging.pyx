@@ -350,6 +350,7 @@ cdef extern from "cudadrv/parallel_copy.h" nogil:
         uint32_t ring
         uint32_t threads
         uint8_t inward
+        uint8_t cached
         int file
         uint64_t offset
         size_t missing
@@ -378,10 +379,11 @@ cdef struct Plan:
     size_t fresh        # a copy may allocate one new stage for each `fresh` bytes that it copies
     size_t piece        # how much a thread copies at a time
     size_t threads      # the most threads, including the calling one; 0 until it is determined
+    size_t cached       # a `Filling` of at least this many bytes uses ordinary stores
 
 cdef Plan _plan = Plan(
     threshold=1 << 18, chunk=4 << 20, parts=8, least=1 << 19, ring=8, fresh=32 << 20,
-    piece=1 << 17, threads=0)
+    piece=1 << 17, threads=0, cached=8 << 20)
 
 
 cdef size_t _running = 0    # how many large copies are running
@@ -405,12 +407,12 @@ cdef bint is_worth_chunks(size_t nbytes) noexcept nogil:
 
 
 cdef size_t _threads() except 0:
-    """Return how many threads copy: CUDADRV_COPY_THREADS, else one for each core, at most 8."""
+    """Return how many threads copy: CUDADRV_COPY_THREADS, else one for each core, at most 12."""
     if _plan.threads == 0:
         from cudadrv._processors import usable_processors
         wanted = os.environ.get("CUDADRV_COPY_THREADS")
         try:
-            count = int(wanted) if wanted else min(8, usable_processors())
+            count = int(wanted) if wanted else min(12, usable_processors())
         except ValueError:
             count = 0
         if not 1 <= count <= <int>PAR_THREADS:
@@ -489,6 +491,7 @@ cdef int _copy_chunks(Region region, char *ordinary, Stream stream, int name) ex
         transfer.memory.chunk, transfer.memory.piece = chunk, _plan.piece
         transfer.memory.ring, transfer.memory.threads = len(stages), threads
         transfer.memory.inward, transfer.memory.file = name != COPY_TO, -1
+        transfer.memory.cached = False
         for at, stage in enumerate(stages):
             transfer.memory.blocks[at] = (<Stage>stage).data
             transfer.events[at] = (<Stage>stage).event.raw
@@ -544,6 +547,7 @@ cdef int _one_block(par_copy *memory, char *block, size_t nbytes) except -1:
     memory.piece = _plan.piece
     memory.threads = min(_threads(), max(<size_t>1, nbytes // _plan.piece))
     memory.ordinary, memory.inward, memory.file, memory.offset = NULL, True, -1, 0
+    memory.cached = False
     return 0
 
 
@@ -591,6 +595,7 @@ cdef class Filling:
                 if self.given.len != self.room.len:
                     raise ValueError("the source has another size")
                 self.memory.ordinary = <char *>self.given.buf
+                self.memory.cached = self.given.len >= <Py_ssize_t>_plan.cached
         except BaseException:
             self._release()
             raise

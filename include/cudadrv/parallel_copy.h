@@ -48,6 +48,7 @@ typedef struct par_copy {
     uint32_t ring;
     uint32_t threads; /* limit of threads that work on the copy at once, with the owner */
     uint8_t inward;   /* 1: copy from ordinary memory to the blocks; 0: the other direction */
+    uint8_t cached;   /* 1: fill the blocks with ordinary stores; 0: with streaming_copy */
     int file;        /* -1, or the descriptor of the file that is read instead of ordinary memory */
     uint64_t offset; /* where to begin in the file */
     /* The lock of the pool guards the members from here on. */
@@ -193,8 +194,10 @@ static void par_work(par_copy *copy) {
     int error = 0;
     if (copy->file >= 0) {
         got = par_read(copy->file, block, piece.size, copy->offset + piece.start, &error);
-    } else if (copy->inward) {
+    } else if (copy->inward && !copy->cached) {
         streaming_copy(block, ordinary, piece.size);
+    } else if (copy->inward) {
+        memcpy(block, ordinary, piece.size);
     } else {
         memcpy(ordinary, block, piece.size); /* the host will read it, so use the caches */
     }

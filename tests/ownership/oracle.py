@@ -198,6 +198,9 @@ class Oracle:
         return stream.last or Node()
 
     def wait(self, stream, snapshot):
+        self.order_after(stream, snapshot)
+
+    def order_after(self, stream, snapshot):  # apart, because a test disables `wait`
         self.use(stream, Node(*self.before(stream), snapshot))
 
     def synchronize(self, snapshot):
@@ -349,7 +352,7 @@ class Oracle:
             other = self._in_the_way(known, accesses, policies_of(policy, accesses))
             if not self.can_be_waited_for(other):
                 return self._back_to(before)
-            self.wait(stream, self._work_of(other))
+            self.order_after(stream, self._work_of(other))
         return answer
 
     def streams(self):
