@@ -399,9 +399,10 @@ cdef class Loan:
     def __cuda_array_interface__(self):
         """The CUDA Array Interface, version 3, as a dict.
 
-        The loan begins, unless it has begun already, and lasts until this object is gone. Raises AttributeError for page-locked memory
-        that is lent with ``device="cpu"``, ValueError inside a block of `Loan.back`, and the errors
-        of `Buffer.lend` if the loan begins here.
+        The loan begins, unless it has begun already, and lasts until this object is gone.
+
+        Raises AttributeError for page-locked memory that is lent with ``device="cpu"``, ValueError
+        inside a block of `Loan.back`, and the errors of `Buffer.lend` if the loan begins here.
         """
         cdef Lent lent
         if self.region is None:
