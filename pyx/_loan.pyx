@@ -463,7 +463,8 @@ cdef class Loan:
                               " there, or lend the buffer to the consumer's: buffer.lend(stream)")
 
     cdef Lent hold(self, bint waits=False):
-        """Begin the loan, unless it has begun, and add a holder: the caller must call `let_go`."""
+        """Begin the loan, unless it has begun, and add a holder, which the caller has to remove.
+        """
         cdef Lent lent
         if self.taken:
             raise ValueError(f"{self!r} is taken back for a block: export it after that")

@@ -430,7 +430,7 @@ cdef class MemoryPool:
 
     @property
     def driver_pool(self):
-        """The `DriverPool` from which new buffers of this kind and context get memory, or None.
+        """The `DriverPool` that new buffers of this kind and context use instead; default: None.
 
         A ``with pool:`` block overrides it, and buffers with ``pooled=False`` ignore it.
 

@@ -80,7 +80,10 @@ cdef dict last_uses(own_memory *state, size_t start, size_t stop, int operation=
 
 
 cdef list users_of(own_memory *state, size_t start=0, size_t stop=ALL):
-    """Return the Events to wait for before the memory is freed, with None for work without one."""
+    """Return the Events to wait for before the memory is freed.
+
+    None in the list stands for work that cannot be waited for.
+    """
     works = []
     for slot, seq in last_uses(state, start, stop).items():
         user = find_user(slot, seq)
