@@ -21,7 +21,7 @@ cdef class Lent:
     cdef Stream stream          # the borrower's stream; an internal stream if it has none
     cdef Borrower borrower
     cdef bint readonly
-    cdef Event event            # recorded at begin and end; None on a non-blocking stream
+    cdef Event event            # recorded at the begin and the end; None on a non-blocking stream
     cdef own_export loan        # the engine's record of the loan
     cdef bint live              # whether `loan` is open in the engine
     cdef Py_ssize_t holders     # how many blocks and exports have not ended
@@ -40,12 +40,12 @@ cdef class Loan:
     cdef Borrower borrower
     cdef bint readonly
     cdef tuple shape
-    cdef tuple strides          # in bytes; None if the array is C-contiguous
+    cdef tuple strides          # in bytes; None if none were given: the array is C-contiguous
     cdef int32_t device_type    # the DLPack device type, such as DL_CUDA
-    cdef Lent lent              # the loan since its begin; None before it
+    cdef Lent lent              # the loan that began last; None before the first
     cdef int block              # the state of the `with` block: FRESH, BUSY, ENTERED or LEFT
     cdef Lent entered           # the loan that the block has begun or joined
-    cdef Lent shown             # the loan of consumers that keep this object; None without them
+    cdef Lent shown             # the loan that consumers hold by keeping this object, or None
     cdef bint taken             # a block of `back` has taken the buffer back
     cdef object __weakref__
 

@@ -15,7 +15,7 @@ cdef struct StreamOrdered:
     size_t nbytes           # how many bytes to allocate or free
     own_memory *state       # the engine's record of the memory
     bint cached             # the memory comes from a pool or goes to a pool, without a driver call
-    own_memory *after       # the state that the block gets when it goes back to its pool, or NULL
+    own_memory *after       # the state that a block gets when it goes back to its pool, or NULL
     CUmemoryPool pool       # the pool to allocate from; NULL: the current pool of the device
 
 
@@ -25,29 +25,29 @@ cdef int free_on(StreamOrdered *memory, Stream stream, int policy, str label) ex
 
 cdef class Memory:
     cdef Context context        # kept alive: the driver frees memory with its context
-    cdef own_memory *state      # the engine's record of the memory; it lives as long as the memory
+    cdef own_memory *state      # the engine's record of the memory; that of `home` if there is one
     cdef Block *block           # the pool's block that contains the memory; NULL if not pooled
-    cdef CUdeviceptr address    # 0 for an empty buffer, and until the address is chosen
+    cdef CUdeviceptr address    # 0 if empty or closed, and until the address is chosen
     cdef size_t nbytes
     cdef MemoryKind kind
     cdef unsigned int flags     # the flags for cuMemHostAlloc
     cdef bint unused            # allocated on a stream, and not used yet: see _memory.pyx
-    # For memory of another library: the Memory of the whole allocation, whose state it shares. None
-    # for other memory. See `_home_of`.
+    # For memory of another library, the Memory of the whole allocation, whose state it shares: see
+    # `_home_of`. None for all other memory.
     cdef Memory home
     cdef size_t start           # offset of the memory in `home`; `address` is the address of `home`
     cdef bint is_home           # whether this stands for a whole allocation of another library
-    cdef bint returned          # whether bytes were given back while others used this home
+    cdef bint returned          # whether bytes of this home were ever given back to their owner
     cdef Stream stream          # the stream that stream-ordered memory was allocated on, or None
     cdef Stream attached        # the stream that managed memory is attached to, or None
     cdef PoolHandle pool        # the DriverPool that the memory comes from, or None
-    cdef object owner           # keeps foreign memory alive
-    cdef object migrations      # None, or how often its blocks changed sides: see _migrations.pyx
+    cdef object owner           # keeps foreign memory alive, or None
+    cdef object migrations      # None, or how often blocks of it changed sides: see _migrations.pyx
     cdef bint advised           # whether advice decides where managed memory is
     cdef str label              # class and name of the first buffer over the memory
-    cdef Py_ssize_t loans       # how many loans of buffers over the memory have not ended
+    cdef Py_ssize_t loans       # how many loans of the memory, and blocks of `back`, have not ended
     cdef Py_ssize_t regions     # how many buffers over the memory exist, parts included
-    cdef uint32_t site          # the line that made the buffer
+    cdef uint32_t site          # the line that made the first buffer over the memory
     cdef uint32_t closed_at     # the line that closed the buffer, or 0
     cdef void *newer            # the next newer Memory in the list of all live Memory, or NULL
     cdef void *older            # the next older Memory in that list, or NULL

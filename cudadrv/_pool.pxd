@@ -42,16 +42,16 @@ cdef struct Blocks:
 
 # What an allocation needs of a DriverPool, which is in a module below this one.
 cdef class PoolHandle:
-    cdef CUmemoryPool raw       # NULL before it is made and once it is closed
+    cdef CUmemoryPool raw       # NULL before the pool is made, and after it is closed
     cdef MemoryKind kind        # DEVICE, LOCKED or UNIFIED: the kind of buffers that use the pool
     cdef Device device          # the only device that allocates from the pool, or None
     cdef Py_ssize_t buffers     # how many live Memory objects have, or are getting, its memory
-    cdef uint32_t closed_at     # the line that closed it, or 0
+    cdef uint32_t closed_at     # the line that closed the pool, or 0
 
     cdef int usable(self) except -1
 
 
-cdef bint driver_pools_used     # whether any DriverPool was ever chosen
+cdef bint driver_pools_used     # True once a `with pool:` block or a `driver_pool` was set
 cdef void use_driver_pools() noexcept
 cdef Nesting blocks_of(MemoryKind kind)
 cdef PoolHandle chosen_pool(MemoryKind kind, Context context)
@@ -66,7 +66,7 @@ cdef class Cache:
     cdef size_t limit       # the maximum that `cached` may reach
     cdef unsigned long long hits
     cdef unsigned long long misses
-    cdef PoolHandle driver_pool     # where new buffers come from instead, or None
+    cdef PoolHandle driver_pool     # the DriverPool that new buffers use instead, or None
     cdef void *newer        # the next newer Cache in the list of all caches, or NULL
     cdef void *older        # the next older Cache in that list, or NULL
 
@@ -84,7 +84,7 @@ cdef class Caches(Kept):
     cdef Cache device
     cdef Cache locked
     cdef Cache unified
-    cdef object on_out_of_memory    # None, or the function that MemoryPools has of this name
+    cdef object on_out_of_memory    # the function set as `MemoryPools.on_out_of_memory`, or None
 
     cdef list all(self)
 

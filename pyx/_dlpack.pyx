@@ -40,7 +40,7 @@ cdef extern from "cudadrv/dlpack.h" nogil:
     void dl_end(dl_export *export)
 
 cdef enum:
-    EXCHANGE_MINOR = 3      # the first version 1.x that has the exchange API as a capsule
+    EXCHANGE_MINOR = 3      # DLPack 1.3 is the first version whose exchange API is a capsule
 
 cdef const char *PLAIN = "dltensor"
 cdef const char *VERSIONED = "dltensor_versioned"
@@ -48,7 +48,7 @@ cdef const char *USED_PLAIN = "used_dltensor"
 cdef const char *USED_VERSIONED = "used_dltensor_versioned"
 cdef const char *EXCHANGE = "dlpack_exchange_api"
 
-# Kinds of NumPy's dtypes by DLPack's codes.
+# Kinds of NumPy's dtypes by DLPack's codes, and the reverse.
 cdef dict KINDS = {<int>DL_INT: "i", <int>DL_UINT: "u", <int>DL_FLOAT: "f", <int>DL_COMPLEX: "c",
                    <int>DL_BOOL: "b"}
 cdef dict CODES = {"i": <int>DL_INT, "u": <int>DL_UINT, "f": <int>DL_FLOAT, "c": <int>DL_COMPLEX,
@@ -56,7 +56,7 @@ cdef dict CODES = {"i": <int>DL_INT, "u": <int>DL_UINT, "f": <int>DL_FLOAT, "c":
 
 
 cdef tuple pair_of_ints(object value, str name):
-    """Two ints, which is what DLPack's devices and versions are. TypeError for anything else."""
+    """Return two ints: a device or a version of DLPack. Raises TypeError for anything else."""
     try:
         first, second = value
         return operator.index(first), operator.index(second)
@@ -67,9 +67,9 @@ cdef tuple pair_of_ints(object value, str name):
 # ---- out ----
 
 cdef dl_dtype dlpack_dtype(object dtype) except *:
-    """DLPack's word for a dtype; BufferError if it has none."""
+    """Return a dtype in DLPack's form. Raises BufferError if DLPack cannot describe it."""
     code = CODES.get(dtype.kind)
-    if dtype.isbuiltin == 2:  # a dtype that another package has registered, whatever its kind says
+    if dtype.isbuiltin == 2:  # registered by another package: `kind` does not describe it
         code = <int>DL_BFLOAT if dtype.name == "bfloat16" else None
     if code is None or not dtype.isnative or (dtype.kind in "fc" and dtype.itemsize > 16):
         raise BufferError(f"DLPack has no name for items of dtype {dtype}; export them as others:"
@@ -90,7 +90,9 @@ cdef object export_capsule(
     object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
     bint versioned, uint64_t flags
 ):
-    """A capsule over some memory; `keeper` is in `keepers_of_ended` once its consumer ends it."""
+    """Make a capsule of an array. After its consumer has ended the export, `keepers_of_ended`
+    returns `keeper`. The caller has called `check_array`.
+    """
     cdef dl_export *made = _new_export(
         keeper, data, device, dtype, shape, strides, versioned, flags)
     try:
@@ -106,7 +108,7 @@ cdef dl_versioned *export_tensor(
     object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
     uint64_t flags
 ) except NULL:
-    """As `export_capsule`, for a consumer in C."""
+    """As `export_capsule`, but return the tensor itself, for a consumer in C."""
     return &_new_export(keeper, data, device, dtype, shape, strides, True, flags).versioned
 
 
@@ -114,7 +116,7 @@ cdef dl_export *_new_export(
     object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
     bint versioned, uint64_t flags
 ) except NULL:
-    """The caller has called `check_array`."""
+    """Make an export. It owns a reference to `keeper`, which `keepers_of_ended` drops."""
     cdef int64_t[2 * DL_MOST_DIMENSIONS] sizes
     cdef Py_ssize_t ndim = len(shape)
     cdef dl_export *made
@@ -132,20 +134,21 @@ cdef dl_export *_new_export(
 
 
 cdef void _end_unused(object capsule) noexcept:
-    """Nobody has consumed the capsule, so nobody else will end the export."""
+    """The destructor of capsules: if nobody has consumed the capsule, end the export."""
     cdef const char *name = PLAIN if PyCapsule_IsValid(capsule, PLAIN) else VERSIONED
     if PyCapsule_IsValid(capsule, name):
         dl_end(<dl_export *>PyCapsule_GetPointer(capsule, name))
 
 
 cdef void call_on_end(int *attention) noexcept:
-    """Where to say that an export has ended."""
+    """Register the flag that is set whenever a consumer ends an export."""
     global dl_attention
     dl_attention = attention
 
 
 cdef list keepers_of_ended():
-    """The keepers of all exports that were ended since the last call, each as often as that."""
+    """Return the keepers of the exports that have ended since the last call, one for each export.
+    """
     cdef dl_export *each = dl_take_ended()
     cdef dl_export *following
     found = []
@@ -167,7 +170,8 @@ cdef object exchange_capsule = PyCapsule_New(&our_exchange, EXCHANGE, NULL)
 
 @cython.final
 cdef class Tensor:
-    """An array of another library, taken out of a capsule: ends with this object."""
+    """A tensor of another library that cudadrv owns. Its deleter is called when this object dies.
+    """
 
     def __dealloc__(self):
         if self.managed is NULL:
@@ -230,7 +234,7 @@ cdef Tensor take_exchanged(dl_exchange *api, object array):
 
 
 cdef object dtype_of(dl_dtype given):
-    """NumPy's dtype; BufferError if it has none."""
+    """Return the NumPy dtype of DLPack items. Raises BufferError if there is none."""
     kind = KINDS.get(given.code)
     if given.lanes == 1 and given.code == DL_BFLOAT and given.bits == 16:
         try:
@@ -249,7 +253,7 @@ cdef object dtype_of(dl_dtype given):
 
 
 cdef tuple shape_of_tensor(dl_tensor *tensor):
-    """Its shape. Raises BufferError for what cannot be one."""
+    """Return the shape of a tensor. Raises BufferError if it is not a possible shape."""
     cdef int32_t i
     if not 0 <= tensor.ndim <= DL_MOST_DIMENSIONS or (tensor.ndim and tensor.shape is NULL):
         raise BufferError(f"an array cannot have {tensor.ndim} dimensions")
@@ -262,8 +266,8 @@ cdef tuple shape_of_tensor(dl_tensor *tensor):
 
 
 cdef bint is_contiguous(dl_tensor *tensor) noexcept:
-    """Whether its items follow each other in C order."""
-    cdef uint64_t step = 1  # may wrap around: there is no memory for an array of such a size
+    """Whether the items of a tensor are contiguous, in C order."""
+    cdef uint64_t step = 1  # overflows only for arrays that are larger than any memory
     cdef int32_t i
     if tensor.strides is NULL:
         return True

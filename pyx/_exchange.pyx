@@ -46,23 +46,25 @@ cdef str COPY_IT = "copy it: DeviceBuffer.from_array(array) or buffer.copy_from(
 def from_dlpack(array, stream=None):
     """Make a buffer over an array of another library, without a copy, by DLPack.
 
-    The other library orders its work before the stream, as the protocol asks: for the checks, the
-    memory was written there, so that use on another stream has to be ordered after it. The array is
-    kept alive until the last use of the buffer is known to be complete. Buffers over overlapping
-    memory conflict as parts of one buffer do. The stream waits for those to which the bytes were
-    given back.
+    The other library makes the stream wait for its work, as the protocol demands. The import counts
+    as a write on the stream, so uses on other streams have to be ordered after it. The stream also
+    waits for the streams on which bytes of the array were given back (`Buffer.give_back`). For
+    page-locked memory nothing is ordered.
+
+    The array is kept alive until the last use of the buffer is known to be complete. Buffers over
+    overlapping memory conflict like parts of one buffer.
 
     Parameters
     ----------
     array : object with ``__dlpack__``
-        An array on a device, page-locked or managed; C-contiguous.
+        A C-contiguous array in device memory, page-locked memory or managed memory.
     stream : Stream, optional
         Default: the current one of a ``with stream:`` block, else the legacy default stream.
 
     Returns
     -------
     DeviceBuffer, LockedBuffer or UnifiedBuffer
-        With the array's shape. Where the array is read-only, so is the buffer.
+        It has the array's shape, and is read-only if the array is.
 
     Raises
     ------
@@ -70,10 +72,15 @@ def from_dlpack(array, stream=None):
         It has no ``__dlpack__``.
     BufferError
         The array is not C-contiguous, is in ordinary memory or on a device that is none of CUDA's,
-        or has a dtype that NumPy does not support.
+        or has a dtype that NumPy does not support; or the capsule is of a version of DLPack that is
+        not supported.
+    ValueError
+        The stream does not belong to the primary context of the array's device, is closed, or is
+        another thread's default stream; or the driver does not know the array's memory.
 
-    Where the array's type has ``__dlpack_c_exchange_api__``, its functions are called instead of
-    ``__dlpack__``, and the stream waits for the library's current stream.
+    If the array's type has ``__dlpack_c_exchange_api__``, its functions are called instead of
+    ``__dlpack__``, except for complex numbers. Then cudadrv makes the stream wait for the library's
+    current stream.
 
     Driver functions: cuPointerGetAttribute, cuMemGetAddressRange; the exporter's own, or
     cuEventRecord and cuStreamWaitEvent.
@@ -88,10 +95,12 @@ cdef object _import_dlpack(object array, object stream, bint noted):
     cdef Region region
     cdef Tensor taken = None
     cdef dl_exchange *api = exchange_of(type(array))
-    if api is not NULL and api != &our_exchange:  # `__dlpack__` of ours is told the stream
+    # For cudadrv's own buffers `__dlpack__` is called, because it is told the stream.
+    if api is not NULL and api != &our_exchange:
         taken = take_exchanged(api, array)
         if taken.tensor.dtype.code == DL_COMPLEX:
-            taken = None  # `__dlpack__` of PyTorch refuses what is only marked as conjugated
+            # PyTorch's `__dlpack__` refuses tensors that are only marked as conjugated.
+            taken = None
     if taken is None:
         device, ordinal = _dlpack_device(array)
     else:
@@ -124,7 +133,7 @@ cdef int _check_device(object array, device) except -1:
 cdef int _wait_for_owner(
     Stream stream, dl_exchange *api, int32_t device_type, int32_t ordinal
 ) except -1:
-    """Let a stream wait for the stream that the arrays' library works on."""
+    """Make a stream wait for the stream on which the library of an array works."""
     cdef void *theirs = NULL
     api.current_work_stream(device_type, ordinal, &theirs)
     return wait_for_handle(stream, <size_t>theirs)
@@ -140,7 +149,7 @@ cdef tuple _dlpack_device(object array):
 
 
 cdef object _call_dlpack(object array, dict options):
-    """The capsule, of version 1 if the exporter knows it."""
+    """Return the array's capsule, versioned if the exporter can make one."""
     try:
         return array.__dlpack__(**options, max_version=(1, 1))
     except TypeError:
@@ -148,7 +157,8 @@ cdef object _call_dlpack(object array, dict options):
 
 
 cdef Context _context_near(object stream):
-    """The context for memory that is on no device: that of the stream's device."""
+    """Return the context for memory that is on no device: the primary one of the stream's device.
+    """
     return context_of(_stream_or_current(stream, default_context()).context.device)
 
 
@@ -165,7 +175,10 @@ cdef Stream _stream_of_import(object stream, Context context):
 
 
 cdef Region _buffer_of(Tensor taken, int kind, Context context, Stream stream, str name):
-    """The buffer over a tensor; it keeps the tensor, which keeps the array."""
+    """Make a buffer over a tensor. The buffer owns the tensor, which keeps the array alive.
+
+    If a stream is given, the import counts as a write on it.
+    """
     cdef Region region
     cdef dl_tensor *tensor = taken.tensor
     dtype = dtype_of(tensor.dtype)
@@ -195,8 +208,9 @@ cdef str _name(object array):
 def from_cuda_array(array, stream=None):
     """Make a buffer over another library's array, without a copy, by the CUDA Array Interface.
 
-    As `from_dlpack`. The interface names the stream that the array may be in use on, and the
-    buffer's stream waits for that one; where it names none, nothing is waited for.
+    Like `from_dlpack`. The interface can name a stream on which the array may be in use. Then
+    ``stream`` waits for that stream, and the import counts as a write on ``stream``. If the
+    interface names no stream, nothing is ordered.
 
     Parameters
     ----------
@@ -210,7 +224,8 @@ def from_cuda_array(array, stream=None):
     TypeError, BufferError
         It has no such interface, or one that breaks the protocol. It is masked or not contiguous.
     ValueError
-        The address is none of the driver's.
+        The driver does not know the address; or the stream does not belong to the primary context
+        of the array's device, is closed, or is another thread's default stream.
 
     Driver functions: cuPointerGetAttribute, cuMemGetAddressRange, cuEventRecord, cuStreamWaitEvent.
     """
@@ -258,7 +273,11 @@ cdef object _import_interface(object array, object stream, bint noted):
 
 
 cdef tuple _checked_interface(object array, object interface):
-    """``(shape, dtype, address, readonly, stream)``; BufferError for what breaks the protocol."""
+    """Return ``(shape, dtype, address, readonly, stream)``.
+
+    Raises BufferError if the interface breaks the protocol, or the array is masked or not
+    C-contiguous.
+    """
     try:
         shape = []
         for size in interface["shape"]:
@@ -299,10 +318,12 @@ cdef tuple _checked_interface(object array, object interface):
 
 # ---- as arguments of kernels ----
 #
-# A program often launches with the same arrays. What was found out about an array is kept until the
-# array dies, and is compared with what its library says of the array at each launch. An array is
-# kept alive by a `Held` in the queue of `_release` while a launch may use it.
+# Programs often launch with the same arrays. So the result of an import is kept until the array
+# dies, and each launch compares it with what the array's library says then. While a launch may use
+# an array, a `Held` in the queue of `_release` keeps the array alive.
 
+# Types whose values are no arrays of other libraries. The third is the base class of all types of
+# ctypes, which has no public name.
 cdef tuple NO_ARRAYS = (np.generic, np.ndarray, ctypes.c_int.__mro__[2], Buffer)
 cdef dict _arguments = {}   # `Argument` by the id of the array
 
@@ -312,17 +333,19 @@ cdef class Argument:
     """An array whose type has the C exchange API, as the argument of launches."""
 
     cdef object array           # a weak reference
-    cdef dl_exchange *api
+    cdef dl_exchange *api       # the exchange API of the array's type
     cdef Region region          # over the array's memory, without keeping the array alive
     cdef size_t address
     cdef uint64_t nbytes
     cdef int32_t device_type
     cdef int32_t ordinal
-    cdef Py_ssize_t launches    # how many have used the array
-    cdef bint held              # a `Held` keeps the array alive
+    cdef Py_ssize_t launches    # how many launches have used the array
+    cdef bint held              # whether a `Held` keeps the array alive
 
     cdef bint is_current(self, object array) except -1:
-        """Whether the array still is where it was, and nothing else about it has changed."""
+        """Whether the array has the same address, size and device as at the import, is contiguous,
+        and its region can be used. The dtype and the shape may differ.
+        """
         cdef dl_tensor tensor
         self.api.tensor_from_object(<void *>array, &tensor)
         return (<size_t>tensor.data + tensor.byte_offset == self.address
@@ -339,11 +362,11 @@ cdef class Held:
 
     cdef Argument argument
     cdef object array
-    cdef Py_ssize_t launches    # how many there were when the queue got this
+    cdef Py_ssize_t launches    # `launches` of the argument when this was put into the queue
 
     def __dealloc__(self):
-        # The queue drops this when the array is not in use. If a launch has come since it looked,
-        # the array goes back to the queue.
+        # The queue drops this object when no work uses the array. If there was another launch
+        # since this object was put into the queue, the array is put into the queue again.
         if self.argument is not None:
             self.argument.held = False
             if self.argument.launches != self.launches:
@@ -370,7 +393,7 @@ cdef uint64_t _bytes_of(dl_tensor *tensor) noexcept:
 
 
 def _forget_argument(reference):
-    """Called when an array has died."""
+    """Drop the record of an array that has died. This is the callback of its weak reference."""
     known = <Argument>_arguments.get(reference.key)
     if known is not None and known.array is reference:
         del _arguments[reference.key]
@@ -379,7 +402,7 @@ def _forget_argument(reference):
 cdef bint is_foreign_array(object value) except -1:
     """Return whether the value is an array of another library, by DLPack or the array interface.
 
-    Arrays of NumPy are not: the device cannot see their memory.
+    Arrays of NumPy do not count, because devices cannot use their memory.
     """
     cdef object kind
     if _arguments and <size_t><void *>value in _arguments:
@@ -393,7 +416,7 @@ cdef Region import_argument(object array, Stream stream, list used):
     """Return the buffer over a foreign array for a launch on a stream, ordered after its owner's
     work.
 
-    Adds to `used` what `hold_arguments` takes when the launch is queued.
+    Adds to `used` what `hold_arguments` takes after the launch was queued.
     """
     cdef dl_exchange *api
     cdef Argument known = _arguments.get(<size_t><void *>array)
@@ -416,7 +439,7 @@ cdef Region import_argument(object array, Stream stream, list used):
 
 
 cdef bint _has_waited(Argument known, list used):
-    """Whether the stream has waited for this owner's stream, because of the argument before."""
+    """Whether the stream has already waited for this owner's stream, for the previous argument."""
     cdef Argument before
     if not used:
         return False
@@ -426,14 +449,16 @@ cdef bint _has_waited(Argument known, list used):
 
 
 cdef Argument _new_argument(dl_exchange *api, object array):
-    """Find out about an array; None if it has to be imported anew for each launch."""
+    """Import an array for launches. Returns None if each launch has to import it anew."""
     cdef Argument argument
     cdef Tensor taken = take_exchanged(api, array)
     cdef dl_tensor *tensor = taken.tensor
     _check_device(array, tensor.device.device_type)
     if tensor.dtype.code == DL_COMPLEX:
         return None
-    drain(False)  # for programs that launch with new arrays, and neither allocate nor wait
+    # A program that launches with new arrays may neither allocate nor wait, and then only this
+    # call empties the queue.
+    drain(False)
     argument = Argument.__new__(Argument)
     argument.api = api
     argument.device_type, argument.ordinal = tensor.device.device_type, tensor.device.device_id
@@ -442,9 +467,10 @@ cdef Argument _new_argument(dl_exchange *api, object array):
     argument.region = _buffer_of(taken, KINDS[argument.device_type], context, None, _name(array))
     argument.address = <size_t>tensor.data + tensor.byte_offset
     argument.nbytes = _bytes_of(tensor)
-    if argument.region.memory.home is None:  # an empty array, or memory without bounds
+    # The array is empty, or the driver does not know the bounds of the allocation.
+    if argument.region.memory.home is None:
         return None
-    # From here on, the array itself is kept alive where that is needed.
+    # The region must not keep the array alive: `hold_arguments` does so while launches use it.
     argument.region.memory.owner = None
     unlist_memory(argument.region.memory)
     try:
@@ -484,7 +510,7 @@ cdef int _object_from_managed(dl_versioned *managed, void **array) except -1:
 
 
 cdef Region _region_of(Tensor taken):
-    """A buffer over a tensor whose owner works on the stream that is current here."""
+    """Make a buffer over a tensor whose owner works on the stream that is current here."""
     device = taken.tensor.device.device_type
     _check_device(taken, device)
     context = default_context() if device == DL_CUDA_HOST \

@@ -1,7 +1,8 @@
-"""Loan: memory in the hands of another library, for a block or for as long as that keeps it.
+"""Loan: memory that another library uses, for a `with` block or for as long as it keeps an array.
 
-A loan begins with its block or its first export, and ends when the last of these has ended. What
-the borrower has queued on the stream by then counts as one use of the memory, queued there.
+A loan begins with its block or its first export, and ends when the block and all exports have
+ended. Everything that the borrower has queued on the stream by then counts as one use of the memory
+on that stream.
 
 Outlives a call: loans that could not be ended, and those whose Loan has died (the GIL guards both).
 """
@@ -44,17 +45,18 @@ from cudadrv._device import call_after_wait
 
 bind_driver(&cudadrv_table)
 
-cdef object MOST = (1 << 63) - 1  # numbers of a shape or of strides have 64 bits
+# The most items of an array, and the largest stride: DLPack's numbers are signed, with 64 bits.
+cdef object MOST = (1 << 63) - 1
 
-cdef enum:  # a block
+cdef enum:  # the states of a `with` block
     FRESH
-    BUSY    # a thread begins or ends it
+    BUSY    # a thread begins or ends the block, or its end has failed
     ENTERED
     LEFT
 
 
 cdef CUresult _record_call(void *event, CUstream stream, bint *queued) noexcept nogil:
-    """The order of the default streams holds for what the driver has, so it gets something."""
+    """Record an event, because the default streams' rules order only what the driver has."""
     return cuEventRecord(<CUevent>event, stream)
 
 
@@ -63,7 +65,8 @@ cdef CUresult _no_call(void *event, CUstream stream, bint *queued) noexcept nogi
 
 
 cdef Event _marker_of(Context context):
-    """Return an event that loans record. Nothing waits for it, so that one is enough."""
+    """Return the event that all loans of a context record. Nothing waits for it, so one is enough.
+    """
     if "loans" not in context.defaults:
         context.defaults.setdefault("loans", new_event(context, CU_EVENT_DISABLE_TIMING))
     return context.defaults["loans"]
@@ -74,14 +77,18 @@ cdef Event _marker_of(Context context):
 @cython.final
 @cython.no_gc_clear
 cdef class Lent:
-    """What a borrower has: internal to loans and exports."""
+    """A loan, as the engine knows it. Internal to loans and exports."""
 
     def __dealloc__(self):
         if self.live and not cudadrv_table.forked:
             self.close()
 
     cdef int begin(self, bint waits) except -1:
-        """Lend the memory, or raise. `waits`: for all work that can be waited for."""
+        """Begin the loan, or raise.
+
+        With `waits`, the borrower's stream waits for conflicting work under every policy. A loan
+        without a stream is refused if there is conflicting work.
+        """
         cdef own_access access
         cdef own_conflict conflict
         self.region.usable()
@@ -107,10 +114,12 @@ cdef class Lent:
         return 0
 
     cdef int use(self, own_export *loan, bint recorded=True, bint waits=False) except -1:
-        """An operation of the stream that stands for all that others queue on it up to now.
+        """Issue an operation that stands for all that the borrower has queued on the stream so far.
 
-        On a blocking stream it records an event, because the default streams' rules order only what
-        the driver has. `recorded` is False where that failed.
+        With `loan`, the operation begins this loan; with NULL, the bytes are lent already, and
+        conflicts are not checked. On a blocking stream the operation records an event: see
+        `_record_call`. `recorded` is False if that has failed before: then the operation makes no
+        driver call. Does nothing if the borrower's work is not on a stream.
         """
         cdef Operation operation
         cdef own_access access
@@ -135,7 +144,7 @@ cdef class Lent:
         return 0
 
     cdef int close(self) except -1:
-        """What was queued is noted: others may use the memory in order with it."""
+        """End the loan in the engine. The caller has counted what was queued (`use`)."""
         if self.live:
             self.live = False
             self.region.memory.loans -= 1
@@ -143,7 +152,12 @@ cdef class Lent:
         return 0
 
     cdef int end_unrecorded(self, raised, error) except -1:
-        """End it without the driver's record: what was queued counts as work of the stream."""
+        """End the loan although no event could be recorded at its end.
+
+        What was queued still counts as work of the stream. If the engine cannot count it now,
+        later synchronizations try again. `error` says why nothing could be recorded. `raised` is
+        the exception that propagates, to which a note is added, or None.
+        """
         if self.stream.context.lost:
             return self.close()
         try:
@@ -162,7 +176,9 @@ cdef class Lent:
         return self.close()
 
     cdef int let_go(self) except -1:
-        """One holder less; nothing is raised for the last one."""
+        """Remove a holder. The last one ends the loan. If that fails, nothing is raised: see
+        `end_unrecorded`.
+        """
         self.holders -= 1
         if self.holders == 0 and self.live:
             try:
@@ -174,12 +190,15 @@ cdef class Lent:
 
 
 cdef list _unended = []     # loans that could not be ended
-cdef Lent _dropped = None   # loans whose Loan has died, while consumers of it were the holder
-_is_called = False          # `_end_all_unended`, by synchronizations
+# Linked list of loans of which a Loan was a holder (`Loan.shown`) until it died.
+cdef Lent _dropped = None
+_is_called = False          # whether synchronizations call `_end_all_unended`
 
 
 cdef int _end_later(Lent lent) except -1:
-    """Its stream is capturing, say: each synchronization tries to end it, and it lives till then.
+    """Keep a loan that cannot be ended now, for example because its stream is capturing.
+
+    Each synchronization tries again to end it.
     """
     global _is_called
     _unended.append(lent)
@@ -231,11 +250,13 @@ call_on_end(&cudadrv_table.attention)
 @cython.no_gc_clear
 cdef class Loan:
     """Loan(*args, **kwargs)\n--\n
-    A buffer that is lent: see `Buffer.lend`.
+    A buffer that is lent, or can be lent: what `Buffer.lend` returns.
 
-    A block (``with loan as address:``), or an array that another library makes of it by DLPack,
-    by the CUDA Array Interface or, where the host can read the memory, by the buffer protocol. The
-    loan begins with the first of these, and ends when the block is left and the last array is gone.
+    ``with loan as address:`` lends the buffer for a block. Other libraries make arrays of the loan
+    by DLPack, by the CUDA Array Interface or, if the host can read the memory, by the buffer
+    protocol. The loan begins with the block or the first array, and ends when the block has ended
+    and the last array is gone. Arrays of the CUDA Array Interface keep this object: they count as
+    gone when this object is.
 
     Attributes
     ----------
@@ -263,7 +284,7 @@ cdef class Loan:
 
     @property
     def stream(self):
-        """The stream whose work is counted as one use of the buffer; None: work on no stream."""
+        """The stream on which the borrower works; None if its work is not on a stream."""
         return self.stream
 
     @property
@@ -277,7 +298,7 @@ cdef class Loan:
         return self.shape
 
     def __enter__(self):
-        """Begin the loan, and give the buffer's address."""
+        """Begin the loan, unless an array has begun it, and return the buffer's address."""
         if self.region is None:
             raise TypeError("this Loan was never initialized")
         if self.block != FRESH:
@@ -297,7 +318,8 @@ cdef class Loan:
         return pointer_of(self.region)
 
     def __exit__(self, kind, exception, traceback):
-        """End the block: what was queued in it counts as one use, unless the loan goes on."""
+        """End the block. If no array is left, the loan ends, and what was queued counts as a use.
+        """
         cdef Lent lent = self.entered
         if self.block != ENTERED:
             raise RuntimeError("this block is not entered, or has ended already")
@@ -317,19 +339,22 @@ cdef class Loan:
             lent.close()
 
     def back(self):
-        """``with loan.back():`` the buffer is ours for a block, while others keep arrays of it.
+        """Take the buffer back for a block, ``with loan.back():``, while the borrower keeps arrays.
 
         What the borrower has queued on the stream so far counts as one use of the buffer. Inside
-        the block the buffer is used as if it were not lent, and the borrower must not use it. At
-        the end, the stream waits for what was done inside, under every policy.
+        the block the buffer can be used as if it were not lent, and the borrower must not use it.
+        Then the buffer is lent again: the stream waits for what was done inside, under every
+        policy.
 
-        Inside the block the buffer cannot be closed.
+        Inside the block neither the buffer nor the stream can be closed.
 
-        Raises ValueError if the buffer is not lent, or for a loan that is on no stream. The end of
-        the block raises BufferExportedError if a host view of the buffer is alive, which no stream
-        can wait for, and what else a loan to the stream raises. The buffer is lent again all the
-        same, because the borrower has its arrays: every later use of it is refused until the loan
-        ends. What the borrower does before that view is gone may conflict with the view.
+        The beginning of the block raises ValueError if the buffer is not lent, if it is taken back
+        already, or if the borrower's work is not on a stream. The end of the block raises
+        BufferExportedError if a host view of the buffer is alive, because no stream can wait for
+        that, and the other errors of a loan to the stream; if an exception has ended the block,
+        they are notes of it. The buffer is lent again even then, because the borrower has its
+        arrays: other uses of it are refused until the loan ends. Until that view is gone, the
+        borrower's work may conflict with it.
 
         Driver functions: cuEventRecord, cuStreamWaitEvent.
         """
@@ -342,14 +367,21 @@ cdef class Loan:
     # ---- exports ----
 
     def __dlpack_device__(self):
-        """``(device_type, device_id)`` of DLPack."""
+        """``(device_type, device_id)`` of DLPack: how consumers see the memory."""
         return device_pair(_device(self.region, self.device_type))
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-        """A DLPack capsule, for ``from_dlpack`` of another library. The loan begins, if it has not.
+        """Return a DLPack capsule, for ``from_dlpack`` of another library.
 
-        ``stream`` is what the consumer works on, and must be the one that the buffer is lent to.
-        Raises BufferError for what cannot be said or done: see `Buffer.lend`.
+        The loan begins, unless it has begun already.
+
+        ``stream`` is the number of the stream on which the consumer works. It must be the stream
+        that the buffer is lent to.
+
+        Raises BufferError for another stream, for another ``dl_device``, for ``copy=True``, for a
+        dtype or a shape that DLPack cannot describe, and if the loan is read-only but the
+        consumer's DLPack is older than 1.0; TypeError if an argument has the wrong type; ValueError
+        inside a block of `Loan.back`. If the loan begins here, also the errors of `Buffer.lend`.
         """
         if self.region is None:
             raise TypeError("this Loan was never initialized")
@@ -365,7 +397,13 @@ cdef class Loan:
 
     @property
     def __cuda_array_interface__(self):
-        """The CUDA Array Interface, version 3. The loan lasts as long as this object, then."""
+        """The CUDA Array Interface, version 3, as a dict.
+
+        The loan begins, unless it has begun already, and lasts until this object is gone.
+
+        Raises AttributeError for page-locked memory that is lent with ``device="cpu"``, ValueError
+        inside a block of `Loan.back`, and the errors of `Buffer.lend` if the loan begins here.
+        """
         cdef Lent lent
         if self.region is None:
             raise TypeError("this Loan was never initialized")
@@ -373,7 +411,7 @@ cdef class Loan:
             raise AttributeError("__cuda_array_interface__: this is lent to the host")
         lent = self.hold()
         if self.shown is lent:
-            lent.holders -= 1  # however often it is asked, the object is one holder
+            lent.holders -= 1  # this object is one holder, however often the interface is read
         self.shown = lent
         stream = None if self.stream is None else protocol_handle(self.stream)
         return {
@@ -407,10 +445,10 @@ cdef class Loan:
         return f"<Loan of {self.region.describe()} to {to}>"
 
     def _check_consumer(self, stream):
-        """Refuse a consumer that does not work where the buffer is lent to.
+        """Raise BufferError if a consumer does not work on the stream that the buffer is lent to.
 
-        A consumer that names no stream works on the legacy default stream, or on the host if that
-        is where the memory is.
+        A consumer that names no stream works on the legacy default stream or, if the memory is
+        page-locked, on the host.
         """
         if self.stream is None:
             if stream not in (None, -1):
@@ -425,7 +463,8 @@ cdef class Loan:
                               " there, or lend the buffer to the consumer's: buffer.lend(stream)")
 
     cdef Lent hold(self, bint waits=False):
-        """Begin it, unless it has begun; the caller lets go of what is returned."""
+        """Begin the loan, unless it has begun, and add a holder, which the caller has to remove.
+        """
         cdef Lent lent
         if self.taken:
             raise ValueError(f"{self!r} is taken back for a block: export it after that")
@@ -445,13 +484,16 @@ cdef class Loan:
 @cython.no_gc_clear
 cdef class Back:
     """Back(*args, **kwargs)\n--\n
-    A block in which a lent buffer is ours again: see `Loan.back`."""
+    A block in which a lent buffer is taken back: see `Loan.back`."""
 
     def __init__(self, *args, **kwargs):
         raise TypeError("use loan.back()")
 
     def __dealloc__(self):
-        """End a block that nobody ended. What was done in it may be unfinished."""
+        """End a block whose `__exit__` was never called.
+
+        The buffer is lent again without a check, although work of the block may be unfinished.
+        """
         if self.entered and not cudadrv_table.forked:
             _end_turn(self)
             if self.lent.holders and not self.lent.live:
@@ -482,13 +524,13 @@ cdef class Back:
             raise
 
     def __exit__(self, kind, exception, traceback):
-        """Give it to the borrower again."""
+        """Lend the buffer to the borrower again."""
         cdef Lent lent = self.lent
         if not self.entered:
             raise RuntimeError("this block is not entered, or has ended already")
         attend()
         _end_turn(self)
-        if lent.holders == 0:  # the last array has died meanwhile
+        if lent.holders == 0:  # the last array has gone meanwhile
             return
         try:
             lent.begin(True)
@@ -502,14 +544,14 @@ cdef class Back:
 
 
 cdef void _end_turn(Back back) noexcept:
-    """End what keeps the memory open while the buffer is taken back."""
+    """End a block of `back` in the engine: the memory can be closed again."""
     back.entered = back.loan.taken = False
     back.lent.region.memory.loans -= 1
     own_export_close(engine, &back.kept)
 
 
 cdef void _access_of(Lent lent, own_access *access) noexcept:
-    """All that the borrower may use."""
+    """Fill in the access of all bytes that the borrower may use."""
     access.memory = lent.region.memory.state
     access.start = lent.region.start
     access.stop = lent.region.start + lent.region.nbytes
@@ -517,7 +559,10 @@ cdef void _access_of(Lent lent, own_access *access) noexcept:
 
 
 cdef void _lend_anyway(Lent lent) noexcept:
-    """Lend memory to a borrower that has it, whoever uses it: refuse everybody else from now on."""
+    """Lend the memory again without a check, because the borrower has its arrays in any case.
+
+    From now on everybody else is refused.
+    """
     cdef own_access access
     _access_of(lent, &access)
     own_lend_anyway(engine, &access, here(), lent.stream.order, &lent.loan)
@@ -526,7 +571,7 @@ cdef void _lend_anyway(Lent lent) noexcept:
 
 
 cdef int _wait_for_users(Lent lent) except -1:
-    """Make the stream wait for the work on the buffer that it can wait for."""
+    """Make the borrower's stream wait for work on the buffer, as far as it can be waited for."""
     cdef Region region = lent.region
     try:
         for work in users_of(region.memory.state, region.start, region.start + region.nbytes):
@@ -571,7 +616,11 @@ cdef tuple _checked_shape(Region region, object shape):
 
 
 cdef tuple _checked_strides(Region region, tuple shape, object strides):
-    """As given; None if they are those of C. Refuses what would reach beyond the buffer."""
+    """Return the strides in bytes; None, for C order, if none are given.
+
+    Raises ValueError if the array would reach beyond the buffer or, in C order, does not have all
+    of its items.
+    """
     last = 0
     empty = 0 in shape
     if strides is None:
@@ -584,7 +633,7 @@ cdef tuple _checked_strides(Region region, tuple shape, object strides):
         return None
     steps = []
     for step in strides:
-        steps.append(operator.index(step))  # Python's numbers: the sum of NumPy's might wrap around
+        steps.append(operator.index(step))  # ints of Python: NumPy's could overflow below
     strides = tuple(steps)
     if len(strides) != len(shape):
         raise ValueError(f"strides has {len(strides)} numbers, and shape {len(shape)}")
@@ -602,7 +651,7 @@ cdef tuple _checked_strides(Region region, tuple shape, object strides):
 
 
 cdef int32_t _device_type(Region region, object device) except -1:
-    """What DLPack calls the memory; `device` may say how it is to be used."""
+    """Return DLPack's device type for the memory. `device` is the argument of `Buffer.lend`."""
     if device is None:
         return DL_CUDA if region.kind == DEVICE else \
             DL_CUDA_HOST if region.kind == LOCKED else DL_CUDA_MANAGED
@@ -623,25 +672,25 @@ cdef device_of_dlpack _device(Region region, int32_t device_type) except *:
 
 
 cdef tuple device_pair(device_of_dlpack device):
-    """As ``__dlpack_device__`` says it."""
+    """Return a device in the form of ``__dlpack_device__``."""
     return device.device_type, device.device_id
 
 
 cdef tuple dlpack_device_of(Region region):
-    """``__dlpack_device__`` of a buffer."""
+    """Return what ``__dlpack_device__`` of a buffer returns."""
     region.usable()
     return device_pair(_device(region, _device_type(region, None)))
 
 
 cdef object protocol_handle(Stream stream):
-    """As DLPack and the CUDA Array Interface spell a stream."""
+    """Return the number of a stream in DLPack and in the CUDA Array Interface."""
     if stream.order.kind == OWN_DEFAULT:
         return 1
     return 2 if stream.order.kind == OWN_PER_THREAD else stream.handle
 
 
 cdef object _capsule(Loan loan, object max_version, bint waits, bint copied):
-    """A capsule of a loan, which the consumer of the capsule holds from now on."""
+    """Make a capsule of a loan. The consumer of the capsule is a holder of the loan."""
     cdef Lent lent
     cdef bint versioned = max_version is not None \
         and pair_of_ints(max_version, "max_version")[0] >= 1
@@ -660,7 +709,9 @@ cdef object _capsule(Loan loan, object max_version, bint waits, bint copied):
 
 
 cdef dl_versioned *export_to_c(Region region) except NULL:
-    """Export a buffer by the C exchange API: a loan to the current stream, which its consumer uses.
+    """Export a buffer by the C exchange API: a loan to the stream on which consumers work.
+
+    The stream waits for conflicting work under every policy.
     """
     cdef Lent lent
     cdef Loan loan
@@ -680,8 +731,9 @@ cdef dl_versioned *export_to_c(Region region) except NULL:
 
 
 cdef Stream stream_of_exchange(Context context):
-    """The stream on which consumers of the C exchange API work: the current one, else the legacy
-    default stream.
+    """Return the stream on which consumers of the C exchange API work.
+
+    This is the current stream, else the legacy default stream.
     """
     found = stream_for(None, context)
     return found if found is not None else Stream.legacy(device=context.device)
@@ -708,7 +760,9 @@ cdef uint64_t _flags(Loan loan, bint copied) noexcept:
 cdef object export_region(
     Region region, object stream, object max_version, object dl_device, object copy
 ):
-    """``__dlpack__`` of a buffer: a loan to the consumer's stream, which waits for what is missing.
+    """Do what ``__dlpack__`` of a buffer does: lend the buffer to the consumer's stream.
+
+    The stream waits for conflicting work under every policy.
     """
     cdef Stream found = None
     cdef Borrower borrower = ON_STREAM
@@ -741,7 +795,7 @@ cdef object export_region(
 cdef object _copied(
     Region region, Stream stream, Borrower borrower, object max_version, object device
 ):
-    """An export of a copy that nobody else has."""
+    """Export a copy of a buffer. Only the consumer has the copy."""
     cdef Region fresh = type(region)(
         region.count, region.dtype, stream=stream, device=region.memory.context.device)
     fresh.sizes = region.sizes
@@ -754,7 +808,7 @@ cdef object _copied(
 
 
 cdef object _stream_number(object stream):
-    """What a consumer passed as ``stream``: an int, or None."""
+    """Return what a consumer passed as ``stream``: an int, or None. Raises TypeError for others."""
     try:
         return None if stream is None else operator.index(stream)
     except TypeError:
@@ -779,10 +833,10 @@ cdef Stream _consumer_stream(Region region, handle):
 
 
 cdef int follow_returns(Region region, Stream stream) except -1:
-    """Let a stream wait for those to which imported bytes were given back.
+    """Make a stream wait for the streams on which bytes of imported memory were given back.
 
-    The owner has ordered the array after them, which cannot be seen here. Records of what was given
-    back are left if another buffer shares them.
+    The owner has ordered the array after these returns, but the engine cannot see this. It knows
+    the returns only if another buffer, or unfinished work, has kept the home of the memory alive.
     """
     cdef size_t stop = region.start + region.nbytes
     if region.memory.home is None or not region.memory.home.returned:
@@ -792,17 +846,18 @@ cdef int follow_returns(Region region, Stream stream) except -1:
         if user is not None:
             try:
                 stream.wait(user)
-            except ValueError:  # another thread's default stream: uses are refused, and say so
+            except ValueError:  # another thread's default stream: later uses are refused
                 pass
     return 0
 
 
 cdef int note_write(Region region, Stream stream, int name, int policy) except -1:
-    """Count what the owner of imported memory does as a write on a stream, without a driver call.
+    """Count what the owner of imported memory does as a write on a stream.
 
-    OWN_UNCHECKED: the owner has ordered its work before the stream; other uses of the memory are
-    checked when they are made. OWN_WAIT: the stream waits for all uses first, also for shared ones.
-    What it cannot wait for is refused.
+    With OWN_UNCHECKED, the owner has ordered its work before the stream's later work: the write is
+    not compared with earlier uses, but later uses are compared with the write. With OWN_WAIT, the
+    stream waits for all earlier uses first, even shared ones; if it cannot wait for one, the write
+    is refused.
     """
     cdef Operation operation
     cdef own_access access

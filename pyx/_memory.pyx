@@ -127,7 +127,7 @@ cdef class Memory:
             return
         unlist_memory(self)
         if self.pool is not None:
-            self.owner = self.pool  # until the memory is freed
+            self.owner = self.pool  # keeps the pool alive until the memory is freed
             _leave_pool(self)
         if self.is_home:
             _forget_home(self)
@@ -197,7 +197,7 @@ cdef int _end(Memory memory, str verb, bint close) except -1:
 
 
 cdef int _leave_home(Memory memory) except -1:
-    """Close memory that shares its books, or raise."""
+    """Close foreign memory that shares the state of its home, or raise and change nothing."""
     cdef own_conflict conflict
     cdef uint64_t stop = memory.start + memory.nbytes
     answer = own_bytes_free(engine, memory.state, memory.start, stop, &conflict)
@@ -238,7 +238,8 @@ cdef int close_module(Memory code, list variables) except -1:
     """Unload a module and close the memory of its variables, or raise and change nothing."""
     cdef Memory memory
     ended = []
-    _end(code, "close", False)  # first, because launches that use the code use variables, too
+    # Launches use the code and variables. The code is checked first, so that a refusal names it.
+    _end(code, "close", False)
     try:
         for memory in variables:
             _end(memory, "close", True)
@@ -290,7 +291,8 @@ cdef int _close_on(Memory memory, Stream stream, int policy) except -1:
     cdef int reason
     if stream is None:
         stream = memory.stream
-        if stream.closed:  # the internal stream is ordered only after work known to be complete
+        if stream.closed:
+            # This stream is ordered only after work that the host knows to be complete.
             stream = internal_stream(memory.context)
     elif stream.context is not memory.context:
         raise ValueError(f"{stream!r} is not a stream of the context of {memory.label}")
@@ -334,7 +336,7 @@ cdef void _hand_back(Memory memory, own_memory *state) noexcept:
     """Put the memory's block back into its cache. `state` records who may still use the block."""
     cdef Block *block = memory.block
     memory.block = NULL
-    if memory.address == 0:  # it was never used: the block has its own state still
+    if memory.address == 0:  # the memory was never used, and the block still has its own state
         _drop_state(state)
     else:
         block.state = state
@@ -405,7 +407,7 @@ cdef Memory owner_of(CUdeviceptr address, size_t nbytes):
 
 
 cdef Memory _live_memory_at(CUdeviceptr address, size_t nbytes, bint borrowed):
-    """As `owner_of`; or the live memory that only borrows them."""
+    """As `owner_of`; with `borrowed`, return live memory that only borrows any of the bytes."""
     cdef void *each = _newest
     cdef Memory memory
     cdef CUdeviceptr first
@@ -504,7 +506,7 @@ cdef Memory allocate_memory(
     if stream is not None:
         if kind == STREAM_ORDERED:
             memory.stream = stream
-            # On other streams the driver call itself orders, so it cannot be skipped.
+            # On other streams the driver call itself orders streams, so it cannot be skipped.
             pooled = pooled and stream.order.order == OWN_NON_BLOCKING
         elif nbytes and pooled and _takes_order(kind, stream):
             memory.unused = True
@@ -526,7 +528,7 @@ cdef Memory allocate_from(
 ):
     """Make the Memory of a buffer: from a pool of the driver, or empty for 0 bytes.
 
-    Without a stream, it is allocated on the internal stream, and the host waits until it is there.
+    Without a stream, it is allocated on the internal stream, and the host waits for that.
     """
     cdef Memory memory = Memory.__new__(Memory)
     context.usable()
@@ -538,7 +540,7 @@ cdef Memory allocate_from(
     memory.site = here()
     memory.stream = internal_stream(context) if stream is None else stream
     if nbytes:
-        pool.buffers += 1  # no other thread closes it from here on
+        pool.buffers += 1  # from here on no other thread can close the pool
         memory.pool = pool
     _allocate(memory, nbytes)
     if nbytes:
@@ -551,23 +553,26 @@ cdef Memory allocate_from(
 cdef inline bint _takes_order(MemoryKind kind, Stream stream) noexcept:
     """Whether page-locked or managed memory is allocated in the order of a stream.
 
-    Not where the default streams' rules would have to order the allocation, which is no driver
-    call; nor where unfinished work of a device, as this would be, keeps the host from all managed
-    memory.
+    It is not if the stream is blocking: the default streams' rules order only driver calls, and
+    this allocation is none. It is not if `host_excluded` is set: the allocation would count as
+    unfinished work, during which the host cannot use any managed memory.
     """
     return stream.order.order == OWN_NON_BLOCKING and not stream.order.domain.host_excluded
 
 
 cdef inline unsigned int _shelf_of(MemoryKind kind, unsigned int flags) noexcept:
-    """The shelf of a cache for this memory; only blocks of one shelf are interchangeable.
+    """Return the shelf for this memory: 1 if it is stream-ordered or write-combined, else 0.
 
-    1 for stream-ordered and for write-combined memory, else 0.
+    Blocks on different shelves of a cache cannot replace each other.
     """
     return kind == STREAM_ORDERED or flags & CU_MEMHOSTALLOC_WRITECOMBINED != 0
 
 
 cdef bint _reuse(Memory memory, Stream stream) except -1:
-    """Take a block whose uses are all ordered before those of the new memory; False without one."""
+    """Take a block whose uses are all ordered before those of the new memory.
+
+    Returns False if there is none.
+    """
     cdef Cache cache = cache_of(memory.context, memory.kind)
     cdef Block *block = cache.take(
         _shelf_of(memory.kind, memory.flags), memory.nbytes,
@@ -596,7 +601,7 @@ cdef int _reuse_on(Memory memory, Block *block, Stream stream) except -1:
         memory.state.managed = memory.kind == UNIFIED
         reason = _note_allocation(memory, stream)
     finally:
-        if reason != 0:  # the block is unchanged: nothing else could reach it
+        if reason != 0:  # the block is unchanged, because nothing else could use it
             (<Cache>block.cache).put(block, memory.context)
     if not memory.unused:
         _drop_state(block.state)
@@ -604,7 +609,7 @@ cdef int _reuse_on(Memory memory, Block *block, Stream stream) except -1:
 
 
 cdef int _note_allocation(Memory memory, Stream stream) except? -1:
-    """Count the allocation of memory that exists as a write on a stream."""
+    """Count the allocation of memory, which exists already, as a write on a stream."""
     cdef StreamOrdered ordered = StreamOrdered(0, memory.nbytes, memory.state, True, NULL, NULL)
     return allocate_on(&ordered, stream, memory.label)
 
@@ -619,15 +624,19 @@ cdef int _allocate_block(Memory memory) except -1:
 
 # ---- page-locked and managed memory on a stream ----
 #
-# Such memory may be a block that unfinished work still uses, which is ordered before the next
-# operation of the stream. The host must not access this block, and has done nothing that would
-# tell it to wait. So the address of `unused` memory is chosen at its first use. If a stream uses it
-# first, it is that block's; its allocation is a write on its stream, as that of a DeviceBuffer. If
-# the host is first, the memory gets another block, which nothing uses. An address that was chosen
-# never changes.
+# The block that is taken for such memory may still be used by unfinished work, which is ordered
+# before the next operation of the stream. The host must not access this block before that work is
+# complete, but a program that has just made a buffer does not know that it has to wait. So the
+# address of `unused` memory is chosen at its first use. If a stream uses the memory first, the
+# memory gets the address of that block, and its allocation counts as a write on the stream, like
+# that of a DeviceBuffer. If the host uses it first, the memory gets another block, which nothing
+# uses. Once chosen, an address never changes.
 
 cdef CUdeviceptr chosen_address(Memory memory, size_t start) noexcept:
-    """An address in memory that has none yet: in its block, or 0 if it is empty or closed."""
+    """Choose the address of memory for its use by a stream: that of the block it has taken.
+
+    Returns the address plus `start`, or 0 if the memory is empty or closed.
+    """
     if memory.block is NULL:
         return 0
     _choose(memory)
@@ -636,7 +645,7 @@ cdef CUdeviceptr chosen_address(Memory memory, size_t start) noexcept:
 
 
 cdef void _choose(Memory memory) noexcept:
-    """Choose the block that was taken from the cache."""
+    """Give the memory the address of the block that was taken from the cache for it."""
     _drop_state(memory.block.state)
     memory.address = memory.block.address
 
@@ -647,8 +656,9 @@ cdef int use_on_host(Memory memory) except -1:
     if memory.address == 0:
         other = allocate_memory(
             memory.kind, memory.context, memory.nbytes, memory.flags, None, memory.label, True)
-        if memory.address == 0 and memory.block is not NULL:  # no other thread has chosen or closed
-            (<Cache>memory.block.cache).hits -= 1   # that block was of no use
+        # Otherwise another thread has chosen the address or closed the memory meanwhile.
+        if memory.address == 0 and memory.block is not NULL:
+            (<Cache>memory.block.cache).hits -= 1   # the first block was not used
             memory.block, other.block = other.block, memory.block
             memory.address, other.address = other.address, 0
     _forget_allocation(memory)
@@ -656,7 +666,7 @@ cdef int use_on_host(Memory memory) except -1:
 
 
 cdef void _forget_allocation(Memory memory) noexcept:
-    """Let anybody use memory that nobody has used since its allocation on a stream."""
+    """Let the host and all streams use memory that is unused since its allocation on a stream."""
     if memory.unused:
         memory.unused = False
         own_memory_forget(engine, memory.state, ALLOCATION)
@@ -723,9 +733,10 @@ cdef CUresult _call(Memory memory, size_t size) except *:
 cdef Memory adopt_memory(
     MemoryKind kind, Context context, CUdeviceptr address, size_t nbytes, object owner, str label
 ):
-    """Memory that somebody else allocated.
+    """Make the Memory of bytes that cudadrv did not allocate.
 
-    Raises ValueError if cudadrv is to free it, but another Memory owns it, or owned it and died.
+    Raises ValueError if cudadrv is to free them, but another live Memory owns or borrows some of
+    them, or a dead one owned them and they are not freed yet.
     """
     cdef Memory memory = Memory.__new__(Memory)
     cdef Memory other
@@ -751,7 +762,7 @@ cdef Memory adopt_memory(
                          f" {place(other.site)}, which owns and frees it. Take it from there"
                          " with into_raw() first, or borrow it with from_address()")
     other = None if kind == FOREIGN else _live_memory_at(address, nbytes, True)
-    if other is not None:  # each would have records of its own
+    if other is not None:  # the bytes would have two states
         raise ValueError(f"{address:#x} lies in a live {other.label}, made at"
                          f" {place(other.site)}, which only borrows it. Close that buffer first")
     if kind != FOREIGN and (is_to_be_freed(address, nbytes) or is_cached(address, nbytes)):
@@ -763,17 +774,21 @@ cdef Memory adopt_memory(
     return memory
 
 
-# ---- books that foreign memory shares ----
+# ---- the state that foreign memory shares ----
 #
-# Two arrays of another library may overlap, and one of them may lie in a buffer of ours. What uses
-# them is noted in one place: in the books of the driver's allocation that they lie in.
+# Arrays of another library may overlap each other, and may lie in a buffer of cudadrv. So all their
+# uses are recorded in one state: that of their home, the driver's allocation in which they lie.
 
-# Books of allocations that are not ours: the address of the Memory, by that of the first byte.
+# The homes of memory that cudadrv did not allocate: addresses of Memory objects, by the address of
+# the first byte of the allocation.
 cdef dict _homes = {}
 
 
 cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
-    """The memory whose books these bytes share, perhaps new; None if the driver knows no bounds."""
+    """Return the home of these bytes, perhaps a new one.
+
+    Returns None if the driver does not know the allocation, and no live memory contains the bytes.
+    """
     cdef Memory home
     cdef CUdeviceptr first = 0
     cdef size_t size = 0
@@ -785,9 +800,9 @@ cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
         leave_context(pushed)
     if status != CUDA_ERROR_INVALID_VALUE and status != CUDA_ERROR_NOT_FOUND:
         context.check(status)
-    # From here on no other thread gets in: there is one home for an address.
     if status == CUDA_SUCCESS and address + nbytes > first + size:
         _refuse_end(context, address, nbytes)
+    # From here on no other thread runs, so an allocation has one home.
     if status != CUDA_SUCCESS or not first <= address or address + nbytes > first + size:
         first, size = address, nbytes
     elif first in _homes:
@@ -809,7 +824,10 @@ cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
 
 
 cdef int _refuse_end(Context context, CUdeviceptr address, size_t nbytes) except -1:
-    """Raise ValueError if the last byte is nobody's. The bytes may lie in a row of mappings."""
+    """Raise ValueError if the driver does not know the last byte.
+
+    If it does, the bytes are taken to lie in several allocations, mapped next to each other.
+    """
     cdef int device = 0
     cdef CUdeviceptr last = address + nbytes - 1
     if kind_at(context, last, &device) == -1:
@@ -824,7 +842,8 @@ cdef void _forget_home(Memory home) noexcept:
 
 
 cdef Memory _live_memory_around(CUdeviceptr address, size_t nbytes):
-    """The live memory that all of these bytes lie in. Lets no other thread in."""
+    """Return the live memory that contains all of these bytes, or None. Lets no other thread run.
+    """
     cdef void *each = _newest
     cdef Memory memory
     while each is not NULL:
@@ -842,7 +861,8 @@ cdef Memory _live_memory_around(CUdeviceptr address, size_t nbytes):
 cdef int check_external(
     Context context, MemoryKind kind, CUdeviceptr address, str label
 ) except -1:
-    """Raise ValueError for an address that the driver does not know as memory of this kind."""
+    """Raise ValueError if the driver does not know the address as memory of this kind and device.
+    """
     cdef int device = context.device.ordinal
     if address == 0:
         return 0

@@ -38,7 +38,7 @@ cdef enum:
 cdef enum:
     SMALL = 4096            # up to this many bytes, size classes are multiples of GRAIN
     GRAIN = 512
-    MOST_LOOKS = 4          # a search tries this many newest blocks of a size, then as many oldest
+    MOST_LOOKS = 4          # a search tries this many newest blocks of a class, then as many oldest
     MOST_OF_A_CLASS = 1024  # how many blocks of a class are kept
     DEVICE_SHARE = 8        # the default limit is the device's memory divided by this
     HOST_LIMIT = 256 << 20  # the default limit of page-locked and of managed memory, in bytes
@@ -334,13 +334,14 @@ cdef int trim_caches() except -1:
     return 0
 
 
-cdef set _making_room = set()   # threads in which the program's function runs
+cdef set _making_room = set()   # threads in which an `on_out_of_memory` function runs
 
 
 cdef bint make_room(Context context, size_t nbytes) except -1:
-    """Let the program free memory for an allocation; whether to try the allocation again.
+    """Let the program's `on_out_of_memory` function free memory for an allocation.
 
-    Allocations of that function do not call it again.
+    Returns whether to try the allocation again. The function is not called for allocations that it
+    makes itself.
     """
     cdef unsigned long long thread = this_thread()
     function = (<Caches>context.caches).on_out_of_memory if context.caches is not None else None
@@ -392,9 +393,9 @@ cdef class MemoryPool:
     size gets the memory if all its earlier uses are ordered before those of the new buffer. For a
     buffer that is allocated on a stream (``stream=``, ``with stream:``), they have to be ordered
     before the next operation of the stream; for other buffers, and for those that the host uses
-    first, the host has to know that they are complete. Neither giving nor taking memory
-    blocks or calls the driver. Which memory a buffer gets depends on what the program has ordered,
-    never on how fast anything ran. See docs/memory-pools.md.
+    first, the host has to know that they are complete. Neither putting memory into a pool nor
+    taking memory from it blocks or calls the driver. Which memory a buffer gets depends on what the
+    program has ordered, never on how fast anything ran. See docs/memory-pools.md.
     """
 
     def __init__(self, *args, **kwargs):
@@ -409,7 +410,7 @@ cdef class MemoryPool:
 
     @property
     def limit_bytes(self):
-        """The most bytes that the pool keeps. Beyond that, the oldest memory is released.
+        """How many bytes the pool may keep. Beyond that, the oldest memory is released.
 
         Default: an eighth of the device's memory for ``device``, 256 MiB for each of the other two.
         With 0 nothing is kept, and every buffer has its own allocation of exactly its size: the
@@ -429,11 +430,12 @@ cdef class MemoryPool:
 
     @property
     def driver_pool(self):
-        """The `DriverPool` that new buffers of this kind and context come from; default: None.
+        """The `DriverPool` that new buffers of this kind and context use instead; default: None.
 
-        A ``with pool:`` block overrides it, and buffers with ``pooled=False`` ignore it. Setting it
-        raises TypeError or ValueError unless the value is None, or a pool of this kind and device
-        that is open.
+        A ``with pool:`` block overrides it, and buffers with ``pooled=False`` ignore it.
+
+        Setting it raises TypeError unless the value is a DriverPool or None, and ValueError if the
+        pool is closed, or is for another kind of buffers or another device.
         """
         return _cache(self).driver_pool
 
@@ -457,8 +459,8 @@ cdef class MemoryPool:
     def trim(self, *, keep_bytes=0):
         """Release the oldest memory, until at most ``keep_bytes`` bytes are kept.
 
-        Does not block: memory that cannot be freed without waiting for GPU work is freed when that
-        has become possible, or by `reap`, which waits.
+        Does not block: memory that cannot be freed now without blocking is freed later, or by
+        `reap`, which waits.
 
         Raises ValueError for a negative number.
 
@@ -512,12 +514,15 @@ cdef class MemoryPools:
         ``function(nbytes, context)`` is called when the driver has no memory left for a buffer of
         ``nbytes`` bytes, after cudadrv has freed what pools keep and what dead buffers had. If it
         returns True, the allocation is tried again, and if that fails, the function is called
-        again. If it returns False or None, the allocation raises CudaOutOfMemoryError. Other
-        answers are a TypeError. An exception of the function leaves the allocation.
+        again. If it returns False or None, the allocation raises CudaOutOfMemoryError; if it
+        returns anything else, TypeError. An exception of the function propagates from the
+        allocation.
 
-        It runs in the thread that allocates, and may use and allocate buffers: if these find no
-        memory, it is not called for them. Several threads may run it at a time. Setting it raises
-        TypeError unless the value can be called or is None.
+        The function runs in the thread that allocates, and may use and allocate buffers. It is not
+        called again for buffers that it allocates itself. Several threads may run it at the same
+        time.
+
+        Setting it raises TypeError unless the value can be called or is None.
         """
         if self.context is None:
             raise TypeError("this MemoryPools was never initialized")

@@ -169,10 +169,11 @@ cdef class Region:
 
     @property
     def shape(self):
-        """The shape of arrays of the items, in C order: ``to_numpy``, host views, exports, loans.
+        """The shape of the arrays that are made of the buffer, in C order.
 
-        ``(count,)``, unless the buffer was made by `reshape`, or from an array with another shape.
-        Indices, ``len`` and ``count`` are those of the items one after the other.
+        It is ``(count,)``, unless the buffer was made by `reshape`, or from an array with another
+        shape. ``to_numpy``, host views, exports and loans use it. Indices, ``len`` and ``count``
+        count items, whatever the shape is.
         """
         return (self.count,) if self.sizes is None else self.sizes
 
@@ -188,7 +189,7 @@ cdef class Region:
         It is valid on the device and, for a `LockedBuffer` or `UnifiedBuffer`, on the host.
         """
         self.usable()
-        if self.memory.unused:  # the host may be who uses it
+        if self.memory.unused:  # the address may be used on the host
             use_on_host(self.memory)
         return pointer_of(self)
 
@@ -263,7 +264,8 @@ cdef class Region:
         libraries. The memory stays one range of items: indices and parts (``buffer[a:b]``) count
         items, and parts have one dimension, except ``buffer[:]``, which keeps the shape.
 
-        Raises ValueError if the number of items differs, or for more than 64 sizes.
+        Raises ValueError if the number of items differs, if a size other than one -1 is negative,
+        or for more than 64 sizes.
         """
         cdef Region region
         self.usable()
@@ -314,7 +316,7 @@ cdef class Region:
         self, object count, object dtype, Context context, Stream stream, unsigned int flags,
         object name, bint pooled, PoolHandle pool
     ) except -1:
-        """Initialize as a buffer over new memory: of `pool`, unless that is None."""
+        """Initialize as a buffer over new memory, which comes from `pool` if that is not None."""
         cdef Items items = items_of(dtype)
         cdef Py_ssize_t number = _checked_count(count, items)
         label = _checked_label(self, name)
@@ -430,7 +432,9 @@ cdef int _fill_in(
 
 
 cdef tuple _checked_shape(Region region, object shape):
-    """A shape of all items, with the size that is -1 found."""
+    """Return the shape as a tuple, with a number in place of -1. Raises ValueError if the region
+    does not have this shape.
+    """
     sizes = []
     items = 1
     missing = None

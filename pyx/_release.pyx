@@ -80,7 +80,10 @@ cdef dict last_uses(own_memory *state, size_t start, size_t stop, int operation=
 
 
 cdef list users_of(own_memory *state, size_t start=0, size_t stop=ALL):
-    """The Events to wait for before the memory is freed; None for one that cannot be waited for."""
+    """Return the Events to wait for before the memory is freed.
+
+    None in the list stands for work that cannot be waited for.
+    """
     works = []
     for slot, seq in last_uses(state, start, stop).items():
         user = find_user(slot, seq)
@@ -167,8 +170,8 @@ cdef bint is_idle(Context context) except -1:
 cdef bint _stream_is_idle(Stream stream) except -1:
     """Whether the work of a stream is complete. Asks the driver; updates no clock.
 
-    The default stream of another thread cannot be queried: for it, whether the host knows its work
-    to be complete.
+    The default stream of another thread cannot be queried. For it, this is whether the host knows
+    that its work is complete.
     """
     cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
     cdef bint pushed = False
@@ -201,17 +204,17 @@ cdef struct pending:
     CUdeviceptr address
     own_memory *state
     PyObject *context
-    PyObject *owner     # what keeps foreign memory alive, else None
-    PyObject *home      # keeps the state, if that is shared; else NULL
-    size_t start        # the bytes that are released
-    size_t stop
+    PyObject *owner     # the object that keeps foreign memory alive, or None
+    PyObject *home      # the Memory that owns the state, if the state is shared; else NULL
+    size_t start        # offset of the first byte to release, in the memory of the state
+    size_t stop         # offset of the end of these bytes, or ALL
     pending *next
 
 cdef struct releases:
     pending *first
     pending *last
     size_t count
-    size_t host_bytes   # the bytes of its page-locked and managed memory
+    size_t host_bytes   # bytes of the page-locked and managed memory among the pieces
 
 cdef releases _queue = releases(NULL, NULL, 0, 0)
 cdef size_t _leave = 1  # the factor by which MOST_PIECES and MOST_HOST_BYTES are raised at present
@@ -228,7 +231,7 @@ cdef void release_later(
         _forget(state)
         return
     node = <pending *>malloc(sizeof(pending))
-    if node is not NULL:  # else the memory leaks
+    if node is not NULL:  # if memory ran out, the piece leaks; foreign memory loses its owner
         Py_INCREF(context)
         Py_INCREF(owner)
         node[0] = pending(kind, address, state, <PyObject *>context, <PyObject *>owner, NULL, 0,
@@ -240,16 +243,18 @@ cdef void release_later(
 cdef void release_part(
     object home, own_memory *state, size_t start, size_t stop, Context context, object owner
 ) noexcept:
-    """As release_later, of foreign memory whose state is that of `home`.
+    """As `release_later`, for foreign memory that shares the state of `home`.
 
-    Also without an owner, so that a new buffer there finds the work that is not complete.
+    Memory without an owner is queued, too. This keeps the home, so that a new buffer over these
+    bytes finds the unfinished work.
     """
     cdef releases fresh = releases(NULL, NULL, 0, 0)
     cdef pending *node
     if context.lost or cudadrv_table.forked or is_unused(state, start, stop):
         return
     node = <pending *>malloc(sizeof(pending))
-    if node is not NULL:  # else it leaks: nothing better can be done here
+    # If memory ran out, the owner and the home are dropped at once, even if work uses the bytes.
+    if node is not NULL:
         Py_INCREF(context)
         Py_INCREF(owner)
         Py_INCREF(home)
@@ -260,7 +265,7 @@ cdef void release_part(
 
 
 cdef bint is_to_be_freed(CUdeviceptr address, size_t nbytes) noexcept:
-    """Whether some of these bytes are in the queue."""
+    """Whether any of these bytes are in the queue, and will be freed by cudadrv."""
     cdef pending *node = _queue.first
     while node is not NULL:
         if node.kind not in (FOREIGN, CODE) and node.state is not NULL \
@@ -308,7 +313,8 @@ cdef int drain(bint may_block) except -1:
 cdef releases _take_queue() noexcept:
     """Empty the queue and return its pieces.
 
-    Memory that is queued after this call is left for the next one: its users may have begun later.
+    Memory that is queued later is not freed with these pieces, because work may have begun to use
+    it after the caller has waited.
     """
     global _queue
     cdef releases taken = _queue

@@ -257,8 +257,11 @@ cdef class Stream:
     def done(self):
         """Whether all work of the stream is complete. Does not block.
 
-        If it is True, the host may use what that work used, as after `synchronize`. Raises
-        ValueError if the stream is closed or is another thread's default stream.
+        If it is True, the host may use what that work used, as after `synchronize`.
+
+        Raises ValueError if the stream is closed or is another thread's default stream,
+        OwnershipError if another library is capturing it, and ContextLostError if an error has lost
+        the context.
         Driver function: cuStreamQuery.
         """
         return self.finish(False, 0)
@@ -282,6 +285,8 @@ cdef class Stream:
         TypeError, ValueError
             The stream is closed or is another thread's default stream; the timeout is negative or
             not a number.
+        OwnershipError
+            Another library is capturing the stream.
 
         Driver functions: cuStreamQuery, for a short time; then cuEventRecord and cuEventQuery.
         """
@@ -301,7 +306,10 @@ cdef class Stream:
         after_wait()
 
     def waitable(self):
-        """Record a new event after the work queued so far, and return it. Does not block."""
+        """Record a new event after the work queued so far, and return it. Does not block.
+
+        This is `record` without an argument.
+        """
         self.usable()
         return self.record_event(new_event(self.context, CU_EVENT_DISABLE_TIMING))
 
@@ -310,7 +318,9 @@ cdef class Stream:
 
         Without an argument, a new event without timing is recorded.
 
-        Raises ValueError if the event is closed or belongs to another context.
+        Raises ValueError if the event is closed or belongs to another context, or if the stream is
+        closed or is another thread's default stream; OwnershipError if another library is capturing
+        the stream.
         Driver function: cuEventRecord.
         """
         if event is None:
@@ -336,10 +346,11 @@ cdef class Stream:
         EventNotRecordedError
             The event was never recorded, so the driver would not wait.
         OwnershipError
-            Another library recorded the event in a capture. The wait would make this stream a part
-            of the capture.
+            Another library recorded the event in a capture, and the wait would make this stream a
+            part of it; or another library is capturing one of the streams.
         TypeError, ValueError
-            ``work`` is something else, or is closed.
+            ``work`` is something else; or ``work`` or this stream is closed, or is the default
+            stream of another thread.
 
         Driver functions: cuStreamWaitEvent, and cuEventRecord for a token or a stream.
         """
@@ -766,7 +777,7 @@ cdef inline CUresult _call_driver(Stream stream, Event event, bint record) noexc
 cdef enum:
     MOST_ENDED = 256    # default streams of ended threads that may have unfinished work
 
-_per_thread = local()
+_per_thread = local()   # `.end` is the thread's ThreadEnd
 
 
 @cython.final
@@ -948,7 +959,7 @@ cdef Stream _stream_of_raw(size_t number, object owner):
 
 
 cdef int wait_for_handle(Stream stream, size_t number) except -1:
-    """Let a stream wait for all work so far of another library's stream, by its handle.
+    """Make a stream wait for all work so far of another library's stream, given by its handle.
 
     Does what `stream.wait(Stream.from_handle(number))` does, but makes no Stream object if there is
     none for the handle.
