@@ -1,7 +1,7 @@
 # cython: nonecheck=True
 """Arguments of launches: checks them against the kernel, and packs them as the driver expects them.
 
-The module keeps the limits of each device (`_known`). The GIL guards this dict.
+Outlives a call: the limits of each device (the GIL guards them).
 """
 
 import ctypes

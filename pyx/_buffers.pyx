@@ -2,6 +2,8 @@
 
 Arrays, memoryviews and other objects through which the host reaches the bytes borrow them for as
 long as they live. The engine records each such borrow as an export (`open_view`).
+
+Outlives a call: whether single items may be used (a context variable).
 """
 
 import collections

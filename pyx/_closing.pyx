@@ -4,6 +4,8 @@ Closing a stream records a last event and destroys the handle, while the work ru
 work is known to be complete, the event stands for it: the stream is a ghost. A destructor records
 no event, because recording can block. It leaves the stream as an orphan, and the next call that may
 block closes the orphan. If the driver refuses, a later call tries again.
+
+Outlives a call: the orphans, and the ghosts of each context (the GIL guards both).
 """
 
 from cpython.ref cimport PyObject, Py_DECREF, Py_INCREF

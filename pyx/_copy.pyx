@@ -1,4 +1,7 @@
-"""Copies between buffers, and fills."""
+"""Copies between buffers, and fills.
+
+Outlives a call: the last fill's dtype (the GIL guards it).
+"""
 
 import numpy as np
 

@@ -4,6 +4,8 @@
 An `Operation` lists what it borrows. `issue` checks the operation, borrows the memory and makes the
 driver calls, as for cudadrv's own operations. docs/cython.md is the page for users, and
 cudadrv/__init__.pxd has the declarations that stay stable for them.
+
+Outlives a call: the names of these operations, as C text (the GIL guards them).
 """
 
 cimport cython

@@ -1,4 +1,8 @@
-"""Devices and contexts: the primary contexts, contexts of one's own, and the default context."""
+"""Devices and contexts: the primary contexts, contexts of one's own, and the default context.
+
+Outlives a call: the contexts, and three hooks of modules below (the GIL guards them); the current
+context (a context variable).
+"""
 
 from contextvars import ContextVar
 from weakref import ref

@@ -2,6 +2,9 @@
 
 `cudadrv._library` decides which library is opened, and `cudadrv._errors` turns statuses into
 exceptions.
+
+Outlives a call: the call table, and whether the driver is the software driver, written once
+(the GIL guards them); the name of the function that failed last (thread-local).
 """
 
 import os

@@ -1,4 +1,7 @@
-"""Errors: the exceptions, and the functions that raise them for a driver's status."""
+"""Errors: the exceptions, and the functions that raise them for a driver's status.
+
+Outlives a call: texts of statuses, and `CUresult` once it is loaded (the GIL guards them).
+"""
 
 import operator
 import sys

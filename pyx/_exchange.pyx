@@ -1,7 +1,7 @@
 """Exchange: arrays of other libraries as buffers, by DLPack and the CUDA Array Interface.
 
-Outlives a call: `_arguments`, arrays that launches have used, for as long as these arrays live. The
-GIL guards it.
+Outlives a call: `_arguments`, arrays that launches have used, for as long as these arrays live (the
+GIL guards it).
 """
 
 import ctypes

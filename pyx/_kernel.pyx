@@ -1,5 +1,8 @@
 # cython: nonecheck=True
-"""Kernel: a function of a module; its launches, and launches that are prepared in advance."""
+"""Kernel: a function of a module; its launches, and launches that are prepared in advance.
+
+Outlives a call: the shape of each kernel's last launch (the GIL guards it).
+"""
 
 import operator
 

@@ -1,4 +1,7 @@
-"""Library: chooses a libcuda.so.1 by CUDADRV_DRIVER, and opens it on first use."""
+"""Library: chooses a libcuda.so.1 by CUDADRV_DRIVER, and opens it on first use.
+
+Outlives a call: the path of the library that is open (a lock, which is held while it is opened).
+"""
 
 import os
 from _thread import RLock  # that of threading, which is slow to import

@@ -4,7 +4,8 @@ A loan begins with its block or its first export, and ends when the block and al
 ended. Everything that the borrower has queued on the stream by then counts as one use of the memory
 on that stream.
 
-Outlives a call: loans that could not be ended, and those whose Loan has died (the GIL guards both).
+Outlives a call: loans that could not be ended, those whose Loan has died, and an event of each
+context for loans to blocking streams (the GIL guards them).
 """
 
 import operator
@@ -401,13 +402,13 @@ cdef class Loan:
 
         The loan begins, unless it has begun already, and lasts until this object is gone.
 
-        Raises AttributeError for page-locked memory that is lent with ``device="cpu"``, ValueError
+        Raises AttributeError for memory that is lent with ``device="cpu"``, ValueError
         inside a block of `Loan.back`, and the errors of `Buffer.lend` if the loan begins here.
         """
         cdef Lent lent
         if self.region is None:
             raise TypeError("this Loan was never initialized")
-        if self.region.host_side and self.device_type == DL_CPU:
+        if self.device_type == DL_CPU:
             raise AttributeError("__cuda_array_interface__: this is lent to the host")
         lent = self.hold()
         if self.shown is lent:

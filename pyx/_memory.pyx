@@ -1,4 +1,8 @@
-"""Memory: one allocation, which a buffer and its parts share. Allocates, lists and closes it."""
+"""Memory: one allocation, which a buffer and its parts share. Allocates, lists and closes it.
+
+Outlives a call: the list of live allocations, and the states that buffers over one allocation of
+another library share (the GIL guards both).
+"""
 
 from collections import Counter
 
@@ -508,7 +512,7 @@ cdef Memory allocate_memory(
             memory.stream = stream
             # On other streams the driver call itself orders streams, so it cannot be skipped.
             pooled = pooled and stream.order.order == OWN_NON_BLOCKING
-        elif nbytes and pooled and _takes_order(kind, stream):
+        elif nbytes and pooled and _takes_order(stream):
             memory.unused = True
         else:
             stream = None
@@ -550,7 +554,7 @@ cdef Memory allocate_from(
     return memory
 
 
-cdef inline bint _takes_order(MemoryKind kind, Stream stream) noexcept:
+cdef inline bint _takes_order(Stream stream) noexcept:
     """Whether page-locked or managed memory is allocated in the order of a stream.
 
     It is not if the stream is blocking: the default streams' rules order only driver calls, and
@@ -789,7 +793,7 @@ cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
 
     Returns None if the driver does not know the allocation, and no live memory contains the bytes.
     """
-    cdef Memory home
+    cdef Memory home, made
     cdef CUdeviceptr first = 0
     cdef size_t size = 0
     cdef CUresult status
@@ -805,22 +809,38 @@ cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
     # From here on no other thread runs, so an allocation has one home.
     if status != CUDA_SUCCESS or not first <= address or address + nbytes > first + size:
         first, size = address, nbytes
-    elif first in _homes:
-        home = <Memory><void *><size_t>_homes[first]
-        if home.nbytes == size:
-            return home
-    home = _live_memory_around(address, nbytes)
+    home = _known_home(first, size, address, nbytes)
     if home is not None:
-        return home if home.home is None else home.home
+        return home
     if first == address and size == nbytes and status != CUDA_SUCCESS:
         return None
-    home = Memory.__new__(Memory)
+    made = Memory.__new__(Memory)
+    home = _known_home(first, size, address, nbytes)  # a finalizer that ran may have made it
+    if home is not None:
+        return home
+    home = made
     home.context, home.kind, home.address, home.nbytes = context, FOREIGN, first, size
     home.label = "memory of another library"
     home.state = new_state(size)
     home.is_home = True
     _homes[first] = <size_t><void *>home
     return home
+
+
+cdef Memory _known_home(
+    CUdeviceptr first, size_t size, CUdeviceptr address, size_t nbytes
+):
+    """The memory that exists for this allocation, or else around these bytes; None if none does.
+
+    Lets no other thread in.
+    """
+    cdef Memory home
+    if first in _homes:
+        home = <Memory><void *><size_t>_homes[first]
+        if home.nbytes == size:
+            return home
+    home = _live_memory_around(address, nbytes)
+    return home if home is None or home.home is None else home.home
 
 
 cdef int _refuse_end(Context context, CUdeviceptr address, size_t nbytes) except -1:

@@ -1,4 +1,7 @@
-"""Migrations: how often managed memory changes sides, and limits for that."""
+"""Migrations: how often managed memory changes sides, and limits for that.
+
+Outlives a call: the limit in force (a context variable).
+"""
 
 from warnings import warn
 from weakref import WeakKeyDictionary

@@ -1,4 +1,7 @@
-"""Module: kernels and variables, loaded from PTX, a cubin or a fatbin."""
+"""Module: kernels and variables, loaded from PTX, a cubin or a fatbin.
+
+Outlives a call: the kernels and variables of each module (the GIL guards them).
+"""
 
 import difflib
 import operator

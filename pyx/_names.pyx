@@ -1,4 +1,8 @@
-"""Names: the words by which messages name operations and streams."""
+"""Names: the words by which messages name operations and streams.
+
+Outlives a call: the names that kernels, other projects' operations and streams were given (the GIL
+guards them).
+"""
 
 from libc.stdint cimport uint16_t, uint64_t, uint8_t
 

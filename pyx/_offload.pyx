@@ -1,9 +1,10 @@
 # cython: nonecheck=True
 """Offload: arrays of the host that a device uses for a block, or for one launch.
 
-An array is *captured* while results may come home to it, or while a block uses it. The module keeps
-the captures that have not ended, and those whose array could not be made writable again yet
-(`_captures`). The GIL guards this list.
+An array is *captured* while results may come home to it, or while a block uses it.
+
+Outlives a call: `_captures`, the captures that have not ended, and those whose array could not be
+made writable again yet (the GIL guards it).
 """
 
 from threading import RLock

@@ -1,4 +1,7 @@
-"""Ordering: the policies, and the nesting of `with` blocks of policies and of streams."""
+"""Ordering: the policies, and the nesting of `with` blocks of policies and of streams.
+
+Outlives a call: the policy in force (a context variable).
+"""
 
 from contextvars import ContextVar
 

@@ -1,4 +1,9 @@
-"""Pools: memory that a context keeps for the next buffer."""
+"""Pools: memory that a context keeps for the next buffer.
+
+Outlives a call: the blocks of each context, the list of all caches, whether any `DriverPool` was
+chosen, and the threads in which the program makes room (the GIL guards them); the chosen pools
+(context variables).
+"""
 
 cimport cython
 from libc.stdlib cimport free, malloc

@@ -1,5 +1,9 @@
 # cython: nonecheck=True
-"""Region: some items of an allocation, the base of all buffers; and the dtypes of items."""
+"""Region: some items of an allocation, the base of all buffers; and the dtypes of items.
+
+Outlives a call: dtypes that were looked up, and which classes the last buffers had (the GIL guards
+them).
+"""
 
 import sys
 

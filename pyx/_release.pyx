@@ -8,6 +8,9 @@ freed on an internal stream that waits for its users, which never blocks.
 The queue may be long, so a call that finds the GPU busy tries only a few pieces of memory. The
 queue must not grow without bound: if much is in it, allocations delay the program until the GPU is
 idle.
+
+Outlives a call: the queue of memory to be freed, and how long it may be at present (the GIL guards
+both); streams of the module's own in each context.
 """
 
 from time import monotonic, sleep
@@ -230,10 +233,10 @@ cdef void release_later(
             or (kind == FOREIGN and (owner is None or is_unused(state))):
         _forget(state)
         return
+    Py_INCREF(owner)
     node = <pending *>malloc(sizeof(pending))
-    if node is not NULL:  # if memory ran out, the piece leaks; foreign memory loses its owner
+    if node is not NULL:  # if memory ran out, the piece leaks, with its owner: work may still use it
         Py_INCREF(context)
-        Py_INCREF(owner)
         node[0] = pending(kind, address, state, <PyObject *>context, <PyObject *>owner, NULL, 0,
                           ALL, NULL)
         _append(&fresh, node)
@@ -252,12 +255,11 @@ cdef void release_part(
     cdef pending *node
     if context.lost or cudadrv_table.forked or is_unused(state, start, stop):
         return
+    Py_INCREF(owner)
+    Py_INCREF(home)
     node = <pending *>malloc(sizeof(pending))
-    # If memory ran out, the owner and the home are dropped at once, even if work uses the bytes.
-    if node is not NULL:
+    if node is not NULL:  # if memory ran out, owner and home leak: work may still use the bytes
         Py_INCREF(context)
-        Py_INCREF(owner)
-        Py_INCREF(home)
         node[0] = pending(FOREIGN, 1, state, <PyObject *>context, <PyObject *>owner,
                           <PyObject *>home, start, stop, NULL)
         _append(&fresh, node)

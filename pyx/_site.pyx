@@ -1,4 +1,8 @@
-"""Call sites: which line of the user's program made a call."""
+"""Call sites: which line of the user's program made a call.
+
+Outlives a call: code objects and their lines, by number, and prefixes of files that are skipped
+(the GIL guards them).
+"""
 
 import os
 

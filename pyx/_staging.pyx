@@ -1,6 +1,9 @@
 """Staging: copies between buffers and arrays, through page-locked stages.
 
 Ordinary memory is host memory that is not page-locked, such as that of a NumPy array.
+
+Outlives a call: the stages of each context, and how copies are cut (the GIL guards both); the
+copying threads (a lock of their own, in parallel_copy.h).
 """
 
 import os

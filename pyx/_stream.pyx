@@ -1,4 +1,8 @@
-"""Stream: a queue of work; the current stream of a `with` block; default and foreign streams."""
+"""Stream: a queue of work; the current stream of a `with` block; default and foreign streams.
+
+Outlives a call: the current stream (a context variable); each thread's default stream, what ends it
+with its thread (thread-local), and a hook of `_token` (the GIL guards them).
+"""
 
 import operator
 from _thread import _local as local  # that of threading, which is slow to import

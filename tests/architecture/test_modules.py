@@ -60,6 +60,14 @@ def sources(module: str) -> list[Path]:
     return [ROOT / name for name in candidates if (ROOT / name).exists()]
 
 
+@pytest.mark.parametrize("module", CYTHON)
+def test_the_head_of_a_module_says_what_it_keeps(module):
+    """If and only if the table does."""
+    row = re.search(rf"^\|[^|]*`{module}`[^|]*\|[^|]*\|([^|]*)\|$", PAGE, re.MULTILINE)
+    head = (ROOT / "pyx" / f"{module}.pyx").read_text(encoding="utf-8").split('"""')[1]
+    assert ("Outlives a call:" in head) == bool(row[1].strip())
+
+
 def test_every_module_is_in_the_table():
     assert len(CYTHON) > 20
     assert sorted(ORDER) == sorted(CYTHON + PYTHON)
