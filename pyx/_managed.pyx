@@ -206,7 +206,7 @@ cdef Token _hand_over(Region region, object place, Stream stream):
     if region.nbytes == 0:
         return nothing_to_do(TO, stream, None, region)
     borrow(region, &access, OWN_READ)
-    access.mode = OWN_WRITE  # set here, because `borrow` refuses writes of read-only memory
+    access.mode = OWN_WRITE  # no byte changes, so read-only memory is allowed
     access.effect = OWN_MOVES
     token = new_token(stream, None, region)
     prepare(&operation, TO, &access, 1, _no_call, NULL)
