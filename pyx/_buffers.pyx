@@ -675,7 +675,8 @@ name=None, pooled=True)\n--\n
     CudaOutOfMemoryError
         The message lists the live buffers, grouped by the source line that allocated them.
 
-    Driver function: cuMemHostAlloc, portable and mapped.
+    Driver functions: cuMemHostAlloc, portable and mapped; cuMemAllocFromPoolAsync for memory of a
+    `DriverPool`.
     """
 
     def __cinit__(self):
@@ -735,7 +736,7 @@ cdef class UnifiedBuffer(HostBuffer):
     CudaOutOfMemoryError
         The message lists the live buffers by line.
 
-    Driver function: cuMemAllocManaged.
+    Driver functions: cuMemAllocManaged; cuMemAllocFromPoolAsync for memory of a `DriverPool`.
     """
 
     def __cinit__(self):
@@ -801,9 +802,10 @@ cdef class UnifiedBuffer(HostBuffer):
 
         The driver then need not move the pages to where they are used next, and may take them back.
         A discard counts as a write. From this call until something writes the bytes, the contents
-        are undefined, and cudadrv refuses to read them: for the host, for copies, for kernels that
-        get the buffer as ``cu.read``, and for loans. A use that may write a range counts as writing
-        all of it: a copy, a fill, a bare argument of a kernel, a ``write()`` block of the host.
+        are undefined, and a use that reads them raises ContentsDiscardedError: by the host, by
+        copies, by kernels that get the buffer as ``cu.read``, and by loans. A use that may write a
+        range counts as writing all of it: a copy, a fill, a bare argument of a kernel, a
+        ``write()`` block of the host.
 
         A driver before CUDA 13.0 cannot discard, so no driver call is made. The same rules hold
         then, except that the default streams' rules do not order the discard.
@@ -980,7 +982,8 @@ cdef class DeviceBuffer(Buffer):
     CudaOutOfMemoryError
         The message lists the live buffers by line.
 
-    Driver functions: cuMemAlloc, or cuMemAllocAsync.
+    Driver functions: cuMemAlloc, or cuMemAllocAsync; cuMemAllocFromPoolAsync for memory of a
+    `DriverPool`.
     """
 
     def __cinit__(self):
