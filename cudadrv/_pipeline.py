@@ -146,7 +146,7 @@ class Pipeline:
     output_count
         Items of each result. Default: as many as the chunk has.
     buffers
-        How many sets of buffers there are, and so how many chunks can be in work at a time.
+        How many sets of buffers there are, and so how many chunks can be in progress.
     device
         Default: the current context.
 
@@ -544,8 +544,8 @@ class _Run:
         # buffers. If the host itself does not use these buffers, waits between the streams suffice.
         self.in_step = filled or consume is not None or progress is not None
         most = len(self.lanes) * (1 if self.in_step else AHEAD)
-        # Chunk number `index` has the marks `index % len(self.marks)`. There are enough marks that no
-        # two queued chunks share them. The first of each `TIMED` marks has times.
+        # Chunk number `index` has the marks `index % len(self.marks)`. There are enough marks that
+        # no two queued chunks share them. The first of each `TIMED` marks has times.
         self.most = most
         while len(pipeline._marks) < max(most + 1, TIMED) or len(pipeline._marks) % TIMED:
             timed = len(pipeline._marks) % TIMED == 0

@@ -569,7 +569,7 @@ cdef int upload(list captures, Stream stream) except -1:
 
 
 cdef object bring_home_later(Token token, list captures, Stream stream):
-    """Queue the copies of a launch's results, and return the token that brings them home.
+    """Queue copies of a launch's results to page-locked memory. Return the token for these results.
 
     Returns the launch's token itself if there are no results.
     """
@@ -591,7 +591,7 @@ cdef object bring_home_later(Token token, list captures, Stream stream):
 @cython.no_gc_clear
 cdef class ResultToken:
     """ResultToken(*args, **kwargs)\n--\n
-    A queued launch with `Out` or `InOut` arguments, whose results come home to arrays.
+    A queued launch with `Out` or `InOut` arguments, whose results are still to be copied to arrays.
 
     It is used as a `Token` is. `wait`, ``await`` and a `done` that is True copy the results to the
     arrays, and make the arrays writable again. Nothing else does, not even
@@ -631,7 +631,7 @@ cdef class ResultToken:
 
     @property
     def token(self):
-        """The token of the launch alone. Waiting for it brings nothing home."""
+        """The token of the launch alone. Waiting for it copies no results."""
         return _launch_of(self)
 
     @property
