@@ -701,7 +701,8 @@ cdef class UnifiedBuffer(HostBuffer):
 
     The host reads and writes it like an array while no GPU work uses it; an access that would race
     with GPU work raises an error. If a device's attribute ``concurrent_managed_access`` is 0, any
-    unfinished work on that device excludes the host from all managed memory.
+    unfinished work on that device excludes the host from all managed memory; `attach` restricts
+    this to one stream.
 
     Parameters
     ----------

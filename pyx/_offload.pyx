@@ -591,7 +591,7 @@ cdef object bring_home_later(Token token, list captures, Stream stream):
 @cython.no_gc_clear
 cdef class ResultToken:
     """ResultToken(*args, **kwargs)\n--\n
-    A queued launch with `Out` or `InOut` arguments, whose results are still to be copied to arrays.
+    A queued launch with `Out` or `InOut` arguments, whose results `wait` copies to arrays.
 
     It is used as a `Token` is. `wait`, ``await`` and a `done` that is True copy the results to the
     arrays, and make the arrays writable again. Nothing else does, not even

@@ -39,7 +39,7 @@ typedef struct own_export {
     own_memory *memory;
     struct own_export *next;         /* in the memory's list */
     struct own_export *next_managed; /* in the engine's list of host views of managed memory */
-    /* The stream of a loan, which alone may use the bytes; NULL for a host view. */
+    /* The stream of a loan, which may use the bytes in any case; NULL for a host view. */
     own_stream *borrower;
     uint64_t start, stop;
     uint32_t site;

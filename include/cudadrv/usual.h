@@ -33,7 +33,7 @@ typedef struct own_request {
 
 /* Returns whether an access can take the fast path. The access must have no effect and use all of
  * its memory. The memory must be open, with a single range, and without views, loans and limits.
- * All unfinished uses must be on this stream. */
+ * All unfinished uses must be on this stream, and the new epoch must fit without malloc. */
 static inline int own_usual_(const own_engine *engine, const own_stream *stream,
                              const own_access *access) {
     const own_memory *memory = access->memory;
