@@ -44,7 +44,7 @@ cdef inline int refuse_other_device(Region region, Stream stream) except -1:
 
 
 # The value of the last fill is kept, because programs often repeat a fill.
-cdef object last_value          # an int or a float; these are immutable, so `is` can compare them
+cdef object last_value          # an int or a float: immutable, so `is` can compare them
 cdef object last_dtype          # the dtype of `last_item`
 cdef unsigned char[8] last_item     # `last_value` as an item of `last_dtype`
 
@@ -53,7 +53,7 @@ cdef Token fill_region(int name, Region region, const unsigned char *item, Strea
 
 
 cdef inline int set_item(unsigned char *item, object value, Region region) except -1:
-    """Convert a value to an item of the buffer. Raises if it does not fit, or has over 8 bytes."""
+    """Convert a value to an item of the buffer. Raises if the device cannot fill with this item."""
     if likely(value is last_value and region.dtype is last_dtype):
         memcpy(item, last_item, sizeof(last_item))
         return 0

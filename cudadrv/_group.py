@@ -27,7 +27,7 @@ class StreamGroup:
     device
         The device of the streams; default: the current context.
     priority
-        That of all streams: see `Stream`.
+        The priority of each stream: see `Stream`.
 
     Raises
     ------
@@ -88,12 +88,12 @@ class StreamGroup:
     def wait(self, work: "Event | Token | _AnyStream") -> None:
         """Let all streams of the group wait for work, without blocking the host.
 
-        ``work`` is that of `Stream.wait`. Streams of the group do not wait for themselves. Raises
-        what `Stream.wait` raises, and ValueError if the group is closed.
+        ``work`` is as for `Stream.wait`. If it is a stream of the group, only the other streams
+        wait. Raises what `Stream.wait` raises, and ValueError if the group is closed.
         """
         self._usable()
         if isinstance(work, Stream) and work not in self._streams:
-            work = work.record()  # one event for all of them
+            work = work.record()  # one event for all streams of the group
         for stream in self._streams:
             if stream is not work:
                 stream.wait(work)
@@ -101,8 +101,8 @@ class StreamGroup:
     def synchronize(self, *, timeout: float | None = None) -> None:
         """Block until all work of all streams is complete. Signals such as Ctrl-C interrupt it.
 
-        ``timeout`` and errors are those of `Stream.synchronize`, for each stream in turn; raises
-        ValueError if the group is closed.
+        ``timeout`` is as for `Stream.synchronize`, and applies to each stream in turn. Raises what
+        `Stream.synchronize` raises, and ValueError if the group is closed.
         """
         self._usable()
         for stream in self._streams:
@@ -116,7 +116,8 @@ class StreamGroup:
     def close(self) -> None:
         """Close all streams. Does not wait for their work. Closing twice does nothing.
 
-        Raises what `Stream.close` raises. The group then stays open, and can be closed again.
+        Raises what `Stream.close` raises. In that case the group stays open, and can be closed
+        again.
         """
         for stream in self._streams:
             stream.close()

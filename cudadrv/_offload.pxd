@@ -8,7 +8,7 @@ from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token
 
 
-# How an array is used. With IN its items go to the device, with OUT they come back.
+# How an array is used. IN: its items are copied to the device. OUT: it gets results. INOUT: both.
 cdef enum Way:
     IN = 1
     OUT = 2
@@ -25,16 +25,16 @@ cdef class Capture:
     cdef object array           # as the program passed it
     cdef Way way
     cdef str label              # what messages call it, such as "inout array 0"
-    cdef size_t start           # the address of the array's memory, and its size
-    cdef size_t nbytes
+    cdef size_t start           # the address of the array's memory
+    cdef size_t nbytes          # the size of this memory
     cdef uint32_t site          # the line that captured it
     cdef bint over              # whether it has ended
     cdef bint locked            # whether the array is read-only because of this capture
     cdef DeviceBuffer buffer    # the items on the device
     cdef LockedBuffer home      # where results arrive; None for IN
-    # While results are copied from `home` to the array:
+    # These are in use while results are copied from `home` to the array.
     cdef Py_buffer view         # the array's memory
-    cdef own_export export      # the view of `home`
+    cdef own_export export      # the host view of `home`
     cdef bint viewed            # whether `view` is open
     cdef bint exported          # whether `export` is open
 

@@ -34,23 +34,24 @@ skip_file_prefixes(__file__)  # messages name the line that calls `run`
 # The device's stages, in the order in which a chunk goes through them. Each has a stream.
 COPY_IN, COMPUTE, COPY_OUT = STAGES = range(3)
 
-# If the host only queues, so many chunks for each buffer are queued at a time.
+# If the host does nothing but queue, up to this many chunks for each `_Lane` are queued at a time.
 AHEAD = 4
 
-# Of so many chunks one is timed, so that the events for it cost little. On an H200, a pipeline that
-# timed every chunk of 8 MiB reached 0.96 of both copies at once; by hand, without times, 0.998.
+# One of this many chunks is timed, so that the events for it cost little. On an H200, a pipeline
+# that timed every chunk of 8 MiB reached 0.96 of the speed of simultaneous copies in both
+# directions; a loop written by hand, without times, reached 0.998.
 TIMED = 8
 
 
 class PipelineReport(NamedTuple):
     """What a run of a `Pipeline` did, and how long it took.
 
-    ``chunks`` and ``items`` say how many of the source went through. ``elapsed_s`` are the seconds
-    from the first chunk to the last result. The other figures are the seconds in which each stage
-    was busy, without waiting for its turn: ``filling_s``, in which the host brought the source to
-    page-locked memory and ran ``prepare``; ``copying_in_s``, ``computing_s`` and
-    ``copying_out_s`` of the device, which are estimated from every eighth chunk; ``consuming_s`` of
-    ``consume``.
+    ``chunks`` and ``items`` are the numbers of chunks and items of the source. ``elapsed_s`` is the
+    time from the first chunk to the last result, in seconds. The other members are the seconds in
+    which each stage was busy, without the time in which it waited for its turn. ``filling_s``: the
+    host copied or read the source to page-locked memory, and ran ``prepare``. ``copying_in_s``,
+    ``computing_s`` and ``copying_out_s``: the stages of the device, estimated from every eighth
+    chunk. ``consuming_s``: the host ran ``consume``.
     """
 
     chunks: int
@@ -64,14 +65,14 @@ class PipelineReport(NamedTuple):
 
     @property
     def overlap(self) -> float:
-        """How many stages were busy at a time, on average; 1 if one after the other."""
+        """How many stages were busy at a time, on average; 1 if they ran one after the other."""
         busy = self.filling_s + self.consuming_s
         busy += self.copying_in_s + self.computing_s + self.copying_out_s
         return busy / self.elapsed_s
 
 
 class _Marks:
-    """Events where the stages of a chunk end; of a chunk that is timed, also where they begin."""
+    """Events at the end of each stage of a chunk; if it is timed, also at the beginning."""
 
     def __init__(self, device: Device | None, timed: bool) -> None:
         self.begun = [Event(timing=True, device=device) for _ in STAGES] if timed else []
@@ -89,7 +90,7 @@ class _Marks:
 
 
 class _Lane:
-    """The buffers of one chunk."""
+    """The buffers that a chunk uses. Chunks that use the same ones follow each other."""
 
     def __init__(self, device: Device | None, input: DeviceBuffer, output: DeviceBuffer) -> None:
         self.device = device
@@ -114,7 +115,7 @@ class _Lane:
 
 
 class _Pending(NamedTuple):
-    """A chunk that is on its way."""
+    """A chunk that is queued, and whose result was not delivered yet."""
 
     number: int
     items: int
@@ -125,9 +126,9 @@ class _Pending(NamedTuple):
 class Pipeline:
     """Chunks of a source that go to the device, through kernels, and back, several at a time.
 
-    Each stage has a stream: copies in, kernels, copies out. Each chunk has buffers of its own while
-    it is on its way. So the device copies one chunk in, computes another and copies a third one
-    out, while the host fills and reads others. The buffers are borrowed and checked as everywhere.
+    Each stage has a stream: copies in, kernels, copies out. The chunks use several sets of buffers
+    in turn. So the device copies one chunk in, computes another and copies a third one out, while
+    the host fills and reads others. The buffers are borrowed and checked as everywhere.
     ``with pipeline:`` closes it at the end of the block.
 
     Parameters
@@ -135,17 +136,17 @@ class Pipeline:
     chunk
         Items of a chunk; the last chunk of a source may have fewer.
     dtype
-        Of the source.
+        The dtype of the source.
     compute
         ``compute(stream, input, output)`` queues the kernels of a chunk on the stream, which is the
         same one for all chunks: kernels of different chunks may use the same memory. The buffers
         are parts with the items of this chunk. Default: the chunks are only copied.
     output_dtype
-        Of the results. Default: None: the kernels work in place, and ``output`` is ``input``.
+        The dtype of the results. Default: the kernels work in place, and ``output`` is ``input``.
     output_count
         Items of each result. Default: as many as the chunk has.
     buffers
-        How many chunks are on their way at a time.
+        How many sets of buffers there are, and so how many chunks can be in progress.
     device
         Default: the current context.
 
@@ -190,8 +191,8 @@ class Pipeline:
         self._lanes = [self._lane() for _ in range(_positive(buffers, "buffers"))]
         self._streams = (Stream(device=device), Stream(device=device), Stream(device=device))
         self._marks: list[_Marks] = []
-        # The page-locked side of the inputs. There is one more than lanes: it is filled while all
-        # others may be on their way.
+        # The page-locked side of the inputs. There is one more than there are lanes: it is filled
+        # while the device may use all others.
         self._sources: list[LockedBuffer] = []
 
     def _lane(self) -> _Lane:
@@ -218,16 +219,17 @@ class Pipeline:
     ) -> PipelineReport:
         """Send a source through the pipeline. Blocks until all results have arrived.
 
-        An exception, Ctrl-C included, ends the run: what is queued is waited for, and every buffer
-        and the pipeline can be used again. The exception is raised as it is; if waiting fails, too,
-        it gets a note.
+        An exception, such as that of Ctrl-C, ends the run: it is raised when the queued work is
+        complete, and then every buffer and the pipeline can be used again. If waiting for this work
+        fails, too, a note is added to the exception.
 
         Parameters
         ----------
         source
-            An array, or another object with the buffer protocol: its items in C order. A file
-            opened in binary mode, from its position on. An iterator: each of its arrays is a chunk
-            of up to ``chunk`` items. A LockedBuffer or UnifiedBuffer: copied from directly.
+            An array or another object with the buffer protocol, whose items are taken in C order.
+            A file opened in binary mode, which is read from its position on. An iterable of arrays,
+            each of which is a chunk of up to ``chunk`` items. A LockedBuffer or UnifiedBuffer,
+            which the device copies from directly unless there is ``prepare``.
         into
             A LockedBuffer or UnifiedBuffer that gets the results, one after the other.
         prepare
@@ -236,7 +238,7 @@ class Pipeline:
             ``consume(index, array)`` gets each result, in the order of the chunks. The array is
             empty after the call.
         progress
-            ``progress(items)`` is called with the items that have gone through, after each chunk.
+            ``progress(items)`` is called after each chunk, with the number of items done so far.
 
         Raises
         ------
@@ -248,7 +250,7 @@ class Pipeline:
         BufferBorrowedError, BufferExportedError, BufferClosedError
             See docs/errors.md.
 
-        Also raises what the functions, the source and driver calls raise.
+        Also raises what the functions and the source raise, and CudaError if a driver call fails.
         """
         if self._closed:
             raise ValueError("this Pipeline is closed")
@@ -316,7 +318,10 @@ class Pipeline:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close it. If that fails while an exception propagates, the latter gets a note."""
+        """Close the pipeline.
+
+        If closing fails while an exception propagates, a note is added to that exception.
+        """
         try:
             self.close()
         except Exception as error:
@@ -344,7 +349,7 @@ class Pipeline:
     # ---- sources ----
 
     def _feed(self, source: object, prepare: "_OnArray | None") -> "_Feed":
-        """Return what brings one chunk after the other into page-locked memory."""
+        """Return the object that brings one chunk after the other into page-locked memory."""
         if isinstance(source, HostBuffer):
             if source.dtype != self._dtype:
                 raise TypeError(f"the source has dtype {source.dtype}, and chunks {self._dtype}")
@@ -377,7 +382,8 @@ class Pipeline:
         return self._sources
 
 
-# Brings chunk number `index` into a buffer. Returns how many items it has; 0 at the end.
+# Brings chunk number `index` into a buffer. Returns the number of its items, or 0 at the end of the
+# source.
 _Fill = Callable[[int, LockedBuffer], int]
 
 
@@ -391,12 +397,12 @@ class _Parts:
         self.chunk = chunk
 
     def chunk_of(self, index: int) -> HostBuffer | None:
-        """Return the page-locked memory of the next chunk; None at the end."""
+        """Return the memory of chunk number `index`, or None at the end of the source."""
         part = self.source[index * self.chunk : (index + 1) * self.chunk]
         return part if part.count else None
 
     def cancel(self) -> None:
-        """End everything that is under way."""
+        """Nothing has to be ended: no chunk is filled."""
 
 
 class _Fills:
@@ -406,7 +412,7 @@ class _Fills:
         self.room = room
         self.fill = fill
         self.prepare = prepare
-        self.seconds = 0.0  # the time that it took
+        self.seconds = 0.0  # the time that filling has taken
 
     def chunk_of(self, index: int) -> HostBuffer | None:
         before = time.perf_counter()
@@ -417,11 +423,11 @@ class _Fills:
         return part
 
     def cancel(self) -> None:
-        """Nothing is under way between two calls."""
+        """Nothing has to be ended: chunks are filled only within `chunk_of`."""
 
 
 class _Ahead:
-    """Chunks that threads bring into page-locked memory, while others are queued and computed."""
+    """Chunks that threads bring into page-locked memory while others are queued and computed."""
 
     def __init__(self, room: list[LockedBuffer], prepare: "_OnArray | None") -> None:
         self.room = room
@@ -455,7 +461,7 @@ class _Ahead:
         self.filling = Filling(target, given, offset)
 
     def cancel(self) -> None:
-        """End what is under way."""
+        """End the filling, if there is one."""
         filling, self.filling = self.filling, None
         if filling is not None:
             filling.cancel()
@@ -465,7 +471,7 @@ class _Ahead:
         raise NotImplementedError
 
     def ended(self, nbytes: int, target: LockedBuffer) -> int:
-        """Return the items of the bytes that have been filled."""
+        """Return how many items are in `target`, of which `nbytes` bytes were filled."""
         raise NotImplementedError
 
 
@@ -502,7 +508,7 @@ class _FillsOfFile(_Ahead):
         self.fill(target, self.source.fileno(), self.start + index * target.nbytes)
 
     def ended(self, nbytes: int, target: LockedBuffer) -> int:
-        self.source.seek(nbytes, os.SEEK_CUR)  # as if it had been read in order
+        self.source.seek(nbytes, os.SEEK_CUR)  # as after reading it in order
         return _whole_items(nbytes, target.itemsize)
 
 
@@ -534,24 +540,23 @@ class _Run:
         self.into = into
         self.consume = consume
         self.progress = progress
-        # Whether the host has to wait for a chunk before it queues the next one in the same
-        # buffers. If it does not use these buffers, it only queues: the order of the streams
-        # suffices.
+        # Whether the host has to wait for a chunk before it queues the next one with the same
+        # buffers. If the host itself does not use these buffers, waits between the streams suffice.
         self.in_step = filled or consume is not None or progress is not None
         most = len(self.lanes) * (1 if self.in_step else AHEAD)
-        # Chunk number `index` has the marks `index % len(self.marks)`. There are enough of them
-        # that a chunk that is on its way keeps its own. The first of each `TIMED` ones has times.
+        # Chunk number `index` has the marks `index % len(self.marks)`. There are enough marks that
+        # no two queued chunks share them. The first of each `TIMED` marks has times.
         self.most = most
         while len(pipeline._marks) < max(most + 1, TIMED) or len(pipeline._marks) % TIMED:
             timed = len(pipeline._marks) % TIMED == 0
             pipeline._marks.append(_Marks(pipeline._device, timed))
         self.marks = pipeline._marks
         self.on_way: deque[_Pending] = deque()
-        self.used = 0  # items of `into`
-        self.done = 0  # items that have gone through
+        self.used = 0  # items of `into` that have been given to chunks
+        self.done = 0  # items whose results were delivered
         self.consuming = 0.0
-        self.busy = [0.0 for _ in STAGES]  # of the chunks that are timed
-        self.timed = 0  # their items
+        self.busy = [0.0 for _ in STAGES]  # seconds of each stage, for the chunks that are timed
+        self.timed = 0  # items of the chunks that are timed
 
     def through(self, feed: _Feed) -> PipelineReport:
         start = time.perf_counter()
@@ -615,7 +620,7 @@ class _Run:
         return self.into[start : self.used]
 
     def finish(self) -> None:
-        """Wait for the first chunk that is on its way, and deliver its result."""
+        """Wait for the oldest chunk that is queued, and deliver its result."""
         pending = self.on_way.popleft()
         pending.marks.ended[COPY_OUT].synchronize()
         if pending.marks.begun:
@@ -640,7 +645,7 @@ def _positive(value: SupportsIndex, name: str) -> int:
 
 
 def _checked(array: "npt.NDArray[Any]", dtype: "np.dtype[Any]") -> "npt.NDArray[Any]":
-    """Return an array of the source with one dimension."""
+    """Return an array of the source with one dimension. Raises if its items do not fit."""
     if hasattr(array, "mask"):
         raise TypeError("the mask of a masked array would be lost; pass array.filled(value)")
     if array.dtype != dtype:
@@ -713,7 +718,7 @@ def _whole_items(nbytes: int, itemsize: int) -> int:
 
 
 def _is_regular(source: object) -> bool:
-    """Whether threads can read a file by its descriptor, and find what `readinto` would."""
+    """Whether threads that read a file by its descriptor get the bytes that `readinto` would."""
     if type(source) is not FileIO and type(source) is not BufferedReader:
         return False
     if type(source) is BufferedReader and type(source.raw) is not FileIO:

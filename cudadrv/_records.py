@@ -56,10 +56,10 @@ class PoolStats(NamedTuple):
 class DriverPoolStats(NamedTuple):
     """The statistics of a `DriverPool`, from the driver: see `DriverPool.stats`.
 
-    ``used_bytes`` are the bytes of memory that was allocated and not freed; ``reserved_bytes``
-    those that the pool has from the device or the host. ``peak_used_bytes`` and
-    ``peak_reserved_bytes`` are their maximums since the pool was made or `DriverPool.reset_peaks`
-    was called.
+    ``used_bytes`` is the number of bytes that were allocated from the pool and not freed yet.
+    ``reserved_bytes`` is the number of bytes that the pool has got from the device or the host.
+    ``peak_used_bytes`` and ``peak_reserved_bytes`` are the maximums of these numbers since the pool
+    was made or `DriverPool.reset_peaks` was called.
     """
 
     used_bytes: int

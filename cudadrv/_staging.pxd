@@ -26,7 +26,7 @@ cdef struct StagedCopy:
     void *arguments         # the arguments of `call`: the address of `plain`
     CUdeviceptr inside      # the address where the buffer begins
     CUevent event           # the event of the stage
-    bint inward             # whether the copy is into the buffer
+    bint inward             # whether the copy goes from the stage to the buffer
     bint queued             # the driver has accepted the copy
     bint marked             # the event was recorded after the copy
 

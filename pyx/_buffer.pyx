@@ -73,7 +73,7 @@ cdef tuple borrows_of(Region region):
 cdef tuple _look(Region region, unsigned int most):
     """Return the first `most` borrows, the number of all borrows, and texts that say how to wait.
 
-    The texts are for the borrows that are returned.
+    Each text is listed once. The texts are only about the borrows that are returned.
     """
     cdef own_borrow *found
     cdef size_t end = region.start + region.nbytes
@@ -269,7 +269,8 @@ def reap():
 
     When a buffer is dropped, its memory goes to a pool for new buffers, or is kept until freeing it
     cannot block. This call empties the pools, waits for the work that uses such memory, and frees
-    the memory. It also frees the idle page-locked memory through which arrays are copied.
+    the memory. It also frees the page-locked memory through which arrays are copied, as far as no
+    copy uses it. A `DriverPool` is not trimmed.
 
     Memory that the default stream of another thread used is freed after waiting for all work of all
     contexts, or kept if a stream is being captured. To free the memory of one buffer at a point
@@ -528,9 +529,11 @@ cdef class Buffer(Region):
             not aligned to its items, or to 4 bytes for items of 8.
         BufferBorrowedError, BufferExportedError, BufferClosedError
             See docs/errors.md.
+        CudaError
+            A driver call failed.
 
         Driver functions: cuMemsetD8Async, cuMemsetD16Async or cuMemsetD32Async; cuMemsetD2D32Async
-        twice for items of 8 bytes.
+        twice for items of 8 bytes whose halves differ.
         """
         cdef Token token
         cdef unsigned char[8] item
@@ -683,8 +686,8 @@ cdef class Buffer(Region):
         """Give the memory away: return its address, an int. The caller has to free the memory.
 
         `from_raw` takes it back. Does not block. Raises BufferBorrowedError or BufferExportedError
-        while the buffer is in use or a part of it is alive, and ValueError for a part or for memory
-        of `from_address`.
+        while the buffer is in use or a part of it is alive, and ValueError for a part, for memory
+        of a `DriverPool`, and for memory of another library (`from_address`, `from_dlpack`).
         """
         cdef object address  # made before the move, because a later failure would lose the memory
         self.usable()

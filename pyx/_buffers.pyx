@@ -67,8 +67,8 @@ cdef class scalar_access:
     over items, which is slow, becomes a failure at its line. Slices, blocks, copies and arrays work
     as before.
 
-    The choice reaches the functions that the block calls; new threads start without it. Of nested
-    blocks, the one entered last counts. Outside all blocks, ``buffer.scalar_access`` counts.
+    The choice also applies in the functions that the block calls; new threads start without it. Of
+    nested blocks, the one entered last counts. Outside all blocks, ``buffer.scalar_access`` counts.
 
     Raises TypeError unless the argument is a bool.
     """
@@ -129,8 +129,8 @@ cdef struct HostRequest:
 
 cdef struct Exported:
     own_export view
-    Py_ssize_t *shape
-    Py_ssize_t *strides     # both lie behind the struct
+    Py_ssize_t *shape       # lies behind the struct
+    Py_ssize_t *strides     # lies behind the shape
 
 
 cdef class HostBuffer(Buffer):
@@ -138,8 +138,8 @@ cdef class HostBuffer(Buffer):
     A buffer whose bytes the host can read and write: `LockedBuffer` or `UnifiedBuffer`.
 
     It has the buffer protocol: ``memoryview(buffer)`` and ``numpy.asarray(buffer)`` borrow it for
-    as long as the result lives. The protocol does not tell whether the consumer will write, so such
-    a view excludes all GPU work; a view of ``buffer.readonly()`` excludes only GPU writes.
+    as long as the result lives. The protocol does not tell whether the consumer will write. So such
+    a view excludes all GPU work. A view of ``buffer.readonly()`` excludes only GPU writes.
     """
 
     @property
@@ -305,8 +305,8 @@ cdef class HostBuffer(Buffer):
     cdef int open_view(self, own_export *view, str verb) except -1:
         """Borrow all bytes. Waits if the policy is "wait".
 
-        `verb` is "read"; "write", for a call; "block", for one that writes; or "export", for views
-        whose users may read and write.
+        `verb` is "read"; "write", for a copy within one call; "block", for a `with` block that
+        writes; or "export", for views whose users may read and write.
         """
         cdef own_access access
         cdef own_conflict conflict
@@ -609,7 +609,7 @@ cdef int _allocate(
     Buffer buffer, object count, object dtype, object stream, object device, unsigned int flags,
     object name, bint pooled
 ) except -1:
-    """Allocate on the stream that is given, else on the current one if pooled, else on none."""
+    """Allocate a buffer: on the given stream, else on the current one if `pooled`, else on none."""
     cdef PoolHandle pool = None
     cdef Stream found = known_stream(stream)
     cdef Context context = context_for(found, device)
@@ -642,11 +642,12 @@ name=None, pooled=True)\n--\n
         Any NumPy dtype of a fixed size without objects; default: bytes.
     stream : Stream, optional
         The memory may be that of an earlier buffer which unfinished work still uses, if all that
-        work is ordered before the next operation of this stream. The allocation then counts as a
-        write on the stream, so work on other streams has to be ordered after it; until a stream has
-        used the buffer, the host may use it, and ends that order. Default: the current stream of a
-        ``with stream:`` block, or none. Blocking and default streams order no allocation of such
-        memory, nor do streams of a device without ``concurrent_managed_access``.
+        work is ordered before the next operation of this stream. The allocation counts as a write
+        on the stream, so work on other streams has to be ordered after it. If the host uses the
+        buffer before any stream does, the buffer gets memory that no unfinished work uses, and
+        nothing has to be ordered after the allocation. Default: the current stream of a
+        ``with stream:`` block, or none. With a blocking or default stream, or on a device without
+        ``concurrent_managed_access``, the allocation has no order, as without a stream.
     write_combined : bool, optional
         Whether the host's writes bypass its caches: somewhat faster to copy to the GPU, and very
         slow for the host to read.
@@ -669,7 +670,8 @@ name=None, pooled=True)\n--\n
     CudaOutOfMemoryError
         The message lists the live buffers, grouped by the source line that allocated them.
 
-    Driver function: cuMemHostAlloc, portable and mapped.
+    Driver functions: cuMemHostAlloc, portable and mapped; cuMemAllocFromPoolAsync for memory of a
+    `DriverPool`.
     """
 
     def __cinit__(self):
@@ -694,7 +696,8 @@ cdef class UnifiedBuffer(HostBuffer):
 
     The host reads and writes it like an array while no GPU work uses it; an access that would race
     with GPU work raises an error. If a device's attribute ``concurrent_managed_access`` is 0, any
-    unfinished work on that device excludes the host from all managed memory.
+    unfinished work on that device excludes the host from all managed memory; `attach` restricts
+    this to one stream.
 
     Parameters
     ----------
@@ -704,11 +707,12 @@ cdef class UnifiedBuffer(HostBuffer):
         Any NumPy dtype of a fixed size without objects; default: bytes.
     stream : Stream, optional
         The memory may be that of an earlier buffer which unfinished work still uses, if all that
-        work is ordered before the next operation of this stream. The allocation then counts as a
-        write on the stream, so work on other streams has to be ordered after it; until a stream has
-        used the buffer, the host may use it, and ends that order. Default: the current stream of a
-        ``with stream:`` block, or none. Blocking and default streams order no allocation of such
-        memory, nor do streams of a device without ``concurrent_managed_access``.
+        work is ordered before the next operation of this stream. The allocation counts as a write
+        on the stream, so work on other streams has to be ordered after it. If the host uses the
+        buffer before any stream does, the buffer gets memory that no unfinished work uses, and
+        nothing has to be ordered after the allocation. Default: the current stream of a
+        ``with stream:`` block, or none. With a blocking or default stream, or on a device without
+        ``concurrent_managed_access``, the allocation has no order, as without a stream.
     device : Device, optional
         The device in whose primary context it is allocated; default: the stream's context, else
         the current context.
@@ -728,7 +732,7 @@ cdef class UnifiedBuffer(HostBuffer):
     CudaOutOfMemoryError
         The message lists the live buffers by line.
 
-    Driver function: cuMemAllocManaged.
+    Driver functions: cuMemAllocManaged; cuMemAllocFromPoolAsync for memory of a `DriverPool`.
     """
 
     def __cinit__(self):
@@ -744,10 +748,10 @@ cdef class UnifiedBuffer(HostBuffer):
     def migrations(self):
         """How often the memory changed sides without a prefetch: from a device to the host.
 
-        Counted from what cudadrv knows, for each 64 KiB, when the host uses bytes that work has
-        used since the host used them last. This is the highest of these counts in the buffer. A
-        prefetch to the host in between does not count, and neither does memory that was given
-        advice. See `migration_limit`.
+        For each 64 KiB cudadrv counts how often the host used bytes that work had used since the
+        host used them last. The value is the highest of these counts in the buffer. Bytes that a
+        prefetch has moved to the host in between do not count, and memory that was given advice
+        does not count, either. See `migration_limit`.
         """
         self.usable()
         if self.memory.migrations is None or self.nbytes == 0:
@@ -759,8 +763,8 @@ cdef class UnifiedBuffer(HostBuffer):
 
         A prefetch changes no bytes: the host and other work may use the buffer meanwhile, and
         nothing has to be ordered after it. The buffer cannot be closed until the prefetch is known
-        to be complete. An empty buffer has nothing to move. The driver may take part of the time of
-        the move within the call, in particular for a move to the host.
+        to be complete. An empty buffer has nothing to move. The call itself can take part of the
+        time of the move, in particular for a move to the host.
 
         Parameters
         ----------
@@ -793,13 +797,14 @@ cdef class UnifiedBuffer(HostBuffer):
         """Queue a discard: the contents are not needed any more. Does not wait for it.
 
         The driver then need not move the pages to where they are used next, and may take them back.
-        A discard counts as a write. From this call until something writes them, the contents are
-        undefined, and reading them is refused: by the host, by copies, by kernels that get the
-        buffer as ``cu.read``, and by loans. What may write a range counts as writing all of it:
-        a copy, a fill, a bare argument of a kernel, a ``write()`` block of the host.
+        A discard counts as a write. From this call until something writes the bytes, the contents
+        are undefined, and a use that reads them raises ContentsDiscardedError: by the host, by
+        copies, by kernels that get the buffer as ``cu.read``, and by loans. A use that may write a
+        range counts as writing all of it: a copy, a fill, a bare argument of a kernel, a
+        ``write()`` block of the host.
 
-        A driver before CUDA 13.0 cannot discard. It gets no call, and the rules are the same; only
-        the default streams' rules do not order the discard then.
+        A driver before CUDA 13.0 cannot discard, so no driver call is made. The same rules hold
+        then, except that the default streams' rules do not order the discard.
 
         Parameters
         ----------
@@ -816,7 +821,7 @@ cdef class UnifiedBuffer(HostBuffer):
             There is no stream; it is the legacy default stream; its device has no
             ``concurrent_managed_access``; the memory is read-only.
         BufferBorrowedError, BufferExportedError, BufferClosedError
-            The buffer is in use. Views and loans are in the way even if they are the stream's own.
+            The buffer is in use. Every view and loan conflicts, even a loan to this stream.
         CudaError
             A driver call failed.
 
@@ -855,15 +860,16 @@ cdef class UnifiedBuffer(HostBuffer):
     def attach(self, to, stream=None):
         """Queue a change of which streams may use the memory. Does not wait for it.
 
-        For devices without ``concurrent_managed_access``, where any unfinished work excludes the
-        host from managed memory. After ``attach(stream)``, only that stream may use the memory, and
+        This is for devices without ``concurrent_managed_access``, where unfinished work excludes
+        the host from managed memory. After ``attach(stream)`` only that stream may use this memory,
+        and
         only its work excludes the host. After ``attach("host")``, no stream may use it, and no work
         excludes the host. ``attach("global")`` allows all streams again. The change counts as a
         write on the stream that queues it: the host and other streams have to be ordered after it.
 
-        Devices with ``concurrent_managed_access`` let every stream use the memory in any case. An
-        attachment ends with its stream. The memory of a buffer that was attached goes back to the
-        driver, and not to the pool.
+        On devices with ``concurrent_managed_access``, every stream may use the memory all the same.
+        An attachment ends with its stream. The memory of a buffer that was attached goes back to
+        the driver, and not to the pool.
 
         Parameters
         ----------
@@ -881,10 +887,10 @@ cdef class UnifiedBuffer(HostBuffer):
         Raises
         ------
         TypeError, ValueError
-            There is no stream; ``to`` is nothing of the kind; a stream is given twice; the buffer
-            is not the whole of its allocation; the memory is read-only.
+            There is no stream; ``to`` is none of these; ``stream`` is given although ``to`` is a
+            stream; the buffer is not the whole of its allocation; the memory is read-only.
         BufferBorrowedError, BufferExportedError, BufferClosedError
-            The buffer is in use. Views and loans are in the way even if they are the stream's own.
+            The buffer is in use. Every view and loan conflicts, even a loan to this stream.
         CudaError
             A driver call failed.
 
@@ -896,8 +902,9 @@ cdef class UnifiedBuffer(HostBuffer):
         """Tell the driver how the memory will be used. Applies at once; does not block.
 
         Advice changes where pages are and when they move, but no results. It applies to whole
-        pages, also to the bytes beside a part. None leaves a kind of advice as it is. The memory of
-        a buffer that was given advice goes back to the driver, and not to the pool.
+        pages, so advice about a part of a buffer can also apply to bytes next to the part. None
+        leaves a kind of advice unchanged. The memory of a buffer that was given advice goes back to
+        the driver, and not to the pool.
 
         Parameters
         ----------
@@ -912,7 +919,8 @@ cdef class UnifiedBuffer(HostBuffer):
         Raises
         ------
         TypeError, ValueError
-            There is no such place, or a device has no ``concurrent_managed_access``.
+            An argument is not valid; a device has no ``concurrent_managed_access``; the memory is
+            from a `DriverPool`.
         BufferClosedError
             See docs/errors.md.
         CudaError
@@ -926,8 +934,9 @@ cdef class UnifiedBuffer(HostBuffer):
     def advice(self):
         """The advice of the pages, and the place of the last prefetch: an `Advice`.
 
-        Read from the driver (cuMemRangeGetAttribute). Where pages differ, the answer is that of no
-        advice. The last prefetch may be that of an earlier buffer in the same memory of a pool.
+        Read from the driver (cuMemRangeGetAttribute). If pages differ in a kind of advice, that
+        kind is shown as not given. The last prefetch may be one of an earlier buffer that had the
+        same memory of a pool.
         """
         return advice_of(self)
 
@@ -969,7 +978,8 @@ cdef class DeviceBuffer(Buffer):
     CudaOutOfMemoryError
         The message lists the live buffers by line.
 
-    Driver functions: cuMemAlloc, or cuMemAllocAsync.
+    Driver functions: cuMemAlloc, or cuMemAllocAsync; cuMemAllocFromPoolAsync for memory of a
+    `DriverPool`.
     """
 
     def __cinit__(self):
@@ -1028,7 +1038,7 @@ cdef dict CLASSES = {"device": DeviceBuffer, "locked": LockedBuffer, "unified": 
 
 
 cdef object class_of_kind(object kind, str what):
-    """Return the class that a word names. `what` is what the word was given as, for messages."""
+    """Return the class that a word names. `what` is what messages call it."""
     if not isinstance(kind, str):
         raise TypeError(f"{what} must be a str, not {type(kind).__name__}")
     if kind not in CLASSES:

@@ -124,7 +124,7 @@ cdef Token nothing_to_do(int name, Stream stream, Region source, Region target):
 cdef Region _device_side(Region target, Region source):
     """Return the buffer in whose context a copy runs.
 
-    This is the buffer in device memory if there is one, else the one in managed memory.
+    This is the buffer in device memory if there is one, else one in managed memory, if any.
     """
     return source if target.host_side or (target.portable and not source.portable) else target
 
@@ -135,7 +135,7 @@ cdef Stream blocking_stream(Stream stream, Region region):
 
 
 cdef Stream current_stream(object stream, Region region, str method):
-    """The slow path of `required_stream`. Also raises if the buffer cannot be used."""
+    """The slow path of `required_stream`. Raises if there is none, or the buffer is unusable."""
     stream = known_stream(stream)
     check_region(region)
     found = stream_for(stream, region.memory.context)

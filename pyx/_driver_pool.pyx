@@ -69,7 +69,7 @@ name=None)\n--\n
     functions that the block calls; ``context.pools.device.driver_pool = pool`` (or ``locked``,
     ``unified``) does so for a context, outside such blocks. Such a buffer is stream-ordered memory:
     it is allocated on its stream (``stream=``, else the current one), as a write on that stream,
-    and freed on a stream. Without a stream, the call waits until the memory is there. Buffers with
+    and freed on a stream. Without a stream, the host waits for the allocation. Buffers with
     ``pooled=False``, and device buffers of other devices, do not come from the pool. See
     docs/memory-pools.md.
 
@@ -78,11 +78,11 @@ name=None)\n--\n
     kind : "device", "locked" or "unified", optional
         Which buffers the pool is for: DeviceBuffers, LockedBuffers or UnifiedBuffers.
     place : Device or str, optional
-        Where the memory is; for "unified", where its pages prefer to be. A `Device` for "device"
+        Where the memory is; for "unified", the place that its pages prefer. A `Device` for "device"
         and "unified"; ``"host"``, or ``"host:N"`` for a NUMA node, for "locked" and "unified".
         Default: the current device, or ``"host"`` for "locked".
     max_bytes : int, optional
-        The most that the pool may have, rounded up by the driver; not for "unified". Default: no
+        The largest size of the pool, which the driver rounds up; not for "unified". Default: no
         limit.
     release_threshold : int, optional
         See `release_threshold`.
@@ -90,7 +90,8 @@ name=None)\n--\n
         Shown in messages.
 
     Making a pool does not block, and allocates nothing. All devices can use the memory of "locked"
-    and "unified" pools. If nothing refers to a pool any more, it is destroyed as by `close`.
+    and "unified" pools. When the last reference to a pool is dropped, it is destroyed as by
+    `close`. Buffers with memory of the pool refer to it.
 
     Raises
     ------
@@ -133,9 +134,9 @@ name=None)\n--\n
     def of(place=None, str kind=None):
         """Return the driver's default pool of a place, which other libraries may use, too.
 
-        ``place`` is as for the class; default: the current device. ``kind`` is "device" for a
-        device, else "locked", unless it is given. Closing such a pool does not destroy it. Its
-        settings hold for everybody. Does not block. Raises as the class does.
+        ``place`` is as for the class. ``kind`` is as for the class; default: "locked" if ``place``
+        is a str, else "device". Closing such a pool does not destroy it. Its settings apply to all
+        libraries that use it. Does not block. Raises what the class raises.
 
         Driver functions: cuDeviceGetDefaultMemPool or cuMemGetDefaultMemPool; cuMemPoolSetAccess
         for "locked".
@@ -193,11 +194,11 @@ name=None)\n--\n
 
     @property
     def release_threshold(self):
-        """How many bytes the pool keeps when the host waits for work; default: 0.
+        """How many bytes the pool may keep when the host waits for work; default: 0.
 
-        What it has beyond them and nobody uses goes back then. Setting it raises ValueError for a
-        negative number, or if the pool is closed. Driver functions: cuMemPoolGetAttribute,
-        cuMemPoolSetAttribute.
+        At such a wait the pool gives unused memory beyond this size back. Setting it raises
+        TypeError for another type, and ValueError for a negative number, or if the pool is closed.
+        Driver functions: cuMemPoolGetAttribute, cuMemPoolSetAttribute.
         """
         return _read(self, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
 
@@ -219,10 +220,11 @@ name=None)\n--\n
 
     @property
     def reuse_allow_opportunistic(self):
-        """Whether memory may be used again if its free turns out to be complete; default: True.
+        """Whether memory may be used again on a stream that is not ordered after its free, if the
+        driver finds that the free is complete; default: True.
 
-        If it is, addresses depend on how fast the GPU is. Setting it raises TypeError unless it is
-        a bool.
+        If True, addresses depend on how fast the GPU is. Setting it raises TypeError unless it is a
+        bool.
         """
         return _read_flag(self, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC)
 
@@ -245,8 +247,8 @@ name=None)\n--\n
         """Choose what another device may do with the memory. Applies at once; does not block.
 
         ``access`` is ``"readwrite"``, ``"read"`` (which drivers up to CUDA 13.0 do not support) or
-        None. It is about a device pool, whose own device always has access; the memory of other
-        pools can be used everywhere.
+        None for no access. The pool must be a device pool; its own device always has access. The
+        memory of other pools can be used everywhere.
 
         Raises TypeError or ValueError for other values, for other pools, or if the pool is closed;
         CudaError if the device cannot have this access. Driver function: cuMemPoolSetAccess.
@@ -293,7 +295,7 @@ name=None)\n--\n
             _read(self, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH))
 
     def reset_peaks(self):
-        """Let both peaks of `stats` begin anew, with what is used and reserved now.
+        """Reset both peaks of `stats` to what is used and reserved now.
 
         Raises ValueError if the pool is closed. Driver function: cuMemPoolSetAttribute.
         """
@@ -304,8 +306,10 @@ name=None)\n--\n
     def trim(self, *, keep_bytes=0):
         """Give unused memory back, until the pool has at most ``keep_bytes`` bytes.
 
-        Does not wait for work: what unfinished work uses stays. Raises ValueError for a negative
-        number, or if the pool is closed. Driver function: cuMemPoolTrimTo.
+        Does not wait for work: memory that unfinished work uses stays. Some drivers need
+        `Device.synchronize` before they give memory back that work has used. Raises TypeError for
+        another type, and ValueError for a negative number, or if the pool is closed. Driver
+        function: cuMemPoolTrimTo.
         """
         cdef size_t keep = _checked_bytes(keep_bytes, "keep_bytes")
         self.usable()
@@ -328,7 +332,7 @@ name=None)\n--\n
     def close(self):
         """Destroy the pool. May be called twice. Does not block.
 
-        Memory whose buffers are gone is freed after the work that uses it. The driver's default
+        Memory of buffers that are gone is freed after the work that uses it. The driver's default
         pools are not destroyed. Raises OwnershipError if a buffer with memory of the pool is alive.
         Driver function: cuMemPoolDestroy.
         """
@@ -400,7 +404,7 @@ cdef CUmemLocation _visitor(DriverPool pool, object place) except *:
 
 
 cdef int _admit_devices(DriverPool pool) except -1:
-    """Let all devices use page-locked memory of a pool: without that, a kernel would fault."""
+    """Let all devices use the memory of a page-locked pool. Otherwise kernels would fault."""
     cdef CUmemAccessDesc change
     for device in Device.all():
         change.location.type = CU_MEM_LOCATION_TYPE_DEVICE
@@ -412,7 +416,9 @@ cdef int _admit_devices(DriverPool pool) except -1:
 
 
 cdef CUresult _destroy(DriverPool pool) noexcept:
-    """Destroy the driver's pool, unless it is a default one. Memory of it stays until it is freed.
+    """Destroy the driver's pool, unless it is a default one.
+
+    The driver keeps memory of the pool until it is freed.
     """
     cdef CUmemoryPool raw = pool.raw
     cdef CUresult status = CUDA_SUCCESS

@@ -56,7 +56,7 @@ cdef str LEGACY = "do not work on the legacy default stream; use another stream"
 
 
 cdef CUmemLocation place_of(object place) except *:
-    """Return a place as the driver takes it. Raises if managed memory cannot be there."""
+    """Return the CUmemLocation of a place. Raises if managed memory cannot be there."""
     cdef CUmemLocation location
     check_place(place)
     if isinstance(place, Device):
@@ -71,7 +71,7 @@ cdef CUmemLocation place_of(object place) except *:
 
 
 cdef int check_place(object place) except -1:
-    """Raise TypeError or ValueError for what names no place."""
+    """Raise TypeError or ValueError unless the argument names a place."""
     if isinstance(place, Device):
         return 0
     if not isinstance(place, str):
@@ -96,12 +96,12 @@ cdef int _check_concurrent(Device device, str what) except -1:
 
 
 cdef CUdevice _processor(CUmemLocation location) noexcept nogil:
-    """Return a place as the older functions take it, which know no NUMA nodes."""
+    """Return the CUdevice of a place, for driver functions that take no NUMA nodes."""
     return location.id if location.type == CU_MEM_LOCATION_TYPE_DEVICE else CU_DEVICE_CPU
 
 
 cdef object _place_at(int processor):
-    """Return the place with a number of the driver's; None for the number of no place."""
+    """Return the place that a number of the driver means; None for CU_DEVICE_INVALID."""
     if processor == CU_DEVICE_INVALID:
         return None
     return "host" if processor == CU_DEVICE_CPU else Device(processor)
@@ -115,9 +115,9 @@ cdef struct Ranges:
     CUdeviceptr *addresses
     size_t *sizes
     CUmemLocation *places
-    size_t *firsts          # to which range each place belongs first: 0, 1, 2, ...
+    size_t *firsts          # the first range of each place: 0, 1, 2, ..., as each range has its own
     own_access *accesses
-    bint at_once            # whether to try the function for batches
+    bint at_once            # whether to try the function for batches first
 
 
 cdef CUresult _prefetch_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
@@ -170,7 +170,7 @@ cdef Token prefetch_region(Region region, object place, object stream):
 
 
 cdef Token discard_region(Region region, bint moves, object place, object stream):
-    """Queue a discard of a whole buffer. If it `moves`, its pages move to the place."""
+    """Queue a discard of a whole buffer. If `moves` is true, the pages also move to the place."""
     cdef Stream found
     cdef int name = DISCARD_AND_PREFETCH if moves else DISCARD
     stream = known_stream(stream)
@@ -182,9 +182,9 @@ cdef Token discard_region(Region region, bint moves, object place, object stream
 cdef Token move_region(Region region, object place, Stream stream):
     """Queue a move of a whole buffer that is used at the place next: see `Buffer.to`.
 
-    Unlike a prefetch it counts as a write. So nothing else uses the buffer during the move, and the
-    next user has to be ordered after it. To devices that take no prefetches the driver moves all
-    managed memory by itself: then no driver call is made.
+    Unlike a prefetch, it counts as a write. So nothing else uses the buffer during the move, and
+    the next user has to be ordered after it. Where a device takes no prefetches, the driver moves
+    all managed memory by itself, and no driver call is made.
     """
     cdef Device home = stream.context.device
     check_region(region)
@@ -205,7 +205,7 @@ cdef Token _hand_over(Region region, object place, Stream stream):
     if region.nbytes == 0:
         return nothing_to_do(TO, stream, None, region)
     borrow(region, &access, OWN_READ)
-    access.mode = OWN_WRITE  # it changes no byte, so memory that is read-only may be handed over
+    access.mode = OWN_WRITE  # no byte changes, so read-only memory is allowed
     access.effect = OWN_MOVES
     token = new_token(stream, None, region)
     prepare(&operation, TO, &access, 1, _no_call, NULL)
@@ -222,8 +222,9 @@ cdef Token _hand_over(Region region, object place, Stream stream):
 def prefetch_batch(pairs, stream=None):
     """Queue prefetches of several buffers at once: ``prefetch_batch([(buffer, place), ...])``.
 
-    As `UnifiedBuffer.prefetch` for each pair in turn, but checked before anything is queued, and
-    with one call of a driver that has cuMemPrefetchBatchAsync (13.0 or newer). Does not block.
+    As `UnifiedBuffer.prefetch` for each pair in turn, but all pairs are checked before anything is
+    queued. If the driver has cuMemPrefetchBatchAsync (13.0 or newer), there is one driver call,
+    except on the legacy default stream. Does not block.
 
     Parameters
     ----------
@@ -262,8 +263,8 @@ def prefetch_batch(pairs, stream=None):
 def discard_batch(buffers, stream=None):
     """Queue discards of several buffers at once: ``discard_batch([buffer, other, ...])``.
 
-    As `UnifiedBuffer.discard` for each buffer in turn, but checked before anything is queued, and
-    with one driver call. Does not block.
+    As `UnifiedBuffer.discard` for each buffer in turn, but all buffers are checked before anything
+    is queued, and there is one driver call. Does not block.
 
     Parameters
     ----------
@@ -344,8 +345,9 @@ cdef Token _queue(int name, list regions, list places, Stream stream):
             ranges.sizes[i] = region.nbytes
             ranges.places[i] = locations[i]
             ranges.firsts[i] = i
-            # Prefetches and moves change no byte, also not in memory that is read-only. A prefetch
-            # conflicts with no other use, and only keeps the memory from being freed.
+            # Prefetches and moves change no byte, so read-only memory is allowed: `borrow` gets
+            # OWN_READ. A prefetch conflicts with no other use; it only keeps the memory from being
+            # freed.
             borrow(region, &ranges.accesses[i], OWN_WRITE if discards else OWN_READ)
             ranges.accesses[i].mode = OWN_WRITE if writes else OWN_SHARED
             ranges.accesses[i].effect = OWN_DISCARDS if discards else OWN_MOVES
@@ -379,7 +381,7 @@ cdef int _issue(int name, Ranges *ranges, Stream stream, list regions, Token tok
 
 
 cdef driver_call _call_for(int name) except NULL:
-    """Return what makes the driver call. A driver that cannot discard gets the rest, or nothing."""
+    """Return what makes the driver call: without discards, a prefetch or no call."""
     if name in (PREFETCH, PREFETCH_BATCH, TO):
         return _prefetch_call
     discards = DISCARD_CALL not in missing_functions()
@@ -389,7 +391,7 @@ cdef driver_call _call_for(int name) except NULL:
 
 
 cdef int _check_nodes(Stream stream) except -1:
-    """Raise ValueError where the driver takes no NUMA nodes."""
+    """Raise ValueError if prefetches on this stream cannot name NUMA nodes."""
     if BATCH in missing_functions():
         raise ValueError(f"this driver has no {BATCH}, so it takes no NUMA nodes ('host:N'): that"
                          " needs a driver of CUDA 13.0. 'host' works with every driver")
@@ -471,7 +473,7 @@ cdef Token attach_region(Region region, object to, object stream):
     if reason:
         refuse_operation(&operation, reason, found, (region.describe(),))
     stand_for(token, &operation)
-    # The attachment ends with the stream, so the stream stays as long as the attachment.
+    # The attachment would end with the stream, so the memory keeps the stream alive.
     if memory.home is not None:
         memory = memory.home
     memory.attached = only
@@ -563,7 +565,7 @@ cdef int _advise(Region region, list changes) except -1:
 cdef int _keep_open(Region region, own_export *view) except -1:
     """Keep the memory from being closed until `own_export_close`.
 
-    A view without bytes is in the way of no access.
+    A view without bytes conflicts with no access.
     """
     cdef own_access access
     cdef own_conflict conflict
@@ -608,7 +610,7 @@ cdef object advice_of(Region region):
 
 
 cdef object _last_prefetch(Region region):
-    """Return the place of the last prefetch. A driver before 12.2 does not tell the NUMA node."""
+    """Return the place of the last prefetch. Drivers before CUDA 12.2 do not tell the NUMA node."""
     cdef int processor = CU_DEVICE_INVALID
     cdef int kind = 0
     cdef int number = 0
@@ -620,7 +622,7 @@ cdef object _last_prefetch(Region region):
 
 
 cdef bint _read(Region region, int attribute, int *values, size_t count) except -1:
-    """Read an attribute of a buffer's pages; False if the driver does not know it."""
+    """Read an attribute of a buffer's pages. Returns False if the driver does not know it."""
     cdef CUdeviceptr address = pointer_of(region)
     cdef size_t nbytes = region.nbytes
     cdef Context context = region.memory.context

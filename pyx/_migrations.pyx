@@ -17,7 +17,7 @@ from cudadrv._site cimport here, place
 from cudadrv._errors import CudaWarning, MigrationError, integer
 
 cdef enum:
-    SHIFT = 16  # counted are blocks of 64 KiB, which drivers move at once
+    SHIFT = 16  # memory is counted in blocks of 64 KiB, because drivers move such blocks at once
 
 cdef Nesting _limits = Nesting("cudadrv.migration_limit")
 
@@ -28,12 +28,12 @@ cdef class migration_limit:
     Choose, for a `with` block, how often the same managed memory may change sides.
 
     If the host uses 64 KiB that work of a device has used since the host used them last, and no
-    prefetch has brought them back, the driver has to move them at a page fault. Once this has
-    happened ``count`` times to the same 64 KiB in the block, the next time is a
-    `MigrationError` at the line of the host (``"raise"``: the access is refused), or a CudaWarning
-    (``"warn"``). Memory that was given advice does not count.
+    prefetch has brought them back, the driver has to move them at a page fault. When this has
+    happened ``count`` times to the same 64 KiB in the block, the next access of the host that would
+    do so raises a `MigrationError` at its line (``"raise"``), or issues a CudaWarning (``"warn"``).
+    Memory that was given advice does not count.
 
-    The limit applies in the functions that the block calls; new threads start without one. Of
+    The limit also applies in the functions that the block calls; new threads start without one. Of
     nested blocks, the one entered last counts.
 
     Raises TypeError or ValueError for another action, or a count that is negative or no integer.
@@ -55,7 +55,7 @@ cdef class migration_limit:
 
     @property
     def action(self):
-        """What happens beyond that: "warn" or "raise"."""
+        """What happens when the limit is exceeded: "warn" or "raise"."""
         return self.action
 
     def __enter__(self):
@@ -88,7 +88,7 @@ cdef class Counts:
         free(self.each)
 
     cdef unsigned int most(self, size_t start, size_t stop) noexcept:
-        """Return the highest count of some bytes; there is at least one."""
+        """Return the highest count of the blocks of some bytes. `stop` is greater than `start`."""
         cdef unsigned int found = 0
         cdef size_t block
         for block in range(start >> SHIFT, ((stop - 1) >> SHIFT) + 1):
@@ -105,15 +105,15 @@ cdef class Counts:
 cdef class Migrations:
     """How often the memory of an allocation changed sides. Internal to `Memory`."""
 
-    cdef Counts counts  # since it was allocated
-    cdef object within  # since a `migration_limit` was first in force: Counts for each limit
+    cdef Counts counts  # counts since the memory was allocated
+    cdef object within  # for each `migration_limit`: the Counts while it was in force
 
     def __cinit__(self, size_t nbytes):
         self.counts = Counts(nbytes)
         self.within = WeakKeyDictionary()
 
     def most(self, size_t start, size_t stop):
-        """Return the highest count of some bytes; there is at least one."""
+        """Return the highest count of the blocks of some bytes. `stop` is greater than `start`."""
         return self.counts.most(start, stop)
 
 

@@ -1,7 +1,8 @@
 # cython: nonecheck=True
 """Offload: arrays of the host that a device uses for a block, or for one launch.
 
-An array is *captured* while results may come home to it, or while a block uses it.
+An array is *captured* while a block uses it, or while a launch has results for it that are not yet
+copied to it: they have not come home.
 
 Outlives a call: `_captures`, the captures that have not ended, and those whose array could not be
 made writable again yet (the GIL guards it).
@@ -120,7 +121,7 @@ cdef int _refuse_type(str label, object given) except -1:
 
 
 cdef Capture _new_capture(object array, Way way, str label, uint32_t site):
-    """Check an array, and describe it. It is captured by `_begin`."""
+    """Check an array, and make a capture of it, which begins with `_begin`."""
     cdef Capture capture = Capture.__new__(Capture)
     cdef Py_buffer view
     if not isinstance(array, ndarray):
@@ -172,7 +173,7 @@ cdef bint _conflict(Capture one, Capture other) noexcept:
 
 
 cdef bint _lock(object array) except -1:
-    """Make an array read-only. Returns False if it is already, or if that could not be undone."""
+    """Make an array read-only. Returns False if it is read-only, or if it would have to stay so."""
     if not array.flags.writeable or not _can_be_unlocked(array):
         return False
     array.flags.writeable = False
@@ -180,7 +181,7 @@ cdef bint _lock(object array) except -1:
 
 
 cdef bint _can_be_unlocked(object array) except -1:
-    """Whether NumPy allows to make a writable array writable again once it is read-only."""
+    """Whether NumPy lets a writable array that is made read-only become writable again."""
     cdef Py_buffer view
     if array.flags.owndata:
         return True
@@ -228,7 +229,7 @@ cdef int end_captures(list captures) except -1:
 
 
 cdef Capture _next_unlocked():
-    """Unlock the array of a capture that is over, and return the capture; None if there is none."""
+    """Unlock the array of a capture that is over. Return that capture, or None if there is none."""
     cdef Capture capture
     for capture in _captures:
         if capture.over and _unlock(capture):
@@ -264,7 +265,7 @@ cdef bint _unlock(Capture capture) except -1:
 
 
 cdef int _report_locked() except -1:
-    """Warn of arrays that stay read-only although no capture is left that could be the reason."""
+    """Warn of arrays that stay read-only although all captures are over. Forget these captures."""
     cdef Capture capture
     for capture in _captures:
         if not capture.over:
@@ -287,7 +288,7 @@ cdef int _allocate(list captures, Context context, Stream stream) except -1:
             DeviceBuffer, items.size, items.dtype, context, stream, capture.label)
         if items.ndim > 1:
             capture.buffer.sizes = items.shape
-        if capture.way != IN:  # now, so that lack of memory is an error before any work is queued
+        if capture.way != IN:  # allocate now: if memory runs out, no work has been queued yet
             capture.home = new_buffer(
                 LockedBuffer, items.size, items.dtype, context, stream, capture.label)
     return 0
@@ -333,7 +334,7 @@ cdef void _copy(Py_buffer *view, size_t source) noexcept:
 
 
 cdef int _open(Capture capture) except -1:
-    """Open the memory of an array, and that of its results."""
+    """Get access to the memory of an array, and to its results in page-locked memory."""
     plain = plain_array(capture.array)
     if not plain.flags.c_contiguous:
         raise ValueError(f"{capture.describe()} is not C-contiguous any more")
@@ -393,11 +394,11 @@ cdef class offload:
     Raises
     ------
     TypeError, ValueError
-        There is no array, or something is none; it has a mask, Python objects or gaps, or is
-        read-only and gets results; arrays share memory, and one of them gets results.
+        No array is given, or an argument is not an array; an array has a mask, Python objects or
+        gaps, or is read-only and gets results; arrays share memory, and one of them gets results.
     OwnershipError
-        An array is captured already, and results come home to it; or it was made writable inside
-        the block.
+        An array shares memory with one that another block or launch still uses, and one of the two
+        gets results; or an array was made writable inside the block.
     RuntimeError
         The block was entered before.
     BufferBorrowedError, BufferExportedError, BufferClosedError
@@ -405,11 +406,12 @@ cdef class offload:
     CudaError
         A driver call failed.
 
-    Other arrays over the same memory that were made before stay writable, and an array whose memory
-    belongs to another library may, too. cudadrv cannot see what is written through them.
+    Other arrays over the same memory that were made before stay writable. An array whose memory
+    belongs to another library may stay writable itself. cudadrv cannot see what is written through
+    such arrays.
 
-    Driver functions: those of `DeviceBuffer`, `LockedBuffer` and `Buffer.copy_from`;
-    cuMemcpyDtoHAsync.
+    Driver functions: those of `DeviceBuffer`, `LockedBuffer`, `Buffer.copy_from` and
+    `Stream.synchronize`; cuMemcpyDtoHAsync.
     """
 
     cdef list given         # (array, way, label) of each array
@@ -468,8 +470,9 @@ cdef class offload:
         return tuple(buffers)
 
     def __exit__(self, kind, exception, traceback):
-        """Copy the results to their arrays, unless there is an exception. Blocks until they are
-        there.
+        """Copy the results to their arrays, and close the buffers. Blocks until that is done.
+
+        If the block ended by an exception, only makes the arrays writable again.
         """
         cdef list captures = self.captures
         if captures is None or self.ended:
@@ -563,7 +566,7 @@ cdef int upload(list captures, Stream stream) except -1:
 
 
 cdef object bring_home_later(Token token, list captures, Stream stream):
-    """Queue the copies of a launch's results, and return the token that brings them home.
+    """Queue copies of a launch's results to page-locked memory. Return the token for these results.
 
     Returns the launch's token itself if there are no results.
     """
@@ -585,12 +588,12 @@ cdef object bring_home_later(Token token, list captures, Stream stream):
 @cython.no_gc_clear
 cdef class ResultToken:
     """ResultToken(*args, **kwargs)\n--\n
-    A queued launch with `Out` or `InOut` arguments, whose results come home to arrays.
+    A queued launch with `Out` or `InOut` arguments, whose results `wait` copies to arrays.
 
     It is used as a `Token` is. `wait`, ``await`` and a `done` that is True copy the results to the
-    arrays, and make the arrays writable again. Nothing else does: after ``stream.synchronize()``
-    the results are still to be brought home. If nobody refers to the token any more before they
-    are, they are lost: a `CudaWarning` says so, and the arrays keep their old items.
+    arrays, and make the arrays writable again. Nothing else does, not even
+    ``stream.synchronize()``. If the last reference to the token is dropped before that, the results
+    are lost: a `CudaWarning` says so, and the arrays keep their old items.
 
     Attributes
     ----------
@@ -601,9 +604,9 @@ cdef class ResultToken:
 
     cdef Token launch
     cdef Token last         # of the last copy to page-locked memory
-    cdef list captures      # None when the results have come home, or are lost
+    cdef list captures      # None once the results have come home, or are lost
     cdef bint lost
-    cdef bint told          # whether a call has raised because the results are not home
+    cdef bint told          # whether a wait has failed, so that __dealloc__ need not warn
     cdef object lock        # held while results are copied, so that other threads wait for that
     cdef object __weakref__
 
@@ -625,7 +628,7 @@ cdef class ResultToken:
 
     @property
     def token(self):
-        """The token of the launch alone. Waiting for it brings nothing home."""
+        """The token of the launch alone. Waiting for it copies no results."""
         return _launch_of(self)
 
     @property
@@ -677,7 +680,7 @@ cdef class ResultToken:
             The program has made an array writable meanwhile; or an earlier call has failed to bring
             the results home, and they are lost.
         ValueError
-            An array has another size than before.
+            An array has another size or layout than before, or its memory is read-only.
 
         Also raises what `Token.wait` raises. Driver functions: those of `Token.wait`.
         """

@@ -73,7 +73,7 @@ cdef object _as_array(object ordinary):
 
 
 cdef int _check(object array, Region region) except -1:
-    # The texts are made only for an error, because making the text of a dtype takes NumPy longer
+    # The texts are made only for an error, because NumPy needs longer to make the text of a dtype
     # than a small copy takes.
     if array.dtype is not region.dtype and array.dtype != region.dtype:
         refuse_other_dtype(
@@ -95,7 +95,7 @@ cdef enum:
     SMALLEST = 1 << 16          # bytes of the smallest stage; up to STEP, sizes are powers of two
     STEP = 1 << 20              # sizes above STEP are multiples of STEP
     MOST_IDLE = 64 << 20        # the most bytes of stages that a context keeps
-    MOST_BUSY = 4               # a search ends when it has found this many stages in use
+    MOST_BUSY = 4               # a search gives up when it has found this many stages in use
 
 
 @cython.final
@@ -375,11 +375,11 @@ cdef enum:
 # Sizes of chunks and rings, in bytes. docs/performance.md has the measurements behind them.
 cdef struct Plan:
     size_t threshold    # copies up to this size use one stage, and only the calling thread
-    size_t chunk        # the size of the largest chunk
-    size_t parts        # a copy has at least this many chunks, if none is smaller than `least`
-    size_t least        # the smallest size of the chunks of a copy
+    size_t chunk        # the largest size of a chunk
+    size_t parts        # a copy has about this many chunks, as far as `least` and `chunk` allow
+    size_t least        # the smallest size of a chunk; only the last one of a copy may be smaller
     size_t ring         # the most stages of one copy
-    size_t fresh        # a copy may allocate one new stage for each `fresh` bytes that it copies
+    size_t fresh        # a copy may allocate one stage for each `fresh` bytes, and always one
     size_t piece        # how much a thread copies at a time
     size_t threads      # the most threads, including the calling one; 0 until it is determined
     size_t cached       # a `Filling` of at least this many bytes uses ordinary stores
@@ -399,7 +399,7 @@ cdef struct Transfer:
     CUevent events[PAR_RING]
     StageUse uses[PAR_RING]
     size_t issued       # the offset up to which chunks are queued
-    size_t finished     # the offset up to which the driver is done with them
+    size_t finished     # the offset up to which the driver has completed the queued chunks
     int64_t moved_at    # the time of the last progress, in ns
     bint holds          # whether operation.request.issued is a snapshot that must be dropped
 
@@ -426,7 +426,7 @@ cdef size_t _threads() except 0:
 
 
 def plan(**changes):
-    """Change members of the process's `Plan`, for measurements; return it as a dict."""
+    """Change members of the process's `Plan`, for measurements. Return the new plan as a dict."""
     global _plan
     cdef dict found
     _threads()
@@ -439,9 +439,9 @@ def plan(**changes):
 cdef list _take_ring(Context context, size_t chunk, size_t nbytes):
     """Take the stages of a copy: free stages from the list, and new ones where they are worth it.
 
-    Each copy may add one new stage, so that after some copies a whole ring exists. A second stage
-    is made even beyond the limit MOST_IDLE, because a copy with a single stage has to wait whenever
-    that stage is busy.
+    Each copy may add one new stage, and a large one several (`Plan.fresh`), so that after some
+    copies a whole ring exists. A second stage is made even if that exceeds MOST_IDLE, because a
+    copy with a single stage has to wait whenever that stage is busy.
     """
     cdef size_t ring = min(_plan.ring, <size_t>PAR_RING)
     cdef size_t share = min(ring, max(<size_t>2, ring // _running))
@@ -519,9 +519,9 @@ cdef int _copy_chunks(Region region, char *ordinary, Stream stream, int name) ex
 
 
 cdef int copy_on_host(char *block, char *ordinary, size_t nbytes, bint inward) except -1:
-    """Copy between page-locked or managed memory and other memory; neither is used by a device.
+    """Copy between page-locked or managed memory and other memory, neither of which a device uses.
 
-    Many bytes are copied by several threads, if the two do not overlap.
+    Several threads copy if there are many bytes, and the memories do not overlap.
     """
     cdef par_copy memory
     cdef bint apart = block + nbytes <= ordinary or ordinary + nbytes <= block
@@ -544,7 +544,7 @@ cdef int copy_on_host(char *block, char *ordinary, size_t nbytes, bint inward) e
 
 
 cdef int _one_block(par_copy *memory, char *block, size_t nbytes) except -1:
-    """Describe a copy of a single chunk."""
+    """Set the members of a copy that has a single chunk. The caller may change its direction."""
     memory.nbytes = memory.chunk = nbytes
     memory.blocks[0], memory.ring = block, 1
     memory.piece = _plan.piece
@@ -555,7 +555,7 @@ cdef int _one_block(par_copy *memory, char *block, size_t nbytes) except -1:
 
 
 cdef bint _help(par_copy *memory) noexcept nogil:
-    """Copy pieces for some time, or until everything is copied; return whether that is so."""
+    """Copy pieces for some time, or until everything is copied. Return whether everything is."""
     cdef int64_t entered = now_ns()
     cdef int64_t now = entered
     cdef int64_t moved_at = entered
@@ -573,7 +573,7 @@ cdef bint _help(par_copy *memory) noexcept nogil:
 @cython.final
 cdef class Filling:
     """Filling(target, source, offset=0)\n--\n
-    The host's threads bring bytes into page-locked memory, while the calling thread goes on.
+    Fill page-locked memory by the copying threads, while the calling thread goes on.
 
     ``target`` is a HostBuffer, which is borrowed as by a view until `end` or `cancel` returns.
     ``source`` is an array of the same size, which must not change meanwhile, or the descriptor of a
@@ -583,7 +583,7 @@ cdef class Filling:
     cdef Py_buffer room, given
     cdef int64_t begun_at
     cdef bint running
-    cdef int process            # a forked child has none of the threads
+    cdef int process            # whose threads work: a forked child has none of them
 
     def __init__(self, target, source, uint64_t offset=0):
         if self.running:
@@ -611,10 +611,10 @@ cdef class Filling:
                 par_help(&self.memory)
 
     def end(self):
-        """Return how many bytes there are, and the seconds that it took. Blocks until then.
+        """Wait until the target is filled. Return the number of bytes and the seconds it took.
 
-        Fewer bytes than the target has: the file has no more. Signals such as Ctrl-C interrupt it.
-        Raises OSError if reading failed.
+        There are fewer bytes than the target has if the file ends before. Signals such as Ctrl-C
+        interrupt the wait. Raises OSError if reading failed.
         """
         cdef bint done = False
         if not self.running or self.process != getpid():
@@ -630,12 +630,12 @@ cdef class Filling:
         return self.memory.missing, (self.memory.copied_at - self.begun_at) / 1e9
 
     def cancel(self):
-        """End it, even if it is not complete. Waits for the pieces that threads copy now."""
+        """End the filling, even if it is not complete. Waits for pieces that are being copied."""
         self._stop()
 
     def __dealloc__(self):
-        # Threads must not write memory that is gone. They take no new pieces, so this waits for
-        # pieces of `Plan.piece` bytes only.
+        # Threads must not write memory that is gone. They take no new pieces from now on, so the
+        # wait is short: at most one piece of `Plan.piece` bytes for each thread.
         self._stop()
 
     cdef void _stop(self) noexcept:
@@ -735,9 +735,9 @@ cdef int _issue(Transfer *transfer, Stream stream) except? -1 nogil:
 
 
 cdef int _ask(Transfer *transfer, Stream stream) noexcept nogil:
-    """Query the oldest chunk that is not known to be complete. Returns 0 if it is complete.
+    """Query the oldest chunk that is not known to be complete. Return the status of the driver.
 
-    Otherwise returns the status of the driver.
+    The status is 0 if the chunk is complete.
     """
     cdef size_t start = transfer.finished
     status = query_event(
@@ -755,9 +755,10 @@ cdef bint _is_done(Transfer *transfer) noexcept nogil:
 
 
 cdef int _advance(Transfer *transfer, Stream stream) except? -1 nogil:
-    """Queue chunks and copy pieces until one of these happens, and return which:
+    """Queue chunks and copy pieces. Return the reason for stopping.
 
-    everything is copied; an operation is refused; it is time to check for signals.
+    This is DONE if everything is copied, LOOK if it is time to check for signals, and otherwise why
+    an operation was refused, or the status of a driver call that failed.
     """
     cdef int64_t entered = now_ns()
     cdef int64_t now = entered
@@ -807,7 +808,7 @@ cdef void _fill(Stage stage, const char *ordinary, size_t nbytes) noexcept nogil
 cdef int _queue(
     Operation *operation, int name, Region region, Stage stage, Stream stream
 ) except -1:
-    """Queue the copy between a whole buffer and a stage. Then the caller owns `request.issued`."""
+    """Queue the copy between a whole buffer and a stage. The caller must drop `request.issued`."""
     cdef StagedCopy copy
     prepare_staged(operation, &copy, name, region)
     aim(&copy, stage.data, stage.event.raw, 0, region.nbytes)

@@ -21,29 +21,29 @@ enum own_answer {
     OWN_ATTACHED   /* the memory is attached to another stream, or to the host */
 };
 
-/* What an access does beside reading or writing its bytes. From OWN_CLOSES on, it ends the bytes,
- * and so comes after all other uses, shared ones as well. */
+/* What an access does besides reading or writing its bytes. OWN_CLOSES and OWN_LEAVES also conflict
+ * with uses of the mode OWN_SHARED, because the memory may be gone afterwards. */
 enum own_effect {
-    OWN_STAYS,
+    OWN_STAYS,    /* nothing else */
     OWN_USES,     /* it may read the bytes even if the mode is not OWN_READ */
     OWN_MOVES,    /* it changes no contents, although the mode is not OWN_READ */
-    OWN_ATTACHES, /* as OWN_MOVES, and changes the attachment; every view is in its way */
-    OWN_DISCARDS, /* the contents become undefined; every view of these bytes is in its way */
-    OWN_CLOSES,   /* the whole memory: every view is in its way, every later request is refused */
-    OWN_LEAVES    /* these bytes, for one of several buffers that share the books of the memory */
+    OWN_ATTACHES, /* as OWN_MOVES, and changes the attachment; conflicts with every view */
+    OWN_DISCARDS, /* the contents become undefined; conflicts with every view of the bytes */
+    OWN_CLOSES,   /* it closes the whole memory; conflicts with every view */
+    OWN_LEAVES    /* it ends one of several buffers that share the state of the memory */
 };
 
 /* A live host view, or a loan: memory that another library uses on one stream. The caller owns this
  * struct; the engine links it into its lists. */
 typedef struct own_export {
     own_memory *memory;
-    struct own_export *next;
-    struct own_export *next_managed;
-    /* The stream of a loan, which alone may use the bytes; NULL for a host view. */
+    struct own_export *next;         /* in the memory's list */
+    struct own_export *next_managed; /* in the engine's list of host views of managed memory */
+    /* The stream of a loan, which may use the bytes in any case; NULL for a host view. */
     own_stream *borrower;
     uint64_t start, stop;
     uint32_t site;
-    uint8_t exclusive;
+    uint8_t exclusive; /* others may not even read the bytes */
     uint8_t keeps; /* the bytes can be used, but the memory cannot be closed: see own_keep_open */
 } own_export;
 
@@ -59,7 +59,7 @@ typedef struct own_access {
     own_epoch saved[OWN_FEW];
 } own_access;
 
-/* The other user of the bytes, because of which a request was refused. */
+/* Why a request was refused: what else uses the bytes, or limits their use. */
 typedef struct own_conflict {
     uint32_t access; /* index of the access that was refused */
     union {
@@ -69,11 +69,11 @@ typedef struct own_conflict {
         };
     };
     uint32_t site;   /* call site of the conflicting view, loan, discard or attachment */
-    uint64_t number; /* number of the stream that has the operation, loan or attachment */
+    uint64_t number; /* number of the stream of the operation, loan or attachment, if any */
     uint8_t order;   /* own_order of the stream that has this number */
     uint8_t kind;    /* own_kind of the stream that has this number */
     uint8_t loan;    /* the conflict is with a loan */
-    /* The other user uses different memory: without concurrent managed access, work on the
+    /* The other user may use different memory: without concurrent managed access, work on the
      * device and host views of managed memory exclude each other. */
     uint8_t excluded;
 } own_conflict;

@@ -5,6 +5,9 @@
 
 #include "usual.h"
 
+/* Returns whether the operation of an epoch is ordered before the next operation of the stream.
+ * `view` is the clock of everything that the stream will have waited for by then. `stream` is NULL
+ * for the host. */
 static inline int own_in_view_(const own_engine *engine, const own_stream *stream,
                                const own_clock *view, const own_epoch *epoch) {
     return (stream && epoch->slot == stream->slot && epoch->seq <= stream->seq) ||

@@ -1,12 +1,14 @@
-/* Limits of memory beyond who uses it when: contents that were discarded, and managed memory that
- * is attached to one stream or to the host.
+/* Limits of memory that do not depend on other uses of the same bytes: contents that were
+ * discarded, and managed memory that is attached to one stream or to the host.
  *
- * From a discard until something writes the bytes, they must not be read. What may write them
- * counts as writing all of them. An operation marks the discards that it writes, and they are
- * dropped when the driver has the operation, so that own_undo can revert the marks.
+ * Discarded bytes must not be read until something has written them. An access that may write bytes
+ * counts as writing all of them. An operation only marks the discards that it overwrites, so that
+ * own_undo can revert the marks. A later operation drops a marked discard, if the driver has
+ * accepted the operation that marked it.
  *
- * An attachment only matters where work excludes the host: there no other stream may use the
- * memory, and the host is excluded only by work of that stream. It ends with the stream. */
+ * An attachment only matters where work excludes the host. There, if memory is attached to a
+ * stream, no other stream may use it, and only work of this stream excludes the host from it. An
+ * attachment to a stream ends when the stream is closed and its work is known to be complete. */
 
 #ifndef CUDADRV_CONTENTS_H
 #define CUDADRV_CONTENTS_H
@@ -17,7 +19,8 @@
 
 /* ---- attachments ---- */
 
-/* Returns the stream of an open attachment, or NULL. */
+/* Returns the stream to which the memory is attached. Returns NULL if the memory is attached to the
+ * host, or if the attachment has ended. */
 static inline const own_stream *own_attached_stream_(const own_engine *engine,
                                                      const own_memory *memory) {
     uint64_t tag = memory->limits->attachment.stream, slot = tag >> 40;
@@ -29,7 +32,7 @@ static inline const own_stream *own_attached_stream_(const own_engine *engine,
     return stream;
 }
 
-/* Returns whether only the host may use the memory where work excludes the host. */
+/* Returns whether the memory is attached to the host, so that no stream may use it. */
 static inline int own_is_for_host_(const own_memory *memory) {
     return memory->limited & OWN_IS_ATTACHED && memory->limits->attachment.stream == OWN_NO_STREAM;
 }
@@ -44,9 +47,8 @@ static inline int own_may_use_(const own_engine *engine, const own_memory *memor
     return only ? only == stream : !own_is_for_host_(memory);
 }
 
-/* Returns a host view that excludes work of the stream, or NULL. Call this only where host views of
- * managed memory and work exclude each other. If `stream` is NULL, the work may be on any stream.
- */
+/* Returns a host view that excludes work of the stream, or NULL. Call this only for domains where
+ * work excludes the host. If `stream` is NULL, the work may be on any stream. */
 static inline const own_export *own_excluding_view_(const own_engine *engine,
                                                     const own_stream *stream) {
     const own_export *view = engine->managed;
@@ -65,7 +67,7 @@ static inline void own_blame_attachment_(const own_engine *engine, const own_mem
     conflict->kind = own_kind_of_(only);
 }
 
-/* Exchanges the attachment of the memory and the one given. */
+/* Swaps the attachment of the memory with *attachment. */
 static inline void own_attach_(own_memory *memory, own_attachment *attachment) {
     const own_attachment old = memory->limits->attachment;
     memory->limits->attachment = *attachment;
@@ -111,8 +113,8 @@ static inline const own_discard *own_find_discard_(const own_memory *memory, uin
 }
 
 /* Checks what does not depend on the work in flight: whether the memory is closed, the bytes are
- * discarded, or the stream may not use them. Returns the reason for a refusal, or OWN_OK. `stream` is
- * NULL for the host. */
+ * discarded, or the stream may not use them. Returns the reason for a refusal, or OWN_OK. `stream`
+ * is NULL for the host. */
 static __attribute__((noinline)) int own_check_limits_(const own_engine *engine,
                                                        const own_stream *stream,
                                                        const own_access *access,
@@ -141,7 +143,7 @@ static __attribute__((noinline)) int own_check_limits_(const own_engine *engine,
     return OWN_OK;
 }
 
-/* Adds an entry, at first without bytes. Returns NULL if malloc fails. */
+/* Adds an entry that has no bytes yet. Returns NULL if malloc fails. */
 static inline own_discard *own_new_discard_(own_memory *memory) {
     own_discard *made = calloc(1, sizeof *made);
     if (made) {
@@ -161,8 +163,7 @@ static inline void own_drop_discard_(own_memory *memory, own_discard **link) {
     }
 }
 
-/* Cuts the entries that contain the byte at `at`, so that none has bytes on both sides. Returns 0
- * if malloc fails. */
+/* Cuts the entries that have bytes before `at` and from `at` on. Returns 0 if malloc fails. */
 static inline int own_cut_discards_(own_memory *memory, uint64_t at) {
     for (own_discard *each = own_discards_(memory); each; each = each->next) {
         if (each->start < at && at < each->stop) {
@@ -195,14 +196,13 @@ static __attribute__((noinline)) int own_reserve_contents_(const own_access *acc
            (access->effect != OWN_DISCARDS || own_new_discard_(memory));
 }
 
-/* Returns whether own_undo of the operation is no longer possible. */
+/* Returns whether the driver has accepted the operation, so that own_undo is no longer possible. */
 static inline int own_is_settled_(const own_engine *engine, own_id id) {
     const own_stream *stream = engine->slots[id.slot].stream;
     return !stream || stream->settled >= id.seq;
 }
 
-/* Records what an access that is accepted does to contents and attachment. `by` is its operation.
- */
+/* Records what an accepted access does to contents and attachment. `by` is its operation. */
 static __attribute__((noinline)) void own_commit_effect_(const own_engine *engine,
                                                          const own_access *access, own_id by,
                                                          uint32_t site,
@@ -236,8 +236,9 @@ static __attribute__((noinline)) void own_commit_effect_(const own_engine *engin
     }
 }
 
-/* Joins neighbours that the same line has discarded, so that a loop over parts leaves few entries.
- * Call this when all accesses of an operation are committed, because that needs the cuts. */
+/* Joins adjacent entries that were discarded at the same line, so that a loop over parts leaves few
+ * entries. Call this when all accesses of an operation are committed: committing an access needs
+ * the cuts at both of its ends. */
 static __attribute__((noinline)) void own_join_discards_(const own_engine *engine,
                                                          own_memory *memory) {
     for (own_discard *each = own_discards_(memory); each && each->next;) {
@@ -275,7 +276,8 @@ static __attribute__((noinline)) void own_undo_effect_(const own_access *access,
     }
 }
 
-/* Records a write of the host, which cannot fail after that. Returns 0 if malloc fails. */
+/* Drops the discards of the bytes that an access of the host writes. A write of the host is never
+ * undone, so nothing is marked. Returns 0 if malloc fails. */
 static __attribute__((noinline)) int own_write_on_host_(const own_access *access) {
     own_memory *memory = access->memory;
     if (!own_writes_(access) || access->start >= access->stop) {
@@ -295,8 +297,8 @@ static __attribute__((noinline)) int own_write_on_host_(const own_access *access
     return 1;
 }
 
-/* Sets *found to the discarded bytes of the memory that begin first between `start` and `stop`.
- * Returns 0 if there are none. */
+/* Sets *found to the first discarded bytes between `start` and `stop`. Returns 0 if there are
+ * none. */
 static inline int own_discarded(own_engine *engine, const own_memory *memory, uint64_t start,
                                 uint64_t stop, own_discard *found) {
     own_lock(engine);

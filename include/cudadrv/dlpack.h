@@ -1,5 +1,5 @@
-/* DLPack: the structs by which libraries pass arrays to each other, in version 1.3 and in the
- * unversioned form.
+/* DLPack: the structs by which libraries pass arrays to each other, in version 1.1 and in the
+ * unversioned form, and the exchange API for C of version 1.3.
  *
  * Uses no CUDA. The consumer of an export calls its deleter to end it: in any thread, with or
  * without the GIL, while Python is finalizing, or in a forked child. Therefore the deleter touches

@@ -17,7 +17,7 @@
 
 enum own_order { OWN_NON_BLOCKING, OWN_BLOCKING, OWN_LEGACY };
 enum own_state { OWN_OPEN, OWN_CLOSED, OWN_RETIRED }; /* closed streams may have unfinished work */
-enum { OWN_RECENT = 32 };
+enum { OWN_RECENT = 32 }; /* a stream keeps the call sites of this many operations */
 
 /* The kind of a stream. Messages need it to name the stream and to tell the program how it can wait
  * for the stream. */
@@ -69,7 +69,7 @@ typedef struct own_stream {
     uint8_t dropped;
     uint8_t kind;   /* an own_kind; valid while the stream is open */
     uint32_t loans; /* number of loans of memory to this stream */
-    uint32_t taken; /* how many of them are taken back for a while: see own_keep_open */
+    uint32_t taken; /* number of these loans whose bytes others may use: see own_keep_open */
     /* The value of `uses` of the legacy stream when the default streams' rules last ordered this
      * stream after the legacy stream. */
     uint64_t legacy_seen;

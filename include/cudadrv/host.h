@@ -6,9 +6,9 @@
 
 #include "borrow.h"
 
-/* Where `host_excluded` is set, the host may use managed memory only while no work that may use it
- * is in flight. Returns 1 and sets `conflict` if such a stream of such a domain has work that is
- * not known to be complete and is not in the clock `waited`. */
+/* In a domain with `host_excluded`, the host may use managed memory only while the streams that may
+ * use this memory have no unfinished work. Returns 1 and sets `conflict` if one of these streams
+ * has work that is not known to be complete and is not in the clock `waited`. */
 static inline int own_excluded_(const own_engine *engine, const own_memory *memory,
                                 const own_clock *waited, own_conflict *conflict) {
     for (const own_domain *domain = engine->domains; domain; domain = domain->next) {
@@ -29,8 +29,8 @@ static inline int own_excluded_(const own_engine *engine, const own_memory *memo
     return 0;
 }
 
-/* Where `host_excluded` is set, a stream that has a loan may have work at any time. If there is
- * such a stream, returns 1 and sets `conflict`. */
+/* A stream that has a loan may have work at any time. Returns 1 and sets `conflict` if such a
+ * stream may use the memory and belongs to a domain with `host_excluded`. */
 static inline int own_lent_where_excluded_(const own_engine *engine, const own_memory *memory,
                                            own_conflict *conflict) {
     for (const own_domain *domain = engine->domains; domain; domain = domain->next) {
@@ -305,12 +305,14 @@ static inline uint32_t own_borrows(own_engine *engine, own_memory *memory, uint6
 /* An operation that the host does not know to be complete, for the report of a lost context. */
 typedef struct own_suspect {
     own_operation operation;
-    uint64_t number;
+    uint64_t number; /* number of the stream that has the operation */
     /* Number of older unfinished operations of the stream, whose call sites are no longer known. */
     uint64_t earlier;
     uint8_t kind;
 } own_suspect;
 
+/* Fills `suspects` with such operations of a domain, at most `fit`. Returns how many such
+ * operations have known call sites, which may be more. */
 static inline uint32_t own_suspects(own_engine *engine, const own_domain *domain,
                                     own_suspect *suspects, uint32_t fit) {
     uint32_t found = 0;

@@ -2,17 +2,18 @@
  * operations, memory is a number of bytes, and the callers report what the driver and the
  * program did.
  *
- *   clock.h   vector clocks: what is known to be complete
- *   ranges.h  which operations use which bytes
- *   engine.h  streams, their slots, and the host's clock
- *   order.h   events, waits, synchronizations: how clocks learn
- *   access.h  requested bytes, host views and loans
- *   contents.h  contents that were discarded, and memory that is attached to one stream
- *   usual.h   the fast path
- *   borrow.h  checks of operations
- *   host.h    checks of host access
- *   turns.h   whether host and devices use memory in turn
- *   reuse.h   whether memory can be given to a new owner
+ *   mutex.h     the locks
+ *   clock.h     vector clocks: what is known to be complete
+ *   ranges.h    which operations use which bytes
+ *   engine.h    streams, their slots, and the host's clock
+ *   order.h     events, waits, synchronizations: how clocks learn
+ *   access.h    requested bytes, host views and loans
+ *   contents.h  contents that were discarded, and memory that is attached to a stream or the host
+ *   usual.h     the fast path
+ *   borrow.h    checks of operations
+ *   host.h      checks of host access
+ *   turns.h     whether operations have used bytes since the host did
+ *   reuse.h     whether memory can be given to a new owner
  *
  * Functions whose names end in _ expect the caller to hold the engine's lock. */
 

@@ -46,7 +46,7 @@ typedef struct par_copy {
     size_t piece;
     char *blocks[PAR_RING];
     uint32_t ring;
-    uint32_t threads; /* limit of threads that work on the copy at once, with the owner */
+    uint32_t threads; /* the most threads that work on the copy at once, including the owner */
     uint8_t inward;   /* 1: copy from ordinary memory to the blocks; 0: the other direction */
     uint8_t cached;   /* 1: fill the blocks with ordinary stores; 0: with streaming_copy */
     int file;        /* -1, or the descriptor of the file that is read instead of ordinary memory */
@@ -57,7 +57,7 @@ typedef struct par_copy {
     size_t copied;         /* all chunks up to this offset are complete */
     size_t left[PAR_RING]; /* for each block: bytes of its chunk that are not copied yet */
     uint32_t busy;         /* number of threads that are copying a piece of this copy */
-    size_t missing;        /* the offset from which on the file has no more bytes, or nbytes */
+    size_t missing;        /* offset of the first byte that could not be read, or nbytes */
     int error;             /* errno of a read that failed, or 0 */
     int64_t copied_at;     /* the time at which everything was copied, in ns */
     struct par_copy *following;
@@ -184,7 +184,7 @@ static size_t par_read(int file, char *room, size_t size, uint64_t offset, int *
     return done;
 }
 
-/* Takes a piece and copies it. Releases the lock while it copies. */
+/* Takes a piece and copies it. Releases the lock during the copy. */
 static void par_work(par_copy *copy) {
     par_piece piece = par_take(copy);
     pthread_mutex_unlock(&par_the_pool.lock);

@@ -274,8 +274,9 @@ static int ref_is_borrowed(const ref_search *search, _PyStackRef reference) {
            ref_is_ours(search, PyStackRef_AsPyObjectBorrow(reference));
 }
 
-/* Visits what the running calls work on. One of them may use an array through a borrowed
- * reference: then one reference to the array can never be found. */
+/* Visits the operands of the running calls. An array that is an operand through a borrowed
+ * reference must not be emptied: for each of these, one more reference counts as missing, which the
+ * search cannot find. */
 static int ref_visit_operands(ref_search *search) {
     for (ref_frame *frame = ref_first_frame(); frame; frame = ref_next_frame(frame)) {
         _PyStackRef *at = _PyFrame_IsIncomplete(frame) ? NULL : ref_operands_of(frame);
@@ -313,7 +314,8 @@ static int ref_visit_variables(ref_search *search, ref_frame *frame) {
 
 static ref_frame *ref_first_frame(void) { return PyThreadState_Get()->cframe->current_frame; }
 
-static int ref_visit_operands(ref_search *search) { /* they own their references */
+/* Operands own their references here. These count as missing without a visit. */
+static int ref_visit_operands(ref_search *search) {
     (void)search;
     return 0;
 }
@@ -381,7 +383,8 @@ static int ref_visit_variables(ref_search *search, PyObject *variables, PyCodeOb
     return stop;
 }
 
-static int ref_visit_operands(ref_search *search) { /* they own their references */
+/* Operands own their references here. These count as missing without a visit. */
+static int ref_visit_operands(ref_search *search) {
     (void)search;
     return 0;
 }

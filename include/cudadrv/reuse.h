@@ -5,9 +5,10 @@
 
 #include "borrow.h"
 
-/* Returns whether the memory can get a new owner: all its uses are ordered before the next
- * operation of `stream` or, if `stream` is NULL, are known to the host to be complete. OWN_SHARED
- * uses count too, because the new owner does not know of them. Returns 0 if malloc fails. */
+/* Returns whether the memory can get a new owner: no view of it is alive, and all its uses are
+ * ordered before the next operation of `stream`. If `stream` is NULL, the host must know that all
+ * uses are complete. OWN_SHARED uses count, too, because the new owner does not know of them.
+ * Returns 0 if malloc fails. */
 static inline int own_memory_reusable(own_engine *engine, const own_stream *stream,
                                       own_memory *memory) {
     own_clock *view = NULL;
@@ -47,7 +48,7 @@ static inline void own_memory_renew(own_memory *memory, uint64_t nbytes) {
     own_memory_prepare(memory, nbytes);
 }
 
-/* Like own_memory_prepare, for memory of which all bytes were last used by the request `write`. */
+/* Like own_memory_prepare, for memory whose bytes were all written last by the request `write`. */
 static inline void own_memory_prepare_used(own_memory *memory, uint64_t nbytes,
                                            const own_request *write) {
     own_memory_prepare(memory, nbytes);

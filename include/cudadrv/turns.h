@@ -1,18 +1,20 @@
-/* Whether the host and the devices use memory in turn. Managed memory moves at each such turn. */
+/* Turns: the host uses bytes that operations have used since the host used them last. At a turn the
+ * driver moves managed memory to the host. */
 
 #ifndef CUDADRV_TURNS_H
 #define CUDADRV_TURNS_H
 
 #include "host.h"
 
-/* Bytes that operations have used since the host did, and one of these operations. */
+/* Bytes that operations have used since the host did. */
 typedef struct own_turn {
-    uint64_t start, stop;
-    own_epoch last;
+    uint64_t start, stop; /* all these bytes lie between; there may be gaps */
+    own_epoch last;       /* one of these operations */
 } own_turn;
 
 /* Returns whether operations have used some of these bytes since own_turn_end was called for them,
- * and sets `turn`. Operations by the name `allocation` do not count. Changes nothing. */
+ * and sets `turn`. Operations with the name `allocation` do not count, and neither do those that
+ * own_sweep_ has dropped from the ranges. */
 static inline int own_turn_begins(own_engine *engine, const own_access *access, uint16_t allocation,
                                   own_turn *turn) {
     *turn = (own_turn){0};
@@ -37,8 +39,8 @@ static inline int own_turn_begins(own_engine *engine, const own_access *access, 
     return turn->stop != 0;
 }
 
-/* Notes that the host uses these bytes now, and with them all bytes that the same operations used
- * last. */
+/* Notes that the host uses these bytes now. This marks whole ranges, so it also counts as a use of
+ * the other bytes of these ranges: the same operations used them. */
 static inline void own_turn_end(own_engine *engine, const own_access *access) {
     own_lock(engine);
     own_memory *memory = access->memory;

@@ -31,9 +31,9 @@ typedef struct own_request {
     own_conflict conflict;
 } own_request;
 
-/* Returns whether an access can take the fast path. It must use all of its memory, which must be
- * open and have a single range, no host view or loan, and no limits, and the unfinished uses must
- * be of this stream. */
+/* Returns whether an access can take the fast path. The access must have no effect and use all of
+ * its memory. The memory must be open, with a single range, and without views, loans and limits.
+ * All unfinished uses must be on this stream, and the new epoch must fit without malloc. */
 static inline int own_usual_(const own_engine *engine, const own_stream *stream,
                              const own_access *access) {
     const own_memory *memory = access->memory;
