@@ -311,13 +311,16 @@ cdef class HostBuffer(Buffer):
         cdef own_access access
         cdef own_conflict conflict
         cdef HostRequest request = HostRequest(&access, &conflict)
-        cdef own_turn turn
+        cdef bint counted = False
         if unlikely(self.memory.unused):
             use_on_host(self.memory)
         borrow(self, &access, OWN_READ if verb == "read" else OWN_WRITE)
         if verb == "export":
             access.effect = OWN_USES
         while True:
+            # Counted before the view opens: a failure has then dropped no discards.
+            if self.kind == UNIFIED and not counted:
+                counted = _count_turn(self, &access)
             answer = own_export_open(engine, &access, here(), view, &conflict)
             if answer == OWN_OK:
                 break
@@ -329,12 +332,7 @@ cdef class HostBuffer(Buffer):
                                    self.describe())
             for work in works:
                 work.synchronize()
-        if self.kind == UNIFIED and own_turn_begins(engine, &access, ALLOCATION, &turn):
-            try:
-                count_migration(self, turn.start, turn.stop, turn.last.operation, turn.last.site)
-            except BaseException:
-                own_export_close(engine, view)
-                raise
+        if counted:
             own_turn_end(engine, &access)
         return 0
 
@@ -361,6 +359,19 @@ cdef class HostBuffer(Buffer):
             raise IndexError(f"item {index} of {self.count}")
         index %= self.count
         return self.part_of(slice(index, index + 1))
+
+
+cdef bint _count_turn(HostBuffer buffer, own_access *access) except -1:
+    """Count that managed memory changes sides, if an operation used it last, and the host may
+    use it.
+    """
+    cdef own_conflict conflict
+    cdef own_turn turn
+    if not own_turn_begins(engine, access, ALLOCATION, &turn) \
+            or own_ask_host(engine, access, NULL, &conflict) != OWN_OK:
+        return False
+    count_migration(buffer, turn.start, turn.stop, turn.last.operation, turn.last.site)
+    return True
 
 
 def count_migration(buffer, start, stop, operation, site):

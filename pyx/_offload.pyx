@@ -19,7 +19,7 @@ from libc.string cimport memcpy
 
 from cudadrv._buffers cimport DeviceBuffer, LockedBuffer, new_buffer
 from cudadrv._copy cimport blocking_stream, copy_async
-from cudadrv._device cimport Context, context_of
+from cudadrv._device cimport Context
 from cudadrv._driver cimport bind_driver, cudadrv_table
 from cudadrv._engine cimport engine, own_export_close
 from cudadrv._errors cimport report_text

@@ -235,7 +235,7 @@ cdef void release_later(
         return
     Py_INCREF(owner)
     node = <pending *>malloc(sizeof(pending))
-    if node is not NULL:  # if memory ran out, the piece leaks, with its owner: work may still use it
+    if node is not NULL:  # if memory ran out, the piece leaks, with its owner: work may use it
         Py_INCREF(context)
         node[0] = pending(kind, address, state, <PyObject *>context, <PyObject *>owner, NULL, 0,
                           ALL, NULL)

@@ -255,3 +255,17 @@ def test_bad_arguments():
     with pytest.raises(TypeError):
         cu.migration_limit("many")
     assert repr(cu.migration_limit(3)) == "migration_limit(3, 'raise')"
+
+
+@pytest.mark.parametrize("action", ["raise", "warn"])
+def test_a_refused_write_leaves_discarded_bytes_discarded(managed, stream, action):
+    """Whether the limit refuses it, or a warning that is an error."""
+    use(managed, stream)
+    part = managed[:BLOCK]
+    part.discard(stream).wait()
+    with warnings.catch_warnings(), cu.migration_limit(0, action):
+        warnings.simplefilter("error")
+        with pytest.raises((cu.MigrationError, cu.CudaWarning)):
+            managed.write().__enter__()
+    with pytest.raises(cu.ContentsDiscardedError):
+        part.to_numpy()
