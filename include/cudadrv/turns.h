@@ -11,8 +11,9 @@ typedef struct own_turn {
     own_epoch last;
 } own_turn;
 
-/* Returns whether operations have used some of these bytes since own_turn_end was called for them,
- * and sets `turn`. Operations by the name `allocation` do not count. Changes nothing. */
+/* Returns whether operations have used some of these bytes since own_turn_end was last called for
+ * them. If so, `turn` says which bytes, and names one of these operations. Operations with the name
+ * `allocation` are ignored. Changes no record. */
 static inline int own_turn_begins(own_engine *engine, const own_access *access, uint16_t allocation,
                                   own_turn *turn) {
     *turn = (own_turn){0};
@@ -37,8 +38,8 @@ static inline int own_turn_begins(own_engine *engine, const own_access *access, 
     return turn->stop != 0;
 }
 
-/* Notes that the host uses these bytes now, and with them all bytes that the same operations used
- * last. */
+/* Notes that the host uses these bytes now. The mark is set for whole ranges, so it also covers the
+ * neighbouring bytes of a range that the access only touches in part. */
 static inline void own_turn_end(own_engine *engine, const own_access *access) {
     own_lock(engine);
     own_memory *memory = access->memory;
