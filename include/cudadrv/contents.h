@@ -274,7 +274,7 @@ static __attribute__((noinline)) void own_undo_effect_(const own_access *access,
     }
 }
 
-/* Records a write of the host, which cannot fail after that. Returns 0 if malloc fails. */
+/* Records a write of the host. Returns 0, and has recorded nothing, if malloc fails. */
 static __attribute__((noinline)) int own_write_on_host_(const own_access *access) {
     own_memory *memory = access->memory;
     if (!own_writes_(access) || access->start >= access->stop) {
