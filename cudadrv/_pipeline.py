@@ -539,8 +539,8 @@ class _Run:
         # suffices.
         self.in_step = filled or consume is not None or progress is not None
         most = len(self.lanes) * (1 if self.in_step else AHEAD)
-        # Chunk number `index` has the marks `index % len(self.marks)`. There are enough of them
-        # that a chunk that is on its way keeps its own. The first of each `TIMED` ones has times.
+        # Chunk number `index` uses the marks `index % len(self.marks)`. There are more marks than
+        # chunks on their way, so no two of these share any. One of each `TIMED` marks has times.
         self.most = most
         while len(pipeline._marks) < max(most + 1, TIMED) or len(pipeline._marks) % TIMED:
             timed = len(pipeline._marks) % TIMED == 0

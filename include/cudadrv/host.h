@@ -193,8 +193,8 @@ static inline int own_memory_known_(const own_engine *engine, own_memory *memory
     return memory->nbytes == 0 || own_bytes_known_(engine, memory, 0, memory->nbytes, conflict);
 }
 
-/* Does own_memory_free without `close` for a part of the memory, whose bytes belong to one of
- * several buffers. */
+/* Returns OWN_OK if no view of these bytes is alive and no operation that uses them may be
+ * unfinished. They belong to one of several buffers over the memory. */
 static inline int own_bytes_free(own_engine *engine, own_memory *memory, uint64_t start,
                                  uint64_t stop, own_conflict *conflict) {
     int answer = OWN_OK;
