@@ -132,20 +132,21 @@ cdef dl_export *_new_export(
 
 
 cdef void _end_unused(object capsule) noexcept:
-    """Nobody has consumed the capsule, so nobody else will end the export."""
+    """Destructor of a capsule: if nobody has consumed it, end the export."""
     cdef const char *name = PLAIN if PyCapsule_IsValid(capsule, PLAIN) else VERSIONED
     if PyCapsule_IsValid(capsule, name):
         dl_end(<dl_export *>PyCapsule_GetPointer(capsule, name))
 
 
 cdef void call_on_end(int *attention) noexcept:
-    """Where to say that an export has ended."""
+    """Register the flag that `dl_end` sets when an export ends."""
     global dl_attention
     dl_attention = attention
 
 
 cdef list keepers_of_ended():
-    """The keepers of all exports that were ended since the last call, each as often as that."""
+    """Return the keepers of the exports that were ended since the last call, one for each export.
+    """
     cdef dl_export *each = dl_take_ended()
     cdef dl_export *following
     found = []

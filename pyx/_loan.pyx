@@ -54,7 +54,7 @@ cdef enum:  # a block
 
 
 cdef CUresult _record_call(void *event, CUstream stream, bint *queued) noexcept nogil:
-    """The order of the default streams holds for what the driver has, so it gets something."""
+    """Record an event: the rules of the default streams order only work that the driver has."""
     return cuEventRecord(<CUevent>event, stream)
 
 
@@ -135,7 +135,7 @@ cdef class Lent:
         return 0
 
     cdef int close(self) except -1:
-        """What was queued is noted: others may use the memory in order with it."""
+        """Tell the engine that the loan has ended. What was queued is recorded already."""
         if self.live:
             self.live = False
             self.region.memory.loans -= 1
@@ -143,7 +143,11 @@ cdef class Lent:
         return 0
 
     cdef int end_unrecorded(self, raised, error) except -1:
-        """End it without the driver's record: what was queued counts as work of the stream."""
+        """End the loan after recording its end has failed with `error`.
+
+        What was queued then counts as work of the stream. Notes are added to `raised`, if there is
+        an exception.
+        """
         if self.stream.context.lost:
             return self.close()
         try:
@@ -162,7 +166,7 @@ cdef class Lent:
         return self.close()
 
     cdef int let_go(self) except -1:
-        """One holder less; nothing is raised for the last one."""
+        """End the use of one holder. The last one ends the loan; a failure is not raised."""
         self.holders -= 1
         if self.holders == 0 and self.live:
             try:
@@ -174,13 +178,12 @@ cdef class Lent:
 
 
 cdef list _unended = []     # loans that could not be ended
-cdef Lent _dropped = None   # loans whose Loan has died, while consumers of it were the holder
-_is_called = False          # `_end_all_unended`, by synchronizations
+cdef Lent _dropped = None   # list of loans whose Loan object has died while it was their holder
+_is_called = False          # whether synchronizations call `_end_all_unended`
 
 
 cdef int _end_later(Lent lent) except -1:
-    """Its stream is capturing, say: each synchronization tries to end it, and it lives till then.
-    """
+    """Let each synchronization try to end a loan, for example because its stream is capturing."""
     global _is_called
     _unended.append(lent)
     if not _is_called:
@@ -365,7 +368,7 @@ cdef class Loan:
 
     @property
     def __cuda_array_interface__(self):
-        """The CUDA Array Interface, version 3. The loan lasts as long as this object, then."""
+        """The CUDA Array Interface, version 3. From then on, this object holds the loan."""
         cdef Lent lent
         if self.region is None:
             raise TypeError("this Loan was never initialized")
@@ -373,7 +376,7 @@ cdef class Loan:
             raise AttributeError("__cuda_array_interface__: this is lent to the host")
         lent = self.hold()
         if self.shown is lent:
-            lent.holders -= 1  # however often it is asked, the object is one holder
+            lent.holders -= 1  # the object is one holder, even if this is read several times
         self.shown = lent
         stream = None if self.stream is None else protocol_handle(self.stream)
         return {
@@ -425,7 +428,7 @@ cdef class Loan:
                               " there, or lend the buffer to the consumer's: buffer.lend(stream)")
 
     cdef Lent hold(self, bint waits=False):
-        """Begin it, unless it has begun; the caller lets go of what is returned."""
+        """Begin the loan unless it has begun, and add a holder: the caller calls `let_go` later."""
         cdef Lent lent
         if self.taken:
             raise ValueError(f"{self!r} is taken back for a block: export it after that")
@@ -509,7 +512,7 @@ cdef void _end_turn(Back back) noexcept:
 
 
 cdef void _access_of(Lent lent, own_access *access) noexcept:
-    """All that the borrower may use."""
+    """Fill in an access of everything that the borrower may use."""
     access.memory = lent.region.memory.state
     access.start = lent.region.start
     access.stop = lent.region.start + lent.region.nbytes
@@ -517,7 +520,10 @@ cdef void _access_of(Lent lent, own_access *access) noexcept:
 
 
 cdef void _lend_anyway(Lent lent) noexcept:
-    """Lend memory to a borrower that has it, whoever uses it: refuse everybody else from now on."""
+    """Lend memory without a check, because the borrower has it already.
+
+    Later uses by others are refused.
+    """
     cdef own_access access
     _access_of(lent, &access)
     own_lend_anyway(engine, &access, here(), lent.stream.order, &lent.loan)
@@ -602,7 +608,7 @@ cdef tuple _checked_strides(Region region, tuple shape, object strides):
 
 
 cdef int32_t _device_type(Region region, object device) except -1:
-    """What DLPack calls the memory; `device` may say how it is to be used."""
+    """Return DLPack's device type of the memory; `device` is the argument of `lend`."""
     if device is None:
         return DL_CUDA if region.kind == DEVICE else \
             DL_CUDA_HOST if region.kind == LOCKED else DL_CUDA_MANAGED
@@ -623,7 +629,7 @@ cdef device_of_dlpack _device(Region region, int32_t device_type) except *:
 
 
 cdef tuple device_pair(device_of_dlpack device):
-    """As ``__dlpack_device__`` says it."""
+    """Return a device as the tuple that ``__dlpack_device__`` returns."""
     return device.device_type, device.device_id
 
 
@@ -634,14 +640,14 @@ cdef tuple dlpack_device_of(Region region):
 
 
 cdef object protocol_handle(Stream stream):
-    """As DLPack and the CUDA Array Interface spell a stream."""
+    """Return a stream as DLPack and the CUDA Array Interface name it: 1, 2 or the handle."""
     if stream.order.kind == OWN_DEFAULT:
         return 1
     return 2 if stream.order.kind == OWN_PER_THREAD else stream.handle
 
 
 cdef object _capsule(Loan loan, object max_version, bint waits, bint copied):
-    """A capsule of a loan, which the consumer of the capsule holds from now on."""
+    """Return a capsule of a loan. Its consumer is a holder of the loan from now on."""
     cdef Lent lent
     cdef bint versioned = max_version is not None \
         and pair_of_ints(max_version, "max_version")[0] >= 1
@@ -741,7 +747,7 @@ cdef object export_region(
 cdef object _copied(
     Region region, Stream stream, Borrower borrower, object max_version, object device
 ):
-    """An export of a copy that nobody else has."""
+    """Return a capsule of a fresh copy, which only the consumer has."""
     cdef Region fresh = type(region)(
         region.count, region.dtype, stream=stream, device=region.memory.context.device)
     fresh.sizes = region.sizes
@@ -754,7 +760,7 @@ cdef object _copied(
 
 
 cdef object _stream_number(object stream):
-    """What a consumer passed as ``stream``: an int, or None."""
+    """Return what a consumer passed as ``stream``, as an int or None."""
     try:
         return None if stream is None else operator.index(stream)
     except TypeError:

@@ -563,7 +563,7 @@ cdef int _advise(Region region, list changes) except -1:
 cdef int _keep_open(Region region, own_export *view) except -1:
     """Keep the memory from being closed until `own_export_close`.
 
-    A view without bytes is in the way of no access.
+    The view has no bytes, so it conflicts with no access.
     """
     cdef own_access access
     cdef own_conflict conflict

@@ -197,7 +197,7 @@ cdef int _end(Memory memory, str verb, bint close) except -1:
 
 
 cdef int _leave_home(Memory memory) except -1:
-    """Close memory that shares its books, or raise."""
+    """Close foreign memory that shares the state of its home, or raise."""
     cdef own_conflict conflict
     cdef uint64_t stop = memory.start + memory.nbytes
     answer = own_bytes_free(engine, memory.state, memory.start, stop, &conflict)
@@ -656,7 +656,10 @@ cdef int use_on_host(Memory memory) except -1:
 
 
 cdef void _forget_allocation(Memory memory) noexcept:
-    """Let anybody use memory that nobody has used since its allocation on a stream."""
+    """Remove the record of an allocation on a stream, if nothing has used the memory since.
+
+    Then uses need not be ordered after the allocation.
+    """
     if memory.unused:
         memory.unused = False
         own_memory_forget(engine, memory.state, ALLOCATION)
@@ -763,17 +766,18 @@ cdef Memory adopt_memory(
     return memory
 
 
-# ---- books that foreign memory shares ----
+# ---- states that foreign memory shares ----
 #
-# Two arrays of another library may overlap, and one of them may lie in a buffer of ours. What uses
-# them is noted in one place: in the books of the driver's allocation that they lie in.
+# Two arrays of another library may overlap, and one of them may lie in a buffer of cudadrv. Their
+# uses are recorded in one place: in the state of the driver's allocation in which they lie.
 
-# Books of allocations that are not ours: the address of the Memory, by that of the first byte.
+# The homes of other libraries' allocations: the address of the Memory object, by the address of the
+# first byte.
 cdef dict _homes = {}
 
 
 cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
-    """The memory whose books these bytes share, perhaps new; None if the driver knows no bounds."""
+    """Return the home of these bytes, made if necessary; None if the driver knows no bounds."""
     cdef Memory home
     cdef CUdeviceptr first = 0
     cdef size_t size = 0
@@ -785,7 +789,7 @@ cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
         leave_context(pushed)
     if status != CUDA_ERROR_INVALID_VALUE and status != CUDA_ERROR_NOT_FOUND:
         context.check(status)
-    # From here on no other thread gets in: there is one home for an address.
+    # From here on no other thread can run, so an address has one home.
     if status == CUDA_SUCCESS and address + nbytes > first + size:
         _refuse_end(context, address, nbytes)
     if status != CUDA_SUCCESS or not first <= address or address + nbytes > first + size:
@@ -809,7 +813,10 @@ cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
 
 
 cdef int _refuse_end(Context context, CUdeviceptr address, size_t nbytes) except -1:
-    """Raise ValueError if the last byte is nobody's. The bytes may lie in a row of mappings."""
+    """Raise ValueError if the driver does not know the last byte.
+
+    The bytes may be longer than one allocation: they may lie in several adjacent mappings.
+    """
     cdef int device = 0
     cdef CUdeviceptr last = address + nbytes - 1
     if kind_at(context, last, &device) == -1:
@@ -824,7 +831,7 @@ cdef void _forget_home(Memory home) noexcept:
 
 
 cdef Memory _live_memory_around(CUdeviceptr address, size_t nbytes):
-    """The live memory that all of these bytes lie in. Lets no other thread in."""
+    """Return the live memory that contains all these bytes. No other thread runs meanwhile."""
     cdef void *each = _newest
     cdef Memory memory
     while each is not NULL:

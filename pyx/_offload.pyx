@@ -629,7 +629,7 @@ cdef class ResultToken:
 
     @property
     def token(self):
-        """The token of the launch alone. Waiting for it brings nothing home."""
+        """The token of the launch alone. Waiting for it does not copy results to the arrays."""
         return _launch_of(self)
 
     @property

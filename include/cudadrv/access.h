@@ -21,16 +21,16 @@ enum own_answer {
     OWN_ATTACHED   /* the memory is attached to another stream, or to the host */
 };
 
-/* What an access does beside reading or writing its bytes. From OWN_CLOSES on, it ends the bytes,
- * and so comes after all other uses, shared ones as well. */
+/* What an access does beside reading or writing its bytes. OWN_CLOSES and OWN_LEAVES have to be
+ * ordered after all other uses of the bytes, also after shared ones. */
 enum own_effect {
     OWN_STAYS,
     OWN_USES,     /* it may read the bytes even if the mode is not OWN_READ */
     OWN_MOVES,    /* it changes no contents, although the mode is not OWN_READ */
-    OWN_ATTACHES, /* as OWN_MOVES, and changes the attachment; every view is in its way */
-    OWN_DISCARDS, /* the contents become undefined; every view of these bytes is in its way */
-    OWN_CLOSES,   /* the whole memory: every view is in its way, every later request is refused */
-    OWN_LEAVES    /* these bytes, for one of several buffers that share the books of the memory */
+    OWN_ATTACHES, /* as OWN_MOVES, and changes the attachment; conflicts with every view */
+    OWN_DISCARDS, /* the contents become undefined; conflicts with every view of these bytes */
+    OWN_CLOSES,   /* closes the whole memory; conflicts with every view of it */
+    OWN_LEAVES    /* closes one of several buffers that share the state of the memory */
 };
 
 /* A live host view, or a loan: memory that another library uses on one stream. The caller owns this

@@ -128,8 +128,8 @@ static inline int own_lend_open(own_engine *engine, const own_access *access, ui
     return answer;
 }
 
-/* Lends bytes to a stream without a check, because the borrower uses them in any case: from now on
- * everybody else is refused. */
+/* Lends bytes to a stream without a check, because the borrower may use them already. From now on
+ * all other uses are refused. */
 static inline void own_lend_anyway(own_engine *engine, const own_access *access, uint32_t site,
                                    own_stream *borrower, own_export *view) {
     own_lock(engine);
