@@ -114,7 +114,7 @@ cdef dl_export *_new_export(
     object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
     bint versioned, uint64_t flags
 ) except NULL:
-    """The caller has called `check_array`."""
+    """Make an export. The caller has called `check_array`."""
     cdef int64_t[2 * DL_MOST_DIMENSIONS] sizes
     cdef Py_ssize_t ndim = len(shape)
     cdef dl_export *made
@@ -168,7 +168,7 @@ cdef object exchange_capsule = PyCapsule_New(&our_exchange, EXCHANGE, NULL)
 
 @cython.final
 cdef class Tensor:
-    """An array of another library, taken out of a capsule: ends with this object."""
+    """An array of another library, taken out of a capsule. It is released with this object."""
 
     def __dealloc__(self):
         if self.managed is NULL:
@@ -231,7 +231,7 @@ cdef Tensor take_exchanged(dl_exchange *api, object array):
 
 
 cdef object dtype_of(dl_dtype given):
-    """NumPy's dtype; BufferError if it has none."""
+    """Return NumPy's dtype for a dtype of DLPack. Raises BufferError if there is none."""
     kind = KINDS.get(given.code)
     if given.lanes == 1 and given.code == DL_BFLOAT and given.bits == 16:
         try:
@@ -250,7 +250,7 @@ cdef object dtype_of(dl_dtype given):
 
 
 cdef tuple shape_of_tensor(dl_tensor *tensor):
-    """Its shape. Raises BufferError for what cannot be one."""
+    """Return the shape of a tensor. Raises BufferError if an array cannot have it."""
     cdef int32_t i
     if not 0 <= tensor.ndim <= DL_MOST_DIMENSIONS or (tensor.ndim and tensor.shape is NULL):
         raise BufferError(f"an array cannot have {tensor.ndim} dimensions")
@@ -263,7 +263,7 @@ cdef tuple shape_of_tensor(dl_tensor *tensor):
 
 
 cdef bint is_contiguous(dl_tensor *tensor) noexcept:
-    """Whether its items follow each other in C order."""
+    """Whether the items of a tensor follow each other in C order."""
     cdef uint64_t step = 1  # may wrap around: there is no memory for an array of such a size
     cdef int32_t i
     if tensor.strides is NULL:

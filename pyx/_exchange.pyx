@@ -140,7 +140,7 @@ cdef tuple _dlpack_device(object array):
 
 
 cdef object _call_dlpack(object array, dict options):
-    """The capsule, of version 1 if the exporter knows it."""
+    """Return an array's capsule, of DLPack 1 if the exporter accepts ``max_version``."""
     try:
         return array.__dlpack__(**options, max_version=(1, 1))
     except TypeError:
@@ -148,7 +148,7 @@ cdef object _call_dlpack(object array, dict options):
 
 
 cdef Context _context_near(object stream):
-    """The context for memory that is on no device: that of the stream's device."""
+    """Return the context of the stream's device, for page-locked memory, which is on no device."""
     return context_of(_stream_or_current(stream, default_context()).context.device)
 
 
@@ -165,7 +165,7 @@ cdef Stream _stream_of_import(object stream, Context context):
 
 
 cdef Region _buffer_of(Tensor taken, int kind, Context context, Stream stream, str name):
-    """The buffer over a tensor; it keeps the tensor, which keeps the array."""
+    """Make the buffer over a tensor. It keeps the tensor alive, and the tensor keeps the array."""
     cdef Region region
     cdef dl_tensor *tensor = taken.tensor
     dtype = dtype_of(tensor.dtype)
@@ -258,7 +258,10 @@ cdef object _import_interface(object array, object stream, bint noted):
 
 
 cdef tuple _checked_interface(object array, object interface):
-    """``(shape, dtype, address, readonly, stream)``; BufferError for what breaks the protocol."""
+    """Return ``(shape, dtype, address, readonly, stream)`` of an array interface.
+
+    Raises BufferError if it breaks the protocol.
+    """
     try:
         shape = []
         for size in interface["shape"]:
@@ -299,9 +302,9 @@ cdef tuple _checked_interface(object array, object interface):
 
 # ---- as arguments of kernels ----
 #
-# A program often launches with the same arrays. What was found out about an array is kept until the
-# array dies, and is compared with what its library says of the array at each launch. An array is
-# kept alive by a `Held` in the queue of `_release` while a launch may use it.
+# A program often launches with the same arrays. So an import is kept as an `Argument` until the
+# array dies, and each launch checks that the array still has the same memory. While a launch may
+# use an array, a `Held` in the queue of `_release` keeps it alive.
 
 cdef tuple NO_ARRAYS = (np.generic, np.ndarray, ctypes.c_int.__mro__[2], Buffer)
 cdef dict _arguments = {}   # `Argument` by the id of the array
@@ -322,7 +325,7 @@ cdef class Argument:
     cdef bint held              # a `Held` keeps the array alive
 
     cdef bint is_current(self, object array) except -1:
-        """Whether the array still is where it was, and nothing else about it has changed."""
+        """Whether the array still has the same address, size and device, and is contiguous."""
         cdef dl_tensor tensor
         self.api.tensor_from_object(<void *>array, &tensor)
         return (<size_t>tensor.data + tensor.byte_offset == self.address
@@ -416,7 +419,7 @@ cdef Region import_argument(object array, Stream stream, list used):
 
 
 cdef bint _has_waited(Argument known, list used):
-    """Whether the stream has waited for this owner's stream, because of the argument before."""
+    """Whether the stream has waited for the owner's stream already, for the previous argument."""
     cdef Argument before
     if not used:
         return False
@@ -426,7 +429,7 @@ cdef bint _has_waited(Argument known, list used):
 
 
 cdef Argument _new_argument(dl_exchange *api, object array):
-    """Find out about an array; None if it has to be imported anew for each launch."""
+    """Import an array for launches; None if it has to be imported again for each launch."""
     cdef Argument argument
     cdef Tensor taken = take_exchanged(api, array)
     cdef dl_tensor *tensor = taken.tensor

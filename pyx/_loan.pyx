@@ -81,7 +81,7 @@ cdef class Lent:
             self.close()
 
     cdef int begin(self, bint waits) except -1:
-        """Lend the memory, or raise. `waits`: for all work that can be waited for."""
+        """Lend the memory, or raise. With `waits`, the stream waits for conflicting work first."""
         cdef own_access access
         cdef own_conflict conflict
         self.region.usable()
@@ -107,10 +107,10 @@ cdef class Lent:
         return 0
 
     cdef int use(self, own_export *loan, bint recorded=True, bint waits=False) except -1:
-        """An operation of the stream that stands for all that others queue on it up to now.
+        """Issue an operation that stands for everything that others have queued on the stream.
 
         On a blocking stream it records an event, because the default streams' rules order only what
-        the driver has. `recorded` is False where that failed.
+        the driver has. `recorded` is False if that has failed.
         """
         cdef Operation operation
         cdef own_access access
@@ -410,7 +410,7 @@ cdef class Loan:
         return f"<Loan of {self.region.describe()} to {to}>"
 
     def _check_consumer(self, stream):
-        """Refuse a consumer that does not work where the buffer is lent to.
+        """Refuse a consumer that works on another stream than the one of the loan.
 
         A consumer that names no stream works on the legacy default stream, or on the host if that
         is where the memory is.
@@ -785,10 +785,9 @@ cdef Stream _consumer_stream(Region region, handle):
 
 
 cdef int follow_returns(Region region, Stream stream) except -1:
-    """Let a stream wait for those to which imported bytes were given back.
+    """Let a stream wait for the streams to which the imported bytes were given back earlier.
 
-    The owner has ordered the array after them, which cannot be seen here. Records of what was given
-    back are left if another buffer shares them.
+    The owner has ordered the array after them, but the engine does not know that.
     """
     cdef size_t stop = region.start + region.nbytes
     if region.memory.home is None or not region.memory.home.returned:

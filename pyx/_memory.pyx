@@ -627,7 +627,7 @@ cdef int _allocate_block(Memory memory) except -1:
 # never changes.
 
 cdef CUdeviceptr chosen_address(Memory memory, size_t start) noexcept:
-    """An address in memory that has none yet: in its block, or 0 if it is empty or closed."""
+    """Choose the address of memory that has none yet; return 0 if it is empty or closed."""
     if memory.block is NULL:
         return 0
     _choose(memory)

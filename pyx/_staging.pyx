@@ -603,10 +603,10 @@ cdef class Filling:
                 par_help(&self.memory)
 
     def end(self):
-        """Return how many bytes there are, and the seconds that it took. Blocks until then.
+        """Wait for the copy. Return the number of bytes, and the seconds that it took.
 
-        Fewer bytes than the target has: the file has no more. Signals such as Ctrl-C interrupt it.
-        Raises OSError if reading failed.
+        If there are fewer bytes than the target has, the file has ended. Signals such as Ctrl-C
+        interrupt the wait. Raises OSError if reading failed.
         """
         cdef bint done = False
         if not self.running or self.process != getpid():
