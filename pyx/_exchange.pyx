@@ -46,11 +46,12 @@ cdef str COPY_IT = "copy it: DeviceBuffer.from_array(array) or buffer.copy_from(
 def from_dlpack(array, stream=None):
     """Make a buffer over an array of another library, without a copy, by DLPack.
 
-    The other library orders its work before the stream, as the protocol asks: for the checks, the
-    memory was written there, so that use on another stream has to be ordered after it. The array is
+    The other library orders its work before the stream, as the protocol asks. The import counts as
+    a write on the stream, so uses on other streams have to be ordered after it. An array in
+    page-locked memory is not ordered: its library's work on it has to be complete. The array is
     kept alive until the last use of the buffer is known to be complete. Buffers over overlapping
-    memory conflict as parts of one buffer do. The stream waits for those to which the bytes were
-    given back.
+    memory conflict as parts of one buffer do. If the bytes were given back to other streams, the
+    stream waits for those.
 
     Parameters
     ----------
