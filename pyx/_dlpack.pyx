@@ -56,7 +56,7 @@ cdef dict CODES = {"i": <int>DL_INT, "u": <int>DL_UINT, "f": <int>DL_FLOAT, "c":
 
 
 cdef tuple pair_of_ints(object value, str name):
-    """Two ints, which is what DLPack's devices and versions are. TypeError for anything else."""
+    """Return a device or a version of DLPack as two ints. Raises TypeError for anything else."""
     try:
         first, second = value
         return operator.index(first), operator.index(second)
@@ -67,7 +67,7 @@ cdef tuple pair_of_ints(object value, str name):
 # ---- out ----
 
 cdef dl_dtype dlpack_dtype(object dtype) except *:
-    """DLPack's word for a dtype; BufferError if it has none."""
+    """Return DLPack's form of a dtype. Raises BufferError if there is none."""
     code = CODES.get(dtype.kind)
     if dtype.isbuiltin == 2:  # a dtype that another package has registered, whatever its kind says
         code = <int>DL_BFLOAT if dtype.name == "bfloat16" else None
@@ -90,7 +90,9 @@ cdef object export_capsule(
     object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
     bint versioned, uint64_t flags
 ):
-    """A capsule over some memory; `keeper` is in `keepers_of_ended` once its consumer ends it."""
+    """Return a capsule over some memory. When its consumer ends it, `keepers_of_ended` returns
+    `keeper`.
+    """
     cdef dl_export *made = _new_export(
         keeper, data, device, dtype, shape, strides, versioned, flags)
     try:

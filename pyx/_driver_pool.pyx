@@ -212,8 +212,8 @@ name=None)\n--\n
     def release_threshold(self):
         """How many bytes the pool keeps when the host waits for work; default: 0.
 
-        What it has beyond them and nobody uses goes back then. Setting it raises ValueError for a
-        negative number, or if the pool is closed. Driver functions: cuMemPoolGetAttribute,
+        It then releases unused memory beyond that. Setting it raises ValueError for a negative
+        number, or if the pool is closed. Driver functions: cuMemPoolGetAttribute,
         cuMemPoolSetAttribute.
         """
         return _read(self, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
@@ -318,9 +318,9 @@ name=None)\n--\n
         _set(self, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &zero)
 
     def trim(self, *, keep_bytes=0):
-        """Give unused memory back, until the pool has at most ``keep_bytes`` bytes.
+        """Release unused memory until the pool has at most ``keep_bytes`` bytes.
 
-        Does not wait for work: what unfinished work uses stays. Raises ValueError for a negative
+        Does not wait for work: memory that unfinished work uses is kept. Raises ValueError for a negative
         number, or if the pool is closed. Driver function: cuMemPoolTrimTo.
         """
         cdef size_t keep = _checked_bytes(keep_bytes, "keep_bytes")

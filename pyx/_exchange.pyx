@@ -488,7 +488,7 @@ cdef int _object_from_managed(dl_versioned *managed, void **array) except -1:
 
 
 cdef Region _region_of(Tensor taken):
-    """A buffer over a tensor whose owner works on the stream that is current here."""
+    """Return a buffer over a tensor. Its owner works on cudadrv's current stream."""
     device = taken.tensor.device.device_type
     _check_device(taken, device)
     context = default_context() if device == DL_CUDA_HOST \

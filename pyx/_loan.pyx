@@ -74,7 +74,7 @@ cdef Event _marker_of(Context context):
 @cython.final
 @cython.no_gc_clear
 cdef class Lent:
-    """What a borrower has: internal to loans and exports."""
+    """Memory that is lent, with the engine's record of the loan. Internal to loans and exports."""
 
     def __dealloc__(self):
         if self.live and not cudadrv_table.forked:
@@ -280,7 +280,7 @@ cdef class Loan:
         return self.shape
 
     def __enter__(self):
-        """Begin the loan, and give the buffer's address."""
+        """Begin the loan, and return the buffer's address."""
         if self.region is None:
             raise TypeError("this Loan was never initialized")
         if self.block != FRESH:
@@ -351,8 +351,9 @@ cdef class Loan:
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         """A DLPack capsule, for ``from_dlpack`` of another library. The loan begins, if it has not.
 
-        ``stream`` is what the consumer works on, and must be the one that the buffer is lent to.
-        Raises BufferError for what cannot be said or done: see `Buffer.lend`.
+        ``stream`` is the stream of the consumer, and must be the one to which the buffer is lent.
+        Raises BufferError if it is another one, if DLPack cannot describe the array, or for
+        ``copy=True``; and what `Buffer.lend` raises.
         """
         if self.region is None:
             raise TypeError("this Loan was never initialized")
@@ -448,13 +449,13 @@ cdef class Loan:
 @cython.no_gc_clear
 cdef class Back:
     """Back(*args, **kwargs)\n--\n
-    A block in which a lent buffer is ours again: see `Loan.back`."""
+    A block in which a lent buffer can be used as if it were not lent: see `Loan.back`."""
 
     def __init__(self, *args, **kwargs):
         raise TypeError("use loan.back()")
 
     def __dealloc__(self):
-        """End a block that nobody ended. What was done in it may be unfinished."""
+        """End a block whose `__exit__` was not called. Work of the block may be unfinished."""
         if self.entered and not cudadrv_table.forked:
             _end_turn(self)
             if self.lent.holders and not self.lent.live:
@@ -577,7 +578,7 @@ cdef tuple _checked_shape(Region region, object shape):
 
 
 cdef tuple _checked_strides(Region region, tuple shape, object strides):
-    """As given; None if they are those of C. Refuses what would reach beyond the buffer."""
+    """Return the strides as a tuple, or None for C order. Raises if they leave the buffer."""
     last = 0
     empty = 0 in shape
     if strides is None:

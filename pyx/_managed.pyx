@@ -379,7 +379,10 @@ cdef int _issue(int name, Ranges *ranges, Stream stream, list regions, Token tok
 
 
 cdef driver_call _call_for(int name) except NULL:
-    """Return what makes the driver call. A driver that cannot discard gets the rest, or nothing."""
+    """Return what makes the driver call.
+
+    A driver that cannot discard gets only the prefetch of a discard with a prefetch, or no call.
+    """
     if name in (PREFETCH, PREFETCH_BATCH, TO):
         return _prefetch_call
     discards = DISCARD_CALL not in missing_functions()

@@ -622,7 +622,7 @@ cdef class Filling:
         return self.memory.missing, (self.memory.copied_at - self.begun_at) / 1e9
 
     def cancel(self):
-        """End it, even if it is not complete. Waits for the pieces that threads copy now."""
+        """End the copy, even if it is incomplete. Waits for the pieces that threads copy now."""
         self._stop()
 
     def __dealloc__(self):
