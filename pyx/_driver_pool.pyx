@@ -320,8 +320,8 @@ name=None)\n--\n
     def trim(self, *, keep_bytes=0):
         """Release unused memory until the pool has at most ``keep_bytes`` bytes.
 
-        Does not wait for work: memory that unfinished work uses is kept. Raises ValueError for a negative
-        number, or if the pool is closed. Driver function: cuMemPoolTrimTo.
+        Does not wait for work: memory that unfinished work uses is kept. Raises ValueError for a
+        negative number, or if the pool is closed. Driver function: cuMemPoolTrimTo.
         """
         cdef size_t keep = _checked_bytes(keep_bytes, "keep_bytes")
         self.usable()
