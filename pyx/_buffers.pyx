@@ -886,7 +886,7 @@ cdef class UnifiedBuffer(HostBuffer):
         Raises
         ------
         TypeError, ValueError
-            There is no stream; ``to`` is nothing of the kind; a stream is given twice; the buffer
+            There is no stream; ``to`` is something else; a stream is given twice; the buffer
             is not the whole of its allocation; the memory is read-only.
         BufferBorrowedError, BufferExportedError, BufferClosedError
             The buffer is in use. Views and loans are in the way even if they are the stream's own.

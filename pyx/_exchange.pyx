@@ -70,8 +70,11 @@ def from_dlpack(array, stream=None):
     TypeError
         It has no ``__dlpack__``.
     BufferError
-        The array is not C-contiguous, is in ordinary memory or on a device that is none of CUDA's,
+        The array is not C-contiguous, is in ordinary memory or on a device that is no CUDA device,
         or has a dtype that NumPy does not support.
+    ValueError
+        The stream is closed, or belongs to another context than the array. The driver does not know
+        the end of the memory.
 
     Where the array's type has ``__dlpack_c_exchange_api__``, its functions are called instead of
     ``__dlpack__``, and the stream waits for the library's current stream.
@@ -196,8 +199,8 @@ cdef str _name(object array):
 def from_cuda_array(array, stream=None):
     """Make a buffer over another library's array, without a copy, by the CUDA Array Interface.
 
-    As `from_dlpack`. The interface names the stream that the array may be in use on, and the
-    buffer's stream waits for that one; where it names none, nothing is waited for.
+    As `from_dlpack`. The interface may name the stream on which the array is in use. Then the
+    buffer's stream waits for that stream; otherwise it does not wait.
 
     Parameters
     ----------
@@ -211,7 +214,7 @@ def from_cuda_array(array, stream=None):
     TypeError, BufferError
         It has no such interface, or one that breaks the protocol. It is masked or not contiguous.
     ValueError
-        The address is none of the driver's.
+        The driver does not know the memory. The stream is closed, or belongs to another context.
 
     Driver functions: cuPointerGetAttribute, cuMemGetAddressRange, cuEventRecord, cuStreamWaitEvent.
     """

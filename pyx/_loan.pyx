@@ -320,7 +320,7 @@ cdef class Loan:
             lent.close()
 
     def back(self):
-        """``with loan.back():`` the buffer is ours for a block, while others keep arrays of it.
+        """Take the buffer back for a block, ``with loan.back():``, while others keep arrays of it.
 
         What the borrower has queued on the stream so far counts as one use of the buffer. Inside
         the block the buffer is used as if it were not lent, and the borrower must not use it. At
@@ -330,7 +330,7 @@ cdef class Loan:
 
         Raises ValueError if the buffer is not lent, or for a loan that is on no stream. The end of
         the block raises BufferExportedError if a host view of the buffer is alive, which no stream
-        can wait for, and what else a loan to the stream raises. The buffer is lent again all the
+        can wait for, and the other errors of a loan to the stream. The buffer is lent again all the
         same, because the borrower has its arrays: every later use of it is refused until the loan
         ends. What the borrower does before that view is gone may conflict with the view.
 
@@ -715,7 +715,8 @@ cdef uint64_t _flags(Loan loan, bint copied) noexcept:
 cdef object export_region(
     Region region, object stream, object max_version, object dl_device, object copy
 ):
-    """``__dlpack__`` of a buffer: a loan to the consumer's stream, which waits for what is missing.
+    """Implement ``__dlpack__`` of a buffer: lend it to the consumer's stream, which waits for
+    conflicting work.
     """
     cdef Stream found = None
     cdef Borrower borrower = ON_STREAM

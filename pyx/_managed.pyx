@@ -71,7 +71,7 @@ cdef CUmemLocation place_of(object place) except *:
 
 
 cdef int check_place(object place) except -1:
-    """Raise TypeError or ValueError for what names no place."""
+    """Raise TypeError or ValueError unless the argument names a place."""
     if isinstance(place, Device):
         return 0
     if not isinstance(place, str):

@@ -392,11 +392,11 @@ cdef class offload:
     Raises
     ------
     TypeError, ValueError
-        There is no array, or something is none; it has a mask, Python objects or gaps, or is
-        read-only and gets results; arrays share memory, and one of them gets results.
+        No array is given; an argument is not an array; an array has a mask, Python objects or gaps,
+        or is read-only and gets results; arrays share memory, and one of them gets results.
     OwnershipError
-        An array is captured already, and results come home to it; or it was made writable inside
-        the block.
+        An array shares memory with one of another block or launch that is not over, and one of the
+        two gets results; or an array was made writable inside the block.
     RuntimeError
         The block was entered before.
     BufferBorrowedError, BufferExportedError, BufferClosedError
