@@ -197,7 +197,7 @@ cdef CUresult _run(void *arguments, CUstream stream, bint *queued) noexcept nogi
     queued[0] = True
     status = run.call(run.arguments, stream, queued)
     run.called = True
-    # A negative status would look like a reason of `issue` itself.
+    # The callback may return any int, but a negative one would be read as a refusal.
     run.status = status if <int>status >= 0 else CUDA_ERROR_UNKNOWN
     leave_context(pushed)
     return run.status

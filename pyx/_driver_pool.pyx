@@ -304,7 +304,7 @@ name=None)\n--\n
         _set(self, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &zero)
 
     def trim(self, *, keep_bytes=0):
-        """Give unused memory back, until the pool has at most ``keep_bytes`` bytes.
+        """Release unused memory until the pool has at most ``keep_bytes`` bytes.
 
         Does not wait for work: memory that unfinished work uses stays. Some drivers need
         `Device.synchronize` before they give memory back that work has used. Raises TypeError for

@@ -879,7 +879,7 @@ cdef Stream stream_from_object(object thing, str argument):
 
 cdef object _handle_of(object thing, str argument):
     """Return the handle of another library's stream."""
-    # A class is not a stream, although `getattr` finds the attributes of its objects in it.
+    # A class of streams is not a stream itself, but `getattr` would find `__cuda_stream__` in it.
     found = None if isinstance(thing, type) else getattr(thing, "__cuda_stream__", None)
     if found is None:
         handle = None if isinstance(thing, type) else getattr(thing, "cuda_stream", None)

@@ -128,8 +128,8 @@ static inline int own_lend_open(own_engine *engine, const own_access *access, ui
     return answer;
 }
 
-/* Lends bytes to a stream without a check, because the borrower uses them in any case: from now on
- * everybody else is refused. */
+/* Lends bytes to a stream without a check, because the borrower may use them already. From now on
+ * all other uses are refused. */
 static inline void own_lend_anyway(own_engine *engine, const own_access *access, uint32_t site,
                                    own_stream *borrower, own_export *view) {
     own_lock(engine);
@@ -193,8 +193,8 @@ static inline int own_memory_known_(const own_engine *engine, own_memory *memory
     return memory->nbytes == 0 || own_bytes_known_(engine, memory, 0, memory->nbytes, conflict);
 }
 
-/* Does own_memory_free without `close` for a part of the memory, whose bytes belong to one of
- * several buffers. */
+/* Returns OWN_OK if no view of these bytes is alive and no operation that uses them may be
+ * unfinished. They belong to one of several buffers over the memory. */
 static inline int own_bytes_free(own_engine *engine, own_memory *memory, uint64_t start,
                                  uint64_t stop, own_conflict *conflict) {
     int answer = OWN_OK;

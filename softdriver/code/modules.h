@@ -49,7 +49,8 @@ struct KernelFunction {
     ModulePtr module;
     const ptx::Kernel *kernel = nullptr;
     KernelSettings settings;
-    // Null if the program has set nothing for cuLaunch since the last cuLaunchKernel.
+    // What the program has set for cuLaunch, or null if it has set nothing since the last
+    // cuLaunchKernel, which clears this.
     std::unique_ptr<OldLaunch> old_launch;
 };
 

@@ -51,7 +51,7 @@ inline char *host_address(const Allocation &allocation, uintptr_t address) {
     return allocation.host + (address - allocation.begin);
 }
 
-// Returns true if the machine does not have as much memory.
+// Returns true if an allocation of this size exceeds the memory of the machine.
 bool exceeds_machine(size_t bytes);
 // Returns how many bytes of a device's capacity an allocation of this size uses.
 size_t capacity_of(size_t bytes);

@@ -14,7 +14,8 @@ constexpr unsigned alloc_flags =
 constexpr unsigned register_flags =
     CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
 
-// Finds page-locked memory. Memory of a pool or a graph has other functions.
+// Returns the page-locked allocation that contains the address, or null. Memory of a pool or of a
+// graph does not count, because other functions free it.
 Allocation *find_locked(void *address) {
     Allocation *allocation = find_allocation(reinterpret_cast<uintptr_t>(address));
     bool found =

@@ -35,14 +35,15 @@ void use_pages(Device &device, const std::vector<Range> &reads, const std::vecto
 // Moves pages to a processor, or gives it a copy if they are mostly read.
 void move_pages(const Pages &pages, int processor);
 void set_read_mostly(const Pages &pages, bool read_mostly);
-// Makes pages be nowhere: their bytes are not needed any more.
+// Sets the place of pages to `nowhere`, because their bytes are not needed any more.
 void empty_pages(const Pages &pages);
 // Called when the memory is about to be unmapped.
 void forget_pages(Managed &managed);
-// Moves managed memory to the host that the device has no room for. The pages that have not been
-// used for longest go first.
+// If managed memory exceeds the capacity of the device, moves some of its pages to the host. The
+// pages that have not been used for longest go first.
 void make_room(Device &device);
-// Finds what the host has used.
+// Updates places and copies for what the host has used and written since the last call. The driver
+// does not see uses of the host when they happen.
 void notice_host(const Pages &pages);
 // Returns the sum for all blocks in which these pages are.
 PageFaults faults_of(const Pages &pages);

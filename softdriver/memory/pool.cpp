@@ -157,7 +157,7 @@ CUresult find_pool_place(int type, const CUmemLocation &location, PoolPlace &pla
         return CUDA_ERROR_INVALID_VALUE;
     if (managed && !state().settings.concurrent_managed)
         return CUDA_ERROR_NOT_SUPPORTED;
-    // The number means nothing for other kinds of locations.
+    // Only the location of a device has an ordinal that the pool must store.
     int id = kind == location_device ? location.id : 0;
     place = {managed ? MemoryKind::Managed : MemoryKind::Host,
              kind == location_none ? no_location : make_location(kind, id), nullptr};

@@ -100,7 +100,7 @@ bool can_visit(const CUmemLocation &location) {
     return kind == location_host || kind == location_numa || named_device(location);
 }
 
-// Returns whether the pool is in the memory of this location, which cannot lose its access.
+// Returns whether the pool is in the memory of this location. Such a location always has access.
 bool is_home(const Pool &pool, const CUmemLocation &location) {
     if (pool.kind == MemoryKind::Host)
         return location.type != CU_MEM_LOCATION_TYPE_DEVICE;

@@ -52,7 +52,8 @@ void discard_items(const Items &items) {
     }
 }
 
-// The program asked for these prefetches last, whether or not they have begun.
+// Records the places of these prefetches for CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, which
+// reports the last prefetch that the program has queued, even if it has not run yet.
 void note_prefetches(const Items &items) {
     for (const Item &item : items)
         if (item.place.type != no_location.type)

@@ -64,7 +64,7 @@ struct Operation {
     RaceLabel label; // identifies the operation in reports; the client sets it
     std::function<bool()> condition;
     std::function<void()> action;
-    // If set, runs in pieces instead of `action`.
+    // If this is set, the operation runs these pieces instead of `action`.
     std::shared_ptr<Piecewise> pieces;
     // Objects that must live until the operation is done or dropped, such as memory that the
     // program has already freed. They are destroyed with the state lock held.
