@@ -111,7 +111,7 @@ else:  # imported on first use: importing them here would make `import cudadrv` 
 
 if not getattr(sys, "_is_gil_enabled", lambda: True)():
     raise ImportError(
-        "cudadrv keeps its books under the GIL, and this interpreter was told to do without"
+        "cudadrv guards its state by the GIL, and this interpreter was told to do without"
         " (PYTHON_GIL=0 or -X gil=0). Leave that out: importing cudadrv then enables the GIL"
     )
 
