@@ -431,7 +431,7 @@ cdef CUresult _destroy(DriverPool pool) noexcept:
 
 cdef uint64_t _checked_bytes(object value, str what) except? 0:
     number = integer(value, what)
-    if not 0 <= number < 1 << 63:
+    if not 0 <= number < 1 << 64:
         raise ValueError(f"{what} is a number of bytes, and not {number}")
     return number
 

@@ -232,13 +232,19 @@ def test_a_limit_is_rounded_up(client, make_pool):
 
 
 def test_pools_take_from_the_device(client, make_pool):
-    pool, stream = make_pool(), client.stream()
-    before = available(client)
-    address = allocate(client, stream, 64 * MIB, pool)
-    client.ok("cuStreamSynchronize", stream)
-    assert before - available(client) >= 64 * MIB
-    client.ok("cuMemFreeAsync", address, stream)
-    client.ok("cuStreamSynchronize", stream)
+    stream = client.stream()
+    taken = 0
+    for _ in range(10):  # other processes may free memory of a GPU at the same time
+        pool = make_pool()
+        before = available(client)
+        address = allocate(client, stream, 64 * MIB, pool)
+        client.ok("cuStreamSynchronize", stream)
+        taken = max(taken, before - available(client))
+        client.ok("cuMemFreeAsync", address, stream)
+        client.ok("cuStreamSynchronize", stream)
+        if taken >= 64 * MIB:
+            break
+    assert taken >= 64 * MIB
 
 
 def available(client):

@@ -448,8 +448,8 @@ MUTATIONS = [
     (
         "each import of an allocation has records of its own",
         "_memory.pyx",
-        "    elif first in _homes:\n",
-        "    elif False:\n",
+        "    if first in _homes:\n",
+        "    if False:\n",
     ),
     (
         "an address in a buffer of ours has records of its own",

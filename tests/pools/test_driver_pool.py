@@ -321,8 +321,9 @@ def test_a_block_is_of_its_thread(pool, in_a_thread):
 
 def test_settings(pool):
     assert pool.release_threshold == 0
-    pool.release_threshold = MIB
-    assert pool.release_threshold == MIB
+    for threshold in (MIB, 2**64 - 1):  # the second one is how programs say "release nothing"
+        pool.release_threshold = threshold
+        assert pool.release_threshold == threshold
     names = [name for name in dir(pool) if name.startswith("reuse_")]
     assert len(names) == 3
     for name in names:
