@@ -58,6 +58,9 @@ cdef dict CODES = {"i": <int>DL_INT, "u": <int>DL_UINT, "f": <int>DL_FLOAT, "c":
 
 cdef tuple pair_of_ints(object value, str name):
     """Return two ints: a device or a version of DLPack. Raises TypeError for anything else."""
+    if type(value) is tuple and len(<tuple>value) == 2 and type(value[0]) is int \
+            and type(value[1]) is int:
+        return <tuple>value
     try:
         first, second = value
         return operator.index(first), operator.index(second)
@@ -67,8 +70,20 @@ cdef tuple pair_of_ints(object value, str name):
 
 # ---- out ----
 
+cdef object _described = None   # the dtype that was last passed to dlpack_dtype
+cdef dl_dtype _description      # what dlpack_dtype returned for it
+
+
 cdef dl_dtype dlpack_dtype(object dtype) except *:
     """Return a dtype in DLPack's form. Raises BufferError if DLPack cannot describe it."""
+    global _described, _description
+    if dtype is not _described:
+        _description = _describe(dtype)
+        _described = dtype
+    return _description
+
+
+cdef dl_dtype _describe(object dtype) except *:
     code = CODES.get(dtype.kind)
     if dtype.isbuiltin == 2:  # registered by another package: `kind` does not describe it
         code = <int>DL_BFLOAT if dtype.name == "bfloat16" else None
@@ -117,14 +132,21 @@ cdef dl_export *_new_export(
     object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
     bint versioned, uint64_t flags
 ) except NULL:
-    """Make an export. It owns a reference to `keeper`, which `keepers_of_ended` drops."""
+    """Make an export. It owns a reference to `keeper`, which `keepers_of_ended` drops.
+
+    The strides are counted in items; None means those of C.
+    """
     cdef int64_t[2 * DL_MOST_DIMENSIONS] sizes
     cdef Py_ssize_t ndim = len(shape)
     cdef dl_export *made
     cdef dl_tensor *tensor
     cdef dl_dtype item = dlpack_dtype(dtype)
-    for i in range(ndim):
-        sizes[i], sizes[ndim + i] = shape[i], strides[i]
+    cdef uint64_t step = 1  # wraps for huge shapes without items, whose strides nobody uses
+    cdef Py_ssize_t i
+    for i in range(ndim - 1, -1, -1):
+        sizes[i] = shape[i]
+        sizes[ndim + i] = <int64_t>step if strides is None else strides[i]
+        step *= <uint64_t>sizes[i]
     made = dl_new_export(versioned, flags, <int32_t>ndim, sizes, &sizes[ndim], <void *>keeper)
     if made is NULL:
         raise MemoryError()

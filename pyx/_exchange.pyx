@@ -31,7 +31,9 @@ from cudadrv._memory cimport Memory, kind_at, unlist_memory
 from cudadrv._names cimport IMPORT
 from cudadrv._region cimport Region
 from cudadrv._release cimport DEVICE, LOCKED, UNIFIED, drain, release_part
-from cudadrv._stream cimport Stream, known_stream, wait_for_handle
+from cudadrv._stream cimport (
+    Stream, known_stream, legacy_stream, per_thread_stream, wait_for_handle,
+)
 
 from cudadrv._buffers import DeviceBuffer, LockedBuffer, UnifiedBuffer
 
@@ -256,8 +258,8 @@ cdef object _import_interface(object array, object stream, bint noted):
         context = _context_near(stream)
     found = _stream_of_import(stream, context)
     if theirs is not None:
-        their_stream = Stream.legacy(device=context.device) if theirs == 1 \
-            else Stream.per_thread(device=context.device) if theirs == 2 \
+        their_stream = legacy_stream(context.device) if theirs == 1 \
+            else per_thread_stream(context.device) if theirs == 2 \
             else Stream.from_handle(theirs)
         if their_stream is not found:
             found.wait(their_stream)

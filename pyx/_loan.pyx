@@ -40,7 +40,9 @@ from cudadrv._refusal cimport refuse_host, refuse_operation
 from cudadrv._region cimport Region, borrow, pointer_of
 from cudadrv._release cimport DEVICE, LOCKED, last_uses, lending_stream, users_of
 from cudadrv._site cimport here
-from cudadrv._stream cimport Stream, stream_for, user_of
+from cudadrv._stream cimport (
+    Stream, legacy_stream, per_thread_stream, stream_for, user_of,
+)
 
 from cudadrv._device import call_after_wait
 
@@ -737,17 +739,13 @@ cdef Stream stream_of_exchange(Context context):
     This is the current stream, else the legacy default stream.
     """
     found = stream_for(None, context)
-    return found if found is not None else Stream.legacy(device=context.device)
+    return found if found is not None else legacy_stream(context.device)
 
 
 cdef tuple _strides_in_items(Loan loan):
-    strides = []
-    step = 1
-    for size in reversed(loan.shape):
-        strides.append(step)
-        step *= size
+    """Return the strides as `export_capsule` takes them."""
     if loan.strides is None:
-        return tuple(reversed(strides))
+        return None
     strides = []
     for each in loan.strides:
         strides.append(each // loan.region.itemsize)
@@ -822,9 +820,9 @@ cdef Stream _consumer_stream(Region region, handle):
         raise BufferError(f"stream is {handle}; DLPack's word for the legacy default stream is 1,"
                           " for the thread's own 2, and -1 for none")
     if handle == 1:
-        found = Stream.legacy(device=region.memory.context.device)
+        found = legacy_stream(region.memory.context.device)
     elif handle == 2:
-        found = Stream.per_thread(device=region.memory.context.device)
+        found = per_thread_stream(region.memory.context.device)
     else:
         found = Stream.from_handle(handle)
     if not region.portable and (<Stream>found).context is not region.memory.context:

@@ -809,7 +809,7 @@ cdef class ThreadEnd:
 # objects. Then they look for an object of the stream, and if there is none, open the new one and
 # add it. Nothing else can run between these two steps.
 
-def legacy_stream(device):
+cdef Stream legacy_stream(object device):
     """See `Stream.legacy`."""
     cdef Context context = context_of(device)
     cdef Stream stream
@@ -822,7 +822,7 @@ def legacy_stream(device):
     return context.defaults["legacy"]
 
 
-def per_thread_stream(device):
+cdef Stream per_thread_stream(object device):
     """See `Stream.per_thread`."""
     cdef Context context = context_of(device)
     cdef Stream stream
