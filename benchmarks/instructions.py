@@ -58,6 +58,7 @@ def operations():
     library, theirs = compiled(), cu.Stream()
     library.set_stream(theirs.handle)
     lent = [cu.DeviceBuffer(NBYTES), cu.DeviceBuffer(NBYTES)]
+    exported = cu.DeviceBuffer(NBYTES)
     x, y = (library.Array(buffer.address, NBYTES // 4) for buffer in lent)
 
     def lend():
@@ -77,6 +78,7 @@ def operations():
         ),
         "launch, prepared": lambda: ready.launch(stream),
         "a loan begun and ended": lend,
+        "an export by DLPack, begun and ended": lambda: exported.__dlpack__(stream=1),
         "record": lambda: stream.record(event),
         "wait": lambda: stream.wait(done_elsewhere),
         "synchronize": lambda: stream.synchronize(),
