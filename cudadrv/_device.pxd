@@ -61,6 +61,8 @@ cdef class Context:
     cdef int raise_failure(self, CUresult status) except -1 with gil
 
 
+cdef size_t resets      # how often testing.reset_device has reset the devices
+cdef str RESET          # the message for objects from before the last reset
 cdef bint is_primary_active(Device device) except -1
 cdef Context default_context()
 cdef Context context_of(object device)

@@ -47,6 +47,7 @@ cdef class PoolHandle:
     cdef Device device          # the only device that allocates from the pool, or None
     cdef Py_ssize_t buffers     # how many live Memory objects have, or are getting, its memory
     cdef uint32_t closed_at     # the line that closed the pool, or 0
+    cdef size_t resets          # `resets` (see _device.pxd) when the pool was made
 
     cdef int usable(self) except -1
 

@@ -266,6 +266,10 @@ cdef class Alive:
         return found
 
 
+resets = 0
+RESET = "The device was reset (cudadrv.testing.reset_device) after this object was made; make a" \
+    " new one."
+
 _primary = {}  # primary contexts by ordinal, kept until the process ends
 cdef Context _first = None  # the primary context of device 0, once it exists
 cdef list _replaced = []    # contexts that a reset has replaced, kept until the process ends
@@ -456,8 +460,7 @@ cdef class Context:
         if self.lost:
             raise ContextLostError(
                 self.lost, "cudadrv",
-                "The device was reset (cudadrv.testing.reset_device) after this object was made;"
-                " make a new one." if self.replaced else
+                RESET if self.replaced else
                 "The context was lost by an earlier error; this process cannot use the device any"
                 " more.")
         return 0
@@ -640,7 +643,8 @@ def forget_contexts():
     its primary context again.
     """
     cdef Context context
-    global _first
+    global _first, resets
+    resets += 1
     for context in contexts():
         context.lost = context.lost or CUDA_ERROR_CONTEXT_IS_DESTROYED
         context.replaced = True

@@ -4,7 +4,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 from libc.string cimport memset
 
-from cudadrv._device cimport Device
+from cudadrv._device cimport Device, resets
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, CU_MEM_LOCATION_TYPE_DEVICE,
     CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
@@ -119,6 +119,7 @@ name=None)\n--\n
             properties.max_bytes = _checked_bytes(max_bytes, "max_bytes")
             if properties.max_bytes == 0 or self.kind == UNIFIED:
                 raise ValueError("max_bytes must be at least 1, and is not for unified memory")
+        self.resets = resets
         with nogil:
             check(cuMemPoolCreate(&self.raw, <CUmemPoolProps *>&properties))
         try:
@@ -154,7 +155,7 @@ name=None)\n--\n
                 check(cuDeviceGetDefaultMemPool(&raw, location.id))
             else:
                 check(cuMemGetDefaultMemPool(&raw, &location, type))
-        pool.raw = raw
+        pool.raw, pool.resets = raw, resets
         pool.shared = True
         if pool.kind == LOCKED:
             _admit_devices(pool)
@@ -338,8 +339,9 @@ name=None)\n--\n
         """
         if self.closed_at:
             return
-        self.usable()
-        if self.buffers:
+        if self.raw is NULL or self.resets == resets:
+            self.usable()
+        if self.buffers and self.resets == resets:
             raise OwnershipError(
                 f"cannot close {self!r}: {self.buffers}"
                 f" {'buffer has' if self.buffers == 1 else 'buffers have'} memory of it. Close them"
@@ -423,7 +425,7 @@ cdef CUresult _destroy(DriverPool pool) noexcept:
     cdef CUmemoryPool raw = pool.raw
     cdef CUresult status = CUDA_SUCCESS
     pool.raw = NULL
-    if not pool.shared:
+    if not pool.shared and pool.resets == resets:
         with nogil:
             status = cuMemPoolDestroy(raw)
     return status

@@ -8,9 +8,10 @@ chosen, and the threads in which the program makes room (the GIL guards them); t
 cimport cython
 from libc.stdlib cimport free, malloc
 
-from cudadrv._device cimport Context, Kept, contexts, report_in
+from cudadrv._device cimport RESET, Context, Kept, contexts, report_in, resets
 from cudadrv._driver cimport (
-    CU_STREAM_LEGACY, CUdeviceptr, CUresult, bind_driver, cudadrv_table, this_thread,
+    CUDA_ERROR_CONTEXT_IS_DESTROYED, CU_STREAM_LEGACY, CUdeviceptr, CUresult, bind_driver,
+    cudadrv_table, this_thread,
 )
 from cudadrv._engine cimport engine, own_memory_clear, own_memory_reusable, own_stream
 from cudadrv._errors cimport refuse_if_forked
@@ -20,7 +21,7 @@ from cudadrv._release cimport (
 )
 from cudadrv._site cimport place
 
-from cudadrv._errors import integer
+from cudadrv._errors import ContextLostError, integer
 
 bind_driver(&cudadrv_table)
 
@@ -104,6 +105,8 @@ cdef class PoolHandle:
     cdef int usable(self) except -1:
         """Raise if nothing can be allocated from the pool."""
         refuse_if_forked()
+        if self.raw is not NULL and self.resets != resets:
+            raise ContextLostError(CUDA_ERROR_CONTEXT_IS_DESTROYED, "cudadrv", RESET)
         if self.raw is not NULL:
             return 0
         if self.closed_at:

@@ -35,7 +35,11 @@ def lost(driver):
         "module": cu.Module(PTX),
         "token": locked.fill_async(7, stream),
         "context": stream.context,
+        "pool": cu.DriverPool(name="mine"),
+        "default pool": cu.DriverPool.of(),
     }
+    with things["pool"]:
+        things["of the pool"] = cu.DeviceBuffer(64)
     stream.synchronize()
     testing.fail("cuMemAlloc_v2", 700)
     with pytest.raises(cu.ContextLostError):
@@ -52,6 +56,9 @@ USES = {
     "unified": lambda buffer: buffer.fill(0),
     "module": lambda module: module["k"].launch(1, 1, cu.DeviceBuffer(8)),
     "context": lambda context: context.synchronize(),
+    "pool": lambda pool: pool.stats,
+    "default pool": lambda pool: pool.__enter__(),
+    "of the pool": lambda buffer: buffer.fill(0),
 }
 
 
