@@ -359,7 +359,7 @@ stream.synchronize()
 buffer[:] = 1
 buffer.discard_and_prefetch(cu.Device(0), stream).wait()
 assert buffer.advice.last_prefetch == cu.Device(0)
-cu.discard_batch(buffer.chunks(4), stream).wait()
+cu.discard_batch(buffer.chunks(16384), stream).wait()
 try:
     buffer[0]
 except cu.ContentsDiscardedError:
