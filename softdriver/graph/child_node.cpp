@@ -22,19 +22,34 @@ class ChildWork : public NodeWork {
 
 } // namespace
 
-NodeWorkPtr make_child_work(GraphPtr graph) { return std::make_shared<ChildWork>(std::move(graph)); }
+// Returns true if `graph` is inside `other`, or the same.
+static bool is_within(const Graph &graph, const Graph &other) {
+    if (&graph == &other)
+        return true;
+    for (const auto &entry : other.nodes)
+        for (const GraphPtr &inner : entry.second->work->inner())
+            if (is_within(graph, *inner))
+                return true;
+    return false;
+}
+
+CUresult make_child_work(Graph &parent, CUgraph child, int ownership, NodeWorkPtr &work) {
+    GraphPtr graph = find_graph(child);
+    if (!graph || ownership < 0 || ownership > 1)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!ownership && allocates(*graph))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (ownership && (graph->inside || graph->capture || is_within(parent, *graph)))
+        return CUDA_ERROR_INVALID_VALUE;
+    work = std::make_shared<ChildWork>(ownership ? graph : copy_graph(*graph));
+    return CUDA_SUCCESS;
+}
 
 SOFT_API(cuGraphAddChildGraphNode,
          (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t count, CUgraph child),
          (node, graph, after, count, child)) {
     return add_node(node, graph, after, count, [&](auto &work) {
-        GraphPtr found = find_graph(child);
-        if (!found)
-            return CUDA_ERROR_INVALID_VALUE;
-        if (allocates(*found))
-            return CUDA_ERROR_NOT_SUPPORTED;
-        work = make_child_work(copy_graph(*found));
-        return CUDA_SUCCESS;
+        return make_child_work(*find_graph(graph), child, 0, work);
     });
 }
 

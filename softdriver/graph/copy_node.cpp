@@ -41,9 +41,10 @@ class CopyWork : public NodeWork {
 
 } // namespace
 
-CUresult make_copy_work(const CUDA_MEMCPY3D_v2 *params, CUcontext handle, NodeWorkPtr &work) {
-    ContextPtr context = find_context(handle);
-    if (!params)
+CUresult make_copy_work(Call &call, const CUDA_MEMCPY3D_v2 *params, CUcontext handle,
+                        NodeWorkPtr &work) {
+    ContextPtr context = handle ? find_context(handle) : call.context;
+    if (!params || !params->WidthInBytes || !params->Height || !params->Depth)
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = context_status(context.get()))
         return status;
@@ -65,7 +66,7 @@ SOFT_API(cuGraphAddMemcpyNode,
           const CUDA_MEMCPY3D_v2 *params, CUcontext context),
          (node, graph, after, count, params, context)) {
     return add_node(node, graph, after, count,
-                    [&](auto &work) { return make_copy_work(params, context, work); });
+                    [&](auto &work) { return make_copy_work(call, params, context, work); });
 }
 
 SOFT_API(cuGraphMemcpyNodeGetParams, (CUgraphNode node, CUDA_MEMCPY3D_v2 *params),
@@ -78,14 +79,14 @@ SOFT_API(cuGraphMemcpyNodeSetParams, (CUgraphNode node, const CUDA_MEMCPY3D_v2 *
     GraphNodePtr found = find_node(node);
     CUcontext context = found && found->work->context() ? found->work->context()->handle : nullptr;
     return change_node<CopyWork>(
-        node, [&](auto &work) { return make_copy_work(params, context, work); });
+        node, [&](auto &work) { return make_copy_work(call, params, context, work); });
 }
 
 SOFT_API(cuGraphExecMemcpyNodeSetParams,
          (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D_v2 *params, CUcontext context),
          (exec, node, params, context)) {
     return change_exec_node<CopyWork>(
-        exec, node, [&](auto &work) { return make_copy_work(params, context, work); });
+        exec, node, [&](auto &work) { return make_copy_work(call, params, context, work); });
 }
 
 } // namespace soft

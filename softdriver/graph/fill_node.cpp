@@ -41,9 +41,9 @@ class FillWork : public NodeWork {
 
 } // namespace
 
-CUresult make_fill_work(const CUDA_MEMSET_NODE_PARAMS *params, CUcontext handle,
+CUresult make_fill_work(Call &call, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext handle,
                         NodeWorkPtr &work) {
-    ContextPtr context = find_context(handle);
+    ContextPtr context = handle ? find_context(handle) : call.context;
     if (!params)
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = context_status(context.get()))
@@ -67,7 +67,7 @@ SOFT_API(cuGraphAddMemsetNode,
           const CUDA_MEMSET_NODE_PARAMS *params, CUcontext context),
          (node, graph, after, count, params, context)) {
     return add_node(node, graph, after, count,
-                    [&](auto &work) { return make_fill_work(params, context, work); });
+                    [&](auto &work) { return make_fill_work(call, params, context, work); });
 }
 
 SOFT_API(cuGraphMemsetNodeGetParams, (CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *params),
@@ -80,7 +80,7 @@ SOFT_API(cuGraphMemsetNodeSetParams, (CUgraphNode node, const CUDA_MEMSET_NODE_P
     GraphNodePtr found = find_node(node);
     CUcontext context = found && found->work->context() ? found->work->context()->handle : nullptr;
     return change_node<FillWork>(
-        node, [&](auto &work) { return make_fill_work(params, context, work); });
+        node, [&](auto &work) { return make_fill_work(call, params, context, work); });
 }
 
 SOFT_API(cuGraphExecMemsetNodeSetParams,
@@ -88,7 +88,7 @@ SOFT_API(cuGraphExecMemsetNodeSetParams,
           CUcontext context),
          (exec, node, params, context)) {
     return change_exec_node<FillWork>(
-        exec, node, [&](auto &work) { return make_fill_work(params, context, work); });
+        exec, node, [&](auto &work) { return make_fill_work(call, params, context, work); });
 }
 
 } // namespace soft

@@ -29,6 +29,14 @@ Graph::~Graph() {
         entry.second->graph = nullptr;
 }
 
+const char *name_of(CUgraphNodeType type) {
+    static const char *const names[] = {
+        "kernel",       "copy",   "fill",      "host function", "child graph", "empty node",
+        "event wait",   "event record", "semaphore signal", "semaphore wait", "allocation",
+        "free", "operations on values", "condition"};
+    return names[type];
+}
+
 GraphPtr create_graph() {
     auto graph = std::make_shared<Graph>();
     graph->id = state().new_id();
@@ -81,6 +89,9 @@ GraphNodePtr add_node(Graph &graph, NodeWorkPtr work, std::vector<Edge> after) {
     node->graph = &graph;
     node->work = std::move(work);
     node->after = std::move(after);
+    for (Edge &edge : node->after)
+        if (!edge.number)
+            edge.number = state().new_id();
     graph.nodes.emplace(node->id, node);
     return node;
 }

@@ -27,8 +27,9 @@ class NodeWork : public std::enable_shared_from_this<NodeWork> {
     virtual CUgraphNodeType type() const = 0;
     // The context in which the work runs, or null if it can run in any.
     virtual ContextPtr context() const { return nullptr; }
-    // Returns an error if the work cannot be launched now.
-    virtual CUresult check() const { return CUDA_SUCCESS; }
+    // Returns an error if the work cannot be launched now. The flags are those of the executable
+    // graph.
+    virtual CUresult check(uint64_t) const { return CUDA_SUCCESS; }
     // Makes the operations that one launch runs in this stream, one after the other.
     virtual std::vector<OperationPtr> prepare(Stream &stream) const = 0;
     // Called when the operations have been submitted.
@@ -43,7 +44,7 @@ class NodeWork : public std::enable_shared_from_this<NodeWork> {
     }
     // Whether nodes with this work can be disabled in executable graphs.
     virtual bool can_be_disabled() const { return false; }
-    // The parameters, for pictures of the graph.
+    // The name of the kernel, for pictures of the graph.
     virtual std::string text() const { return {}; }
 };
 
@@ -57,6 +58,7 @@ constexpr size_t edge_bytes = sizeof(EdgeData);
 struct Edge {
     uint64_t from = 0;
     EdgeData data = {};
+    uint64_t number = 0; // edges that are added later have higher numbers
 };
 
 struct GraphNode {
@@ -89,6 +91,9 @@ struct Graph : std::enable_shared_from_this<Graph> {
     GraphNodePtr find(uint64_t id) const;
     GraphNodePtr find_copy(uint64_t origin) const;
 };
+
+// Returns the name of a kind of nodes.
+const char *name_of(CUgraphNodeType type);
 
 GraphPtr create_graph();
 // Return the graph or node of a handle, or null.

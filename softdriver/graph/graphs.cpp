@@ -15,7 +15,7 @@ namespace {
 // number of handles; if there is no array, it is only set. What is left of the array becomes null.
 template <class Handle>
 CUresult give(const std::vector<Handle> &found, Handle *array, size_t *count) {
-    if (!count)
+    if (!count || (array && !*count))
         return CUDA_ERROR_INVALID_VALUE;
     if (array) {
         size_t copied = std::min(*count, found.size());
@@ -45,11 +45,17 @@ struct Edges {
     }
 };
 
-Edges edges_of(const Graph &graph) {
-    Edges edges;
+// The edges from a node, or from all nodes, in the order of the nodes from which they are. Those
+// from the same node are in the order in which they were added.
+Edges edges_of(const Graph &graph, const GraphNode *from = nullptr) {
+    std::map<std::pair<uint64_t, uint64_t>, std::pair<GraphNodePtr, EdgeData>> sorted;
     for (const auto &entry : graph.nodes)
         for (const Edge &edge : entry.second->after)
-            edges.add(*graph.find(edge.from), *entry.second, edge.data);
+            if (!from || edge.from == from->id)
+                sorted[{edge.from, edge.number}] = {entry.second, edge.data};
+    Edges edges;
+    for (const auto &entry : sorted)
+        edges.add(*graph.find(entry.first.first), *entry.second.first, entry.second.second);
     return edges;
 }
 
@@ -57,15 +63,6 @@ Edges dependencies_of(GraphNode &node) {
     Edges edges;
     for (const Edge &edge : node.after)
         edges.add(*node.graph->find(edge.from), node, edge.data);
-    return edges;
-}
-
-Edges dependents_of(GraphNode &node) {
-    Edges edges;
-    for (const auto &entry : node.graph->nodes)
-        for (const Edge &edge : entry.second->after)
-            if (edge.from == node.id)
-                edges.add(node, *entry.second, edge.data);
     return edges;
 }
 
@@ -91,7 +88,7 @@ CUresult give_neighbours(const Edges &edges, const std::vector<CUgraphNode> &fou
 CUresult read_edges(CUgraph handle, CUgraphNode *from, CUgraphNode *to, void *data,
                     size_t *count) {
     GraphPtr graph = find_graph(handle);
-    if (!graph || !count || !from != !to)
+    if (!graph || !count || !from != !to || (from && !*count))
         return CUDA_ERROR_INVALID_VALUE;
     Edges edges = edges_of(*graph);
     size_t room = *count;
@@ -114,7 +111,7 @@ CUresult read_dependents(CUgraphNode handle, CUgraphNode *nodes, void *data, siz
     GraphNodePtr node = find_node(handle);
     if (!node)
         return CUDA_ERROR_INVALID_VALUE;
-    Edges edges = dependents_of(*node);
+    Edges edges = edges_of(*node->graph, node.get());
     return give_neighbours(edges, edges.to, nodes, data, count);
 }
 
@@ -134,7 +131,8 @@ bool valid_data(const GraphNode &from, const GraphNode *to, const EdgeData &data
     unsigned port = data[0], target = data[1], type = data[2];
     bool known = port <= 2 && !target && type <= 1 &&
                  std::all_of(data.begin() + 3, data.end(), [](auto byte) { return !byte; });
-    return known && is_kernel(from) && (!to || is_kernel(*to)) && (type == 1) == (port > 0);
+    return known && is_kernel(from) && (!to || is_kernel(*to)) &&
+           (type ? port > 0 : port != 1);
 }
 
 // A change of edges, whose arguments have been checked.
@@ -168,18 +166,23 @@ CUresult add_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to
             !valid_data(*change.from, change.to.get(), change.data))
             return CUDA_ERROR_INVALID_VALUE;
     for (const Change &change : changes)
-        change.to->after.push_back({change.from->id, change.data});
+        change.to->after.push_back({change.from->id, change.data, state().new_id()});
     return CUDA_SUCCESS;
 }
+
+// Nodes and edges of a graph that allocates memory cannot be removed.
+bool is_fixed(const Graph &graph) { return allocates(graph); }
 
 CUresult remove_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
                       const void *data, size_t count) {
     std::vector<Change> changes;
     if (CUresult status = read_changes(graph, from, to, data, count, changes))
         return status;
-    auto find = [](const Change &change) {
+    if (count && is_fixed(*find_graph(graph)))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    auto find = [&](const Change &change) {
         return std::find_if(change.to->after.begin(), change.to->after.end(), [&](auto &edge) {
-            return edge.from == change.from->id && edge.data == change.data;
+            return edge.from == change.from->id && (!data || edge.data == change.data);
         });
     };
     for (const Change &change : changes)
@@ -220,8 +223,10 @@ SOFT_API(cuGraphCreate, (CUgraph * result, unsigned flags), (result, flags)) {
 
 SOFT_API(cuGraphDestroy, (CUgraph handle), (handle)) {
     GraphPtr graph = find_graph(handle);
-    if (!graph || graph->capture || graph->inside)
+    if (!graph || graph->inside)
         return CUDA_ERROR_INVALID_VALUE;
+    if (graph->capture)
+        return CUDA_ERROR_ILLEGAL_STATE;
     erase_handles(*graph);
     return CUDA_SUCCESS;
 }
@@ -260,6 +265,8 @@ SOFT_API(cuGraphDestroyNode, (CUgraphNode handle), (handle)) {
     if (!node)
         return CUDA_ERROR_INVALID_VALUE;
     Graph &graph = *node->graph;
+    if (is_fixed(graph))
+        return CUDA_ERROR_NOT_SUPPORTED;
     for (const auto &entry : graph.nodes) {
         auto &after = entry.second->after;
         after.erase(std::remove_if(after.begin(), after.end(),
@@ -293,6 +300,7 @@ SOFT_API(cuGraphGetRootNodes, (CUgraph handle, CUgraphNode *nodes, size_t *count
     for (const auto &entry : graph->nodes)
         if (entry.second->after.empty())
             found.push_back(handle_of(*entry.second));
+    std::reverse(found.begin(), found.end()); // as real drivers list them
     return give(found, nodes, count);
 }
 

@@ -1,7 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
 #include "graph/exec.h"
-#include "graph/works.h"
 #include "stream/capture.h"
 
 #include <algorithm>
@@ -12,15 +11,15 @@
 namespace soft {
 namespace {
 
-CUresult check_nodes(const Graph &graph) {
+CUresult check_nodes(const Graph &graph, uint64_t flags) {
     for (const auto &entry : graph.nodes) {
         const NodeWork &work = *entry.second->work;
         if (CUresult status = work.context() ? context_status(work.context().get()) : CUDA_SUCCESS)
             return status;
-        if (CUresult status = entry.second->enabled ? work.check() : CUDA_SUCCESS)
+        if (CUresult status = entry.second->enabled ? work.check(flags) : CUDA_SUCCESS)
             return status;
         for (const GraphPtr &inner : work.inner())
-            if (CUresult status = check_nodes(*inner))
+            if (CUresult status = check_nodes(*inner, flags))
                 return status;
     }
     return CUDA_SUCCESS;
@@ -56,13 +55,14 @@ class Launching {
         bool eager = state().settings.schedule == Schedule::Eager;
         auto choose = [&](size_t count) { return eager ? 0 : state().random.below(count); };
         std::map<uint64_t, OperationPtr> ends;
-        std::vector<OperationPtr> inner;
+        Places places = state().races.recording() ? places_of(graph) : Places();
         for (const GraphNodePtr &node : sorted(graph, choose)) {
             std::vector<OperationPtr> waits;
             for (const Edge &edge : node->after)
                 waits.push_back(ends.at(edge.from));
             if (waits.empty())
                 waits.push_back(begin);
+            place_ = places[node->id];
             if (CUresult status = submit_node(*node, std::move(waits), ends[node->id]))
                 return status;
         }
@@ -88,6 +88,7 @@ class Launching {
         for (OperationPtr &operation : operations) {
             auto &waited = operation->waits;
             waited.insert(waited.begin(), waits.begin(), waits.end());
+            operation->node = place_;
             if (CUresult status = submit(branch, operation, &end))
                 return status;
             waits.clear();
@@ -138,8 +139,21 @@ class Launching {
         return *unused;
     }
 
+    // What reports say of nodes, by id.
+    using Places = std::map<uint64_t, std::string>;
+
+    static Places places_of(const Graph &graph) {
+        Places places;
+        for (const auto &entry : graph.nodes) {
+            std::string number = std::to_string(places.size());
+            places[entry.first] = "node " + number + ", " + name_of(entry.second->work->type());
+        }
+        return places;
+    }
+
     GraphExec &exec_;
     Stream &stream_;
+    std::string place_; // of the node that is being submitted
     // The last operation of each branch that this launch has used.
     std::map<const Stream *, OperationPtr> tails_;
 };
@@ -147,7 +161,7 @@ class Launching {
 } // namespace
 
 CUresult submit_launch(GraphExec &exec, Stream &stream) {
-    if (CUresult status = check_nodes(*exec.image))
+    if (CUresult status = check_nodes(*exec.image, exec.flags))
         return status;
     return Launching(exec, stream).submit_all();
 }
@@ -160,8 +174,8 @@ SOFT_STREAM_API(cuGraphLaunch, (CUgraphExec handle, CUstream stream_handle),
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = resolve_stream(call, stream_handle, stream))
         return status;
-    if (stream->capture)
-        return capture_node(*stream, make_child_work(copy_graph(*exec->image)));
+    if (CUresult status = stream->capture ? refuse_captured(*stream) : CUDA_SUCCESS)
+        return status;
     return submit_launch(*exec, *stream);
 }
 

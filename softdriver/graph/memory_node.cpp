@@ -19,9 +19,15 @@ class AllocWork : public NodeWork {
 
     CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_MEM_ALLOC; }
     ContextPtr context() const override { return context_; }
-    CUresult check() const override {
-        return find_allocation(*memory_) && !memory_->there ? CUDA_SUCCESS
-                                                            : CUDA_ERROR_INVALID_VALUE;
+    // The memory must have been freed since the last launch, or is freed now.
+    CUresult check(uint64_t flags) const override {
+        bool frees = flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+        return find_allocation(*memory_) && (frees || !memory_->there) ? CUDA_SUCCESS
+                                                                       : CUDA_ERROR_INVALID_VALUE;
+    }
+    CUgraphExecUpdateResult replaceable(const NodeWork &next) const override {
+        return &next == this ? CU_GRAPH_EXEC_UPDATE_SUCCESS
+                             : CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
     }
     // What the memory contained before is lost.
     std::vector<OperationPtr> prepare(Stream &) const override {
@@ -97,7 +103,7 @@ bool allocates(const Graph &graph) {
     return false;
 }
 
-CUresult make_alloc_work(CUDA_MEM_ALLOC_NODE_PARAMS *params, NodeWorkPtr &work) {
+CUresult make_alloc_work(Call &call, CUDA_MEM_ALLOC_NODE_PARAMS *params, NodeWorkPtr &work) {
     if (!params)
         return CUDA_ERROR_INVALID_VALUE;
     PoolPlace place;
@@ -106,14 +112,22 @@ CUresult make_alloc_work(CUDA_MEM_ALLOC_NODE_PARAMS *params, NodeWorkPtr &work) 
     if (CUresult status =
             find_pool_place(params->poolProps.allocType, params->poolProps.location, place))
         return status;
-    if (!params->bytesize || !place.device)
+    int location = static_cast<int>(place.location.type);
+    if (!params->bytesize)
         return CUDA_ERROR_INVALID_VALUE;
-    const ContextPtr &context = place.device->primary;
+    if (location != location_device)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    const Device &device = *state().devices[place.location.id];
+    bool current = call.context && call.context->device == &device;
+    const ContextPtr &context = current ? call.context : device.primary;
     if (CUresult status = context_status(context.get()))
         return status;
     Allocation *allocation = nullptr;
-    if (CUresult status =
-            allocate_device(*context, params->bytesize, MemoryKind::Async, allocation))
+    CUresult status =
+        place.kind == MemoryKind::Managed
+            ? allocate_managed(*context, params->bytesize, CU_MEM_ATTACH_GLOBAL, allocation)
+            : allocate_device(*context, params->bytesize, MemoryKind::Async, allocation);
+    if (status)
         return status;
     params->dptr = allocation->begin;
     work = make_alloc_work(*params, give_to_graph(*allocation), context);
@@ -142,7 +156,7 @@ SOFT_API(cuGraphAddMemAllocNode,
           CUDA_MEM_ALLOC_NODE_PARAMS *params),
          (node, graph, after, count, params)) {
     return add_node(node, graph, after, count,
-                    [&](auto &work) { return make_alloc_work(params, work); });
+                    [&](auto &work) { return make_alloc_work(call, params, work); });
 }
 
 SOFT_API(cuGraphMemAllocNodeGetParams, (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *params),

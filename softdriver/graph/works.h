@@ -16,10 +16,12 @@ struct Transfer;
 CUresult make_kernel_work(Call &call, const CUDA_KERNEL_NODE_PARAMS_v2 *params, NodeWorkPtr &work);
 NodeWorkPtr make_kernel_work(PreparedLaunch launch, CUfunction handle);
 
-CUresult make_copy_work(const CUDA_MEMCPY3D_v2 *params, CUcontext context, NodeWorkPtr &work);
+// A null context means the current one.
+CUresult make_copy_work(Call &call, const CUDA_MEMCPY3D_v2 *params, CUcontext context,
+                        NodeWorkPtr &work);
 NodeWorkPtr make_copy_work(const Transfer &transfer, const ContextPtr &context);
 
-CUresult make_fill_work(const CUDA_MEMSET_NODE_PARAMS *params, CUcontext context,
+CUresult make_fill_work(Call &call, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext context,
                         NodeWorkPtr &work);
 NodeWorkPtr make_fill_work(const CUDA_MEMSET_NODE_PARAMS &params, const ContextPtr &context);
 
@@ -30,10 +32,11 @@ NodeWorkPtr make_empty_work();
 CUresult make_record_work(CUevent event, NodeWorkPtr &work);
 CUresult make_wait_work(CUevent event, NodeWorkPtr &work);
 
-// The graph must be a copy, which belongs to the node from now on.
-NodeWorkPtr make_child_work(GraphPtr graph);
+// The work of a node of `parent` that runs another graph. With ownership 1 the graph belongs to the
+// node from now on, else a copy of it.
+CUresult make_child_work(Graph &parent, CUgraph child, int ownership, NodeWorkPtr &work);
 
-CUresult make_alloc_work(CUDA_MEM_ALLOC_NODE_PARAMS *params, NodeWorkPtr &work);
+CUresult make_alloc_work(Call &call, CUDA_MEM_ALLOC_NODE_PARAMS *params, NodeWorkPtr &work);
 NodeWorkPtr make_alloc_work(const CUDA_MEM_ALLOC_NODE_PARAMS &params, GraphMemoryPtr memory,
                             const ContextPtr &context);
 // Returns an error if a node of the graph already frees the memory.

@@ -40,6 +40,8 @@ struct Allocation {
 
 // Returns the live allocation that contains the address, or null.
 Allocation *find_allocation(uintptr_t address);
+// Like find_allocation(), but does not find memory that a graph will allocate.
+Allocation *find_visible(uintptr_t address);
 // Returns the live allocation that begins at the address, or null.
 Allocation *find_start(uintptr_t address);
 // Returns the live allocation that contains the whole range, or null.

@@ -10,6 +10,7 @@ GraphMemoryPtr give_to_graph(Allocation &allocation) {
     memory->allocation = allocation.id;
     allocation.graph = memory;
     allocation.captured = true;
+    note_graph_memory(*allocation.device);
     return memory;
 }
 
@@ -22,6 +23,7 @@ void set_there(Allocation &allocation, bool there) {
     allocation.captured = !there;
     if (GraphMemoryPtr memory = allocation.graph.lock())
         memory->there = there;
+    note_graph_memory(*allocation.device);
 }
 
 // Nothing can use the address any more, unless the program still has to free the memory.

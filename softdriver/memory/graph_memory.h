@@ -6,6 +6,7 @@
 namespace soft {
 
 struct Allocation;
+struct Device;
 
 // Memory that a node of a graph allocates. The address belongs to the graph, and to its executable
 // graphs. In between launches the memory may be allocated, because the graph does not free it; it
@@ -24,6 +25,8 @@ using GraphMemoryPtr = std::shared_ptr<GraphMemory>;
 GraphMemoryPtr give_to_graph(Allocation &allocation);
 // Returns the allocation of the memory, or null if it was freed with its context.
 Allocation *find_allocation(const GraphMemory &memory);
+// Updates the high marks of the device. Called when there is more memory of graphs.
+void note_graph_memory(Device &device);
 // The memory is allocated, or freed, from the view of the program.
 void set_there(Allocation &allocation, bool there);
 

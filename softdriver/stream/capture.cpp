@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "graph/node_api.h"
 
 #include <algorithm>
 
@@ -191,6 +192,9 @@ CUresult refuse_captured(Event &event) {
     return CUDA_ERROR_CAPTURED_EVENT;
 }
 
+// Stands for the node that a function for new nodes would return.
+static constexpr CUgraphNode no_node = nullptr;
+
 // Begins a capture that adds nodes to the graph.
 static Capture &begin_capture(Stream &stream, CUstreamCaptureMode mode, const ThreadState &thread,
                               GraphPtr graph) {
@@ -226,6 +230,30 @@ SOFT_STREAM_API(cuStreamBeginCapture_v2, (CUstream handle, CUstreamCaptureMode m
 // The first version of cuStreamBeginCapture has no mode parameter. It uses the global mode.
 SOFT_STREAM_API(cuStreamBeginCapture, (CUstream handle), (handle)) {
     return cuStreamBeginCapture_v2_body(call, handle, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+SOFT_STREAM_API(cuStreamBeginCaptureToGraph,
+                (CUstream handle, CUgraph graph_handle, const CUgraphNode *after,
+                 const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode),
+                (handle, graph_handle, after, edges, count, mode)) {
+    StreamPtr stream;
+    GraphPtr graph = find_graph(graph_handle);
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    if (!graph || mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+        return CUDA_ERROR_INVALID_VALUE;
+    NodePlace place;
+    if (CUresult status = find_place(&no_node, graph_handle, after, edges, count, place))
+        return status;
+    if (stream->kind == StreamKind::Legacy)
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (stream->capture || graph->capture)
+        return CUDA_ERROR_ILLEGAL_STATE;
+    Capture &capture = begin_capture(*stream, mode, *call.thread, graph);
+    capture.own_graph = false;
+    for (const Edge &edge : place.after)
+        stream->capture_tail.insert(edge.from);
+    return CUDA_SUCCESS;
 }
 
 SOFT_STREAM_API(cuStreamEndCapture, (CUstream handle, CUgraph *graph), (handle, graph)) {

@@ -105,16 +105,18 @@ CUresult read_box(const Box &box, Transfer &transfer) {
 CUDA_MEMCPY3D_v2 box_of(const Transfer &transfer) {
     Box box = {};
     auto type = [](const Place &place) {
-        return place.on_host() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+        return place.unified     ? CU_MEMORYTYPE_UNIFIED
+               : place.on_host() ? CU_MEMORYTYPE_HOST
+                                 : CU_MEMORYTYPE_DEVICE;
     };
     auto height = [&](const Place &place) { return place.pitch ? place.slice / place.pitch : 0; };
     box.srcMemoryType = type(transfer.source);
     box.dstMemoryType = type(transfer.target);
-    if (transfer.source.on_host())
+    if (box.srcMemoryType == CU_MEMORYTYPE_HOST)
         box.srcHost = reinterpret_cast<void *>(transfer.source.address);
     else
         box.srcDevice = transfer.source.address;
-    if (transfer.target.on_host())
+    if (box.dstMemoryType == CU_MEMORYTYPE_HOST)
         box.dstHost = reinterpret_cast<void *>(transfer.target.address);
     else
         box.dstDevice = transfer.target.address;

@@ -45,15 +45,16 @@ OperationPtr fill_operation(const Fill &fill, char *address) {
     return operation;
 }
 
-CUresult check_fill(const Fill &fill, const Context &context, char *&address, bool *device) {
+CUresult check_fill(const Fill &fill, const Context &context, char *&address,
+                    const Allocation **memory) {
     size_t bytes;
     if (!fits(fill, bytes))
         return CUDA_ERROR_INVALID_VALUE;
     const Allocation *allocation = find_range(fill.dst, bytes);
     if (!allocation || !reaches(context, *allocation))
         return CUDA_ERROR_INVALID_VALUE;
-    if (device)
-        *device = allocation->on_device() && !allocation->sync_memops;
+    if (memory)
+        *memory = allocation;
     address = host_address(*allocation, fill.dst);
     return CUDA_SUCCESS;
 }
@@ -64,10 +65,14 @@ CUresult submit_fill(Stream &stream, const Fill &fill, bool &device, OperationPt
     if (!fill.width || !fill.height)
         return CUDA_SUCCESS;
     char *address = nullptr;
-    if (CUresult status = check_fill(fill, *stream.owner, address, &device))
+    const Allocation *memory = nullptr;
+    if (CUresult status = check_fill(fill, *stream.owner, address, &memory))
         return status;
     if (stream.capture)
         return capture_node(stream, make_fill_work(fill, stream.context));
+    if (memory->captured) // a graph will allocate it
+        return CUDA_ERROR_INVALID_VALUE;
+    device = memory->on_device() && !memory->sync_memops;
     return submit(stream, fill_operation(fill, address), &queued);
 }
 

@@ -114,6 +114,8 @@ CUresult transfer_later(Call &call, Stream &stream, const Transfer &transfer) {
                   (source.side == Side::Pageable && !snapshot);
     if (stream.capture)
         return capture_node(stream, make_copy_work(transfer, stream.context));
+    if (target.of_graph || source.of_graph)
+        return CUDA_ERROR_INVALID_VALUE;
     OperationPtr queued;
     if (CUresult status = submit(stream, copy_operation(transfer, snapshot), &queued))
         return status;
@@ -127,6 +129,8 @@ CUresult transfer_now(Call &call, const Transfer &transfer) {
     StreamPtr stream = default_stream(*call.thread, call.context, call.per_thread);
     if (CUresult status = refuse_captured(*stream))
         return status;
+    if (target.of_graph || source.of_graph)
+        return CUDA_ERROR_INVALID_VALUE;
     bool always_waits = target.sync_memops || source.sync_memops;
     bool into_device = !target.on_host() && source.side == Side::Pageable;
     if (into_device && !always_waits && transfer.bytes() <= staging_limit)

@@ -594,7 +594,7 @@ for name, made in GENERAL.items():
         g = graph(p)
         params = p.keep(made(p))
         found = p.get("cuGraphAddNode_v2", OUT, g, 0, 0, 0, ctypes.byref(params))
-        return told(found), shape(p, g)[0]
+        return told(found), shape(p, g)
 
 
 @question("general: set")
@@ -612,7 +612,7 @@ def _(p):
     from driver import ValueOperation
 
     g, at = graph(p), p.device()
-    items = (ValueOperation * 2)(ValueOperation(1, at, 5, 0), ValueOperation(1, at + 4, 6, 0))
+    items = (ValueOperation * 2)(ValueOperation(2, at, 5, 0), ValueOperation(2, at + 4, 6, 0))
     params = Batch(p.primary, 2, ctypes.addressof(p.keep(items)), 0)
     n = add(p, "cuGraphAddBatchMemOpNode", g, (), ref(p, params))
     if isinstance(n, str):
@@ -632,7 +632,7 @@ def _(p):
         g, _ = capture(p, step)
         back = Batch()
         status = p("cuGraphBatchMemOpNodeGetParams", nodes_of(p, g)[0], ctypes.byref(back))
-        found.append((status, back.count, back.flags, shape(p, g)[0]))
+        found.append((status, back.count, back.flags, shape(p, g)))
     return found
 
 

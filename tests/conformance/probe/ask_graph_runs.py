@@ -269,8 +269,7 @@ def _(p):
     memset(p, g, at)
     e = p.need("cuGraphInstantiateWithFlags", OUT, g, 0)
     h, found = capture(p, lambda s: p("cuGraphLaunch", e, s))
-    status = p("cuGraphExecDestroy", e)
-    return found, shape(p, h), status, run(p, h), words(p, at)
+    return found, h if isinstance(h, str) else shape(p, h), p("cuGraphExecDestroy", e)
 
 
 @question("launch into a captured fork of the same exec")
@@ -281,9 +280,7 @@ def _(p):
     p.must("cuStreamBeginCapture_v2", s, 2)
     status = p("cuGraphLaunch", e, s), p("cuGraphLaunch", e, s)
     other = p("cuGraphLaunch", e, p.stream())
-    h = p.need("cuStreamEndCapture", s, OUT)
-    p._made("cuGraphDestroy", h)
-    return status, other, shape(p, h)
+    return status, other, p.get("cuStreamEndCapture", s, OUT)
 
 
 @question("launch into an invalidated capture")
@@ -1048,7 +1045,6 @@ def _(p):
 
 @question("a picture of a graph")
 def _(p):
-    import re
     import tempfile
     from pathlib import Path
 
@@ -1057,5 +1053,5 @@ def _(p):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "g.dot"
         status = p("cuGraphDebugDotPrint", g, str(path).encode(), 0)
-        text = path.read_text()
-    return status, text.startswith("digraph"), text.count("->"), re.findall(r"MEMSET|EMPTY", text)[:4]
+        text = path.read_text() if path.exists() else ""
+    return status, text.startswith("digraph"), text.count("->"), text.replace("\n", " ")[:1500]

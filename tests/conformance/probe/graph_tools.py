@@ -255,14 +255,16 @@ def edges_of(p, g):
     """Pairs of places in the list of nodes."""
     order = nodes_of(p, g)
     pairs = listed(p, "cuGraphGetEdges", g, cells=2)
-    if isinstance(pairs, str):
+    if isinstance(pairs, str):  # of an array without room, so there are none
         return pairs
     return sorted((order.index(a), order.index(b)) for a, b in pairs)
 
 
 def shape(p, g):
     """Kinds of the nodes, and edges."""
-    return " ".join(kinds(p, nodes_of(p, g))), [f"{a}-{b}" for a, b in edges_of(p, g)]
+    found, edges = nodes_of(p, g), edges_of(p, g)
+    names = found if isinstance(found, str) else " ".join(kinds(p, found))
+    return names, edges if isinstance(edges, str) else [f"{a}-{b}" for a, b in edges]
 
 
 def capture(p, *steps, stream=None, mode=2):
