@@ -62,32 +62,48 @@ def test_a_launch_computes_what_its_operations_compute(client, seed):
     assert results[0] == results[1]
 
 
-def orders_of(client, lib, schedule, count, edges, seeds):
-    """In which orders the host functions of a graph were called."""
-    found = set()
-    for seed in seeds:
-        if lib.software:
-            lib.configure(f"schedule={schedule},seed={seed}")
-        main, called = client.stream(), []
-        streams = [client.stream() for _ in range(count)]
-        calls = [HOST_FUNCTION(lambda _, i=i: called.append(i)) for i in range(count)]
-        with captured(client, main) as graph:
-            forked(client, main, streams)
-            for i, call in enumerate(calls):
-                for before, after in edges:
-                    if after == i:
-                        client.order(streams[before], streams[i])
-                client.ok("cuLaunchHostFunc", streams[i], call, None)
-            joined(client, main, streams)
-        client.ok("cuGraphLaunch", graph.exec(), main)
-        client.ok("cuStreamSynchronize", main)
-        found.add(tuple(called))
-    return found
+# A kernel that appends a number to a list, which begins with its length.
+APPEND = b"""
+.version 7.5
+.target sm_75
+.address_size 64
+.visible .entry append(.param .u64 list, .param .u32 number)
+{
+    .reg .b64 %rd<4>;
+    .reg .b32 %r<4>;
+    ld.param.u64 %rd1, [list];
+    ld.param.u32 %r1, [number];
+    atom.global.add.u32 %r2, [%rd1], 1;
+    mul.wide.u32 %rd2, %r2, 4;
+    add.u64 %rd3, %rd1, %rd2;
+    st.global.u32 [%rd3+4], %r1;
+    ret;
+}
+"""
 
 
 def test_branches_run_in_every_order_and_edges_hold(client, lib, schedule):
     edges = [(0, 1), (2, 3)]
-    found = orders_of(client, lib, schedule, 4, edges, range(60))
+    append = client.function(client.module(APPEND), "append")
+    found, main = set(), client.stream()
+    streams = [client.stream() for _ in range(4)]
+    written = client.device(SIZE)
+    with captured(client, main) as graph:
+        forked(client, main, streams)
+        for i, stream in enumerate(streams):
+            for before, after in edges:
+                if after == i:
+                    client.order(streams[before], stream)
+            assert client.launch(append, stream, written, ctypes.c_uint32(i)) == SUCCESS
+        joined(client, main, streams)
+    step = graph.exec()
+    for seed in range(60):
+        if lib.software:
+            lib.configure(f"schedule={schedule},seed={seed}")
+        client.write(written, bytes(SIZE))
+        client.ok("cuGraphLaunch", step, main)
+        content = client.read(written, SIZE)
+        found.add(tuple(content[4:20:4]))
     legal = {
         order
         for order in itertools.permutations(range(4))
@@ -96,6 +112,17 @@ def test_branches_run_in_every_order_and_edges_hold(client, lib, schedule):
     assert found <= legal
     if schedule in ("lazy", "random"):
         assert found == legal
+
+
+def test_host_functions_follow_the_edges(client):
+    stream, called = client.stream(), []
+    calls = [HOST_FUNCTION(lambda _, i=i: called.append(i)) for i in range(5)]
+    with captured(client, stream) as graph:
+        for call in calls:
+            client.ok("cuLaunchHostFunc", stream, call, None)
+    client.ok("cuGraphLaunch", graph.exec(), stream)
+    client.ok("cuStreamSynchronize", stream)
+    assert called == list(range(5))
 
 
 def test_second_launch_waits_for_the_first_on_another_stream(client):
