@@ -84,8 +84,8 @@ SOFT_API(cuGraphAddNode,
 }
 
 SOFT_API(cuGraphAddNode_v2,
-         (CUgraphNode * node, CUgraph graph, const CUgraphNode *after,
-          const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *params),
+         (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges,
+          size_t count, CUgraphNodeParams *params),
          (node, graph, after, edges, count, params)) {
     return add_any(call, node, graph, after, edges, count, params);
 }

@@ -10,8 +10,9 @@ namespace {
 
 class CopyWork : public NodeWork {
   public:
-    CopyWork(const CUDA_MEMCPY3D_v2 &box, const ContextPtr &context)
-        : box(box), context_(context) {}
+    CopyWork(const CUDA_MEMCPY3D_v2 &box, const Transfer &transfer, const ContextPtr &context)
+        : box(box), context_(context), target_(transfer.target.side),
+          source_(transfer.source.side) {}
 
     CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_MEMCPY; }
     ContextPtr context() const override { return context_; }
@@ -20,23 +21,27 @@ class CopyWork : public NodeWork {
     std::vector<OperationPtr> prepare(Stream &) const override {
         Transfer transfer{};
         CUresult status = read_box(box, transfer);
-        if (status)
+        if (status || is_gone(target_, transfer.target) || is_gone(source_, transfer.source))
             return {failing_operation(CUDA_ERROR_ILLEGAL_ADDRESS)};
-        return {transfer.bytes() ? copy_operation(transfer, false)
-                                 : std::make_shared<Operation>()};
+        return {transfer.bytes() ? copy_operation(transfer, false) : std::make_shared<Operation>()};
     }
     CUgraphExecUpdateResult replaceable(const NodeWork &next) const override {
         const CUDA_MEMCPY3D_v2 &other = static_cast<const CopyWork &>(next).box;
-        bool same = box.srcMemoryType == other.srcMemoryType &&
-                    box.dstMemoryType == other.dstMemoryType;
-        return same ? CU_GRAPH_EXEC_UPDATE_SUCCESS
-                    : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+        bool same =
+            box.srcMemoryType == other.srcMemoryType && box.dstMemoryType == other.dstMemoryType;
+        return same ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
     }
 
     const CUDA_MEMCPY3D_v2 box;
 
   private:
+    // Memory that the driver knew was freed: what is there now may be anything.
+    static bool is_gone(Side before, const End &now) {
+        return before != Side::Pageable && now.side == Side::Pageable;
+    }
+
     ContextPtr context_;
+    Side target_, source_;
 };
 
 } // namespace
@@ -53,12 +58,12 @@ CUresult make_copy_work(Call &call, const CUDA_MEMCPY3D_v2 *params, CUcontext ha
         return status;
     if (CUresult status = check_pools(*context, transfer.target, transfer.source))
         return status;
-    work = std::make_shared<CopyWork>(*params, context);
+    work = std::make_shared<CopyWork>(*params, transfer, context);
     return CUDA_SUCCESS;
 }
 
 NodeWorkPtr make_copy_work(const Transfer &transfer, const ContextPtr &context) {
-    return std::make_shared<CopyWork>(box_of(transfer), context);
+    return std::make_shared<CopyWork>(box_of(transfer), transfer, context);
 }
 
 SOFT_API(cuGraphAddMemcpyNode,
@@ -69,8 +74,7 @@ SOFT_API(cuGraphAddMemcpyNode,
                     [&](auto &work) { return make_copy_work(call, params, context, work); });
 }
 
-SOFT_API(cuGraphMemcpyNodeGetParams, (CUgraphNode node, CUDA_MEMCPY3D_v2 *params),
-         (node, params)) {
+SOFT_API(cuGraphMemcpyNodeGetParams, (CUgraphNode node, CUDA_MEMCPY3D_v2 *params), (node, params)) {
     return read_node<CopyWork>(node, params, [&](auto &work) { *params = work.box; });
 }
 

@@ -66,8 +66,8 @@ template <class Work> CUresult set_event(CUgraphNode node, CUevent event) {
 }
 
 template <class Work> CUresult set_exec_event(CUgraphExec exec, CUgraphNode node, CUevent event) {
-    return change_exec_node<Work>(
-        exec, node, [&](auto &work) { return make_event_work<Work>(event, work); });
+    return change_exec_node<Work>(exec, node,
+                                  [&](auto &work) { return make_event_work<Work>(event, work); });
 }
 
 } // namespace

@@ -13,14 +13,13 @@
 namespace soft {
 namespace {
 
-constexpr uint64_t known_flags = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
-                                 CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
-                                 CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |
-                                 CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+constexpr uint64_t known_flags =
+    CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
+    CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
 bool valid_flags(uint64_t flags) {
-    constexpr uint64_t contradiction = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
-                                       CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
+    constexpr uint64_t contradiction =
+        CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
     return !(flags & ~known_flags) && (flags & contradiction) != contradiction;
 }
 
@@ -64,8 +63,7 @@ CUresult check_structure(const Graph &graph, uint64_t flags, CUgraphInstantiateR
 // A graph that allocates memory can have only one executable graph at a time.
 bool is_taken(const Graph &graph) {
     auto of_this = [&](const auto &entry) { return entry.second->image->origin == graph.id; };
-    return allocates(graph) &&
-           std::any_of(state().execs.begin(), state().execs.end(), of_this);
+    return allocates(graph) && std::any_of(state().execs.begin(), state().execs.end(), of_this);
 }
 
 CUresult instantiate(CUgraphExec *result, CUgraph handle, uint64_t flags,
@@ -125,8 +123,8 @@ CUresult replace_work(GraphNode &node, NodeWorkPtr work) {
     return CUDA_SUCCESS;
 }
 
-SOFT_API(cuGraphInstantiateWithFlags,
-         (CUgraphExec * exec, CUgraph graph, unsigned long long flags), (exec, graph, flags)) {
+SOFT_API(cuGraphInstantiateWithFlags, (CUgraphExec * exec, CUgraph graph, unsigned long long flags),
+         (exec, graph, flags)) {
     GraphNodePtr culprit;
     return instantiate(exec, graph, flags, culprit);
 }

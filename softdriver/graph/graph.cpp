@@ -30,10 +30,20 @@ Graph::~Graph() {
 }
 
 const char *name_of(CUgraphNodeType type) {
-    static const char *const names[] = {
-        "kernel",       "copy",   "fill",      "host function", "child graph", "empty node",
-        "event wait",   "event record", "semaphore signal", "semaphore wait", "allocation",
-        "free", "operations on values", "condition"};
+    static const char *const names[] = {"kernel",
+                                        "copy",
+                                        "fill",
+                                        "host function",
+                                        "child graph",
+                                        "empty node",
+                                        "event wait",
+                                        "event record",
+                                        "semaphore signal",
+                                        "semaphore wait",
+                                        "allocation",
+                                        "free",
+                                        "operations on values",
+                                        "condition"};
     return names[type];
 }
 

@@ -71,7 +71,8 @@ Edges dependencies_of(GraphNode &node) {
 CUresult give_data(const Edges &edges, void *array, size_t count) {
     if (!array)
         return edges.annotated() ? CUDA_ERROR_LOSSY_QUERY : CUDA_SUCCESS;
-    std::memcpy(array, edges.data.data(), std::min(count, edges.data.size()) * edge_bytes);
+    auto *data = static_cast<EdgeData *>(array); // both are arrays of bytes
+    std::copy_n(edges.data.begin(), std::min(count, edges.data.size()), data);
     return CUDA_SUCCESS;
 }
 
@@ -85,8 +86,7 @@ CUresult give_neighbours(const Edges &edges, const std::vector<CUgraphNode> &fou
     return give(found, array, count);
 }
 
-CUresult read_edges(CUgraph handle, CUgraphNode *from, CUgraphNode *to, void *data,
-                    size_t *count) {
+CUresult read_edges(CUgraph handle, CUgraphNode *from, CUgraphNode *to, void *data, size_t *count) {
     GraphPtr graph = find_graph(handle);
     if (!graph || !count || !from != !to || (from && !*count))
         return CUDA_ERROR_INVALID_VALUE;
@@ -131,8 +131,7 @@ bool valid_data(const GraphNode &from, const GraphNode *to, const EdgeData &data
     unsigned port = data[0], target = data[1], type = data[2];
     bool known = port <= 2 && !target && type <= 1 &&
                  std::all_of(data.begin() + 3, data.end(), [](auto byte) { return !byte; });
-    return known && is_kernel(from) && (!to || is_kernel(*to)) &&
-           (type ? port > 0 : port != 1);
+    return known && is_kernel(from) && (!to || is_kernel(*to)) && (type ? port > 0 : port != 1);
 }
 
 // A change of edges, whose arguments have been checked.
@@ -185,12 +184,12 @@ CUresult remove_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode 
             return edge.from == change.from->id && (!data || edge.data == change.data);
         });
     };
-    for (const Change &change : changes)
-        if (find(change) == change.to->after.end())
+    for (const Change &change : changes) {
+        auto found = find(change);
+        if (found == change.to->after.end()) // as on real drivers, the edges before it are removed
             return CUDA_ERROR_INVALID_VALUE;
-    for (const Change &change : changes)
-        if (auto found = find(change); found != change.to->after.end())
-            change.to->after.erase(found);
+        change.to->after.erase(found);
+    }
     return CUDA_SUCCESS;
 }
 

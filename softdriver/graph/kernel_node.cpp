@@ -14,17 +14,19 @@
 namespace soft {
 namespace {
 
+constexpr int updatable_attribute = 13; // whether kernels can update the node
+
 // Attributes that nodes have, and how many bytes of their value the program reads.
 const std::map<int, size_t> attribute_bytes = {
-    {1, 32},  // access policy window
-    {2, 4},   // cooperative
-    {4, 12},  // cluster dimension
-    {5, 4},   // cluster scheduling policy
-    {8, 4},   // priority
-    {9, 2},   // memory synchronization domain map
-    {10, 4},  // memory synchronization domain
-    {13, 16}, // device updatable
-    {14, 4},  // preferred carveout
+    {1, 32}, // access policy window
+    {2, 4},  // cooperative
+    {4, 12}, // cluster dimension
+    {5, 4},  // cluster scheduling policy
+    {8, 4},  // priority
+    {9, 2},  // memory synchronization domain map
+    {10, 4}, // memory synchronization domain
+    {updatable_attribute, 16},
+    {14, 4}, // preferred carveout
 };
 
 class KernelWork : public NodeWork {
@@ -90,14 +92,21 @@ class KernelWork : public NodeWork {
             bytes[0] = request.cooperative;
         else if (attribute == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP)
             bytes[1] = 1;
-        std::memcpy(value, bytes.data(), known->second);
+        if (attribute != updatable_attribute) {
+            std::memcpy(value, bytes.data(), known->second);
+            return CUDA_SUCCESS;
+        }
+        std::memcpy(value, bytes.data(), 4);                          // whether it is updatable
+        std::memcpy(static_cast<char *>(value) + 8, bytes.data(), 8); // its handle
         return CUDA_SUCCESS;
     }
 
     // Makes work with another value of an attribute.
     CUresult with(const CUlaunchAttribute &attribute, NodeWorkPtr &work) const {
         LaunchRequest request = launch_.request;
-        if (CUresult status = read_attribute(attribute, request))
+        if (int(attribute.id) == CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE)
+            std::memcpy(&request.attributes[attribute.id], &attribute.value, 64); // any is accepted
+        else if (CUresult status = read_attribute(attribute, request))
             return status;
         return with(request, work);
     }
@@ -115,8 +124,7 @@ class KernelWork : public NodeWork {
         PreparedLaunch launch;
         std::vector<void *> pointers = pointers_;
         request.parameters = pointers.data();
-        if (CUresult status =
-                prepare_launch(launch_.function, *context_, request, launch))
+        if (CUresult status = prepare_launch(launch_.function, *context_, request, launch))
             return status;
         work = std::make_shared<KernelWork>(std::move(launch), handle_, kernel_, block_);
         return CUDA_SUCCESS;
@@ -155,8 +163,7 @@ bool extend(const CUDA_KERNEL_NODE_PARAMS_v1 *old, CUDA_KERNEL_NODE_PARAMS_v2 &p
 
 } // namespace
 
-CUresult make_kernel_work(Call &call, const CUDA_KERNEL_NODE_PARAMS_v2 *params,
-                          NodeWorkPtr &work) {
+CUresult make_kernel_work(Call &call, const CUDA_KERNEL_NODE_PARAMS_v2 *params, NodeWorkPtr &work) {
     if (!params)
         return CUDA_ERROR_INVALID_VALUE;
     ContextPtr context = params->ctx && !params->func ? find_context(params->ctx) : call.context;

@@ -105,8 +105,7 @@ class Launching {
     }
 
     // Submits an operation that comes after several others and does nothing.
-    CUresult submit_join(std::vector<OperationPtr> waits, const NodeWork &work,
-                         OperationPtr &end) {
+    CUresult submit_join(std::vector<OperationPtr> waits, const NodeWork &work, OperationPtr &end) {
         Stream &branch = branch_after(waits, work);
         auto join = std::make_shared<Operation>();
         join->waits = std::move(waits);

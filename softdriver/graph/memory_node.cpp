@@ -168,9 +168,8 @@ SOFT_API(cuGraphAddMemFreeNode,
          (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t count,
           CUdeviceptr address),
          (node, graph, after, count, address)) {
-    return add_node(node, graph, after, count, [&](auto &work) {
-        return make_free_work(*find_graph(graph), address, work);
-    });
+    return add_node(node, graph, after, count,
+                    [&](auto &work) { return make_free_work(*find_graph(graph), address, work); });
 }
 
 SOFT_API(cuGraphMemFreeNodeGetParams, (CUgraphNode node, CUdeviceptr *address), (node, address)) {

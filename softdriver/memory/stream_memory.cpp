@@ -32,9 +32,9 @@ CUresult capture_allocation(Stream &stream, const Pool &pool, CUdeviceptr *addre
     if (!stream.capture->valid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     Allocation *allocation = nullptr;
-    CUresult status =
-        pool.device ? allocate_device(*stream.owner, bytes, MemoryKind::Async, allocation)
-                    : place(*stream.owner, pool, bytes, allocation);
+    CUresult status = pool.device
+                          ? allocate_device(*stream.owner, bytes, MemoryKind::Async, allocation)
+                          : place(*stream.owner, pool, bytes, allocation);
     if (status)
         return status;
     CUDA_MEM_ALLOC_NODE_PARAMS params = {};

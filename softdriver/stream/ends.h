@@ -15,7 +15,7 @@ struct End {
     // Synchronous operations on the memory always wait until they are done.
     bool sync_memops = false;
     bool of_graph = false; // memory that a graph will allocate
-    bool unified = false; // the program did not say on which side the memory is
+    bool unified = false;  // the program did not say on which side the memory is
 
     bool on_host() const { return side == Side::Pageable || side == Side::Locked; }
 };

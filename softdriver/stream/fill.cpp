@@ -32,8 +32,7 @@ template <class Word> void fill_rows(const Fill &fill, char *target) {
 
 OperationPtr fill_operation(const Fill &fill, char *address) {
     auto operation = std::make_shared<Operation>();
-    operation->writes.push_back(
-        {fill.dst, fill.width * fill.elementSize, fill.pitch, fill.height});
+    operation->writes.push_back({fill.dst, fill.width * fill.elementSize, fill.pitch, fill.height});
     operation->action = [=] {
         if (fill.elementSize == 1)
             fill_rows<uint8_t>(fill, address);
@@ -107,23 +106,23 @@ CUresult fill_later(Call &call, CUstream handle, const Fill &fill) {
 #define SOFT_FILL_API(bits, word)                                                                  \
     SOFT_DEFAULT_API(cuMemsetD##bits##_v2, (CUdeviceptr address, word value, size_t count),        \
                      (address, value, count)) {                                                    \
-        return fill_now(call, Fill{address, 0, value, bits / 8, count, 1});                            \
+        return fill_now(call, Fill{address, 0, value, bits / 8, count, 1});                        \
     }                                                                                              \
     SOFT_STREAM_API(cuMemsetD##bits##Async,                                                        \
                     (CUdeviceptr address, word value, size_t count, CUstream stream),              \
                     (address, value, count, stream)) {                                             \
-        return fill_later(call, stream, Fill{address, 0, value, bits / 8, count, 1});                  \
+        return fill_later(call, stream, Fill{address, 0, value, bits / 8, count, 1});              \
     }                                                                                              \
     SOFT_DEFAULT_API(cuMemsetD2D##bits##_v2,                                                       \
                      (CUdeviceptr address, size_t pitch, word value, size_t width, size_t height), \
                      (address, pitch, value, width, height)) {                                     \
-        return fill_now(call, Fill{address, pitch, value, bits / 8, width, height});                   \
+        return fill_now(call, Fill{address, pitch, value, bits / 8, width, height});               \
     }                                                                                              \
     SOFT_STREAM_API(cuMemsetD2D##bits##Async,                                                      \
                     (CUdeviceptr address, size_t pitch, word value, size_t width, size_t height,   \
                      CUstream stream),                                                             \
                     (address, pitch, value, width, height, stream)) {                              \
-        return fill_later(call, stream, Fill{address, pitch, value, bits / 8, width, height});         \
+        return fill_later(call, stream, Fill{address, pitch, value, bits / 8, width, height});     \
     }
 
 SOFT_FILL_API(8, unsigned char)

@@ -87,8 +87,8 @@ namespace {
 
 // Submits the operation of an item whose address, value and flags are these.
 template <class Word>
-CUresult submit_value(Call &call, CUstream handle, CUstreamBatchMemOpType kind,
-                      CUdeviceptr address, Word value, unsigned flags) {
+CUresult submit_value(Call &call, CUstream handle, CUstreamBatchMemOpType kind, CUdeviceptr address,
+                      Word value, unsigned flags) {
     StreamPtr stream;
     OperationPtr operation;
     if (CUresult status = resolve_stream(call, handle, stream))
@@ -113,7 +113,7 @@ CUresult submit_value(Call &call, CUstream handle, CUstreamBatchMemOpType kind,
     SOFT_STREAM_API(symbol##_v2,                                                                   \
                     (CUstream stream, CUdeviceptr address, word value, unsigned flags),            \
                     (stream, address, value, flags)) {                                             \
-        return submit_value(call, stream, CU_STREAM_MEM_OP_##kind, address, value, flags);                      \
+        return submit_value(call, stream, CU_STREAM_MEM_OP_##kind, address, value, flags);         \
     }                                                                                              \
     SOFT_STREAM_API(symbol, (CUstream stream, CUdeviceptr address, word value, unsigned flags),    \
                     (stream, address, value, flags)) {                                             \

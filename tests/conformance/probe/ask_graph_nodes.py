@@ -6,7 +6,6 @@ from driver import HOST_FUNCTION, OUT, Copy3D
 from graph_tools import (
     Alloc,
     Batch,
-
     Host,
     Kernel,
     Memset,
@@ -137,7 +136,11 @@ def _(p):
 
 def _box(back):
     sides = [
-        (getattr(back, f"{s}Type"), bool(getattr(back, f"{s}Host")), bool(getattr(back, f"{s}Device")))
+        (
+            getattr(back, f"{s}Type"),
+            bool(getattr(back, f"{s}Host")),
+            bool(getattr(back, f"{s}Device")),
+        )
         for s in ("src", "dst")
     ]
     return (
@@ -279,9 +282,7 @@ def _(p):
             continue
         back = Kernel()
         p("cuGraphKernelNodeGetParams_v2", n, ctypes.byref(back))
-        found.append(
-            (back.func == kern, bool(back.func), back.kern == kern, back.ctx == p.primary)
-        )
+        found.append((back.func == kern, bool(back.func), back.kern == kern, back.ctx == p.primary))
     return found, run(p, g), words(p, at)
 
 
@@ -317,9 +318,7 @@ def _(p):
     g, at = graph(p), p.device()
     block = p.keep((ctypes.c_uint64 * 2)(at, 8))
     size = p.keep(ctypes.c_size_t(12))
-    extra = p.keep(
-        (ctypes.c_void_p * 5)(1, ctypes.addressof(block), 2, ctypes.addressof(size), 0)
-    )
+    extra = p.keep((ctypes.c_void_p * 5)(1, ctypes.addressof(block), 2, ctypes.addressof(size), 0))
     params = Kernel(function(p, "store"), (1, 1, 1), (1, 1, 1), 0, None, ctypes.addressof(extra))
     n = add(p, "cuGraphAddKernelNode_v2", g, (), ref(p, params))
     if isinstance(n, str):
@@ -398,7 +397,9 @@ def _(p):
 def _(p):
     at, func = p.device(), function(p, "store")
     cells = pointers(p, address(at), ctypes.c_uint32(3))
-    g, _ = capture(p, lambda s: launch(p, func, cells, grid=(2, 3, 4), block=(5, 6, 7), shared=8, stream=s))
+    g, _ = capture(
+        p, lambda s: launch(p, func, cells, grid=(2, 3, 4), block=(5, 6, 7), shared=8, stream=s)
+    )
     back = Kernel()
     status = p("cuGraphKernelNodeGetParams_v2", nodes_of(p, g)[0], ctypes.byref(back))
     return status, back.func == func, list(back.grid), list(back.block), back.shared
@@ -432,9 +433,7 @@ def _(p):
 @question("host read back and set")
 def _(p):
     g, found = graph(p), []
-    first, second = (
-        p.keep(HOST_FUNCTION(lambda _, i=i: found.append(i))) for i in range(2)
-    )
+    first, second = (p.keep(HOST_FUNCTION(lambda _, i=i: found.append(i))) for i in range(2))
     n = host(p, g, first)
     back = Host()
     status = p("cuGraphHostNodeGetParams", n, ctypes.byref(back))
@@ -583,9 +582,7 @@ GENERAL = {
     "reserved": lambda p: Params(5, (1, 0, 0)),
     "second reserved": lambda p: Params(5, (0, 0, 0), reserved2=1),
     "record of null": lambda p: Params(7),
-    "alloc": lambda p: _params(
-        10, props=alloc_params(256).props, bytes=256
-    ),
+    "alloc": lambda p: _params(10, props=alloc_params(256).props, bytes=256),
 }
 for name, made in GENERAL.items():
 
@@ -692,8 +689,13 @@ def _(p):
     unused = graph(p)
     _condition(p, unused, 1)
     bare = graph(p)
-    return other, none, first, again, run(p, unused), told(
-        _conditional(p, bare, 0, 1, _condition(p, bare, 1), 0)[0]
+    return (
+        other,
+        none,
+        first,
+        again,
+        run(p, unused),
+        told(_conditional(p, bare, 0, 1, _condition(p, bare, 1), 0)[0]),
     )
 
 
@@ -716,7 +718,18 @@ def _(p):
         told(add(p, "cuGraphAddMemsetNode", body, (), memset_params(p, at), p.primary)),
         told(add(p, "cuGraphAddEventRecordNode", body, (), p.event())),
         told(add(p, "cuGraphAddMemAllocNode", body, (), ref(p, alloc_params(256)))),
-        told(add(p, "cuGraphAddHostNode", body, (), ref(p, Host(ctypes.cast(p.keep(HOST_FUNCTION(lambda _: None)), ctypes.c_void_p).value)))),
+        told(
+            add(
+                p,
+                "cuGraphAddHostNode",
+                body,
+                (),
+                ref(
+                    p,
+                    Host(ctypes.cast(p.keep(HOST_FUNCTION(lambda _: None)), ctypes.c_void_p).value),
+                ),
+            )
+        ),
     ]
     e = p.get("cuGraphInstantiateWithFlags", OUT, g, 0)
     return found, p("cuGraphDestroy", body), e if isinstance(e, str) else "instantiated"
@@ -736,5 +749,3 @@ def _(p):
 
     found = p.get("cuModuleLoadData", OUT, p.keep(image(text)))
     return found if isinstance(found, str) else "loaded"
-
-

@@ -124,7 +124,11 @@ def _(p):
     if isinstance(e, str):
         return e
     s = p.stream()
-    return p.thread(lambda: p("cuGraphLaunch", e, s), context=False), p("cuStreamSynchronize", s), words(p, at)
+    return (
+        p.thread(lambda: p("cuGraphLaunch", e, s), context=False),
+        p("cuStreamSynchronize", s),
+        words(p, at),
+    )
 
 
 # Launches
@@ -367,7 +371,14 @@ def _(p):
     during = p("cuEventQuery", e)
     waits = p("cuStreamWaitEvent", t, e, 0), p("cuStreamQuery", t)
     gate.open()
-    return before, during, waits, p("cuStreamSynchronize", s), p("cuEventQuery", e), p.later(lambda: p("cuStreamQuery", t))
+    return (
+        before,
+        during,
+        waits,
+        p("cuStreamSynchronize", s),
+        p("cuEventQuery", e),
+        p.later(lambda: p("cuStreamQuery", t)),
+    )
 
 
 @question("a wait node waits")
@@ -398,7 +409,12 @@ def _(p):
     node(p, "cuGraphAddEventRecordNode", g, (b,), last)
     cell = ctypes.c_float(-1)
     before = p("cuEventElapsedTime", ctypes.byref(cell), first, last)
-    return before, run(p, g), p("cuEventElapsedTime", ctypes.byref(cell), first, last), cell.value >= 0
+    return (
+        before,
+        run(p, g),
+        p("cuEventElapsedTime", ctypes.byref(cell), first, last),
+        cell.value >= 0,
+    )
 
 
 @question("exec sets events")
@@ -434,7 +450,12 @@ def _(p):
         memset_params(p, p.host(), value=8),
     ):
         found.append(p("cuGraphExecMemsetNodeSetParams", e, n, change, p.primary))
-    return found, p("cuGraphExecMemsetNodeSetParams", e, n, 0, p.primary), launched(p, e), words(p, far)
+    return (
+        found,
+        p("cuGraphExecMemsetNodeSetParams", e, n, 0, p.primary),
+        launched(p, e),
+        words(p, far),
+    )
 
 
 @question("exec sets a fill of rows")
@@ -608,7 +629,13 @@ def _(p):
     host(p, g, HOST_FUNCTION(lambda _: found.append(2)), middle)
     x = exec_of(p, g)
     status = p("cuGraphNodeSetEnabled", x, middle, 0)
-    return status, launched(p, x), found, p("cuGraphNodeSetEnabled", x, middle, 1), p("cuGraphNodeSetEnabled", x, middle, 7)
+    return (
+        status,
+        launched(p, x),
+        found,
+        p("cuGraphNodeSetEnabled", x, middle, 1),
+        p("cuGraphNodeSetEnabled", x, middle, 7),
+    )
 
 
 @question("enabled: a node of another graph")
@@ -617,7 +644,11 @@ def _(p):
     memset(p, g, at)
     n = memset(p, h, at)
     x = exec_of(p, g)
-    return p("cuGraphNodeSetEnabled", x, n, 0), p("cuGraphNodeSetEnabled", x, 0, 0), p("cuGraphNodeGetEnabled", x, n, p.cell())
+    return (
+        p("cuGraphNodeSetEnabled", x, n, 0),
+        p("cuGraphNodeSetEnabled", x, 0, 0),
+        p("cuGraphNodeGetEnabled", x, n, p.cell()),
+    )
 
 
 # Updates
@@ -639,25 +670,32 @@ def _updating(p, before, after):
 UPDATES = {
     "the same": lambda p, at: (lambda g: [memset(p, g, at)], lambda g: [memset(p, g, at)]),
     "another value": lambda p, at: (
-        lambda g: [memset(p, g, at, value=1)], lambda g: [memset(p, g, at + 32, value=2)],
+        lambda g: [memset(p, g, at, value=1)],
+        lambda g: [memset(p, g, at + 32, value=2)],
     ),
     "another width of a fill": lambda p, at: (
-        lambda g: [memset(p, g, at)], lambda g: [memset(p, g, at, width=64)],
+        lambda g: [memset(p, g, at)],
+        lambda g: [memset(p, g, at, width=64)],
     ),
     "rows of a fill": lambda p, at: (
-        lambda g: [memset(p, g, at)], lambda g: [memset(p, g, at, height=2, pitch=64)],
+        lambda g: [memset(p, g, at)],
+        lambda g: [memset(p, g, at, height=2, pitch=64)],
     ),
     "fewer nodes": lambda p, at: (
-        lambda g: [n := memset(p, g, at), memset(p, g, at, n)], lambda g: [memset(p, g, at)],
+        lambda g: [n := memset(p, g, at), memset(p, g, at, n)],
+        lambda g: [memset(p, g, at)],
     ),
     "more nodes": lambda p, at: (
-        lambda g: [memset(p, g, at)], lambda g: [n := memset(p, g, at), memset(p, g, at, n)],
+        lambda g: [memset(p, g, at)],
+        lambda g: [n := memset(p, g, at), memset(p, g, at, n)],
     ),
     "more nodes without edges": lambda p, at: (
-        lambda g: [memset(p, g, at)], lambda g: [memset(p, g, at), memset(p, g, at)],
+        lambda g: [memset(p, g, at)],
+        lambda g: [memset(p, g, at), memset(p, g, at)],
     ),
     "another kind": lambda p, at: (
-        lambda g: [memset(p, g, at)], lambda g: [copy(p, g, at, at + 64)],
+        lambda g: [memset(p, g, at)],
+        lambda g: [copy(p, g, at, at + 64)],
     ),
     "an edge less": lambda p, at: (
         lambda g: [n := memset(p, g, at), memset(p, g, at, n)],
@@ -680,7 +718,8 @@ UPDATES = {
         lambda g: [copy(p, g, at + 128, at + 64), memset(p, g, at)],
     ),
     "another size of a copy": lambda p, at: (
-        lambda g: [copy(p, g, at, at + 64)], lambda g: [copy(p, g, at, at + 64, size=32)],
+        lambda g: [copy(p, g, at, at + 64)],
+        lambda g: [copy(p, g, at, at + 64, size=32)],
     ),
     "another direction of a copy": lambda p, at: (
         lambda g: [copy(p, g, at, at + 64)],
@@ -708,9 +747,7 @@ UPDATES = {
     "allocations": lambda p, at: (lambda g: [alloc(p, g, 256)[0]], lambda g: [alloc(p, g, 256)[0]]),
 }
 for name, made in UPDATES.items():
-    section.ask(
-        f"update: {name}", lambda p, made=made: _updating(p, *made(p, p.device()))
-    )
+    section.ask(f"update: {name}", lambda p, made=made: _updating(p, *made(p, p.device())))
 
 
 @question("update: null info, first function")
@@ -751,7 +788,12 @@ def _(p):
     memset(p, h, at, value=2)
     e = exec_of(p, g)
     p("cuGraphNodeSetEnabled", e, n, 0)
-    return update(p, e, h)[:2], p.get("cuGraphNodeGetEnabled", e, n, OUT), launched(p, e), words(p, at)
+    return (
+        update(p, e, h)[:2],
+        p.get("cuGraphNodeGetEnabled", e, n, OUT),
+        launched(p, e),
+        words(p, at),
+    )
 
 
 @question("update: after a failed one it still runs")
@@ -813,14 +855,25 @@ def _(p):
 def _(p):
     e, where = _holding(p)
     found = launched(p, e), words(p, where), p("cuMemFree_v2", where)
-    return found, launched(p, e), words(p, where), p("cuMemFree_v2", where), p("cuMemFree_v2", where)
+    return (
+        found,
+        launched(p, e),
+        words(p, where),
+        p("cuMemFree_v2", where),
+        p("cuMemFree_v2", where),
+    )
 
 
 @question("memory: freed in a stream")
 def _(p):
     e, where = _holding(p)
     s = p.stream()
-    return p("cuGraphLaunch", e, s), p("cuMemFreeAsync", where, s), p("cuGraphLaunch", e, s), p("cuStreamSynchronize", s)
+    return (
+        p("cuGraphLaunch", e, s),
+        p("cuMemFreeAsync", where, s),
+        p("cuGraphLaunch", e, s),
+        p("cuStreamSynchronize", s),
+    )
 
 
 @question("memory: freed by another graph")
@@ -868,7 +921,12 @@ def _(p):
     e = p.need("cuGraphInstantiateWithFlags", OUT, g, 0)
     found = launched(p, e), p("cuGraphExecDestroy", e), p("cuGraphDestroy", g)
     target = p.host()
-    return found, p("cuMemcpyDtoH_v2", target, where, 4), p.bytes_at(target, 4), p("cuMemFree_v2", where)
+    return (
+        found,
+        p("cuMemcpyDtoH_v2", target, where, 4),
+        p.bytes_at(target, 4),
+        p("cuMemFree_v2", where),
+    )
 
 
 @question("memory: copies and pointers while it is allocated")
@@ -962,9 +1020,7 @@ def _(p):
 def _(p):
     counts = []
     call = p.keep(HOST_FUNCTION(lambda _: counts.append(1)))
-    found = [
-        p.get("cuUserObjectCreate", OUT, 0, call, n, f) for n, f in ((0, 1), (1, 0), (1, 2))
-    ]
+    found = [p.get("cuUserObjectCreate", OUT, 0, call, n, f) for n, f in ((0, 1), (1, 0), (1, 2))]
     o = _object(p, counts)
     return (
         [x if isinstance(x, str) else "made" for x in found],

@@ -5,6 +5,7 @@ import ctypes
 from driver import HOST_FUNCTION, INT, LEGACY, OUT, Copy2D
 from graph_tools import (
     Edge,
+    Instantiation,
     Params,
     add,
     alloc,
@@ -25,7 +26,7 @@ from graph_tools import (
     shape,
     store,
 )
-from kernels import address, config, function, launch, pointers
+from kernels import address, config, function, pointers
 from section import Section
 
 section = Section("graphs")
@@ -253,8 +254,6 @@ def _(p):
 
 @question("a circle: the error of instantiation with parameters")
 def _(p):
-    from graph_tools import Instantiation
-
     g = graph(p)
     a = empty(p, g)
     b = empty(p, g, a)
@@ -448,88 +447,6 @@ def _(p):
 # What captures become
 
 
-def _kernel(p, **more):
-    func, at = function(p, "store"), p.device()
-    values = pointers(p, address(at), ctypes.c_uint32(3))
-    return lambda s: launch(p, func, values, stream=s, **more)
-
-
-CAPTURED = {
-    "nothing": lambda p: [],
-    "a kernel": lambda p: [_kernel(p)],
-    "two kernels": lambda p: [_kernel(p), _kernel(p)],
-    "a cooperative kernel": lambda p: [
-        lambda s, f=function(p, "empty"): p("cuLaunchCooperativeKernel", f, 1, 1, 1, 1, 1, 1, 0, s, 0)
-    ],
-    "a bad kernel launch": lambda p: [_kernel(p, grid=(0, 1, 1))],
-    "a kernel by configuration": lambda p: [
-        lambda s, f=function(p, "empty"): p("cuLaunchKernelEx", config(p, stream=s), f, 0, 0)
-    ],
-    "two kernels with programmatic serialization": lambda p: [
-        lambda s, f=(f := function(p, "empty")): p("cuLaunchKernelEx", config(p, stream=s), f, 0, 0),
-        lambda s: p("cuLaunchKernelEx", config(p, (6, 1), stream=s), f, 0, 0),
-    ],
-    "a fill": lambda p: [lambda s, a=p.device(): p("cuMemsetD8Async", a, 1, 16, s)],
-    "a fill of nothing": lambda p: [lambda s, a=p.device(): p("cuMemsetD8Async", a, 1, 0, s)],
-    "a fill of one row": lambda p: [lambda s, a=p.device(): p("cuMemsetD2D8Async", a, 64, 1, 16, 1, s)],
-    "a copy from page-locked": lambda p: [
-        lambda s, a=p.device(), h=p.host(): p("cuMemcpyHtoDAsync_v2", a, h, 16, s)
-    ],
-    "a copy from pageable": lambda p: [
-        lambda s, a=p.device(), h=p.pageable(): p("cuMemcpyHtoDAsync_v2", a, h, 16, s)
-    ],
-    "a copy to pageable": lambda p: [
-        lambda s, a=p.device(), h=p.pageable(): p("cuMemcpyDtoHAsync_v2", h, a, 16, s)
-    ],
-    "a copy of nothing": lambda p: [
-        lambda s, a=p.device(), h=p.host(): p("cuMemcpyHtoDAsync_v2", a, h, 0, s)
-    ],
-    "a copy on the host": lambda p: [lambda s, h=p.host(): p("cuMemcpyAsync", h, h + 64, 16, s)],
-    "a 2D copy": lambda p: [
-        lambda s, a=p.device(): p(
-            "cuMemcpy2DAsync_v2",
-            ref(
-                p,
-                Copy2D(
-                    srcDevice=a, dstDevice=a + 2048, srcType=2, dstType=2, srcPitch=64, dstPitch=64,
-                    Width=32, Height=8,
-                ),
-            ),
-            s,
-        )
-    ],
-    "a peer copy": lambda p: [
-        lambda s, a=p.device(): p("cuMemcpyPeerAsync", a, p.primary, a + 64, p.primary, 16, s)
-    ],
-    "a host function": lambda p: [
-        lambda s, f=p.keep(HOST_FUNCTION(lambda _: None)): p("cuLaunchHostFunc", s, f, 0)
-    ],
-    "an event record": lambda p: [lambda s, e=p.event(): p("cuEventRecord", e, s)],
-    "an external event record": lambda p: [
-        lambda s, e=p.event(): p("cuEventRecordWithFlags", e, s, 1)
-    ],
-    "an external event wait": lambda p: [lambda s, e=p.event(): p("cuStreamWaitEvent", s, e, 1)],
-    "an allocation": lambda p: [
-        lambda s: p("cuMemAllocAsync", p.cell(), 256, s),
-    ],
-    "an allocation of nothing": lambda p: [lambda s: p("cuMemAllocAsync", p.cell(), 0, s)],
-    "a value wait": lambda p: [lambda s, h=p.host(): p("cuStreamWaitValue32_v2", s, h, 0, 0)],
-    "a value write": lambda p: [lambda s, h=p.host(): p("cuStreamWriteValue32_v2", s, h, 0, 0)],
-    "an empty batch": lambda p: [lambda s, h=p.host(): p("cuStreamBatchMemOp_v2", s, 0, h, 0)],
-    "a launch of a graph": lambda p: [lambda s, e=_filling(p): p("cuGraphLaunch", e, s)],
-    "a launch of an empty graph": lambda p: [
-        lambda s, e=exec_of(p, graph(p)): p("cuGraphLaunch", e, s)
-    ],
-    "an upload": lambda p: [lambda s, e=_filling(p): p("cuGraphUpload", e, s)],
-    "instantiation of a graph": lambda p: [
-        lambda s, g=graph(p): isinstance(p.get("cuGraphInstantiateWithFlags", OUT, g, 0), int)
-    ],
-    "a prefetch": lambda p: [
-        lambda s, m=p.managed(): p("cuMemPrefetchAsync_v2", m, 4096, 1, 0, s)
-    ],
-}
-
-
 def _filling(p):
     g = graph(p)
     memset(p, g, p.device())
@@ -537,8 +454,71 @@ def _filling(p):
     return exec_of(p, g)
 
 
-for name, steps in CAPTURED.items():
-    section.ask(f"captured: {name}", lambda p, steps=steps: captured(p, *steps(p)))
+def _names(p, s):
+    """What the lines below use; all of it is made before the capture."""
+    a = p.device()
+    sides = {"srcDevice": a, "dstDevice": a + 2048, "srcType": 2, "dstType": 2}
+    shape = {"srcPitch": 64, "dstPitch": 64, "Width": 32, "Height": 8}
+    return {
+        "p": p, "s": s, "out": p.cell(), "a": a, "h": p.host(), "page": p.pageable(),
+        "m": p.managed(), "e": p.event(), "box": ref(p, Copy2D(**sides, **shape)),
+        "store": function(p, "store"), "empty": function(p, "empty"),
+        "values": pointers(p, address(p.device()), ctypes.c_uint32(3)),
+        "plain": config(p, stream=s), "serial": config(p, (6, 1), stream=s),
+        "called": p.keep(HOST_FUNCTION(lambda _: None)), "filling": _filling(p),
+        "nothing": exec_of(p, graph(p)), "g": graph(p),
+    }  # fmt: skip
+
+
+CAPTURED = """
+    nothing
+    a kernel | cuLaunchKernel store, 1, 1, 1, 1, 1, 1, 0, s, values, 0
+    two kernels | cuLaunchKernel store, 1, 1, 1, 1, 1, 1, 0, s, values, 0 | cuLaunchKernel store, 1, 1, 1, 1, 1, 1, 0, s, values, 0
+    a cooperative kernel | cuLaunchCooperativeKernel empty, 1, 1, 1, 1, 1, 1, 0, s, 0
+    a bad kernel launch | cuLaunchKernel store, 0, 1, 1, 1, 1, 1, 0, s, values, 0
+    a kernel by configuration | cuLaunchKernelEx plain, empty, 0, 0
+    two kernels with programmatic serialization | cuLaunchKernelEx plain, empty, 0, 0 | cuLaunchKernelEx serial, empty, 0, 0
+    a fill | cuMemsetD8Async a, 1, 16, s
+    a fill of nothing | cuMemsetD8Async a, 1, 0, s
+    a fill of one row | cuMemsetD2D8Async a, 64, 1, 16, 1, s
+    a copy from page-locked | cuMemcpyHtoDAsync_v2 a, h, 16, s
+    a copy from pageable | cuMemcpyHtoDAsync_v2 a, page, 16, s
+    a copy to pageable | cuMemcpyDtoHAsync_v2 page, a, 16, s
+    a copy of nothing | cuMemcpyHtoDAsync_v2 a, h, 0, s
+    a copy on the host | cuMemcpyAsync h, h + 64, 16, s
+    a 2D copy | cuMemcpy2DAsync_v2 box, s
+    a peer copy | cuMemcpyPeerAsync a, p.primary, a + 64, p.primary, 16, s
+    a host function | cuLaunchHostFunc s, called, 0
+    an event record | cuEventRecord e, s
+    an external event record | cuEventRecordWithFlags e, s, 1
+    an external event wait | cuStreamWaitEvent s, e, 1
+    an allocation | cuMemAllocAsync out, 256, s
+    an allocation of nothing | cuMemAllocAsync out, 0, s
+    a value wait | cuStreamWaitValue32_v2 s, h, 0, 0
+    a value write | cuStreamWriteValue32_v2 s, h, 0, 0
+    an empty batch | cuStreamBatchMemOp_v2 s, 0, h, 0
+    a launch of a graph | cuGraphLaunch filling, s
+    a launch of an empty graph | cuGraphLaunch nothing, s
+    an upload | cuGraphUpload filling, s
+    instantiation of a graph | cuGraphInstantiateWithFlags out, g, 0
+    a prefetch | cuMemPrefetchAsync_v2 m, 4096, 1, 0, s
+"""
+
+
+def _step(call, names):
+    name, _, arguments = call.partition(" ")
+    return lambda s: names["p"](name, *eval(f"({arguments},)", {**names, "s": s}))
+
+
+def _captured(p, calls):
+    stream = p.stream()
+    names = _names(p, stream)
+    return captured(p, *[_step(call, names) for call in calls], stream=stream)
+
+
+for line in filter(None, map(str.strip, CAPTURED.splitlines())):
+    name, *calls = line.split(" | ")
+    section.ask(f"captured: {name}", lambda p, calls=calls: _captured(p, calls))
 
 
 @question("captured: an allocation, its use and its free")
@@ -604,9 +584,8 @@ def _(p):
         found.append((code, kinds(p, list(heads)), len(nodes_of(p, g.value)), bool(edges.value)))
         return "SUCCESS"
 
-    return *captured(
-        p, look, lambda s: p("cuMemsetD8Async", a, 1, 16, s), look, lambda s: p("cuMemsetD8Async", a, 1, 16, s), look
-    ), found
+    fill = lambda s: p("cuMemsetD8Async", a, 1, 16, s)  # noqa: E731
+    return *captured(p, look, fill, look, fill, look), found
 
 
 @question("a node added to the graph of a capture, and made its dependency")

@@ -308,4 +308,3 @@ def update(p, e, g, names=None):
     status = p("cuGraphExecUpdate_v2", e, g, ctypes.byref(info))
     named = {0: "none", 1: "untouched", **{h: n for n, h in (names or {}).items()}}
     return status, info.result, named.get(info.node, "a node"), named.get(info.source, "a node")
-
