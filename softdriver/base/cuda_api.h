@@ -11,6 +11,9 @@
 #if CUDA_VERSION < 12030
 struct CUgraphEdgeData;
 #endif
+#if CUDA_VERSION < 12020
+struct CUgraphNodeParams;
+#endif
 #if CUDA_VERSION < 12050
 struct CUctxCreateParams;
 #endif
@@ -35,6 +38,22 @@ CUresult CUDAAPI cuFuncGetName(const char **, CUfunction);
 CUresult CUDAAPI cuFuncGetParamInfo(CUfunction, size_t, size_t *, size_t *);
 CUresult CUDAAPI cuFuncIsLoaded(CUfunctionLoadingState *, CUfunction);
 CUresult CUDAAPI cuFuncLoad(CUfunction);
+CUresult CUDAAPI cuGraphAddDependencies_v2(CUgraph, const CUgraphNode *, const CUgraphNode *,
+                                           const CUgraphEdgeData *, size_t);
+CUresult CUDAAPI cuGraphAddNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t,
+                                CUgraphNodeParams *);
+CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *, CUgraph, const CUgraphNode *,
+                                   const CUgraphEdgeData *, size_t, CUgraphNodeParams *);
+CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec, CUgraphNode, CUgraphNodeParams *);
+CUresult CUDAAPI cuGraphGetEdges_v2(CUgraph, CUgraphNode *, CUgraphNode *, CUgraphEdgeData *,
+                                    size_t *);
+CUresult CUDAAPI cuGraphNodeGetDependencies_v2(CUgraphNode, CUgraphNode *, CUgraphEdgeData *,
+                                               size_t *);
+CUresult CUDAAPI cuGraphNodeGetDependentNodes_v2(CUgraphNode, CUgraphNode *, CUgraphEdgeData *,
+                                                 size_t *);
+CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode, CUgraphNodeParams *);
+CUresult CUDAAPI cuGraphRemoveDependencies_v2(CUgraph, const CUgraphNode *, const CUgraphNode *,
+                                              const CUgraphEdgeData *, size_t);
 CUresult CUDAAPI cuKernelGetLibrary(CUlibrary *, CUkernel);
 CUresult CUDAAPI cuKernelGetName(const char **, CUkernel);
 CUresult CUDAAPI cuKernelGetParamInfo(CUkernel, size_t, size_t *, size_t *);
@@ -66,6 +85,11 @@ CUresult CUDAAPI cuProfilerStart(void); // declared in cudaProfiler.h, not in cu
 CUresult CUDAAPI cuProfilerStop(void);
 CUresult CUDAAPI cuStreamGetCtx_v2(CUstream, CUcontext *, CUgreenCtx *);
 CUresult CUDAAPI cuStreamGetCtx_v2_ptsz(CUstream, CUcontext *, CUgreenCtx *);
+CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream, CUgraph, const CUgraphNode *,
+                                             const CUgraphEdgeData *, size_t, CUstreamCaptureMode);
+CUresult CUDAAPI cuStreamBeginCaptureToGraph_ptsz(CUstream, CUgraph, const CUgraphNode *,
+                                                  const CUgraphEdgeData *, size_t,
+                                                  CUstreamCaptureMode);
 CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream, CUstreamCaptureStatus *, cuuint64_t *,
                                            CUgraph *, const CUgraphNode **,
                                            const CUgraphEdgeData **, size_t *);

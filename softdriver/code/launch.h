@@ -1,10 +1,17 @@
 #pragma once
 
 #include "code/modules.h"
+#include "work/operation.h"
+
+#include <array>
+#include <map>
 
 namespace soft {
 
 struct Call;
+
+// The values of launch attributes, by their CUlaunchAttributeID.
+using LaunchAttributes = std::map<int, std::array<unsigned char, 64>>;
 
 // The arguments of a launch.
 struct LaunchRequest {
@@ -14,10 +21,23 @@ struct LaunchRequest {
     size_t shared = 0;
     bool cooperative = false;
     void **parameters = nullptr, **extra = nullptr;
+    LaunchAttributes attributes = {};
 };
 
+// A launch that has been checked, and that can be submitted any number of times.
+struct PreparedLaunch {
+    KernelFunctionPtr function;
+    LaunchRequest request;           // without pointers to parameters
+    std::vector<uint8_t> parameters; // the parameter block
+};
+
+CUresult prepare_launch(const KernelFunctionPtr &function, const Context &context,
+                        const LaunchRequest &request, PreparedLaunch &launch);
+OperationPtr launch_operation(const PreparedLaunch &launch, Stream &stream);
 // Checks a launch and submits it to a stream.
 CUresult launch(Call &call, CUfunction function, const LaunchRequest &request, CUstream stream);
+// Reads an attribute of a launch into the request.
+CUresult read_attribute(const CUlaunchAttribute &attribute, LaunchRequest &request);
 CUresult read_config(const CUlaunchConfig &config, LaunchRequest &request);
 CUresult read_parameter(const ptx::Kernel &kernel, size_t index, size_t *offset, size_t *bytes);
 bool valid_cache(CUfunc_cache config);

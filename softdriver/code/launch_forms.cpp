@@ -38,7 +38,11 @@ bool has_event(const CUlaunchAttribute &attribute) {
     return state().events.find(event) != nullptr;
 }
 
+} // namespace
+
 CUresult read_attribute(const CUlaunchAttribute &attribute, LaunchRequest &request) {
+    std::memcpy(&request.attributes[static_cast<int>(attribute.id)], &attribute.value,
+                sizeof attribute.value);
     int value;
     std::memcpy(&value, &attribute.value, sizeof value);
     auto hint = [](bool valid) { return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; };
@@ -74,8 +78,6 @@ CUresult read_attribute(const CUlaunchAttribute &attribute, LaunchRequest &reque
         return CUDA_ERROR_INVALID_VALUE;
     }
 }
-
-} // namespace
 
 CUresult read_config(const CUlaunchConfig &config, LaunchRequest &request) {
     request = {{config.gridDimX, config.gridDimY, config.gridDimZ},

@@ -60,6 +60,11 @@ Allocation *find_allocation(uintptr_t address) {
     return address - candidate.begin < candidate.bytes ? &candidate : nullptr;
 }
 
+Allocation *find_visible(uintptr_t address) {
+    Allocation *allocation = find_allocation(address);
+    return allocation && !allocation->captured ? allocation : nullptr;
+}
+
 Allocation *find_start(uintptr_t address) {
     Allocation *allocation = find_allocation(address);
     return allocation && allocation->begin == address ? allocation : nullptr;

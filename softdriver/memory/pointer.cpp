@@ -132,7 +132,7 @@ void put_default(CUpointer_attribute attribute, bool known, uintptr_t address, v
 
 SOFT_API(cuPointerGetAttribute, (void *data, CUpointer_attribute attribute, CUdeviceptr address),
          (data, attribute, address)) {
-    const Allocation *allocation = find_allocation(address);
+    const Allocation *allocation = find_visible(address);
     if (!data || !allocation)
         return CUDA_ERROR_INVALID_VALUE;
     return read_attribute(call.context.get(), *allocation, attribute, address, data);
@@ -145,7 +145,7 @@ SOFT_API(cuPointerGetAttributes,
          (count, attributes, data, address)) {
     if (!count || !attributes || !data)
         return CUDA_ERROR_INVALID_VALUE;
-    const Allocation *allocation = find_allocation(address);
+    const Allocation *allocation = find_visible(address);
     const Context *context = call.context.get();
     for (unsigned i = 0; i < count; i++) {
         if (!data[i] || !attribute_size(attributes[i]))
@@ -161,7 +161,7 @@ SOFT_API(cuPointerSetAttribute,
          (value, attribute, address)) {
     if (CUresult status = refuse_unsafe(*call.thread))
         return status;
-    Allocation *allocation = find_allocation(address);
+    Allocation *allocation = find_visible(address);
     if (!value || !allocation || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         return CUDA_ERROR_INVALID_VALUE;
     allocation->sync_memops = *static_cast<const unsigned *>(value) != 0;
@@ -174,7 +174,7 @@ SOFT_API(cuMemGetAddressRange_v2, (CUdeviceptr * begin, size_t *bytes, CUdevicep
         return CUDA_SUCCESS;
     if (CUresult status = context_status(call.context.get()))
         return status;
-    const Allocation *allocation = find_allocation(address);
+    const Allocation *allocation = find_visible(address);
     if (!allocation || !reaches(*call.context, *allocation))
         return CUDA_ERROR_NOT_FOUND;
     if (begin)

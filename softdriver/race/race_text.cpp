@@ -72,6 +72,8 @@ std::string race_name(Function function) {
 
 std::string race_name(const Operation &operation) {
     std::string name = race_name(operation.function);
+    if (!operation.node.empty())
+        name += " (" + operation.node + ")";
     return operation.kernel ? name + " of kernel '" + *operation.kernel + "'" : name;
 }
 

@@ -22,6 +22,7 @@ static CUresult locate_known(uintptr_t address, size_t bytes, End &end) {
     end.side = side_of(*allocation);
     end.pool = allocation->pool;
     end.sync_memops = allocation->sync_memops;
+    end.of_graph = allocation->captured;
     return CUDA_SUCCESS;
 }
 
@@ -33,18 +34,23 @@ CUresult locate_device(CUdeviceptr address, size_t bytes, End &end) {
 }
 
 CUresult locate_any(uintptr_t address, size_t bytes, End &end) {
-    if (find_allocation(address))
-        return locate_known(address, bytes, end);
+    if (find_allocation(address)) {
+        CUresult status = locate_known(address, bytes, end);
+        end.unified = true;
+        return status;
+    }
     if (never_host_memory(address))
         return CUDA_ERROR_INVALID_VALUE;
     end = {};
     end.address = address;
     end.host = reinterpret_cast<char *>(address);
+    end.unified = true;
     return CUDA_SUCCESS;
 }
 
 CUresult locate_host(const void *pointer, size_t bytes, End &end) {
     CUresult status = locate_any(reinterpret_cast<uintptr_t>(pointer), bytes, end);
+    end.unified = false;
     return status == CUDA_SUCCESS && end.side == Side::Device ? CUDA_ERROR_INVALID_VALUE : status;
 }
 

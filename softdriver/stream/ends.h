@@ -14,6 +14,8 @@ struct End {
     PoolPtr pool; // the pool of stream-ordered memory; null for other memory
     // Synchronous operations on the memory always wait until they are done.
     bool sync_memops = false;
+    bool of_graph = false; // memory that a graph will allocate
+    bool unified = false;  // the program did not say on which side the memory is
 
     bool on_host() const { return side == Side::Pageable || side == Side::Locked; }
 };

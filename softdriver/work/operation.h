@@ -60,6 +60,8 @@ struct Operation {
     Function function = Function::Count; // the driver function that submitted the operation
     // The name of the launched kernel, or null if the operation is no launch.
     std::shared_ptr<const std::string> kernel;
+    // Which node of a graph the operation is, for reports, or empty.
+    std::string node;
     RaceMark mark;
     RaceLabel label; // identifies the operation in reports; the client sets it
     std::function<bool()> condition;

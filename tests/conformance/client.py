@@ -98,6 +98,11 @@ cuFuncSetBlockShape piii|cuFuncSetSharedSize pu|cuParamSetSize pu|cuParamSeti pi
 cuParamSetv pipu|cuLaunch p|cuLaunchGrid pii|cuLaunchGridAsync piip
 cuLibraryLoadData pspppppu|cuLibraryUnload p|cuLibraryGetKernel pps|cuLibraryGetGlobal ppps
 cuKernelGetFunction pp|cuLinkCreate_v2 uppp|cuLinkAddData_v2 pipzsupp|cuLinkComplete ppp
+cuGraphCreate pu|cuGraphInstantiateWithFlags ppq|cuGraphExecDestroy p|cuGraphLaunch pp
+cuGraphUpload pp|cuGraphGetNodes ppp|cuGraphClone pp|cuGraphExecUpdate_v2 ppp
+cuGraphNodeSetEnabled ppu|cuGraphAddChildGraphNode pppzp|cuGraphAddEmptyNode pppz
+cuGraphDebugDotPrint psu|cuUserObjectCreate pppuu|cuUserObjectRelease pu
+cuGraphRetainUserObject ppuu
 cuLinkDestroy p|cuOccupancyMaxActiveBlocksPerMultiprocessor ppiz
 """
 
@@ -110,6 +115,8 @@ COUNTED = [
     "streams",
     "events",
     "graphs",
+    "execs",
+    "objects",
     "modules",
     "libraries",
     "links",

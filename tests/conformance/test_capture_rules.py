@@ -260,7 +260,7 @@ def test_stream_destroyed_with_unjoined_work(client, capture):
 @pytest.mark.cuda_software
 def test_graph_cannot_be_destroyed_while_it_is_captured(client, software, capture):
     graph = Info(client, capture.stream).graph
-    assert client.call("cuGraphDestroy", graph) == INVALID_VALUE
+    assert client.call("cuGraphDestroy", graph) == ILLEGAL_STATE
     assert intact(capture)
 
 

@@ -296,6 +296,8 @@ def test_counts(software, settings):
         "streams": 1,
         "events": 1,
         "graphs": 0,
+        "execs": 0,
+        "objects": 0,
         "modules": 0,
         "libraries": 0,
         "links": 0,

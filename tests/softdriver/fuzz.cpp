@@ -69,8 +69,11 @@ Shape shape_of(const char *name) {
         if (starts(name, looks_up))
             shape.own_buffers = false;
     // These functions take arrays of handles, but their types look like those of a single result.
-    shape.counted = std::strstr(name, "UpdateCaptureDependencies") ||
-                    std::strstr(name, "Enumerate") || std::strstr(name, "BatchAsync");
+    shape.counted =
+        std::strstr(name, "UpdateCaptureDependencies") || std::strstr(name, "Enumerate") ||
+        std::strstr(name, "BatchAsync") || starts(name, "cuGraphAdd") ||
+        starts(name, "cuGraphGet") || starts(name, "cuGraphNodeGetDepend") ||
+        starts(name, "cuGraphRemoveDependencies") || starts(name, "cuStreamBeginCaptureToGraph");
     return shape;
 }
 
@@ -234,9 +237,9 @@ void call_target(size_t target) {
 }
 
 void reset() {
-    static const char *const kinds[] = {"device",  "async",   "host",      "managed",  "registered",
-                                        "streams", "events",  "graphs",    "contexts", "primary",
-                                        "bytes",   "modules", "libraries", "links"};
+    static const char *const kinds[] = {
+        "device",   "async",   "host",  "managed", "registered", "streams", "events", "graphs",
+        "contexts", "primary", "bytes", "modules", "libraries",  "links",   "execs",  "objects"};
     player->history.add("cudadrvSoftReset").status = cudadrvSoftReset();
     if (!player->alone)
         return;
@@ -312,6 +315,8 @@ void play(size_t calls) {
             supply();
         if (player->chance(1))
             capture();
+        if (player->chance(1))
+            build_graph();
         call_target(selection[player->random.below(selection.size())]);
     }
 }
@@ -381,7 +386,8 @@ extern "C" const char *__ubsan_default_options() { return "abort_on_error=1:prin
 // appear in the innermost functions of copies, fills and values in memory.
 extern "C" const char *__tsan_default_suppressions() {
     return "race_top:memmove\nrace_top:memcpy\nrace_top:memset\n"
-           "race_top:__fill_a1\nrace_top:fill_operation\nrace_top:softdriver/value\n";
+           "race_top:__fill_a1\nrace_top:fill_operation\nrace_top:fill_rows\nrace_top:softdriver/"
+           "value\n";
 }
 
 int main(int count, char **arguments) {

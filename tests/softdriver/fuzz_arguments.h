@@ -98,7 +98,7 @@ struct Argument<const Number *,
 
 // A pointer to a handle that the function writes.
 template <class Handle>
-struct Argument<Handle *, std::enable_if_t<std::is_pointer_v<Handle> &&
+struct Argument<Handle *, std::enable_if_t<std::is_pointer_v<Handle> && !std::is_const_v<Handle> &&
                                            std::is_class_v<std::remove_pointer_t<Handle>> &&
                                            !std::is_const_v<std::remove_pointer_t<Handle>>>> {
     size_t length = player->shape.counted ? array_length : 1;
@@ -112,6 +112,17 @@ struct Argument<Handle *, std::enable_if_t<std::is_pointer_v<Handle> &&
     void harvest() {
         if (value && *value)
             pool_of<Handle>().put(reinterpret_cast<uintptr_t>(*value));
+    }
+};
+
+// A pointer to handles that the function reads.
+template <class Handle>
+struct Argument<const Handle *, std::enable_if_t<is_handle<Handle>>> : Nothing {
+    std::unique_ptr<Handle[]> handles = std::make_unique<Handle[]>(array_length);
+    const Handle *value = player->chance(97) ? handles.get() : nullptr;
+    Argument() {
+        for (size_t i = 0; i < array_length; i++)
+            handles[i] = any_handle<Handle>();
     }
 };
 

@@ -121,6 +121,15 @@ CUresult call(const char *name,
                                       given.parameters);
 }
 
+// cuGraphDebugDotPrint, which would write a file anywhere.
+CUresult call(const char *name, CUresult (*function)(CUgraph, const char *, unsigned)) {
+    Argument<CUgraph> graph;
+    Argument<const char *> path;
+    Argument<unsigned> flags;
+    path.value = player->chance(90) ? "/dev/null" : "/nonexistent/graph";
+    return perform<CUgraph, const char *, unsigned>(name, function, graph, path, flags);
+}
+
 CUresult call(const char *name,
               CUresult (*function)(const CUlaunchConfig *, CUfunction, void **, void **)) {
     Argument<const CUlaunchConfig *> config;

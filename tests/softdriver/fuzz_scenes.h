@@ -2,6 +2,8 @@
 
 #include "fuzz_code.h"
 
+#include <vector>
+
 // Short sequences of correct calls, which random calls would hardly ever produce.
 
 namespace fuzz {
@@ -51,6 +53,40 @@ inline void supply() {
         player->mine.put(reinterpret_cast<uintptr_t>(host));
         addresses.put(reinterpret_cast<uintptr_t>(host));
     }
+}
+
+// Builds a graph of a few nodes that depend on each other, and launches it.
+inline void build_graph() {
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    CUstream stream = nullptr;
+    if (cuGraphCreate(&graph, 0))
+        return;
+    pool_of<CUgraph>().put(reinterpret_cast<uintptr_t>(graph));
+    std::vector<CUgraphNode> nodes;
+    for (uint64_t count = player->random.below(6); count > 0; count--) {
+        CUgraphNode node = nullptr;
+        CUDA_MEMSET_NODE_PARAMS fill{addresses.any(player->random), 0, 1, 1, 8, 1};
+        CUDA_HOST_NODE_PARAMS host{count_call, nullptr};
+        size_t dependencies = player->random.below(nodes.size() + 1);
+        CUresult status = player->chance(40) ? cuGraphAddMemsetNode(&node, graph, nodes.data(),
+                                                                    dependencies, &fill, nullptr)
+                          : player->chance(50)
+                              ? cuGraphAddHostNode(&node, graph, nodes.data(), dependencies, &host)
+                              : cuGraphAddEmptyNode(&node, graph, nodes.data(), dependencies);
+        if (status)
+            continue;
+        nodes.push_back(node);
+        pool_of<CUgraphNode>().put(reinterpret_cast<uintptr_t>(node));
+    }
+    if (cuGraphInstantiateWithFlags(&exec, graph, 0))
+        return;
+    pool_of<CUgraphExec>().put(reinterpret_cast<uintptr_t>(exec));
+    if (cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING))
+        return;
+    pool_of<CUstream>().put(reinterpret_cast<uintptr_t>(stream));
+    for (uint64_t count = player->random.below(3); count > 0; count--)
+        cuGraphLaunch(exec, stream);
 }
 
 // Captures two streams; sometimes joins the second, and sometimes ends the capture.

@@ -171,6 +171,90 @@ inline CUhostFn any_host_function() {
     static const CUhostFn functions[] = {count_call, count_call, call_driver};
     return player->chance(97) ? functions[player->random.below(3)] : nullptr;
 }
+inline void fill(CUDA_KERNEL_NODE_PARAMS_v2 &params) {
+    static uint64_t numbers[array_length];
+    static thread_local void *pointers[array_length];
+    for (size_t i = 0; i < array_length; i++)
+        pointers[i] = &numbers[i];
+    params.func = player->chance(80) ? any_handle<CUfunction>() : nullptr;
+    params.kern = any_handle<CUkernel>();
+    params.ctx = player->chance(80) ? nullptr : any_handle<CUcontext>();
+    params.gridDimX = any_extent();
+    params.blockDimX = any_extent();
+    params.gridDimY = params.gridDimZ = params.blockDimY = params.blockDimZ = 1;
+    params.sharedMemBytes = player->chance(90) ? 0 : static_cast<unsigned>(any_bits());
+    params.kernelParams = player->chance(95) ? pointers : nullptr;
+}
+inline void fill(CUDA_KERNEL_NODE_PARAMS_v1 &params) {
+    CUDA_KERNEL_NODE_PARAMS_v2 all{};
+    fill(all);
+    std::memcpy(&params, &all, sizeof params);
+}
+
+inline void fill(CUDA_MEMSET_NODE_PARAMS &fill) {
+    fill.dst = looked_up_address();
+    fill.pitch = any_size();
+    fill.value = static_cast<unsigned>(any_bits());
+    fill.elementSize = player->chance(90) ? 1u << player->random.below(3) : any_extent();
+    fill.width = any_size();
+    fill.height = player->chance(60) ? 1 : any_size();
+}
+
+inline void fill(CUDA_HOST_NODE_PARAMS &params) {
+    params.fn = any_host_function();
+    params.userData = any_handle<CUstream>();
+}
+
+inline void fill(CUDA_MEM_ALLOC_NODE_PARAMS &params) {
+    fill(params.poolProps);
+    params.bytesize = any_size();
+}
+
+inline void fill(CUDA_BATCH_MEM_OP_NODE_PARAMS &params) {
+    static thread_local CUstreamBatchMemOpParams items[array_length];
+    for (CUstreamBatchMemOpParams &item : items)
+        fill(item);
+    params.ctx = any_handle<CUcontext>();
+    params.count = static_cast<unsigned>(any_count());
+    params.paramArray = player->chance(95) ? items : nullptr;
+    params.flags = player->chance(95) ? 0 : 1;
+}
+
+inline void fill(CUDA_GRAPH_INSTANTIATE_PARAMS &params) {
+    params.flags = player->chance(90) ? player->random.below(9) : any_bits();
+    params.hUploadStream = any_handle<CUstream>();
+}
+inline void fill(CUgraphExecUpdateResultInfo &) {}
+
+#if CUDA_VERSION >= 12020
+inline void fill(CUgraphNodeParams &params) {
+    int type = static_cast<int>(player->random.below(16));
+    params.type = static_cast<CUgraphNodeType>(type);
+    params.reserved0[0] = player->chance(98) ? 0 : 1;
+    // Parameters of all kinds begin at the same place, and have no constructors.
+    if (type == CU_GRAPH_NODE_TYPE_KERNEL)
+        fill(reinterpret_cast<CUDA_KERNEL_NODE_PARAMS_v2 &>(params.kernel));
+    else if (type == CU_GRAPH_NODE_TYPE_MEMCPY)
+        fill(params.memcpy.copyParams);
+    else if (type == CU_GRAPH_NODE_TYPE_MEMSET)
+        fill(reinterpret_cast<CUDA_MEMSET_NODE_PARAMS &>(params.memset));
+    else if (type == CU_GRAPH_NODE_TYPE_HOST)
+        fill(reinterpret_cast<CUDA_HOST_NODE_PARAMS &>(params.host));
+    else if (type == CU_GRAPH_NODE_TYPE_GRAPH)
+        params.graph.graph = any_handle<CUgraph>();
+    else if (type == CU_GRAPH_NODE_TYPE_WAIT_EVENT || type == CU_GRAPH_NODE_TYPE_EVENT_RECORD)
+        params.eventWait.event = any_handle<CUevent>();
+    else if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+        fill(reinterpret_cast<CUDA_MEM_ALLOC_NODE_PARAMS &>(params.alloc));
+    else if (type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+        params.free.dptr = looked_up_address();
+    else if (type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP)
+        fill(reinterpret_cast<CUDA_BATCH_MEM_OP_NODE_PARAMS &>(params.memOp));
+    if (type == CU_GRAPH_NODE_TYPE_GRAPH && player->chance(30))
+        params.reserved1[1] = 1; // the graph itself belongs to the node
+}
+#endif
+
 inline CUstreamCallback any_callback() { return player->chance(97) ? call_back : nullptr; }
 
 } // namespace fuzz

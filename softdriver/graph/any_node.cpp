@@ -1,0 +1,107 @@
+#include "api/call.h"
+#include "api/state.h"
+#include "graph/node_api.h"
+#include "graph/node_params.h"
+#include "graph/works.h"
+
+// cuGraphAddNode, which adds nodes of any kind, and the functions that change such nodes.
+
+namespace soft {
+namespace {
+
+constexpr int conditional_type = 13; // CU_GRAPH_NODE_TYPE_CONDITIONAL
+
+bool valid(const NodeParams *params) {
+    return params && !params->reserved[0] && !params->reserved[1] && !params->reserved[2] &&
+           !params->last_reserved;
+}
+
+// Makes the work of a node of the graph.
+CUresult make_work(Call &call, NodeParams &params, Graph &graph, NodeWorkPtr &work) {
+    switch (params.type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+        return make_kernel_work(call, &params.kernel, work);
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        return params.copy.flags || params.copy.reserved
+                   ? CUDA_ERROR_INVALID_VALUE
+                   : make_copy_work(call, &params.copy.copy, params.copy.context, work);
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+        return make_fill_work(call, &params.fill.fill, params.fill.context, work);
+    case CU_GRAPH_NODE_TYPE_HOST:
+        return make_host_work(&params.host, work);
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+        return make_child_work(graph, params.child.graph, params.child.ownership, work);
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+        work = make_empty_work();
+        return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+        return make_wait_work(params.event, work);
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+        return make_record_work(params.event, work);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+        return make_alloc_work(call, &params.alloc, work);
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        return make_free_work(graph, params.free, work);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+        return make_value_work(&params.values, work);
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+    case conditional_type:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+CUresult add_any(Call &call, CUgraphNode *result, CUgraph graph, const CUgraphNode *after,
+                 const void *edges, size_t count, void *structure) {
+    auto *params = static_cast<NodeParams *>(structure);
+    if (!valid(params))
+        return CUDA_ERROR_INVALID_VALUE;
+    auto make = [&](NodeWorkPtr &work) {
+        return make_work(call, *params, *find_graph(graph), work);
+    };
+    return add_node(result, graph, after, count, make, edges);
+}
+
+// Makes other work for a node. Its kind must be the same, and must be one that can change.
+CUresult make_other_work(Call &call, const GraphNode &node, void *structure, NodeWorkPtr &work) {
+    auto *params = static_cast<NodeParams *>(structure);
+    bool same = valid(params) && params->type == node.work->type();
+    if (!same || params->type == CU_GRAPH_NODE_TYPE_GRAPH ||
+        params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+        return CUDA_ERROR_INVALID_VALUE;
+    return make_work(call, *params, *node.graph, work);
+}
+
+} // namespace
+
+SOFT_API(cuGraphAddNode,
+         (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t count,
+          CUgraphNodeParams *params),
+         (node, graph, after, count, params)) {
+    return add_any(call, node, graph, after, nullptr, count, params);
+}
+
+SOFT_API(cuGraphAddNode_v2,
+         (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges,
+          size_t count, CUgraphNodeParams *params),
+         (node, graph, after, edges, count, params)) {
+    return add_any(call, node, graph, after, edges, count, params);
+}
+
+SOFT_API(cuGraphNodeSetParams, (CUgraphNode handle, CUgraphNodeParams *params), (handle, params)) {
+    GraphNodePtr node = find_node(handle);
+    return change_node<NodeWork>(
+        handle, [&](auto &work) { return make_other_work(call, *node, params, work); });
+}
+
+SOFT_API(cuGraphExecNodeSetParams,
+         (CUgraphExec exec, CUgraphNode handle, CUgraphNodeParams *params),
+         (exec, handle, params)) {
+    return change_exec_node<NodeWork>(exec, handle, [&](auto &work) {
+        return make_other_work(call, *find_node(handle), params, work);
+    });
+}
+
+} // namespace soft

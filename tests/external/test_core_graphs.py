@@ -1,0 +1,165 @@
+"""Graphs of cuda.core on the software driver: those built from streams, and those made of nodes."""
+
+import ctypes
+
+import numpy as np
+import pytest
+from cuda.core import Device, LaunchConfig, LegacyPinnedMemoryResource, ObjectCode, launch
+from cuda.core.graph import GraphDefinition
+
+N = 64  # numbers
+
+
+@pytest.fixture(autouse=True)
+def device(schedule):
+    device = Device(0)
+    device.set_current()
+    return device
+
+
+@pytest.fixture
+def stream(device):
+    stream = device.create_stream()
+    yield stream
+    stream.sync()
+    stream.close()
+
+
+@pytest.fixture
+def numbers(stream):
+    """Page-locked memory that holds 0, 1, 2 ..."""
+    buffer = LegacyPinnedMemoryResource().allocate(4 * N, stream=stream)
+    array(buffer)[:] = np.arange(N)
+    yield buffer
+    stream.sync()
+    buffer.close()
+
+
+@pytest.fixture
+def kernel(scale):
+    return ObjectCode.from_ptx(scale).get_kernel("scale")
+
+
+def array(buffer):
+    content = (ctypes.c_uint32 * N).from_address(int(buffer.handle))
+    return np.frombuffer(content, "u4")
+
+
+CONFIG = LaunchConfig(grid=1, block=N)
+
+
+def test_built_from_a_stream(device, stream, numbers, kernel):
+    builder = device.create_graph_builder().begin_building()
+    for by in (2, 5):
+        launch(builder, CONFIG, kernel, numbers, np.uint32(N), np.uint32(by))
+    graph = builder.end_building().complete()
+    for count in (1, 2):
+        graph.launch(stream)
+        stream.sync()
+        assert (array(numbers) == np.arange(N) * 10**count).all()
+    graph.close()
+    builder.close()
+
+
+def test_branches_and_callbacks(device, stream, numbers, kernel):
+    called = []
+    builder = device.create_graph_builder().begin_building()
+    left, right = builder.split(2)
+    half = int(numbers.handle) + 2 * N
+    launch(left, CONFIG, kernel, int(numbers.handle), np.uint32(N // 2), np.uint32(2))
+    launch(right, CONFIG, kernel, half, np.uint32(N // 2), np.uint32(3))
+    joined = type(builder).join(left, right)
+    joined.callback(lambda: called.append(1))
+    graph = joined.end_building().complete()
+    graph.upload(stream)
+    graph.launch(stream)
+    stream.sync()
+    assert called == [1]
+    assert (array(numbers) == np.arange(N) * np.repeat([2, 3], N // 2)).all()
+    graph.close()
+    joined.close()
+
+
+def test_update(device, stream, numbers, kernel):
+    builders = []
+    for by in (2, 3):
+        builder = device.create_graph_builder().begin_building()
+        launch(builder, CONFIG, kernel, numbers, np.uint32(N), np.uint32(by))
+        builders.append(builder.end_building())
+    graph = builders[0].complete()
+    graph.launch(stream)
+    graph.update(builders[1])
+    graph.launch(stream)
+    stream.sync()
+    assert (array(numbers) == np.arange(N) * 6).all()
+    graph.close()
+    for builder in builders:
+        builder.close()
+
+
+def test_made_of_nodes(stream, numbers, kernel):
+    definition = GraphDefinition()
+    made = definition.allocate(4 * N)
+    filled = made.memset(made.dptr, np.uint32(7), N)
+    scaled = filled.launch(CONFIG, kernel, made.dptr, np.uint32(N), np.uint32(2))
+    copied = scaled.memcpy(numbers, made.dptr, 4 * N)
+    copied.deallocate(made.dptr)
+    assert len(definition.nodes()) == 5
+    assert len(definition.edges()) == 4
+    assert filled.pred == {made}
+    assert filled.succ == {scaled}
+    graph = definition.instantiate()
+    for _ in range(2):
+        array(numbers)[:] = 0
+        graph.launch(stream)
+        stream.sync()
+        assert (array(numbers) == 14).all()
+    graph.close()
+
+
+def test_edges_and_destruction(stream, numbers):
+    definition = GraphDefinition()
+    first, second = definition.empty(), definition.empty()
+    third = definition.join(first, second)
+    assert third.pred == {first, second}
+    third.pred.discard(second)
+    second.succ.add(first)
+    assert definition.edges() == {(second, first), (first, third)}
+    third.destroy()
+    assert not third.is_valid
+    assert definition.nodes() == {first, second}
+
+
+def test_embedded(stream, numbers, kernel):
+    inner, outer = GraphDefinition(), GraphDefinition()
+    inner.launch(CONFIG, kernel, numbers, np.uint32(N), np.uint32(2))
+    outer.embed(inner).embed(inner)
+    graph = outer.instantiate()
+    graph.launch(stream)
+    stream.sync()
+    assert (array(numbers) == np.arange(N) * 4).all()
+    graph.close()
+
+
+def test_events(device, stream, numbers, kernel):
+    event, other = device.create_event(), device.create_stream()
+    definition = GraphDefinition()
+    definition.launch(CONFIG, kernel, numbers, np.uint32(N), np.uint32(2)).record(event)
+    graph = definition.instantiate()
+    graph.launch(stream)
+    other.wait(event)
+    launch(other, CONFIG, kernel, numbers, np.uint32(N), np.uint32(3))
+    other.sync()
+    assert (array(numbers) == np.arange(N) * 6).all()
+    graph.close()
+    other.close()
+
+
+def test_picture(tmp_path, device, kernel, numbers):
+    builder = device.create_graph_builder().begin_building()
+    launch(builder, CONFIG, kernel, numbers, np.uint32(N), np.uint32(2))
+    builder.end_building().debug_dot_print(str(tmp_path / "graph.dot"))
+    builder.close()
+    text = (tmp_path / "graph.dot").read_text()
+    assert text.startswith("digraph")
+    assert "scale" in text
