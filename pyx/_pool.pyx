@@ -7,7 +7,7 @@ from cudadrv._device cimport Context, Kept, contexts, report_in
 from cudadrv._driver cimport (
     CU_STREAM_LEGACY, CUdeviceptr, CUresult, bind_driver, cudadrv_table, this_thread,
 )
-from cudadrv._engine cimport engine, own_memory_clear, own_memory_reusable, own_stream
+from cudadrv._engine cimport engine, own_memory_end, own_memory_reusable, own_stream
 from cudadrv._errors cimport refuse_if_forked
 from cudadrv._ordering cimport Entry, Nesting, live
 from cudadrv._release cimport (
@@ -274,8 +274,7 @@ cdef void _let_go(Block *block, Context context) noexcept:
 
 
 cdef void _drop(Block *block) noexcept:
-    own_memory_clear(block.state)
-    free(block.state)
+    own_memory_end(block.state)
     free(block)
 
 
