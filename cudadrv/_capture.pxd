@@ -18,6 +18,8 @@ cdef class Holdings:
     cdef uint64_t number        # of the graph
 
     cdef int hold(self, own_access *access, uint32_t site, uint16_t operation) except -1
+    cdef void shrink(self, size_t count) noexcept
+    cdef int let_go(self, size_t count) except -1
 
 
 cdef class GraphNode:
@@ -83,4 +85,4 @@ cdef class Capture(Capturing):
     cdef int end(self, CUgraph *raw) except? -1
 
 
-cdef GraphNode newest_node(object source, object target) noexcept
+cdef GraphNode newest_node(object source, object target)

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 
-from cudadrv._capture cimport Capture, Holdings, Receiver
+from cudadrv._capture cimport Capture, GraphNode, Holdings, Receiver
 from cudadrv._device cimport Context
 from cudadrv._driver cimport CUgraph, CUgraphExec
 from cudadrv._engine cimport own_access, own_event
@@ -17,6 +17,7 @@ cdef class Uses(Parts):
     cdef list policies          # for each access: the buffers whose policy it has
     cdef str graph              # the graph's name in messages
 
+    cdef GraphNode _node_at(self, size_t memory, uint64_t start, uint64_t stop, int mode)
     cdef str target_at(self, uint32_t index)
     cdef tuple targets(self)
 

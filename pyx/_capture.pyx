@@ -51,11 +51,7 @@ cdef class Holdings:
     """The memory that a graph and its executables use. It cannot be closed while this lives."""
 
     def __dealloc__(self):
-        cdef size_t i
-        for i in range(self.count):
-            if not cudadrv_table.forked:  # a thread that is gone may hold the engine's lock
-                own_hold_close(engine, self.holds[i])
-                free(self.holds[i])
+        self.shrink(0)
         free(self.holds)
         forget_graph(self.number)
 
@@ -85,6 +81,25 @@ cdef class Holdings:
         self.holds[self.count] = hold
         self.count += 1
         return 1
+
+    cdef void shrink(self, size_t count) noexcept:
+        """Let go all but the first `count` pieces."""
+        cdef own_hold *hold
+        while self.count > count:
+            self.count -= 1
+            hold = self.holds[self.count]
+            if cudadrv_table.forked:  # a thread that is gone may hold the engine's lock
+                continue
+            own_hold_close(engine, hold)
+            free(hold)
+
+    cdef int let_go(self, size_t count) except -1:
+        """Let go what was held since there were `count` pieces."""
+        cdef size_t i
+        for i in range(count, self.count):
+            del self.known[<size_t>self.holds[i].memory, self.holds[i].start, self.holds[i].stop]
+        self.shrink(count)
+        return 0
 
 
 # ---- nodes ----
@@ -156,7 +171,7 @@ cdef tuple _buffers_of(GraphNode node, bint written):
 cdef GraphNode _newest = None
 
 
-cdef GraphNode newest_node(object source, object target) noexcept:
+cdef GraphNode newest_node(object source, object target):
     """Return the node that was captured last, for the token of its operation.
 
     `source` and `target` are those of the token.
@@ -179,7 +194,7 @@ cdef class Point(Captured):
             own_snapshot_drop(&self.capture.engine, &self.snapshot)
 
     cdef str where(self):
-        return f"in {self.capture.called()}"
+        return f"in {self.capture.called()},"
 
 
 cdef int _wait_in_capture(Stream stream, Event event) except -1:
@@ -228,6 +243,7 @@ cdef class Capture(Capturing):
         if self.entered and not self.ended:  # abandoned, as by a signal before the block's first line
             try:
                 self.end(&raw)
+                self.receiver.give_up()
             except Exception:
                 pass
             _destroy(self, raw)
@@ -278,6 +294,7 @@ cdef class Capture(Capturing):
             reason = self.end(&raw)
             if exception is None and reason == CUDA_SUCCESS and unjoined is None:
                 self.receiver.receive(self, raw)
+                self.holdings, self.nodes = None, []
                 return
         except BaseException:
             self.receiver.give_up()
@@ -342,7 +359,8 @@ cdef class Capture(Capturing):
         """Return a stream whose work the captured stream is not ordered after, or None."""
         cdef own_stream *origin = self.orders[0]
         cdef size_t slot
-        for slot in range(len(self.streams)):
+        cdef size_t count = len(self.streams)
+        for slot in range(count):
             if not own_is_joined(&self.engine, self.orders[slot], origin):
                 return self.streams[slot]
         return None
@@ -371,13 +389,15 @@ cdef class Capture(Capturing):
         """
         cdef GraphNode node
         cdef own_request captured
-        cdef size_t slot
+        cdef size_t slot, held
         cdef uint32_t i
         cdef int reason
         global _newest
         self.refuse_others(stream, request)
         node = self.new_node(stream, request)
         slot = self.slots[stream]
+        held = self.holdings.count
+        reason = REFUSED
         captured = request[0]
         captured.stream = self.orders[slot]
         captured.accesses = <own_access *>malloc((request.count + 1) * sizeof(own_access))
@@ -398,6 +418,8 @@ cdef class Capture(Capturing):
                 stream.wait(self.streams[captured.conflict.epoch.slot])
         finally:
             free(captured.accesses)
+            if reason:
+                self.holdings.let_go(held)
         request.conflict = captured.conflict
         if reason:
             return reason
@@ -482,7 +504,7 @@ cdef class Capture(Capturing):
         cdef int reason
         if self.ended:
             raise CaptureError(
-                f"{event.called()} that is to be waited for was recorded {point.where()}, which has"
+                f"{event.called()} that is to be waited for was recorded {point.where()} which has"
                 " ended, and stands for nothing outside: wait for the token of a launch, or record"
                 " the event again")
         if not joins and stream.capture is not <void *>self:
@@ -535,7 +557,7 @@ cdef class Capture(Capturing):
         with nogil:
             for i in range(count):
                 own_mutex_take(locks[i])
-            reason = _end(self, raw)
+            reason = _end(self, self.origin, raw)
             for i in range(count):
                 own_mutex_give(locks[i])
         free(locks)
@@ -643,9 +665,8 @@ cdef int _record_or_wait(
     return reason
 
 
-cdef int _end(Capture capture, CUgraph *raw) noexcept nogil:
+cdef int _end(Capture capture, Stream origin, CUgraph *raw) noexcept nogil:
     cdef bint pushed = False
-    cdef Stream origin = capture.origin
     cdef int reason = CUDA_SUCCESS
     capture.ended = True
     if not origin.context.lost and not cudadrv_table.forked:

@@ -158,7 +158,7 @@ cdef CUresult _ask(
 
 # ---- events ----
 
-BY_STREAM = "waited for"
+BY_STREAM = "waited for by a stream"
 
 
 cdef class Captured:
@@ -376,6 +376,7 @@ cdef class Event:
         if self.context is not None and not is_usable(self.context):
             self.context.usable()
         if self.raw is NULL or self.closing:
+            what = "waited for" if what is BY_STREAM else what
             raise ValueError(f"{self.called()} that is to be {what} is closed")
         if not self.state.recorded:
             self.refuse_now(what)
@@ -390,6 +391,8 @@ cdef class Event:
                 f"{self.called()} that is to be {what} was recorded {self.captured.where()} and"
                 " stands for nothing outside: that work runs in launches of the graph. Wait for the"
                 " token of a launch, or record the event again")
+        if what is BY_STREAM:
+            what = "waited for"
         raise EventNotRecordedError(
             f"{self.called()} that is to be {what} was never recorded, and the driver would"
             " count it as complete. Record it first: stream.record(event)")
