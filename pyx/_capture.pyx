@@ -108,8 +108,7 @@ cdef class Holdings:
 @cython.no_gc_clear
 cdef class GraphNode:
     """GraphNode(*args, **kwargs)\n--\n
-    One operation of a `Graph`: `Graph.nodes` lists them in the order of their capture.
-    """
+    One operation of a graph: `Graph.nodes` lists them in the order of their capture."""
 
     def __init__(self, *args, **kwargs):
         raise TypeError("nodes come from captures: graph.nodes")
@@ -226,8 +225,7 @@ cdef class Receiver:
 @cython.no_gc_clear
 cdef class Capture(Capturing):
     """Capture(*args, **kwargs)\n--\n
-    The context manager of `Graph.capture`.
-    """
+    The context manager of `Graph.capture`."""
 
     def __cinit__(self):
         self.streams, self.slots, self.memories = [], {}, {}
